@@ -1,0 +1,40 @@
+# Needs python3 (3.10 or newer) and the package index; everything else is installed into .venv.
+PYTHON ?= python3
+BIN := .venv/bin
+
+.PHONY: demo test lint check bench clean
+
+demo: .venv/installed  ## the main job, from nothing: make an example and classify it
+	rm -rf .demo
+	$(BIN)/python examples/make_example.py .demo/example.fa
+	$(BIN)/virnucpro predict --input .demo/example.fa --output-dir .demo/results --model-type toy
+	head -n 6 .demo/results/example_contigs.tsv
+
+test: .venv/tested  ## every test, from nothing
+	$(BIN)/python -m pytest
+
+check: lint test  ## ruff, the type checker, and the tests
+
+lint: .venv/checked
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+bench: .venv/tested  ## host stages: records, chunks and frames a second
+	$(BIN)/python tests/bench/bench_bio.py
+
+clean:
+	rm -rf .venv .demo
+
+.venv/installed: pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable .
+	touch $@
+
+.venv/tested: .venv/installed
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[test]'
+	touch $@
+
+.venv/checked: .venv/tested
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	touch $@

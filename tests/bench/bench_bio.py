@@ -1,0 +1,198 @@
+"""Rates of reading, chunking and translation, beside plain Python in the same run.
+
+    python tests/bench/bench_bio.py [--chunks 20000] [--input genomes.fa]
+
+Both versions cut the same records into chunks, translate them in six frames and format the chunks
+and the open frames as FASTA. Their output bytes are compared. Reading is
+compared with dnaio, which does not look at the letters (FASTQ: in C).
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from math import ceil, floor
+from pathlib import Path
+
+import dnaio
+
+from virnucpro.bio.census import take_census
+from virnucpro.bio.chunks import chunk_id, chunk_spans
+from virnucpro.bio.fasta import fasta_bytes, read_fasta
+from virnucpro.bio.frames import open_frames
+from virnucpro.bio.records import Record, read_records
+
+BASES = "TCAG"
+AMINO_ACIDS = "FFLLSSSSYY**CC*WLLLLPPPPHHQQRRRRIIIMTTTTNNKKSSRRVVVVAAAADDEEGGGG"
+CODE = {
+    a + b + c: AMINO_ACIDS[16 * i + 4 * j + k]
+    for i, a in enumerate(BASES)
+    for j, b in enumerate(BASES)
+    for k, c in enumerate(BASES)
+}
+
+
+def plain_chunks(sequence: str, length: int) -> list[str]:
+    """The rule of the original, with its list of shifts."""
+    count = ceil(len(sequence) / length)
+    spare = count * length - len(sequence)
+    low = floor(spare / count)
+    longer = spare - low * (count - 1)
+    shifts = [low + 1] * longer + [low] * (count - 1 - longer) + [0]
+    chunks, start = [], 0
+    for k in range(count):
+        chunks.append(sequence[start : start + length])
+        start += length - shifts[k]
+    return chunks
+
+
+def plain_frames(chunk: str) -> list[tuple[str, str, str]]:
+    """(label, nucleotide, protein) of the open frames, codon by codon."""
+    chunk = chunk.upper()
+    complement = {"A": "T", "C": "G", "G": "C", "T": "A"}
+    reverse = "".join(complement.get(letter, letter) for letter in reversed(chunk))
+    frames = []
+    for strand, sequence in (("F", chunk), ("R", reverse)):
+        for shift in range(3):
+            codons = (sequence[i : i + 3] for i in range(shift, len(sequence) - 2, 3))
+            protein = "".join(CODE.get(codon, "") for codon in codons)
+            if protein and "*" not in protein:
+                nucleotide = sequence[shift : shift + 3 * len(protein) + 1]
+                frames.append((f"{strand}{shift + 1}", nucleotide, protein))
+    return frames
+
+
+def run_plain(records: list[Record], length: int, _batch: int) -> Iterator[bytes]:
+    """Chunk, translate and format, a record at a time."""
+    for record in records:
+        for number, chunk in enumerate(plain_chunks(record.sequence, length), 1):
+            name = f"{record.id}_chunk_{number}"
+            yield f">{name}\n{chunk.upper()}\n".encode()
+            for label, nucleotide, protein in plain_frames(chunk):
+                yield f">{name}{label}\n{nucleotide}\n".encode()
+                yield f">{name}{label}\n{protein}\n".encode()
+
+
+def run_batches(records: list[Record], length: int, batch: int) -> Iterator[bytes]:
+    """Chunk, translate and format, a batch of chunks at a time."""
+    names: list[str] = []
+    chunks: list[str] = []
+    for record in records:
+        for number, (start, end) in enumerate(chunk_spans(len(record.sequence), length), 1):
+            names.append(chunk_id(record.id, number))
+            chunks.append(record.sequence[start:end].upper())
+            if len(chunks) == batch:
+                yield from formatted(names, chunks)
+                names, chunks = [], []
+    yield from formatted(names, chunks)
+
+
+def formatted(names: list[str], chunks: list[str]) -> Iterator[bytes]:
+    """The chunks, then the nucleotides and the proteins of their open frames."""
+    yield fasta_bytes(zip(names, chunks, strict=True))
+    frames = [
+        (name + frame.label, frame)
+        for name, result in zip(names, open_frames(chunks), strict=True)
+        for frame in result.frames
+    ]
+    yield fasta_bytes((name, frame.nucleotide) for name, frame in frames)
+    yield fasta_bytes((name, frame.protein) for name, frame in frames)
+
+
+def timed(run: Callable[[], object]) -> float:
+    """Seconds of the faster of two runs."""
+    seconds = []
+    for _ in range(2):
+        start = time.perf_counter()
+        run()
+        seconds.append(time.perf_counter() - start)
+    return min(seconds)
+
+
+def random_records(count: int, length: int) -> list[Record]:
+    """Records of four chunks or so."""
+    letters = random.Random(1)
+    size = 4 * length
+    return [
+        Record(f"contig{i}", f"contig{i}", "".join(letters.choices("ACGT", k=size - i % length)))
+        for i in range(ceil(count / 4))
+    ]
+
+
+def lines_of(data: bytes) -> list[bytes]:
+    """Records in an order that does not depend on the batches."""
+    return sorted(data.split(b">"))
+
+
+def bench_translation(title: str, records: list[Record], length: int, batch: int) -> None:
+    """Print a row; the plain version is timed on a tenth of the records."""
+    few = records[: max(1, len(records) // 10)]
+    one, other = b"".join(run_plain(few, length, 0)), b"".join(run_batches(few, length, batch))
+    if lines_of(one) != lines_of(other):
+        raise SystemExit(f"{title}: the two versions differ")
+    rates = []
+    for run, some in ((run_plain, few), (run_batches, records)):
+        chunks = sum(len(chunk_spans(len(record.sequence), length)) for record in some)
+        seconds = timed(lambda run=run, some=some: [None for _ in run(some, length, batch)])
+        rates.append(chunks / seconds)
+    row(title, *rates, "chunks/s")
+
+
+def bench_reading(reads: int, bases: int, folder: Path) -> None:
+    """Print the rates of reading ``reads`` records of ``bases`` letters."""
+    letters = random.Random(2)
+    pool = ["".join(letters.choices("ACGT", k=bases)) for _ in range(1000)]
+    fasta, fastq = folder / "reads.fa", folder / "reads.fq"
+    fasta.write_bytes(fasta_bytes((f"read{i} x", pool[i % 1000]) for i in range(reads)))
+    with fastq.open("w") as file:
+        file.writelines(f"@read{i} x\n{pool[i % 1000]}\n+\n{'I' * bases}\n" for i in range(reads))
+    for title, path, run in (
+        ("read_records FASTA", fasta, lambda p: sum(1 for _ in read_records(p))),
+        ("read_records FASTQ", fastq, lambda p: sum(1 for _ in read_records(p))),
+        ("take_census FASTA", fasta, take_census),
+        ("read_fasta", fasta, lambda p: sum(1 for _ in read_fasta(p))),
+    ):
+        plain = reads / timed(lambda path=path: dnaio_read(path))
+        row(f"{title} {bases} bp", plain, reads / timed(lambda r=run, p=path: r(p)), "records/s")
+
+
+def dnaio_read(path: Path) -> int:
+    """Read with dnaio, which checks no letters."""
+    with dnaio.open(path, open_threads=0) as reader:
+        return sum(1 for _ in reader)
+
+
+def row(title: str, plain: float, ours: float, unit: str) -> None:
+    """Print a row of the table."""
+    print(f"| {title:<28} | {plain:>12,.0f} | {ours:>12,.0f} | {ours / plain:>6.1f} | {unit} |")
+
+
+def main() -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--chunks", type=int, default=40_000, help="random chunks to translate")
+    parser.add_argument("--chunk-length", type=int, default=500)
+    parser.add_argument("--batch", type=int, default=2_000, help="chunks a batch")
+    parser.add_argument("--reads", type=int, default=200_000, help="records to read")
+    parser.add_argument("--read-length", type=int, default=500)
+    parser.add_argument("--input", type=Path, help="real sequences to translate as well")
+    options = parser.parse_args()
+    print(f"| {'':<28} | {'plain/dnaio':>12} | {'VirNucPro':>12} | {'ratio':>6} | unit |")
+    print("|---|---:|---:|---:|---|")
+    length, batch = options.chunk_length, options.batch
+    records = random_records(options.chunks, length)
+    bench_translation(f"chunk+translate {length} bp", records, length, batch)
+    if options.input:
+        real = list(read_records(options.input))
+        total = sum(len(chunk_spans(len(r.sequence), length)) for r in real)
+        real *= max(1, options.chunks // max(1, total))
+        bench_translation(f"the same, {options.input.name}", real, length, batch)
+    with tempfile.TemporaryDirectory() as folder:
+        bench_reading(options.reads, options.read_length, Path(folder))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,138 @@
+"""``virnucpro models``: what it prints and how it ends."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import zipfile
+
+import pytest
+from click.testing import CliRunner
+
+from virnucpro.cli.models import models
+from virnucpro.errors import ModelError, UsageError
+
+ESM = "esm2_t6_8M_UR50D"
+VARIABLES = [
+    "HF_HOME",
+    "HF_HUB_CACHE",
+    "HUGGINGFACE_HUB_CACHE",
+    "TRANSFORMERS_OFFLINE",
+    "TORCH_HOME",
+]
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path, monkeypatch):
+    """No models, no network."""
+    for name in VARIABLES:
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    return tmp_path
+
+
+@pytest.fixture
+def checkpoint(cache):
+    path = cache / f"torch/hub/checkpoints/{ESM}.pt"
+    path.parent.mkdir(parents=True)
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("data.pkl", "weights")
+    return path
+
+
+@pytest.fixture
+def invoke():
+    """The output of a command; what it raises comes through, as in ``virnucpro.cli.run``."""
+
+    def _invoke(*arguments):
+        result = CliRunner().invoke(models, arguments, standalone_mode=False)
+        if result.exception:
+            raise result.exception
+        return result.stdout
+
+    return _invoke
+
+
+def test_the_list_shows_what_is_here_and_what_is_missing(invoke, checkpoint):
+    lines = {line.split()[0]: line for line in invoke("list").splitlines()}
+    assert "here" in lines[ESM]
+    assert str(checkpoint) in lines[ESM]
+    assert "missing" in lines["500_model.pth"]
+    assert "5.7 GB" in lines["esm2_t36_3B_UR50D"]
+
+
+def test_the_list_for_machines(invoke, checkpoint):
+    rows = {row["name"]: row for row in json.loads(invoke("list", "--json"))}
+    assert rows[ESM]["path"] == str(checkpoint)
+    assert rows[ESM]["bytes"] == checkpoint.stat().st_size
+    assert (rows[ESM]["state"], rows[ESM]["recorded"]) == ("here", False)
+    assert (rows["500_model.pth"]["state"], rows["500_model.pth"]["bytes"]) == ("missing", None)
+
+
+def test_path_prints_the_path_only(invoke, checkpoint):
+    assert invoke("path", ESM) == f"{checkpoint}\n"
+
+
+@pytest.mark.parametrize("name", ["500_model.pth", "zhihan1996/DNABERT-S", "esm2_t36_3B_UR50D"])
+def test_a_missing_model_is_exit_64_with_the_command_to_run(invoke, name):
+    with pytest.raises(ModelError, match=f"virnucpro models fetch {name}") as error:
+        invoke("path", name)
+    assert error.value.exit_code == 64
+
+
+def test_verify_records_checks_and_renews(invoke, checkpoint):
+    assert "recorded now" in invoke("verify", ESM)
+    assert f"{ESM}: intact: {checkpoint}\n" == invoke("verify")
+    with zipfile.ZipFile(checkpoint, "a") as archive:
+        archive.writestr("more", "other")
+    with pytest.raises(ModelError, match="checksum differs"):
+        invoke("verify")
+    assert "recorded anew" in invoke("verify", "--renew", ESM)
+    assert "intact" in invoke("verify")
+
+
+def test_verify_without_models(invoke):
+    assert "virnucpro models fetch 500" in invoke("verify")
+    with pytest.raises(ModelError, match="not on this machine"):
+        invoke("verify", "500_model.pth")
+    with pytest.raises(UsageError, match="needs names"):
+        invoke("verify", "--renew")
+
+
+def test_fetch_checks_what_is_here(invoke, checkpoint):
+    assert f"{ESM}: already here, checksum recorded now: {checkpoint}" in invoke("fetch", ESM)
+    assert f"{ESM}: already here, checksum as recorded: {checkpoint}" in invoke("fetch", ESM)
+
+
+@pytest.mark.parametrize("arguments", [["500"], ["--for", "500"]])
+def test_fetch_for_a_model_type_starts_with_its_first_model(invoke, arguments):
+    with pytest.raises(ModelError, match="DNABERT-S cannot be fetched; HF_HUB_OFFLINE is set"):
+        invoke("fetch", *arguments)
+
+
+def test_fetch_needs_a_known_name(invoke):
+    with pytest.raises(UsageError, match="name a model"):
+        invoke("fetch")
+    with pytest.raises(ModelError, match=r"did you mean 500_model\.pth"):
+        invoke("fetch", "500_model.pt")
+
+
+@pytest.mark.parametrize("command", ["list", "fetch", "path", "verify"])
+def test_every_command_has_help_with_an_example(command):
+    result = CliRunner().invoke(models, [command, "--help"])
+    assert result.exit_code == 0
+    assert f"virnucpro models {command}" in result.output
+
+
+def test_listing_imports_no_heavy_library(cache):
+    code = (
+        "import sys; from virnucpro.cli.models import models; "
+        "models(['list'], standalone_mode=False); "
+        "print(*({'torch', 'huggingface_hub', 'numpy', 'urllib.request'} & set(sys.modules)))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
+    )
+    assert done.stdout.splitlines()[-1] == ""

@@ -1,0 +1,67 @@
+"""Shared by all tests: where the reference data is, and a way to call the command line."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+
+def _folder(variable: str) -> Path:
+    value = os.environ.get(variable)
+    if not value:
+        pytest.skip(f"{variable} is not set")
+    return Path(value)
+
+
+@pytest.fixture(scope="session")
+def reference() -> Path:
+    """Outputs of the original program and the small models it ran with."""
+    return _folder("VIRNUCPRO_REFERENCE")
+
+
+@pytest.fixture(scope="session")
+def genomes() -> Path:
+    """Viral and non-viral genomes."""
+    return _folder("VIRNUCPRO_GENOMES")
+
+
+@dataclass(frozen=True)
+class Call:
+    """How a command ended."""
+
+    code: int
+    out: str
+    err: str
+
+
+@pytest.fixture
+def call(capfd: pytest.CaptureFixture[str]):
+    """Run a command line in this process, as ``virnucpro ARGUMENTS`` would."""
+    from virnucpro.cli import run
+
+    def _call(*arguments: object) -> Call:
+        capfd.readouterr()
+        code = run([str(argument) for argument in arguments])
+        text = capfd.readouterr()
+        return Call(code, text.out, text.err)
+
+    return _call
+
+
+@pytest.fixture
+def shell():
+    """Run a command line in a process of its own."""
+
+    def _shell(*arguments: object, **options: object) -> Call:
+        command = [sys.executable, "-m", "virnucpro", *map(str, arguments)]
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=300, check=False, **options
+        )
+        return Call(done.returncode, done.stdout, done.stderr)
+
+    return _shell

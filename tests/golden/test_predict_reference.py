@@ -1,0 +1,263 @@
+"""The whole program against the original's outputs on the same input and models."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+
+from virnucpro.bio.fasta import read_fasta
+from virnucpro.checkpoint.codec import Kind, load_features
+
+TOLERANCE = 1e-5
+RESULTS = (
+    "sample_merged/prediction_results.txt",
+    "sample_merged/prediction_results_highestscore.csv",
+    "sample_chunks.tsv",
+    "sample_contigs.tsv",
+    "sample_virus.fna",
+)
+FEATURES: list[tuple[Kind, str]] = [
+    ("nucleotide", "sample_nucleotide/output_{}_DNABERT_S.pt"),
+    ("protein", "sample_protein/output_{}_ESM.pt"),
+    ("merged", "sample_merged/output_{}_merged.pt"),
+]
+
+
+@pytest.fixture(scope="session")
+def options(reference: Path, tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """Options that make ``predict`` use the reference models, as the original run did."""
+    models = reference / "models"
+    config = tmp_path_factory.mktemp("config") / "reference.yaml"
+    config.write_text(
+        f"prediction:\n  sequences_per_file: 25\n"
+        f"features:\n  dnabert:\n    model_name: {models / 'dnabert-s-tiny'}\n"
+        f"  esm:\n    model_name: {models / 'esm2_t3_tiny_UR50D.pt'}\n"
+    )
+    classifier = str(models / "mlp_160_24.pth")
+    return ["-c", str(config), "-m", "custom", "-p", classifier, "-e", "500"]
+
+
+def _predict(*arguments: object) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "virnucpro", "predict", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+
+
+@pytest.fixture(scope="session")
+def undisturbed(
+    reference: Path, options: list[str], tmp_path_factory: pytest.TempPathFactory
+) -> Path:
+    """Results of a run in one process, intermediate files kept."""
+    out = tmp_path_factory.mktemp("undisturbed")
+    done = _predict(reference / "original_500/sample.fa", "-o", out, *options, "-k", "-d", "cpu")
+    assert done.returncode == 0, done.stderr
+    return out
+
+
+@pytest.fixture(scope="session")
+def two_workers(
+    reference: Path, options: list[str], tmp_path_factory: pytest.TempPathFactory
+) -> Path:
+    """The same on two worker processes, through --input and --output-dir."""
+    out = tmp_path_factory.mktemp("two workers")
+    source = reference / "original_500/sample.fa"
+    done = _predict("--input", source, "--output-dir", out, *options, "-k", "--cpu-workers", 2)
+    assert done.returncode == 0, done.stderr
+    return out
+
+
+@pytest.fixture(params=["undisturbed", "two_workers"])
+def results(request: pytest.FixtureRequest) -> Path:
+    folder: Path = request.getfixturevalue(request.param)
+    return folder
+
+
+def _records(path: Path) -> list[tuple[str, str]]:
+    return list(read_fasta(path))
+
+
+def test_fasta_files_are_the_originals(results: Path, reference: Path) -> None:
+    original = reference / "original_500"
+    pairs = [
+        ("sample_chunked500.fa", "sample_chunked500.fa"),
+        ("sample_nucleotide.fa", "sample_identified_nucleotide.fa"),
+        ("sample_protein.faa", "sample_identified_protein.faa"),
+    ]
+    for molecule in ("nucleotide", "protein"):
+        name = f"sample_{molecule}/output_{{}}.fa"
+        pairs += [(name.format(n), name.format(n)) for n in (1, 2, 3)]
+        assert not (results / name.format(4)).exists()
+    for ours, theirs in pairs:
+        assert _records(results / ours) == _records(original / theirs), ours
+
+
+@pytest.mark.parametrize(("kind", "name"), FEATURES, ids=[kind for kind, _ in FEATURES])
+def test_features_are_the_originals(results: Path, reference: Path, kind: Kind, name: str) -> None:
+    for number in (1, 2, 3):
+        ours = load_features(results / name.format(number), kind)
+        theirs = load_features(reference / "original_500" / name.format(number), kind)
+        rows = [theirs.ids.index(i) for i in ours.ids]  # the original's ESM rows: batch order
+        assert sorted(rows) == list(range(len(theirs.ids)))
+        assert (ours.data - theirs.data[rows]).abs().max() < TOLERANCE
+
+
+def test_new_feature_files_hold_one_tensor(undisturbed: Path) -> None:
+    for _, name in FEATURES:
+        document = torch.load(undisturbed / name.format(1), weights_only=True)
+        assert isinstance(document["data"], torch.Tensor)
+        assert document["data"].dtype == torch.float32
+        assert document["schema"] == 1
+
+
+def _table(path: Path) -> list[dict[str, str]]:
+    with path.open(newline="") as stream:
+        return list(csv.DictReader(stream, delimiter="\t"))
+
+
+def test_predictions_are_the_originals(results: Path, reference: Path) -> None:
+    ours = _table(results / RESULTS[0])
+    theirs = _table(reference / "original_500" / RESULTS[0])
+    assert list(ours[0]) == ["Sequence_ID", "Prediction", "score1", "score2"]
+    by_id = {row["Sequence_ID"]: row for row in theirs}
+    assert [row["Sequence_ID"] for row in ours] == [row["Sequence_ID"] for row in theirs]
+    for row in ours:
+        assert row["Prediction"] == by_id[row["Sequence_ID"]]["Prediction"]
+        for score in ("score1", "score2"):
+            assert float(row[score]) == pytest.approx(
+                float(by_id[row["Sequence_ID"]][score]), abs=TOLERANCE
+            )
+
+
+def test_consensus_is_the_originals(results: Path, reference: Path) -> None:
+    ours = _table(results / RESULTS[1])
+    labels = {
+        r["Modified_ID"]: r["Is_Virus"] for r in _table(reference / "original_500" / RESULTS[1])
+    }
+    assert {r["Modified_ID"]: r["Is_Virus"] for r in ours} == labels
+    older = _table(reference / "legacy_complete" / RESULTS[1])
+    assert [r["Modified_ID"] for r in ours] == [r["Modified_ID"] for r in older]
+    for row, expected in zip(ours, older, strict=True):
+        for score in ("max_score_0", "max_score_1"):
+            assert float(row[score]) == pytest.approx(float(expected[score]), abs=TOLERANCE)
+
+
+def test_every_record_and_chunk_is_accounted_for(results: Path, reference: Path) -> None:
+    contigs = _table(results / "sample_contigs.tsv")
+    source = (reference / "original_500/sample.fa").read_text()
+    headers = [line[1:].split()[0] for line in source.splitlines() if line.startswith(">")]
+    assert [row["record"] for row in contigs] == headers
+    chunks = _table(results / "sample_chunks.tsv")
+    assert [row["chunk"] for row in chunks] == [
+        i for i, _ in _records(results / "sample_chunked500.fa")
+    ]
+    scored = [row["chunk"] for row in chunks if row["status"] == "scored"]
+    assert scored == [row["Modified_ID"] for row in _table(results / RESULTS[1])]
+    status = {row["record"]: row["status"] for row in contigs}
+    assert status["tiny_2bp"] == "too_short"
+    assert status["all_n"] == "ambiguous"
+    assert status["stops"] == "no_open_frame"
+
+
+def test_run_json_says_what_ran(undisturbed: Path) -> None:
+    document = json.loads((undisturbed / "sample_run.json").read_text())
+    counts = document["counts"]
+    assert counts["records"] == counts["records_scored"] + sum(counts["records_unscored"].values())
+    assert document["precision"] == "fp32"
+    assert document["models"]["nucleotide"]["dim"] == 96
+    assert document["models"]["protein"]["dim"] == 64
+    assert len(document["input"]["sha256"]) == 64
+    assert set(document["seconds"]) >= {"chunking", "dnabert", "esm", "output"}
+
+
+def test_workers_change_no_byte(undisturbed: Path, two_workers: Path) -> None:
+    for name in RESULTS:
+        assert (undisturbed / name).read_bytes() == (two_workers / name).read_bytes(), name
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_killed_and_resumed_is_undisturbed(
+    undisturbed: Path, reference: Path, options: list[str], tmp_path: Path, workers: int
+) -> None:
+    """Kill -9 again and again, a little later each time, until the run gets through."""
+    source = reference / "original_500/sample.fa"
+    command = ["predict", str(source), "-o", str(tmp_path), *options, "--resume"]
+    command += ["--cpu-workers", str(workers)] if workers else ["-d", "cpu"]
+    rng = random.Random(workers)
+    kills = 0
+    for attempt in range(40):
+        process = subprocess.Popen(
+            [sys.executable, "-m", "virnucpro", *command],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        try:
+            process.wait(1.0 + 0.35 * attempt + rng.random())
+            break
+        except subprocess.TimeoutExpired:
+            os.kill(process.pid, signal.SIGKILL)
+            process.wait()
+            kills += 1
+            time.sleep(0.05)
+    assert process.returncode == 0
+    assert kills > 0
+    for name in RESULTS:
+        assert (undisturbed / name).read_bytes() == (tmp_path / name).read_bytes(), name
+
+
+def test_resume_computes_only_what_lacks_a_receipt(
+    undisturbed: Path, reference: Path, options: list[str], tmp_path: Path
+) -> None:
+    source = reference / "original_500/sample.fa"
+    arguments = (source, "-o", tmp_path, *options, "-k", "-d", "cpu", "-v")
+    assert _predict(*arguments).returncode == 0
+    (tmp_path / "sample_protein/output_2_ESM.pt.done").unlink()
+    resumed = _predict(*arguments, "--resume")
+    assert resumed.returncode == 0
+    assert "stage 4 dnabert: 0 pieces" in resumed.stderr
+    assert "stage 5 esm: 1 pieces" in resumed.stderr
+    # The same features come out, so nothing behind them has to be done again.
+    assert "stage 6 merging: 0 pieces" in resumed.stderr
+    for name in RESULTS:
+        assert (undisturbed / name).read_bytes() == (tmp_path / name).read_bytes(), name
+
+
+def test_a_finished_run_is_proved_and_done_in_no_time(
+    reference: Path, options: list[str], tmp_path: Path
+) -> None:
+    source = reference / "original_500/sample.fa"
+    arguments = (source, "-o", tmp_path, *options, "-d", "cpu")
+    assert _predict(*arguments).returncode == 0
+    assert not list(tmp_path.rglob("*.pt"))
+    before = {path: path.stat().st_mtime_ns for path in map(tmp_path.joinpath, RESULTS)}
+    again = _predict(*arguments, "--resume")
+    assert again.returncode == 0
+    assert "already finished" in again.stdout
+    assert before == {path: path.stat().st_mtime_ns for path in before}
+    (tmp_path / "sample_virus.fna").unlink()
+    third = _predict(*arguments, "--resume", "-v")
+    assert third.returncode == 0
+    assert "stage 5 esm: 0 pieces" in third.stderr
+    assert (tmp_path / "sample_virus.fna").stat().st_mtime_ns > 0
+
+
+def test_an_edited_result_is_noticed(reference: Path, options: list[str], tmp_path: Path) -> None:
+    source = reference / "original_500/sample.fa"
+    arguments = (source, "-o", tmp_path, *options, "-d", "cpu")
+    assert _predict(*arguments).returncode == 0
+    table = tmp_path / RESULTS[0]
+    good = table.read_bytes()
+    table.write_bytes(good.replace(b"virus", b"VIRUS", 1))
+    again = _predict(*arguments, "--resume")
+    assert again.returncode == 0
+    assert "needed again" in again.stderr
+    assert table.read_bytes() == good

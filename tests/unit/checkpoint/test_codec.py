@@ -1,0 +1,83 @@
+"""Feature files: both formats in, one out, damage refused, nothing run."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+
+import pytest
+import torch
+
+from virnucpro.checkpoint.codec import DamagedFeatures, Features, encode_features, load_features
+
+ROWS = torch.arange(6, dtype=torch.float32).reshape(2, 3)
+
+
+class Evil:
+    """Creates a file when it is unpickled."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __reduce__(self) -> tuple[object, tuple[str, str]]:
+        return open, (str(self.path), "w")
+
+
+@pytest.mark.parametrize("kind", ["nucleotide", "protein", "merged"])
+def test_round_trip_is_exact_and_repeatable(tmp_path: Path, kind: str) -> None:
+    features = Features(["a", "b"], ROWS)
+    data = encode_features(features, kind)  # type: ignore[arg-type]
+    assert data == encode_features(features, kind)  # type: ignore[arg-type]
+    (tmp_path / "x.pt").write_bytes(data)
+    back = load_features(tmp_path / "x.pt", kind)  # type: ignore[arg-type]
+    assert back.ids == ["a", "b"]
+    assert torch.equal(back.data, ROWS)
+
+
+def _rows(*labels: str) -> list[dict[str, object]]:
+    return [{"label": i, "mean_representation": ROWS[n].tolist()} for n, i in enumerate(labels)]
+
+
+def test_formats_of_before(tmp_path: Path) -> None:
+    path = tmp_path / "x.pt"
+    torch.save({"nucleotide": ["a", "b"], "data": _rows("a", "b")}, path)
+    assert torch.equal(load_features(path, "nucleotide").data, ROWS)
+    torch.save({"proteins": ["a", "b"], "data": [ROWS[0], ROWS[1]]}, path)
+    assert torch.equal(load_features(path, "protein").data, ROWS)
+
+
+@pytest.mark.parametrize(
+    ("document", "message"),
+    [
+        ({"nucleotide": ["a", "b"], "data": _rows("b", "a")}, "another order"),
+        ({"nucleotide": ["a", "b"], "data": _rows("a")}, "2 ids but other rows"),
+        ({"nucleotide": ["a", "a"], "data": ROWS}, "twice"),
+        ({"nucleotide": ["a", "b"], "data": ROWS[0]}, "2 ids but other rows"),
+        ({"nucleotide": ["a", "b"], "data": ROWS / 0}, "not finite"),
+        ({"nucleotide": ["a", "b"], "data": [ROWS[0], ROWS[1, :2]]}, "one width"),
+        ({"nucleotide": [1, 2], "data": ROWS}, "no text"),
+        ({"proteins": ["a", "b"], "data": ROWS}, "no file of nucleotide features"),
+        ([1, 2], "no file of nucleotide features"),
+    ],
+)
+def test_damage_is_refused(tmp_path: Path, document: object, message: str) -> None:
+    torch.save(document, tmp_path / "x.pt")
+    with pytest.raises(DamagedFeatures, match=message):
+        load_features(tmp_path / "x.pt", "nucleotide")
+
+
+@pytest.mark.parametrize("keep", [0, 1, 10, 200, 500])
+def test_truncated_files_are_refused(tmp_path: Path, keep: int) -> None:
+    data = encode_features(Features(["a", "b"], ROWS), "merged")
+    (tmp_path / "x.pt").write_bytes(data[:keep])
+    with pytest.raises(DamagedFeatures, match="cannot be read"):
+        load_features(tmp_path / "x.pt", "merged")
+
+
+def test_nothing_in_a_feature_file_is_run(tmp_path: Path) -> None:
+    (tmp_path / "x.pt").write_bytes(pickle.dumps({"ids": [], "data": Evil(tmp_path / "pwned")}))
+    torch.save({"ids": ["a"], "data": Evil(tmp_path / "pwned")}, tmp_path / "y.pt")
+    for name in ("x.pt", "y.pt"):
+        with pytest.raises(DamagedFeatures):
+            load_features(tmp_path / name, "merged")
+    assert not (tmp_path / "pwned").exists()

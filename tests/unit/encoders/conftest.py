@@ -1,0 +1,174 @@
+"""Small models with random weights, stored as the released ones are."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import warnings
+from pathlib import Path
+
+import pytest
+import torch
+
+ESM_LAYERS, ESM_WIDTH, ESM_HEADS = 2, 48, 4
+LETTERS = "LAGVSERTIDPKQNFYMHWC"
+
+
+def sequences(lengths, letters, seed=0):
+    """Random sequences of these lengths."""
+    random = torch.Generator().manual_seed(seed)
+    return [
+        "".join(letters[i] for i in torch.randint(len(letters), (n,), generator=random))
+        for n in lengths
+    ]
+
+
+def quiet(sequences: int, tokens: int) -> None:
+    """A report that nobody reads."""
+
+
+def randomised(module: torch.nn.Module, seed: int) -> torch.nn.Module:
+    """Every parameter random, so that no forgotten one goes unseen; as float16 stores it."""
+    random = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for name, parameter in module.named_parameters():
+            centre = 1.0 if "norm" in name.lower() and parameter.ndim == 1 else 0.0
+            noise = torch.randn(parameter.shape, generator=random) * 0.15
+            parameter.copy_((centre + noise).half())
+    return module.eval()
+
+
+def fair_model(layers=ESM_LAYERS, width=ESM_WIDTH, heads=ESM_HEADS, token_dropout=True):
+    """fair-esm's own ESM-2, with the rotary frequencies rounded as in the released weights."""
+    from esm.model.esm2 import ESM2
+
+    model = ESM2(layers, width, heads, "ESM-1b", token_dropout)
+    model = randomised(model, seed=layers * width)
+    for layer in model.layers:
+        frequencies = layer.self_attn.rot_emb.inv_freq
+        frequencies.copy_(frequencies.half())
+    return model
+
+
+def save_fair(
+    model, path: Path, cfg=argparse.Namespace, prefix="encoder.sentence_encoder."
+) -> Path:
+    """As fair-esm stores its checkpoints."""
+    about = {
+        "encoder_layers": model.num_layers,
+        "encoder_embed_dim": model.embed_dim,
+        "encoder_attention_heads": model.attention_heads,
+        "token_dropout": model.token_dropout,
+    }
+    state = {prefix + key: value.half() for key, value in model.state_dict().items()}
+    torch.save({"cfg": {"model": cfg(**about)}, "model": state}, path)
+    return path
+
+
+def hub_model(kind: str, **options):
+    """A model of transformers, ``EsmModel`` or ``EsmForMaskedLM``."""
+    import transformers
+
+    about = {
+        "vocab_size": 33,
+        "hidden_size": ESM_WIDTH,
+        "num_hidden_layers": ESM_LAYERS,
+        "num_attention_heads": ESM_HEADS,
+        "intermediate_size": 100,
+        "position_embedding_type": "rotary",
+        "token_dropout": True,
+        "emb_layer_norm_before": False,
+        "layer_norm_eps": 1e-5,
+        "pad_token_id": 1,
+        "mask_token_id": 32,
+        "max_position_embeddings": 1026,
+    }
+    config = transformers.EsmConfig(**(about | options))
+    return randomised(getattr(transformers, kind)(config), seed=5)
+
+
+@pytest.fixture
+def save_hub():
+    """``save_pretrained`` without its progress bar."""
+
+    def _save(model, folder: Path, **options) -> Path:
+        from transformers.utils import logging
+
+        logging.disable_progress_bar()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)
+            model.save_pretrained(folder, **options)
+        return folder
+
+    return _save
+
+
+MERGES = [("A", "A"), ("C", "G"), ("AA", "CG"), ("T", "G"), ("T", "A"), ("TA", "TG")]
+
+
+@pytest.fixture
+def dnabert(tmp_path: Path) -> Path:
+    """A folder with a DNABERT-S of 2 layers, width 48, 6 heads (no power of two)."""
+    folder = tmp_path / "dnabert"
+    folder.mkdir()
+    vocabulary = write_tokenizer(folder)
+    config = {
+        "alibi_starting_size": 512,
+        "num_hidden_layers": 2,
+        "hidden_size": 48,
+        "num_attention_heads": 6,
+        "intermediate_size": 40,
+        "layer_norm_eps": 1e-12,
+        "vocab_size": vocabulary,
+        "type_vocab_size": 2,
+        "pad_token_id": 0,
+    }
+    (folder / "config.json").write_text(json.dumps(config))
+    torch.save(dnabert_state(config), folder / "pytorch_model.bin")
+    return folder
+
+
+def write_tokenizer(folder: Path) -> int:
+    """A byte-pair tokenizer as that of DNABERT-S, with a handful of merges."""
+    from tokenizers import Tokenizer, models, pre_tokenizers, processors
+
+    special = ["[UNK]", "[CLS]", "[SEP]", "[PAD]", "[MASK]"]
+    tokens = special + list("ACGT") + ["".join(pair) for pair in MERGES]
+    vocabulary = {token: number for number, token in enumerate(tokens)}
+    tokenizer = Tokenizer(models.BPE(vocabulary, MERGES, unk_token="[UNK]"))
+    tokenizer.add_special_tokens(special)
+    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="[CLS] $A [SEP]", special_tokens=[("[CLS]", 1), ("[SEP]", 2)]
+    )
+    tokenizer.save(str(folder / "tokenizer.json"))
+    return len(tokens)
+
+
+def dnabert_state(config) -> dict[str, torch.Tensor]:
+    """Random weights under the released names."""
+    random = torch.Generator().manual_seed(3)
+    width, inner = config["hidden_size"], config["intermediate_size"]
+    shapes = {
+        "embeddings.word_embeddings.weight": (config["vocab_size"], width),
+        "embeddings.token_type_embeddings.weight": (2, width),
+        "embeddings.LayerNorm.weight": (width,),
+        "embeddings.LayerNorm.bias": (width,),
+        "pooler.dense.weight": (width, width),
+    }
+    for i in range(config["num_hidden_layers"]):
+        layer = f"encoder.layer.{i}"
+        shapes |= {
+            f"{layer}.attention.self.Wqkv.weight": (3 * width, width),
+            f"{layer}.attention.self.Wqkv.bias": (3 * width,),
+            f"{layer}.attention.output.dense.weight": (width, width),
+            f"{layer}.attention.output.dense.bias": (width,),
+            f"{layer}.attention.output.LayerNorm.weight": (width,),
+            f"{layer}.attention.output.LayerNorm.bias": (width,),
+            f"{layer}.mlp.gated_layers.weight": (2 * inner, width),
+            f"{layer}.mlp.wo.weight": (width, inner),
+            f"{layer}.mlp.wo.bias": (width,),
+            f"{layer}.mlp.layernorm.weight": (width,),
+            f"{layer}.mlp.layernorm.bias": (width,),
+        }
+    return {name: torch.randn(shape, generator=random) * 0.3 for name, shape in shapes.items()}

@@ -1,0 +1,259 @@
+"""Where models are looked for, and what is remembered of them."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.unit.models.serving import checkpoint
+from virnucpro.errors import ModelError, OutputError
+from virnucpro.models.catalogue import model_named
+from virnucpro.models.records import read_records
+from virnucpro.models.store import (
+    check_digest,
+    find,
+    locate,
+    offline,
+    recorded_sha256,
+    remember,
+    verify,
+)
+
+ESM = "esm2_t6_8M_UR50D"
+DNABERT = "zhihan1996/DNABERT-S"
+OLD, NEW = "a" * 40, "b" * 40
+
+
+def put(path: Path, data: bytes = b"") -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(data or checkpoint())
+    return path
+
+
+def hub_snapshot(hub: Path, name: str, commit: str, files: dict[str, bytes], *, main: bool) -> Path:
+    """A snapshot in the layout of the Hugging Face cache: links to blobs."""
+    folder = hub / f"models--{name.replace('/', '--')}"
+    snapshot = folder / "snapshots" / commit
+    snapshot.mkdir(parents=True)
+    for file, data in files.items():
+        blob = put(folder / "blobs" / hashlib.sha256(data).hexdigest(), data)
+        (snapshot / file).symlink_to(Path("../../blobs") / blob.name)
+    if main:
+        put(folder / "refs" / "main", commit.encode())
+    return snapshot
+
+
+def dnabert_files(text: str = "weights") -> dict[str, bytes]:
+    return {
+        "config.json": b"{}",
+        "tokenizer.json": b"{}",
+        "pytorch_model.bin": checkpoint(text),
+    }
+
+
+# --- finding
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "folder"),
+    [
+        ("XDG_CACHE_HOME", "c", "c/torch/hub/checkpoints"),
+        ("TORCH_HOME", "t", "t/hub/checkpoints"),
+        ("XDG_CACHE_HOME", "c", "c/virnucpro/models"),
+    ],
+)
+def test_a_checkpoint_is_found_where_users_have_it(tmp_path, monkeypatch, variable, value, folder):
+    monkeypatch.setenv(variable, str(tmp_path / value))
+    file = put(tmp_path / folder / f"{ESM}.pt")
+    assert find(ESM) == file
+
+
+def test_without_variables_the_cache_is_in_the_home_folder(tmp_path, monkeypatch):
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    file = put(tmp_path / ".cache/torch/hub/checkpoints" / f"{ESM}.pt")
+    classifier = put(tmp_path / ".cache/virnucpro/models/500_model.pth")
+    assert (find(ESM), find("500_model.pth")) == (file, classifier)
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "folder"),
+    [
+        ("HF_HOME", "h", "h/hub"),
+        ("HF_HUB_CACHE", "k", "k"),
+        ("XDG_CACHE_HOME", "c", "c/huggingface/hub"),
+    ],
+)
+def test_a_snapshot_is_found_in_the_hub_cache(tmp_path, monkeypatch, variable, value, folder):
+    monkeypatch.setenv(variable, str(tmp_path / value))
+    snapshot = hub_snapshot(tmp_path / folder, DNABERT, OLD, dnabert_files(), main=True)
+    assert find(DNABERT) == snapshot
+
+
+def test_the_newest_main_is_taken_but_a_recorded_revision_stays(cache):
+    hub = cache / "huggingface/hub"
+    old = hub_snapshot(hub, DNABERT, OLD, dnabert_files("old"), main=True)
+    remember(model_named(DNABERT), old, revision=OLD)
+    new = hub_snapshot(hub, DNABERT, NEW, dnabert_files("new"), main=True)
+    assert find(DNABERT) == old
+    (cache / "virnucpro/models/records.json").unlink()
+    assert find(DNABERT) == new
+
+
+@pytest.mark.parametrize("gone", ["config.json", "tokenizer.json", "pytorch_model.bin"])
+def test_an_incomplete_snapshot_does_not_count(cache, gone):
+    files = dnabert_files()
+    snapshot = hub_snapshot(cache / "huggingface/hub", DNABERT, OLD, files, main=True)
+    (snapshot / gone).resolve().unlink()  # a link to nothing stays, as after an interruption
+    with pytest.raises(ModelError, match="not on this machine"):
+        find(DNABERT)
+
+
+@pytest.mark.parametrize(("shards", "found"), [((1, 2), True), ((1,), False)])
+def test_every_shard_of_the_index_must_be_there(cache, shards, found):
+    names = [f"model-0000{n}-of-00002.safetensors" for n in (1, 2)]
+    index = json.dumps({"weight_map": dict(zip("ab", names, strict=True))}).encode()
+    files = {"config.json": b"{}", "model.safetensors.index.json": index}
+    files |= {names[n - 1]: b"x" for n in shards}
+    hub_snapshot(cache / "huggingface/hub", f"facebook/{ESM}", OLD, files, main=True)
+    assert (locate(model_named(f"facebook/{ESM}")) is not None) == found
+
+
+def test_a_released_name_falls_back_to_its_twin_on_the_hub(cache):
+    files = {"config.json": b"{}", "model.safetensors": b"x"}
+    snapshot = hub_snapshot(cache / "huggingface/hub", f"facebook/{ESM}", OLD, files, main=True)
+    assert find(ESM) == snapshot
+    file = put(cache / f"torch/hub/checkpoints/{ESM}.pt")
+    assert find(ESM) == file
+
+
+def test_a_hub_model_may_be_put_into_the_own_folder(cache):
+    folder = cache / "virnucpro/models" / DNABERT
+    for name, data in dnabert_files().items():
+        put(folder / name, data)
+    assert find(DNABERT) == folder
+
+
+def test_a_missing_model_names_the_command_and_the_places(cache):
+    with pytest.raises(ModelError) as error:
+        find(ESM)
+    text = str(error.value)
+    assert f"virnucpro models fetch {ESM}" in text
+    assert str(cache / f"torch/hub/checkpoints/{ESM}.pt") in text
+    assert error.value.exit_code == 64
+    assert "\n" not in text
+
+
+@pytest.mark.parametrize("name", [ESM, DNABERT, "500_model.pth"])
+def test_offline_the_message_says_where_to_put_the_file(cache, monkeypatch, name):
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    with pytest.raises(ModelError) as error:
+        find(name)
+    assert "HF_HUB_OFFLINE is set" in str(error.value)
+    assert str(cache / "virnucpro/models" / name) in str(error.value)
+    assert model_named(name).address in str(error.value)
+
+
+@pytest.mark.parametrize(("value", "off"), [("1", True), ("yes", True), ("0", False), ("", False)])
+def test_the_offline_switch_is_read_as_the_library_reads_it(monkeypatch, value, off):
+    monkeypatch.setenv("HF_HUB_OFFLINE", value)
+    assert offline() is off
+
+
+# --- records
+
+
+def test_a_file_put_there_by_hand_is_recorded_once_and_checked_ever_after(cache):
+    file = put(cache / "virnucpro/models/500_model.pth")
+    model = model_named("500_model.pth")
+    assert recorded_sha256(file) is None
+    assert verify(model) == "recorded"
+    assert verify(model) == "verified"
+    assert recorded_sha256(file) == hashlib.sha256(file.read_bytes()).hexdigest()
+    data = bytearray(file.read_bytes())
+    data[50] ^= 1
+    file.write_bytes(data)
+    with pytest.raises(ModelError, match="checksum differs") as error:
+        verify(model)
+    assert "virnucpro models fetch 500_model.pth" in str(error.value)
+    remember(model, file)
+    assert verify(model) == "verified"
+
+
+def test_a_digest_computed_elsewhere_is_compared(cache):
+    file = put(cache / "virnucpro/models/500_model.pth")
+    check_digest(file, "0" * 64)  # no record yet: nothing to compare with
+    verify(model_named("500_model.pth"))
+    check_digest(file, hashlib.sha256(file.read_bytes()).hexdigest())
+    with pytest.raises(ModelError, match="checksum differs"):
+        check_digest(file, "0" * 64)
+
+
+def test_files_of_a_snapshot_are_known_by_their_links(cache):
+    snapshot = hub_snapshot(cache / "huggingface/hub", DNABERT, OLD, dnabert_files(), main=True)
+    verify(model_named(DNABERT))
+    assert read_records()[DNABERT].revision == OLD
+    assert recorded_sha256(snapshot / "config.json") == hashlib.sha256(b"{}").hexdigest()
+    assert recorded_sha256(snapshot / "other.json") is None
+
+
+def test_a_tokenizer_file_added_later_is_no_damage_but_other_weights_are(cache):
+    snapshot = hub_snapshot(cache / "huggingface/hub", DNABERT, OLD, dnabert_files(), main=True)
+    verify(model_named(DNABERT))
+    put(snapshot / "tokenizer_config.json", b"{}")
+    assert verify(model_named(DNABERT)) == "verified"
+    put(snapshot / "model.safetensors", b"x")
+    with pytest.raises(ModelError, match=r"model\.safetensors: checksum differs"):
+        verify(model_named(DNABERT))
+
+
+def test_a_moved_cache_is_recognised(cache, monkeypatch, tmp_path):
+    file = put(cache / "virnucpro/models/500_model.pth")
+    verify(model_named("500_model.pth"))
+    cache.rename(tmp_path / "moved")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "moved"))
+    moved = tmp_path / "moved" / file.relative_to(cache)
+    assert recorded_sha256(moved) is None
+    assert verify(model_named("500_model.pth")) == "verified"
+    assert recorded_sha256(moved) is not None
+
+
+@pytest.mark.parametrize(
+    ("data", "match"),
+    [
+        (b"version https://git-lfs.github.com/spec/v1\noid sha256:0\n", "git lfs pull"),
+        (b"<!DOCTYPE html><html>log in</html>", "web page"),
+        (checkpoint()[:-100], "cut short"),
+    ],
+)
+def test_what_is_plainly_no_model_is_never_recorded(cache, data, match):
+    put(cache / "virnucpro/models/500_model.pth", data)
+    with pytest.raises(ModelError, match=match):
+        verify(model_named("500_model.pth"))
+    assert read_records() == {}
+
+
+@pytest.mark.parametrize(
+    ("text", "match"),
+    [
+        ("{", "is damaged"),
+        ("[]", "is damaged"),
+        ('{"schema": 1}', "is damaged"),
+        ('{"schema": 1, "models": {"a": {}}}', "is damaged"),
+        ('{"schema": 99, "models": {}}', "newer version"),
+    ],
+)
+def test_unusable_records_are_an_error_that_says_what_to_do(cache, text, match):
+    put(cache / "virnucpro/models/records.json", text.encode())
+    with pytest.raises(ModelError, match=match):
+        read_records()
+
+
+def test_an_unwritable_folder_is_exit_6(cache):
+    put(cache / f"torch/hub/checkpoints/{ESM}.pt")
+    put(cache / "virnucpro", b"a file where a folder should be")
+    with pytest.raises(OutputError, match="cannot write"):
+        remember(model_named(ESM), cache / f"torch/hub/checkpoints/{ESM}.pt")

@@ -1,0 +1,65 @@
+"""From chunks to the call of a record."""
+
+from __future__ import annotations
+
+import pytest
+
+from virnucpro.stages.calls import Chunk, call_record
+
+
+def _chunk(start: int, stop: int, others: str, virus: str) -> Chunk:
+    return Chunk(f"r_chunk_{start}", start, stop, "scored", 1, others, virus)
+
+
+def _unscored(status: str) -> Chunk:
+    return Chunk("r_chunk_1", 0, 100, status, 0, "NA", "NA")
+
+
+@pytest.mark.parametrize(
+    ("scores", "call", "tier"),
+    [
+        ([("0.1", "0.9")], "virus", "high"),
+        ([("0.3", "0.7")], "virus", "low"),
+        ([("0.5", "0.5")], "undecided", "low"),
+        ([("0.64", "0.36")], "undecided", "low"),
+        ([("0.9", "0.1")], "nonvirus", "high"),
+        ([("0.1", "0.9"), ("0.45", "0.55")], "virus", "high"),
+    ],
+)
+def test_call(scores: list[tuple[str, str]], call: str, tier: str) -> None:
+    chunks = [_chunk(n * 100, n * 100 + 100, *pair) for n, pair in enumerate(scores)]
+    verdict = call_record(len(chunks) * 100, chunks)
+    assert verdict.call == call
+    assert verdict.row("r", 100, 1).split("\t")[7] == tier
+
+
+def test_the_score_is_weighted_by_the_root_of_the_margin() -> None:
+    verdict = call_record(200, [_chunk(0, 100, "0.0", "1.0"), _chunk(100, 200, "0.375", "0.625")])
+    assert verdict.score == pytest.approx((1 * 1 + 0.5 * 0.25) / 1.5)
+    assert (verdict.viral, verdict.nonviral, verdict.undecided) == (1, 0, 1)
+
+
+def test_coverage_counts_overlapping_chunks_once() -> None:
+    verdict = call_record(200, [_chunk(0, 100, "0", "1"), _chunk(50, 150, "0", "1")])
+    assert verdict.coverage == 0.75
+
+
+@pytest.mark.parametrize(
+    ("statuses", "status"),
+    [
+        ([], "too_short"),
+        (["too_short"], "too_short"),
+        (["ambiguous", "no_open_frame"], "no_open_frame"),
+        (["ambiguous", "ambiguous"], "ambiguous"),
+        (["no_open_frame", "failed"], "failed"),
+    ],
+)
+def test_an_unscored_record_has_a_reason(statuses: list[str], status: str) -> None:
+    verdict = call_record(100, [_unscored(s) for s in statuses])
+    assert (verdict.call, verdict.status) == ("unscored", status)
+    assert verdict.row("r", 0, 0).split("\t")[6:8] == ["NA", "NA"]
+
+
+def test_coordinates_in_the_table_are_one_based_and_inclusive() -> None:
+    row = _chunk(0, 100, "0.25", "0.75").row("r")
+    assert row == "r\tr_chunk_0\t1\t100\tscored\t1\t0.25\t0.75\n"

@@ -1,0 +1,91 @@
+"""Which devices a run gets, from tables of what is asked and what is there."""
+
+from __future__ import annotations
+
+import pytest
+
+from virnucpro.contracts import Device
+from virnucpro.devices import choose_devices, choose_precision, visible_gpus
+from virnucpro.errors import DeviceError, UsageError
+from virnucpro.settings import Machine
+
+A100 = Device("cuda", 0, "A100", "GPU-aaaa", 80 << 30, (8, 0))
+H200 = Device("cuda", 1, "H200", "GPU-bbbb", 141 << 30, (9, 0))
+V100 = Device("cuda", 2, "V100", "GPU-cccc", 16 << 30, (7, 0))
+P100 = Device("cuda", 3, "P100", "GPU-dddd", 16 << 30, (6, 0))
+GPUS = [A100, H200, V100]
+
+
+@pytest.mark.parametrize(
+    ("options", "indices"),
+    [
+        ({}, [0, 1, 2]),
+        ({"device": "cuda"}, [0, 1, 2]),
+        ({"device": "cuda:1"}, [1]),
+        ({"device": "cuda:0,2"}, [0, 2]),
+        ({"device": "2"}, [2]),
+        ({"device": "GPU-bbbb"}, [1]),
+        ({"gpus": "2,0"}, [2, 0]),
+        ({"gpus": "GPU-cccc, 1"}, [2, 1]),
+        ({"max_workers": 2}, [0, 1]),
+        ({"device": "cpu"}, [-1]),
+        ({"cpu_workers": 3}, [-1, -1, -1]),
+    ],
+)
+def test_choice(options: dict[str, object], indices: list[int]) -> None:
+    chosen = choose_devices(Machine(threads=6, **options), GPUS)  # type: ignore[arg-type]
+    assert [device.index for device in chosen] == indices
+    assert all(device.threads == max(1, 6 // len(chosen)) for device in chosen)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"gpus": "7"}, r"GPU 7 is not there; visible are 0 \(A100, GPU-aaaa\), 1"),
+        ({"gpus": "0,0"}, "twice"),
+        ({"gpus": "0,,1"}, "neither an index nor a UUID"),
+        ({"gpus": "a"}, "neither an index nor a UUID"),
+        ({"gpus": "-1"}, "neither an index nor a UUID"),
+        ({"device": "gpu"}, "expected auto, cpu"),
+        ({"device": "cuda:x"}, "neither an index nor a UUID"),
+        ({"device": "cpu", "gpus": "0"}, "contradict"),
+        ({"cpu_workers": 2, "gpus": "0"}, "leave out --gpus"),
+    ],
+)
+def test_refusals(options: dict[str, str], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        choose_devices(Machine(**options), GPUS)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("options", [{"gpus": "0"}, {"device": "cuda"}, {"fallback_to_cpu": False}])
+def test_an_explicit_gpu_never_becomes_a_cpu(options: dict[str, object]) -> None:
+    with pytest.raises(DeviceError, match="--device cpu"):
+        choose_devices(Machine(**options), [])  # type: ignore[arg-type]
+
+
+def test_auto_may_do_without_a_gpu() -> None:
+    assert [d.kind for d in choose_devices(Machine(), [])] == ["cpu"]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "devices", "precision"),
+    [
+        ("auto", [A100, H200], "bf16"),
+        ("auto", [A100, V100], "fp16"),
+        ("auto", [A100, P100], "fp32"),
+        ("auto", [Device("cpu")], "fp32"),
+        ("bf16", [Device("cpu")], "bf16"),
+        ("fp16", [V100], "fp16"),
+    ],
+)
+def test_precision(wanted: str, devices: list[Device], precision: str) -> None:
+    assert choose_precision(wanted, devices) == precision
+
+
+def test_a_precision_that_one_gpu_lacks_is_refused() -> None:
+    with pytest.raises(UsageError, match="V100 has no bf16"):
+        choose_precision("bf16", [A100, V100])
+
+
+def test_looking_for_gpus_works_on_any_machine() -> None:
+    assert all(gpu.kind == "cuda" and gpu.uuid for gpu in visible_gpus())

@@ -1,0 +1,37 @@
+"""Names of runs and of their files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from virnucpro.layout import Layout, stem_of
+
+
+@pytest.mark.parametrize(
+    ("source", "stem"),
+    [
+        ("in/my.sample.v2.fa.gz", "my.sample.v2"),
+        ("reads.fastq.xz", "reads"),
+        ("reads.FQ", "reads"),
+        ("reads.fna.bz2", "reads"),
+        ("reads", "reads"),
+        ("reads.txt", "reads.txt"),
+        (".fa", ".fa"),
+        ("x.gz", "x"),
+        ("a b.fa", "a b"),
+        ("-", "stdin"),
+    ],
+)
+def test_stem(source: str, stem: str) -> None:
+    assert stem_of(source) == stem
+
+
+def test_a_run_owns_only_its_own_files(tmp_path: Path) -> None:
+    for name in ("a_chunked500.fa", "a_contigs.tsv", "ab_contigs.tsv", "a[b]_chunked300.fa"):
+        (tmp_path / name).touch()
+    (tmp_path / ".checkpoints/a.previous").mkdir(parents=True)
+    owned = [path.name for path in Layout(tmp_path, "a", 500).owned()]
+    assert owned == ["a_chunked500.fa", "a_contigs.tsv"]
+    assert [p.name for p in Layout(tmp_path, "a[b]", 500).owned()] == ["a[b]_chunked300.fa"]

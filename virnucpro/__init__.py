@@ -1,0 +1,3 @@
+"""VirNucPro: find viral sequences in sequencing data."""
+
+__version__ = "2.0.0"

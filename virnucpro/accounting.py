@@ -1,0 +1,141 @@
+"""What came out of a run, in numbers: for the summary on the terminal and ``STEM_run.json``."""
+
+from __future__ import annotations
+
+import json
+import platform
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from virnucpro import __version__
+from virnucpro.checkpoint.disk import Disk
+from virnucpro.checkpoint.ledger import Ledger
+from virnucpro.contracts import Device, Json
+from virnucpro.pipeline import Job, Outcome
+from virnucpro.settings import TOY_WARNING
+
+
+@dataclass(frozen=True)
+class Summary:
+    """Counts of a finished run.
+
+    ``calls`` and ``unscored`` count records, ``chunks`` chunks by status, ``failed_records`` the
+    records of which a frame could not be embedded.
+    """
+
+    records: int
+    frames: int
+    calls: Mapping[str, int]
+    unscored: Mapping[str, int]
+    chunks: Mapping[str, int]
+    failed_records: int
+    seconds: Mapping[str, float]
+    computed: int
+    files: tuple[Path, ...]
+
+    @property
+    def scored(self) -> int:
+        """Records with at least one scored chunk."""
+        return self.records - sum(self.unscored.values())
+
+
+def summarise(job: Job, ledger: Ledger, outcome: Outcome, failed_records: int) -> Summary:
+    """Gather the counts, and assert that every record of the input is scored or explained."""
+    layout = job.layout
+    counts: dict[str, int] = dict(ledger.facts(layout.receipt("output"))["counts"])
+    status = _group(counts, "status")
+    summary = Summary(
+        records=int(ledger.facts(layout.receipt("chunking"))["records"]),
+        frames=int(ledger.facts(layout.receipt("translation"))["frames"]),
+        calls=_group(counts, "call"),
+        unscored={name: n for name, n in status.items() if name != "scored"},
+        chunks=_group(counts, "chunk"),
+        failed_records=failed_records,
+        seconds=outcome.seconds,
+        computed=outcome.computed,
+        files=tuple(
+            path
+            for path in (
+                layout.contigs_table,
+                layout.chunks_table,
+                layout.virus_fasta,
+                layout.predictions,
+                layout.consensus,
+                layout.run_json,
+                *((layout.failed_table, layout.failed_fasta) if failed_records else ()),
+            )
+        ),
+    )
+    explained = sum(summary.unscored.values()) + status.get("scored", 0)
+    if explained != summary.records:
+        raise AssertionError(f"{summary.records} records went in, {explained} are accounted for")
+    return summary
+
+
+def _group(counts: Mapping[str, int], prefix: str) -> dict[str, int]:
+    start = f"{prefix}:"
+    return {name[len(start) :]: n for name, n in counts.items() if name.startswith(start)}
+
+
+def write_run_json(
+    job: Job,
+    summary: Summary,
+    disk: Disk,
+    *,
+    source: str,
+    source_sha256: str,
+    command: Sequence[str],
+    devices: Sequence[Device],
+) -> None:
+    """Write ``STEM_run.json``: enough to say what made each score, and to make it again."""
+    import numpy
+    import torch
+
+    notice = {"notice": TOY_WARNING} if job.science.model_type == "toy" else {}
+    document: dict[str, Json] = {
+        **notice,
+        "virnucpro": __version__,
+        "versions": {
+            "python": platform.python_version(),
+            "torch": torch.__version__,
+            "numpy": numpy.__version__,
+        },
+        "finished": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
+        "command": list(command),
+        "input": {"path": source, "sha256": source_sha256},
+        "models": {
+            "nucleotide": _encoder(job.nucleotide),
+            "protein": _encoder(job.protein),
+            "classifier": {"path": str(job.classifier.path), "sha256": job.classifier.sha256},
+        },
+        "precision": job.precision,
+        "devices": [_device(device) for device in devices],
+        "settings": {"science": asdict(job.science), "machine": asdict(job.machine)},
+        "counts": {
+            "records": summary.records,
+            "records_scored": summary.scored,
+            "records_unscored": dict(summary.unscored),
+            "calls": dict(summary.calls),
+            "chunks": dict(summary.chunks),
+            "frames": summary.frames,
+            "records_with_failures": summary.failed_records,
+        },
+        "seconds": {name: round(s, 3) for name, s in summary.seconds.items()},
+    }
+    disk.save(job.layout.run_json, (json.dumps(document, indent=1) + "\n").encode())
+
+
+def _encoder(source: object) -> dict[str, Json]:
+    keep = ("family", "name", "path", "sha256", "dim")
+    return {
+        key: str(value) if key == "path" else value
+        for key in keep
+        for value in [getattr(source, key)]
+    }
+
+
+def _device(device: Device) -> dict[str, Json]:
+    fields = asdict(device)
+    return {k: fields[k] for k in ("kind", "index", "name", "uuid", "memory", "threads")}

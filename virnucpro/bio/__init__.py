@@ -1,0 +1,1 @@
+"""Sequences: reading, chunking, translation and FASTA files. Imports no torch."""

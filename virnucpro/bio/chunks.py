@@ -1,0 +1,44 @@
+"""Cut records into chunks of one length, exactly as the original VirNucPro does."""
+
+from __future__ import annotations
+
+_INFIX = "_chunk_"
+
+
+def chunk_spans(length: int, chunk_length: int) -> list[tuple[int, int]]:
+    """Where the chunks of a record of ``length`` bases lie: 0-based, half-open, in bases.
+
+    Neighbours overlap so that the chunks cover the record. The original meant to spread the
+    overlap evenly, but counts the longer overlaps against one chunk fewer than the shorter ones,
+    so the last chunk is mostly shorter than ``chunk_length``. The classifiers were trained so.
+
+    Raises:
+        ValueError: ``chunk_length`` is below 1.
+    """
+    if chunk_length < 1:
+        raise ValueError(f"the chunk length must be at least 1, not {chunk_length}")
+    if length <= chunk_length:
+        return [(0, length)] if length else []
+    count = -(-length // chunk_length)
+    spare = count * chunk_length - length
+    low = spare // count
+    longer = spare - low * (count - 1)  # so many of the overlaps, the first ones, are low + 1
+    starts = (k * (chunk_length - low) - min(k, longer) for k in range(count))
+    return [(start, min(start + chunk_length, length)) for start in starts]
+
+
+def chunk_id(record_id: str, number: int) -> str:
+    """The id of chunk ``number`` (from 1) of a record."""
+    return f"{record_id}{_INFIX}{number}"
+
+
+def record_of(chunk_id: str) -> tuple[str, int]:
+    """The record id and the chunk number (from 1) that :func:`chunk_id` joined.
+
+    Raises:
+        ValueError: it is not the id of a chunk.
+    """
+    record_id, infix, number = chunk_id.rpartition(_INFIX)
+    if not infix or not (number.isascii() and number.isdigit()):
+        raise ValueError(f"{chunk_id!r} is not the id of a chunk")
+    return record_id, int(number)

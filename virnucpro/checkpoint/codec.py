@@ -1,0 +1,108 @@
+"""Feature files: ids and embeddings in the ``.pt`` formats of before and of now.
+
+====================  ==========================================  =============================
+file                  before                                      now (``schema`` 1)
+====================  ==========================================  =============================
+``_DNABERT_S.pt``     ``nucleotide``: ids; ``data``: dicts with    ``data``: one float32 tensor
+                      ``label`` and ``mean_representation``       ``[n, width]``
+``_ESM.pt``           ``proteins``: ids; ``data``: list of        the same
+                      tensors ``[width]``
+``_merged.pt``        ``ids``; ``data``: tensor ``[n, width]``    the same
+====================  ==========================================  =============================
+"""
+
+from __future__ import annotations
+
+import io
+import pickle
+import zipfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+
+SCHEMA = 1
+Kind = Literal["nucleotide", "protein", "merged"]
+_ID_KEY: dict[Kind, str] = {"nucleotide": "nucleotide", "protein": "proteins", "merged": "ids"}
+
+
+class DamagedFeatures(ValueError):
+    """A feature file that cannot be trusted; the message says what is wrong with it."""
+
+
+@dataclass(frozen=True)
+class Features:
+    """``ids`` and their embeddings ``data``, float32 ``[len(ids), width]``, row by row."""
+
+    ids: list[str]
+    data: torch.Tensor
+
+
+def encode_features(features: Features, kind: Kind) -> bytes:
+    """The bytes of a feature file. The same features give the same bytes.
+
+    They are put together in memory: ``torch.save`` onto a full disk fails without saying so.
+    """
+    buffer = io.BytesIO()
+    document = {_ID_KEY[kind]: features.ids, "data": features.data.contiguous(), "schema": SCHEMA}
+    torch.save(document, buffer)
+    return buffer.getvalue()
+
+
+def load_features(path: Path, kind: Kind) -> Features:
+    """Read a feature file of either format, without running anything that is pickled in it.
+
+    Raises:
+        DamagedFeatures: unreadable, of another kind, rows and ids do not match, an id occurs
+            twice, rows differ in width, or a value is not finite.
+    """
+    document = _unpickled(path)
+    if not isinstance(document, Mapping) or not {_ID_KEY[kind], "data"} <= set(document):
+        raise DamagedFeatures(f"{path.name} is no file of {kind} features")
+    ids = document[_ID_KEY[kind]]
+    if not isinstance(ids, list) or not all(isinstance(i, str) for i in ids):
+        raise DamagedFeatures(f"{path.name} has ids that are no text")
+    data = _as_tensor(document["data"], ids, path.name)
+    if len(set(ids)) != len(ids):
+        raise DamagedFeatures(f"{path.name} names a sequence twice")
+    if not bool(torch.isfinite(data).all()):
+        raise DamagedFeatures(f"{path.name} has values that are not finite")
+    return Features(list(ids), data)
+
+
+def _unpickled(path: Path) -> Any:
+    """The content of a ``.pt`` file in torch's zip format, the only one since torch 1.6."""
+    try:
+        if not zipfile.is_zipfile(path):
+            raise DamagedFeatures(f"{path.name} cannot be read: it is truncated, or no .pt file")
+        return torch.load(path, map_location="cpu", weights_only=True)
+    except (OSError, RuntimeError, EOFError, LookupError, pickle.UnpicklingError) as error:
+        raise DamagedFeatures(f"{path.name} cannot be read: {error}") from error
+    except DamagedFeatures:
+        raise
+    except (AttributeError, TypeError, AssertionError, ValueError) as error:
+        # What torch's restricted unpickler lets through on damaged pickles (found by fuzzing).
+        raise DamagedFeatures(f"{path.name} cannot be read: damaged") from error
+
+
+def _as_tensor(data: Any, ids: list[str], name: str) -> torch.Tensor:
+    """Rows of any accepted format as float32 ``[n, width]``."""
+    if isinstance(data, list):
+        rows = []
+        for row, expected in zip(data, ids, strict=False):
+            if isinstance(row, Mapping):
+                if row.get("label") != expected:
+                    raise DamagedFeatures(f"{name} has rows in another order than its ids")
+                row = row.get("mean_representation")
+            rows.append(row)
+        try:
+            tensors = [torch.as_tensor(row, dtype=torch.float32) for row in rows]
+            stacked = torch.stack(tensors) if tensors else torch.zeros(0, 0)
+        except (TypeError, ValueError, RuntimeError) as error:
+            raise DamagedFeatures(f"{name} has rows that are no vectors of one width") from error
+        data = stacked if len(data) == len(ids) else stacked[:0]
+    if not isinstance(data, torch.Tensor) or data.dim() != 2 or data.shape[0] != len(ids):
+        raise DamagedFeatures(f"{name} has {len(ids)} ids but other rows")
+    return data.to(torch.float32)

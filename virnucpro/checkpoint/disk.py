@@ -1,0 +1,207 @@
+"""Every write of the program: atomic, durable, hashed while it is written.
+
+A file appears under its name only when it is complete and on the disk: it is written to a
+temporary name in the same folder, flushed with ``fsync``, checked on close, renamed, and the
+folder is flushed too. Whoever reads the name sees the old content or the new, never half of it.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+import re
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import BinaryIO
+
+from virnucpro.contracts import Output
+from virnucpro.errors import OutputError
+
+BUFFER = 1 << 20  # bytes gathered before a write: large enough that the system call costs nothing
+_TEMPORARY = re.compile(r"^\.(?P<name>.+)\.(?P<host>[^.]*)\.(?P<pid>\d+)\.tmp$")
+
+
+def host_name() -> str:
+    """This machine's name without dots, as it stands in lock and temporary files."""
+    return socket.gethostname().replace(".", "-")
+
+
+class Writing:
+    """An open output: takes bytes, counts and hashes them."""
+
+    def __init__(self, disk: Disk, stream: BinaryIO) -> None:
+        self._disk = disk
+        self._stream = stream
+        self._buffer = bytearray()
+        self._sha = hashlib.sha256()
+        self._bytes = 0
+        self._rows = 0
+        self._output: Output | None = None
+
+    @property
+    def output(self) -> Output:
+        """What was written; there only when the file is complete and safe."""
+        if self._output is None:
+            raise AssertionError("the file is not complete yet")
+        return self._output
+
+    def write(self, data: bytes, rows: int = 0) -> None:
+        """Append ``data``, which holds ``rows`` records."""
+        self._buffer += data
+        self._rows += rows
+        if len(self._buffer) >= BUFFER:
+            self._flush()
+
+    def _flush(self) -> None:
+        self._sha.update(self._buffer)
+        self._bytes += len(self._buffer)
+        self._disk.write(self._stream, bytes(self._buffer))
+        self._buffer.clear()
+
+    def finish(self, path: Path) -> None:
+        """Write what is left, force it to the disk and describe the file as ``path``."""
+        self._flush()
+        self._disk.sync(self._stream)
+        self._stream.close()
+        self._output = Output(path, self._bytes, self._sha.hexdigest(), self._rows)
+
+
+class Disk:
+    """The seam to the file system. A test may replace the lower-case verbs to inject faults."""
+
+    def open_new(self, path: Path) -> BinaryIO:
+        """Create ``path``, which must not exist, for unbuffered writing."""
+        return path.open("xb", buffering=0)
+
+    def write(self, stream: BinaryIO, data: bytes) -> None:
+        """Write all of ``data``; a short write goes on where it stopped."""
+        view = memoryview(data)
+        while view:
+            view = view[stream.write(view) :]
+
+    def sync(self, stream: BinaryIO) -> None:
+        """Force a file's content to the disk."""
+        os.fsync(stream.fileno())
+
+    def sync_folder(self, folder: Path) -> None:
+        """Force a folder's entries to the disk, so that a rename survives a power cut."""
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        except OSError as error:
+            if error.errno != errno.EINVAL:  # some network file systems cannot sync a folder
+                raise
+        finally:
+            os.close(descriptor)
+
+    def rename(self, old: Path, new: Path) -> None:
+        """Replace ``new`` by ``old`` in one step."""
+        old.replace(new)
+
+    def remove(self, path: Path) -> None:
+        """Delete a file; nothing happens where there is none."""
+        path.unlink(missing_ok=True)
+
+    def make_folder(self, path: Path) -> None:
+        """Create a folder and its parents where they are missing."""
+        path.mkdir(parents=True, exist_ok=True)
+
+    def move_folder(self, old: Path, new: Path) -> None:
+        """Rename a folder."""
+        old.rename(new)
+
+    def remove_folder(self, path: Path) -> None:
+        """Delete an empty folder; one that is missing or not empty is left alone."""
+        with suppress(FileNotFoundError):
+            try:
+                path.rmdir()
+            except OSError as error:
+                if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+                    raise
+
+    @contextmanager
+    def create(self, path: Path) -> Iterator[Writing]:
+        """Write ``path`` atomically; after the block ``Writing.output`` describes it.
+
+        Raises:
+            OutputError: the folder cannot be written, or the disk is full. Nothing is left behind.
+        """
+        temporary = path.with_name(f".{path.name}.{host_name()}.{os.getpid()}.tmp")
+        with unwritable(path):
+            self.make_folder(path.parent)
+            self.remove(temporary)  # of an earlier life of this process number
+            stream = self.open_new(temporary)
+        writing = Writing(self, stream)
+        try:
+            with unwritable(path):
+                yield writing
+                writing.finish(path)
+                self.rename(temporary, path)
+                self.sync_folder(path.parent)
+        except BaseException:
+            stream.close()
+            with suppress(OSError):
+                temporary.unlink(missing_ok=True)
+            raise
+
+    def save(self, path: Path, data: bytes, rows: int = 0) -> Output:
+        """Write ``data`` to ``path`` atomically and return its description."""
+        with self.create(path) as out:
+            out.write(data, rows)
+        return out.output
+
+    def sweep(self, folder: Path, stem: str = "") -> None:
+        """Remove temporary files that a dead process left in ``folder``.
+
+        Only names that begin with ``stem`` count, and none whose process still runs here.
+        """
+        if not folder.is_dir():
+            return
+        for path in folder.iterdir():
+            match = _TEMPORARY.match(path.name)
+            if match and match["name"].startswith(stem) and not _running(match):
+                self.remove(path)
+
+
+def _running(match: re.Match[str]) -> bool:
+    """Whether the writer of a temporary file is another, living process of this machine."""
+    pid = int(match["pid"])
+    if match["host"] != host_name() or pid == os.getpid():
+        return False
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        return True
+    return True
+
+
+@contextmanager
+def unwritable(path: Path) -> Iterator[None]:
+    """Turn an operating-system error on ``path`` into an :class:`OutputError` with advice."""
+    try:
+        yield
+    except OSError as error:
+        advice = {
+            errno.ENOSPC: "free some space",
+            errno.EDQUOT: "your quota is used up: free some space",
+            errno.EROFS: "the file system is read-only: choose another --output-dir",
+            errno.EACCES: "no permission: choose another --output-dir",
+        }.get(error.errno or 0, "check the disk")
+        text = error.strerror or str(error)
+        raise OutputError(
+            f"cannot write {path}: {text}; {advice}, then run the same command with --resume"
+        ) from error
+
+
+def sha256_of(path: Path) -> str:
+    """SHA-256 (hex) of a file's content."""
+    with path.open("rb") as stream:
+        sha = hashlib.sha256()
+        while block := stream.read(1 << 20):
+            sha.update(block)
+    return sha.hexdigest()

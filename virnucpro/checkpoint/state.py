@@ -1,0 +1,139 @@
+"""The state of a run: what its results depend on, compared before anything is resumed."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from virnucpro import __version__
+from virnucpro.checkpoint.disk import Disk, unwritable
+from virnucpro.contracts import Json
+from virnucpro.errors import ResumeRefused, UsageError
+from virnucpro.layout import Layout
+
+SCHEMA = 1
+
+
+@dataclass(frozen=True)
+class RunState:
+    """``source`` is the input as given, for messages only; ``science`` decides the results."""
+
+    source: str
+    science: Mapping[str, Json]
+
+
+def read_state(layout: Layout) -> RunState | None:
+    """The state of an earlier run of the same STEM, or None.
+
+    Raises:
+        ResumeRefused: a symbolic link stands in its place, or a newer version wrote it (exit 3).
+    """
+    for path in (layout.checkpoints, layout.state):
+        if path.is_symlink():
+            raise ResumeRefused(
+                f"{path} is a symbolic link; checkpoints are kept only in a folder of their own: "
+                f"remove the link"
+            )
+    try:
+        document = json.loads(layout.run_state.read_bytes())
+        if document["schema"] > SCHEMA:
+            raise ResumeRefused(
+                f"{layout.run_state} was written by a newer version ({document['producer']}); "
+                f"upgrade virnucpro, or start over with --force"
+            )
+        return RunState(str(document["source"]), dict(document["science"]))
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except (OSError, ValueError, KeyError, TypeError):
+        return None  # damaged: the receipts alone decide what is done again
+
+
+def write_state(layout: Layout, disk: Disk, state: RunState) -> None:
+    """Record what the run depends on, before anything is computed."""
+    document = {
+        "schema": SCHEMA,
+        "producer": f"virnucpro {__version__}",
+        "source": state.source,
+        "science": dict(state.science),
+    }
+    disk.save(layout.run_state, (json.dumps(document, indent=1) + "\n").encode())
+
+
+def admit(layout: Layout, disk: Disk, wanted: RunState, *, resume: bool, force: bool) -> str | None:
+    """Decide whether the run may go on in this directory; moves old files aside under ``force``.
+
+    Returns:
+        A sentence for the user, or None.
+
+    Raises:
+        ResumeRefused: what is there was made from something else (exit 3).
+        UsageError: results are there and neither ``resume`` nor ``force`` was given (exit 64).
+    """
+    there = layout.owned()
+    refusal = _refusal(layout, there, wanted, resume)
+    if refusal is None:
+        if resume and not there:
+            return f"nothing to resume in {layout.root}: starting from the beginning"
+        return None
+    if not force:
+        raise refusal
+    _move_aside(layout, disk, there)
+    return f"--force: starting over; what was there is now in {layout.previous}"
+
+
+def _refusal(
+    layout: Layout, there: list[Path], wanted: RunState, resume: bool
+) -> ResumeRefused | UsageError | None:
+    if not there:
+        return None
+    earlier = read_state(layout)
+    changed = _changes(earlier, wanted) if earlier else []
+    if earlier and earlier.source != wanted.source and any(n == "input" for n, _, _ in changed):
+        return ResumeRefused(
+            f"{layout.root} holds a run of another input of the same name: {earlier.source}, not "
+            f"{wanted.source}; choose another --output-dir, or start over with --force"
+        )
+    if not resume:
+        return UsageError(
+            f"{layout.root} already holds files of {layout.stem} ({there[0].name}, ...): go on "
+            f"with --resume, or start over with --force"
+        )
+    if earlier is None and layout.legacy_state.exists():
+        return ResumeRefused(
+            f"{layout.root} holds a run of an earlier version of the program, which this one does "
+            f"not continue; start over with --force, which moves it aside"
+        )
+    if changed:
+        rows = "\n".join(f"  {name}: was {was}, is {now}" for name, was, now in changed)
+        return ResumeRefused(
+            f"results would differ from those already in {layout.root}:\n{rows}\n"
+            f"resume with the same input and settings, or start over with --force"
+        )
+    return None
+
+
+def _changes(earlier: RunState, wanted: RunState) -> list[tuple[str, str, str]]:
+    """(name, was, is) of everything that differs; long digests shortened."""
+    names = [n for n in wanted.science if earlier.science.get(n) != wanted.science[n]]
+    return [
+        (name, _short(earlier.science.get(name)), _short(wanted.science[name])) for name in names
+    ]
+
+
+def _short(value: Json) -> str:
+    text = str(value)
+    return f"sha256 {text[:12]}..." if len(text) == 64 else text
+
+
+def _move_aside(layout: Layout, disk: Disk, there: list[Path]) -> None:
+    """Keep the latest earlier run, once, under ``STEM.previous``."""
+    with unwritable(layout.previous):
+        if layout.previous.exists():
+            shutil.rmtree(layout.previous)
+        disk.make_folder(layout.previous)
+        for path in there:
+            disk.rename(path, layout.previous / path.name)
+        disk.sync_folder(layout.root)

@@ -1,0 +1,181 @@
+"""``virnucpro models``: which models are here, fetch them, check them."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+
+import click
+
+from virnucpro.cli.options import shared_options
+from virnucpro.errors import UsageError
+from virnucpro.models.catalogue import KNOWN, SETS, HubModel, Model, model_named, models_for
+
+PLAIN_SECONDS = 10  # between progress lines without a terminal, as everywhere in the program
+SHOWN_SECONDS = 0.2
+
+_SAID = {
+    "fetched": "fetched, checksum recorded or as recorded",
+    "verified": "already here, checksum as recorded",
+    "recorded": "already here, checksum recorded now",
+}
+
+
+@click.group(short_help="List, fetch and check the models on this machine.")
+def models() -> None:
+    """Find, fetch and check the models that a run needs."""
+
+
+@models.command("list", epilog="Examples: virnucpro models list   |   virnucpro models list --json")
+@click.option("--json", "as_json", is_flag=True, help="Machine-readable.")
+@shared_options
+def list_models(as_json: bool) -> None:
+    """Show the known models, their sizes and where they are."""
+    rows = [_row(model) for model in KNOWN]
+    if as_json:
+        click.echo(json.dumps(rows, indent=1))
+        return
+    wide = max(len(str(row["name"])) for row in rows)
+    click.echo(f"{'name':{wide}}  {'size':>8}  {'state':7}  {'what':27}  where")
+    for row in rows:
+        click.echo(
+            f"{row['name']!s:{wide}}  {_size(row['bytes']):>8}  {row['state']!s:7}  "
+            f"{row['what']!s:27}  {row['path'] or ''}".rstrip()
+        )
+    click.echo(f"Fetch what a model type needs: virnucpro models fetch {' | '.join(SETS)}")
+
+
+def _row(model: Model) -> dict[str, object]:
+    from virnucpro.models.records import read_records
+    from virnucpro.models.store import files_of, locate
+
+    path = locate(model)
+    size = None if isinstance(model, HubModel) else model.bytes
+    if path is not None:
+        size = sum(file.stat().st_size for file in files_of(model, path).values())
+    return {
+        "name": model.name,
+        "what": model.what,
+        "bytes": size,
+        "state": "missing" if path is None else "here",
+        "path": None if path is None else str(path),
+        "recorded": model.name in read_records(),
+        "address": model.address,
+    }
+
+
+def _size(count: object) -> str:
+    if not isinstance(count, int):
+        return "-"
+    return f"{count / 1e9:.1f} GB" if count >= 1e9 else f"{count / 1e6:.1f} MB"
+
+
+@models.command(
+    epilog="Examples: virnucpro models fetch 500   |   "
+    "virnucpro models fetch esm2_t36_3B_UR50D zhihan1996/DNABERT-S"
+)
+@click.argument("names", nargs=-1, metavar="NAME...")
+@click.option(
+    "--for", "model_type", type=click.Choice(list(SETS)), help="All that this model type needs."
+)
+@click.option("--update", is_flag=True, help="Take the newest version and record it anew.")
+@shared_options
+def fetch(names: tuple[str, ...], model_type: str | None, update: bool) -> None:
+    """Bring models to this machine: by NAME, or all that model type 300 or 500 needs.
+
+    A download that broke off is resumed. What is here already is compared with the checksum
+    recorded at its first fetch; a damaged file is replaced.
+    """
+    from virnucpro.models.fetch import fetch as bring
+
+    wanted = [*names, model_type] if model_type else list(names)
+    if not wanted:
+        raise UsageError("name a model, or a model type: virnucpro models fetch 500")
+    chosen = dict.fromkeys(model for name in wanted for model in models_for(name))
+    for model in chosen:
+        click.echo(f"{model.name}: {model.address}", err=True)
+        meter = _Meter(model.name)
+        try:
+            fetched = bring(model, meter, update=update)
+        finally:
+            meter.close()
+        click.echo(f"{model.name}: {_SAID[fetched.how]}: {fetched.path}")
+
+
+@models.command(epilog="Example: ls -l $(virnucpro models path esm2_t36_3B_UR50D)")
+@click.argument("name")
+@shared_options
+def path(name: str) -> None:
+    """Print where the model NAME is, and nothing else; exit 64 where it is not."""
+    from virnucpro.models.store import find
+
+    click.echo(find(name))
+
+
+@models.command(
+    epilog="Examples: virnucpro models verify   |   virnucpro models verify 500_model.pth"
+)
+@click.argument("names", nargs=-1, metavar="[NAME...]")
+@click.option("--renew", is_flag=True, help="Record what is here now as the right version.")
+@shared_options
+def verify(names: tuple[str, ...], renew: bool) -> None:
+    """Compare models with the checksums recorded when they were first seen (default: all here).
+
+    A model that was put here by hand is recorded at the first call.
+    """
+    if renew and not names:
+        raise UsageError("--renew needs names: virnucpro models verify --renew 500_model.pth")
+    chosen = [model for name in names for model in models_for(name)] or _all_here()
+    for model in dict.fromkeys(chosen):
+        click.echo(_checked(model, renew))
+    if not chosen:
+        click.echo("no models here; fetch them with: virnucpro models fetch 500")
+
+
+def _all_here() -> list[Model]:
+    from virnucpro.models.records import read_records
+    from virnucpro.models.store import locate
+
+    known = dict.fromkeys([*KNOWN, *(model_named(name) for name in read_records())])
+    return [model for model in known if locate(model)]
+
+
+def _checked(model: Model, renew: bool) -> str:
+    from virnucpro.models.store import missing, remember, resolve, verify
+
+    found = resolve(model)
+    if found is None:
+        raise missing(model)
+    same, path = found
+    if renew:
+        remember(same, path)
+        said = "recorded anew"
+    else:
+        said = "intact" if verify(same) == "verified" else "not recorded so far, recorded now"
+    return f"{same.name}: {said}: {path}"
+
+
+class _Meter:
+    """Progress of a download: one moving line on a terminal, else a plain line now and then."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._moving = sys.stderr.isatty()
+        self._next = 0.0 if self._moving else time.monotonic() + PLAIN_SECONDS
+        self._shown = False
+
+    def __call__(self, have: int, total: int | None) -> None:
+        now = time.monotonic()
+        if now < self._next and not (self._moving and have == total):
+            return
+        self._next = now + (SHOWN_SECONDS if self._moving else PLAIN_SECONDS)
+        part = f" of {_size(total)}, {100 * have / total:.0f} %" if total else ""
+        text = f"{self._name}: {_size(have)}{part}"
+        click.echo(f"\r{text}\x1b[K" if self._moving else text, nl=not self._moving, err=True)
+        self._shown = True
+
+    def close(self) -> None:
+        """Leave the line."""
+        if self._moving and self._shown:
+            click.echo(err=True)

@@ -1,0 +1,74 @@
+"""Which sequences go through a model together. Pure functions of lengths; order is fixed.
+
+Each returns batches as lists of indices into ``lengths``; every index occurs exactly once. The
+longest come first, so that a batch that does not fit into memory fails at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import groupby
+
+# A padded batch holds nothing shorter than this share of its longest sequence.
+_SHORTEST = 0.8
+
+
+def by_tokens(lengths: Sequence[int], budget: int) -> list[list[int]]:
+    """Batches of at most ``budget`` tokens (padding included), or of one longer sequence.
+
+    Sequences of one length that fill at least half a batch stay among themselves and need
+    neither padding nor mask. The strays are put together with the next shorter ones, as long as
+    a fifth of a row at most is padding.
+    """
+    batches: list[list[int]] = []
+    strays: list[int] = []
+    for length, group in groupby(_longest_first(lengths), key=lambda index: lengths[index]):
+        indices = list(group)
+        room = max(1, budget // max(1, length))
+        for start in range(0, len(indices), room):
+            batch = indices[start : start + room]
+            if 2 * len(batch) >= room:
+                batches.append(batch)
+            else:
+                strays += batch
+    return sorted(
+        batches + _padded(strays, lengths, budget), key=lambda b: (-lengths[b[0]], len(b), b[0])
+    )
+
+
+def _padded(indices: Sequence[int], lengths: Sequence[int], budget: int) -> list[list[int]]:
+    """Neighbours in length together; ``indices`` are sorted, longest first."""
+    batches: list[list[int]] = []
+    for index in indices:
+        batch = batches[-1] if batches else []
+        longest = lengths[batch[0]] if batch else 0
+        fits = (len(batch) + 1) * longest <= budget and lengths[index] >= _SHORTEST * longest
+        if batch and fits:
+            batch.append(index)
+        else:
+            batches.append([index])
+    return batches
+
+
+def by_buckets(lengths: Sequence[int], sequences: int, *, step: int, area: int) -> list[list[int]]:
+    """Batches of at most ``sequences``, all in one bucket of lengths, a multiple of ``step``.
+
+    ``area`` bounds sequences x bucket^2, that is the elements of a score matrix a head; one
+    sequence always goes.
+    """
+    batches: list[list[int]] = []
+    ordered = _longest_first(lengths)
+    for bucket, group in groupby(ordered, key=lambda index: bucket_of(lengths[index], step)):
+        indices = list(group)
+        room = max(1, min(sequences, area // bucket**2))
+        batches += [indices[start : start + room] for start in range(0, len(indices), room)]
+    return batches
+
+
+def bucket_of(length: int, step: int) -> int:
+    """``length`` rounded up to a multiple of ``step``, at least ``step``."""
+    return max(step, -(-length // step) * step)
+
+
+def _longest_first(lengths: Sequence[int]) -> list[int]:
+    return sorted(range(len(lengths)), key=lambda index: (-lengths[index], index))

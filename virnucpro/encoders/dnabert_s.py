@@ -1,0 +1,286 @@
+"""DNABERT-S: nucleotide sequences to the mean of their tokens in the last layer.
+
+Zhou et al. 2024, https://arxiv.org/abs/2402.08777: BERT with ALiBi (https://arxiv.org/abs/2108.12409)
+and a gated MLP. The code that comes with the released weights does not run with current
+transformers and would have to be trusted; this needs the weights, the tokenizer and the sizes.
+Shapes: B sequences, T tokens, D width, H heads, d = D / H.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from tokenizers import Tokenizer
+from torch import nn
+
+from virnucpro.contracts import Precision, Report
+from virnucpro.encoders.batching import bucket_of, by_buckets
+from virnucpro.encoders.blocks import (
+    masked_mean,
+    merge_heads,
+    run_batches,
+    split_heads,
+    to_device,
+)
+from virnucpro.encoders.weights import (
+    DTYPES,
+    assign,
+    counts,
+    number,
+    read_folder,
+    read_json,
+    weight_files,
+)
+from virnucpro.errors import ModelError
+
+if TYPE_CHECKING:
+    from virnucpro.encoders.registry import EncoderSource
+
+CPU_BUDGET = 16  # sequences a batch
+CUDA_BUDGET = 256
+STEP = 8  # buckets of token lengths; also the alignment that fused attention wants of its bias
+BIAS_ELEMENTS = 1 << 26  # of one batch's attention bias: 128 MiB in 16 bit
+_COUNTS = (
+    "num_hidden_layers",
+    "hidden_size",
+    "num_attention_heads",
+    "intermediate_size",
+    "vocab_size",
+    "type_vocab_size",
+)
+# Our parameter names and the stored ones.
+_ENDS = {
+    "embed": "embeddings.word_embeddings",
+    "kind": "embeddings.token_type_embeddings",
+    "norm": "embeddings.LayerNorm",
+}
+_LAYER = {
+    "qkv": "attention.self.Wqkv",
+    "out": "attention.output.dense",
+    "attention_norm": "attention.output.LayerNorm",
+    "gated": "mlp.gated_layers",
+    "wo": "mlp.wo",
+    "mlp_norm": "mlp.layernorm",
+}
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """What a model is built from; ``eps`` is that of its layer norms, ``kinds`` of token types."""
+
+    layers: int
+    width: int
+    heads: int
+    feed_forward: int
+    eps: float
+    vocabulary: int
+    kinds: int
+
+
+def recognises(path: Path) -> bool:
+    """Whether the folder's configuration is of a BERT with ALiBi."""
+    return path.is_dir() and "alibi_starting_size" in read_json(path / "config.json")
+
+
+def files(path: Path) -> tuple[Path, ...]:
+    """The files that decide the result."""
+    return (path / "config.json", path / "tokenizer.json", *weight_files(path))
+
+
+def width(path: Path) -> int:
+    """Embedding width. Raises ModelError where ``config.json`` is incomplete."""
+    return read_sizes(path).width
+
+
+def read_sizes(folder: Path) -> Sizes:
+    """Sizes from ``config.json``. Raises ModelError where one is missing or impossible."""
+    path = folder / "config.json"
+    config = read_json(path)
+    layers, width, heads, feed_forward, vocabulary, kinds = counts(config, _COUNTS, path)
+    if width % heads:
+        raise ModelError(f"{path}: hidden_size {width} does not divide by {heads} heads")
+    return Sizes(
+        layers,
+        width,
+        heads,
+        feed_forward,
+        number(config, "layer_norm_eps", path),
+        vocabulary,
+        kinds,
+    )
+
+
+def open_encoder(
+    source: EncoderSource, device: str, precision: Precision, *, budget: int | None, truncation: int
+) -> DnabertEncoder:
+    """Load ``source`` onto ``device``. ``budget`` is sequences a batch; nothing is truncated.
+
+    Raises:
+        ModelError: missing, damaged or not matching weights or tokenizer.
+    """
+    del truncation
+    assert source.path is not None
+    sizes = read_sizes(source.path)
+    weights = read_folder(source.path).renamed(r"bert\.")
+    weights.refuse_more_layers("encoder.layer", sizes.layers)
+    where = torch.device(device)
+    with torch.device("meta"):
+        model = Dnabert(sizes)
+    assign(model, _names(model), weights, where, DTYPES[precision])
+    tokenizer = read_tokenizer(source.path / "tokenizer.json", sizes.vocabulary)
+    if budget is None:
+        budget = CUDA_BUDGET if where.type == "cuda" else CPU_BUDGET
+    return DnabertEncoder(model, tokenizer, sizes.heads, where, budget)
+
+
+def _names(model: Dnabert) -> dict[str, tuple[str]]:
+    """Stored name of each parameter."""
+    names: dict[str, tuple[str]] = {}
+    for name in model.state_dict():
+        *outer, part, kind = name.split(".")
+        stored = f"encoder.layer.{outer[1]}.{_LAYER[part]}" if outer else _ENDS[part]
+        names[name] = (f"{stored}.{kind}",)
+    return names
+
+
+def read_tokenizer(path: Path, vocabulary: int) -> Tokenizer:
+    """The byte-pair tokenizer, without padding or truncation.
+
+    Raises:
+        ModelError: damaged, without ``[CLS] ... [SEP]``, or of more than ``vocabulary`` tokens.
+    """
+    content = read_json(path)
+    # The library raises a bare Exception on a file it does not understand: look before.
+    if not isinstance(content.get("model"), dict) or "vocab" not in content["model"]:
+        raise ModelError(f"{path} has no vocabulary: it is no tokenizer file, fetch it again")
+    tokenizer = Tokenizer.from_str(path.read_text(encoding="utf-8"))
+    tokenizer.no_padding()
+    tokenizer.no_truncation()
+    if tokenizer.get_vocab_size() > vocabulary:
+        raise ModelError(
+            f"{path} has {tokenizer.get_vocab_size()} tokens, the model {vocabulary}: the two do "
+            f"not belong together"
+        )
+    if len(tokenizer.encode("").ids) != 2:
+        raise ModelError(f"{path} does not put [CLS] and [SEP] around a sequence: fetch it again")
+    return tokenizer
+
+
+def alibi_slopes(heads: int) -> list[float]:
+    """Slopes of ``heads`` heads, as Press et al. define them."""
+    power = 1 << (heads.bit_length() - 1)  # the greatest power of two <= heads
+    start = 2.0 ** -(2.0 ** -(math.log2(power) - 3))
+    slopes = [start ** (k + 1) for k in range(power)]
+    return slopes if power == heads else slopes + alibi_slopes(2 * power)[::2][: heads - power]
+
+
+def alibi_bias(heads: int, length: int) -> torch.Tensor:
+    """``-slope * |i - j|``; float32 ``[H, length, length]``."""
+    position = torch.arange(length, dtype=torch.float32)
+    distance = (position[:, None] - position[None, :]).abs()
+    return -torch.tensor(alibi_slopes(heads))[:, None, None] * distance
+
+
+class Block(nn.Module):
+    """Post-LN transformer block with a gated MLP."""
+
+    def __init__(self, sizes: Sizes) -> None:
+        super().__init__()
+        width = sizes.width
+        self.heads = sizes.heads
+        self.qkv = nn.Linear(width, 3 * width)
+        self.out = nn.Linear(width, width)
+        self.attention_norm = nn.LayerNorm(width, sizes.eps)
+        self.gated = nn.Linear(width, 2 * sizes.feed_forward, bias=False)
+        self.wo = nn.Linear(sizes.feed_forward, width)
+        self.mlp_norm = nn.LayerNorm(width, sizes.eps)
+
+    def forward(self, x: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
+        """``[B, T, D]`` to the same; ``bias``, added to the scores, is ``[B, H, T, T]``."""
+        q, k, v = split_heads(self.qkv(x), self.heads)  # [B, H, T, d]
+        attended = F.scaled_dot_product_attention(q, k, v, attn_mask=bias)  # [B, H, T, d]
+        x = self.attention_norm(x + self.out(merge_heads(attended)))
+        gate, value = self.gated(x).chunk(2, dim=-1)  # [B, T, I] each
+        normed: torch.Tensor = self.mlp_norm(x + self.wo(F.gelu(gate) * value))
+        return normed
+
+
+class Dnabert(nn.Module):
+    """Tokens to the states of the last layer."""
+
+    def __init__(self, sizes: Sizes) -> None:
+        super().__init__()
+        self.embed = nn.Embedding(sizes.vocabulary, sizes.width)
+        self.kind = nn.Embedding(sizes.kinds, sizes.width)
+        self.norm = nn.LayerNorm(sizes.width, sizes.eps)
+        self.blocks = nn.ModuleList(Block(sizes) for _ in range(sizes.layers))
+
+    def forward(self, tokens: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
+        """int64 ``[B, T]`` to ``[B, T, D]`` in the precision of the weights."""
+        x: torch.Tensor = self.norm(self.embed(tokens) + self.kind.weight[0])
+        for block in self.blocks:
+            x = block(x, bias)
+        return x
+
+
+class DnabertEncoder:
+    """DNABERT-S on a device. See :class:`virnucpro.contracts.Encoder`."""
+
+    def __init__(
+        self, model: Dnabert, tokenizer: Tokenizer, heads: int, device: torch.device, budget: int
+    ) -> None:
+        self._model = model
+        self._tokenizer = tokenizer
+        self._heads = heads
+        self._device = device
+        self._budget = budget
+        self._bias = torch.empty(heads, 0, 0)
+
+    @property
+    def dim(self) -> int:
+        """Width of the model."""
+        return self._model.embed.embedding_dim
+
+    def encode(self, sequences: Sequence[str], report: Report) -> torch.Tensor:
+        """Mean over all tokens, ``[CLS]`` and ``[SEP]`` included; float32 ``[n, dim]`` on the CPU.
+
+        A letter outside ACGT becomes ``[UNK]``, as in the original.
+        """
+        ids = [encoding.ids for encoding in self._tokenizer.encode_batch(list(sequences))]
+        lengths = [len(row) for row in ids]
+        batches = by_buckets(lengths, self._budget, step=STEP, area=BIAS_ELEMENTS // self._heads)
+        return run_batches(
+            batches,
+            lengths,
+            lambda batch: self._embed([ids[i] for i in batch]),
+            self.dim,
+            self._device,
+            report,
+        )
+
+    def _embed(self, ids: Sequence[Sequence[int]]) -> torch.Tensor:
+        """One batch of one bucket: token ids to float32 ``[B, D]`` on the device."""
+        lengths = np.array([len(row) for row in ids])
+        t = bucket_of(int(lengths.max()), STEP)
+        padded = np.zeros((len(ids), t), np.int64)
+        for row, values in zip(padded, ids, strict=True):
+            row[: len(values)] = values
+        # By length, never by id: the pad id of config.json is [UNK] to the tokenizer.
+        real = to_device(np.arange(t) < lengths[:, None], self._device)  # [B, T]
+        bias = self._bias_of(t)[None].masked_fill(~real[:, None, None, :], -math.inf)
+        x = self._model(to_device(padded, self._device), bias)  # [B, T, D]
+        return masked_mean(x, real)
+
+    def _bias_of(self, length: int) -> torch.Tensor:
+        """ALiBi ``[H, length, length]``: a corner of the largest made so far."""
+        if length > self._bias.shape[-1]:
+            dtype = self._model.embed.weight.dtype
+            self._bias = alibi_bias(self._heads, length).to(self._device, dtype)
+        return self._bias[:, :length, :length]

@@ -1,0 +1,219 @@
+"""ESM-2: proteins to the mean of their residues in the last layer.
+
+Lin et al. 2023, https://doi.org/10.1126/science.ade2574. The forward pass is that of fair-esm 2.0
+and of ``EsmModel`` in transformers, to about 1e-6 in float32.
+Shapes: B sequences, T tokens, D width, H heads, d = D / H.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from virnucpro.contracts import Precision, Report
+from virnucpro.encoders.batching import by_tokens
+from virnucpro.encoders.blocks import (
+    masked_mean,
+    merge_heads,
+    run_batches,
+    split_heads,
+    to_device,
+)
+from virnucpro.encoders.esm2_files import VOCABULARY, Sizes, read_checkpoint, width_of
+from virnucpro.encoders.weights import DTYPES, assign, read_json, weight_files
+
+if TYPE_CHECKING:
+    from virnucpro.encoders.registry import EncoderSource
+
+CLS, PAD, EOS, UNK = 0, 1, 2, 3
+LETTERS = "LAGVSERTIDPKQNFYMHWCXBUZO.-"  # tokens 4..30
+# Training masked 15 % of the tokens, 80 % of these by <mask>, and scaled the embeddings for it.
+DROPOUT_SCALE = 1 - 0.15 * 0.8
+CPU_BUDGET = 2048  # tokens a batch; what fits the caches matters, not the number
+CUDA_BUDGETS = (2048, 32768)  # beyond, a batch gains nothing
+
+_TABLE = np.full(256, UNK, np.int64)
+_TABLE[np.frombuffer(LETTERS.encode(), np.uint8)] = 4 + np.arange(len(LETTERS))
+
+Rotary = tuple[torch.Tensor, torch.Tensor]
+
+
+def recognises(path: Path) -> bool:
+    """Whether ``path`` may be an ESM-2 model: a single file, or a folder whose config says so."""
+    return path.is_file() or read_json(path / "config.json").get("model_type") == "esm"
+
+
+def files(path: Path) -> tuple[Path, ...]:
+    """The files that decide the result."""
+    return (path,) if path.is_file() else (path / "config.json", *weight_files(path))
+
+
+def width(path: Path) -> int:
+    """Embedding width; raises ModelError where ``path`` is no ESM-2 model."""
+    return width_of(path)
+
+
+def open_encoder(
+    source: EncoderSource, device: str, precision: Precision, *, budget: int | None, truncation: int
+) -> Esm2Encoder:
+    """Load the weights of ``source`` onto ``device``. ``budget`` is tokens a batch.
+
+    Raises:
+        ModelError: missing, damaged or not matching weights.
+    """
+    assert source.path is not None
+    checkpoint = read_checkpoint(source.path)
+    where, dtype = torch.device(device), DTYPES[precision]
+    with torch.device("meta"):
+        model = Esm2(checkpoint.sizes)
+    assign(model, checkpoint.names, checkpoint.weights, where, dtype)
+    rotary = rotary_tables(checkpoint.inv_freq, truncation + 2, where)
+    if budget is None:
+        budget = _default_budget(model, checkpoint.sizes, where, dtype)
+    return Esm2Encoder(model, rotary, where, budget, truncation)
+
+
+def _default_budget(model: Esm2, sizes: Sizes, device: torch.device, dtype: torch.dtype) -> int:
+    """Tokens a batch: a power of two whose activations take a quarter of the memory left at most.
+
+    It follows from the kind of the device, not from what happens to be free on it, so that the
+    same machine always forms the same batches.
+    """
+    if device.type != "cuda":
+        return CPU_BUDGET
+    weights = sum(p.numel() * p.element_size() for p in model.parameters())
+    left = torch.cuda.get_device_properties(device).total_memory - weights
+    # A token and layer at its peak: residue, norm, q, k, v, their float32 rotation, the MLP twice.
+    token = sizes.width * (10 * dtype.itemsize + 16) + 2 * sizes.feed_forward * dtype.itemsize
+    budget, most = CUDA_BUDGETS
+    while budget < most and 2 * budget * token <= left / 4:
+        budget *= 2
+    return budget
+
+
+def rotary_tables(inv_freq: torch.Tensor, length: int, device: torch.device) -> Rotary:
+    """Cosine and sine of position x frequency; float32 ``[length, d/2]`` each."""
+    angles = torch.outer(torch.arange(length, dtype=torch.float32), inv_freq)
+    return angles.cos().to(device), angles.sin().to(device)
+
+
+def rotate(x: torch.Tensor, rotary: Rotary) -> torch.Tensor:
+    """Rotary positions, halves paired; ``[B, H, T, d]``. In float32, whatever ``x`` is."""
+    cos, sin = rotary  # [T, d/2]
+    first, second = x.float().chunk(2, dim=-1)
+    turned = torch.cat((first * cos - second * sin, second * cos + first * sin), dim=-1)
+    return turned.to(x.dtype)
+
+
+class Block(nn.Module):
+    """Pre-LN transformer block."""
+
+    def __init__(self, sizes: Sizes) -> None:
+        super().__init__()
+        width = sizes.width
+        self.heads = sizes.heads
+        self.attention_norm = nn.LayerNorm(width, sizes.eps)
+        self.qkv = nn.Linear(width, 3 * width)
+        self.out = nn.Linear(width, width)
+        self.mlp_norm = nn.LayerNorm(width, sizes.eps)
+        self.fc1 = nn.Linear(width, sizes.feed_forward)
+        self.fc2 = nn.Linear(sizes.feed_forward, width)
+
+    def forward(self, x: torch.Tensor, rotary: Rotary, mask: torch.Tensor | None) -> torch.Tensor:
+        """``[B, T, D]`` to ``[B, T, D]``; ``mask`` is true for real keys, ``[B, 1, 1, T]``."""
+        q, k, v = split_heads(self.qkv(self.attention_norm(x)), self.heads)  # [B, H, T, d]
+        q, k = rotate(q, rotary), rotate(k, rotary)
+        attended = F.scaled_dot_product_attention(q, k, v, attn_mask=mask)  # [B, H, T, d]
+        x = x + self.out(merge_heads(attended))
+        hidden = F.gelu(self.fc1(self.mlp_norm(x)))  # [B, T, 4D]
+        x = x + self.fc2(hidden)
+        return x
+
+
+class Esm2(nn.Module):
+    """Tokens to the states of the last layer."""
+
+    def __init__(self, sizes: Sizes) -> None:
+        super().__init__()
+        self.scale = DROPOUT_SCALE if sizes.token_dropout else 1.0
+        self.embed = nn.Embedding(VOCABULARY, sizes.width)
+        self.blocks = nn.ModuleList(Block(sizes) for _ in range(sizes.layers))
+        self.norm = nn.LayerNorm(sizes.width, sizes.eps)
+
+    def forward(
+        self, tokens: torch.Tensor, rotary: Rotary, mask: torch.Tensor | None
+    ) -> torch.Tensor:
+        """int64 ``[B, T]`` to ``[B, T, D]`` in the precision of the weights."""
+        x = self.embed(tokens) * self.scale
+        for block in self.blocks:
+            x = block(x, rotary, mask)
+        normed: torch.Tensor = self.norm(x)
+        return normed
+
+
+class Esm2Encoder:
+    """ESM-2 on a device. See :class:`virnucpro.contracts.Encoder`."""
+
+    def __init__(
+        self, model: Esm2, rotary: Rotary, device: torch.device, budget: int, truncation: int
+    ) -> None:
+        self._model = model
+        self._rotary = rotary
+        self._device = device
+        self._budget = budget
+        self._truncation = truncation
+
+    @property
+    def dim(self) -> int:
+        """Width of the model."""
+        return self._model.embed.embedding_dim
+
+    def encode(self, sequences: Sequence[str], report: Report) -> torch.Tensor:
+        """Mean over the first ``truncation`` residues; float32 ``[n, dim]`` on the CPU.
+
+        Raises:
+            ValueError: an empty sequence, which has no mean.
+        """
+        residues = [min(len(sequence), self._truncation) for sequence in sequences]
+        if 0 in residues:
+            raise ValueError(f"protein {residues.index(0) + 1} of {len(residues)} is empty")
+        lengths = [n + 2 for n in residues]
+
+        def embed(batch: Sequence[int]) -> torch.Tensor:
+            return self._embed([sequences[i][: self._truncation] for i in batch])
+
+        batches = by_tokens(lengths, self._budget)
+        return run_batches(batches, lengths, embed, self.dim, self._device, report)
+
+    def _embed(self, proteins: Sequence[str]) -> torch.Tensor:
+        """One batch: strings to float32 ``[B, D]`` on the device."""
+        lengths = np.array([len(protein) for protein in proteins])
+        tokens = to_device(tokenise(proteins), self._device)  # [B, T]
+        t = tokens.shape[1]
+        rotary = (self._rotary[0][:t], self._rotary[1][:t])
+        if lengths.min() == lengths.max():
+            x: torch.Tensor = self._model(tokens, rotary, None)  # [B, T, D]
+            return x[:, 1:-1].mean(dim=1, dtype=torch.float32)
+        position = np.arange(t)
+        real = to_device(position < lengths[:, None] + 2, self._device)  # [B, T], with cls and eos
+        inner = to_device((position > 0) & (position <= lengths[:, None]), self._device)
+        x = self._model(tokens, rotary, real[:, None, None, :])
+        return masked_mean(x, inner)
+
+
+def tokenise(proteins: Sequence[str]) -> npt.NDArray[np.int64]:
+    """``<cls>`` residues ``<eos>`` padding: ``[B, longest + 2]``. Unknown letters are ``<unk>``."""
+    tokens = np.full((len(proteins), max(map(len, proteins)) + 2), PAD, np.int64)
+    tokens[:, 0] = CLS
+    for row, protein in zip(tokens, proteins, strict=True):
+        letters = np.frombuffer(protein.encode("ascii", "replace"), np.uint8)
+        row[1 : len(letters) + 1] = _TABLE[letters]
+        row[len(letters) + 1] = EOS
+    return tokens

@@ -1,0 +1,258 @@
+"""Weights from disk onto a device, without running anything that is pickled in them.
+
+Read are: one ``.pt`` file, and folders with ``config.json`` and ``model.safetensors`` or
+``pytorch_model.bin``, whole or in shards with an index. Every failure is a
+:class:`~virnucpro.errors.ModelError` that names the file and what to do about it.
+"""
+
+from __future__ import annotations
+
+import json
+import pickle
+import re
+import struct
+import zipfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+from torch import nn
+
+from virnucpro.contracts import Precision
+from virnucpro.errors import ModelError
+
+DTYPES: Mapping[Precision, torch.dtype] = {
+    "fp32": torch.float32,
+    "bf16": torch.bfloat16,
+    "fp16": torch.float16,
+}
+# The first line of a git-LFS pointer; https://github.com/git-lfs/git-lfs/blob/main/docs/spec.md
+_LFS = b"version https://git-lfs.github.com/spec/"
+_AGAIN = "it is damaged or incomplete: fetch it again"
+# What torch's restricted unpickler says when a pickle asks for more than data.
+_REFUSED = re.compile(r"Unsupported global|Trying to (load|call)|Can only (create|build)")
+# What it raises on damaged bytes: it works on a stack and trusts the file to be well formed.
+_DAMAGED = (
+    OSError,
+    RuntimeError,
+    EOFError,
+    ValueError,
+    LookupError,
+    TypeError,
+    AttributeError,
+    AssertionError,
+    struct.error,
+    pickle.UnpicklingError,
+)
+_WHOLE = ("model.safetensors", "pytorch_model.bin")
+
+
+@dataclass(frozen=True)
+class Weights:
+    """Tensors by name, as stored, and the file that each is from.
+
+    ``place`` is the file or folder that the user named.
+    """
+
+    tensors: dict[str, torch.Tensor]
+    origin: dict[str, Path]
+    place: Path
+
+    def take(self, key: str, shape: Sequence[int]) -> torch.Tensor:
+        """The tensor ``key``.
+
+        Raises:
+            ModelError: it is missing, or its shape is not ``shape``.
+        """
+        if key not in self.tensors:
+            raise ModelError(f"{self.place} has no {key!r}: {_AGAIN}, or it is another model")
+        found = self.tensors[key]
+        if tuple(found.shape) != tuple(shape):
+            raise ModelError(
+                f"{self.origin[key]}: {key!r} has shape {tuple(found.shape)}, expected "
+                f"{tuple(shape)}: the file does not belong to its configuration"
+            )
+        return found
+
+    def renamed(self, pattern: str) -> Weights:
+        """Names without what ``pattern`` matches at their start, and with today's norm names.
+
+        Layer norms were once stored as ``gamma`` and ``beta``, and transformers 5 does it again.
+        """
+        new = {}
+        for key in self.tensors:
+            name = re.sub(f"^({pattern})", "", key)
+            new[key] = re.sub(r"\.gamma$", ".weight", re.sub(r"\.beta$", ".bias", name))
+        return Weights(
+            {new[key]: value for key, value in self.tensors.items()},
+            {new[key]: path for key, path in self.origin.items()},
+            self.place,
+        )
+
+    def refuse_more_layers(self, prefix: str, layers: int) -> None:
+        """Raise ModelError where a layer is stored that the configuration does not know of."""
+        for key in self.tensors:
+            match = re.match(rf"{re.escape(prefix)}\.(\d+)\.", key)
+            if match and int(match[1]) >= layers:
+                raise ModelError(
+                    f"{self.origin[key]}: {key!r} is of a layer beyond the {layers} of its "
+                    f"configuration: the two do not belong together"
+                )
+
+
+def check_file(path: Path) -> None:
+    """Raise ModelError where ``path`` is missing, empty, unreadable or a git-LFS pointer."""
+    if not path.is_file():
+        raise ModelError(f"{path} is missing: fetch the model again, with all of its files")
+    try:
+        with path.open("rb") as file:
+            start = file.read(len(_LFS))
+    except OSError as error:
+        raise ModelError(f"{path} cannot be read: {error.strerror}") from error
+    if start == _LFS:
+        raise ModelError(f"{path} is a git-LFS pointer, not the file: run 'git lfs pull' there")
+    if not start:
+        raise ModelError(f"{path} is empty: {_AGAIN}")
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """A JSON object. Raises ModelError where there is none."""
+    check_file(path)
+    try:
+        content = json.loads(path.read_bytes())
+    except ValueError as error:  # JSONDecodeError and UnicodeDecodeError
+        raise ModelError(f"{path} is not JSON ({error}): {_AGAIN}") from error
+    if not isinstance(content, dict):
+        raise ModelError(f"{path} is not a JSON object: {_AGAIN}")
+    return content
+
+
+def counts(config: Mapping[str, Any], names: Sequence[str], path: Path) -> list[int]:
+    """Sizes in a configuration. Raises ModelError for one that is missing or no count."""
+    for name in names:
+        value = config.get(name)
+        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+            raise ModelError(f"{path}: {name!r} is {value!r}, expected a count: {_AGAIN}")
+    return [config[name] for name in names]
+
+
+def number(config: Mapping[str, Any], name: str, path: Path) -> float:
+    """A positive number in a configuration. Raises ModelError where there is none."""
+    value = config.get(name)
+    if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
+        raise ModelError(f"{path}: {name!r} is {value!r}, expected a number: {_AGAIN}")
+    return float(value)
+
+
+def read_pickle(path: Path, allowed: Sequence[Any] = ()) -> Any:
+    """The content of a ``torch.save`` file, its tensors mapped from the disk where possible.
+
+    ``allowed`` are classes, or pairs of a class and the name it stands for, that may occur
+    beside plain tensors, numbers, text and collections.
+
+    Raises:
+        ModelError: the file cannot be read, or holds anything else; that is not run.
+    """
+    check_file(path)
+    try:
+        with torch.serialization.safe_globals(list(allowed)):
+            return torch.load(
+                path, map_location="cpu", weights_only=True, mmap=zipfile.is_zipfile(path)
+            )
+    except _DAMAGED as error:
+        if isinstance(error, pickle.UnpicklingError) and _REFUSED.search(str(error)):
+            asked = re.search(r"GLOBAL (\S+)", str(error))
+            what = asked[1] if asked else "code"
+            raise ModelError(
+                f"{path} is refused: reading it would run {what}, which is no part of a model "
+                f"file. Nothing was run; get the file from a source you trust"
+            ) from error
+        raise ModelError(f"{path} cannot be read: {_AGAIN}") from error
+
+
+def read_safetensors(path: Path) -> dict[str, torch.Tensor]:
+    """The tensors of a safetensors file. Raises ModelError where it is none."""
+    check_file(path)
+    try:
+        return load_file(path)
+    except (SafetensorError, OSError, ValueError) as error:
+        raise ModelError(f"{path} cannot be read ({error}): {_AGAIN}") from error
+
+
+def weight_files(folder: Path) -> tuple[Path, ...]:
+    """The weights in ``folder``: safetensors before pickles, whole before shards, in name order.
+
+    Raises:
+        ModelError: there are none, or a shard that the index names is missing.
+    """
+    for name in _WHOLE:
+        if (folder / name).exists():
+            check_file(folder / name)
+            return (folder / name,)
+        index = folder / f"{name}.index.json"
+        if index.exists():
+            names = read_json(index).get("weight_map")
+            if not isinstance(names, dict) or not names:
+                raise ModelError(f"{index} has no 'weight_map': {_AGAIN}")
+            # Only the last component: an index must not point out of its folder.
+            shards = tuple(folder / Path(str(shard)).name for shard in sorted(set(names.values())))
+            for shard in shards:
+                check_file(shard)
+            return shards
+    raise ModelError(f"{folder} has no weights: expected {' or '.join(_WHOLE)}, or their shards")
+
+
+def read_folder(folder: Path) -> Weights:
+    """All tensors in ``folder``. Raises ModelError as the readers of its files do."""
+    tensors: dict[str, torch.Tensor] = {}
+    origin: dict[str, Path] = {}
+    for path in weight_files(folder):
+        content = read_safetensors(path) if path.suffix == ".safetensors" else read_pickle(path)
+        tensors |= tensors_of(content, path)
+        origin |= dict.fromkeys(content, path)
+    return Weights(tensors, origin, folder)
+
+
+def tensors_of(content: Any, path: Path) -> dict[str, torch.Tensor]:
+    """``content`` as tensors by name. Raises ModelError where it is anything else."""
+    if not isinstance(content, dict) or not all(
+        isinstance(key, str) and isinstance(value, torch.Tensor) for key, value in content.items()
+    ):
+        raise ModelError(f"{path} does not hold named weights: it is no file of this model")
+    return content
+
+
+def assign(
+    module: nn.Module,
+    sources: Mapping[str, Sequence[str]],
+    weights: Weights,
+    device: torch.device,
+    dtype: torch.dtype,
+) -> None:
+    """Put ``weights`` into a module made on the meta device, cast once.
+
+    ``sources`` gives the stored names of each parameter; several are put one below the other.
+
+    Raises:
+        ModelError: a name is missing, a shape differs, or a value is not finite in ``dtype``.
+    """
+    state: dict[str, torch.Tensor] = {}
+    for name, empty in module.state_dict().items():
+        keys = sources[name]
+        shape = (empty.shape[0] // len(keys), *empty.shape[1:])
+        parts = [weights.take(key, shape).to(device=device, dtype=dtype) for key in keys]
+        state[name] = parts[0] if len(parts) == 1 else torch.cat(parts)
+    finite = torch.stack([torch.isfinite(value).all() for value in state.values()]).tolist()
+    for name, good in zip(state, finite, strict=True):
+        if not good:
+            raise ModelError(
+                f"{weights.origin[sources[name][0]]}: NaN or infinite values in "
+                f"{', '.join(sources[name])} (as {str(dtype).removeprefix('torch.')}): {_AGAIN}"
+            )
+    module.load_state_dict(state, assign=True)
+    module.requires_grad_(False)
+    module.eval()

@@ -1,0 +1,80 @@
+"""Everything that can end a run, each with the exit code that a script sees.
+
+::
+
+    VirNucProError            1    internal error (a bug: please report it)
+    +-- UsageError           64    an option, the configuration or a model file is wrong
+    |   +-- ConfigError      64    the YAML configuration
+    |   +-- ModelError       64    weights, tokenizer or classifier
+    +-- InputError           65    the input data
+    +-- ResumeRefused         3    something that changes results is different
+    +-- DeviceError           4    a GPU is missing, lost, or out of memory for good
+    +-- LockedError           5    another run holds the output directory
+    +-- OutputError           6    the disk is full or unwritable
+    +-- Interrupted     130/143    Ctrl-C, SIGTERM or SIGUSR1; ``--resume`` goes on
+
+Exit 0 is success and 2 is partial success: some sequences failed, the rest is there.
+The message of each error says what happened, where, and what to do about it.
+"""
+
+EXIT_OK = 0
+EXIT_PARTIAL = 2
+
+
+class VirNucProError(Exception):
+    """The root: an error whose message is written for the user."""
+
+    exit_code = 1
+
+
+class UsageError(VirNucProError):
+    """The command line cannot be carried out as given."""
+
+    exit_code = 64
+
+
+class ConfigError(UsageError):
+    """The configuration file is not usable."""
+
+
+class ModelError(UsageError):
+    """A weights, tokenizer or classifier file is missing, damaged or does not fit."""
+
+
+class InputError(VirNucProError):
+    """The sequences cannot be used. The message names file, line and record."""
+
+    exit_code = 65
+
+
+class ResumeRefused(VirNucProError):
+    """Continuing would mix results of two different runs."""
+
+    exit_code = 3
+
+
+class DeviceError(VirNucProError):
+    """A compute device that was asked for is not there, or was lost."""
+
+    exit_code = 4
+
+
+class LockedError(VirNucProError):
+    """Another process is working on the same input in the same output directory."""
+
+    exit_code = 5
+
+
+class OutputError(VirNucProError):
+    """Nothing can be written: disk full, quota, read-only or no permission."""
+
+    exit_code = 6
+
+
+class Interrupted(VirNucProError):
+    """A signal asked the run to stop. Everything finished so far is kept."""
+
+    def __init__(self, signal_number: int) -> None:
+        """``signal_number`` 2 (SIGINT) exits 130; every other one exits 143 (SIGTERM)."""
+        super().__init__("interrupted; run the same command with --resume to go on")
+        self.exit_code = 130 if signal_number == 2 else 143

@@ -1,0 +1,96 @@
+"""What happens during a run, for whoever shows it. The engine emits; it never prints."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from virnucpro.contracts import Device, Failed, Task
+
+
+@dataclass(frozen=True)
+class StageStarted:
+    """A stage begins: ``todo`` of ``total`` tasks are stale, with their summed weight and count.
+
+    ``reasons`` says why, in words, the most frequent first.
+    """
+
+    stage: str
+    number: int
+    total: int
+    todo: int
+    sequences: int
+    tokens: int
+    reasons: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class StageFinished:
+    """A stage ended after ``seconds``."""
+
+    stage: str
+    number: int
+    seconds: float
+
+
+@dataclass(frozen=True)
+class WorkerReady:
+    """A worker has loaded the model of a stage and takes tasks."""
+
+    worker: int
+    device: Device
+    stage: str
+    seconds: float
+
+
+@dataclass(frozen=True)
+class TaskStarted:
+    """A worker took a task."""
+
+    worker: int
+    task: Task
+
+
+@dataclass(frozen=True)
+class Progressed:
+    """A worker finished this many sequences and tokens since its last report."""
+
+    worker: int
+    sequences: int
+    tokens: int
+
+
+@dataclass(frozen=True)
+class TaskFinished:
+    """A worker finished a task."""
+
+    worker: int
+    task: Task
+    seconds: float
+
+
+@dataclass(frozen=True)
+class TaskFailed:
+    """A task was given up; its sequences get no score."""
+
+    worker: int
+    failed: Failed
+
+
+@dataclass(frozen=True)
+class Notice:
+    """Something a person should know. ``level`` is ``info`` or ``warning``."""
+
+    level: str
+    message: str
+
+
+Event = (
+    StageStarted
+    | StageFinished
+    | WorkerReady
+    | TaskStarted
+    | Progressed
+    | TaskFinished
+    | TaskFailed
+    | Notice
+)

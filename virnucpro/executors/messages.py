@@ -1,0 +1,76 @@
+"""What parent and worker say to each other. Frozen and picklable; nothing else crosses the pipe."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from virnucpro.contracts import Done, Stage, Task
+
+FaultKind = Literal["data", "memory", "fatal"]
+
+
+# Down
+
+
+@dataclass(frozen=True)
+class Open:
+    """Load what a stage needs; the previous stage's model is freed first."""
+
+    stage: Stage
+
+
+@dataclass(frozen=True)
+class Run:
+    """Carry out a task of the open stage."""
+
+    task: Task
+
+
+@dataclass(frozen=True)
+class Stop:
+    """Leave."""
+
+
+# Up
+
+
+@dataclass(frozen=True)
+class Ready:
+    """The stage is open."""
+
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Sequences and tokens finished since the last message."""
+
+    sequences: int
+    tokens: int
+
+
+@dataclass(frozen=True)
+class Finished:
+    """A task was carried out."""
+
+    done: Done
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A task, or the opening of a stage (``task`` None), went wrong.
+
+    ``fatal`` is an error that the whole run shares (a damaged model, a full disk): ``error`` is
+    its class in ``virnucpro.errors``. ``data`` may be the fault of a single sequence; ``memory``
+    means that the device had too little.
+    """
+
+    task: Task | None
+    kind: FaultKind
+    error: str
+    message: str
+
+
+Down = Open | Run | Stop
+Up = Ready | Progress | Finished | Fault

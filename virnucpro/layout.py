@@ -1,0 +1,217 @@
+"""Every path in an output directory. No other module puts one together."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+Molecule = Literal["nucleotide", "protein"]
+MOLECULES: tuple[Molecule, Molecule] = ("nucleotide", "protein")
+FEATURE_SUFFIX: dict[Molecule, str] = {"nucleotide": "DNABERT_S", "protein": "ESM"}
+STDIN = "-"
+_COMPRESSION = (".gz", ".bz2", ".xz")
+_SEQUENCE = (".fa", ".fasta", ".fna", ".fq", ".fastq")
+
+
+def stem_of(source: str) -> str:
+    """Name of a run: the input's file name without its compression and sequence suffixes.
+
+    >>> stem_of("in/my.sample.v2.fa.gz"), stem_of("-")
+    ('my.sample.v2', 'stdin')
+    """
+    if source == STDIN:
+        return "stdin"
+    name = Path(source).name
+    for suffixes in (_COMPRESSION, _SEQUENCE):
+        for suffix in suffixes:
+            if name.lower().endswith(suffix) and len(name) > len(suffix):
+                name = name[: -len(suffix)]
+                break
+    return name
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The files of one run: output directory ``root``, input ``stem``, chunk length in bases."""
+
+    root: Path
+    stem: str
+    chunk_length: int
+
+    # Stages 1-3
+
+    @property
+    def chunked(self) -> Path:
+        """All chunks."""
+        return self.root / f"{self.stem}_chunked{self.chunk_length}.fa"
+
+    def frames(self, molecule: Molecule) -> Path:
+        """All open frames, as nucleotides or as proteins."""
+        suffix = ".fa" if molecule == "nucleotide" else ".faa"
+        return self.root / f"{self.stem}_{molecule}{suffix}"
+
+    def folder(self, molecule: Molecule) -> Path:
+        """Split files and features of one molecule."""
+        return self.root / f"{self.stem}_{molecule}"
+
+    def split(self, molecule: Molecule, number: int) -> Path:
+        """The ``number``-th (from 1) split file."""
+        return self.folder(molecule) / f"output_{number}.fa"
+
+    # Stages 4-6
+
+    def features(self, molecule: Molecule, number: int) -> Path:
+        """Embeddings of a split file."""
+        return self.folder(molecule) / f"output_{number}_{FEATURE_SUFFIX[molecule]}.pt"
+
+    def part(self, molecule: Molecule, number: int, start: int, stop: int) -> Path:
+        """Embeddings of the records ``start:stop`` of a split file, until they are joined."""
+        whole = self.features(molecule, number)
+        return whole.with_suffix(".parts") / f"{start:08d}-{stop:08d}.pt"
+
+    @property
+    def merged_folder(self) -> Path:
+        """Merged features and predictions."""
+        return self.root / f"{self.stem}_merged"
+
+    def merged(self, number: int) -> Path:
+        """Both embeddings of a split file side by side."""
+        return self.merged_folder / f"output_{number}_merged.pt"
+
+    # Results
+
+    @property
+    def predictions(self) -> Path:
+        """One row a frame."""
+        return self.merged_folder / "prediction_results.txt"
+
+    @property
+    def consensus(self) -> Path:
+        """One row a scored chunk; tab-separated in spite of its name."""
+        return self.merged_folder / "prediction_results_highestscore.csv"
+
+    def result(self, suffix: str) -> Path:
+        """``STEM_suffix`` in the output directory."""
+        return self.root / f"{self.stem}_{suffix}"
+
+    @property
+    def chunks_table(self) -> Path:
+        """One row a chunk."""
+        return self.result("chunks.tsv")
+
+    @property
+    def contigs_table(self) -> Path:
+        """One row a record."""
+        return self.result("contigs.tsv")
+
+    @property
+    def virus_fasta(self) -> Path:
+        """The records called virus."""
+        return self.result("virus.fna")
+
+    @property
+    def run_json(self) -> Path:
+        """What ran, with which settings and models, and what came out."""
+        return self.result("run.json")
+
+    @property
+    def failed_fasta(self) -> Path:
+        """Input records of which something failed."""
+        return self.result("failed_sequences.fa")
+
+    @property
+    def failed_table(self) -> Path:
+        """What failed, for all runs of the output directory."""
+        return self.root / "failed_files.txt"
+
+    # State
+
+    @property
+    def checkpoints(self) -> Path:
+        """State of all runs in the output directory."""
+        return self.root / ".checkpoints"
+
+    @property
+    def state(self) -> Path:
+        """State of this run."""
+        return self.checkpoints / self.stem
+
+    @property
+    def previous(self) -> Path:
+        """State and files that ``--force`` moved aside."""
+        return self.checkpoints / f"{self.stem}.previous"
+
+    @property
+    def lock(self) -> Path:
+        """Held by the running process. Beside the state folder, which ``--force`` moves."""
+        return self.checkpoints / f"{self.stem}.lock"
+
+    @property
+    def run_state(self) -> Path:
+        """What resume compares: everything that changes results."""
+        return self.state / "run.json"
+
+    @property
+    def log(self) -> Path:
+        """The run's own log."""
+        return self.state / "run.log"
+
+    @property
+    def records_table(self) -> Path:
+        """Id and length of each input record."""
+        return self.state / "records.tsv"
+
+    @property
+    def frames_table(self) -> Path:
+        """Open frames and status of each chunk."""
+        return self.state / "frames.tsv"
+
+    @property
+    def spooled(self) -> Path:
+        """Standard input, kept so that it can be read twice. Outside the state, which moves."""
+        return self.checkpoints / f"{self.stem}.input"
+
+    def receipt(self, stage: str) -> Path:
+        """Receipt of a whole-file stage."""
+        return self.state / f"{stage}.done"
+
+    def archived(self, receipt: Path) -> Path:
+        """Where the receipt of a file goes when the file is removed at the end of a run."""
+        return self.state / "removed" / receipt.relative_to(self.root)
+
+    @property
+    def removed_list(self) -> Path:
+        """Names of the files that a finished run removed."""
+        return self.state / "removed.json"
+
+    @property
+    def legacy_state(self) -> Path:
+        """State file of a run of the pre-optimization program."""
+        return self.checkpoints / "pipeline_state.json"
+
+    def feature_files(self) -> list[Path]:
+        """Every feature and part file that exists, merged ones too."""
+        folders = [*(self.folder(molecule) for molecule in MOLECULES), self.merged_folder]
+        return [path for folder in folders for path in folder.rglob("*.pt")]
+
+    def owned(self) -> list[Path]:
+        """Everything of this run that exists, its state last: what a new run would overwrite."""
+        files = [
+            *self.root.glob(f"{_literal(self.stem)}_chunked*.fa"),
+            *(self.frames(molecule) for molecule in MOLECULES),
+            *(self.folder(molecule) for molecule in MOLECULES),
+            self.merged_folder,
+            self.chunks_table,
+            self.contigs_table,
+            self.virus_fasta,
+            self.run_json,
+            self.failed_fasta,
+            self.state,
+        ]
+        return [path for path in files if path.exists() or path.is_symlink()]
+
+
+def _literal(text: str) -> str:
+    """``text`` with the wildcards of a glob pattern taken literally."""
+    return "".join(f"[{c}]" if c in "*?[" else c for c in text)

@@ -1,0 +1,1 @@
+"""Models on disk: which there are, where they lie, how they get there, whether they are intact."""

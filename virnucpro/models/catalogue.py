@@ -1,0 +1,169 @@
+"""The models that can be named: where each comes from and which of its files are needed.
+
+A checksum stands here only where it is known from its publisher. For all others the first fetch
+records one (see ``store``), and every later look is compared with that.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from fnmatch import fnmatch
+
+from virnucpro.errors import ModelError
+
+# README of https://github.com/facebookresearch/esm, table "Available models".
+FAIR_ESM = "https://dl.fbaipublicfiles.com/fair-esm/models"
+# Named by the paper as the place of code and models; its README runs `prediction.py ... 500
+# 500_model.pth` in a fresh clone. HEAD is the default branch, whatever its name.
+ORIGINAL = "https://github.com/Li-Jing-1997/VirNucPro"
+
+_HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+")
+
+# In order of preference: safetensors cannot carry code, one file is simpler than several.
+# The second column is what an index stands for.
+WEIGHTS = (
+    ("model.safetensors", None),
+    ("model.safetensors.index.json", "model-*-of-*.safetensors"),
+    ("pytorch_model.bin", None),
+    ("pytorch_model.bin.index.json", "pytorch_model-*-of-*.bin"),
+)
+
+
+@dataclass(frozen=True)
+class WebFile:
+    """One file at an address.
+
+    Attributes:
+        name: what users call it.
+        what: a few words for the list.
+        address: https address.
+        file: its name on disk.
+        in_torch_hub: kept where fair-esm keeps it, so that both find the same copy.
+        bytes: exact size, where it is known.
+        sha256: known checksum (hex).
+        twin: hub model with the same weights, used where the file is not there.
+    """
+
+    name: str
+    what: str
+    address: str
+    file: str
+    in_torch_hub: bool = False
+    bytes: int | None = None
+    sha256: str | None = None
+    twin: str | None = None
+
+
+@dataclass(frozen=True)
+class HubModel:
+    """A model repository on the Hugging Face hub. Only data files are fetched, never code.
+
+    Attributes:
+        name: ``owner/name``.
+        what: a few words for the list.
+        needs: files that must be there beside the weights.
+        wants: files that are taken along where the repository has them.
+        endpoint: another hub than the one the library would ask.
+    """
+
+    name: str
+    what: str
+    needs: tuple[str, ...] = ("config.json",)
+    wants: tuple[str, ...] = ()
+    endpoint: str | None = None
+
+    @property
+    def address(self) -> str:
+        """Where a browser finds it."""
+        return f"{self.endpoint or 'https://huggingface.co'}/{self.name}"
+
+
+Model = WebFile | HubModel
+
+
+def _esm(size: str, layers: int, length: int | None = None) -> WebFile:
+    name = f"esm2_t{layers}_{size}_UR50D"
+    return WebFile(
+        name,
+        f"ESM-2 {size}",
+        f"{FAIR_ESM}/{name}.pt",
+        f"{name}.pt",
+        in_torch_hub=True,
+        bytes=length,
+        twin=f"facebook/{name}",
+    )
+
+
+def _classifier(length: int) -> WebFile:
+    file = f"{length}_model.pth"
+    return WebFile(file, f"classifier, {length} bp", f"{ORIGINAL}/raw/HEAD/{file}", file)
+
+
+_ESM = (
+    _esm("8M", 6),
+    _esm("35M", 12),
+    _esm("150M", 30),
+    _esm("650M", 33),
+    _esm("3B", 36, 5_678_116_398),  # Content-Length of the released file
+    _esm("15B", 48),
+)
+
+KNOWN: tuple[Model, ...] = (
+    HubModel(
+        "zhihan1996/DNABERT-S",
+        "DNABERT-S",
+        ("config.json", "tokenizer.json"),
+        ("tokenizer_config.json",),
+    ),
+    *_ESM,
+    _classifier(300),
+    _classifier(500),
+    *(HubModel(str(esm.twin), f"{esm.what}, Hugging Face") for esm in _ESM),
+)
+
+# What `virnucpro predict --model-type` of this name loads with the default configuration.
+SETS = {
+    length: ("zhihan1996/DNABERT-S", "esm2_t36_3B_UR50D", f"{length}_model.pth")
+    for length in ("300", "500")
+}
+
+
+def model_named(name: str) -> Model:
+    """The model of that name; any ``owner/name`` is taken for one on the hub.
+
+    Raises:
+        ModelError: no such model; suggests the nearest (exit 64).
+    """
+    for model in KNOWN:
+        if model.name == name:
+            return model
+    if _HUB_NAME.fullmatch(name) and ".." not in name:
+        return HubModel(name, "from the hub")
+    near = difflib.get_close_matches(name, [*(model.name for model in KNOWN), *SETS], n=1)
+    hint = f"did you mean {near[0]}?" if near else "see virnucpro models list"
+    raise ModelError(f"no model is called {name!r}; {hint}")
+
+
+def models_for(name: str) -> tuple[Model, ...]:
+    """The models that a model type (``300``, ``500``) needs, or the one model of that name.
+
+    Raises:
+        ModelError: no such model.
+    """
+    return tuple(model_named(part) for part in SETS.get(name, (name,)))
+
+
+def files_to_fetch(model: HubModel, offered: Iterable[str]) -> tuple[str, ...] | None:
+    """Those of the ``offered`` files that are needed, or None where something needed is missing."""
+    names = sorted(offered)
+    if not set(model.needs) <= set(names):
+        return None
+    for head, shards in WEIGHTS:
+        if head in names:
+            parts = [name for name in names if shards and fnmatch(name, shards)]
+            extra = [name for name in model.wants if name in names and name not in model.needs]
+            return (*model.needs, *extra, head, *parts)
+    return None

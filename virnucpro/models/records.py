@@ -1,0 +1,127 @@
+"""``records.json``: what each model was when it was first seen, to be compared ever after."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from virnucpro.checkpoint.disk import Disk
+from virnucpro.checkpoint.lock import locked
+from virnucpro.errors import ModelError, OutputError
+
+SCHEMA = 1
+
+
+@dataclass(frozen=True)
+class FileRecord:
+    """Size and SHA-256 (hex) of a file."""
+
+    bytes: int
+    sha256: str
+
+
+@dataclass(frozen=True)
+class Record:
+    """A model as it was first seen.
+
+    Attributes:
+        path: the file or folder, absolute.
+        address: where it was fetched from; empty if it was put there by hand.
+        revision: commit on the hub, or what a web server calls the version; may be empty.
+        date: day of the recording, UTC.
+        files: by name inside the folder (a single file: its own name).
+    """
+
+    path: str
+    address: str
+    revision: str
+    date: str
+    files: Mapping[str, FileRecord]
+
+
+def cache_folder() -> Path:
+    """``$XDG_CACHE_HOME`` or ``~/.cache``."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser()
+
+
+def own_folder() -> Path:
+    """``$XDG_CACHE_HOME/virnucpro/models`` or ``~/.cache/virnucpro/models``."""
+    return cache_folder() / "virnucpro" / "models"
+
+
+def records_file() -> Path:
+    """The file that remembers every checksum."""
+    return own_folder() / "records.json"
+
+
+def read_records() -> dict[str, Record]:
+    """All records by model name.
+
+    Raises:
+        ModelError: the file is damaged, or was written by a newer version.
+    """
+    path = records_file()
+    try:
+        document = json.loads(path.read_bytes())
+        if document["schema"] > SCHEMA:
+            raise ModelError(f"{path} was written by a newer version: update virnucpro")
+        return {name: _record(entry) for name, entry in document["models"].items()}
+    except FileNotFoundError:
+        return {}
+    except OSError as error:
+        raise ModelError(f"cannot read {path}: {error.strerror}") from error
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ModelError(
+            f"{path} is damaged: {error!r}; remove it, then record the models anew with: "
+            "virnucpro models verify"
+        ) from error
+
+
+def _record(entry: Mapping[str, object]) -> Record:
+    files = entry["files"]
+    assert isinstance(files, dict)
+    described = {name: FileRecord(**facts) for name, facts in files.items()}
+    path, address, revision, date = (
+        str(entry[key]) for key in ("path", "address", "revision", "date")
+    )
+    return Record(path, address, revision, date, described)
+
+
+def save_record(name: str, record: Record) -> None:
+    """Add a record, in place of an older one of that name.
+
+    Raises:
+        OutputError: it cannot be written.
+        ModelError: the file with the others is damaged.
+    """
+    path = records_file()
+    with writable(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+    with locked(path.with_suffix(".lock"), wait=True):
+        records = {**read_records(), name: record}
+        document = {"schema": SCHEMA, "models": {n: asdict(r) for n, r in records.items()}}
+        with writable(path):
+            Disk().save(path, json.dumps(document, indent=1, sort_keys=True).encode())
+
+
+@contextmanager
+def writable(path: Path) -> Iterator[None]:
+    """Turn an operating-system error on ``path`` into an :class:`OutputError` (exit 6)."""
+    try:
+        yield
+    except OutputError as error:
+        raise _unwritable(path, error.__cause__) from error
+    except OSError as error:
+        raise _unwritable(path, error) from error
+
+
+def _unwritable(path: Path, cause: BaseException | None) -> OutputError:
+    full = isinstance(cause, OSError) and cause.errno in (errno.ENOSPC, errno.EDQUOT)
+    reason = cause.strerror if isinstance(cause, OSError) else cause
+    advice = "free some space" if full else "check the folder and its permissions"
+    return OutputError(f"cannot write {path}: {reason}; {advice}, then run the command again")

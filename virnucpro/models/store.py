@@ -1,0 +1,266 @@
+"""Where models lie, and whether they still are what they were when they were first seen.
+
+Looked up where existing users already have them: torch hub's folder, the Hugging Face cache, and
+``~/.cache/virnucpro/models``. Folders follow the standard variables (``TORCH_HOME``, ``HF_HOME``,
+``HF_HUB_CACHE``, ``XDG_CACHE_HOME``), read without importing the libraries that define them.
+Sizes, checksums and revisions are kept by ``records``.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+import zipfile
+from dataclasses import replace
+from pathlib import Path
+from typing import Literal
+
+from virnucpro.checkpoint.disk import sha256_of
+from virnucpro.errors import ModelError
+from virnucpro.models.catalogue import HubModel, Model, files_to_fetch, model_named
+from virnucpro.models.records import (
+    FileRecord,
+    Record,
+    cache_folder,
+    own_folder,
+    read_records,
+    save_record,
+)
+
+_TRUE = {"1", "ON", "YES", "TRUE"}  # as huggingface_hub.constants reads its switches
+
+
+# --- folders ---------------------------------------------------------------------------------
+
+
+def torch_folder() -> Path:
+    """Where torch hub, and so fair-esm, keeps checkpoints."""
+    home = Path(os.environ.get("TORCH_HOME") or cache_folder() / "torch").expanduser()
+    return home / "hub" / "checkpoints"
+
+
+def hub_folder() -> Path:
+    """The Hugging Face cache."""
+    home = Path(os.environ.get("HF_HOME") or cache_folder() / "huggingface").expanduser()
+    named = os.environ.get("HF_HUB_CACHE") or os.environ.get("HUGGINGFACE_HUB_CACHE")
+    return Path(named).expanduser() if named else home / "hub"
+
+
+def offline() -> bool:
+    """Whether the standard switches forbid the network."""
+    value = os.environ.get("HF_HUB_OFFLINE") or os.environ.get("TRANSFORMERS_OFFLINE") or ""
+    return value.upper() in _TRUE
+
+
+# --- finding ---------------------------------------------------------------------------------
+
+
+def place(model: Model) -> Path:
+    """Where a fetch puts the model (on the hub: the folder of its snapshots)."""
+    if isinstance(model, HubModel):
+        return hub_folder() / f"models--{model.name.replace('/', '--')}" / "snapshots"
+    return (torch_folder() if model.in_torch_hub else own_folder()) / model.file
+
+
+def by_hand(model: Model) -> Path:
+    """Where a person may put it: a file, or a folder with the files of a hub model."""
+    return own_folder() / (model.name if isinstance(model, HubModel) else model.file)
+
+
+def locate(model: Model) -> Path | None:
+    """The complete file or folder of exactly this model, or None."""
+    if isinstance(model, HubModel):
+        folders = [*_snapshots(model), by_hand(model)]
+        return next((folder for folder in folders if files_of(model, folder)), None)
+    return next((path for path in (place(model), by_hand(model)) if path.is_file()), None)
+
+
+def resolve(model: Model) -> tuple[Model, Path] | None:
+    """The model and its place, or those of its twin on the hub; None where neither is there."""
+    path = locate(model)
+    if path is not None:
+        return model, path
+    if not isinstance(model, HubModel) and model.twin:
+        return resolve(model_named(model.twin))
+    return None
+
+
+def find(name: str) -> Path:
+    """The file (``.pt``, ``.pth``) or folder of a model.
+
+    Raises:
+        ModelError: unknown, or not on this machine; names the command that fetches it.
+    """
+    model = model_named(name)
+    found = resolve(model)
+    if found is None:
+        raise missing(model)
+    return found[1]
+
+
+def missing(model: Model) -> ModelError:
+    """The error for a model that is not here: where it was looked for, and what to do."""
+    places = [place(model), by_hand(model)]
+    if not isinstance(model, HubModel) and model.twin:
+        places.append(place(model_named(model.twin)))
+    looked = ", ".join(str(path) for path in dict.fromkeys(places))
+    text = (
+        f"model {model.name} is not on this machine (looked for {looked}); "
+        f"fetch it with: virnucpro models fetch {model.name}"
+    )
+    return ModelError(f"{text}; {manual_route(model)}" if offline() else text)
+
+
+def manual_route(model: Model) -> str:
+    """How to bring the model to a machine without internet."""
+    if isinstance(model, HubModel):
+        needs = ", ".join([*model.needs, "model.safetensors or pytorch_model.bin"])
+        what = f"take {needs} of {model.address} and put them into the folder {by_hand(model)}"
+    else:
+        what = f"take {model.address} and put it at {by_hand(model)}"
+    switch = "HF_HUB_OFFLINE is set: " if offline() else ""
+    return f"{switch}on a machine with internet {what} on this one"
+
+
+def files_of(model: Model, path: Path) -> dict[str, Path]:
+    """The needed files by name; empty where the model is not complete there."""
+    if not isinstance(model, HubModel):
+        return {path.name: path} if path.is_file() else {}
+    if not path.is_dir():
+        return {}
+    # A link into the cache whose target is gone is no file: an interrupted download.
+    names = files_to_fetch(model, (p.name for p in path.iterdir() if p.is_file()))
+    files = {name: path / name for name in names or ()}
+    for index in (file for name, file in files.items() if name.endswith(".index.json")):
+        if not _shards(index) <= files.keys():
+            return {}
+    return files
+
+
+def _shards(index: Path) -> set[str]:
+    try:
+        weights = json.loads(index.read_bytes())["weight_map"]
+        return {str(name) for name in weights.values()}
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ModelError(f"{index} is damaged: {error!r}; fetch the model again") from error
+
+
+def _snapshots(model: HubModel) -> list[Path]:
+    """Snapshots in the cache: the recorded revision, then ``main``, then the newest."""
+    folder = place(model)
+    if not folder.is_dir():
+        return []
+    record = read_records().get(model.name)
+    first = [record.revision] if record else []
+    main = folder.parent / "refs" / "main"
+    if main.is_file():
+        first.append(main.read_text().strip())
+    rest = sorted(folder.iterdir(), key=lambda path: path.stat().st_mtime, reverse=True)
+    return list(dict.fromkeys([folder / name for name in first if name] + rest))
+
+
+# --- records ---------------------------------------------------------------------------------
+
+
+def remember(model: Model, path: Path, *, address: str = "", revision: str = "") -> Record:
+    """Hash the files of a model and record them, in place of an older record.
+
+    Raises:
+        ModelError: a file is plainly something else (see :func:`look_at`).
+        OutputError: the record cannot be written.
+    """
+    files = {}
+    for name, file in files_of(model, path).items():
+        look_at(file)
+        files[name] = FileRecord(file.stat().st_size, sha256_of(file))
+    if isinstance(model, HubModel) and path.parent == place(model):
+        revision = path.name  # the cache names a snapshot after its commit
+    today = time.strftime("%Y-%m-%d", time.gmtime())
+    record = Record(str(path.absolute()), address, revision, today, files)
+    save_record(model.name, record)
+    return record
+
+
+def verify(model: Model) -> Literal["verified", "recorded"]:
+    """Compare a model on disk with its record; one that was put there by hand gets a record.
+
+    Raises:
+        ModelError: it is missing, or differs from its record.
+    """
+    found = resolve(model)
+    if found is None:
+        raise missing(model)
+    model, path = found
+    record = read_records().get(model.name)
+    if record is None:
+        remember(model, path)
+        return "recorded"
+    files = files_of(model, path)
+    # A tokenizer file that another program added to the cache later is no damage.
+    extra = set(model.wants) if isinstance(model, HubModel) else set()
+    for name in sorted((files.keys() - extra) | record.files.keys()):
+        if not _same(files.get(name, path / name), record.files.get(name)):
+            raise _differs(model.name, path / name, record)
+    if record.path != str(path.absolute()):  # the cache was moved
+        save_record(model.name, replace(record, path=str(path.absolute())))
+    return "verified"
+
+
+def _same(file: Path, facts: FileRecord | None) -> bool:
+    if facts is None or not file.is_file() or file.stat().st_size != facts.bytes:
+        return False
+    return sha256_of(file) == facts.sha256
+
+
+def recorded_sha256(file: Path) -> str | None:
+    """The recorded SHA-256 of a model file, or None where it was never recorded."""
+    found = _recorded(file)
+    return found[2].sha256 if found else None
+
+
+def check_digest(file: Path, sha256: str) -> None:
+    """Compare a digest that was computed anyway with the record, if there is one.
+
+    Raises:
+        ModelError: the checksum differs.
+    """
+    found = _recorded(file)
+    if found and found[2].sha256 != sha256:
+        raise _differs(found[0], file, found[1])
+
+
+def _recorded(file: Path) -> tuple[str, Record, FileRecord] | None:
+    # Absolute, not resolved: a file of the hub's cache is a link to a blob of another name.
+    wanted = file.absolute()
+    for name, record in read_records().items():
+        facts = record.files.get(wanted.name)
+        if facts and wanted in (Path(record.path), Path(record.path) / wanted.name):
+            return name, record, facts
+    return None
+
+
+def _differs(name: str, file: Path, record: Record) -> ModelError:
+    return ModelError(
+        f"{file}: checksum differs from the one recorded on {record.date}: the file was changed "
+        f"or damaged; replace it with: virnucpro models fetch {name} "
+        f"(or, if the change is wanted: virnucpro models verify --renew {name})"
+    )
+
+
+def look_at(file: Path) -> None:
+    """Refuse what is plainly no model file, before its checksum is recorded as the right one.
+
+    Raises:
+        ModelError: a git-LFS pointer, a web page, or a checkpoint cut short.
+    """
+    with file.open("rb") as stream:
+        head = stream.read(64)
+    if head.startswith(b"version https://git-lfs"):
+        raise ModelError(f"{file} is a git-LFS pointer, not the file: run `git lfs pull` there")
+    if file.suffix not in (".pt", ".pth", ".bin", ".part"):
+        return
+    if head.lstrip().startswith(b"<"):
+        raise ModelError(f"{file} is a web page, not a model: remove it and fetch it again")
+    if not head or (head.startswith(b"PK") and not zipfile.is_zipfile(file)):
+        raise ModelError(f"{file} is empty or cut short: remove it and fetch it again")

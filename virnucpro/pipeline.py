@@ -1,0 +1,178 @@
+"""The nine stages, and the only loop."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from virnucpro.checkpoint.disk import Disk
+from virnucpro.checkpoint.ledger import Ledger
+from virnucpro.classifier import ClassifierInfo
+from virnucpro.contracts import Executor, Failed, Precision, Stage, Task
+from virnucpro.encoders.registry import EncoderSource
+from virnucpro.errors import OutputError
+from virnucpro.events import Event, Notice, StageFinished, StageStarted
+from virnucpro.layout import Layout
+from virnucpro.settings import Machine, Science
+from virnucpro.spans import Spans
+from virnucpro.stages.chunking import Chunking
+from virnucpro.stages.consensus import Consensus
+from virnucpro.stages.embedding import Embedding
+from virnucpro.stages.merging import Merging
+from virnucpro.stages.output import Output
+from virnucpro.stages.prediction import Prediction
+from virnucpro.stages.splitting import Splitting
+from virnucpro.stages.translation import Translation
+
+Emit = Callable[[Event], None]
+
+BYTES_A_NUMBER = 4  # features are float32
+BYTES_AN_ID = 64  # a frame's id in a feature file, on average, with its share of the file's frame
+AFTER_FEATURES = ("prediction", "consensus", "output")
+
+
+@dataclass(frozen=True)
+class Job:
+    """Everything that a run needs, found and checked before it starts."""
+
+    source: Path
+    layout: Layout
+    science: Science
+    machine: Machine
+    precision: Precision
+    nucleotide: EncoderSource
+    protein: EncoderSource
+    classifier: ClassifierInfo
+    disk: Disk = field(default_factory=Disk)
+
+    @property
+    def stages(self) -> list[Stage]:
+        """The nine stages, in order."""
+        layout, disk, science, machine = self.layout, self.disk, self.science, self.machine
+        cut = (self.precision, science.truncation)
+        classifier = (self.classifier.path, self.classifier.sha256)
+        return [
+            Chunking(layout, disk, self.source, science.duplicate_ids),
+            Translation(layout, disk),
+            Splitting(layout, disk, science.sequences_per_file),
+            Embedding(layout, disk, "nucleotide", self.nucleotide, *cut, machine.dnabert_sequences),
+            Embedding(layout, disk, "protein", self.protein, *cut, machine.esm_tokens),
+            Merging(layout, disk),
+            Prediction(layout, disk, *classifier, machine.classifier_rows),
+            Consensus(layout, disk),
+            Output(layout, disk, self.source),
+        ]
+
+
+@dataclass
+class Outcome:
+    """What a run did: seconds a stage, tasks computed, sequences that failed."""
+
+    seconds: dict[str, float] = field(default_factory=dict)
+    computed: int = 0
+    failed: list[Failed] = field(default_factory=list)
+
+
+def run(job: Job, ledger: Ledger, executor: Executor, emit: Emit) -> Outcome:
+    """Bring every stage up to date.
+
+    Raises:
+        VirNucProError: whatever ends a run; what was committed before stays valid.
+    """
+    outcome = Outcome()
+    stages = job.stages
+    if ledger.cleaned and not _still_proved(stages, ledger):
+        emit(Notice("warning", "intermediate files of the finished run are needed again"))
+        ledger.distrust_removed()
+    for number, stage in enumerate(stages, 1):
+        started = time.perf_counter()
+        tasks = stage.plan(ledger)
+        verdicts = [ledger.check(task) for task in tasks]
+        stale = [task for task, verdict in zip(tasks, verdicts, strict=True) if verdict.stale]
+        reasons = Counter(v.reason for v in verdicts if v.stale and v.reason != "no receipt")
+        if stale and stage.kind == "gpu":
+            _check_space(job, ledger, stage.name, emit)
+        spans = Spans(stage, stale, ledger, job.disk)
+        emit(_started(stage, number, tasks, spans.todo, reasons))
+        for result in executor.run(stage, spans.todo, emit):
+            spans.add(result)
+            outcome.computed += 1
+            if isinstance(result, Failed):
+                outcome.failed.append(result)
+        for task in tasks:
+            for notice in ledger.facts(task.receipt).get("notices", ()):
+                emit(Notice("warning", notice))
+        outcome.seconds[stage.name] = time.perf_counter() - started
+        emit(StageFinished(stage.name, number, outcome.seconds[stage.name]))
+    return outcome
+
+
+def _started(
+    stage: Stage, number: int, tasks: list[Task], todo: list[Task], reasons: Counter[str]
+) -> StageStarted:
+    sequences = sum(task.count for task in todo)
+    tokens = sum(task.weight for task in todo)
+    why = tuple(f"{reason} ({n}x)" for reason, n in reasons.most_common(3))
+    return StageStarted(stage.name, number, len(tasks), len(todo), sequences, tokens, why)
+
+
+def _still_proved(stages: Sequence[Stage], ledger: Ledger) -> bool:
+    """Whether what is left of a finished run suffices for whatever is stale in it.
+
+    After the features are gone only the stages behind them can be done again, and only where
+    their inputs are still there.
+    """
+    for stage in stages:
+        stale = [task for task in stage.plan(ledger) if ledger.check(task).stale]
+        if stale:
+            inputs = [path for task in stale for path in task.inputs]
+            return stage.name in AFTER_FEATURES and all(path.exists() for path in inputs)
+    return True
+
+
+def _check_space(job: Job, ledger: Ledger, stage: str, emit: Emit) -> None:
+    """Say how much is to be embedded, and stop now if the disk cannot hold it.
+
+    Raises:
+        OutputError: too little space for the features (exit 6).
+    """
+    frames = int(ledger.facts(job.layout.receipt("translation"))["frames"])
+    a_frame = (job.nucleotide.dim + job.protein.dim) * BYTES_A_NUMBER + BYTES_AN_ID
+    present = sum(path.stat().st_size for path in job.layout.feature_files())
+    needed = max(0, 2 * frames * a_frame - present)  # once as features, once merged
+    free = shutil.disk_usage(job.layout.root).free
+    emit(
+        Notice(
+            "info",
+            f"{stage}: {frames:,} open frames in all; until the run is finished their features "
+            f"take {_size(2 * frames * a_frame)} ({_size(free)} are free)",
+        )
+    )
+    if needed > free:
+        raise OutputError(
+            f"{job.layout.root} has {_size(free)} free, the features of {frames:,} frames still "
+            f"take {_size(needed)}: free some space or move the folder, then run the same command "
+            f"with --resume"
+        )
+
+
+def _size(count: float) -> str:
+    for unit in ("B", "kB", "MB", "GB"):
+        if count < 1000:
+            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
+        count /= 1000
+    return f"{count:.1f} TB"
+
+
+def remove_intermediate(job: Job, ledger: Ledger) -> None:
+    """Delete what only the run itself needed: chunks, frames, features. Receipts stay as proof."""
+    layout = job.layout
+    keep = frozenset({layout.records_table, layout.frames_table})
+    passing = ("chunking", "translation", "splitting", "dnabert", "esm", "merging")
+    ledger.remove(ledger.receipts(*passing), keep)
+    job.disk.remove_folder(layout.folder("nucleotide"))
+    job.disk.remove_folder(layout.folder("protein"))

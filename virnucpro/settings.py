@@ -1,0 +1,147 @@
+"""Settings of a run, in two halves: what changes results, and what does not.
+
+:class:`Science` enters the state of a run; ``--resume`` refuses when any of it differs.
+:class:`Machine` never does: a run may go on with other GPUs, batch sizes and threads.
+Defaults < configuration file < command line.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+from virnucpro.contracts import Precision
+from virnucpro.errors import UsageError
+
+ModelType = Literal["300", "500", "custom", "toy"]
+MODEL_TYPES: tuple[ModelType, ...] = ("300", "500", "custom", "toy")
+TOY_CLASSIFIER = Path(__file__).parent / "data" / "toy_classifier.safetensors"
+TOY_WARNING = "model type toy: these scores mean nothing; they only show that the program works"
+
+_S = TypeVar("_S", "Science", "Machine")
+
+
+@dataclass(frozen=True)
+class Science:
+    """Everything that changes results.
+
+    Attributes:
+        model_type: which released classifier, or ``custom`` with ``classifier``.
+        classifier: its file; a bare name is looked up among the models on disk.
+        chunk_length: bases; records are cut into chunks of this length.
+        sequences_per_file: frames a split file. 10,000 in the original.
+        nucleotide_model: DNABERT-S: hub name or folder.
+        protein_model: ESM-2: released name, hub name, folder or file.
+        truncation: residues of a protein that are embedded. 1024 in the original.
+        precision: arithmetic of the encoders; ``auto`` is bf16 where every GPU has it.
+        duplicate_ids: ``error``, or ``rename`` to make them unique.
+    """
+
+    model_type: ModelType = "500"
+    classifier: str | None = None
+    chunk_length: int | None = None
+    sequences_per_file: int = 10_000
+    nucleotide_model: str = "zhihan1996/DNABERT-S"
+    protein_model: str = "esm2_t36_3B_UR50D"
+    truncation: int = 1024
+    precision: Literal["auto"] | Precision = "auto"
+    duplicate_ids: Literal["error", "rename"] = "error"
+    classifiers: dict[str, str] = field(
+        default_factory=lambda: {"300": "300_model.pth", "500": "500_model.pth"}
+    )
+
+    def resolved(self) -> Science:
+        """Fill in what follows from the model type.
+
+        Raises:
+            UsageError: ``custom`` without a classifier or a chunk length.
+        """
+        if self.model_type == "toy":
+            return replace(
+                self,
+                classifier=self.classifier or str(TOY_CLASSIFIER),
+                chunk_length=self.chunk_length or 500,
+                nucleotide_model="toy",
+                protein_model="toy",
+            )
+        if self.model_type == "custom":
+            if self.classifier is None or self.chunk_length is None:
+                raise UsageError(
+                    "--model-type custom needs the classifier and its chunk length: "
+                    "--model-path FILE --expected-length N"
+                )
+            return self
+        return replace(
+            self,
+            classifier=self.classifier or self.classifiers[self.model_type],
+            chunk_length=self.chunk_length or int(self.model_type),
+        )
+
+
+@dataclass(frozen=True)
+class Machine:
+    """Everything that does not change results.
+
+    Attributes:
+        device: ``auto``, ``cpu``, ``cuda``, ``cuda:0,2``, a number or a GPU's UUID.
+        gpus: indices among the visible GPUs, or UUIDs, separated by commas.
+        max_workers: use at most so many GPUs.
+        cpu_workers: worker processes on the CPU; None computes in this process.
+        fallback_to_cpu: whether ``auto`` may do without a GPU.
+        esm_tokens: tokens an ESM-2 batch; None chooses for the device.
+        dnabert_sequences: sequences a DNABERT-S batch; None chooses for the device.
+        classifier_rows: rows read at a time by the classifier.
+        tokenizer_threads: host threads a worker uses for tokens.
+        threads: host threads in all; None takes every core this process may use.
+        keep_intermediate: keep chunks, frames and features after success.
+    """
+
+    device: str = "auto"
+    gpus: str | None = None
+    max_workers: int | None = None
+    cpu_workers: int | None = None
+    fallback_to_cpu: bool = True
+    esm_tokens: int | None = None
+    dnabert_sequences: int | None = None
+    classifier_rows: int = 256
+    tokenizer_threads: int = 4
+    threads: int | None = None
+    keep_intermediate: bool = False
+
+    def __post_init__(self) -> None:
+        """Reject counts below one (exit 64)."""
+        for name in (
+            "max_workers",
+            "cpu_workers",
+            "esm_tokens",
+            "dnabert_sequences",
+            "classifier_rows",
+            "tokenizer_threads",
+            "threads",
+        ):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise UsageError(f"{name.replace('_', ' ')} must be 1 or more, not {value}")
+
+
+@dataclass(frozen=True)
+class Display:
+    """What is shown and logged.
+
+    Attributes:
+        level: ``DEBUG`` (``-v``), ``INFO``, ``WARNING`` (``-q``) or ``ERROR``.
+        progress: whether a dashboard may be shown on a terminal.
+        log_file: where the log goes; None is ``.checkpoints/STEM/run.log``.
+        auto_log: whether that log is written at all without ``log_file``.
+    """
+
+    level: str = "INFO"
+    progress: bool = True
+    log_file: Path | None = None
+    auto_log: bool = True
+
+
+def override(settings: _S, **values: Any) -> _S:
+    """``settings`` with each value that is not None."""
+    return replace(settings, **{k: v for k, v in values.items() if v is not None})

@@ -1,0 +1,61 @@
+"""The spans of stale tasks: which are still to do, and when a task's are all there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from virnucpro.checkpoint.disk import Disk
+from virnucpro.checkpoint.ledger import Ledger
+from virnucpro.contracts import Done, Failed, Outcome, Stage, Task
+
+
+class Spans:
+    """Keeps book over the pieces of each task of a stage.
+
+    A task without spans is its own only piece. A span may have been halved by the executor: what
+    counts is that the records of the task are covered, by results or by failures.
+    """
+
+    def __init__(self, stage: Stage, stale: list[Task], ledger: Ledger, disk: Disk) -> None:
+        """Check every span against the ledger; ``todo`` are the stale ones."""
+        self._stage = stage
+        self._ledger = ledger
+        self._disk = disk
+        self._wholes = {task.inputs: task for task in stale}
+        self._pieces: dict[tuple[Path, ...], list[Outcome]] = {}
+        self.todo: list[Task] = []
+        for task in stale:
+            ledger.discard(task)
+            for piece in stage.split(task):
+                if piece.span is not None and not ledger.check(piece).stale:
+                    self._book(ledger.proof(piece))
+                else:
+                    ledger.discard(piece)
+                    self.todo.append(piece)
+            self._join_if_covered(task)
+
+    def add(self, outcome: Outcome) -> None:
+        """Commit an outcome; join its task when it was the last piece missing."""
+        if isinstance(outcome, Done):
+            self._ledger.commit(outcome)
+        if outcome.task.span is not None:
+            self._join_if_covered(self._book(outcome))
+
+    def _book(self, outcome: Outcome) -> Task:
+        self._pieces.setdefault(outcome.task.inputs, []).append(outcome)
+        return self._wholes[outcome.task.inputs]
+
+    def _join_if_covered(self, task: Task) -> None:
+        pieces = self._pieces.get(task.inputs, [])
+        if not pieces or sum(piece.task.count for piece in pieces) < task.count:
+            return
+        pieces.sort(key=lambda piece: piece.task.span or (0, 0))
+        parts = [piece for piece in pieces if isinstance(piece, Done)]
+        failed = [piece for piece in pieces if isinstance(piece, Failed)]
+        self._ledger.commit(self._stage.join(task, parts, failed))
+        if failed:
+            return  # the parts stay: the next --resume tries only what failed
+        folder = pieces[0].task.receipt.parent
+        for path in sorted(folder.iterdir(), reverse=True):  # a receipt goes before its part
+            self._disk.remove(path)
+        self._disk.remove_folder(folder)

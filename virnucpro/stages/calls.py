@@ -1,0 +1,104 @@
+"""From the scores of its chunks to the call of a record."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+# Thresholds of the files' contract (docs/files.md).
+VIRUS_ABOVE = 0.3
+HIGH_TIER = 0.6
+CONFIDENT = 0.8
+CONTRADICTED = 0.3
+MISSING = "NA"
+REASONS = ("failed", "no_open_frame", "ambiguous", "too_short")
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """A chunk and what became of it; ``start`` and ``stop`` are 0-based and half-open.
+
+    The scores are kept as the text of the consensus file, ``NA`` where there is none.
+    """
+
+    id: str
+    start: int
+    stop: int
+    status: str
+    frames: int
+    others: str
+    virus: str
+
+    def row(self, record: str) -> str:
+        """Its line of the chunks table: 1-based, inclusive coordinates."""
+        return (
+            f"{record}\t{self.id}\t{self.start + 1}\t{self.stop}\t{self.status}\t{self.frames}\t"
+            f"{self.others}\t{self.virus}\n"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """What is said of a record."""
+
+    call: str
+    status: str
+    score: float
+    scored: int
+    coverage: float
+    viral: int
+    nonviral: int
+    undecided: int
+
+    def row(self, record: str, length: int, chunks: int) -> str:
+        """Its line of the contigs table."""
+        score = tier = MISSING
+        if self.scored:
+            score = f"{self.score:.6f}"
+            tier = "high" if abs(self.score) > HIGH_TIER else "low"
+        return (
+            f"{record}\t{length}\t{chunks}\t{self.scored}\t{self.coverage:.4f}\t{self.call}\t"
+            f"{score}\t{tier}\t{self.viral}\t{self.nonviral}\t{self.undecided}\t{self.status}\n"
+        )
+
+
+def call_record(length: int, chunks: Sequence[Chunk]) -> Call:
+    """Sum up the chunks of a record of ``length`` bases.
+
+    The virus score is the mean of the chunks' ``max_score_1 - max_score_0``, weighted by the
+    square root of its absolute value, so that undecided chunks say little: -1 to 1.
+    """
+    scored = [chunk for chunk in chunks if chunk.status == "scored"]
+    if not scored:
+        present = {chunk.status for chunk in chunks}
+        status = next((reason for reason in REASONS if reason in present), "too_short")
+        return Call("unscored", status, 0.0, 0, 0.0, 0, 0, 0)
+    pairs = [(float(chunk.others), float(chunk.virus)) for chunk in scored]
+    margins = [virus - others for others, virus in pairs]
+    weights = [math.sqrt(abs(margin)) for margin in margins]
+    total = math.fsum(weights)
+    weighted = math.fsum(w * m for w, m in zip(weights, margins, strict=True))
+    score = weighted / total if total else 0.0
+    viral = sum(v > CONFIDENT and o < CONTRADICTED for o, v in pairs)
+    nonviral = sum(o > CONFIDENT and v < CONTRADICTED for o, v in pairs)
+    call = "virus" if score > VIRUS_ABOVE else "nonvirus" if score < -VIRUS_ABOVE else "undecided"
+    return Call(
+        call,
+        "scored",
+        score,
+        len(scored),
+        _covered(scored) / length,
+        viral,
+        nonviral,
+        len(pairs) - viral - nonviral,
+    )
+
+
+def _covered(chunks: Sequence[Chunk]) -> int:
+    """Bases in at least one of ``chunks``, which are in order and may overlap."""
+    covered = end = 0
+    for chunk in chunks:
+        covered += max(0, chunk.stop - max(chunk.start, end))
+        end = max(end, chunk.stop)
+    return covered

@@ -1,0 +1,48 @@
+"""Stage 8: the frames of a chunk, summed up by their highest scores."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import groupby, islice
+from pathlib import Path
+from typing import ClassVar
+
+from virnucpro.bio.frames import chunk_of
+from virnucpro.contracts import Done, Receipts, Report, Task
+from virnucpro.stages.base import HostStage
+
+HEADER = "Modified_ID\tIs_Virus\tmax_score_0\tmax_score_1\n"
+BATCH = 8192  # rows written at a time
+
+
+@dataclass(frozen=True)
+class Consensus(HostStage):
+    """One row a chunk that has a prediction, in input order."""
+
+    name: ClassVar[str] = "consensus"
+
+    def plan(self, receipts: Receipts) -> list[Task]:
+        """One task: all predictions."""
+        return [self.whole((self.layout.predictions,), (self.layout.consensus,), {})]
+
+    def run(self, task: Task, report: Report) -> Done:
+        """Take the highest score of each class over the frames of a chunk."""
+        with self.disk.create(task.outputs[0]) as out:
+            out.write(HEADER.encode())
+            lines = _consensus(task.inputs[0])
+            while batch := list(islice(lines, BATCH)):
+                out.write("".join(batch).encode(), len(batch))
+        return Done(task, (out.output,))
+
+
+def _consensus(predictions: Path) -> Iterator[str]:
+    with predictions.open(encoding="utf-8", newline="\n") as stream:
+        next(stream)
+        rows = (line.rstrip("\n").split("\t") for line in stream)
+        # The frames of a chunk stand together: results are in input order.
+        for chunk, frames in groupby(rows, key=lambda row: chunk_of(row[0])):
+            scores = [(row[2], row[3]) for row in frames]
+            others = max((s[0] for s in scores), key=float)
+            virus = max((s[1] for s in scores), key=float)
+            yield f"{chunk}\t{float(virus) >= float(others)}\t{others}\t{virus}\n"

@@ -1,0 +1,156 @@
+"""Stages 4 and 5: embeddings of the split files, on the workers. One stage, two encoders.
+
+The unit of work is a span of a file: thousands of sequences are one file, and must still fill
+many GPUs, be balanced, and survive an interruption. The rows of a span are a part file with a
+receipt of its own; when all spans of a file are there, they are joined into its feature file.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import torch
+
+from virnucpro.bio.fasta import read_fasta
+from virnucpro.checkpoint.codec import Features, encode_features, load_features
+from virnucpro.checkpoint.disk import Disk
+from virnucpro.contracts import (
+    Device,
+    Done,
+    Encoder,
+    Failed,
+    Precision,
+    Receipts,
+    Report,
+    Session,
+    Task,
+)
+from virnucpro.encoders.registry import EncoderSource, open_encoder
+from virnucpro.layout import Layout, Molecule
+
+SPAN = 1000  # sequences; a few seconds of work on a fast GPU, ten spans a full file
+BASES_A_TOKEN = 5  # DNABERT-S: 499 bases give 83-117 tokens of its byte-pair vocabulary
+
+
+@dataclass(frozen=True)
+class Embedding:
+    """Embeds one molecule with one encoder.
+
+    ``budget`` (tokens or sequences a batch) is for the device and no part of the fingerprint.
+    """
+
+    layout: Layout
+    disk: Disk
+    molecule: Molecule
+    source: EncoderSource
+    precision: Precision
+    truncation: int
+    budget: int | None
+
+    version = 1
+    kind: Literal["gpu"] = "gpu"
+
+    @property
+    def name(self) -> str:
+        """``dnabert`` or ``esm``."""
+        return "dnabert" if self.molecule == "nucleotide" else "esm"
+
+    def plan(self, receipts: Receipts) -> list[Task]:
+        """One task a split file."""
+        params = {
+            "encoder": self.source.sha256,
+            "family": self.source.family,
+            "precision": self.precision,
+            "truncation": self.truncation,
+        }
+        tasks = []
+        folder = self.layout.folder(self.molecule)
+        files = [o for o in receipts.outputs("splitting") if o.path.parent == folder]
+        for number, file in enumerate(files, 1):
+            output = self.layout.features(self.molecule, number)
+            receipt = output.with_name(output.name + ".done")
+            task = Task(self.name, self.version, (file.path,), (output,), receipt, params)
+            tasks.append(replace(task, weight=file.bytes, count=file.rows))
+        return tasks
+
+    def split(self, task: Task) -> list[Task]:
+        """Spans of at most 1,000 sequences, in file order, the same on every machine."""
+        lengths = [len(sequence) for _, sequence in read_fasta(task.inputs[0])]
+        return [
+            self._span(task, lengths, start, min(start + SPAN, len(lengths)))
+            for start in range(0, len(lengths), SPAN)
+        ]
+
+    def _span(self, task: Task, lengths: Sequence[int], start: int, stop: int) -> Task:
+        number = int(task.outputs[0].name.split("_")[1])
+        part = self.layout.part(self.molecule, number, start, stop)
+        return replace(
+            task,
+            outputs=(part,),
+            receipt=part.with_name(part.name + ".done"),
+            span=(start, stop),
+            count=stop - start,
+            weight=sum(self._tokens(length) for length in lengths[start:stop]),
+        )
+
+    def _tokens(self, length: int) -> int:
+        if self.molecule == "nucleotide":
+            return length // BASES_A_TOKEN + 2
+        return min(length, self.truncation) + 2
+
+    def halve(self, task: Task) -> tuple[Task, Task] | None:
+        """The two halves of a span."""
+        assert task.span is not None
+        start, stop = task.span
+        if stop - start < 2:
+            return None
+        lengths = [len(sequence) for _, sequence in read_fasta(task.inputs[0])]
+        middle = (start + stop) // 2
+        return self._span(task, lengths, start, middle), self._span(task, lengths, middle, stop)
+
+    def ids(self, task: Task) -> tuple[str, ...]:
+        """Ids of the sequences in a span."""
+        start, stop = task.span or (0, None)
+        return tuple(name for name, _ in read_fasta(task.inputs[0], start, stop))
+
+    def join(self, task: Task, parts: Sequence[Done], failed: Sequence[Failed]) -> Done:
+        """Put the spans of a file together, in file order; ``failed`` ids have no row."""
+        loaded = [load_features(part.outputs[0].path, self.molecule) for part in parts]
+        ids = [name for part in loaded for name in part.ids]
+        data = torch.cat([p.data for p in loaded]) if loaded else torch.zeros(0, self.source.dim)
+        content = encode_features(Features(ids, data), self.molecule)
+        output = self.disk.save(task.outputs[0], content, len(ids))
+        lost = [{"error": f.error, "message": f.message, "ids": list(f.ids)} for f in failed]
+        facts = {"failed": lost} if lost else {}
+        return Done(task, (output,), facts, sum(part.seconds for part in parts))
+
+    def open(self, device: Device) -> Session:
+        """Load the model. Called in the worker, where a GPU is the only one visible."""
+        encoder = open_encoder(
+            self.source, device.kind, self.precision, budget=self.budget, truncation=self.truncation
+        )
+        return _Session(self, encoder)
+
+
+class _Session:
+    """An encoder on its device, called on spans."""
+
+    def __init__(self, stage: Embedding, encoder: Encoder) -> None:
+        self._stage = stage
+        self._encoder = encoder
+
+    def __call__(self, task: Task, report: Report) -> Done:
+        started = time.perf_counter()
+        start, stop = task.span or (0, None)
+        records = list(read_fasta(task.inputs[0], start, stop))
+        data = self._encoder.encode([sequence for _, sequence in records], report)
+        if not bool(torch.isfinite(data).all()):
+            raise ArithmeticError(f"embedding of {task.name} is not finite")
+        content = encode_features(
+            Features([name for name, _ in records], data), self._stage.molecule
+        )
+        output = self._stage.disk.save(task.outputs[0], content, len(records))
+        return Done(task, (output,), seconds=time.perf_counter() - started)

@@ -1,0 +1,65 @@
+"""Stage 6: both embeddings of a frame side by side, matched by id."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import torch
+
+from virnucpro.bio.fasta import read_fasta
+from virnucpro.checkpoint.codec import Features, encode_features, load_features
+from virnucpro.checkpoint.receipts import failed_ids
+from virnucpro.contracts import Done, Receipts, Report, Task
+from virnucpro.stages.base import HostStage
+
+
+class IncompleteFeatures(AssertionError):
+    """Features and frames do not belong together. Receipts exclude it; it is checked anyway."""
+
+
+@dataclass(frozen=True)
+class Merging(HostStage):
+    """``[nucleotide part | protein part]``, rows in the order of the split file."""
+
+    name: ClassVar[str] = "merging"
+
+    def plan(self, receipts: Receipts) -> list[Task]:
+        """One task a split file; what failed in either molecule is left out."""
+        tasks = []
+        for number in range(1, int(receipts.facts(self.layout.receipt("splitting"))["files"]) + 1):
+            nucleotide = self.layout.features("nucleotide", number)
+            protein = self.layout.features("protein", number)
+            failed = {
+                name
+                for path in (nucleotide, protein)
+                for name in failed_ids(receipts.facts(path.with_name(path.name + ".done")))
+            }
+            output = self.layout.merged(number)
+            task = self.whole(
+                (nucleotide, protein, self.layout.split("nucleotide", number)),
+                (output,),
+                {"failed": sorted(failed)},
+            )
+            tasks.append(replace(task, receipt=output.with_name(output.name + ".done")))
+        return tasks
+
+    def run(self, task: Task, report: Report) -> Done:
+        """Merge one file.
+
+        Raises:
+            IncompleteFeatures: the ids are not exactly those of the frames less the failed ones.
+        """
+        failed = set(task.params["failed"])
+        names = [name for name, _ in read_fasta(task.inputs[2]) if name not in failed]
+        halves = []
+        for path, molecule in zip(task.inputs, ("nucleotide", "protein"), strict=False):
+            features = load_features(path, molecule)  # type: ignore[arg-type]
+            rows = {name: row for row, name in enumerate(features.ids)}
+            if set(rows) - failed != set(names):
+                raise IncompleteFeatures(f"{path} does not hold the frames of {task.inputs[2]}")
+            halves.append(features.data[[rows[name] for name in names]])
+        merged = Features(names, torch.cat(halves, dim=1))
+        output = self.disk.save(task.outputs[0], encode_features(merged, "merged"), len(names))
+        report(len(names), 0)
+        return Done(task, (output,))

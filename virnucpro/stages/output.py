@@ -1,0 +1,103 @@
+"""Stage 9: every record and every chunk accounted for, and the viral records as FASTA."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+from virnucpro.bio.chunks import chunk_spans
+from virnucpro.bio.records import read_records
+from virnucpro.contracts import Done, Receipts, Report, Task
+from virnucpro.errors import InputError
+from virnucpro.stages.base import HostStage
+from virnucpro.stages.calls import Chunk, call_record
+
+CHUNKS_HEADER = "record\tchunk\tstart\tend\tstatus\tframes\tmax_score_0\tmax_score_1\n"
+CONTIGS_HEADER = (
+    "record\tlength\tchunks\tchunks_scored\tcoverage\tcall\tvirus_score\ttier\t"
+    "confident_viral\tconfident_nonviral\tundecided\tstatus\n"
+)
+LINE = 80  # bases a line of FASTA for people, as NCBI writes it
+
+
+@dataclass(frozen=True)
+class Output(HostStage):
+    """Tables of chunks and records, and the records called virus."""
+
+    name: ClassVar[str] = "output"
+
+    source: Path
+
+    def plan(self, receipts: Receipts) -> list[Task]:
+        """One task: all results."""
+        layout = self.layout
+        inputs = (self.source, layout.records_table, layout.frames_table, layout.consensus)
+        outputs = (layout.chunks_table, layout.contigs_table, layout.virus_fasta)
+        records = int(receipts.facts(layout.receipt("chunking"))["records"])
+        return [self.whole(inputs, outputs, {"chunk_length": layout.chunk_length}, records)]
+
+    def run(self, task: Task, report: Report) -> Done:
+        """Walk over records, chunks and scores side by side; all are in input order.
+
+        Raises:
+            InputError: the input is not the one that was chunked.
+        """
+        counts: Counter[str] = Counter()
+        with (
+            self.disk.create(task.outputs[0]) as chunks_table,
+            self.disk.create(task.outputs[1]) as contigs_table,
+            self.disk.create(task.outputs[2]) as virus,
+        ):
+            chunks_table.write(CHUNKS_HEADER.encode())
+            contigs_table.write(CONTIGS_HEADER.encode())
+            records = read_records(self.source)
+            for (name, length, chunks), record in zip(self._chunks(), records, strict=True):
+                if len(record.sequence) != length:
+                    raise InputError(f"{self.source} changed while it was used; run again")
+                verdict = call_record(length, chunks)
+                rows = "".join(chunk.row(name) for chunk in chunks)
+                chunks_table.write(rows.encode(), len(chunks))
+                contigs_table.write(verdict.row(name, length, len(chunks)).encode(), 1)
+                counts.update([f"status:{verdict.status}", f"call:{verdict.call}"])
+                counts.update(f"chunk:{chunk.status}" for chunk in chunks)
+                if verdict.call == "virus":
+                    header = name + record.header[len(record.id) :]  # renamed, or unchanged
+                    virus.write(_fasta(header, record.sequence), 1)
+                report(1, 0)
+        outputs = (chunks_table.output, contigs_table.output, virus.output)
+        return Done(task, outputs, {"counts": dict(sorted(counts.items()))})
+
+    def _chunks(self) -> Iterator[tuple[str, int, list[Chunk]]]:
+        """Name, length and chunks of every record."""
+        frames = _rows(self.layout.frames_table)
+        scores = _rows(self.layout.consensus)
+        next(scores)  # header
+        score = next(scores, None)
+        for name, length in _rows(self.layout.records_table):
+            chunks = []
+            for start, stop in chunk_spans(int(length), self.layout.chunk_length):
+                chunk, count, status = next(frames)
+                others = virus = "NA"
+                if score is not None and score[0] == chunk:
+                    status, others, virus = "scored", score[2], score[3]
+                    score = next(scores, None)
+                elif int(count) > 0:
+                    status = "failed"
+                chunks.append(Chunk(chunk, start, stop, status, int(count), others, virus))
+            yield name, int(length), chunks
+        if score is not None:
+            raise AssertionError(f"{self.layout.consensus} scores {score[0]}, which is no chunk")
+
+
+def _rows(path: Path) -> Iterator[list[str]]:
+    with path.open(encoding="utf-8", newline="\n") as stream:
+        for line in stream:
+            yield line.rstrip("\n").split("\t")
+
+
+def _fasta(header: str, sequence: str) -> bytes:
+    lines = [sequence[i : i + LINE] for i in range(0, len(sequence), LINE)]
+    return "\n".join([f">{header}", *lines, ""]).encode()

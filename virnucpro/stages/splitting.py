@@ -1,0 +1,45 @@
+"""Stage 3: the frames in files of a fixed number of records, never dependent on the hardware."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import count, islice
+from typing import ClassVar
+
+from virnucpro.bio.fasta import fasta_bytes, read_fasta
+from virnucpro.contracts import Done, Output, Receipts, Report, Task
+from virnucpro.layout import MOLECULES, Molecule
+from virnucpro.stages.base import HostStage
+
+
+@dataclass(frozen=True)
+class Splitting(HostStage):
+    """``sequences_per_file`` frames a file, numbered from 1, the same ids in both molecules."""
+
+    name: ClassVar[str] = "splitting"
+
+    sequences_per_file: int
+
+    def plan(self, receipts: Receipts) -> list[Task]:
+        """One task; how many files it writes is known afterwards."""
+        inputs = (self.layout.frames("nucleotide"), self.layout.frames("protein"))
+        params = {"sequences_per_file": self.sequences_per_file}
+        return [self.whole(inputs, (), params, 2 * receipts.outputs("translation")[0].rows)]
+
+    def run(self, task: Task, report: Report) -> Done:
+        """Write the files of both molecules."""
+        outputs: list[Output] = []
+        for molecule in MOLECULES:
+            outputs += self._split(molecule, report)
+        return Done(task, tuple(outputs), {"files": len(outputs) // len(MOLECULES)})
+
+    def _split(self, molecule: Molecule, report: Report) -> Iterator[Output]:
+        records = read_fasta(self.layout.frames(molecule))
+        for number in count(1):
+            batch = list(islice(records, self.sequences_per_file))
+            if not batch:
+                return
+            path = self.layout.split(molecule, number)
+            yield self.disk.save(path, fasta_bytes(batch), len(batch))
+            report(len(batch), 0)

@@ -1,0 +1,68 @@
+"""Stage 2: the open frames of every chunk."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import islice
+from typing import ClassVar
+
+from virnucpro.bio.fasta import fasta_bytes, read_fasta
+from virnucpro.bio.frames import ChunkFrames, open_frames
+from virnucpro.contracts import Done, Receipts, Report, Task
+from virnucpro.stages.base import HostStage
+
+BATCH = 4096  # chunks translated at a time: some 2 MB of bases, which fits into a cache
+
+
+@dataclass(frozen=True)
+class Translation(HostStage):
+    """Six-frame translation; frames without a stop codon are kept."""
+
+    name: ClassVar[str] = "translation"
+
+    def plan(self, receipts: Receipts) -> list[Task]:
+        """One task: all chunks."""
+        inputs = (self.layout.chunked,)
+        outputs = (
+            self.layout.frames("nucleotide"),
+            self.layout.frames("protein"),
+            self.layout.frames_table,
+        )
+        return [self.whole(inputs, outputs, {}, receipts.outputs("chunking")[0].rows)]
+
+    def run(self, task: Task, report: Report) -> Done:
+        """Write the frames as nucleotides and as proteins, and how many each chunk has."""
+        statuses: Counter[str] = Counter()
+        with (
+            self.disk.create(task.outputs[0]) as nucleotides,
+            self.disk.create(task.outputs[1]) as proteins,
+            self.disk.create(task.outputs[2]) as table,
+        ):
+            chunks = read_fasta(task.inputs[0])
+            while batch := list(islice(chunks, BATCH)):
+                ids = [name for name, _ in batch]
+                found = open_frames([bases for _, bases in batch])
+                rows = sum(len(chunk.frames) for chunk in found)
+                nucleotides.write(fasta_bytes(_pairs(ids, found, "nucleotide")), rows)
+                proteins.write(fasta_bytes(_pairs(ids, found, "protein")), rows)
+                table.write(_table(ids, found), len(batch))
+                statuses.update(chunk.status for chunk in found)
+                report(len(batch), 0)
+        outputs = (nucleotides.output, proteins.output, table.output)
+        facts = {"frames": outputs[0].rows, "chunks": dict(sorted(statuses.items()))}
+        return Done(task, outputs, facts)
+
+
+def _pairs(ids: list[str], found: list[ChunkFrames], molecule: str) -> Iterator[tuple[str, str]]:
+    """(frame id, sequence) of every open frame."""
+    protein = molecule == "protein"
+    for name, chunk in zip(ids, found, strict=True):
+        for frame in chunk.frames:
+            yield name + frame.label, frame.protein if protein else frame.nucleotide
+
+
+def _table(ids: list[str], found: list[ChunkFrames]) -> bytes:
+    rows = zip(ids, found, strict=True)
+    return "".join(f"{name}\t{len(c.frames)}\t{c.status}\n" for name, c in rows).encode()
