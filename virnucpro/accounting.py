@@ -54,7 +54,7 @@ def summarise(job: Job, ledger: Ledger, outcome: Outcome, failed_records: int) -
         chunks=_group(counts, "chunk"),
         failed_records=failed_records,
         seconds=outcome.seconds,
-        computed=outcome.computed,
+        computed=outcome.computed.total(),
         files=tuple(
             path
             for path in (

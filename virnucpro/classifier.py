@@ -98,7 +98,8 @@ def load(path: Path) -> Classifier:
 class Classifier:
     """Linear, batch normalisation, ReLU, (dropout, in training only), linear, softmax.
 
-    ``input_width`` numbers a row, ``hidden`` units; ``state`` holds ``hidden_layer``, ``bn1`` and ``output_layer`` as the original names them.
+    ``input_width`` numbers a row, ``hidden`` units; ``state`` holds ``hidden_layer``, ``bn1`` and
+    ``output_layer`` as the original names them.
     """
 
     def __init__(self, state: Mapping[str, torch.Tensor], eps: float) -> None:
@@ -294,9 +295,7 @@ def _metadata(path: Path) -> dict[str, Any]:
 def _build(weights: Weights, said: Mapping[str, Any]) -> Classifier:
     """A classifier from its weights, all checked."""
     if tuple(said.get("labels") or LABELS) != LABELS:
-        raise ModelError(
-            f"{weights.place} has the classes {said['labels']}, expected {list(LABELS)}"
-        )
+        raise ModelError(f"{weights.place}: classes {said['labels']}, expected {list(LABELS)}")
     first = weights.tensors.get("hidden_layer.weight")
     hidden, width = first.shape if first is not None and first.ndim == 2 else (0, 0)
     state = {key: weights.take(key, shape) for key, shape in _shapes(hidden, width).items()}

@@ -70,10 +70,10 @@ class Job:
 
 @dataclass
 class Outcome:
-    """What a run did: seconds a stage, tasks computed, sequences that failed."""
+    """What a run did: seconds and tasks a stage, sequences that failed."""
 
     seconds: dict[str, float] = field(default_factory=dict)
-    computed: int = 0
+    computed: Counter[str] = field(default_factory=Counter)
     failed: list[Failed] = field(default_factory=list)
 
 
@@ -95,12 +95,12 @@ def run(job: Job, ledger: Ledger, executor: Executor, emit: Emit) -> Outcome:
         stale = [task for task, verdict in zip(tasks, verdicts, strict=True) if verdict.stale]
         reasons = Counter(v.reason for v in verdicts if v.stale and v.reason != "no receipt")
         if stale and stage.kind == "gpu":
-            _check_space(job, ledger, stage.name, emit)
+            _check_space(job, ledger, emit, announce=not outcome.computed["dnabert"])
         spans = Spans(stage, stale, ledger, job.disk)
         emit(_started(stage, number, tasks, spans.todo, reasons))
         for result in executor.run(stage, spans.todo, emit):
             spans.add(result)
-            outcome.computed += 1
+            outcome.computed[stage.name] += 1
             if isinstance(result, Failed):
                 outcome.failed.append(result)
         for task in tasks:
@@ -134,7 +134,7 @@ def _still_proved(stages: Sequence[Stage], ledger: Ledger) -> bool:
     return True
 
 
-def _check_space(job: Job, ledger: Ledger, stage: str, emit: Emit) -> None:
+def _check_space(job: Job, ledger: Ledger, emit: Emit, *, announce: bool) -> None:
     """Say how much is to be embedded, and stop now if the disk cannot hold it.
 
     Raises:
@@ -145,13 +145,10 @@ def _check_space(job: Job, ledger: Ledger, stage: str, emit: Emit) -> None:
     present = sum(path.stat().st_size for path in job.layout.feature_files())
     needed = max(0, 2 * frames * a_frame - present)  # once as features, once merged
     free = shutil.disk_usage(job.layout.root).free
-    emit(
-        Notice(
-            "info",
-            f"{stage}: {frames:,} open frames in all; until the run is finished their features "
-            f"take {_size(2 * frames * a_frame)} ({_size(free)} are free)",
-        )
-    )
+    if announce:
+        size = _size(2 * frames * a_frame)
+        text = f"{frames:,} open frames to embed; until the run is finished their features take "
+        emit(Notice("info", f"{text}{size} ({_size(free)} are free)"))
     if needed > free:
         raise OutputError(
             f"{job.layout.root} has {_size(free)} free, the features of {frames:,} frames still "

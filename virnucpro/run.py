@@ -23,7 +23,7 @@ from virnucpro.executors.local import LocalExecutor
 from virnucpro.executors.spawn import SpawnExecutor
 from virnucpro.failures import record_failures
 from virnucpro.layout import STDIN, Layout, stem_of
-from virnucpro.models.store import find
+from virnucpro.models.store import check_digest, find
 from virnucpro.pipeline import Job, remove_intermediate, run
 from virnucpro.settings import TOY_WARNING, Machine, Science
 
@@ -126,6 +126,7 @@ def _job(
     nucleotide = locate(science.nucleotide_model, "nucleotide")
     protein = locate(science.protein_model, "protein")
     classifier = inspect(_classifier_path(science))
+    check_digest(classifier.path, classifier.sha256)
     warnings = check_fit(
         classifier, nucleotide=nucleotide, protein=protein, chunk_length=science.chunk_length
     )

@@ -77,6 +77,7 @@ class Chunking(HostStage):
                 while batch := list(islice(pieces, BATCH)):
                     fasta.write(fasta_bytes(batch), rows=len(batch))
                     chunks += len(batch)
+                del record, pieces  # a chromosome must be let go before the next one is read
                 report(1, 0)
         return (fasta.output, table.output), chunks
 

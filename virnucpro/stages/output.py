@@ -10,6 +10,7 @@ from typing import ClassVar
 
 from virnucpro.bio.chunks import chunk_spans
 from virnucpro.bio.records import read_records
+from virnucpro.checkpoint.disk import Writing
 from virnucpro.contracts import Done, Receipts, Report, Task
 from virnucpro.errors import InputError
 from virnucpro.stages.base import HostStage
@@ -20,6 +21,7 @@ CONTIGS_HEADER = (
     "record\tlength\tchunks\tchunks_scored\tcoverage\tcall\tvirus_score\ttier\t"
     "confident_viral\tconfident_nonviral\tundecided\tstatus\n"
 )
+BATCH = 8192  # rows or lines written at a time
 LINE = 80  # bases a line of FASTA for people, as NCBI writes it
 
 
@@ -53,20 +55,27 @@ class Output(HostStage):
         ):
             chunks_table.write(CHUNKS_HEADER.encode())
             contigs_table.write(CONTIGS_HEADER.encode())
-            records = read_records(self.source)
-            for (name, length, chunks), record in zip(self._chunks(), records, strict=True):
+            everything = self._chunks()
+            # A record is read before its chunks are gathered, and both are let go before the next
+            # one is read: a chromosome takes a GB while it is parsed.
+            for record in read_records(self.source):
+                name, length, chunks = next(everything)
                 if len(record.sequence) != length:
                     raise InputError(f"{self.source} changed while it was used; run again")
                 verdict = call_record(length, chunks)
-                rows = "".join(chunk.row(name) for chunk in chunks)
-                chunks_table.write(rows.encode(), len(chunks))
+                for start in range(0, len(chunks), BATCH):
+                    batch = chunks[start : start + BATCH]
+                    chunks_table.write("".join(c.row(name) for c in batch).encode(), len(batch))
                 contigs_table.write(verdict.row(name, length, len(chunks)).encode(), 1)
                 counts.update([f"status:{verdict.status}", f"call:{verdict.call}"])
                 counts.update(f"chunk:{chunk.status}" for chunk in chunks)
                 if verdict.call == "virus":
                     header = name + record.header[len(record.id) :]  # renamed, or unchanged
-                    virus.write(_fasta(header, record.sequence), 1)
+                    _write_fasta(virus, header, record.sequence)
+                del record, chunks
                 report(1, 0)
+            if next(everything, None) is not None:
+                raise InputError(f"{self.source} changed while it was used; run again")
         outputs = (chunks_table.output, contigs_table.output, virus.output)
         return Done(task, outputs, {"counts": dict(sorted(counts.items()))})
 
@@ -98,6 +107,9 @@ def _rows(path: Path) -> Iterator[list[str]]:
             yield line.rstrip("\n").split("\t")
 
 
-def _fasta(header: str, sequence: str) -> bytes:
-    lines = [sequence[i : i + LINE] for i in range(0, len(sequence), LINE)]
-    return "\n".join([f">{header}", *lines, ""]).encode()
+def _write_fasta(out: Writing, header: str, sequence: str) -> None:
+    out.write(f">{header}\n".encode(), 1)
+    for start in range(0, len(sequence), LINE * BATCH):
+        block = sequence[start : start + LINE * BATCH]
+        lines = (block[i : i + LINE] for i in range(0, len(block), LINE))
+        out.write("".join(f"{line}\n" for line in lines).encode())

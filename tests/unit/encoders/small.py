@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import argparse
 import json
-import warnings
 from pathlib import Path
 
-import pytest
 import torch
+
+from virnucpro.encoders.registry import locate, open_encoder
 
 ESM_LAYERS, ESM_WIDTH, ESM_HEADS = 2, 48, 4
 LETTERS = "LAGVSERTIDPKQNFYMHWC"
@@ -25,6 +25,12 @@ def sequences(lengths, letters, seed=0):
 
 def quiet(sequences: int, tokens: int) -> None:
     """A report that nobody reads."""
+
+
+def open_path(path, role="protein", precision="fp32", budget=None, truncation=1024):
+    """Through the front door: find, then load onto the CPU."""
+    source = locate(str(path), role)
+    return open_encoder(source, "cpu", precision, budget=budget, truncation=truncation)
 
 
 def randomised(module: torch.nn.Module, seed: int) -> torch.nn.Module:
@@ -87,29 +93,20 @@ def hub_model(kind: str, **options):
     return randomised(getattr(transformers, kind)(config), seed=5)
 
 
-@pytest.fixture
-def save_hub():
+def save_hub(model, folder: Path, **options) -> Path:
     """``save_pretrained`` without its progress bar."""
+    from transformers.utils import logging
 
-    def _save(model, folder: Path, **options) -> Path:
-        from transformers.utils import logging
-
-        logging.disable_progress_bar()
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DeprecationWarning)
-            model.save_pretrained(folder, **options)
-        return folder
-
-    return _save
+    logging.disable_progress_bar()
+    model.save_pretrained(folder, **options)
+    return folder
 
 
 MERGES = [("A", "A"), ("C", "G"), ("AA", "CG"), ("T", "G"), ("T", "A"), ("TA", "TG")]
 
 
-@pytest.fixture
-def dnabert(tmp_path: Path) -> Path:
+def make_dnabert(folder: Path) -> Path:
     """A folder with a DNABERT-S of 2 layers, width 48, 6 heads (no power of two)."""
-    folder = tmp_path / "dnabert"
     folder.mkdir()
     vocabulary = write_tokenizer(folder)
     config = {

@@ -1,0 +1,83 @@
+"""Features and scores of the original program, with the small models it ran with."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+import torch
+
+from virnucpro.classifier import load
+from virnucpro.encoders.registry import locate, open_encoder
+
+MODELS = {"nucleotide": "dnabert-s-tiny", "protein": "esm2_t3_tiny_UR50D.pt"}
+
+
+def fasta(path: Path) -> dict[str, str]:
+    records = [text.split("\n", 1) for text in path.read_text().split(">")[1:]]
+    return {head.split()[0]: body.replace("\n", "") for head, body in records}
+
+
+def features(path: Path) -> dict[str, torch.Tensor]:
+    """Either format of before, by id."""
+    content = torch.load(path, weights_only=True)
+    if "nucleotide" in content:
+        rows = content["data"]
+        return {row["label"]: torch.tensor(row["mean_representation"]) for row in rows}
+    return dict(zip(content["proteins"], content["data"], strict=True))
+
+
+def encoder(reference: Path, role, precision="fp32"):
+    source = locate(str(reference / "models" / MODELS[role]), role)
+    return open_encoder(source, "cpu", precision, budget=None, truncation=1024)
+
+
+@pytest.mark.parametrize("role", ["nucleotide", "protein"])
+@pytest.mark.parametrize(("precision", "most"), [("fp32", 1e-5), ("bf16", 0.1), ("fp16", 0.01)])
+def test_features(reference, role, precision, most):
+    opened = encoder(reference, role, precision)
+    folder = reference / "original_500" / f"sample_{role}"
+    suffix = "DNABERT_S" if role == "nucleotide" else "ESM"
+    files = sorted(folder.glob("output_*.fa"))
+    assert len(files) == 3
+    for path in files:
+        records = fasta(path)
+        rows = opened.encode(list(records.values()), lambda n, t: None)
+        wanted = features(path.with_name(f"{path.stem}_{suffix}.pt"))
+        assert set(wanted) == set(records)
+        expected = torch.stack([wanted[name] for name in records])
+        assert float((rows - expected).abs().max()) < most
+
+
+def scores(path: Path) -> dict[str, tuple[str, float, float]]:
+    rows = [line.split("\t") for line in path.read_text().splitlines()[1:]]
+    return {name: (call, float(first), float(second)) for name, call, first, second in rows}
+
+
+def compare(classifier_file: Path, merged: list[Path], predictions: Path) -> None:
+    classifier, wanted = load(classifier_file), scores(predictions)
+    for path in merged:
+        content = torch.load(path, weights_only=True)
+        rows = classifier.scores(content["data"])
+        for name, (others, virus) in zip(content["ids"], rows.tolist(), strict=True):
+            call, first, second = wanted[name]
+            assert call == ("virus" if virus > others else "others")
+            assert (others, virus) == pytest.approx((first, second), abs=1e-5)
+
+
+def test_scores(reference):
+    folder = reference / "original_500" / "sample_merged"
+    merged = sorted(folder.glob("output_*_merged.pt"))
+    classifier = reference / "models" / "mlp_160_24.pth"
+    compare(classifier, merged, folder / "prediction_results.txt")
+
+
+@pytest.mark.parametrize("run", ["orfs", "fixed500"])
+def test_scores_of_the_released_classifier(reference, run):
+    models = os.environ.get("VIRNUCPRO_MODELS")
+    if not models or not (Path(models) / "500_model.pth").exists():
+        pytest.skip("500_model.pth is not in VIRNUCPRO_MODELS")
+    folder = reference / "released_weights" / run
+    merged = [folder / "output_1_merged.pt"]
+    compare(Path(models) / "500_model.pth", merged, folder / "prediction_results.txt")

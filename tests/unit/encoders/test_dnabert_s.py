@@ -1,0 +1,144 @@
+"""Our DNABERT-S against a plain restatement of the published forward pass, one sequence a time."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import torch
+import torch.nn.functional as F
+from safetensors.torch import save_file
+
+from tests.unit.encoders.small import make_dnabert, open_path, quiet, sequences
+from virnucpro.encoders.dnabert_s import alibi_bias, alibi_slopes, read_tokenizer
+from virnucpro.errors import ModelError
+
+LENGTHS = [1, 2, 5, 40, 41, 60, 150, 150, 151, 298, 300, 499, 499, 700]
+DNA = [*sequences(LENGTHS, "ACGT"), "NNNNN", "ACGTRYKACGNNACGT", "AACGAACGTATG" * 8]
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return make_dnabert(tmp_path / "dnabert")
+
+
+def plainly(state, ids, slopes):
+    """The forward pass in words of ``models.md``: no batch, no mask, no fused anything."""
+    heads, t = len(slopes), len(ids)
+
+    def norm(x, name):
+        return F.layer_norm(x, x.shape[-1:], state[f"{name}.weight"], state[f"{name}.bias"], 1e-12)
+
+    embeddings = "embeddings.{}_embeddings.weight"
+    x = state[embeddings.format("word")][ids] + state[embeddings.format("token_type")][0]
+    x = norm(x, "embeddings.LayerNorm")
+    distance = (torch.arange(t)[:, None] - torch.arange(t)[None]).abs()
+    for i in range(2):
+        p = f"encoder.layer.{i}."
+        w = lambda name, p=p: state[p + name]  # noqa: E731
+        qkv = x @ w("attention.self.Wqkv.weight").T + w("attention.self.Wqkv.bias")
+        q, k, v = (part.view(t, heads, -1).transpose(0, 1) for part in qkv.chunk(3, dim=1))
+        scores = q @ k.transpose(1, 2) / q.shape[-1] ** 0.5
+        scores = scores - torch.tensor(slopes)[:, None, None] * distance
+        mixed = (scores.softmax(-1) @ v).transpose(0, 1).reshape(t, -1)
+        dense = mixed @ w("attention.output.dense.weight").T + w("attention.output.dense.bias")
+        x = norm(x + dense, p + "attention.output.LayerNorm")
+        first, second = (x @ w("mlp.gated_layers.weight").T).chunk(2, dim=1)
+        inner = (F.gelu(first) * second) @ w("mlp.wo.weight").T + w("mlp.wo.bias")
+        x = norm(x + inner, p + "mlp.layernorm")
+    return x.mean(0)
+
+
+def expected(folder):
+    state = torch.load(folder / "pytorch_model.bin", weights_only=True)
+    tokenizer = read_tokenizer(folder / "tokenizer.json", 15)
+    slopes = [2**-2, 2**-4, 2**-6, 2**-8, 2**-1, 2**-3]  # for 6 heads, from the ALiBi paper
+    return torch.stack([plainly(state, tokenizer.encode(text).ids, slopes) for text in DNA])
+
+
+def test_equals_the_plain_forward_pass(folder):
+    rows = open_path(folder, "nucleotide").encode(DNA, quiet)
+    assert rows.dtype == torch.float32
+    assert float((rows - expected(folder)).abs().max()) < 1e-5
+
+
+def test_rows_do_not_depend_on_their_batch(folder):
+    alone = torch.cat([open_path(folder, "nucleotide").encode([text], quiet) for text in DNA])
+    for budget in (1, 3, 100):
+        rows = open_path(folder, "nucleotide", budget=budget).encode(DNA[::-1], quiet).flip(0)
+        assert float((rows - alone).abs().max()) < 1e-5
+
+
+def test_report_counts_tokens(folder):
+    seen: list[tuple[int, int]] = []
+    open_path(folder, "nucleotide", budget=2).encode(
+        ["ACGT", "AACG", "NN"], lambda n, t: seen.append((n, t))
+    )
+    assert sum(n for n, _ in seen) == 3
+    assert sum(t for _, t in seen) == (3 + 2) + (1 + 2) + (2 + 2)  # A CG T, AACG, two [UNK]
+    assert open_path(folder, "nucleotide").encode([], quiet).shape == (0, 48)
+
+
+@pytest.mark.parametrize("layout", ["prefix", "safetensors", "shards"])
+def test_layouts(folder, layout):
+    wanted = expected(folder)
+    state = torch.load(folder / "pytorch_model.bin", weights_only=True)
+    (folder / "pytorch_model.bin").unlink()
+    if layout == "prefix":
+        named = {f"bert.{key}": value for key, value in state.items()}
+        named["cls.predictions.bias"] = torch.zeros(3)
+        torch.save(named, folder / "pytorch_model.bin")
+    elif layout == "safetensors":
+        save_file(state, folder / "model.safetensors")
+    else:
+        keys = sorted(state)
+        place = {key: f"model-{i % 3}.safetensors" for i, key in enumerate(keys)}
+        for name in sorted(set(place.values())):
+            save_file({k: state[k] for k in keys if place[k] == name}, folder / name)
+        index = json.dumps({"weight_map": place})
+        (folder / "model.safetensors.index.json").write_text(index)
+    rows = open_path(folder, "nucleotide").encode(DNA, quiet)
+    assert float((rows - wanted).abs().max()) < 1e-5
+
+
+@pytest.mark.parametrize("precision", ["bf16", "fp16"])
+def test_lower_precisions_are_close(folder, precision):
+    rows = open_path(folder, "nucleotide", precision).encode(DNA, quiet)
+    assert float(torch.cosine_similarity(rows, expected(folder)).min()) > 0.999
+
+
+def test_slopes():
+    assert alibi_slopes(8) == pytest.approx([2.0**-k for k in range(1, 9)])
+    twelve = [2.0**-k for k in range(1, 9)] + [2**-0.5, 2**-1.5, 2**-2.5, 2**-3.5]
+    assert alibi_slopes(12) == pytest.approx(twelve)
+
+
+def test_bias():
+    bias = alibi_bias(8, 3)
+    assert bias.shape == (8, 3, 3)
+    assert bias[0].tolist() == [[0, -0.5, -1], [-0.5, 0, -0.5], [-1, -0.5, 0]]
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "message"),
+    [
+        ("config.json", lambda c: c | {"vocab_size": 9}, "has 15 tokens, the model 9|shape"),
+        ("config.json", lambda c: c | {"hidden_size": "48"}, "'hidden_size' is '48'"),
+        ("config.json", lambda c: c | {"num_attention_heads": 7}, "divide by 7 heads"),
+        ("config.json", lambda c: c | {"num_hidden_layers": 1}, "beyond the 1"),
+        ("tokenizer.json", lambda c: {"version": "1.0"}, "no vocabulary"),
+        ("tokenizer.json", lambda c: c | {"post_processor": None}, r"put \[CLS\] and \[SEP\]"),
+        ("tokenizer.json", lambda c: [], "not a JSON object"),
+    ],
+)
+def test_files_that_do_not_fit(folder, name, change, message):
+    path = folder / name
+    path.write_text(json.dumps(change(json.loads(path.read_text()))))
+    with pytest.raises(ModelError, match=message):
+        open_path(folder, "nucleotide")
+
+
+def test_missing_tokenizer(folder):
+    (folder / "tokenizer.json").unlink()
+    with pytest.raises(ModelError, match=r"tokenizer\.json is missing"):
+        open_path(folder, "nucleotide")

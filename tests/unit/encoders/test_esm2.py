@@ -1,0 +1,257 @@
+"""Our ESM-2 against fair-esm's and transformers' own, over every layout of the weights."""
+
+from __future__ import annotations
+
+import argparse
+import json
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from tests.unit.encoders.small import (
+    ESM_HEADS,
+    ESM_LAYERS,
+    ESM_WIDTH,
+    LETTERS,
+    fair_model,
+    hub_model,
+    open_path,
+    quiet,
+    save_fair,
+    save_hub,
+    sequences,
+)
+from virnucpro.encoders.esm2 import tokenise
+from virnucpro.errors import ModelError
+
+LENGTHS = [1, 2, 3, 5, 17, 64, 99, 100, 100, 100, 128, 166, 166, 300, 1023, 1024, 1025, 1100]
+PROTEINS = sequences(LENGTHS, LETTERS + "XBUZO")
+
+
+def reference(states, proteins):
+    """Mean over the residues of the last layer, one protein at a time."""
+    rows = []
+    with torch.inference_mode():
+        for protein in proteins:
+            n = min(len(protein), 1024)
+            rows.append(states(torch.from_numpy(tokenise([protein[:1024]])))[0, 1 : n + 1].mean(0))
+    return torch.stack(rows)
+
+
+def of_fair(model):
+    return lambda tokens: model(tokens, [model.num_layers])["representations"][model.num_layers]
+
+
+def of_hub(model):
+    base = getattr(model, "esm", model)
+    return lambda tokens: base(tokens).last_hidden_state
+
+
+def difference(encoder, expected, proteins=PROTEINS):
+    return float((encoder.encode(proteins, quiet) - expected).abs().max())
+
+
+@pytest.mark.parametrize(("layers", "width", "heads"), [(1, 16, 1), (2, 48, 4), (6, 320, 20)])
+def test_equals_fair_esm(tmp_path, layers, width, heads):
+    model = fair_model(layers, width, heads)
+    encoder = open_path(save_fair(model, tmp_path / "model.pt"))
+    assert encoder.dim == width
+    assert difference(encoder, reference(of_fair(model), PROTEINS)) < 1e-5
+
+
+def test_tokens_are_those_of_fair_esm():
+    from esm.data import Alphabet
+
+    letters = LETTERS + "XBUZO.-"
+    _, _, expected = Alphabet.from_architecture("ESM-1b").get_batch_converter()([("", letters)])
+    assert tokenise([letters]).tolist() == expected.tolist()
+    assert tokenise(["Aj*é"]).tolist() == [[0, 5, 3, 3, 3, 2]]
+    assert tokenise(["AA", "A"]).tolist() == [[0, 5, 5, 2], [0, 5, 2, 1]]
+
+
+@pytest.mark.parametrize("token_dropout", [True, False])
+@pytest.mark.parametrize("prefix", ["encoder.sentence_encoder.", "encoder.", ""])
+@pytest.mark.parametrize("cfg", [argparse.Namespace, dict])
+def test_variants_of_fair_esm_files(tmp_path, cfg, prefix, token_dropout):
+    model = fair_model(token_dropout=token_dropout)
+    encoder = open_path(save_fair(model, tmp_path / "model.pt", cfg, prefix))
+    some = PROTEINS[:8]
+    assert difference(encoder, reference(of_fair(model), some), some) < 1e-5
+
+
+def test_rows_do_not_depend_on_their_batch(tmp_path):
+    path = save_fair(fair_model(), tmp_path / "model.pt")
+    alone = torch.cat([open_path(path).encode([protein], quiet) for protein in PROTEINS])
+    for budget in (1, 600, 100_000):
+        together = open_path(path, budget=budget).encode(PROTEINS, quiet)
+        assert float((together - alone).abs().max()) < 1e-5
+    backwards = open_path(path).encode(PROTEINS[::-1], quiet).flip(0)
+    assert float((backwards - alone).abs().max()) < 1e-5
+
+
+def test_report_truncation_and_edges(tmp_path):
+    path = save_fair(fair_model(), tmp_path / "model.pt")
+    seen: list[tuple[int, int]] = []
+    rows = open_path(path, truncation=4).encode(
+        ["MKVLA", "MKVLY", "MK"], lambda n, t: seen.append((n, t))
+    )
+    assert sum(n for n, _ in seen) == 3
+    assert sum(t for _, t in seen) == 6 + 6 + 4
+    assert rows.dtype == torch.float32
+    assert torch.equal(rows[0], rows[1])
+    assert open_path(path).encode([], quiet).shape == (0, ESM_WIDTH)
+    with pytest.raises(ValueError, match="protein 2 of 2 is empty"):
+        open_path(path).encode(["M", ""], quiet)
+
+
+@pytest.mark.parametrize(("precision", "close"), [("bf16", 0.9998), ("fp16", 0.99999)])
+def test_lower_precisions_are_close(tmp_path, precision, close):
+    path = save_fair(fair_model(), tmp_path / "model.pt")
+    some = PROTEINS[:12]
+    exact = open_path(path).encode(some, quiet)
+    rows = open_path(path, precision=precision).encode(some, quiet)
+    assert rows.dtype == torch.float32
+    assert float(torch.cosine_similarity(rows, exact).min()) > close
+
+
+@pytest.mark.parametrize("kind", ["EsmModel", "EsmForMaskedLM"])
+@pytest.mark.parametrize("shards", ["5GB", "50kB"])
+def test_equals_transformers(tmp_path, kind, shards):
+    model = hub_model(kind)
+    folder = save_hub(model, tmp_path / "hub", max_shard_size=shards)
+    assert (len(list(folder.glob("*.safetensors"))) > 1) == (shards == "50kB")
+    assert difference(open_path(folder), reference(of_hub(model), PROTEINS)) < 1e-5
+
+
+def test_other_layer_norm_eps_and_no_token_dropout(tmp_path):
+    model = hub_model("EsmModel", layer_norm_eps=1e-2, token_dropout=False)
+    folder = save_hub(model, tmp_path / "hub")
+    assert difference(open_path(folder), reference(of_hub(model), PROTEINS)) < 1e-5
+
+
+def as_older_files(state):
+    """Names of older transformers: ``weight`` and ``bias`` for the norms, frequencies a layer."""
+    new = {}
+    for key, value in state.items():
+        name = key.replace(".gamma", ".weight").replace(".beta", ".bias")
+        if "inv_freq" not in name:
+            new[name] = value
+    head = ESM_WIDTH // ESM_HEADS
+    prefix = "esm." if "esm.embeddings.word_embeddings.weight" in new else ""
+    for i in range(ESM_LAYERS):
+        name = f"{prefix}encoder.layer.{i}.attention.self.rotary_embeddings.inv_freq"
+        new[name] = 1 / 10000 ** (torch.arange(0, head, 2) / head)
+    return new
+
+
+@pytest.mark.parametrize("sharded", [False, True])
+@pytest.mark.parametrize("kind", ["EsmModel", "EsmForMaskedLM"])
+def test_older_names_in_pickles(tmp_path, kind, sharded):
+    model = hub_model(kind)
+    folder = save_hub(model, tmp_path / "hub")
+    state = as_older_files(load_file(folder / "model.safetensors"))
+    (folder / "model.safetensors").unlink()
+    write_bins(folder, state, sharded)
+    assert difference(open_path(folder), reference(of_hub(model), PROTEINS)) < 1e-5
+
+
+def write_bins(folder, state, sharded):
+    if not sharded:
+        torch.save(state, folder / "pytorch_model.bin")
+        return
+    place = {}
+    for number in (1, 2):
+        name = f"pytorch_model-0000{number}-of-00002.bin"
+        part = {key: value for i, (key, value) in enumerate(state.items()) if i % 2 == number - 1}
+        torch.save(part, folder / name)
+        place |= dict.fromkeys(part, name)
+    index = {"metadata": {}, "weight_map": place}
+    (folder / "pytorch_model.bin.index.json").write_text(json.dumps(index))
+
+
+def test_stored_frequencies_are_used_and_absent_ones_computed(tmp_path):
+    model = fair_model()
+    stored = save_fair(model, tmp_path / "stored.pt")
+    content = torch_load(stored)
+    for key in [key for key in content["model"] if "inv_freq" in key]:
+        del content["model"][key]
+    torch.save(content, tmp_path / "absent.pt")
+    for layer in model.layers:
+        width = ESM_WIDTH // ESM_HEADS
+        layer.self_attn.rot_emb.inv_freq = 1 / 10000 ** (torch.arange(0, width, 2) / width)
+        layer.self_attn.rot_emb._seq_len_cached = None
+    exact = reference(of_fair(model), PROTEINS)
+    assert difference(open_path(tmp_path / "absent.pt"), exact) < 1e-5
+    assert difference(open_path(stored), exact) > 1e-5
+
+
+def torch_load(path):
+    with torch.serialization.safe_globals([argparse.Namespace]):
+        return torch.load(path, weights_only=True)
+
+
+def damage(path, change):
+    content = torch_load(path)
+    change(content)
+    torch.save(content, path)
+    return path
+
+
+P = "encoder.sentence_encoder."
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda c: c["model"].pop(P + "layers.1.fc2.bias"), "has no 'layers.1.fc2.bias'"),
+        (
+            lambda c: c["model"].update({P + "layers.0.fc2.bias": torch.zeros(3)}),
+            r"'layers.0.fc2.bias' has shape \(3,\), expected \(48,\)",
+        ),
+        (
+            lambda c: c["model"][P + "layers.1.self_attn.k_proj.weight"].fill_(float("nan")),
+            "NaN or infinite values in .*k_proj",
+        ),
+        (lambda c: setattr(c["cfg"]["model"], "encoder_layers", 1), "beyond the 1"),
+        (lambda c: delattr(c["cfg"]["model"], "encoder_embed_dim"), "'encoder_embed_dim' is None"),
+        (lambda c: setattr(c["cfg"]["model"], "encoder_attention_heads", 7), "7 heads"),
+        (lambda c: c.pop("cfg"), "no ESM-2 checkpoint"),
+        (
+            lambda c: c["model"][P + "layers.1.self_attn.rot_emb.inv_freq"].mul_(2),
+            "differs from 'layers.0",
+        ),
+    ],
+)
+def test_damaged_checkpoints(tmp_path, change, message):
+    path = damage(save_fair(fair_model(), tmp_path / "model.pt"), change)
+    with pytest.raises(ModelError, match=message) as caught:
+        open_path(path)
+    assert "model.pt" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "message"),
+    [
+        ("hidden_size", None, "'hidden_size' is None"),
+        ("num_hidden_layers", 1, "beyond the 1"),
+        ("num_hidden_layers", 3, "has no 'encoder.layer.2"),
+        ("layer_norm_eps", "x", "'layer_norm_eps' is 'x'"),
+        ("position_embedding_type", "absolute", "older ESM"),
+        ("intermediate_size", 101, "expected"),
+        ("model_type", "llama", "type 'llama'"),
+    ],
+)
+def test_configuration_that_does_not_fit(tmp_path, key, value, message):
+    folder = save_hub(hub_model("EsmModel"), tmp_path / "hub")
+    config = json.loads((folder / "config.json").read_text()) | {key: value}
+    (folder / "config.json").write_text(json.dumps(config))
+    with pytest.raises(ModelError, match=message):
+        open_path(folder)
+
+
+def test_missing_shard(tmp_path):
+    folder = save_hub(hub_model("EsmModel"), tmp_path / "hub", max_shard_size="50kB")
+    sorted(folder.glob("*.safetensors"))[1].unlink()
+    with pytest.raises(ModelError, match=r"model-00002-of-\d+\.safetensors is missing"):
+        open_path(folder)

@@ -1,0 +1,86 @@
+"""From what the user names to a description of an encoder."""
+
+from __future__ import annotations
+
+import pickle
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+from tests.unit.encoders.small import (
+    fair_model,
+    hub_model,
+    make_dnabert,
+    save_fair,
+    save_hub,
+)
+from virnucpro.encoders.registry import locate, open_encoder
+from virnucpro.errors import ModelError
+
+
+def test_a_file_a_folder_and_a_toy(tmp_path):
+    file = locate(str(save_fair(fair_model(), tmp_path / "model.pt")), "protein")
+    assert (file.family, file.dim, file.files) == ("esm2", 48, (tmp_path / "model.pt",))
+    folder = locate(str(save_hub(hub_model("EsmModel"), tmp_path / "hub")), "protein")
+    assert (folder.family, folder.dim) == ("esm2", 48)
+    assert [path.name for path in folder.files] == ["config.json", "model.safetensors"]
+    dna = locate(str(make_dnabert(tmp_path / "dna")), "nucleotide")
+    assert (dna.family, dna.dim, len(dna.files)) == ("dnabert-s", 48, 3)
+    toy = locate("toy", "protein")
+    assert (toy.family, toy.dim, toy.path, toy.files) == ("toy-protein", 16, None, ())
+    assert pickle.loads(pickle.dumps(folder)) == folder  # noqa: S301
+
+
+def test_the_digest_is_of_contents_not_of_names(tmp_path):
+    first = make_dnabert(tmp_path / "first")
+    second = shutil.copytree(first, tmp_path / "second")
+    of = lambda folder: locate(str(folder), "nucleotide").sha256  # noqa: E731
+    assert of(first) == of(second)
+    (second / "README.md").write_text("decides nothing")
+    assert of(first) == of(second)
+    config = second / "config.json"
+    config.write_text(config.read_text() + "\n")
+    assert of(first) != of(second)
+
+
+def test_a_path_beats_a_name(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    save_fair(fair_model(), tmp_path / "esm2_t36_3B_UR50D")
+    assert locate("esm2_t36_3B_UR50D", "protein").path == tmp_path / "esm2_t36_3B_UR50D"
+
+
+def test_role(tmp_path):
+    with pytest.raises(ModelError, match=r"is a nucleotide model .* but a protein model is needed"):
+        locate(str(make_dnabert(tmp_path / "dna")), "protein")
+    with pytest.raises(ModelError, match=r"is a protein model .* but a nucleotide model is needed"):
+        locate(str(save_fair(fair_model(), tmp_path / "model.pt")), "nucleotide")
+
+
+def test_no_model(tmp_path):
+    with pytest.raises(ModelError, match=r"config\.json is missing"):
+        locate(str(tmp_path), "protein")
+    (tmp_path / "config.json").write_text('{"model_type": "bert"}')
+    with pytest.raises(ModelError, match="type 'bert', not one of those supported"):
+        locate(str(tmp_path), "nucleotide")
+    (tmp_path / "pytorch_model.bin").write_bytes(b"x")
+    with pytest.raises(ModelError, match="name its folder"):
+        locate(str(tmp_path / "pytorch_model.bin"), "nucleotide")
+
+
+def test_unknown_name():
+    with pytest.raises(ModelError):
+        locate("no/such-model-anywhere", "protein")
+
+
+def test_no_torch_until_it_is_needed():
+    code = "import sys, virnucpro.encoders.registry as r; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_toys_open():
+    for role in ("nucleotide", "protein"):
+        source = locate("toy", role)
+        assert open_encoder(source, "cpu", "fp32", budget=None, truncation=9).dim == source.dim
+    assert locate("toy", "protein").sha256 != locate("toy", "nucleotide").sha256

@@ -1,0 +1,113 @@
+"""Files that are not what they should be: each is named, and nothing in them is run."""
+
+from __future__ import annotations
+
+import os
+import pickle
+
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from virnucpro.encoders.weights import read_folder, read_json, read_pickle, read_safetensors
+from virnucpro.errors import ModelError
+
+POINTER = b"version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 5678116398\n"
+READERS = [read_pickle, read_safetensors, read_json]
+
+
+@pytest.mark.parametrize("read", READERS)
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (None, "is missing"),
+        (b"", "is empty"),
+        (POINTER, "git lfs pull"),
+        (b"\x00\x01 neither", "damaged or incomplete|fetch it again"),
+        (b"<html>Not found</html>", "damaged or incomplete|fetch it again"),
+    ],
+)
+def test_no_model_file(tmp_path, read, content, message):
+    path = tmp_path / "model.bin"
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(ModelError, match=message) as caught:
+        read(path)
+    assert str(path) in str(caught.value)
+
+
+@pytest.mark.parametrize("legacy", [False, True])
+def test_truncated_pickle(tmp_path, legacy):
+    path = tmp_path / "model.pt"
+    tensors = {"a": torch.arange(5000), "b": torch.ones(7)}
+    torch.save(tensors, path, _use_new_zipfile_serialization=not legacy)
+    content = path.read_bytes()
+    assert torch.equal(read_pickle(path)["a"], tensors["a"])
+    for keep in (3, 40, 200, len(content) // 2, len(content) - 1):
+        path.write_bytes(content[:keep])
+        with pytest.raises(ModelError, match="damaged or incomplete"):
+            read_pickle(path)
+
+
+def test_truncated_safetensors(tmp_path):
+    path = tmp_path / "model.safetensors"
+    save_file({"a": torch.arange(5000)}, path)
+    path.write_bytes(path.read_bytes()[:-100])
+    with pytest.raises(ModelError, match="cannot be read"):
+        read_safetensors(path)
+
+
+class Evil:
+    def __init__(self, command):
+        self.command = command
+
+    def __reduce__(self):
+        return os.system, (self.command,)
+
+
+@pytest.mark.parametrize("form", ["zip", "legacy", "plain"])
+def test_a_pickle_that_would_run_code_is_refused(tmp_path, form):
+    path, trace = tmp_path / "model.bin", tmp_path / "was-run"
+    content = {"a": torch.ones(2), "b": Evil(f"touch {trace}")}
+    if form == "plain":
+        path.write_bytes(pickle.dumps(Evil(f"touch {trace}"), protocol=2))
+    else:
+        torch.save(content, path, _use_new_zipfile_serialization=form == "zip")
+    with pytest.raises(ModelError, match=r"refused: .*\.system") as caught:
+        read_pickle(path)
+    assert "weights_only" not in str(caught.value)
+    assert not trace.exists()
+
+
+def test_folder_without_weights(tmp_path):
+    with pytest.raises(ModelError, match=r"expected model\.safetensors or pytorch_model\.bin"):
+        read_folder(tmp_path)
+
+
+def test_safetensors_before_pickles(tmp_path):
+    save_file({"a": torch.ones(1)}, tmp_path / "model.safetensors")
+    torch.save({"b": torch.ones(1)}, tmp_path / "pytorch_model.bin")
+    assert set(read_folder(tmp_path).tensors) == {"a"}
+
+
+@pytest.mark.parametrize("content", ["[]", "{}", '{"weight_map": {}}'])
+def test_damaged_index(tmp_path, content):
+    (tmp_path / "model.safetensors.index.json").write_text(content)
+    with pytest.raises(ModelError, match=r"weight_map|not a JSON object"):
+        read_folder(tmp_path)
+
+
+def test_an_index_cannot_point_out_of_its_folder(tmp_path):
+    inner = tmp_path / "model"
+    inner.mkdir()
+    save_file({"a": torch.ones(1)}, tmp_path / "other.safetensors")
+    index = '{"weight_map": {"a": "../other.safetensors"}}'
+    (inner / "model.safetensors.index.json").write_text(index)
+    with pytest.raises(ModelError, match=r"model/other\.safetensors is missing"):
+        read_folder(inner)
+
+
+def test_weights_are_tensors(tmp_path):
+    torch.save({"a": 3}, tmp_path / "pytorch_model.bin")
+    with pytest.raises(ModelError, match="does not hold named weights"):
+        read_folder(tmp_path)

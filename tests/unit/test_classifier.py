@@ -1,0 +1,234 @@
+"""The classifier: both formats, refusals, and scores that do not depend on grouping."""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import save_file
+from torch import nn
+
+from virnucpro.classifier import INNER_BATCH, check_fit, inspect, load, to_bytes
+from virnucpro.encoders.registry import EncoderSource, locate
+from virnucpro.errors import ModelError
+from virnucpro.settings import TOY_CLASSIFIER
+
+
+class MLPClassifier(nn.Module):
+    """As the original script has it."""
+
+    def __init__(self, width, hidden, classes=2):
+        super().__init__()
+        self.hidden_layer = nn.Linear(width, hidden)
+        self.dropout = nn.Dropout(0.5)
+        self.output_layer = nn.Linear(hidden, classes)
+        self.bn1 = nn.BatchNorm1d(hidden)
+
+    def forward(self, x):
+        x = self.dropout(torch.relu(self.bn1(self.hidden_layer(x))))
+        return self.output_layer(x)
+
+
+def module(width=12, hidden=5, classes=2):
+    torch.manual_seed(1)
+    made = MLPClassifier(width, hidden, classes)
+    for _ in range(3):  # running statistics that are not the initial ones
+        made(torch.randn(64, width) * 3 + 1)
+    return made.eval()
+
+
+@pytest.fixture
+def save_module(tmp_path, monkeypatch):
+    """Pickle a module as if its class had been defined in a script."""
+
+    def _save(made, name="500_model.pth"):
+        monkeypatch.setattr(MLPClassifier, "__module__", "__main__")
+        monkeypatch.setattr(sys.modules["__main__"], "MLPClassifier", MLPClassifier, raising=False)
+        torch.save(made, tmp_path / name)
+        return tmp_path / name
+
+    return _save
+
+
+def expected(made, x):
+    with torch.inference_mode():
+        return made(x).softmax(1)
+
+
+def test_pickled_module(save_module):
+    made = module()
+    path = save_module(made)
+    info = inspect(path)
+    assert (info.input_width, info.hidden) == (12, 5)
+    assert (info.labels, info.encoders, info.chunk_lengths) == ((), (), ())
+    x = torch.randn(300, 12)
+    assert torch.allclose(load(path).scores(x), expected(made, x), atol=1e-6)
+
+
+def test_own_format(tmp_path):
+    made = module()
+    content = to_bytes(
+        made.state_dict(),
+        encoders=["dnabert-s", "esm2"],
+        chunk_lengths=[300, 500],
+        extra={"a": "b"},
+    )
+    again = to_bytes(
+        made.state_dict(),
+        encoders=["dnabert-s", "esm2"],
+        chunk_lengths=[300, 500],
+        extra={"a": "b"},
+    )
+    assert content == again
+    path = tmp_path / "mine.safetensors"
+    path.write_bytes(content)
+    info = inspect(path)
+    assert (info.input_width, info.hidden) == (12, 5)
+    assert info.labels == ("others", "virus")
+    assert info.encoders == ("dnabert-s", "esm2")
+    assert info.chunk_lengths == (300, 500)
+    x = torch.randn(10, 12)
+    assert torch.allclose(load(path).scores(x), expected(made, x), atol=1e-6)
+
+
+def test_scores_do_not_depend_on_grouping(save_module):
+    classifier = load(save_module(module()))
+    x = torch.randn(5 * INNER_BATCH + 17, 12)
+    whole = classifier.scores(x)
+    assert whole.dtype == torch.float32
+    assert torch.allclose(whole.sum(1), torch.ones(len(x)))
+    for slab in (INNER_BATCH, 3 * INNER_BATCH):
+        parts = [classifier.scores(x[i : i + slab]) for i in range(0, len(x), slab)]
+        assert torch.equal(torch.cat(parts), whole)
+    assert classifier.scores(x[:0]).shape == (0, 2)
+    with pytest.raises(ValueError, match="expected"):
+        classifier.scores(torch.zeros(2, 11))
+
+
+def test_toy_classifier():
+    info = inspect(TOY_CLASSIFIER)
+    assert (info.input_width, info.hidden) == (32, 8)
+    assert TOY_CLASSIFIER.stat().st_size < 5000
+    assert (
+        check_fit(
+            info,
+            nucleotide=locate("toy", "nucleotide"),
+            protein=locate("toy", "protein"),
+            chunk_length=77,
+        )
+        == []
+    )
+
+
+class Evil:
+    def __init__(self, command):
+        self.command = command
+
+    def __reduce__(self):
+        return os.system, (self.command,)
+
+
+def test_a_pickle_that_would_run_code_is_refused(save_module, tmp_path):
+    made = module()
+    made.extra = Evil(f"touch {tmp_path / 'was-run'}")
+    with pytest.raises(ModelError, match=r"refused: .*\.system"):
+        inspect(save_module(made))
+    assert not (tmp_path / "was-run").exists()
+
+
+def test_other_modules_are_refused(save_module, tmp_path):
+    made = module()
+    made.more = nn.Conv1d(1, 1, 1)
+    with pytest.raises(ModelError, match=r"refused: .*Conv1d"):
+        inspect(save_module(made))
+
+
+def test_not_a_classifier(tmp_path, save_module):
+    torch.save({"a": torch.ones(1)}, tmp_path / "a.pth")
+    with pytest.raises(ModelError, match="is no classifier"):
+        inspect(tmp_path / "a.pth")
+    save_file({"a": torch.ones(1)}, tmp_path / "a.safetensors")
+    with pytest.raises(ModelError, match="no classifier of virnucpro"):
+        inspect(tmp_path / "a.safetensors")
+    with pytest.raises(ModelError, match="is missing"):
+        inspect(tmp_path / "b.pth")
+    broken = module()
+    del broken.bn1
+    with pytest.raises(ModelError, match=r"no 'bn1\.weight'"):
+        inspect(save_module(broken))
+    with pytest.raises(ModelError, match=r"'output_layer.weight' has shape \(3, 5\)"):
+        inspect(save_module(module(classes=3)))
+    bad = module()
+    bad.bn1.running_var[0] = float("nan")
+    with pytest.raises(ModelError, match=r"NaN or infinite values in bn1\.running_var"):
+        inspect(save_module(bad))
+
+
+def test_only_what_can_be_read_is_written():
+    state = module().state_dict()
+    less = {key: value for key, value in state.items() if key != "bn1.bias"}
+    with pytest.raises(ModelError, match=r"no 'bn1\.bias'"):
+        to_bytes(less, encoders=[], chunk_lengths=[], extra={})
+    with pytest.raises(ModelError, match="classes"):
+        to_bytes(state, labels=["virus", "others"], encoders=[], chunk_lengths=[], extra={})
+
+
+DNA = EncoderSource("dnabert-s", "zhihan1996/DNABERT-S", Path("dna"), (), "", 768)
+ESM = EncoderSource("esm2", "esm2_t36_3B_UR50D", Path("esm.pt"), (), "", 2560)
+
+
+@pytest.fixture
+def info():
+    return replace(inspect(TOY_CLASSIFIER), input_width=3328, encoders=())
+
+
+@pytest.mark.parametrize(
+    ("encoders", "asked", "verdict"),
+    [
+        ((), "esm2_t36_3B_UR50D", "fits"),
+        (("dnabert-s", "esm2"), "esm2_t36_3B_UR50D", "fits"),
+        (("DNABERT-S", "esm2_t36_3B_UR50D"), "facebook/esm2_t36_3B_UR50D", "fits"),
+        (("dnabert-s", "facebook/esm2_t36_3B_UR50D"), "/models/esm2_t36_3B_UR50D.pt", "fits"),
+        (("dnabert-s", "esm2_t36_3B_UR50D"), "/models/mine", "warns"),
+        (("dnabert-s", "esm2_t36_3B_UR50D"), "esm2_t33_650M_UR50D", "error"),
+        (("dnabert-s", "esm3"), "esm2_t36_3B_UR50D", "error"),
+        (("toy-nucleotide", "toy-protein"), "esm2_t36_3B_UR50D", "error"),
+    ],
+)
+def test_encoders_must_fit(info, encoders, asked, verdict):
+    info, esm = replace(info, encoders=encoders), replace(ESM, name=asked)
+    if verdict == "error":
+        with pytest.raises(ModelError, match="was trained with"):
+            check_fit(info, nucleotide=DNA, protein=esm, chunk_length=500)
+    else:
+        warnings = check_fit(info, nucleotide=DNA, protein=esm, chunk_length=500)
+        assert len(warnings) == (verdict == "warns")
+
+
+def test_widths_must_fit(info):
+    with pytest.raises(ModelError, match=r"takes 32 numbers .* give 3328"):
+        check_fit(replace(info, input_width=32), nucleotide=DNA, protein=ESM, chunk_length=500)
+
+
+@pytest.mark.parametrize(
+    ("name", "lengths", "chunk_length", "verdict"),
+    [
+        ("500_model.pth", (), 500, "fits"),
+        ("500_model.pth", (), 300, "warns"),
+        ("mine.pth", (), 300, "fits"),
+        ("mine.safetensors", (300, 500), 300, "fits"),
+        ("mine.safetensors", (300, 500), 400, "error"),
+    ],
+)
+def test_chunk_length_must_fit(info, name, lengths, chunk_length, verdict):
+    info = replace(info, path=Path(name), chunk_lengths=lengths)
+    if verdict == "error":
+        with pytest.raises(ModelError, match="300 or 500 bases, not 400"):
+            check_fit(info, nucleotide=DNA, protein=ESM, chunk_length=chunk_length)
+    else:
+        warnings = check_fit(info, nucleotide=DNA, protein=ESM, chunk_length=chunk_length)
+        assert len(warnings) == (verdict == "warns")
