@@ -63,7 +63,7 @@ def _records(layout: Layout, source: Path, wanted: set[str]) -> Iterator[tuple[s
     for line, record in zip(names, read_records(source), strict=True):
         name = line.split("\t")[0]
         if name in wanted:
-            yield name + record.header[len(record.id) :], record.sequence
+            yield record.header.replace(record.id, name, 1), record.sequence
 
 
 def _update_table(path: Path, disk: Disk, label: str, found: list[Failure]) -> None:

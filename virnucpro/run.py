@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import stat
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -26,6 +28,7 @@ from virnucpro.layout import STDIN, Layout, stem_of
 from virnucpro.models.store import check_digest, find
 from virnucpro.pipeline import Job, remove_intermediate, run
 from virnucpro.settings import TOY_WARNING, Machine, Science
+from virnucpro.stages.chunking import changed, stamp
 
 Emit = Callable[[Event], None]
 
@@ -66,6 +69,7 @@ def execute(request: Request, emit: Emit, disk: Disk | None = None) -> Summary:
     with locked(layout.lock):
         if request.source == STDIN:
             _spool(sys.stdin.buffer, layout.spooled, disk)
+        before = stamp(job.source)
         digest = sha256_of(job.source)
         state = _state(request, job, digest)
         if notice := admit(layout, disk, state, resume=request.resume, force=request.force):
@@ -78,6 +82,8 @@ def execute(request: Request, emit: Emit, disk: Disk | None = None) -> Summary:
             outcome = run(job, ledger, executor, emit)
         finally:
             executor.close()
+        if stamp(job.source) != before:
+            raise changed(job.source)
         failed = record_failures(layout, disk, job.source, request.source, ledger)
         summary = summarise(job, ledger, outcome, failed)
         if outcome.computed or not layout.run_json.exists():
@@ -97,21 +103,40 @@ def execute(request: Request, emit: Emit, disk: Disk | None = None) -> Summary:
 
 
 def _check_paths(request: Request, layout: Layout) -> None:
-    source = Path(request.source)
-    if layout.root.exists() and not layout.root.is_dir():
+    if os.path.exists(layout.root) and not layout.root.is_dir():  # noqa: PTH110
         raise UsageError(f"--output-dir {layout.root} is a file: name a folder")
     if request.source == STDIN:
+        if sys.stdin is None:  # closed by whoever started this process
+            raise UsageError("input -: standard input is closed; name a file, or pipe one in")
         return
-    if not source.exists():
-        raise UsageError(f"input {source} not found")
-    if source.is_dir():
-        raise UsageError(f"input {source} is a folder: name a FASTA or FASTQ file")
+    source = Path(request.source)
+    _check_readable(source)
     resolved = source.resolve()
     if any(
         resolved == path.resolve() or path.resolve() in resolved.parents for path in layout.owned()
     ):
         raise UsageError(
             f"input {source} is a file that this run would write: choose another --output-dir"
+        )
+
+
+def _check_readable(source: Path) -> None:
+    if source.is_dir():
+        raise UsageError(f"input {source} is a folder: name a FASTA or FASTQ file")
+    try:
+        regular = stat.S_ISREG(source.stat().st_mode)
+        if regular:
+            source.open("rb").close()
+    except (FileNotFoundError, NotADirectoryError):
+        raise UsageError(f"input {source} not found: check its path") from None
+    except OSError as error:
+        raise UsageError(
+            f"input {source} cannot be read ({error.strerror}): check its path and permissions"
+        ) from error
+    if not regular:
+        raise UsageError(
+            f"input {source} is no regular file, and it is read more than once: pipe it to "
+            f"--input - instead"
         )
 
 

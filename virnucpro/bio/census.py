@@ -53,7 +53,7 @@ def take_census(path: Path, *, limit: int | None = None) -> Census:
         hashes.append(hash(record.id))
         lengths.append(len(record.sequence))
     if not lengths:
-        raise InputError(f"{path}: no sequences; the file is empty")
+        raise InputError(f"{path}: no sequences; the file is empty, check what wrote it")
     sizes = np.frombuffer(lengths, np.int64)
     suspects = _shared(hashes)[:_SUSPECTS]
     return Census(

@@ -72,7 +72,7 @@ def admit(layout: Layout, disk: Disk, wanted: RunState, *, resume: bool, force: 
         ResumeRefused: what is there was made from something else (exit 3).
         UsageError: results are there and neither ``resume`` nor ``force`` was given (exit 64).
     """
-    there = layout.owned()
+    there = [] if _only_begun(layout) else layout.owned()
     refusal = _refusal(layout, there, wanted, resume)
     if refusal is None:
         if resume and not there:
@@ -82,6 +82,12 @@ def admit(layout: Layout, disk: Disk, wanted: RunState, *, resume: bool, force: 
         raise refusal
     _move_aside(layout, disk, there)
     return f"--force: starting over; what was there is now in {layout.previous}"
+
+
+def _only_begun(layout: Layout) -> bool:
+    """Whether an earlier run ended before its first stage, as on input that was refused."""
+    begun = layout.owned() == [layout.state] and read_state(layout) is not None
+    return begun and not any(layout.state.glob("*.done"))
 
 
 def _refusal(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import sys
 import traceback
 from collections.abc import Sequence
@@ -46,4 +47,8 @@ def _complain(error: VirNucProError) -> int:
 
 def main() -> None:
     """Entry point of the ``virnucpro`` command."""
+    for stream in (sys.stdout, sys.stderr):
+        # A file name that the terminal's encoding lacks must not end a run.
+        if isinstance(stream, io.TextIOWrapper):  # None where it was closed
+            stream.reconfigure(errors="backslashreplace")
     sys.exit(run(sys.argv[1:]))

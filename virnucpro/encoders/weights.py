@@ -11,6 +11,7 @@ import json
 import pickle
 import re
 import struct
+import warnings
 import zipfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -159,7 +160,9 @@ def read_pickle(path: Path, allowed: Sequence[Any] = ()) -> Any:
     """
     check_file(path)
     try:
-        with torch.serialization.safe_globals(list(allowed)):
+        with torch.serialization.safe_globals(list(allowed)), warnings.catch_warnings():
+            # A remark for developers; what cannot be read is an error anyway.
+            warnings.filterwarnings("ignore", message="Detected pickle protocol")
             return torch.load(
                 path, map_location="cpu", weights_only=True, mmap=zipfile.is_zipfile(path)
             )

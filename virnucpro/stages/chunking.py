@@ -14,13 +14,15 @@ from virnucpro.bio.chunks import chunk_id, chunk_spans
 from virnucpro.bio.fasta import fasta_bytes
 from virnucpro.bio.records import Record, read_records
 from virnucpro.contracts import Done, Output, Receipts, Report, Task
-from virnucpro.errors import InputError
+from virnucpro.errors import InputError, UsageError
 from virnucpro.stages.base import HostStage
 
 # A classifier has seen chunks of its own length; on reads of half of it accuracy is near chance
 # (released models on 150 bp reads: 0.53, nine of ten non-viral reads called viral).
 SHORT = 0.6
 BATCH = 4096  # chunks written at a time
+
+Stamp = tuple[int, int]
 
 
 @dataclass(frozen=True)
@@ -45,15 +47,12 @@ class Chunking(HostStage):
             InputError: anything wrong with the sequences, before any chunk is written; or doubled
                 record ids, unless they are to be renamed.
         """
-        before = self.source.stat()
+        before = stamp(self.source)
         limit = shutil.disk_usage(self.layout.root).free
         census = take_census(self.source, limit=limit)
         if census.duplicates and self.duplicate_ids == "error":
             raise duplicates_error(self.source, census)
-        outputs, chunks = self._cut(census, limit, report)
-        after = self.source.stat()
-        if (before.st_size, before.st_mtime_ns) != (after.st_size, after.st_mtime_ns):
-            raise InputError(f"{self.source} changed while it was read; run again when it is whole")
+        outputs, chunks = self._cut(census, limit, before, report)
         facts = {
             "records": census.records,
             "bases": census.bases,
@@ -62,7 +61,9 @@ class Chunking(HostStage):
         }
         return Done(task, outputs, facts)
 
-    def _cut(self, census: Census, limit: int, report: Report) -> tuple[tuple[Output, Output], int]:
+    def _cut(
+        self, census: Census, limit: int, before: Stamp, report: Report
+    ) -> tuple[tuple[Output, Output], int]:
         """Write chunks and the records table; returns both and the number of chunks."""
         renamer = Renamer(self.source, limit=limit) if census.duplicates else None
         length, chunks = self.layout.chunk_length, 0
@@ -79,6 +80,8 @@ class Chunking(HostStage):
                     chunks += len(batch)
                 del record, pieces  # a chromosome must be let go before the next one is read
                 report(1, 0)
+            if stamp(self.source) != before:
+                raise changed(self.source)
         return (fasta.output, table.output), chunks
 
 
@@ -86,6 +89,24 @@ def _chunks(name: str, record: Record, length: int) -> Iterator[tuple[str, str]]
     """(chunk id, bases) of one record, from left to right."""
     for number, (start, stop) in enumerate(chunk_spans(len(record.sequence), length), 1):
         yield chunk_id(name, number), record.sequence[start:stop]
+
+
+def stamp(source: Path) -> Stamp:
+    """What shows that a file was written to.
+
+    Raises:
+        UsageError: the file is gone, or cannot be read any more.
+    """
+    try:
+        status = source.stat()
+    except OSError as error:
+        raise UsageError(f"{source}: cannot be read ({error.strerror}); put it back") from error
+    return status.st_size, status.st_mtime_ns
+
+
+def changed(source: Path) -> InputError:
+    """The input is not what it was at the start of the run."""
+    return InputError(f"{source} changed while it was used; run again, with --force, when it is whole")
 
 
 def duplicates_error(source: Path, census: Census) -> InputError:

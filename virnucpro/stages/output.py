@@ -12,9 +12,9 @@ from virnucpro.bio.chunks import chunk_spans
 from virnucpro.bio.records import read_records
 from virnucpro.checkpoint.disk import Writing
 from virnucpro.contracts import Done, Receipts, Report, Task
-from virnucpro.errors import InputError
 from virnucpro.stages.base import HostStage
 from virnucpro.stages.calls import Chunk, call_record
+from virnucpro.stages.chunking import changed
 
 CHUNKS_HEADER = "record\tchunk\tstart\tend\tstatus\tframes\tmax_score_0\tmax_score_1\n"
 CONTIGS_HEADER = (
@@ -59,9 +59,10 @@ class Output(HostStage):
             # A record is read before its chunks are gathered, and both are let go before the next
             # one is read: a chromosome takes a GB while it is parsed.
             for record in read_records(self.source):
-                name, length, chunks = next(everything)
-                if len(record.sequence) != length:
-                    raise InputError(f"{self.source} changed while it was used; run again")
+                row = next(everything, None)
+                if row is None or len(record.sequence) != row[1]:
+                    raise changed(self.source)
+                name, length, chunks = row
                 verdict = call_record(length, chunks)
                 for start in range(0, len(chunks), BATCH):
                     batch = chunks[start : start + BATCH]
@@ -70,12 +71,12 @@ class Output(HostStage):
                 counts.update([f"status:{verdict.status}", f"call:{verdict.call}"])
                 counts.update(f"chunk:{chunk.status}" for chunk in chunks)
                 if verdict.call == "virus":
-                    header = name + record.header[len(record.id) :]  # renamed, or unchanged
+                    header = record.header.replace(record.id, name, 1)  # renamed, or unchanged
                     _write_fasta(virus, header, record.sequence)
-                del record, chunks
+                del record, chunks, row
                 report(1, 0)
             if next(everything, None) is not None:
-                raise InputError(f"{self.source} changed while it was used; run again")
+                raise changed(self.source)
         outputs = (chunks_table.output, contigs_table.output, virus.output)
         return Done(task, outputs, {"counts": dict(sorted(counts.items()))})
 

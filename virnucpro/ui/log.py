@@ -68,7 +68,7 @@ class RunLog:
             return
         with unwritable(self._path):
             self._path.parent.mkdir(parents=True, exist_ok=True)
-            self._stream = self._path.open("a", encoding="utf-8")
+            self._stream = self._path.open("a", encoding="utf-8", errors="backslashreplace")
 
     def show(self, event: Event) -> None:
         """Write a line for an event."""

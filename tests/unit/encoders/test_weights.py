@@ -79,6 +79,15 @@ def test_a_pickle_that_would_run_code_is_refused(tmp_path, form):
     assert not trace.exists()
 
 
+@pytest.mark.parametrize("protocol", [0, 1, 3, 4, 5])
+def test_pickles_that_torch_does_not_write_are_refused(tmp_path, protocol):
+    path, trace = tmp_path / "model.bin", tmp_path / "was-run"
+    path.write_bytes(pickle.dumps(Evil(f"touch {trace}"), protocol=protocol))
+    with pytest.raises(ModelError, match=r"refused|cannot be read"):
+        read_pickle(path)
+    assert not trace.exists()
+
+
 def test_folder_without_weights(tmp_path):
     with pytest.raises(ModelError, match=r"expected model\.safetensors or pytorch_model\.bin"):
         read_folder(tmp_path)
