@@ -46,7 +46,7 @@ def record_failures(layout: Layout, disk: Disk, source: Path, label: str, ledger
     and the file goes with its last row.
     """
     found = failures(ledger)
-    with locked(layout.checkpoints / "failed_files.lock", wait=True):
+    with locked(layout.failed_lock, wait=True):
         _update_table(layout.failed_table, disk, label, found)
     if not found:
         disk.remove(layout.failed_fasta)
@@ -69,11 +69,13 @@ def _records(layout: Layout, source: Path, wanted: set[str]) -> Iterator[tuple[s
 def _update_table(path: Path, disk: Disk, label: str, found: list[Failure]) -> None:
     kept = []
     if path.exists():
-        lines = path.read_text(encoding="utf-8").splitlines(keepends=True)[1:]
+        lines = path.read_text("utf-8", "surrogateescape").splitlines(keepends=True)[1:]
         kept = [line for line in lines if line.split("\t", 1)[0] != _cell(label)]
     rows = [_row(label, failure) for failure in found]
     if kept or rows:
-        disk.save(path, "".join([HEADER, *kept, *rows]).encode(), len(kept) + len(rows))
+        text = "".join([HEADER, *kept, *rows])
+        # A file name may hold bytes that are no text.
+        disk.save(path, text.encode("utf-8", "surrogateescape"), len(kept) + len(rows))
     else:
         disk.remove(path)
 

@@ -148,6 +148,11 @@ class Layout:
         return self.checkpoints / f"{self.stem}.lock"
 
     @property
+    def failed_lock(self) -> Path:
+        """Held while ``failed_table`` is changed. No stem is empty: it is no run's ``lock``."""
+        return self.checkpoints / ".lock"
+
+    @property
     def run_state(self) -> Path:
         """What resume compares: everything that changes results."""
         return self.state / "run.json"

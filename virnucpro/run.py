@@ -19,7 +19,7 @@ from virnucpro.classifier import check_fit, inspect
 from virnucpro.contracts import Device, Executor, Precision
 from virnucpro.devices import choose_devices, choose_precision, visible_gpus
 from virnucpro.encoders.registry import locate
-from virnucpro.errors import ModelError, UsageError
+from virnucpro.errors import ModelError, OutputError, UsageError
 from virnucpro.events import Event, Notice
 from virnucpro.executors.local import LocalExecutor
 from virnucpro.executors.spawn import SpawnExecutor
@@ -103,8 +103,7 @@ def execute(request: Request, emit: Emit, disk: Disk | None = None) -> Summary:
 
 
 def _check_paths(request: Request, layout: Layout) -> None:
-    if os.path.exists(layout.root) and not layout.root.is_dir():  # noqa: PTH110
-        raise UsageError(f"--output-dir {layout.root} is a file: name a folder")
+    _check_writable(layout)
     if request.source == STDIN:
         if sys.stdin is None:  # closed by whoever started this process
             raise UsageError("input -: standard input is closed; name a file, or pipe one in")
@@ -120,12 +119,22 @@ def _check_paths(request: Request, layout: Layout) -> None:
         )
 
 
+def _check_writable(layout: Layout) -> None:
+    """As far as it can be seen without writing; a folder that is not there yet is fine."""
+    for folder in (layout.root, layout.checkpoints):
+        # Path.exists raises where a folder above it may not be searched.
+        if not os.path.exists(folder):  # noqa: PTH110
+            return
+        if not folder.is_dir():
+            raise UsageError(f"--output-dir {folder} is a file: name a folder")
+        if not os.access(folder, os.R_OK | os.W_OK | os.X_OK):
+            raise OutputError(f"cannot write into {folder}: choose another --output-dir")
+
+
 def _check_readable(source: Path) -> None:
-    if source.is_dir():
-        raise UsageError(f"input {source} is a folder: name a FASTA or FASTQ file")
     try:
-        regular = stat.S_ISREG(source.stat().st_mode)
-        if regular:
+        mode = source.stat().st_mode
+        if stat.S_ISREG(mode):
             source.open("rb").close()
     except (FileNotFoundError, NotADirectoryError):
         raise UsageError(f"input {source} not found: check its path") from None
@@ -133,7 +142,9 @@ def _check_readable(source: Path) -> None:
         raise UsageError(
             f"input {source} cannot be read ({error.strerror}): check its path and permissions"
         ) from error
-    if not regular:
+    if stat.S_ISDIR(mode):
+        raise UsageError(f"input {source} is a folder: name a FASTA or FASTQ file")
+    if not stat.S_ISREG(mode):
         raise UsageError(
             f"input {source} is no regular file, and it is read more than once: pipe it to "
             f"--input - instead"

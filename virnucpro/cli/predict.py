@@ -13,6 +13,7 @@ from virnucpro.configuration import default_configuration, load_configuration
 from virnucpro.errors import EXIT_OK, EXIT_PARTIAL, UsageError
 from virnucpro.settings import MODEL_TYPES, Display, override
 
+COUNT = click.IntRange(min=1)
 EPILOG = """\b
 Examples:
   virnucpro predict --input contigs.fa --output-dir results
@@ -50,7 +51,9 @@ Exit codes: 0 done, 2 partial (see failed_files.txt), 3 resume refused, 4 GPU mi
     metavar="FILE",
     help="Classifier file (.pth or .safetensors) of type custom.",
 )
-@click.option("-e", "--expected-length", type=int, metavar="N", help="Bases a chunk.")
+@click.option(
+    "-e", "--expected-length", type=click.IntRange(min=3), metavar="N", help="Bases a chunk."
+)
 @click.option(
     "-d",
     "--device",
@@ -58,22 +61,22 @@ Exit codes: 0 done, 2 partial (see failed_files.txt), 3 resume refused, 4 GPU mi
     help="auto, cpu, cuda, cuda:0,2, a number or a GPU's UUID.  [default: auto]",
 )
 @click.option("--gpus", metavar="LIST", help="GPUs to use: 0,1,2 or UUIDs.  [default: all visible]")
-@click.option("--cpu-workers", type=int, metavar="N", help="Compute on the CPU in N processes.")
+@click.option("--cpu-workers", type=COUNT, metavar="N", help="Compute on the CPU in N processes.")
 @click.option(
     "--precision",
     type=click.Choice(["auto", "fp32", "bf16", "fp16"]),
     help="Arithmetic of the encoders; auto is bf16 on GPUs that have it, fp32 on the CPU.",
 )
-@click.option("--esm-batch-size", type=int, metavar="N", help="Tokens an ESM-2 batch.")
-@click.option("--dnabert-batch-size", type=int, metavar="N", help="Sequences a DNABERT-S batch.")
+@click.option("--esm-batch-size", type=COUNT, metavar="N", help="Tokens an ESM-2 batch.")
+@click.option("--dnabert-batch-size", type=COUNT, metavar="N", help="Sequences a DNABERT-S batch.")
 @click.option(
-    "-b", "--batch-size", type=int, metavar="N", help="Rows the classifier reads at a time."
+    "-b", "--batch-size", type=COUNT, metavar="N", help="Rows the classifier reads at a time."
 )
 @click.option(
-    "-w", "--num-workers", type=int, metavar="N", help="Host threads a worker uses for tokens."
+    "-w", "--num-workers", type=COUNT, metavar="N", help="Host threads a worker uses for tokens."
 )
 @click.option(
-    "-t", "--threads", type=int, metavar="N", help="Host threads in all.  [default: all cores]"
+    "-t", "--threads", type=COUNT, metavar="N", help="Host threads in all.  [default: all cores]"
 )
 @click.option(
     "--duplicate-ids",
@@ -101,7 +104,7 @@ def predict(source: str | None, named_source: str | None, **options: Any) -> int
         configuration.science,
         model_type=options["model_type"],
         classifier=options["model_path"],
-        chunk_length=_positive("--expected-length", options["expected_length"]),
+        chunk_length=options["expected_length"],
         precision=options["precision"],
         duplicate_ids=options["duplicate_ids"],
     )
@@ -130,12 +133,6 @@ def predict(source: str | None, named_source: str | None, **options: Any) -> int
         tuple(sys.argv),
     )
     return _carry_out(request, display, configuration.warnings)
-
-
-def _positive(option: str, value: int | None) -> int | None:
-    if value is not None and value < 3:
-        raise UsageError(f"{option} must be 3 or more (a codon), not {value}")
-    return value
 
 
 def _carry_out(request: Any, display: Display, warnings: tuple[str, ...]) -> int:

@@ -16,7 +16,7 @@ from typing import Literal, Protocol, cast
 from virnucpro.checkpoint.disk import sha256_of
 from virnucpro.contracts import Encoder, Precision
 from virnucpro.errors import ModelError
-from virnucpro.models.store import find
+from virnucpro.models.store import check_digest, find
 
 Role = Literal["nucleotide", "protein"]
 TOY = "toy"
@@ -85,7 +85,7 @@ def locate(name: str, role: Role) -> EncoderSource:
 
     Raises:
         ModelError: not here (the message has the command that fetches it), damaged, of an unknown
-            kind, or not for ``role``.
+            kind, not for ``role``, or other than what was recorded when it was fetched.
     """
     if name == TOY:
         return _toy(role)
@@ -99,10 +99,11 @@ def locate(name: str, role: Role) -> EncoderSource:
     files = module.files(path)
     _check(files)
     width = module.width(path)
-    digests = "\n".join(sha256_of(file) for file in files)
-    return EncoderSource(
-        family, name, path, files, hashlib.sha256(digests.encode()).hexdigest(), width
-    )
+    digests = [sha256_of(file) for file in files]
+    for file, digest in zip(files, digests, strict=True):
+        check_digest(file, digest)
+    whole = hashlib.sha256("\n".join(digests).encode()).hexdigest()
+    return EncoderSource(family, name, path, files, whole, width)
 
 
 def open_encoder(

@@ -106,7 +106,9 @@ def stamp(source: Path) -> Stamp:
 
 def changed(source: Path) -> InputError:
     """The input is not what it was at the start of the run."""
-    return InputError(f"{source} changed while it was used; run again, with --force, when it is whole")
+    return InputError(
+        f"{source} changed while it was used; run again, with --force, when it is whole"
+    )
 
 
 def duplicates_error(source: Path, census: Census) -> InputError:

@@ -1,0 +1,208 @@
+"""The command line: help, start-up, options in both places, exit codes, the whole path."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import click
+import pytest
+
+from virnucpro import __version__
+from virnucpro.cli.app import app
+from virnucpro.configuration import default_yaml
+
+ROOT = Path(__file__).parents[2]
+TOY = ("--model-type", "toy", "--device", "cpu")
+
+
+def _commands(
+    command: click.Command, path: str = "virnucpro"
+) -> Iterator[tuple[str, click.Command]]:
+    yield path, command
+    if isinstance(command, click.Group):
+        context = click.Context(command)
+        for name in command.list_commands(context):
+            found = command.get_command(context, name)
+            assert found is not None
+            yield from _commands(found, f"{path} {name}")
+
+
+@pytest.fixture
+def example(tmp_path: Path) -> Path:
+    path = tmp_path / "in/example.fa"
+    script = ROOT / "examples/make_example.py"
+    subprocess.run([sys.executable, script, path], check=True, capture_output=True)
+    return path
+
+
+@pytest.mark.parametrize(("path", "command"), list(_commands(app)), ids=lambda v: str(v)[:40])
+def test_every_command_explains_itself(path: str, command: click.Command) -> None:
+    assert command.help
+    for parameter in command.params:
+        if isinstance(parameter, click.Option) and parameter.name not in ("help", "version"):
+            assert parameter.help or parameter.show_default, (path, parameter.name)
+    assert isinstance(command, click.Group) or "virnucpro" in (command.epilog or command.help or "")
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["--version"], ["predict", "--help"]])
+def test_starting_imports_nothing_heavy(arguments: list[str]) -> None:
+    code = (
+        "import sys; from virnucpro.cli import run; run(sys.argv[1:]); "
+        "sys.exit(len({'torch', 'numpy', 'transformers', 'huggingface_hub', 'rich'} & set(sys.modules)))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, *arguments], capture_output=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_version(call: Callable) -> None:
+    assert __version__ in call("--version").out
+
+
+def test_predict_from_file_to_results(call: Callable, example: Path, tmp_path: Path) -> None:
+    done = call("predict", "--input", example, "--output-dir", tmp_path / "out", *TOY)
+    assert done.code == 0
+    assert "these scores mean nothing" in done.err
+    assert "of 45 records are called virus" in done.out
+    assert "no frame without a stop codon" in done.out
+    assert "shorter than a codon" in done.out
+    document = json.loads((tmp_path / "out/example_run.json").read_text())
+    assert "mean nothing" in document["notice"]
+    assert document["counts"]["records"] == 45
+    assert not list((tmp_path / "out").rglob("*.pt"))
+    rows = (tmp_path / "out/example_contigs.tsv").read_text().splitlines()
+    assert len(rows) == 46
+    log = (tmp_path / "out/.checkpoints/example/run.log").read_text()
+    assert "stage 5 esm" in log
+    assert "mean nothing" in log
+
+
+def test_the_positional_form_and_the_default_directory(
+    call: Callable, example: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert call("predict", example, *TOY).code == 0
+    assert (tmp_path / "example_predictions/example_contigs.tsv").exists()
+
+
+def test_standard_input(shell: Callable, example: Path, tmp_path: Path) -> None:
+    with example.open() as stream:
+        done = shell("predict", "-", "-o", tmp_path / "out", *TOY, stdin=stream)
+    assert done.code == 0, done.err
+    assert (tmp_path / "out/stdin_contigs.tsv").exists()
+    assert not list((tmp_path / "out").rglob("*.input"))
+    with example.open() as stream:
+        again = shell("predict", "-", "-o", tmp_path / "out", *TOY, "--resume", stdin=stream)
+    assert again.code == 0, again.err
+    assert "already finished" in again.out
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_shared_options_work_in_both_places(
+    call: Callable, example: Path, tmp_path: Path, first: bool
+) -> None:
+    config, log = tmp_path / "c.yaml", tmp_path / "log"
+    config.write_text("prediction: {default_model_type: toy}\nprogress: {enabled: true}\n")
+    shared = ["-q", "-l", str(log), "-c", str(config)]
+    rest = [str(example), "-o", str(tmp_path / "out"), "--device", "cpu"]
+    done = call(*shared, "predict", *rest) if first else call("predict", *rest, *shared)
+    assert done.code == 0
+    assert done.out == ""
+    assert "progress.enabled" in done.err
+    assert "open frames" not in done.err
+    assert "stage 9 output" in log.read_text()
+
+
+def test_no_option_of_before_is_gone() -> None:
+    names = {o for p in dict(_commands(app))["virnucpro predict"].params for o in p.opts}
+    before = "-m --model-type -p --model-path -e --expected-length -o --output-dir -d --device "
+    before += "-b --batch-size -w --num-workers -k --keep-intermediate --resume -f --force "
+    before += "--no-progress --dnabert-batch-size --esm-batch-size --parallel -t --threads"
+    assert set(before.split()) <= names
+
+
+def test_results_do_not_depend_on_batch_sizes(
+    call: Callable, example: Path, tmp_path: Path
+) -> None:
+    sizes = ("-b", 7, "--esm-batch-size", 3000, "--dnabert-batch-size", 5, "-w", 1, "-t", 1)
+    assert call("predict", example, "-o", tmp_path / "a", *TOY).code == 0
+    assert call("predict", example, "-o", tmp_path / "b", *TOY, *sizes, "--parallel").code == 0
+    name = "example_merged/prediction_results.txt"
+    assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
+
+
+def test_resume_with_other_science_is_refused_by_name(
+    call: Callable, example: Path, tmp_path: Path
+) -> None:
+    assert call("predict", example, "-o", tmp_path / "out", *TOY).code == 0
+    refused = call("predict", example, "-o", tmp_path / "out", *TOY, "-e", 300, "--resume")
+    assert refused.code == 3
+    assert "chunk length: was 500, is 300" in refused.err
+    assert call("predict", example, "-o", tmp_path / "out", *TOY, "-e", 300, "--force").code == 0
+    assert (tmp_path / "out/.checkpoints/example.previous/example_contigs.tsv").exists()
+
+
+def test_a_second_process_is_kept_out(call: Callable, example: Path, tmp_path: Path) -> None:
+    from virnucpro.checkpoint.lock import locked
+
+    with locked(tmp_path / "out/.checkpoints/example.lock"):
+        refused = call("predict", example, "-o", tmp_path / "out", *TOY)
+    assert refused.code == 5
+    assert "is working on this input" in refused.err
+    assert [p.name for p in (tmp_path / "out").iterdir()] == [".checkpoints"]
+
+
+def test_sigterm_ends_in_good_order_and_resume_goes_on(example: Path, tmp_path: Path) -> None:
+    big = tmp_path / "in/example.fa"
+    big.write_text("".join(f">r{n}\n{'GCT' * 160}\n" for n in range(120_000)))
+    command = [
+        sys.executable,
+        "-m",
+        "virnucpro",
+        "predict",
+        str(big),
+        "-o",
+        str(tmp_path / "out"),
+        *TOY,
+    ]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    parts = tmp_path / "out/example_nucleotide"
+    for _ in range(600):
+        if list(parts.glob("*.pt*")) or process.poll() is not None:
+            break
+        time.sleep(0.05)
+    process.terminate()
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 143, err
+    assert "--resume" in err
+    done = subprocess.run([*command, "--resume"], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_generate_config(call: Callable, tmp_path: Path) -> None:
+    assert call("utils", "generate-config").out == default_yaml()
+    path = tmp_path / "c.yaml"
+    assert call("utils", "generate-config", "-o", path).code == 0
+    assert path.read_text() == default_yaml()
+    assert call("utils", "generate-config", "-o", path).code == 64
+    assert call("utils", "generate-config", "-o", path, "--force").code == 0
+
+
+def test_list_devices(call: Callable) -> None:
+    assert "cpu" in call("utils", "list-devices").out
+    assert json.loads(call("utils", "list-devices", "--json").out)["cpu_threads"] >= 1
+
+
+def test_validate(call: Callable, example: Path) -> None:
+    done = call("utils", "validate", example)
+    assert done.code == 0
+    assert "45 records" in done.out
+    assert call("utils", "validate", example, "-e", 3000).out.count("warning") == 1
+    example.write_text(">a\nACGT-\n")
+    assert call("utils", "validate", example).code == 65
