@@ -105,11 +105,8 @@ def test_a_link_in_place_of_the_state_is_refused(layout: Layout, tmp_path: Path)
 
 
 def test_a_lock_excludes_and_names_its_owner(layout: Layout) -> None:
-    with locked(layout.lock):
-        with (
-            pytest.raises(LockedError, match=r"process \d+ on .+, running since"),
-            locked(layout.lock),
-        ):
-            pass
+    message = r"process \d+ on .+, running since"
+    with locked(layout.lock), pytest.raises(LockedError, match=message), locked(layout.lock):
+        pass
     with locked(layout.lock):
         pass
