@@ -77,6 +77,28 @@ class TaskFailed:
 
 
 @dataclass(frozen=True)
+class WorkerDied:
+    """A worker process ended or was ended; ``reason`` says how. Another may take its place."""
+
+    worker: int
+    device: Device
+    reason: str
+
+
+@dataclass(frozen=True)
+class WorkerReport:
+    """How a worker spent a stage: seconds at work and waiting for work, bytes at its peak."""
+
+    worker: int
+    device: Device
+    stage: str
+    busy: float
+    idle: float
+    tasks: int
+    peak_memory: int = 0
+
+
+@dataclass(frozen=True)
 class Notice:
     """Something a person should know. ``level`` is ``info`` or ``warning``."""
 
@@ -92,5 +114,7 @@ Event = (
     | Progressed
     | TaskFinished
     | TaskFailed
+    | WorkerDied
+    | WorkerReport
     | Notice
 )

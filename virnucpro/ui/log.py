@@ -17,7 +17,9 @@ from virnucpro.events import (
     TaskFailed,
     TaskFinished,
     TaskStarted,
+    WorkerDied,
     WorkerReady,
+    WorkerReport,
 )
 
 
@@ -38,6 +40,15 @@ def describe(event: Event) -> str | None:
             return f"worker {worker} finished {task.name} after {seconds:.2f} s"
         case TaskFailed(worker, failed):
             return f"worker {worker} gave up {failed.task.name}: {failed.error}: {failed.message}"
+        case WorkerDied(worker, device, reason):
+            return f"worker {worker} on {device.name} died: {reason}"
+        case WorkerReport():
+            share = 100 * event.idle / max(event.busy + event.idle, 1e-9)
+            peak = f", peak memory {event.peak_memory / 2**30:.2f} GiB" if event.peak_memory else ""
+            return (
+                f"worker {event.worker} on {event.device.name}: {event.tasks} pieces of "
+                f"{event.stage}, idle {share:.1f} % of {event.busy + event.idle:.1f} s{peak}"
+            )
         case Notice(level, message):
             return f"{level}: {message}"
         case Progressed():
