@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test lint check bench clean
+.PHONY: demo test lint check bench faults clean
 
 demo: .venv/installed  ## the main job, from nothing: make an example and classify it
 	rm -rf .demo
@@ -23,8 +23,11 @@ lint: .venv/checked
 bench: .venv/tested  ## host stages: records, chunks and frames a second
 	$(BIN)/python tests/bench/bench_bio.py
 
+faults: .venv/tested  ## stop and fail the program at every single write; some ten minutes
+	$(BIN)/python -m tests.faults.sweep .faults --rounds 50
+
 clean:
-	rm -rf .venv .demo
+	rm -rf .venv .demo .faults
 
 .venv/installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv

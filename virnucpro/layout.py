@@ -70,6 +70,10 @@ class Layout:
         whole = self.features(molecule, number)
         return whole.with_suffix(".parts") / f"{start:08d}-{stop:08d}.pt"
 
+    def part_folders(self) -> list[Path]:
+        """Folders of parts that exist."""
+        return [path for m in MOLECULES for path in sorted(self.folder(m).glob("*.parts"))]
+
     @property
     def merged_folder(self) -> Path:
         """Merged features and predictions."""

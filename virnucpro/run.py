@@ -66,7 +66,9 @@ def execute(request: Request, emit: Emit, disk: Disk | None = None) -> Summary:
     _check_paths(request, layout)
     devices = choose_devices(request.machine, visible_gpus())
     job = _job(request, layout, devices, disk, emit)
-    with locked(layout.lock):
+    with locked(layout.lock) as stale:
+        if stale:
+            emit(Notice("info", f"the last run did not end in good order: {stale}"))
         if request.source == STDIN:
             _spool(sys.stdin.buffer, layout.spooled, disk)
         before = stamp(job.source)
@@ -96,6 +98,10 @@ def execute(request: Request, emit: Emit, disk: Disk | None = None) -> Summary:
                 command=request.command,
                 devices=devices,
             )
+        if not failed:
+            # Of files that were joined just before a kill; with failures they are still needed.
+            for folder in layout.part_folders():
+                disk.remove_tree(folder)
         if not failed and not request.machine.keep_intermediate:
             remove_intermediate(job, ledger)
             disk.remove(layout.spooled)
@@ -227,10 +233,9 @@ def _spool(stream: BinaryIO, path: Path, disk: Disk) -> None:
 def _sweep(layout: Layout, disk: Disk) -> None:
     """Remove temporary files of earlier, killed processes."""
     disk.sweep(layout.root, layout.stem)
-    for folder in (layout.merged_folder, layout.folder("nucleotide"), layout.folder("protein")):
+    own = (layout.merged_folder, layout.folder("nucleotide"), layout.folder("protein"))
+    for folder in (*own, *layout.part_folders()):
         disk.sweep(folder)
-        for inner in folder.glob("*.parts"):
-            disk.sweep(inner)
     if layout.state.is_dir():
         for folder in (layout.state, *layout.state.rglob("*/")):
             if folder.is_dir():

@@ -55,7 +55,4 @@ class Spans:
         self._ledger.commit(self._stage.join(task, parts, failed))
         if failed:
             return  # the parts stay: the next --resume tries only what failed
-        folder = pieces[0].task.receipt.parent
-        for path in sorted(folder.iterdir(), reverse=True):  # a receipt goes before its part
-            self._disk.remove(path)
-        self._disk.remove_folder(folder)
+        self._disk.remove_tree(pieces[0].task.receipt.parent)

@@ -70,7 +70,11 @@ class Writing:
 
 
 class Disk:
-    """The seam to the file system. A test may replace the lower-case verbs to inject faults."""
+    """Every change of the file system that the program makes.
+
+    The first eight verbs are the seam: each is one system call, all others are made of them, and
+    a test may replace them to inject faults.
+    """
 
     def open_new(self, path: Path) -> BinaryIO:
         """Create ``path``, which must not exist, for unbuffered writing."""
@@ -101,26 +105,56 @@ class Disk:
         """Replace ``new`` by ``old`` in one step."""
         old.replace(new)
 
+    def unlink(self, path: Path) -> None:
+        """Delete a file."""
+        path.unlink()
+
+    def mkdir(self, path: Path) -> None:
+        """Create a folder."""
+        path.mkdir()
+
+    def rmdir(self, path: Path) -> None:
+        """Delete an empty folder."""
+        path.rmdir()
+
+    # Made of these. All raise OutputError where the disk is full or unwritable.
+
     def remove(self, path: Path) -> None:
         """Delete a file; nothing happens where there is none."""
-        path.unlink(missing_ok=True)
+        with unwritable(path), suppress(FileNotFoundError, NotADirectoryError):
+            self.unlink(path)
 
     def make_folder(self, path: Path) -> None:
         """Create a folder and its parents where they are missing."""
-        path.mkdir(parents=True, exist_ok=True)
+        with unwritable(path):
+            for folder in reversed([path, *path.parents]):
+                if not folder.is_dir():
+                    with suppress(FileExistsError):  # another run made it at the same moment
+                        self.mkdir(folder)
 
-    def move_folder(self, old: Path, new: Path) -> None:
-        """Rename a folder."""
-        old.rename(new)
+    def move(self, old: Path, new: Path) -> None:
+        """Rename a file or folder, durably."""
+        with unwritable(new):
+            self.rename(old, new)
+            self.sync_folder(new.parent)
 
     def remove_folder(self, path: Path) -> None:
         """Delete an empty folder; one that is missing or not empty is left alone."""
-        with suppress(FileNotFoundError):
+        with unwritable(path), suppress(FileNotFoundError):
             try:
-                path.rmdir()
+                self.rmdir(path)
             except OSError as error:
                 if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
                     raise
+
+    def remove_tree(self, path: Path) -> None:
+        """Delete a folder with all that is in it; links are deleted, never followed."""
+        if path.is_symlink() or not path.is_dir():
+            self.remove(path)
+            return
+        for inner in sorted(path.iterdir()):
+            self.remove_tree(inner)
+        self.remove_folder(path)
 
     @contextmanager
     def create(self, path: Path) -> Iterator[Writing]:
@@ -130,9 +164,9 @@ class Disk:
             OutputError: the folder cannot be written, or the disk is full. Nothing is left behind.
         """
         temporary = path.with_name(f".{path.name}.{host_name()}.{os.getpid()}.tmp")
+        self.make_folder(path.parent)
+        self.remove(temporary)  # of an earlier life of this process number
         with unwritable(path):
-            self.make_folder(path.parent)
-            self.remove(temporary)  # of an earlier life of this process number
             stream = self.open_new(temporary)
         writing = Writing(self, stream)
         try:
@@ -144,7 +178,7 @@ class Disk:
         except BaseException:
             stream.close()
             with suppress(OSError):
-                temporary.unlink(missing_ok=True)
+                self.unlink(temporary)
             raise
 
     def save(self, path: Path, data: bytes, rows: int = 0) -> Output:

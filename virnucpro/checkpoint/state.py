@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from virnucpro import __version__
-from virnucpro.checkpoint.disk import Disk, unwritable
+from virnucpro.checkpoint.disk import Disk
 from virnucpro.contracts import Json
 from virnucpro.errors import ResumeRefused, UsageError
 from virnucpro.layout import Layout
@@ -136,10 +135,7 @@ def _short(value: Json) -> str:
 
 def _move_aside(layout: Layout, disk: Disk, there: list[Path]) -> None:
     """Keep the latest earlier run, once, under ``STEM.previous``."""
-    with unwritable(layout.previous):
-        if layout.previous.exists():
-            shutil.rmtree(layout.previous)
-        disk.make_folder(layout.previous)
-        for path in there:
-            disk.rename(path, layout.previous / path.name)
-        disk.sync_folder(layout.root)
+    disk.remove_tree(layout.previous)
+    disk.make_folder(layout.previous)
+    for path in there:
+        disk.move(path, layout.previous / path.name)

@@ -1,0 +1,195 @@
+"""Stop the program, or fail the disk, at its k-th operation; resume; compare every result.
+
+    python -m tests.faults.sweep FOLDER            every k, every fault: minutes
+    python -m tests.faults.sweep FOLDER --every 9  a sample
+
+One warmed process makes the children by fork, so that a case costs a fraction of a second. The
+toy encoder runs in the child's own process. Prints a line a fault and exits 1 if a case failed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import errno
+import os
+import random
+import shutil
+import sys
+import traceback
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO
+
+import torch
+
+from virnucpro.checkpoint.disk import Disk
+from virnucpro.errors import OutputError, VirNucProError
+from virnucpro.run import Request, execute
+from virnucpro.settings import Machine, Science
+
+STOPPED = 99
+RESULTS = (
+    "in_merged/prediction_results.txt",
+    "in_merged/prediction_results_highestscore.csv",
+    "in_chunks.tsv",
+    "in_contigs.tsv",
+    "in_virus.fna",
+)
+FAULTS = {
+    "stop": None,
+    "EIO": errno.EIO,
+    "ENOSPC": errno.ENOSPC,
+    "EDQUOT": errno.EDQUOT,
+    "EROFS": errno.EROFS,
+}
+
+
+class Faulty(Disk):
+    """Counts operations; at the ``at``-th the process stops, or the operation fails.
+
+    A write is torn: half of the data is on the disk when it happens.
+    """
+
+    def __init__(self, at: int = 0, number: int | None = None) -> None:
+        self.count, self.at, self.number = 0, at, number
+
+    def _due(self) -> bool:
+        self.count += 1
+        return self.count == self.at
+
+    def _strike(self) -> None:
+        if self.number is None:
+            os._exit(STOPPED)
+        raise OSError(self.number, os.strerror(self.number))
+
+    def write(self, stream: BinaryIO, data: bytes) -> None:
+        if self._due():
+            super().write(stream, data[: len(data) // 2])
+            self._strike()
+        super().write(stream, data)
+
+
+def _wrapped(name: str):  # type: ignore[no-untyped-def]
+    original = getattr(Disk, name)
+
+    def verb(self: Faulty, *arguments: Path) -> object:
+        if self._due():
+            self._strike()
+        return original(self, *arguments)
+
+    return verb
+
+
+for _name in ("open_new", "sync", "sync_folder", "rename", "unlink", "mkdir", "rmdir"):
+    setattr(Faulty, _name, _wrapped(_name))
+
+
+def make_input(path: Path) -> None:
+    """Records enough for two files and several spans, some of them not scorable."""
+    rng = random.Random(3)
+    codons = [a + b + c for a in "ACGT" for b in "ACGT" for c in "ACGT"]
+    sense = [c for c in codons if c not in ("TAA", "TAG", "TGA")]
+    lines = [f">r{n}\n{''.join(rng.choices(sense, k=rng.randint(30, 90)))}\n" for n in range(900)]
+    lines += [">n\nNNNNNNNN\n", ">t\nA\n", f">long\n{''.join(rng.choices(sense, k=700))}\n"]
+    path.write_text("".join(lines))
+
+
+def run_once(source: Path, out: Path, disk: Disk, *, resume: bool, report: int = -1) -> int:
+    """Run in a child process; returns its exit code. The count of operations goes to ``report``."""
+    child = os.fork()
+    if child:
+        return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    code = 1
+    try:
+        science = Science(model_type="toy", chunk_length=200, sequences_per_file=1200)
+        request = Request(str(source), out, science, Machine(device="cpu", threads=1), resume)
+        execute(request, lambda event: None, disk)
+        code = 0
+    except VirNucProError as error:
+        code = error.exit_code
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        if report >= 0 and isinstance(disk, Faulty):
+            os.write(report, str(disk.count).encode())
+        os._exit(code)
+
+
+def results(out: Path) -> dict[str, bytes]:
+    """Content of every result file."""
+    return {name: (out / name).read_bytes() for name in RESULTS}
+
+
+def litter(out: Path) -> list[Path]:
+    """What a finished run must not leave: temporary and intermediate files."""
+    return [p for p in out.rglob("*") if p.name.endswith((".tmp", ".pt")) or p.suffix == ".parts"]
+
+
+def survived(source: Path, out: Path, fault: str, k: int, expected: dict[str, bytes]) -> str:
+    """Empty, or what went wrong with the ``k``-th operation failing."""
+    shutil.rmtree(out, ignore_errors=True)
+    number = FAULTS[fault]
+    code = run_once(source, out, Faulty(k, number), resume=False)
+    wanted = STOPPED if number is None else OutputError.exit_code
+    if code not in (wanted, 0):  # 0: what failed was the removal of something already useless
+        return f"exit {code} instead of {wanted}"
+    code = run_once(source, out, Disk(), resume=True)
+    if code != 0:
+        return f"resume ended with exit {code}"
+    if results(out) != expected:
+        return "results differ"
+    return f"left behind {litter(out)}" if litter(out) else ""
+
+
+def cases(total: int, every: int, faults: list[str]) -> Iterator[tuple[str, int]]:
+    """(fault, k), each fault with another offset, so that a sample covers more operations."""
+    for position, fault in enumerate(faults):
+        for k in range(1 + position % every, total + 1, every):
+            yield fault, k
+
+
+def twice(source: Path, out: Path, total: int, rounds: int, expected: dict[str, bytes]) -> int:
+    """Stop again and again at random operations, also while resuming; returns the failures."""
+    rng, failures = random.Random(1), 0
+    for _ in range(rounds):
+        shutil.rmtree(out, ignore_errors=True)
+        for _ in range(5):
+            run_once(source, out, Faulty(rng.randint(1, total)), resume=True)
+        code = run_once(source, out, Disk(), resume=True)
+        failures += code != 0 or results(out) != expected or bool(litter(out))
+    return failures
+
+
+def main() -> int:
+    """Run the sweep; see the module's docstring."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--every", type=int, default=1)
+    parser.add_argument("--rounds", type=int, default=20, help="of five random stops each")
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    options.folder.mkdir(parents=True, exist_ok=True)
+    source, out = options.folder / "in.fa", options.folder / "out"
+    make_input(source)
+    shutil.rmtree(out, ignore_errors=True)
+    reader, writer = os.pipe()
+    assert run_once(source, out, Faulty(), resume=False, report=writer) == 0
+    total = int(os.read(reader, 99))
+    expected = results(out)
+    tried: dict[str, int] = dict.fromkeys(FAULTS, 0)
+    failed = 0
+    for fault, k in cases(total, options.every, list(FAULTS)):
+        tried[fault] += 1
+        if problem := survived(source, out, fault, k, expected):
+            failed += 1
+            print(f"{fault} at operation {k} of {total}: {problem}", flush=True)
+    again = twice(source, out, total, options.rounds, expected)
+    for fault, count in tried.items():
+        print(f"{fault}: {count} of {total} operations tried")
+    print(f"five stops in a row: {options.rounds - again} of {options.rounds} survived")
+    print(f"{sum(tried.values()) - failed} of {sum(tried.values())} injected faults survived")
+    return 1 if failed or again else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,145 @@
+"""A sample of the sweep (``make faults`` is all of it), and disks that are really full."""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import BinaryIO
+
+import pytest
+
+from tests.faults.sweep import make_input
+from virnucpro.checkpoint.disk import Disk
+from virnucpro.run import Request, execute
+from virnucpro.settings import Machine, Science
+
+ROOT = Path(__file__).parents[2]
+COMMAND = [sys.executable, "-m", "virnucpro", "predict"]
+TOY = ["--model-type", "toy", "--device", "cpu", "-e", "200"]
+
+
+def test_a_sample_of_stops_and_faults_is_survived(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = [sys.executable, "-m", "tests.faults.sweep", str(tmp_path), "--every", "14"]
+    done = subprocess.run(
+        [*command, "--rounds", "6"], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    with capsys.disabled():
+        print("\n" + "\n".join(done.stdout.splitlines()[-7:]))
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+class Recording(Disk):
+    """Notes what reaches the disk, in order."""
+
+    def __init__(self) -> None:
+        self.order: list[tuple[str, str]] = []
+        self._names: dict[int, str] = {}
+
+    def open_new(self, path: Path) -> BinaryIO:
+        stream = super().open_new(path)
+        self._names[id(stream)] = path.name
+        return stream
+
+    def sync(self, stream: BinaryIO) -> None:
+        super().sync(stream)
+        self.order.append(("sync", self._names[id(stream)]))
+
+    def rename(self, old: Path, new: Path) -> None:
+        super().rename(old, new)
+        self.order.append(("rename", new.name))
+
+    def sync_folder(self, folder: Path) -> None:
+        super().sync_folder(folder)
+        self.order.append(("sync folder", folder.name))
+
+
+def test_data_is_on_the_disk_before_its_receipt(tmp_path: Path) -> None:
+    source = tmp_path / "in.fa"
+    make_input(source)
+    disk = Recording()
+    science = Science(model_type="toy", chunk_length=200, sequences_per_file=1200)
+    execute(Request(str(source), tmp_path / "out", science, Machine(device="cpu")), _ignore, disk)
+    order = disk.order
+    features = [n for verb, n in order if verb == "rename" and n.endswith(".pt")]
+    assert len(features) >= 6
+    for name in features:
+        data = order.index(("rename", name))
+        receipt = order.index(("rename", f"{name}.done"), data)
+        assert order[data - 1][0] == "sync"
+        assert order[data + 1][0] == "sync folder"
+        assert order[receipt - 1][0] == "sync"
+        assert data + 1 < receipt - 1
+
+
+def _ignore(event: object) -> None:
+    """Nobody watches."""
+
+
+@pytest.fixture
+def undisturbed(tmp_path: Path) -> Path:
+    make_input(tmp_path / "in.fa")
+    out = tmp_path / "undisturbed"
+    subprocess.run(
+        [*COMMAND, str(tmp_path / "in.fa"), "-o", str(out), *TOY], check=True, capture_output=True
+    )
+    return out
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    folder = tmp_path / "small"
+    folder.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(folder)]
+    if os.geteuid() != 0 or subprocess.run(mount, capture_output=True, check=False).returncode:
+        pytest.skip("mounting a small tmpfs is not allowed here")
+    yield folder
+    subprocess.run(["umount", str(folder)], check=True)
+
+
+def _same_results(a: Path, b: Path) -> bool:
+    names = [p.name for p in a.glob("in_*") if p.is_file() and p.suffix != ".json"]
+    names += [f"in_merged/{p.name}" for p in (a / "in_merged").iterdir()]
+    return len(names) == 5 and all((a / n).read_bytes() == (b / n).read_bytes() for n in names)
+
+
+def test_a_disk_that_fills_up_and_is_made_larger(
+    tmp_path: Path, undisturbed: Path, small_disk: Path
+) -> None:
+    (small_disk / "ballast").write_bytes(b"x" * 420_000)
+    command = [*COMMAND, str(tmp_path / "in.fa"), "-o", str(small_disk / "out"), *TOY, "--resume"]
+    full = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert full.returncode == 6, full.stderr
+    assert "free" in full.stderr
+    assert "Traceback" not in full.stderr
+    subprocess.run(["mount", "-o", "remount,size=64m", str(small_disk)], check=True)
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert _same_results(undisturbed, small_disk / "out")
+
+
+def _limited(size: int) -> Callable[[], None]:
+    def limit() -> None:
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
+
+    return limit
+
+
+def test_a_file_size_limit_is_an_output_error(tmp_path: Path, undisturbed: Path) -> None:
+    command = [*COMMAND, str(tmp_path / "in.fa"), "-o", str(tmp_path / "out"), *TOY, "--resume"]
+    for size in (100, 20_000, 60_000, 120_000):
+        done = subprocess.run(
+            command, capture_output=True, text=True, check=False, preexec_fn=_limited(size)
+        )
+        assert done.returncode == 6, done.stderr
+        assert "Traceback" not in done.stderr
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert _same_results(undisturbed, tmp_path / "out")
