@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from virnucpro.checkpoint import legacy
 from virnucpro.checkpoint.disk import Disk
 from virnucpro.checkpoint.ledger import Ledger
 from virnucpro.classifier import ClassifierInfo
@@ -85,8 +86,9 @@ def run(job: Job, ledger: Ledger, executor: Executor, emit: Emit) -> Outcome:
     """
     outcome = Outcome()
     stages = job.stages
-    if ledger.cleaned and not _still_proved(stages, ledger):
-        emit(Notice("warning", "intermediate files of the finished run are needed again"))
+    if ledger.cleaned and (reason := _lost_proof(stages, ledger)):
+        text = "the intermediate files of the finished run, since removed, are needed again"
+        emit(Notice("warning", f"{text}: {reason}"))
         ledger.distrust_removed()
     for number, stage in enumerate(stages, 1):
         started = time.perf_counter()
@@ -94,6 +96,12 @@ def run(job: Job, ledger: Ledger, executor: Executor, emit: Emit) -> Outcome:
         verdicts = [ledger.check(task) for task in tasks]
         stale = [task for task, verdict in zip(tasks, verdicts, strict=True) if verdict.stale]
         reasons = Counter(v.reason for v in verdicts if v.stale and v.reason != "no receipt")
+        if isinstance(stage, Embedding):
+            stale, warnings = legacy.adopt(
+                job.layout, ledger, stale, stage.molecule, stage.source.dim
+            )
+            for warning in warnings:
+                emit(Notice("warning", warning))
         if stale and stage.kind == "gpu":
             _check_space(job, ledger, emit, announce=not outcome.computed["dnabert"])
         spans = Spans(stage, stale, ledger, job.disk)
@@ -120,18 +128,19 @@ def _started(
     return StageStarted(stage.name, number, len(tasks), len(todo), sequences, tokens, why)
 
 
-def _still_proved(stages: Sequence[Stage], ledger: Ledger) -> bool:
-    """Whether what is left of a finished run suffices for whatever is stale in it.
+def _lost_proof(stages: Sequence[Stage], ledger: Ledger) -> str | None:
+    """Why what is left of a finished run does not suffice, or None where it does.
 
     After the features are gone only the stages behind them can be done again, and only where
     their inputs are still there.
     """
     for stage in stages:
-        stale = [task for task in stage.plan(ledger) if ledger.check(task).stale]
+        verdicts = [(task, ledger.check(task)) for task in stage.plan(ledger)]
+        stale = [(task, verdict) for task, verdict in verdicts if verdict.stale]
         if stale:
-            inputs = [path for task in stale for path in task.inputs]
-            return stage.name in AFTER_FEATURES and all(path.exists() for path in inputs)
-    return True
+            there = all(path.exists() for task, _ in stale for path in task.inputs)
+            return None if stage.name in AFTER_FEATURES and there else stale[0][1].reason
+    return None
 
 
 def _check_space(job: Job, ledger: Ledger, emit: Emit, *, announce: bool) -> None:

@@ -1,0 +1,349 @@
+"""docs/checkpoints.md says what happens after each change between run and resume; this reads it."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from tests.unit.encoders.small import fair_model, make_dnabert, save_fair
+from virnucpro.checkpoint.codec import Features, encode_features, load_features
+from virnucpro.classifier import to_bytes
+from virnucpro.encoders.registry import locate
+from virnucpro.errors import ResumeRefused, UsageError, VirNucProError
+from virnucpro.events import Event, Notice, StageStarted
+from virnucpro.run import Request, execute
+from virnucpro.settings import Machine, Science
+
+PAGE = (Path(__file__).parents[2] / "docs/checkpoints.md").read_text()
+CODONS = ["GCT", "ACC", "GGA", "TTC", "CAT", "AAG", "CTG", "GAT"]
+
+
+@dataclass(frozen=True)
+class World:
+    """A finished run with everything kept, and what it was made from."""
+
+    home: Path
+    request: Request
+
+    @property
+    def out(self) -> Path:
+        return self.home / "out"
+
+    def file(self, name: str) -> Path:
+        """A file by its name in the documentation."""
+        if name == "the input":
+            return self.home / "in.fa"
+        return self.out / name.replace("STEM", "in").replace("{L}", "200")
+
+
+def _table(title: str) -> list[list[str]]:
+    after = PAGE[PAGE.index(f"| {title} |") :]
+    rows = [line for line in after.split("\n\n")[0].splitlines() if line.startswith("|")]
+    return [[cell.strip().strip("`") for cell in row.strip("|").split("|")] for row in rows]
+
+
+FILES = _table("file")
+SETTINGS = _table("setting")[2:]
+
+
+def _classifier(path: Path, width: int, seed: int) -> Path:
+    torch.manual_seed(seed)
+    state = {
+        "hidden_layer.weight": torch.randn(4, width),
+        "hidden_layer.bias": torch.randn(4),
+        "bn1.weight": torch.ones(4),
+        "bn1.bias": torch.zeros(4),
+        "bn1.running_mean": torch.zeros(4),
+        "bn1.running_var": torch.ones(4),
+        "output_layer.weight": torch.randn(2, 4),
+        "output_layer.bias": torch.randn(2),
+    }
+    path.write_bytes(to_bytes(state, encoders=[], chunk_lengths=[], extra={}))
+    return path
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> World:
+    home = tmp_path_factory.mktemp("world")
+    nucleotide = make_dnabert(home / "dnabert")
+    protein = home / "esm.pt"
+    save_fair(fair_model(), protein)
+    width = locate(str(nucleotide), "nucleotide").dim + locate(str(protein), "protein").dim
+    classifier = _classifier(home / "c.safetensors", width, 1)
+    _classifier(home / "other.safetensors", width, 2)
+    lines = [
+        f">r{n}\n{''.join(CODONS[(n * 7 + i * i) % 8] for i in range(60 + n))}\n" for n in range(30)
+    ]
+    (home / "in.fa").write_text("".join(lines))
+    science = Science("custom", str(classifier), 200, 25, str(nucleotide), str(protein))
+    machine = Machine(device="cpu", threads=1, keep_intermediate=True)
+    request = Request(str(home / "in.fa"), home / "out", science, machine)
+    execute(request, _ignore)
+    return World(home, request)
+
+
+def _ignore(event: Event) -> None:
+    """Nobody watches."""
+
+
+@pytest.fixture
+def world(made: World, tmp_path: Path) -> World:
+    home = tmp_path / "home"
+    shutil.copytree(made.home, home)
+    science = made.request.science
+    moved = replace(
+        science,
+        classifier=str(home / "c.safetensors"),
+        nucleotide_model=str(home / "dnabert"),
+        protein_model=str(home / "esm.pt"),
+    )
+    request = replace(
+        made.request,
+        source=str(home / "in.fa"),
+        output_dir=home / "out",
+        science=moved,
+        resume=True,
+    )
+    return World(home, request)
+
+
+def _resume(request: Request) -> tuple[dict[str, int], str]:
+    """Pieces computed a stage, and all notices; raises what the program raises."""
+    events: list[Event] = []
+    execute(request, events.append)
+    todo = {e.stage: e.todo for e in events if isinstance(e, StageStarted) and e.todo}
+    return todo, "\n".join(e.message for e in events if isinstance(e, Notice))
+
+
+def _verdict(request: Request) -> str:
+    """What the documentation calls it."""
+    try:
+        todo, _ = _resume(request)
+    except ResumeRefused:
+        return "refused"
+    except UsageError as error:
+        assert "not found" in str(error)
+        return "not found"
+    return ", ".join(todo) or "goes on"
+
+
+def _flip(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    # Inside quotes or numbers of a JSON file a flipped bit may still be JSON: hit its first byte.
+    at = 0 if path.suffix in (".done", ".json") else len(data) // 2
+    data[at] ^= 1
+    path.write_bytes(data)
+
+
+CHANGES: dict[str, Callable[[Path], object]] = {
+    "touched": lambda p: os.utime(p, (1, 1)),
+    "deleted": lambda p: p.unlink(),
+    "cut short": lambda p: p.write_bytes(p.read_bytes()[: p.stat().st_size // 2]),
+    "one bit flipped": _flip,
+}
+CASES = [
+    (row[0], change, verdict)
+    for row in FILES[2:]
+    for change, verdict in zip(FILES[0][1:], row[1:], strict=True)
+]
+
+
+def _results(out: Path) -> dict[str, bytes]:
+    names = ["in_chunks.tsv", "in_contigs.tsv", "in_virus.fna"]
+    names += ["in_merged/prediction_results.txt", "in_merged/prediction_results_highestscore.csv"]
+    return {name: (out / name).read_bytes() for name in names}
+
+
+@pytest.mark.parametrize(("file", "change", "verdict"), CASES)
+def test_changed_files(world: World, made: World, file: str, change: str, verdict: str) -> None:
+    CHANGES[change](world.file(file))
+    assert _verdict(world.request) == verdict
+    if verdict not in ("refused", "not found"):
+        assert _results(world.out) == _results(made.out)
+        assert _verdict(world.request) == "goes on"
+
+
+def _rename_models(world: World) -> Request:
+    (world.home / "dnabert").rename(world.home / "d2")
+    (world.home / "esm.pt").rename(world.home / "e2.pt")
+    (world.home / "c.safetensors").rename(world.home / "c2.safetensors")
+    return _science(
+        world,
+        nucleotide_model=str(world.home / "d2"),
+        protein_model=str(world.home / "e2.pt"),
+        classifier=str(world.home / "c2.safetensors"),
+    )
+
+
+def _move_input(world: World) -> Request:
+    (world.home / "elsewhere").mkdir()
+    (world.home / "in.fa").rename(world.home / "elsewhere/in.fa")
+    return replace(world.request, source=str(world.home / "elsewhere/in.fa"))
+
+
+def _science(world: World, **changes: object) -> Request:
+    return replace(world.request, science=replace(world.request.science, **changes))  # type: ignore[arg-type]
+
+
+def _machine(world: World, **changes: object) -> Request:
+    return replace(world.request, machine=replace(world.request.machine, **changes))  # type: ignore[arg-type]
+
+
+def _other_protein_model(world: World) -> Request:
+    save_fair(fair_model(token_dropout=False), world.home / "other.pt")
+    return _science(world, protein_model=str(world.home / "other.pt"))
+
+
+def _other_nucleotide_model(world: World) -> Request:
+    path = world.home / "dnabert/config.json"
+    path.write_text(re.sub(r"1e-12", "1e-11", path.read_text()))
+    return world.request
+
+
+OTHER: dict[str, Callable[[World], Request]] = {
+    "chunk length": lambda w: _science(w, chunk_length=300),
+    "sequences per file": lambda w: _science(w, sequences_per_file=30),
+    "nucleotide model": _other_nucleotide_model,
+    "protein model": _other_protein_model,
+    "classifier": lambda w: _science(w, classifier=str(w.home / "other.safetensors")),
+    "truncation": lambda w: _science(w, truncation=50),
+    "duplicate ids": lambda w: _science(w, duplicate_ids="rename"),
+    "precision, named": lambda w: _science(w, precision="bf16"),
+    "precision `auto": lambda w: _science(w, precision="auto"),
+    "CPU workers": lambda w: _machine(w, device="auto", cpu_workers=1),
+    "batch sizes": lambda w: _machine(
+        w, esm_tokens=64, dnabert_sequences=2, classifier_rows=3, tokenizer_threads=1
+    ),
+    "threads": lambda w: _machine(w, threads=2),
+    "keep intermediate": lambda w: _machine(w, keep_intermediate=False),
+    "models moved or renamed": _rename_models,
+    "input moved": _move_input,
+}
+
+
+@pytest.mark.parametrize(("setting", "verdict"), SETTINGS)
+def test_changed_settings(world: World, made: World, setting: str, verdict: str) -> None:
+    before = {p: p.stat().st_mtime_ns for p in world.out.iterdir() if p.is_file()}
+    request = OTHER[setting](world)
+    assert _verdict(request) == verdict
+    assert _results(world.out) == _results(made.out)
+    if verdict == "refused":
+        assert before == {p: p.stat().st_mtime_ns for p in world.out.iterdir() if p.is_file()}
+
+
+def test_every_setting_that_changes_results_is_in_the_table() -> None:
+    documented = {name for name, verdict in SETTINGS if verdict == "refused"}
+    assert len(documented) == 8
+
+
+# Rows 86-100 of the list of bad inputs that are about files of an interrupted run
+
+
+def _swap(a: Path, b: Path) -> None:
+    data = a.read_bytes()
+    a.write_bytes(b.read_bytes())
+    b.write_bytes(data)
+
+
+def test_92_swapped_shards_are_both_computed_again(world: World, made: World) -> None:
+    esm = [world.file(f"STEM_protein/output_{n}_ESM.pt") for n in (1, 2)]
+    _swap(*esm)
+    assert _resume(world.request)[0] == {"esm": 2}
+    assert _results(world.out) == _results(made.out)
+
+
+def test_92_swapped_with_their_receipts(world: World, made: World) -> None:
+    for suffix in ("", ".done"):
+        _swap(*(world.file(f"STEM_protein/output_{n}_ESM.pt{suffix}") for n in (1, 2)))
+    assert _resume(world.request)[0] == {"esm": 2}
+    assert _results(world.out) == _results(made.out)
+
+
+def test_93_a_receipt_of_a_newer_version_is_refused(world: World) -> None:
+    path = world.file("STEM_protein/output_1_ESM.pt.done")
+    path.write_text(path.read_text().replace('"schema": 1', '"schema": 2'))
+    with pytest.raises(ResumeRefused, match="newer version"):
+        execute(world.request, _ignore)
+
+
+class Evil:
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __reduce__(self) -> tuple[object, tuple[str, str]]:
+        return open, (str(self.path), "w")
+
+
+def test_97_a_malicious_feature_file_is_computed_again_and_not_run(world: World) -> None:
+    path = world.file("STEM_protein/output_1_ESM.pt")
+    torch.save({"proteins": [], "data": Evil(world.home / "pwned")}, path)
+    assert _resume(world.request)[0] == {"esm": 1}
+    assert not (world.home / "pwned").exists()
+
+
+def test_98_a_link_in_place_of_the_state_is_refused(world: World) -> None:
+    state = world.out / ".checkpoints/in"
+    state.rename(world.home / "state")
+    state.symlink_to(world.home / "state")
+    with pytest.raises(ResumeRefused, match="symbolic link"):
+        execute(world.request, _ignore)
+
+
+@pytest.mark.parametrize("damage", ["nan", "doubled"])
+def test_99_damaged_rows_are_computed_again(world: World, made: World, damage: str) -> None:
+    path = world.file("STEM_protein/output_1_ESM.pt")
+    features = load_features(path, "protein")
+    if damage == "nan":
+        features.data[0, 0] = float("nan")
+    else:
+        features = Features([features.ids[1], *features.ids[1:]], features.data)
+    path.write_bytes(encode_features(features, "protein"))
+    assert _resume(world.request)[0] == {"esm": 1}
+    assert _results(world.out) == _results(made.out)
+
+
+def test_100_stray_temporary_files_are_removed(world: World) -> None:
+    strays = [
+        world.out / ".in_contigs.tsv.elsewhere.999999999.tmp",
+        world.out / "in_protein/.output_1_ESM.pt.elsewhere.999999999.tmp",
+        world.out / ".checkpoints/in/.run.json.elsewhere.999999999.tmp",
+    ]
+    for stray in strays:
+        stray.touch()
+    _resume(world.request)
+    assert not any(stray.exists() for stray in strays)
+
+
+def test_reasons_are_told(world: World) -> None:
+    world.file("STEM_protein/output_1_ESM.pt").unlink()
+    events: list[Event] = []
+    execute(world.request, events.append)
+    started = [e for e in events if isinstance(e, StageStarted) and e.stage == "esm"]
+    assert started[0].reasons == ("output_1_ESM.pt is missing (1x)",)
+
+
+def test_a_finished_run_whose_features_are_gone_says_why_it_starts_again(
+    world: World, made: World
+) -> None:
+    assert _resume(_machine(world, keep_intermediate=False))[0] == {}
+    assert not list(world.out.rglob("*.pt"))
+    world.file("STEM_merged/prediction_results.txt").write_text("edited")
+    todo, notices = _resume(world.request)
+    assert {"dnabert", "esm", "merging", "prediction"} <= set(todo)
+    assert "prediction_results.txt has another size than its receipt says" in notices
+    assert "needed again" in notices
+    assert _results(world.out) == _results(made.out)
+
+
+def test_every_error_has_its_code() -> None:
+    codes = {
+        c.__name__: c.exit_code for c in VirNucProError.__subclasses__() if "exit_code" in vars(c)
+    }
+    assert codes["ResumeRefused"] == 3
