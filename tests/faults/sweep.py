@@ -107,7 +107,7 @@ def run_once(source: Path, out: Path, disk: Disk, *, resume: bool, report: int =
         code = 0
     except VirNucProError as error:
         code = error.exit_code
-    except BaseException:
+    except BaseException:  # noqa: BLE001 - the edge of the child process
         traceback.print_exc()
     finally:
         if report >= 0 and isinstance(disk, Faulty):
