@@ -15,6 +15,8 @@ from __future__ import annotations
 
 import io
 import pickle
+import struct
+import warnings
 import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -26,6 +28,13 @@ import torch
 SCHEMA = 1
 Kind = Literal["nucleotide", "protein", "merged"]
 _ID_KEY: dict[Kind, str] = {"nucleotide": "nucleotide", "protein": "proteins", "merged": "ids"}
+
+
+# What torch.load raises on damaged files; the second line was found by fuzzing.
+_UNREADABLE: tuple[type[Exception], ...]
+_UNREADABLE = (OSError, RuntimeError, EOFError, pickle.UnpicklingError, zipfile.BadZipFile)
+_UNREADABLE += (LookupError, AttributeError, TypeError, AssertionError, ValueError)
+_UNREADABLE += (struct.error, OverflowError, MemoryError, Warning)
 
 
 class DamagedFeatures(ValueError):
@@ -74,17 +83,15 @@ def load_features(path: Path, kind: Kind) -> Features:
 
 def _unpickled(path: Path) -> Any:
     """The content of a ``.pt`` file in torch's zip format, the only one since torch 1.6."""
+    if not zipfile.is_zipfile(path):
+        raise DamagedFeatures(f"{path.name} cannot be read: it is truncated, or no .pt file")
     try:
-        if not zipfile.is_zipfile(path):
-            raise DamagedFeatures(f"{path.name} cannot be read: it is truncated, or no .pt file")
-        return torch.load(path, map_location="cpu", weights_only=True)
-    except (OSError, RuntimeError, EOFError, LookupError, pickle.UnpicklingError) as error:
-        raise DamagedFeatures(f"{path.name} cannot be read: {error}") from error
-    except DamagedFeatures:
-        raise
-    except (AttributeError, TypeError, AssertionError, ValueError) as error:
-        # What torch's restricted unpickler lets through on damaged pickles (found by fuzzing).
-        raise DamagedFeatures(f"{path.name} cannot be read: damaged") from error
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")  # torch only warns of some damaged pickles
+            return torch.load(path, map_location="cpu", weights_only=True)
+    except _UNREADABLE as error:
+        reason = next(iter(str(error).splitlines()), type(error).__name__)
+        raise DamagedFeatures(f"{path.name} cannot be read: {reason}") from error
 
 
 def _as_tensor(data: Any, ids: list[str], name: str) -> torch.Tensor:
