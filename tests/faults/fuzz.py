@@ -1,0 +1,68 @@
+"""Coverage-guided fuzzing of what reads files; outside CI. Needs ``pip install atheris``.
+
+    python -m tests.faults.fuzz records -max_total_time=1800 CORPUS
+    python -m tests.faults.fuzz features -max_total_time=900 CORPUS
+    python -m tests.faults.fuzz receipts -max_total_time=900 CORPUS
+
+Anything but content or the program's own error is a crash; keep its input as a case in the tests.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+import atheris
+
+with atheris.instrument_imports(include=["virnucpro"]):
+    from virnucpro.bio.records import read_records
+    from virnucpro.checkpoint.codec import DamagedFeatures, load_features
+    from virnucpro.checkpoint.receipts import UnusableReceipt, read_receipt
+    from virnucpro.errors import InputError, ResumeRefused
+
+FOLDER = Path(tempfile.mkdtemp(prefix="virnucpro-fuzz-"))
+FILE = FOLDER / "x"
+
+
+def records(data: bytes) -> None:
+    """FASTA and FASTQ, plain and compressed."""
+    FILE.write_bytes(data)
+    try:
+        for record in read_records(FILE, limit=1 << 22):
+            assert record.id
+            assert "\n" not in record.sequence
+    except InputError as error:
+        assert str(FILE) in str(error)
+
+
+def features(data: bytes) -> None:
+    """Feature files."""
+    FILE.write_bytes(data)
+    try:
+        found = load_features(FILE, "merged")
+        assert len(found.ids) == len(found.data)
+    except DamagedFeatures:
+        pass
+
+
+def receipts(data: bytes) -> None:
+    """Receipts."""
+    FILE.write_bytes(data)
+    try:
+        read_receipt(FILE, FOLDER)
+    except (UnusableReceipt, ResumeRefused):
+        pass
+
+
+TARGETS: dict[str, Callable[[bytes], None]] = {
+    "records": records,
+    "features": features,
+    "receipts": receipts,
+}
+
+if __name__ == "__main__":
+    target = TARGETS[sys.argv.pop(1)]
+    atheris.Setup(sys.argv, target)
+    atheris.Fuzz()
