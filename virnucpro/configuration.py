@@ -17,6 +17,7 @@ import yaml
 from virnucpro.errors import ConfigError
 from virnucpro.settings import Display, Machine, Science
 
+MAX_DEPTH = 16
 MAX_BYTES = 1 << 20  # a configuration is a page of text; more is a mistake or an attack
 
 
@@ -161,20 +162,30 @@ def _parse(path: Path) -> Mapping[str, Any]:
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"configuration {path} cannot be read: {error}") from error
     try:
-        # An alias can stand for an exponentially large document; no configuration needs one.
-        if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text, yaml.SafeLoader)):
-            raise ConfigError(f"{path}: aliases (*name) are not accepted; write the value out")
+        _check_shape(path, text)
         document = yaml.safe_load(text)
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else "?"
         raise ConfigError(f"{path}, line {line}: {error.problem}; this is no plain YAML") from error
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
+    except (yaml.YAMLError, ValueError) as error:
         raise ConfigError(f"{path}: this is no plain YAML: {error}") from error
     if document is None:
         return {}
     if not isinstance(document, Mapping):
         raise ConfigError(f"{path}: expected keys and values, found a {type(document).__name__}")
     return document
+
+
+def _check_shape(path: Path, text: str) -> None:
+    """Refuse what would take long to read, and no configuration needs."""
+    depth = 0
+    for event in yaml.parse(text, yaml.SafeLoader):
+        if isinstance(event, yaml.AliasEvent):  # can stand for an exponentially large document
+            raise ConfigError(f"{path}: aliases (*name) are not accepted; write the value out")
+        depth += isinstance(event, yaml.CollectionStartEvent)
+        depth -= isinstance(event, yaml.CollectionEndEvent)
+        if depth > MAX_DEPTH:
+            raise ConfigError(f"{path}: nested too deeply, this is no configuration file")
 
 
 def _flatten(

@@ -97,7 +97,7 @@ def choose_devices(machine: Machine, gpus: Sequence[Device]) -> tuple[Device, ..
     if machine.cpu_workers is not None or machine.device == "cpu":
         workers = machine.cpu_workers or 1
         return (Device("cpu", threads=max(1, threads // workers)),) * workers
-    wanted = _wanted(selection) if selection else None
+    wanted = None if selection is None else _wanted(selection)
     if not gpus:
         if machine.device == "auto" and wanted is None and machine.fallback_to_cpu:
             return (Device("cpu", threads=threads),)
@@ -135,7 +135,7 @@ def _wanted(selection: str) -> list[str]:
                 f"write for example --gpus 0,1,2"
             )
     if len(set(names)) != len(names):
-        raise UsageError(f"GPU list {selection!r} names a GPU twice")
+        raise UsageError(f"GPU list {selection!r} names a GPU twice: leave one out")
     return names
 
 

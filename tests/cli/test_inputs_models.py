@@ -1,0 +1,314 @@
+"""Missing, damaged, hostile and ill-fitting models through the real command line (rows 77 to 85).
+
+The models are small ones with random weights, stored as the released ones are.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from tests.cli.inputs import PLAIN, check_accepted, check_nothing_written, check_refused, table
+from tests.unit.encoders.small import ESM_WIDTH, fair_model, make_dnabert, save_fair
+from tests.unit.test_classifier import MLPClassifier
+from virnucpro.classifier import to_bytes
+
+WIDTH = 48 + ESM_WIDTH
+NUCLEOTIDE = "dnabert/pytorch_model.bin"
+PROTEIN = "esm2_t2_small_UR50D.pt"
+CLASSIFIER = "500_model.pth"
+OWN = "own.safetensors"
+ALL = (NUCLEOTIDE, PROTEIN, CLASSIFIER)
+POINTER = b"version https://git-lfs.github.com/spec/v1\noid sha256:%b\nsize 7000000\n" % (b"0" * 64)
+VARIABLES = ("HF_HOME", "HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE", "TRANSFORMERS_OFFLINE", "TORCH_HOME")  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def pristine(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """All models, intact."""
+    folder = tmp_path_factory.mktemp("models")
+    make_dnabert(folder / "dnabert")
+    save_fair(fair_model(), folder / PROTEIN)
+    save_classifier(folder / CLASSIFIER)
+    return folder
+
+
+@pytest.fixture
+def models(pristine: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy to damage, and a cache without any model."""
+    for name in VARIABLES:
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("HF_HUB_OFFLINE", "0")
+    (tmp_path / "sample.fa").write_bytes(PLAIN)
+    folder = tmp_path / "models"
+    shutil.copytree(pristine, folder)
+    _configure(folder)
+    return folder
+
+
+@pytest.fixture
+def run(call: Callable, models: Path):  # type: ignore[no-untyped-def]
+    """``predict`` with the small models."""
+
+    def _run(*options: object):  # type: ignore[no-untyped-def]
+        base = models.parent
+        fixed = ("-d", "cpu", "-c", models / "config.yaml")
+        return call("predict", base / "sample.fa", "-o", base / "out", *fixed, *options)
+
+    return _run
+
+
+def _configure(folder: Path, **names: str) -> None:
+    names = {"nucleotide": str(folder / "dnabert"), "protein": str(folder / PROTEIN)} | names
+    (folder / "config.yaml").write_text(
+        f"features:\n  dnabert:\n    model_name: {names['nucleotide']}\n"
+        f"  esm:\n    model_name: {names['protein']}\n"
+        f"prediction:\n  models:\n    '500': {names.get('classifier', folder / CLASSIFIER)}\n"
+    )
+
+
+def small_classifier(width: int = WIDTH) -> MLPClassifier:
+    torch.manual_seed(2)
+    return MLPClassifier(width, 6).eval()
+
+
+def save_classifier(path: Path, width: int = WIDTH) -> None:
+    """A whole pickled module whose class was defined in a script, as the released ones."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(MLPClassifier, "__module__", "__main__")
+        patch.setattr(sys.modules["__main__"], "MLPClassifier", MLPClassifier, raising=False)
+        torch.save(small_classifier(width), path)
+
+
+def save_own(path: Path, *, width: int = WIDTH, **said: Any) -> None:
+    """A classifier in the project's own format."""
+    known = {"encoders": [], "chunk_lengths": [500], "extra": {}} | said
+    path.write_bytes(to_bytes(small_classifier(width).state_dict(), **known))
+
+
+class Hostile:
+    """What a pickle can do: run a command as soon as it is read."""
+
+    def __reduce__(self) -> tuple[Any, tuple[str]]:
+        return os.system, ("touch ran",)
+
+
+def _cut(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+
+
+def _replaced(content: bytes) -> Callable[[Path], None]:
+    return lambda path: path.write_bytes(content) and None
+
+
+def _hostile(path: Path) -> None:
+    torch.save({"cfg": {}, "model": Hostile()}, path)
+
+
+def _nan(path: Path) -> None:
+    """One weight of the last matrix becomes NaN."""
+    if path.name == CLASSIFIER:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(sys.modules["__main__"], "MLPClassifier", MLPClassifier, raising=False)
+            content = torch.load(path, weights_only=False)
+        state = content.state_dict()
+        with torch.no_grad():
+            state["output_layer.weight"][0, 0] = torch.nan
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(MLPClassifier, "__module__", "__main__")
+            patch.setattr(sys.modules["__main__"], "MLPClassifier", MLPClassifier, raising=False)
+            torch.save(content, path)
+        return
+    import argparse
+
+    with torch.serialization.safe_globals([argparse.Namespace]):
+        content = torch.load(path, weights_only=True)
+    state = content.get("model", content)
+    name = next(key for key in reversed(state) if key.endswith("mlp.wo.weight") or "fc2" in key)
+    state[name].view(-1)[0] = torch.nan
+    torch.save(content, path)
+
+
+def test_the_models_of_these_tests_are_fine(run: Callable, models: Path) -> None:
+    check_accepted(run())
+    assert {row["status"] for row in table(models.parent / "out/sample_contigs.tsv")} == {"scored"}
+
+
+# Found only when the weights are loaded, after chunks and frames were made.
+LATE = {(row, NUCLEOTIDE) for row in ("79 truncated", "79 a web page", "79 a table", "80 hostile")}
+LATE |= {("83 NaN", NUCLEOTIDE), ("83 NaN", PROTEIN)}
+DAMAGE = (
+    ("77 removed", Path.unlink, "", "fetch"),
+    ("78 git-LFS pointer", _replaced(POINTER), "is a git-LFS pointer, not the file", "run 'git lfs pull' there"),
+    ("79 truncated", _cut, "cannot be read", "fetch it again"),
+    ("79 empty", _replaced(b""), "is empty", "fetch it again"),
+    ("79 a web page", _replaced(b"<!DOCTYPE html><html>not found</html>"), "cannot be read", "fetch it again"),
+    ("79 a table", _replaced(b"PK\x03\x04" + bytes(99)), "cannot be read", "fetch it again"),
+    ("80 hostile", _hostile, "is refused: reading it would run posix.system", "get the file from a source you trust"),
+    ("83 NaN", _nan, "NaN or infinite values", "fetch it again"),
+)  # fmt: skip
+ADVICE = {
+    ("77 removed", NUCLEOTIDE): "expected model.safetensors or pytorch_model.bin",
+    ("77 removed", PROTEIN): "see virnucpro models list",
+    ("77 removed", CLASSIFIER): "check --model-path",
+}
+
+
+@pytest.mark.parametrize("file", ALL)
+@pytest.mark.parametrize(
+    ("row", "damage", "says", "advice"), DAMAGE, ids=[row[0] for row in DAMAGE]
+)
+def test_damaged(
+    run: Callable,
+    models: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    row: str,
+    damage: Callable[[Path], None],
+    says: str,
+    advice: str,
+    file: str,
+) -> None:
+    monkeypatch.chdir(models.parent)
+    damage(models / file)
+    where = str((models / file).parent if row == "77 removed" else models / file)
+    done = run()
+    check_refused(done, 64, (where, says), ADVICE.get((row, file), advice))
+    assert not Path("ran").exists()
+    out = models.parent / "out"
+    assert not (out / "sample_merged").exists()
+    assert not (out / "sample_contigs.tsv").exists()
+    if (row, file) not in LATE:
+        check_nothing_written(out)
+
+
+# --- not here
+
+
+def _configuration_with_gaps(models: Path, kind: str) -> None:
+    names = {
+        "nucleotide": "zhihan1996/DNABERT-S",
+        "protein": "esm2_t36_3B_UR50D",
+        "classifier": "500_model.pth",
+    }
+    _configure(models, **{kind: names[kind]})
+
+
+@pytest.mark.parametrize("offline", [False, True], ids=["77 missing", "85 offline"])
+@pytest.mark.parametrize(
+    ("kind", "name", "place"),
+    [
+        ("nucleotide", "zhihan1996/DNABERT-S", "virnucpro/models/zhihan1996/DNABERT-S"),
+        ("protein", "esm2_t36_3B_UR50D", "virnucpro/models/esm2_t36_3B_UR50D.pt"),
+        ("classifier", "500_model.pth", "virnucpro/models/500_model.pth"),
+    ],
+)
+def test_not_on_this_machine(
+    run: Callable,
+    models: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    kind: str,
+    name: str,
+    place: str,
+    offline: bool,
+) -> None:
+    monkeypatch.setenv("HF_HUB_OFFLINE", str(int(offline)))
+    _configuration_with_gaps(models, kind)
+    done = run()
+    says = (f"model {name} is not on this machine", str(models.parent / "cache"))
+    check_refused(done, 64, says, f"virnucpro models fetch {name}")
+    if offline:
+        put = f"{models.parent}/cache/{place} on this one"
+        check_refused(done, 64, ("HF_HUB_OFFLINE is set", "on a machine with internet take"), put)
+    check_nothing_written(models.parent / "out")
+
+
+def test_77_a_name_that_is_nearly_right(run: Callable, models: Path) -> None:
+    _configure(models, protein="esm2_t36_3B_UR50")
+    check_refused(
+        run(), 64, ("no model is called 'esm2_t36_3B_UR50'",), "did you mean esm2_t36_3B_UR50D?"
+    )
+    check_nothing_written(models.parent / "out")
+
+
+# --- that do not fit
+
+
+@pytest.mark.parametrize("suffix", [".pth", ".safetensors"])
+def test_81_wrong_widths(run: Callable, models: Path, suffix: str) -> None:
+    path = models / f"wide{suffix}"
+    (save_classifier if suffix == ".pth" else save_own)(path, width=3328)
+    done = run("-m", "custom", "-p", path, "-e", 500)
+    says = (f"{path} takes 3328 numbers a sequence", f"give {WIDTH}")
+    check_refused(done, 64, says, "choose the classifier that was trained with these encoders")
+    check_nothing_written(models.parent / "out")
+
+
+def test_81_encoders_in_each_others_place(run: Callable, models: Path) -> None:
+    _configure(models, nucleotide=str(models / PROTEIN))
+    says = (str(models / PROTEIN), "is a protein model (esm2)")
+    check_refused(run(), 64, says, "a nucleotide model is needed")
+    check_nothing_written(models.parent / "out")
+
+
+def test_82_own_format_of_another_chunk_length(run: Callable, models: Path) -> None:
+    save_own(models / OWN, chunk_lengths=[300])
+    done = run("-m", "custom", "-p", models / OWN, "-e", 500)
+    says = (str(models / OWN), "trained for chunks of 300 bases, not 500")
+    check_refused(done, 64, says, "use --expected-length 300 or another classifier")
+    check_nothing_written(models.parent / "out")
+    check_accepted(run("-m", "custom", "-p", models / OWN, "-e", 300))
+
+
+def test_82_own_format_of_other_encoders(run: Callable, models: Path) -> None:
+    save_own(models / OWN, encoders=["dnabert-s", "prot-t5"])
+    done = run("-m", "custom", "-p", models / OWN, "-e", 500)
+    says = (str(models / OWN), "was trained with dnabert-s and prot-t5")
+    check_refused(done, 64, says, "choose the classifier or the encoder accordingly")
+    check_nothing_written(models.parent / "out")
+
+
+def test_82_a_pth_whose_name_suggests_another_length(run: Callable, models: Path) -> None:
+    done = run("-e", 300)
+    check_accepted(done)
+    assert "warning: 500_model.pth is, by its name, for chunks of 500 bases" in done.err
+    assert "scores may be far off" in done.err
+
+
+# --- that changed since they were first seen
+
+
+@pytest.mark.parametrize("file", ALL)
+def test_84_checksum_differs(run: Callable, call: Callable, models: Path, file: str) -> None:
+    cache = models.parent / "cache"
+    places = {
+        NUCLEOTIDE: ("zhihan1996/DNABERT-S", cache / "virnucpro/models/zhihan1996/DNABERT-S"),
+        PROTEIN: ("esm2_t36_3B_UR50D", cache / "torch/hub/checkpoints/esm2_t36_3B_UR50D.pt"),
+        CLASSIFIER: ("500_model.pth", cache / "virnucpro/models/500_model.pth"),
+    }
+    kinds = {NUCLEOTIDE: "nucleotide", PROTEIN: "protein", CLASSIFIER: "classifier"}
+    name, place = places[file]
+    place.parent.mkdir(parents=True)
+    origin = models / file
+    (origin.parent if file == NUCLEOTIDE else origin).rename(place)
+    _configuration_with_gaps(models, kinds[file])
+    assert call("models", "verify", name).code == 0
+    check_accepted(run())
+    shutil.rmtree(models.parent / "out")
+    weights = place / Path(file).name if file == NUCLEOTIDE else place
+    with weights.open("r+b") as stream:  # one bit of a weight: still a whole file
+        stream.seek(weights.stat().st_size // 2)
+        byte = stream.read(1)[0]
+        stream.seek(-1, 1)
+        stream.write(bytes([byte ^ 1]))
+    done = run()
+    says = (str(weights), "checksum differs")
+    check_refused(done, 64, says, f"virnucpro models fetch {name}")
+    check_nothing_written(models.parent / "out")
