@@ -19,6 +19,8 @@ MODEL_TYPES: tuple[ModelType, ...] = ("300", "500", "custom", "toy")
 TOY_CLASSIFIER = Path(__file__).parent / "data" / "toy_classifier.safetensors"
 TOY_WARNING = "model type toy: these scores mean nothing; they only show that the program works"
 
+CODON = 3  # bases
+
 _S = TypeVar("_S", "Science", "Machine")
 
 
@@ -55,8 +57,10 @@ class Science:
         """Fill in what follows from the model type.
 
         Raises:
-            UsageError: ``custom`` without a classifier or a chunk length.
+            UsageError: ``custom`` without a classifier or a chunk length; a length below 3.
         """
+        if self.chunk_length is not None and self.chunk_length < CODON:
+            raise UsageError(f"a chunk of {self.chunk_length} bases is shorter than a codon")
         if self.model_type == "toy":
             return replace(
                 self,

@@ -68,7 +68,8 @@ def main() -> int:
     kills = 0
     while kills < options.kills:
         process = start(source, killed, options.workers)
-        wait = rng.uniform(0.3, 0.35 * alone)
+        # On average all kills together leave time for some half of the work.
+        wait = rng.uniform(0.2, 1.2) * 0.7 * alone / options.kills
         try:
             process.wait(wait)
             break  # it got through before it was to be killed

@@ -90,7 +90,7 @@ def locate(name: str, role: Role) -> EncoderSource:
     if name == TOY:
         return _toy(role)
     path = Path(name).expanduser()
-    path = path.absolute() if path.exists() else find(name)
+    path = path.absolute() if path.exists() else _by_name(name)
     family = _family(path)
     needed, _ = FAMILIES[family]
     if needed != role:
@@ -126,6 +126,12 @@ def open_encoder(
     return _module(source.family).open_encoder(
         source, device, precision, budget=budget, truncation=truncation
     )
+
+
+def _by_name(name: str) -> Path:
+    if Path(name).is_absolute() or Path(name).suffix in {".pt", ".bin", ".safetensors"}:
+        raise ModelError(f"model {name} is not there: check features.*.model_name")
+    return find(name)
 
 
 def _module(family: str) -> Family:
