@@ -15,7 +15,7 @@ LAYERS = (
     ("settings", "configuration", "layout", "devices", "bio", "checkpoint", "models"),
     ("encoders", "classifier"),
     ("stages", "executors", "spans"),
-    ("pipeline", "failures", "accounting", "run"),
+    ("pipeline", "failures", "accounting", "run", "status"),
     ("ui",),
     ("cli", "__main__"),
 )
@@ -59,7 +59,7 @@ def test_no_module_is_two(path: Path) -> None:
 
 
 def test_the_command_line_starts_without_heavy_imports() -> None:
-    light = {"cli", "__main__", "settings", "configuration", "layout", "errors", "models"}
+    light = {"cli", "__main__", "status", "settings", "configuration", "layout", "errors", "models"}
     for path in _modules():
         if _unit(path) in light:
             tops = {name.split(".")[0] for name in _imports(path, top_level_only=True)}

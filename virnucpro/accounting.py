@@ -22,7 +22,8 @@ class Summary:
     """Counts of a finished run.
 
     ``calls`` and ``unscored`` count records, ``chunks`` chunks by status, ``failed_records`` the
-    records of which a frame could not be embedded.
+    records of which a frame could not be embedded, ``adopted`` the feature files that an earlier
+    version of the program computed.
     """
 
     records: int
@@ -31,6 +32,7 @@ class Summary:
     unscored: Mapping[str, int]
     chunks: Mapping[str, int]
     failed_records: int
+    adopted: int
     seconds: Mapping[str, float]
     computed: int
     files: tuple[Path, ...]
@@ -53,6 +55,7 @@ def summarise(job: Job, ledger: Ledger, outcome: Outcome, failed_records: int) -
         unscored={name: n for name, n in status.items() if name != "scored"},
         chunks=_group(counts, "chunk"),
         failed_records=failed_records,
+        adopted=sum(r.origin == "legacy" for _, r in ledger.receipts("dnabert", "esm")),
         seconds=outcome.seconds,
         computed=outcome.computed.total(),
         files=tuple(
@@ -121,6 +124,7 @@ def write_run_json(
             "chunks": dict(summary.chunks),
             "frames": summary.frames,
             "records_with_failures": summary.failed_records,
+            "feature_files_of_an_earlier_version": summary.adopted,
         },
         "seconds": {name: round(s, 3) for name, s in summary.seconds.items()},
     }

@@ -3,6 +3,7 @@
 ::
 
     VirNucProError            1    internal error (a bug: please report it)
+    +-- LeftAlone             0    a finished run of an earlier version: there is nothing to do
     +-- UsageError           64    an option, the configuration or a model file is wrong
     |   +-- ConfigError      64    the YAML configuration
     |   +-- ModelError       64    weights, tokenizer or classifier
@@ -25,6 +26,12 @@ class VirNucProError(Exception):
     """The root: an error whose message is written for the user."""
 
     exit_code = 1
+
+
+class LeftAlone(VirNucProError):
+    """A finished run of an earlier version, which cannot be gone on with and need not be."""
+
+    exit_code = EXIT_OK
 
 
 class UsageError(VirNucProError):

@@ -199,6 +199,11 @@ class Layout:
         """State file of a run of the pre-optimization program."""
         return self.checkpoints / "pipeline_state.json"
 
+    @property
+    def legacy_survey(self) -> Path:
+        """What such a run left, noted before anything of it is overwritten."""
+        return self.state / "legacy.json"
+
     def feature_files(self) -> list[Path]:
         """Every feature and part file that exists, merged ones too."""
         folders = [*(self.folder(molecule) for molecule in MOLECULES), self.merged_folder]

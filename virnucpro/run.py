@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from virnucpro.accounting import Summary, summarise, write_run_json
+from virnucpro.checkpoint import legacy
 from virnucpro.checkpoint.disk import Disk, sha256_of
 from virnucpro.checkpoint.ledger import Ledger
 from virnucpro.checkpoint.lock import locked
@@ -64,6 +65,8 @@ def execute(request: Request, emit: Emit, disk: Disk | None = None) -> Summary:
     disk = disk or Disk()
     layout = request.layout
     _check_paths(request, layout)
+    if request.resume and not request.force:
+        legacy.leave_alone(layout)
     devices = choose_devices(request.machine, visible_gpus())
     job = _job(request, layout, devices, disk, emit)
     with locked(layout.lock) as stale:

@@ -40,7 +40,7 @@ class Ledger:
         self._disk = disk
         self._digests = dict(digests)
         self._receipts: dict[Path, Receipt] = {}
-        self._removed = _read_removed(layout)
+        self._removed = read_removed(layout)
 
     @property
     def cleaned(self) -> bool:
@@ -58,12 +58,8 @@ class Ledger:
         Raises:
             ResumeRefused: the receipt is of a newer version of the program.
         """
-        path = task.receipt
-        archived = self._layout.archived(path)
-        if path not in self._removed:
-            archived = path
         try:
-            receipt = read_receipt(path if path.exists() else archived, self._layout.root)
+            receipt = _find(self._layout, task.receipt, self._removed)
             mark = fingerprint(task, [self._digest(p) for p in task.inputs])
         except UnusableReceipt as error:
             return Verdict(True, str(error))
@@ -74,38 +70,28 @@ class Ledger:
         if task.outputs and {o.path for o in receipt.outputs} != set(task.outputs):
             return Verdict(True, "receipt names other files")
         for output in receipt.outputs:
-            if problem := self._problem(output):
+            if problem := _problem(output, self._removed):
                 return Verdict(True, problem)
         self._remember(task, receipt)
         if receipt.failed:
             return Verdict(True, f"{len(receipt.failed)} sequences failed last time")
         return Verdict(False, "proved by its receipt")
 
-    def _problem(self, output: Output) -> str | None:
-        name = output.path.name
-        if not output.path.is_file():
-            return None if output.path in self._removed else f"{name} is missing"
-        if output.path.stat().st_size != output.bytes:
-            return f"{name} has another size than its receipt says"
-        if sha256_of(output.path) != output.sha256:
-            return f"{name} has other content than its receipt says"
-        return None
-
     def discard(self, task: Task) -> None:
         """Remove a stale receipt, before anything of the task is written again."""
         self._disk.remove(task.receipt)
         self._disk.remove(self._layout.archived(task.receipt))
 
-    def commit(self, done: Done) -> Receipt:
+    def commit(self, done: Done, origin: str = "computed") -> Receipt:
         """Write the receipt of a finished task: from here on it counts.
 
         Raises:
             OutputError: the receipt cannot be written.
         """
         mark = fingerprint(done.task, [self._digest(p) for p in done.task.inputs])
-        self._disk.save(done.task.receipt, write_receipt(done, mark, self._layout.root))
+        self._disk.save(done.task.receipt, write_receipt(done, mark, self._layout.root, origin))
         receipt = Receipt(
-            done.task.stage, mark, done.outputs, dict(done.facts), seconds=done.seconds
+            done.task.stage, mark, done.outputs, dict(done.facts), origin, done.seconds
         )
         self._remember(done.task, receipt)
         return receipt
@@ -159,9 +145,43 @@ class Ledger:
         return [(p, r) for p, r in self._receipts.items() if r.stage in stages]
 
 
-def _read_removed(layout: Layout) -> frozenset[Path]:
+def read_removed(layout: Layout) -> frozenset[Path]:
+    """Files that a finished run removed and whose receipts stand for them."""
     try:
         names = json.loads(layout.removed_list.read_bytes())
         return frozenset(layout.root / str(name) for name in names)
     except (OSError, ValueError, TypeError):
         return frozenset()
+
+
+def look(layout: Layout, path: Path, removed: frozenset[Path]) -> Receipt | str:
+    """The receipt at ``path`` if its files are there in their sizes, else what is wrong.
+
+    Contents are not read: this is for a quick look, not for deciding what is done again.
+
+    Raises:
+        ResumeRefused: the receipt is of a newer version of the program.
+    """
+    try:
+        receipt = _find(layout, path, removed)
+    except UnusableReceipt as error:
+        return str(error)
+    problems = (_problem(output, removed, contents=False) for output in receipt.outputs)
+    return next((problem for problem in problems if problem), receipt)
+
+
+def _find(layout: Layout, path: Path, removed: frozenset[Path]) -> Receipt:
+    """The receipt at ``path``, or in the archive where the end of a run put it."""
+    archived = path in removed and not path.exists()
+    return read_receipt(layout.archived(path) if archived else path, layout.root)
+
+
+def _problem(output: Output, removed: frozenset[Path], *, contents: bool = True) -> str | None:
+    name = output.path.name
+    if not output.path.is_file():
+        return None if output.path in removed else f"{name} is missing"
+    if output.path.stat().st_size != output.bytes:
+        return f"{name} has another size than its receipt says"
+    if contents and sha256_of(output.path) != output.sha256:
+        return f"{name} has other content than its receipt says"
+    return None

@@ -24,7 +24,10 @@ class UnusableReceipt(ValueError):
 
 @dataclass(frozen=True)
 class Receipt:
-    """What is known of a finished task. Paths of outputs are relative to the output directory."""
+    """What is known of a finished task. Paths of outputs are relative to the output directory.
+
+    ``origin`` is ``computed``, or ``legacy`` for a file taken over from an earlier version.
+    """
 
     stage: str
     fingerprint: str
@@ -64,14 +67,14 @@ def fingerprint(task: Task, input_digests: list[str]) -> str:
     return hashlib.sha256(canonical.encode()).hexdigest()
 
 
-def write_receipt(done: Done, mark: str, root: Path) -> bytes:
+def write_receipt(done: Done, mark: str, root: Path, origin: str) -> bytes:
     """The JSON text of a receipt, one output a line's worth of indentation."""
     document = {
         "schema": SCHEMA,
         "producer": f"virnucpro {__version__}",
         "stage": done.task.stage,
         "fingerprint": mark,
-        "origin": "computed",
+        "origin": origin,
         "seconds": round(done.seconds, 3),
         "outputs": [
             {

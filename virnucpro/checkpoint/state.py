@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from virnucpro import __version__
+from virnucpro.checkpoint import legacy
 from virnucpro.checkpoint.disk import Disk
 from virnucpro.contracts import Json
 from virnucpro.errors import ResumeRefused, UsageError
@@ -76,10 +77,12 @@ def admit(layout: Layout, disk: Disk, wanted: RunState, *, resume: bool, force: 
     if refusal is None:
         if resume and not there:
             return f"nothing to resume in {layout.root}: starting from the beginning"
+        if there and read_state(layout) is None and legacy.found(layout):
+            return legacy.survey(layout, disk)
         return None
     if not force:
         raise refusal
-    _move_aside(layout, disk, there)
+    _move_aside(layout, disk, [*there, layout.legacy_state] if legacy.found(layout) else there)
     return f"--force: starting over; what was there is now in {layout.previous}"
 
 
@@ -95,7 +98,7 @@ def _refusal(
     if not there:
         return None
     earlier = read_state(layout)
-    changed = _changes(earlier, wanted) if earlier else []
+    changed = _changes(earlier, wanted) if earlier else _legacy_changes(layout, wanted)
     if earlier and earlier.source != wanted.source and any(n == "input" for n, _, _ in changed):
         return ResumeRefused(
             f"{layout.root} holds a run of another input of the same name: {earlier.source}, not "
@@ -105,11 +108,6 @@ def _refusal(
         return UsageError(
             f"{layout.root} already holds files of {layout.stem} ({there[0].name}, ...): go on "
             f"with --resume, or start over with --force"
-        )
-    if earlier is None and layout.legacy_state.exists():
-        return ResumeRefused(
-            f"{layout.root} holds a run of an earlier version of the program, which this one does "
-            f"not continue; start over with --force, which moves it aside"
         )
     if changed:
         rows = "\n".join(f"  {name}: was {was}, is {now}" for name, was, now in changed)
@@ -126,6 +124,10 @@ def _changes(earlier: RunState, wanted: RunState) -> list[tuple[str, str, str]]:
     return [
         (name, _short(earlier.science.get(name)), _short(wanted.science[name])) for name in names
     ]
+
+
+def _legacy_changes(layout: Layout, wanted: RunState) -> list[tuple[str, str, str]]:
+    return legacy.differences(layout, wanted.science) if legacy.found(layout) else []
 
 
 def _short(value: Json) -> str:

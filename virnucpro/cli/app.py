@@ -11,6 +11,7 @@ from virnucpro.cli.options import shared_options
 
 COMMANDS = {
     "predict": "virnucpro.cli.predict:predict",
+    "status": "virnucpro.cli.status:status",
     "models": "virnucpro.cli.models:models",
     "utils": "virnucpro.cli.utils:utils",
 }

@@ -1,0 +1,283 @@
+"""``virnucpro status``: what it says of every kind of run, and that it disturbs none."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.legacy_run import make_input, make_legacy, predict
+from virnucpro.checkpoint.disk import Disk
+from virnucpro.layout import Layout
+from virnucpro.status import STAGES
+
+ESM = "in_protein/output_2_ESM.pt"
+
+
+class Stopped(BaseException):
+    """Stands for a kill."""
+
+
+class Stopping(Disk):
+    """Stops the run when a file of the given name is about to count."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def rename(self, old: Path, new: Path) -> None:
+        if new.name == self.name:
+            raise Stopped
+        super().rename(old, new)
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A finished run in ``done``, with its intermediate files; one stopped in ESM-2 in ``cut``."""
+    folder = tmp_path_factory.mktemp("made")
+    make_input(folder / "in.fa")
+    predict(folder / "in.fa", folder / "done")
+    with pytest.raises(Stopped):
+        predict(folder / "in.fa", folder / "cut", Stopping("output_2_ESM.pt.done"))
+    return folder
+
+
+@pytest.fixture
+def folder(made: Path, tmp_path: Path) -> Path:
+    shutil.copytree(made, tmp_path, dirs_exist_ok=True)
+    return tmp_path
+
+
+def _run(call: Callable, out: Path) -> dict:
+    done = call("status", out, "--json")
+    assert done.code == 0, done.err
+    document = json.loads(done.out)
+    assert document["checked"] == "size"
+    assert len(document["runs"]) == 1
+    return document["runs"][0]
+
+
+def _stage(run: dict, name: str) -> dict:
+    return next(stage for stage in run["stages"] if stage["stage"] == name)
+
+
+def _slow(out: Path, seconds: float) -> None:
+    """Let every ESM-2 receipt say that its file took so long."""
+    for path in out.rglob("*_ESM.pt.done"):
+        path.write_text(json.dumps({**json.loads(path.read_text()), "seconds": seconds}))
+
+
+def test_an_interrupted_run(call: Callable, folder: Path) -> None:
+    _slow(folder / "cut", 50)
+    run = _run(call, folder / "cut")
+    assert (run["stem"], run["state"], run["owner"]) == ("in", "interrupted", None)
+    assert _stage(run, "dnabert")["files_done"] == _stage(run, "dnabert")["files"]
+    esm = _stage(run, "esm")
+    # The first file is done, of the second the only span, of the third nothing.
+    assert (esm["files_done"], esm["files"]) == (1, 3)
+    assert esm["sequences_done"] == 50
+    assert esm["missing"] == [f"output_{n}_ESM.pt: no receipt" for n in (2, 3)]
+    later = ["esm", "merging", "prediction", "consensus", "output"]
+    assert run["resume"]["stages"] == later
+    left = esm["sequences"] - 50
+    assert run["resume"]["seconds"] == pytest.approx(left * 50 / 50, rel=0.02)
+    text = call("status", folder / "cut").out
+    assert "in: interrupted" in text
+    assert f"would do: esm ({left} sequences), merging, " in text
+    assert "on one device" in text
+    assert "checked by size; --resume checks contents" in text
+
+
+def test_it_writes_and_locks_nothing(call: Callable, folder: Path) -> None:
+    before = {p: p.stat().st_mtime_ns for p in folder.rglob("*")}
+    _run(call, folder / "cut")
+    assert before == {p: p.stat().st_mtime_ns for p in folder.rglob("*")}
+
+
+def test_time_is_unknown_where_nothing_is_embedded_yet(call: Callable, folder: Path) -> None:
+    shutil.rmtree(folder / "cut/in_protein")
+    run = _run(call, folder / "cut")
+    assert run["resume"]["seconds"] is None
+    assert "unknown" in run["resume"]["text"]
+
+
+def test_before_the_split_nobody_knows_how_much_there_is(call: Callable, tmp_path: Path) -> None:
+    make_input(tmp_path / "in.fa")
+    with pytest.raises(Stopped):
+        predict(tmp_path / "in.fa", tmp_path / "out", Stopping("in_protein.faa"))
+    run = _run(call, tmp_path / "out")
+    assert run["state"] == "interrupted"
+    assert _stage(run, "chunking")["files_done"] == 1
+    assert _stage(run, "esm")["files"] is None
+    assert "esm          unknown: not split yet" in call("status", tmp_path / "out").out
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_a_finished_run(call: Callable, folder: Path, kept: bool) -> None:
+    out = folder / "done"
+    if not kept:
+        done = call("predict", folder / "in.fa", "-o", out, "--resume", "-c", _config(folder))
+        assert done.code == 0, done.err
+        assert not list(out.rglob("*.pt"))
+    run = _run(call, out)
+    assert run["state"] == "finished"
+    assert [stage["stage"] for stage in run["stages"]] == list(STAGES)
+    assert not any(stage["missing"] for stage in run["stages"])
+    assert run["resume"] == {
+        "stages": [],
+        "seconds": 0.0,
+        "text": "predict --resume would do: nothing",
+    }
+
+
+def _config(folder: Path) -> Path:
+    path = folder / "c.yaml"
+    path.write_text(
+        "prediction: {default_model_type: toy, expected_length: 200, sequences_per_file: 25}\n"
+        "device: {default: cpu}\n"
+    )
+    return path
+
+
+def test_the_stages_are_those_of_the_pipeline(folder: Path) -> None:
+    shown = predict(folder / "in.fa", folder / "done", resume=True)
+    assert list(shown.pieces) == list(STAGES)
+
+
+@pytest.mark.parametrize(
+    ("damage", "word"),
+    [
+        (lambda p: p.unlink(), "output_2_ESM.pt is missing"),
+        (lambda p: p.write_bytes(b"short"), "another size"),
+        (lambda p: p.with_name(p.name + ".done").write_bytes(b"{"), "receipt unreadable"),
+    ],
+)
+def test_damage_that_shows_in_a_size(
+    call: Callable, folder: Path, damage: Callable[[Path], object], word: str
+) -> None:
+    damage(folder / "done" / ESM)
+    run = _run(call, folder / "done")
+    assert run["state"] == "interrupted"
+    assert word in _stage(run, "esm")["missing"][0]
+    assert run["resume"]["stages"] == ["esm"]
+
+
+def test_what_failed_and_why(call: Callable, folder: Path) -> None:
+    receipt = folder / "done" / f"{ESM}.done"
+    document = json.loads(receipt.read_text())
+    document["outputs"][0]["rows"] -= 2
+    document["facts"] = {"failed": [{"error": "ValueError", "message": "no", "ids": ["a", "b"]}]}
+    receipt.write_text(json.dumps(document))
+    run = _run(call, folder / "done")
+    assert run["state"] == "partial"
+    assert run["failed"] == [
+        {
+            "stage": "esm",
+            "file": "output_2_ESM.pt",
+            "error": "ValueError",
+            "message": "no",
+            "sequences": 2,
+        }
+    ]
+    esm = _stage(run, "esm")
+    assert esm["sequences"] - esm["sequences_done"] == 2
+    text = call("status", folder / "done").out
+    assert "finished, but 2 sequences failed" in text
+    assert "failed: 2 sequences of output_2_ESM.pt: ValueError: no" in text
+    assert "failed_files.txt" in text
+
+
+def test_a_removed_file_that_is_needed_again(call: Callable, folder: Path) -> None:
+    out = folder / "done"
+    assert call("predict", folder / "in.fa", "-o", out, "--resume", "-c", _config(folder)).code == 0
+    (out / "in_contigs.tsv").unlink()
+    assert _run(call, out)["resume"]["stages"] == ["output"]
+    (out / "in_merged/prediction_results.txt").unlink()
+    run = _run(call, out)
+    assert {"chunking", "dnabert", "esm", "prediction"} <= set(run["resume"]["stages"])
+
+
+def test_two_runs_in_a_directory(call: Callable, folder: Path) -> None:
+    shutil.copy(folder / "in.fa", folder / "other.fa")
+    predict(folder / "other.fa", folder / "cut")
+    runs = json.loads(call("status", folder / "cut", "--json").out)["runs"]
+    assert [(run["stem"], run["state"]) for run in runs] == [
+        ("in", "interrupted"),
+        ("other", "finished"),
+    ]
+
+
+def test_a_run_at_work_is_named_with_its_process(call: Callable, folder: Path) -> None:
+    code = (
+        "import sys, pathlib; from virnucpro.checkpoint.lock import locked\n"
+        "with locked(pathlib.Path(sys.argv[1])): print(flush=True); sys.stdin.read()"
+    )
+    lock = folder / "cut/.checkpoints/in.lock"
+    holder = subprocess.Popen(
+        [sys.executable, "-c", code, str(lock)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    assert holder.stdout is not None
+    holder.stdout.readline()
+    run = _run(call, folder / "cut")
+    assert run["state"] == "running"
+    assert run["owner"]["pid"] == holder.pid
+    assert run["resume"]["text"].startswith("left to do: esm")
+    assert f"in: process {holder.pid} on " in call("status", folder / "cut").out
+    holder.kill()
+    holder.communicate()
+    assert _run(call, folder / "cut")["state"] == "interrupted"
+
+
+@pytest.mark.parametrize("completed", [True, False])
+def test_a_run_of_an_earlier_version(call: Callable, tmp_path: Path, completed: bool) -> None:
+    _, layout = make_legacy(tmp_path, completed=completed)
+    run = _run(call, layout.root)
+    assert (run["stem"], run["state"]) == ("in", "legacy")
+    assert run["legacy_feature_files"] == (6 if completed else 5)
+    text = call("status", layout.root).out
+    assert "in: run of an earlier version" in text
+    assert "would take over" in text
+    if completed:
+        for path in layout.root.rglob("output_*.pt"):
+            path.unlink()
+        assert _run(call, layout.root)["state"] == "legacy finished"
+        assert "in: finished run of an earlier version" in call("status", layout.root).out
+
+
+def test_a_run_that_is_taking_over(call: Callable, tmp_path: Path) -> None:
+    source, layout = make_legacy(tmp_path)
+    with pytest.raises(Stopped):
+        predict(source, layout.root, Stopping("output_2_ESM.pt.done"), resume=True)
+    run = _run(call, layout.root)
+    assert run["state"] == "interrupted"
+    assert _stage(run, "dnabert")["files_done"] == 3
+    assert _stage(run, "esm")["missing"][0].endswith("left by an earlier version, to be examined")
+
+
+@pytest.mark.parametrize("name", ["missing", "empty", "file"])
+def test_no_run_there(call: Callable, tmp_path: Path, name: str) -> None:
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "file").write_text("x")
+    refused = call("status", tmp_path / name)
+    assert refused.code == 64
+    assert "--output-dir" in refused.err
+
+
+def test_an_earlier_run_moved_aside_is_none_of_the_runs(call: Callable, folder: Path) -> None:
+    predict(folder / "in.fa", folder / "done", force=True)
+    assert Layout(folder / "done", "in", 200).previous.exists()
+    assert _run(call, folder / "done")["state"] == "finished"
+
+
+def test_it_needs_nothing_heavy(folder: Path) -> None:
+    code = (
+        "import sys; from virnucpro.cli import run; run(sys.argv[1:]); "
+        "sys.exit(len({'torch', 'numpy', 'transformers', 'rich'} & set(sys.modules)))"
+    )
+    arguments = [sys.executable, "-c", code, "status", str(folder / "cut")]
+    done = subprocess.run(arguments, capture_output=True, check=False)
+    assert done.returncode == 0, done.stderr

@@ -1,0 +1,127 @@
+"""Directories that the pre-optimization program left, finished with ``--resume``."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import re
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+TOLERANCE = 1e-5
+PREDICTIONS = "sample_merged/prediction_results.txt"
+CONSENSUS = "sample_merged/prediction_results_highestscore.csv"
+
+
+@pytest.fixture
+def arguments(reference: Path, tmp_path: Path) -> list[object]:
+    """The command line of a user who has moved to this version, on the models of the old run."""
+    models = reference / "models"
+    config = tmp_path / "reference.yaml"
+    config.write_text(
+        f"prediction:\n  sequences_per_file: 25\n"
+        f"features:\n  dnabert:\n    model_name: {models / 'dnabert-s-tiny'}\n"
+        f"  esm:\n    model_name: {models / 'esm2_t3_tiny_UR50D.pt'}\n"
+    )
+    source = tmp_path / "sample.fa"
+    shutil.copyfile(reference / "original_500/sample.fa", source)
+    classifier = models / "mlp_160_24.pth"
+    chosen = ["-m", "custom", "-p", classifier, "-e", "500", "-c", config, "-d", "cpu", "-v"]
+    return ["predict", "--input", source, "--resume", *chosen]
+
+
+def _copy(folder: Path, out: Path) -> Path:
+    """A copy that may be written to, as the reference may not."""
+    for root, _, files in os.walk(folder):
+        there = out / Path(root).relative_to(folder)
+        there.mkdir(parents=True)
+        for name in files:
+            shutil.copyfile(Path(root) / name, there / name)
+    return out
+
+
+def _pieces(log: str) -> dict[str, int]:
+    return {name: int(n) for name, n in re.findall(r"stage \d (\w+): (\d+) pieces", log)}
+
+
+def _table(path: Path) -> list[dict[str, str]]:
+    with path.open(newline="") as stream:
+        return list(csv.DictReader(stream, delimiter="\t"))
+
+
+def _check_results(out: Path, reference: Path) -> None:
+    ours, theirs = (_table(d / PREDICTIONS) for d in (out, reference / "original_500"))
+    for column in ("Sequence_ID", "Prediction"):
+        assert [row[column] for row in ours] == [row[column] for row in theirs]
+    for row, expected in zip(ours, theirs, strict=True):
+        for score in ("score1", "score2"):
+            assert float(row[score]) == pytest.approx(float(expected[score]), abs=TOLERANCE)
+    labels = {
+        r["Modified_ID"]: r["Is_Virus"] for r in _table(reference / "original_500" / CONSENSUS)
+    }
+    assert {r["Modified_ID"]: r["Is_Virus"] for r in _table(out / CONSENSUS)} == labels
+
+
+@pytest.mark.parametrize(("folder", "missing"), [("legacy_interrupted", 1), ("legacy_complete", 0)])
+def test_only_what_is_missing_is_embedded(
+    shell: Callable,
+    reference: Path,
+    arguments: list[object],
+    tmp_path: Path,
+    folder: str,
+    missing: int,
+) -> None:
+    out = _copy(reference / folder, tmp_path / "results")
+    before = {path: path.read_bytes() for path in (*out.rglob("*_ESM.pt"), *out.rglob("*_S.pt"))}
+    assert len(before) == 6 - missing
+    done = shell(*arguments, "--output-dir", out, "-k")
+    assert done.code == 0, done.err
+    pieces = _pieces(done.err)
+    assert (pieces["dnabert"], pieces["esm"]) == (0, missing)
+    assert "3 DNABERT_S feature files were taken over" in done.err
+    assert f"{3 - missing} ESM feature files were taken over" in done.err
+    assert "precision they were computed in is unknown" in done.err
+    _check_results(out, reference)
+    for path, data in before.items():
+        assert path.read_bytes() == data
+        receipt = json.loads(path.with_name(path.name + ".done").read_text())
+        assert receipt["origin"] == "legacy"
+    # From here on it is a run like any other.
+    again = shell(*arguments, "--output-dir", out, "-k")
+    assert "already finished" in again.out
+    tidied = shell(*arguments, "--output-dir", out)
+    assert tidied.code == 0
+    assert not list(out.rglob("*.pt"))
+
+
+def test_a_finished_run_whose_features_are_gone_is_left_alone(
+    shell: Callable, reference: Path, arguments: list[object], tmp_path: Path
+) -> None:
+    out = _copy(reference / "legacy_complete", tmp_path / "results")
+    for path in out.rglob("output_*"):
+        path.unlink()
+    before = {path: path.stat().st_mtime_ns for path in out.rglob("*")}
+    done = shell(*arguments, "--output-dir", out)
+    assert done.code == 0
+    assert "finished run of an earlier version" in done.err
+    assert before == {path: path.stat().st_mtime_ns for path in out.rglob("*")}
+    forced = shell(*arguments, "--output-dir", out, "--force")
+    assert forced.code == 0, forced.err
+    assert _pieces(forced.err)["esm"] == 3
+    _check_results(out, reference)
+
+
+def test_other_settings_are_refused(
+    shell: Callable, reference: Path, arguments: list[object], tmp_path: Path
+) -> None:
+    out = _copy(reference / "legacy_interrupted", tmp_path / "results")
+    refused = shell(*arguments, "--output-dir", out, "-e", "300")
+    assert refused.code == 3
+    assert "chunk length: was 500, is 300" in refused.err
+    without = [argument for argument in arguments if argument != "--resume"]
+    assert shell(*without, "--output-dir", out).code == 64
+    assert len(list(out.rglob("*.pt"))) == 5

@@ -1,0 +1,184 @@
+"""Make the directory that an earlier version would have left, and stop runs that go on with it.
+
+    python -m tests.legacy_run FOLDER     stop at every change of the disk while features are adopted
+
+Prints the stops that lost or changed something and exits 1 if there were any.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shutil
+import sys
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from virnucpro.bio.fasta import read_fasta
+from virnucpro.checkpoint.codec import load_features
+from virnucpro.checkpoint.disk import Disk
+from virnucpro.checkpoint.legacy import feature_files
+from virnucpro.events import Event, Notice, StageStarted
+from virnucpro.layout import MOLECULES, Layout
+from virnucpro.run import Request, execute
+from virnucpro.settings import Machine, Science
+
+STAGES = (
+    *("CHUNKING", "TRANSLATION", "NUCLEOTIDE_SPLITTING", "PROTEIN_SPLITTING"),
+    *("NUCLEOTIDE_FEATURES", "PROTEIN_FEATURES", "FEATURE_MERGING", "PREDICTION", "CONSENSUS"),
+)
+SCIENCE = Science(model_type="toy", chunk_length=200, sequences_per_file=25)
+STOPPED = 99
+
+
+@dataclass
+class Shown:
+    """What a run said: warnings and infos, and pieces computed by stage."""
+
+    notices: list[str]
+    pieces: Counter[str]
+
+    def __call__(self, event: Event) -> None:
+        if isinstance(event, Notice):
+            self.notices.append(event.message)
+        if isinstance(event, StageStarted):
+            self.pieces[event.stage] = event.todo
+
+
+def make_input(path: Path) -> None:
+    """Records with open frames enough for three files of 25."""
+    rng = random.Random(5)
+    sense = [a + b + c for a in "ACGT" for b in "ACGT" for c in "ACG" if a != "T"]
+    path.write_text("".join(f">r{n}\n{''.join(rng.choices(sense, k=50))}\n" for n in range(20)))
+
+
+def predict(source: Path, out: Path, disk: Disk | None = None, **options: object) -> Shown:
+    """Run the toy model in this process, intermediate files kept."""
+    shown = Shown([], Counter())
+    machine = Machine(device="cpu", threads=1, keep_intermediate=True)
+    request = Request(str(source), out, SCIENCE, machine, **options)  # type: ignore[arg-type]
+    execute(request, shown, disk)
+    return shown
+
+
+def write_old(path: Path, ids: list[str], data: torch.Tensor) -> None:
+    """A feature file in the layout of before."""
+    if path.name.endswith("_ESM.pt"):
+        torch.save({"proteins": ids, "data": [row.clone() for row in data]}, path)
+    else:
+        rows = [
+            {"label": name, "mean_representation": row.tolist()}
+            for name, row in zip(ids, data, strict=True)
+        ]
+        torch.save({"nucleotide": ids, "data": rows}, path)
+
+
+def write_wrapped(path: Path) -> None:
+    """A FASTA file as the earlier version wrote it, 60 letters a line."""
+    lines = []
+    for name, text in list(read_fasta(path)):
+        lines += [f">{name}", *(text[i : i + 60] for i in range(0, len(text), 60))]
+    path.write_text("\n".join(lines) + "\n")
+
+
+def age(layout: Layout, *, completed: bool) -> None:
+    """Turn a finished run of ours, with its intermediate files, into one of an earlier version."""
+    shutil.rmtree(layout.checkpoints)
+    for receipt in layout.root.rglob("*.done"):
+        receipt.unlink()
+    for path in (layout.chunks_table, layout.contigs_table, layout.virus_fasta, layout.run_json):
+        path.unlink()
+    for path, (molecule, number) in feature_files(layout).items():
+        features = load_features(path, molecule)
+        write_old(path, features.ids, features.data)
+        write_wrapped(layout.split(molecule, number))
+    if not completed:
+        shutil.rmtree(layout.merged_folder)
+        layout.features("protein", 3).unlink()
+    stages: dict[str, object] = {name: {"status": "completed", "outputs": {}} for name in STAGES}
+    if not completed:
+        stages["PROTEIN_FEATURES"] = {"status": "in_progress", "outputs": {}}
+    files = [f"elsewhere/{layout.chunked.name}"]
+    stages["CHUNKING"] = {"status": "completed", "outputs": {"files": files}}
+    config = {"expected_length": layout.chunk_length, "model_path": "mlp.pth"}
+    layout.checkpoints.mkdir()
+    layout.legacy_state.write_text(json.dumps({"pipeline_config": config, "stages": stages}))
+
+
+def make_legacy(folder: Path, *, completed: bool = False) -> tuple[Path, Layout]:
+    """An input, and the directory of an earlier run on it: by default one ESM file is missing."""
+    source = folder / "in.fa"
+    make_input(source)
+    predict(source, folder / "old")
+    layout = Layout(folder / "old", "in", 200)
+    age(layout, completed=completed)
+    return source, layout
+
+
+def results(layout: Layout) -> dict[str, bytes]:
+    """The result files."""
+    paths = (layout.predictions, layout.consensus, layout.contigs_table, layout.chunks_table)
+    return {path.name: path.read_bytes() for path in paths}
+
+
+class Stopping(Disk):
+    """Ends the process before the ``at``-th rename, the moment at which a file begins to count."""
+
+    def __init__(self, at: int) -> None:
+        self.at = at
+
+    def rename(self, old: Path, new: Path) -> None:
+        self.at -= 1
+        if self.at == 0:
+            os._exit(STOPPED)
+        super().rename(old, new)
+
+
+def stopped(source: Path, out: Path, at: int) -> bool:
+    """Resume in a child that stops at its ``at``-th rename; whether it got that far."""
+    child = os.fork()
+    if not child:
+        code = 1
+        try:
+            predict(source, out, Stopping(at), resume=True)
+            code = 0
+        finally:
+            os._exit(code)
+    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    assert code in (0, STOPPED), code
+    return code == STOPPED
+
+
+def main() -> int:
+    """Stop at every rename; see the module's docstring."""
+    torch.set_num_threads(1)
+    folder = Path(sys.argv[1])
+    source, layout = make_legacy(folder)
+    shutil.copytree(layout.root, folder / "pristine")
+    features = [path for molecule in MOLECULES for path in layout.folder(molecule).glob("*.pt")]
+    undisturbed = predict(source, layout.root, resume=True)
+    expected, at, failed = results(layout), 0, 0
+    while True:
+        at += 1
+        shutil.rmtree(layout.root)
+        shutil.copytree(folder / "pristine", layout.root)
+        before = {path: path.read_bytes() for path in features}
+        if not stopped(source, layout.root, at):
+            break
+        shown = predict(source, layout.root, resume=True)
+        # A piece that the stopped run did is not done again; none but the missing one ever is.
+        computed = shown.pieces["dnabert"], shown.pieces["esm"]
+        same = all(path.read_bytes() == data for path, data in before.items())
+        if computed not in ((0, 0), (0, 1)) or not same or results(layout) != expected:
+            failed += 1
+            print(f"stopped at rename {at}: {computed} computed, features kept: {same}")
+    print(f"{at - 1} stops, {failed} failed; undisturbed: {dict(undisturbed.pieces)}")
+    return 1 if failed or at < 15 else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
