@@ -197,8 +197,14 @@ def _classifier_path(science: Science) -> Path:
 def _precision(request: Request, layout: Layout, devices: Sequence[Device]) -> Precision:
     """The precision of the run: an interrupted one keeps its own where ``auto`` is asked for."""
     wanted: str = request.science.precision
-    if wanted == "auto" and request.resume and (earlier := read_state(layout)):
-        wanted = str(earlier.science.get("precision", "auto"))
+    if wanted == "auto" and request.resume:
+        try:
+            earlier = read_state(layout)
+        except ResumeRefused:
+            if not request.force:
+                raise
+            earlier = None
+        wanted = str(earlier.science.get("precision", "auto")) if earlier else "auto"
     return choose_precision(wanted, devices)
 
 

@@ -25,11 +25,11 @@ class RunState:
     science: Mapping[str, Json]
 
 
-def read_state(layout: Layout) -> RunState | None:
-    """The state of an earlier run of the same STEM, or None.
+def refuse_links(layout: Layout) -> None:
+    """Keep out of folders that somebody else may share or exchange.
 
     Raises:
-        ResumeRefused: a symbolic link stands in its place, or a newer version wrote it (exit 3).
+        ResumeRefused: a symbolic link stands in place of the state folder (exit 3).
     """
     for path in (layout.checkpoints, layout.state):
         if path.is_symlink():
@@ -37,6 +37,14 @@ def read_state(layout: Layout) -> RunState | None:
                 f"{path} is a symbolic link; checkpoints are kept only in a folder of their own: "
                 f"remove the link"
             )
+
+
+def read_state(layout: Layout) -> RunState | None:
+    """The state of an earlier run of the same STEM, or None.
+
+    Raises:
+        ResumeRefused: a newer version wrote it (exit 3).
+    """
     try:
         document = json.loads(layout.run_state.read_bytes())
         if document["schema"] > SCHEMA:
@@ -72,8 +80,14 @@ def admit(layout: Layout, disk: Disk, wanted: RunState, *, resume: bool, force: 
         ResumeRefused: what is there was made from something else (exit 3).
         UsageError: results are there and neither ``resume`` nor ``force`` was given (exit 64).
     """
-    there = [] if _only_begun(layout) else layout.owned()
-    refusal = _refusal(layout, there, wanted, resume)
+    refuse_links(layout)
+    there = layout.owned()
+    refusal: ResumeRefused | UsageError | None
+    try:
+        there = [] if _only_begun(layout) else there
+        refusal = _refusal(layout, there, wanted, resume)
+    except ResumeRefused as newer:  # a state of the future: --force starts over there, too
+        refusal = newer
     if refusal is None:
         if resume and not there:
             return f"nothing to resume in {layout.root}: starting from the beginning"
