@@ -20,7 +20,7 @@ from virnucpro.classifier import check_fit, inspect
 from virnucpro.contracts import Device, Executor, Precision
 from virnucpro.devices import choose_devices, choose_precision, visible_gpus
 from virnucpro.encoders.registry import locate
-from virnucpro.errors import ModelError, OutputError, UsageError
+from virnucpro.errors import ModelError, OutputError, ResumeRefused, UsageError
 from virnucpro.events import Event, Notice
 from virnucpro.executors.local import LocalExecutor
 from virnucpro.executors.spawn import SpawnExecutor
