@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
     import torch
@@ -127,6 +127,34 @@ class Session(Protocol):
 
     def __call__(self, task: Task, report: Report) -> Done:
         """Carry out ``task`` and write its outputs. Raises whatever went wrong."""
+        ...
+
+
+@runtime_checkable
+class Describes(Protocol):
+    """What a session on a device offers beside being callable; one without a device need not.
+
+    An executor asks ``isinstance(session, Describes)``.
+    """
+
+    def facts(self) -> Mapping[str, Json]:
+        """What it computes with, for the log and the run's record: plain JSON values.
+
+        ``budget`` and its ``unit`` (``tokens`` or ``sequences`` a batch), ``found`` (how the
+        budget came about: ``measured``, ``default``, ``given`` or ``kept``), ``precision``,
+        ``attention`` (the kernel), ``inference_mode``. Sent once, when the session is ready.
+        """
+        ...
+
+    def shrink(self) -> bool:
+        """Halve the batches, after an out-of-memory error; lasts as long as the session.
+
+        False where the last task already went one sequence at a time, and nothing was changed.
+        """
+        ...
+
+    def peak_memory(self) -> int:
+        """The most bytes of device memory it has held since it opened; 0 on a CPU."""
         ...
 
 

@@ -9,7 +9,7 @@ from virnucpro import errors
 from virnucpro.contracts import Device, Done, Failed, Outcome, Stage, Task
 from virnucpro.events import Event, Progressed, TaskFailed, TaskFinished, TaskStarted, WorkerReady
 from virnucpro.executors.messages import Fault
-from virnucpro.executors.worker import attempt, use_threads
+from virnucpro.executors.worker import attempt, facts_of, use_threads
 
 Emit = Callable[[Event], None]
 
@@ -60,7 +60,8 @@ class LocalExecutor:
         use_threads(self._device)
         started = time.perf_counter()
         session = stage.open(self._device)
-        emit(WorkerReady(0, self._device, stage.name, time.perf_counter() - started))
+        seconds = time.perf_counter() - started
+        emit(WorkerReady(0, self._device, stage.name, seconds, facts_of(session)))
         while queue:
             task = queue.pop()
             emit(TaskStarted(0, task))

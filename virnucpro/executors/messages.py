@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Literal
 
-from virnucpro.contracts import Done, Stage, Task
+from virnucpro.contracts import Done, Json, Stage, Task
 
 FaultKind = Literal["data", "memory", "fatal"]
 
@@ -37,9 +38,10 @@ class Stop:
 
 @dataclass(frozen=True)
 class Ready:
-    """The stage is open."""
+    """The stage is open; ``facts`` are those of its session (``contracts.Describes``)."""
 
     seconds: float
+    facts: Mapping[str, Json] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

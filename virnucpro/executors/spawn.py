@@ -165,9 +165,10 @@ class _Shift:
         match worker.receive():
             case None:
                 yield from self._bury(worker)
-            case Ready(seconds):
+            case Ready(seconds, facts):
                 worker.ready = True
-                self._emit(WorkerReady(worker.number, worker.device, self._stage.name, seconds))
+                stage = self._stage.name
+                self._emit(WorkerReady(worker.number, worker.device, stage, seconds, facts))
             case Progress(sequences, tokens):
                 self._emit(Progressed(worker.number, sequences, tokens))
             case Finished(done):

@@ -7,10 +7,10 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from multiprocessing.connection import Connection
 
-from virnucpro.contracts import Device, Done, Report, Session, Task
+from virnucpro.contracts import Describes, Device, Done, Json, Report, Session, Task
 from virnucpro.errors import VirNucProError
 from virnucpro.executors.messages import Down, Fault, Finished, Open, Progress, Ready, Run, Up
 
@@ -55,6 +55,11 @@ def prepare_process(device: Device, tokenizer_threads: int) -> None:
     use_threads(device)
 
 
+def facts_of(session: Session) -> Mapping[str, Json]:
+    """What a session says of itself; nothing where it is a plain callable."""
+    return session.facts() if isinstance(session, Describes) else {}
+
+
 def use_threads(device: Device) -> None:
     """Give torch the device's share of the host's cores."""
     import torch
@@ -94,7 +99,7 @@ def _open(message: Open, device: Device, send: Callable[[Up], None]) -> Session 
     except Exception as error:  # noqa: BLE001 - the edge of a worker: the parent reports it
         send(fault(None, error))
         return None
-    send(Ready(time.perf_counter() - started))
+    send(Ready(time.perf_counter() - started, facts_of(session)))
     return session
 
 
