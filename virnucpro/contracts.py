@@ -94,8 +94,9 @@ class Task:
 class Done:
     """A task that was carried out.
 
-    ``facts`` are figures to keep in its receipt. Two have a meaning to the engine: ``failed``,
-    ids without a result, and ``notices``, sentences to show the user.
+    ``facts`` are figures to keep in its receipt. Three have a meaning to the engine: ``failed``,
+    ids without a result, ``notices``, sentences to show the user, and ``host_wait``, seconds in
+    which the device had nothing to compute with.
     """
 
     task: Task
@@ -226,10 +227,10 @@ class Executor(Protocol):
 
 
 class Encoder(Protocol):
-    """Turns sequences into embeddings.
+    """Turns sequences into embeddings. ``dim`` is the width of an embedding."""
 
-    ``dim`` is the width of an embedding. ``weight`` estimates the tokens of a sequence.
-    """
+    waited: float
+    """Seconds, in all, in which it had no tokens ready to compute with."""
 
     @property
     def dim(self) -> int:
@@ -238,4 +239,12 @@ class Encoder(Protocol):
 
     def encode(self, sequences: Sequence[str], report: Report) -> torch.Tensor:
         """Embed ``sequences``; float32 ``[len(sequences), dim]`` on the CPU, in their order."""
+        ...
+
+    def facts(self) -> Mapping[str, Json]:
+        """Budget and kernels; see :class:`Describes`."""
+        ...
+
+    def shrink(self) -> bool:
+        """Smaller batches from now on; see :class:`Describes`."""
         ...
