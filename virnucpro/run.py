@@ -6,7 +6,7 @@ import os
 import stat
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import BinaryIO
 
@@ -29,6 +29,7 @@ from virnucpro.models.store import check_digest, find
 from virnucpro.pipeline import Job, remove_intermediate, run
 from virnucpro.settings import TOY_WARNING, Machine, Science
 from virnucpro.stages.chunking import changed, stamp
+from virnucpro.workers import Workers
 
 Emit = Callable[[Event], None]
 
@@ -74,12 +75,18 @@ def execute(request: Request, emit: Emit, disk: Disk | None = None) -> Summary:
         state = _state(request, job, digest)
         if notice := admit(layout, disk, state, resume=request.resume, force=request.force):
             emit(Notice("info", notice))
+        earlier = read_state(layout)  # None where it was moved aside just now
+        state = replace(state, budgets=earlier.budgets if earlier else {})
+        job = replace(job, budgets=state.budgets)
         write_state(layout, disk, state)
         _sweep(layout, disk)
         ledger = Ledger(layout, disk, {job.source: digest})
         executor = _executor(devices, request.machine)
+        workers = Workers(
+            state.budgets, lambda b: write_state(layout, disk, replace(state, budgets=b)), emit
+        )
         try:
-            outcome = run(job, ledger, executor, emit)
+            outcome = run(job, ledger, executor, workers.show)
         finally:
             executor.close()
         if stamp(job.source) != before:
@@ -95,6 +102,7 @@ def execute(request: Request, emit: Emit, disk: Disk | None = None) -> Summary:
                 source_sha256=digest,
                 command=request.command,
                 devices=devices,
+                workers=workers.table(),
             )
         if not failed and not request.machine.keep_intermediate:
             remove_intermediate(job, ledger)

@@ -103,11 +103,11 @@ class BatchedEncoder(ABC):
         source = self._source(sequences)
         with closing(source), torch.inference_mode():
             while batch := self._next(source):
+                self.budget.largest = max(self.budget.largest, len(batch.indices))
                 rows = self.forward(*self._to_device(batch))
                 start, stop = len(order), len(order) + len(batch.indices)
                 staged[start:stop].copy_(rows, non_blocking=cuda)
                 order += batch.indices
-                self.budget.largest = max(self.budget.largest, len(batch.indices))
                 queued.append((self._mark(), batch))
                 _settle(queued, report, keep=1 if cuda else 0)
         _settle(queued, report, keep=0)

@@ -40,7 +40,7 @@ class Bounds:
 class Budget:
     """Tokens or sequences a batch at most, and how the number came about.
 
-    ``largest`` is how many sequences the largest batch of the last task had.
+    ``largest`` is how many sequences the largest batch of the last task had, as far as it came.
     """
 
     amount: int
