@@ -12,6 +12,7 @@ from virnucpro.cli.options import shared_options
 COMMANDS = {
     "predict": "virnucpro.cli.predict:predict",
     "models": "virnucpro.cli.models:models",
+    "profile": "virnucpro.cli.profile:profile",
     "utils": "virnucpro.cli.utils:utils",
 }
 

@@ -20,7 +20,7 @@ import numpy.typing as npt
 import torch
 
 from virnucpro.contracts import Json, Report
-from virnucpro.encoders.budget import Bounds, CudaMemory, find_budget
+from virnucpro.encoders.budget import Bounds, Budget, CudaMemory, find_budget
 from virnucpro.encoders.prefetch import prefetched
 
 AHEAD = 2  # batches whose tokens are ready before the GPU asks for them
@@ -124,6 +124,11 @@ class BatchedEncoder(ABC):
             "attention": self.attention(),
             "inference_mode": True,  # around every forward, in ``encode``
         }
+
+    def use(self, amount: int) -> None:
+        """Batches of this budget from now on."""
+        self.budget = Budget(amount, "given")
+        self._release()
 
     def shrink(self) -> bool:
         """Halve the budget; False where the last task already went one sequence at a time."""
