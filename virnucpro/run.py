@@ -21,7 +21,9 @@ from virnucpro.devices import choose_devices, choose_precision, visible_gpus
 from virnucpro.encoders.registry import locate
 from virnucpro.errors import ModelError, OutputError, UsageError
 from virnucpro.events import Event, Notice
+from virnucpro.executors.crew import Limits
 from virnucpro.executors.local import LocalExecutor
+from virnucpro.executors.signals import Interruption
 from virnucpro.executors.spawn import SpawnExecutor
 from virnucpro.failures import record_failures
 from virnucpro.layout import STDIN, Layout, stem_of
@@ -32,6 +34,7 @@ from virnucpro.stages.chunking import changed, stamp
 from virnucpro.workers import Workers
 
 Emit = Callable[[Event], None]
+CPU_LIMITS = Limits(silence=3600)  # a batch of ESM-2 3B takes minutes on one slow core
 
 
 @dataclass(frozen=True)
@@ -56,8 +59,15 @@ class Request:
         return Layout(root.absolute(), stem, length)
 
 
-def execute(request: Request, emit: Emit, disk: Disk | None = None) -> Summary:
+def execute(
+    request: Request,
+    emit: Emit,
+    disk: Disk | None = None,
+    interruption: Interruption | None = None,
+) -> Summary:
     """Carry out a request, or finish what an earlier one left.
+
+    ``interruption`` is what catches the signals, if anything does.
 
     Raises:
         VirNucProError: see ``virnucpro.errors``; nothing that was finished is lost.
@@ -81,7 +91,7 @@ def execute(request: Request, emit: Emit, disk: Disk | None = None) -> Summary:
         write_state(layout, disk, state)
         _sweep(layout, disk)
         ledger = Ledger(layout, disk, {job.source: digest})
-        executor = _executor(devices, request.machine)
+        executor = _executor(devices, request.machine, interruption)
         workers = Workers(
             state.budgets, lambda b: write_state(layout, disk, replace(state, budgets=b)), emit
         )
@@ -219,11 +229,14 @@ def _state(request: Request, job: Job, digest: str) -> RunState:
     )
 
 
-def _executor(devices: Sequence[Device], machine: Machine) -> Executor:
+def _executor(
+    devices: Sequence[Device], machine: Machine, interruption: Interruption | None
+) -> Executor:
     """In this process on one CPU; else a worker process a device."""
     if devices[0].kind == "cpu" and machine.cpu_workers is None:
         return LocalExecutor(devices[0])
-    return SpawnExecutor(devices, machine.tokenizer_threads)
+    limits = CPU_LIMITS if devices[0].kind == "cpu" else Limits()
+    return SpawnExecutor(devices, machine.tokenizer_threads, interruption, limits)
 
 
 def _spool(stream: BinaryIO, path: Path, disk: Disk) -> None:
