@@ -35,14 +35,16 @@ class Column:
 
 
 def _speed(figures: Figures, worker: Worker) -> str:
-    if worker.state != "busy":
-        return worker.state
+    state = worker.shown(figures.meter.now)
+    if state != "busy":
+        return state
     pace = worker.rate.pace(figures.meter.now)
     return short(pace.sequences) if pace else ""
 
 
 def _tokens(figures: Figures, worker: Worker) -> str:
-    pace = worker.rate.pace(figures.meter.now) if worker.state == "busy" else None
+    now = figures.meter.now
+    pace = worker.rate.pace(now) if worker.shown(now) == "busy" else None
     return short(pace.tokens) if pace else ""
 
 
@@ -130,7 +132,8 @@ def workers(figures: Figures, width: int, *, ascii_only: bool) -> Table:
             table.add_column("", width=room, no_wrap=True)
     most = max((worker.sequences for worker in figures.meter.workers), default=0)
     for worker in figures.meter.workers:
-        cells = [_cell(column.text(figures, worker), worker, ascii_only) for column in shown]
+        style = STYLES[worker.shown(figures.meter.now)]
+        cells = [_cell(column.text(figures, worker), style, ascii_only) for column in shown]
         if room:
             share = (figures.meter.share or 0) * worker.sequences / max(most, 1)
             cells.insert(1, bar(share, room, "cyan", ascii_only=ascii_only))
@@ -138,10 +141,10 @@ def workers(figures: Figures, width: int, *, ascii_only: bool) -> Table:
     return table
 
 
-def _cell(text: str, worker: Worker, ascii_only: bool) -> Text:
+def _cell(text: str, style: str, ascii_only: bool) -> Text:
     if ascii_only:
         text = text.replace("°C", "C").encode("ascii", "backslashreplace").decode()
-    return Text(text, style=STYLES[worker.state], overflow="crop" if ascii_only else "ellipsis")
+    return Text(text, style=style, overflow="crop" if ascii_only else "ellipsis")
 
 
 def frame(figures: Figures, width: int, *, ascii_only: bool = False) -> Group:

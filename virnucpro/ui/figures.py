@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from virnucpro.ui.host import HostReading
 from virnucpro.ui.meter import Meter, Worker
 from virnucpro.ui.nvml import Reading
-from virnucpro.ui.words import clock, gibibytes, label, short
+from virnucpro.ui.words import clock, counted, gibibytes, label, short
 
 
 @dataclass(frozen=True)
@@ -91,13 +91,13 @@ def plain_parts(figures: Figures) -> list[str]:
 def _worker_part(figures: Figures, worker: Worker) -> str:
     reading = figures.reading(worker)
     now = figures.meter.now
-    pace = worker.rate.pace(now) if worker.state == "busy" else None
-    speed = f"{short(pace.sequences)}/s {short(pace.tokens)} tok/s" if pace else worker.state
-    pieces = f"{worker.tasks:,} {'piece' if worker.tasks == 1 else 'pieces'}"
+    pace, state = worker.rate.pace(now), worker.shown(now)
+    if state == "busy":
+        state = f"{short(pace.sequences)}/s {short(pace.tokens)} tok/s" if pace else ""
     parts = [
         label(worker.number, worker.device),
-        f"{pieces} {worker.sequences:,} ({100 * figures.meter.part(worker):.0f} %)",
-        speed,
+        f"{counted(worker.tasks)} {worker.sequences:,} ({100 * figures.meter.part(worker):.0f} %)",
+        state,
         memory(reading),
         amount(reading.utilisation, " %"),
         amount(reading.temperature, " C"),

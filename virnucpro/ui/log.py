@@ -27,7 +27,7 @@ from virnucpro.events import (
     WorkerReady,
     WorkerReport,
 )
-from virnucpro.ui.words import full_label, gibibytes, piece, printable
+from virnucpro.ui.words import counted, full_label, gibibytes, piece, printable
 
 
 def describe(event: Event, places: Mapping[int, str] | None = None) -> str | None:
@@ -38,11 +38,11 @@ def describe(event: Event, places: Mapping[int, str] | None = None) -> str | Non
     match event:
         case StageStarted():
             why = f" because {'; '.join(event.reasons)}" if event.reasons else ""
-            return f"stage {event.number} {event.stage}: {event.todo} pieces to do{why}"
+            return f"stage {event.number} {event.stage}: {counted(event.todo)} to do{why}"
         case StageFinished():
             return f"stage {event.number} {event.stage} finished after {event.seconds:.1f} s"
         case TaskStarted(worker, task):
-            return f"{_place(worker, places)} started {piece(task)} ({task.count} sequences)"
+            return f"{_place(worker, places)} started {piece(task)} ({task.count:,} sequences)"
         case TaskFinished(worker, task, seconds):
             return f"{_place(worker, places)} finished {piece(task)} after {seconds:.2f} s"
         case TaskFailed(worker, failed):
@@ -74,7 +74,7 @@ def _of_worker(event: WorkerReady | WorkerDied | WorkerReport) -> str:
             share = 100 * event.idle / max(event.busy + event.idle, 1e-9)
             peak = f", peak memory {gibibytes(event.peak_memory)} GiB" if event.peak_memory else ""
             return (
-                f"{where}: {event.tasks} pieces of {event.stage}, "
+                f"{where}: {counted(event.tasks)} of {event.stage}, "
                 f"idle {share:.1f} % of {event.busy + event.idle:.1f} s{peak}"
             )
 
@@ -144,9 +144,10 @@ class RunLog:
         file.pieces[_place(event.worker, self._places)] += 1
 
     def _list_files(self) -> None:
-        for name, file in self._files.items():
+        for name in sorted(self._files, key=lambda name: (len(name), name)):  # 2 before 10
+            file = self._files[name]
             where = ", ".join(f"{place} ({n})" for place, n in sorted(file.pieces.items()))
-            done = f"{file.sequences} sequences in {file.pieces.total()} pieces"
+            done = f"{file.sequences:,} sequences in {counted(file.pieces.total())}"
             self.line(f"{name}: {done}, {file.seconds:.2f} s of work, on {where}")
         self._files.clear()
 

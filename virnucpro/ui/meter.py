@@ -40,6 +40,7 @@ TITLES = {
 STAGES = len(TITLES)
 ENCODERS = ("dnabert", "esm")
 EARLY_SHARE, EARLY_SECONDS = 0.02, 10.0  # of a stage; before either no time is forecast
+PAUSE = 2.0  # seconds without a task before a worker is called idle
 
 Clock = Callable[[], float]
 State = Literal["loading", "idle", "busy", "dead"]
@@ -79,6 +80,11 @@ class Worker:
     def usual_seconds(self) -> float | None:
         """What a piece usually takes this worker; None before its first."""
         return statistics.median(self.seconds) if self.seconds else None
+
+    def shown(self, now: float) -> str:
+        """Its state, in which the moment between two pieces is no rest."""
+        between = self.state == "idle" and self.tasks and now - self.since < PAUSE
+        return "busy" if between else self.state
 
     def turn(self, state: State, now: float, task: Task | None = None) -> None:
         """Go over into a state; what was done of an unfinished task is taken back."""

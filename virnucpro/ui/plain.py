@@ -18,7 +18,7 @@ def one_line(parts: Sequence[str]) -> str:
 def folded(parts: Sequence[str], width: int) -> str:
     """The same on a terminal: broken between parts, the later lines indented.
 
-    >>> print(folded(["stage", "GPU 0 idle", "GPU 1 idle", "host"], 24))
+    >>> print(folded(["stage", "GPU 0 idle", "GPU 1 idle", "host"], 25))
     stage
       GPU 0 idle | GPU 1 idle
       host

@@ -23,6 +23,11 @@ def piece(task: Task) -> str:
     return f"{task.inputs[0].name}[{task.span[0]}:{task.span[1]}]"
 
 
+def counted(pieces: int) -> str:
+    """``1 piece``, ``2 pieces``."""
+    return f"{pieces:,} piece{'' if pieces == 1 else 's'}"
+
+
 def clock(seconds: float) -> str:
     """``1:02:03`` or ``2:03``.
 

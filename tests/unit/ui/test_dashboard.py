@@ -33,8 +33,10 @@ def _lines(figures: Figures, width: int, *, ascii_only: bool = False) -> list[st
     return console.file.getvalue().splitlines()
 
 
-def _running(workers: int = 8, scale: int = 1, file: str = "output_1.fa") -> Figures:
-    hand = Hand()
+def _running(
+    workers: int = 8, scale: int = 1, file: str = "output_1.fa", hand: Hand | None = None
+) -> Figures:
+    hand = hand or Hand()
     meter = Meter(hand)
     meter.update(begin(1200, 1000 * scale, 168_000 * scale))
     for number in range(workers):
@@ -86,10 +88,13 @@ def test_a_wide_terminal_has_room_for_power_and_the_piece() -> None:
 
 
 def test_the_state_of_a_worker_and_failures_are_seen() -> None:
-    figures = _running(3)
+    hand = Hand()
+    figures = _running(3, hand=hand)
     meter = figures.meter
     meter.update(WorkerDied(1, gpu(1), "signal 9"))
     meter.update(TaskFailed(2, Failed(span(0, 1, 1), "E", "m", ("a", "b", "c"))))
+    assert " idle " not in "\n".join(_lines(figures, 80))  # between two pieces it does not flicker
+    hand.now += 3
     lines = _lines(figures, 80)
     assert lines[0].endswith("  3 failed")
     assert " dead " in next(line for line in lines if line.startswith("GPU 1"))

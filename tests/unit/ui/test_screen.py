@@ -71,7 +71,7 @@ def test_the_log_names_the_gpu_and_the_seconds_of_each_file(layout: Layout) -> N
     )
     assert "GPU 0 NVIDIA H200 started output_1.fa[0:100] (100 sequences)" in log
     assert "GPU 0 NVIDIA H200 finished output_1.fa[0:100] after 2.50 s" in log
-    assert "output_1.fa: 100 sequences in 1 pieces, 2.50 s of work, on GPU 0 NVIDIA H200 (1)" in log
+    assert "output_1.fa: 100 sequences in 1 piece, 2.50 s of work, on GPU 0 NVIDIA H200 (1)" in log
 
 
 @pytest.mark.parametrize("shown", ["dashboard", "plain", "quiet"])
