@@ -33,7 +33,8 @@ Opening = Literal["well", "raises", "dies", "segfault", "dies once", "dies on 1"
 class Counting:
     """Writes ``id length`` lines for the records of FASTA files, in spans of ``span``.
 
-    ``broken`` is the index of a device on which every task ends the process.
+    ``broken`` is the index of a device on which every task ends the process; ``batch`` is in
+    sequences.
     """
 
     files: tuple[Path, ...]
@@ -42,6 +43,7 @@ class Counting:
     seconds_a_base: float = 0.0
     opening: Opening = "well"
     broken: int = -9
+    batch: int = 8
 
     name = "counting"
     version = 1
@@ -108,12 +110,12 @@ class Counting:
 
 
 class CountingSession:
-    """Counts in batches of ``batch`` records at most, which ``shrink`` halves."""
+    """Counts in batches of so many records at most; ``shrink`` halves them."""
 
     def __init__(self, stage: Counting, device: Device) -> None:
         self._stage = stage
         self._device = device
-        self._batch = 8
+        self._batch = stage.batch
 
     def facts(self) -> Mapping[str, Json]:
         return {"budget": self._batch, "unit": "sequences"}

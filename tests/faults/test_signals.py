@@ -117,19 +117,19 @@ def test_nobody_outlives_a_parent_that_is_killed(start: Start, tmp_path: Path, m
 
 @pytest.fixture(scope="module")
 def records(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """2,000 records without a stop codon in their first frame: twelve spans for either encoder."""
+    """700 records without a stop codon in their first frame: five spans for one encoder, 17 for the other."""
     path = tmp_path_factory.mktemp("in") / "many.fa"
     with path.open("w") as file:
-        for number in range(2_000):
+        for number in range(700):
             file.write(f">r{number}\n{'GCA' * 30}{'ACG' * (number % 7)}\n")
     return path
 
 
 @pytest.fixture(scope="module")
 def undisturbed(records: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
-    """The results of a run that nothing happens to."""
+    """The results of a run without workers that nothing happens to."""
     out = tmp_path_factory.mktemp("undisturbed")
-    command = [sys.executable, "-m", *_predict(records, out, "--cpu-workers", 2)]
+    command = [sys.executable, "-m", *_predict(records, out)]
     subprocess.run(command, check=True, capture_output=True, timeout=50, cwd=ROOT)
     return _results(out)
 
