@@ -34,6 +34,7 @@ class Summary:
     failed_records: int
     adopted: int
     seconds: Mapping[str, float]
+    host_wait: Mapping[str, float]
     computed: int
     files: tuple[Path, ...]
 
@@ -57,6 +58,7 @@ def summarise(job: Job, ledger: Ledger, outcome: Outcome, failed_records: int) -
         failed_records=failed_records,
         adopted=sum(r.origin == "legacy" for _, r in ledger.receipts("dnabert", "esm")),
         seconds=outcome.seconds,
+        host_wait=outcome.host_wait,
         computed=outcome.computed.total(),
         files=tuple(
             path
@@ -91,8 +93,12 @@ def write_run_json(
     source_sha256: str,
     command: Sequence[str],
     devices: Sequence[Device],
+    workers: Sequence[Mapping[str, Json]],
 ) -> None:
-    """Write ``STEM_run.json``: enough to say what made each score, and to make it again."""
+    """Write ``STEM_run.json``: enough to say what made each score, and to make it again.
+
+    ``workers`` is the table of :class:`virnucpro.workers.Workers`.
+    """
     import numpy
     import torch
 
@@ -115,6 +121,7 @@ def write_run_json(
         },
         "precision": job.precision,
         "devices": [_device(device) for device in devices],
+        "workers": list(workers),
         "settings": {"science": asdict(job.science), "machine": asdict(job.machine)},
         "counts": {
             "records": summary.records,
@@ -127,6 +134,7 @@ def write_run_json(
             "feature_files_of_an_earlier_version": summary.adopted,
         },
         "seconds": {name: round(s, 3) for name, s in summary.seconds.items()},
+        "seconds_waited_for_tokens": {name: round(s, 3) for name, s in summary.host_wait.items()},
     }
     disk.save(job.layout.run_json, (json.dumps(document, indent=1) + "\n").encode())
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
     import torch
@@ -94,8 +94,9 @@ class Task:
 class Done:
     """A task that was carried out.
 
-    ``facts`` are figures to keep in its receipt. Two have a meaning to the engine: ``failed``,
-    ids without a result, and ``notices``, sentences to show the user.
+    ``facts`` are figures to keep in its receipt. Three have a meaning to the engine: ``failed``,
+    ids without a result, ``notices``, sentences to show the user, and ``host_wait``, seconds in
+    which the device had nothing to compute with.
     """
 
     task: Task
@@ -127,6 +128,34 @@ class Session(Protocol):
 
     def __call__(self, task: Task, report: Report) -> Done:
         """Carry out ``task`` and write its outputs. Raises whatever went wrong."""
+        ...
+
+
+@runtime_checkable
+class Describes(Protocol):
+    """What a session on a device offers beside being callable; one without a device need not.
+
+    An executor asks ``isinstance(session, Describes)``.
+    """
+
+    def facts(self) -> Mapping[str, Json]:
+        """What it computes with, for the log and the run's record: plain JSON values.
+
+        ``budget`` and its ``unit`` (``tokens`` or ``sequences`` a batch), ``found`` (how the
+        budget came about: ``measured``, ``default``, ``given`` or ``kept``), ``precision``,
+        ``attention`` (the kernel), ``inference_mode``. Sent once, when the session is ready.
+        """
+        ...
+
+    def shrink(self) -> bool:
+        """Halve the batches, after an out-of-memory error; lasts as long as the session.
+
+        False where the last task already went one sequence at a time, and nothing was changed.
+        """
+        ...
+
+    def peak_memory(self) -> int:
+        """The most bytes of device memory it has held since it opened; 0 on a CPU."""
         ...
 
 
@@ -198,10 +227,10 @@ class Executor(Protocol):
 
 
 class Encoder(Protocol):
-    """Turns sequences into embeddings.
+    """Turns sequences into embeddings. ``dim`` is the width of an embedding."""
 
-    ``dim`` is the width of an embedding. ``weight`` estimates the tokens of a sequence.
-    """
+    waited: float
+    """Seconds, in all, in which it had no tokens ready to compute with."""
 
     @property
     def dim(self) -> int:
@@ -210,4 +239,12 @@ class Encoder(Protocol):
 
     def encode(self, sequences: Sequence[str], report: Report) -> torch.Tensor:
         """Embed ``sequences``; float32 ``[len(sequences), dim]`` on the CPU, in their order."""
+        ...
+
+    def facts(self) -> Mapping[str, Json]:
+        """Budget and kernels; see :class:`Describes`."""
+        ...
+
+    def shrink(self) -> bool:
+        """Smaller batches from now on; see :class:`Describes`."""
         ...

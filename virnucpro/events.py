@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
-from virnucpro.contracts import Device, Failed, Task
+from virnucpro.contracts import Device, Failed, Json, Task
 
 
 @dataclass(frozen=True)
@@ -34,12 +35,16 @@ class StageFinished:
 
 @dataclass(frozen=True)
 class WorkerReady:
-    """A worker has loaded the model of a stage and takes tasks."""
+    """A worker has loaded the model of a stage and takes tasks.
+
+    ``facts`` are those of :class:`virnucpro.contracts.Describes`, empty where there are none.
+    """
 
     worker: int
     device: Device
     stage: str
     seconds: float
+    facts: Mapping[str, Json] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -38,7 +38,10 @@ AFTER_FEATURES = ("prediction", "consensus", "output")
 
 @dataclass(frozen=True)
 class Job:
-    """Everything that a run needs, found and checked before it starts."""
+    """Everything that a run needs, found and checked before it starts.
+
+    ``budgets`` are those that an earlier start measured, see ``checkpoint.state``.
+    """
 
     source: Path
     layout: Layout
@@ -49,19 +52,21 @@ class Job:
     protein: EncoderSource
     classifier: ClassifierInfo
     disk: Disk = field(default_factory=Disk)
+    budgets: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def stages(self) -> list[Stage]:
         """The nine stages, in order."""
         layout, disk, science, machine = self.layout, self.disk, self.science, self.machine
         cut = (self.precision, science.truncation)
+        frames, residues = machine.dnabert_sequences, machine.esm_tokens
         classifier = (self.classifier.path, self.classifier.sha256)
         return [
             Chunking(layout, disk, self.source, science.duplicate_ids),
             Translation(layout, disk),
             Splitting(layout, disk, science.sequences_per_file),
-            Embedding(layout, disk, "nucleotide", self.nucleotide, *cut, machine.dnabert_sequences),
-            Embedding(layout, disk, "protein", self.protein, *cut, machine.esm_tokens),
+            Embedding(layout, disk, "nucleotide", self.nucleotide, *cut, frames, self.budgets),
+            Embedding(layout, disk, "protein", self.protein, *cut, residues, self.budgets),
             Merging(layout, disk),
             Prediction(layout, disk, *classifier, machine.classifier_rows),
             Consensus(layout, disk),
@@ -71,9 +76,13 @@ class Job:
 
 @dataclass
 class Outcome:
-    """What a run did: seconds and tasks a stage, sequences that failed."""
+    """What a run did: seconds and tasks a stage, sequences that failed.
+
+    ``host_wait`` are the seconds, summed over workers, in which a device waited for tokens.
+    """
 
     seconds: dict[str, float] = field(default_factory=dict)
+    host_wait: dict[str, float] = field(default_factory=dict)
     computed: Counter[str] = field(default_factory=Counter)
     failed: list[Failed] = field(default_factory=list)
 
@@ -111,6 +120,9 @@ def run(job: Job, ledger: Ledger, executor: Executor, emit: Emit) -> Outcome:
             outcome.computed[stage.name] += 1
             if isinstance(result, Failed):
                 outcome.failed.append(result)
+            elif "host_wait" in result.facts:
+                waited = outcome.host_wait.get(stage.name, 0.0)
+                outcome.host_wait[stage.name] = waited + result.facts["host_wait"]
         for task in tasks:
             for notice in ledger.facts(task.receipt).get("notices", ()):
                 emit(Notice("warning", notice))

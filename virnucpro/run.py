@@ -6,7 +6,7 @@ import os
 import stat
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import BinaryIO
 
@@ -22,7 +22,9 @@ from virnucpro.devices import choose_devices, choose_precision, visible_gpus
 from virnucpro.encoders.registry import locate
 from virnucpro.errors import ModelError, OutputError, ResumeRefused, UsageError
 from virnucpro.events import Event, Notice
+from virnucpro.executors.crew import Limits
 from virnucpro.executors.local import LocalExecutor
+from virnucpro.executors.signals import Interruption
 from virnucpro.executors.spawn import SpawnExecutor
 from virnucpro.failures import record_failures
 from virnucpro.layout import STDIN, Layout, stem_of
@@ -30,8 +32,10 @@ from virnucpro.models.store import check_digest, find
 from virnucpro.pipeline import Job, remove_intermediate, run
 from virnucpro.settings import TOY_WARNING, Machine, Science
 from virnucpro.stages.chunking import changed, stamp
+from virnucpro.workers import Workers
 
 Emit = Callable[[Event], None]
+CPU_LIMITS = Limits(silence=3600)  # a batch of ESM-2 3B takes minutes on one slow core
 
 
 @dataclass(frozen=True)
@@ -56,8 +60,15 @@ class Request:
         return Layout(root.absolute(), stem, length)
 
 
-def execute(request: Request, emit: Emit, disk: Disk | None = None) -> Summary:
+def execute(
+    request: Request,
+    emit: Emit,
+    disk: Disk | None = None,
+    interruption: Interruption | None = None,
+) -> Summary:
     """Carry out a request, or finish what an earlier one left.
+
+    ``interruption`` is what catches the signals, if anything does.
 
     Raises:
         VirNucProError: see ``virnucpro.errors``; nothing that was finished is lost.
@@ -79,12 +90,18 @@ def execute(request: Request, emit: Emit, disk: Disk | None = None) -> Summary:
         state = _state(request, job, digest)
         if notice := admit(layout, disk, state, resume=request.resume, force=request.force):
             emit(Notice("info", notice))
+        earlier = read_state(layout)  # None where it was moved aside just now
+        state = replace(state, budgets=earlier.budgets if earlier else {})
+        job = replace(job, budgets=state.budgets)
         write_state(layout, disk, state)
         _sweep(layout, disk)
         ledger = Ledger(layout, disk, {job.source: digest})
-        executor = _executor(devices, request.machine)
+        executor = _executor(devices, request.machine, interruption)
+        workers = Workers(
+            state.budgets, lambda b: write_state(layout, disk, replace(state, budgets=b)), emit
+        )
         try:
-            outcome = run(job, ledger, executor, emit)
+            outcome = run(job, ledger, executor, workers.show)
         finally:
             executor.close()
         if stamp(job.source) != before:
@@ -100,6 +117,7 @@ def execute(request: Request, emit: Emit, disk: Disk | None = None) -> Summary:
                 source_sha256=digest,
                 command=request.command,
                 devices=devices,
+                workers=workers.table(),
             )
         if not failed:
             # Of files that were joined just before a kill; with failures they are still needed.
@@ -226,11 +244,14 @@ def _state(request: Request, job: Job, digest: str) -> RunState:
     )
 
 
-def _executor(devices: Sequence[Device], machine: Machine) -> Executor:
+def _executor(
+    devices: Sequence[Device], machine: Machine, interruption: Interruption | None
+) -> Executor:
     """In this process on one CPU; else a worker process a device."""
     if devices[0].kind == "cpu" and machine.cpu_workers is None:
         return LocalExecutor(devices[0])
-    return SpawnExecutor(devices, machine.tokenizer_threads)
+    limits = CPU_LIMITS if devices[0].kind == "cpu" else Limits()
+    return SpawnExecutor(devices, machine.tokenizer_threads, interruption, limits)
 
 
 def _spool(stream: BinaryIO, path: Path, disk: Disk) -> None:

@@ -157,7 +157,7 @@ DAMAGE = (
 )  # fmt: skip
 ADVICE = {
     ("77 removed", NUCLEOTIDE): "expected model.safetensors or pytorch_model.bin",
-    ("77 removed", PROTEIN): "see virnucpro models list",
+    ("77 removed", PROTEIN): "virnucpro models list shows",
     ("77 removed", CLASSIFIER): "check --model-path",
 }
 

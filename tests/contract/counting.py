@@ -1,34 +1,49 @@
 """A stage for the executors' tests: it measures sequences, and fails where their ids say so.
 
-Ids that begin with ``poison`` raise, ``exit`` end the process, ``killed`` end it by SIGKILL, and
-``full`` report a full disk.
+What goes wrong is the word an id begins with:
+
+    poison   raises                     exit     ends the process
+    killed   ends it by SIGKILL         segfault ends it by SIGSEGV
+    full     reports a full disk        hang     never comes back
+    cuda     a sticky device error      flaky    ends the process, the first time only
+    report   is killed while it reports, before the task is finished
+    fat      takes all memory unless it is alone in its batch; ``obese`` even then
 """
 
 from __future__ import annotations
 
+import ctypes
 import os
 import signal
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
 from virnucpro.bio.fasta import read_fasta
 from virnucpro.checkpoint.disk import Disk
-from virnucpro.contracts import Device, Done, Failed, Receipts, Report, Session, Task
+from virnucpro.contracts import Device, Done, Failed, Json, Receipts, Report, Session, Task
 from virnucpro.errors import OutputError
+
+Opening = Literal["well", "raises", "dies", "segfault", "dies once", "dies on 1", "hangs on 1"]
 
 
 @dataclass(frozen=True)
 class Counting:
-    """Writes ``id length`` lines for the records of FASTA files, in spans of ``span``."""
+    """Writes ``id length`` lines for the records of FASTA files, in spans of ``span``.
+
+    ``broken`` is the index of a device on which every task ends the process; ``batch`` is in
+    sequences.
+    """
 
     files: tuple[Path, ...]
     folder: Path
     span: int = 10
     seconds_a_base: float = 0.0
-    opening: Literal["well", "raises", "dies"] = "well"
+    opening: Opening = "well"
+    broken: int = -9
+    batch: int = 8
 
     name = "counting"
     version = 1
@@ -44,19 +59,19 @@ class Counting:
         return tasks
 
     def split(self, task: Task) -> list[Task]:
+        lengths = [len(sequence) for _, sequence in read_fasta(task.inputs[0])]
         bounds = range(0, task.count, self.span)
-        return [self._piece(task, a, min(a + self.span, task.count)) for a in bounds]
+        return [self._piece(task, lengths, a, min(a + self.span, task.count)) for a in bounds]
 
-    def _piece(self, task: Task, start: int, stop: int) -> Task:
+    def _piece(self, task: Task, lengths: Sequence[int], start: int, stop: int) -> Task:
         out = self.folder / f"{task.inputs[0].stem}.parts" / f"{start:06d}-{stop:06d}.txt"
-        weight = sum(len(s) for _, s in read_fasta(task.inputs[0], start, stop))
         return replace(
             task,
             outputs=(out,),
             receipt=out.with_suffix(".txt.done"),
             span=(start, stop),
             count=stop - start,
-            weight=weight,
+            weight=sum(lengths[start:stop]),
         )
 
     def halve(self, task: Task) -> tuple[Task, Task] | None:
@@ -65,7 +80,11 @@ class Counting:
         middle = (start + stop) // 2
         if stop - start < 2:
             return None
-        return self._piece(task, start, middle), self._piece(task, middle, stop)
+        lengths = [len(sequence) for _, sequence in read_fasta(task.inputs[0])]
+        return (
+            self._piece(task, lengths, start, middle),
+            self._piece(task, lengths, middle, stop),
+        )
 
     def ids(self, task: Task) -> tuple[str, ...]:
         assert task.span is not None
@@ -80,27 +99,89 @@ class Counting:
     def open(self, device: Device) -> Session:
         if self.opening == "raises":
             raise ValueError("this model is damaged")
-        if self.opening == "dies":
+        if self.opening == "segfault":
+            ctypes.string_at(0)
+        once = self.opening == "dies once" and _first_time(self.folder / "opened")
+        if once or self.opening == "dies" or (self.opening == "dies on 1" and device.index == 1):
             os._exit(9)
-        return self._count
+        if self.opening == "hangs on 1" and device.index == 1:
+            time.sleep(3600)
+        return CountingSession(self, device)
 
-    def _count(self, task: Task, report: Report) -> Done:
+
+class CountingSession:
+    """Counts in batches of so many records at most; ``shrink`` halves them."""
+
+    def __init__(self, stage: Counting, device: Device) -> None:
+        self._stage = stage
+        self._device = device
+        self._batch = stage.batch
+
+    def facts(self) -> Mapping[str, Json]:
+        return {"budget": self._batch, "unit": "sequences"}
+
+    def shrink(self) -> bool:
+        if self._batch == 1:
+            return False
+        self._batch //= 2
+        return True
+
+    def peak_memory(self) -> int:
+        return 1000 * self._batch
+
+    def __call__(self, task: Task, report: Report) -> Done:
         assert task.span is not None
+        records = list(read_fasta(task.inputs[0], *task.span))
         lines = []
-        for name, sequence in read_fasta(task.inputs[0], *task.span):
-            _misbehave(name)
-            time.sleep(self.seconds_a_base * len(sequence))
-            lines.append(f"{name} {len(sequence)}\n")
-            report(1, len(sequence))
-        return Done(task, (Disk().save(task.outputs[0], "".join(lines).encode(), len(lines)),))
+        for batch in _batches(records, self._batch):
+            _fill_memory([name for name, _ in batch])
+            time.sleep(self._stage.seconds_a_base * sum(len(text) for _, text in batch))
+            for name, sequence in batch:
+                _misbehave(name, self._stage.folder)
+                lines.append(f"{name} {len(sequence)}\n")
+                report(1, len(sequence))
+        if self._device.index == self._stage.broken:
+            os._exit(3)
+        done = Done(task, (Disk().save(task.outputs[0], "".join(lines).encode(), len(lines)),))
+        for name, _ in records:
+            if name.startswith("report"):
+                os.kill(os.getpid(), signal.SIGKILL)
+        return done
 
 
-def _misbehave(name: str) -> None:
-    if name.startswith("poison"):
-        raise ValueError(f"cannot digest {name}")
-    if name.startswith("exit"):
-        os._exit(7)
-    if name.startswith("killed"):
-        os.kill(os.getpid(), signal.SIGKILL)
-    if name.startswith("full"):
-        raise OutputError("the disk is full")
+def _batches(records: list[tuple[str, str]], size: int) -> Iterator[list[tuple[str, str]]]:
+    for start in range(0, len(records), size):
+        yield records[start : start + size]
+
+
+def _first_time(mark: Path) -> bool:
+    first = not mark.exists()
+    mark.touch()
+    return first
+
+
+def _fill_memory(names: list[str]) -> None:
+    fat = any(name.startswith("fat") for name in names) and len(names) > 1
+    if fat or any(name.startswith("obese") for name in names):
+        raise MemoryError("tried to allocate too much")
+
+
+def _misbehave(name: str, folder: Path) -> None:
+    match name.rstrip("0123456789"):
+        case "poison":
+            raise ValueError(f"cannot digest {name}")
+        case "exit":
+            os._exit(7)
+        case "killed":
+            os.kill(os.getpid(), signal.SIGKILL)
+        case "segfault":
+            ctypes.string_at(0)
+        case "full":
+            raise OutputError("the disk is full")
+        case "hang":
+            time.sleep(3600)
+        case "cuda":
+            raise RuntimeError("CUDA error: an illegal memory access was encountered")
+        case "flaky":
+            if _first_time(folder / f"{name}.seen"):
+                os._exit(5)

@@ -9,15 +9,12 @@ from pathlib import Path
 import pytest
 
 from tests.contract.counting import Counting
-from virnucpro.checkpoint.disk import Disk
-from virnucpro.checkpoint.ledger import Ledger
-from virnucpro.contracts import Device, Done, Executor, Failed, Outcome
+from tests.contract.running import fasta, run_stage
+from virnucpro.contracts import Device, Done, Executor, Failed
 from virnucpro.errors import DeviceError, OutputError
-from virnucpro.events import Event, Progressed
+from virnucpro.events import Progressed, WorkerReport
 from virnucpro.executors.local import LocalExecutor
 from virnucpro.executors.spawn import SpawnExecutor
-from virnucpro.layout import Layout
-from virnucpro.spans import Spans
 
 CPU = Device("cpu", threads=1)
 
@@ -42,46 +39,32 @@ def pool(request: pytest.FixtureRequest) -> Iterator[Executor]:
     assert not multiprocessing.active_children()
 
 
-def _fasta(folder: Path, name: str, ids: list[str]) -> Path:
-    path = folder / name
-    path.write_text("".join(f">{i}\n{'A' * (5 + n)}\n" for n, i in enumerate(ids)))
-    return path
-
-
-def _run(stage: Counting, executor: Executor, folder: Path) -> tuple[list[Outcome], list[Event]]:
-    ledger = Ledger(Layout(folder, "x", 500), Disk(), {})
-    spans = Spans(stage, [t for t in stage.plan() if ledger.check(t).stale], ledger, Disk())
-    events: list[Event] = []
-    outcomes = []
-    for outcome in executor.run(stage, spans.todo, events.append):
-        spans.add(outcome)
-        outcomes.append(outcome)
-    return outcomes, events
-
-
 def test_every_sequence_exactly_once_in_file_order(executor: Executor, tmp_path: Path) -> None:
     names = [[f"a{n}" for n in range(35)], [f"b{n}" for n in range(7)], ["c0"]]
-    files = tuple(_fasta(tmp_path, f"f{i}.fa", ids) for i, ids in enumerate(names))
-    outcomes, events = _run(Counting(files, tmp_path), executor, tmp_path)
+    files = tuple(fasta(tmp_path, f"f{i}.fa", ids) for i, ids in enumerate(names))
+    outcomes, events = run_stage(Counting(files, tmp_path), executor, tmp_path)
     assert len(outcomes) == 4 + 1 + 1
     for i, ids in enumerate(names):
         written = (tmp_path / f"f{i}.txt").read_text().splitlines()
         assert written == [f"{name} {5 + n}" for n, name in enumerate(ids)]
         assert not (tmp_path / f"f{i}.parts").exists()
     assert sum(e.sequences for e in events if isinstance(e, Progressed)) == 43
+    reports = [e for e in events if isinstance(e, WorkerReport)]
+    assert sum(report.tasks for report in reports) == len(outcomes)
+    assert max(report.peak_memory for report in reports) == 8000
 
 
 def test_a_second_run_has_nothing_to_do(executor: Executor, tmp_path: Path) -> None:
-    stage = Counting((_fasta(tmp_path, "f.fa", [f"a{n}" for n in range(20)]),), tmp_path)
-    assert len(_run(stage, executor, tmp_path)[0]) == 2
-    assert _run(stage, executor, tmp_path)[0] == []
+    stage = Counting((fasta(tmp_path, "f.fa", [f"a{n}" for n in range(20)]),), tmp_path)
+    assert len(run_stage(stage, executor, tmp_path)[0]) == 2
+    assert run_stage(stage, executor, tmp_path)[0] == []
 
 
 def test_only_the_poisonous_sequence_is_lost(executor: Executor, tmp_path: Path) -> None:
     ids = [f"a{n}" for n in range(20)]
     ids[13] = "poison13"
-    stage = Counting((_fasta(tmp_path, "f.fa", ids),), tmp_path)
-    outcomes, _ = _run(stage, executor, tmp_path)
+    stage = Counting((fasta(tmp_path, "f.fa", ids),), tmp_path)
+    outcomes, _ = run_stage(stage, executor, tmp_path)
     failed = [o for o in outcomes if isinstance(o, Failed)]
     assert [f.ids for f in failed] == [("poison13",)]
     assert failed[0].error == "ValueError"
@@ -92,39 +75,41 @@ def test_only_the_poisonous_sequence_is_lost(executor: Executor, tmp_path: Path)
 
 def test_what_failed_is_tried_again_and_nothing_else(executor: Executor, tmp_path: Path) -> None:
     ids = [f"a{n}" for n in range(40)]
-    path = _fasta(tmp_path, "f.fa", [*ids[:39], "poison"])
+    path = fasta(tmp_path, "f.fa", [*ids[:39], "poison"])
     stage = Counting((path,), tmp_path)
-    _run(stage, executor, tmp_path)
-    again, _ = _run(stage, executor, tmp_path)
+    run_stage(stage, executor, tmp_path)
+    again, _ = run_stage(stage, executor, tmp_path)
     spans = {outcome.task.span for outcome in again}
     assert all(span is not None and span[0] >= 30 for span in spans)
     assert [o.ids for o in again if isinstance(o, Failed)] == [("poison",)]
 
 
 def test_a_full_disk_ends_the_run_with_its_own_error(executor: Executor, tmp_path: Path) -> None:
-    stage = Counting((_fasta(tmp_path, "f.fa", ["a", "full", "b"]),), tmp_path)
+    stage = Counting((fasta(tmp_path, "f.fa", ["a", "full", "b"]),), tmp_path)
     with pytest.raises(OutputError, match="the disk is full"):
-        _run(stage, executor, tmp_path)
+        run_stage(stage, executor, tmp_path)
 
 
 def test_a_model_that_cannot_be_opened_is_no_data_error(pool: Executor, tmp_path: Path) -> None:
-    stage = Counting((_fasta(tmp_path, "f.fa", ["a"]),), tmp_path, opening="raises")
+    stage = Counting((fasta(tmp_path, "f.fa", ["a"]),), tmp_path, opening="raises")
     with pytest.raises(DeviceError, match="this model is damaged"):
-        _run(stage, pool, tmp_path)
+        run_stage(stage, pool, tmp_path)
 
 
-def test_a_worker_that_always_dies_at_opening_ends_the_run(pool: Executor, tmp_path: Path) -> None:
-    stage = Counting((_fasta(tmp_path, "f.fa", ["a"]),), tmp_path, opening="dies")
+def test_a_worker_that_always_dies_at_opening_ends_therun_stage(
+    pool: Executor, tmp_path: Path
+) -> None:
+    stage = Counting((fasta(tmp_path, "f.fa", ["a"]),), tmp_path, opening="dies")
     with pytest.raises(DeviceError, match="exit code 9"):
-        _run(stage, pool, tmp_path)
+        run_stage(stage, pool, tmp_path)
 
 
 @pytest.mark.parametrize("death", ["exit", "killed"])
 def test_a_sequence_that_kills_workers_is_found(pool: Executor, tmp_path: Path, death: str) -> None:
     ids = [f"a{n}" for n in range(6)]
     ids[2] = f"{death}2"
-    stage = Counting((_fasta(tmp_path, "f.fa", ids),), tmp_path, span=3)
-    outcomes, _ = _run(stage, pool, tmp_path)
+    stage = Counting((fasta(tmp_path, "f.fa", ids),), tmp_path, span=3)
+    outcomes, _ = run_stage(stage, pool, tmp_path)
     assert [o.ids for o in outcomes if isinstance(o, Failed)] == [(ids[2],)]
     assert sum(o.task.count for o in outcomes if isinstance(o, Done)) == 5
     written = [line.split()[0] for line in (tmp_path / "f.txt").read_text().splitlines()]

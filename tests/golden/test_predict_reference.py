@@ -6,6 +6,7 @@ import csv
 import json
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -212,6 +213,23 @@ def test_killed_and_resumed_is_undisturbed(
     assert kills > 0
     for name in RESULTS:
         assert (undisturbed / name).read_bytes() == (tmp_path / name).read_bytes(), name
+
+
+def test_a_budget_kept_by_an_earlier_start_is_used_on_resume(
+    undisturbed: Path, reference: Path, options: list[str], tmp_path: Path
+) -> None:
+    out = shutil.copytree(undisturbed, tmp_path / "out")
+    path = out / ".checkpoints/sample/run.json"
+    state = json.loads(path.read_bytes())
+    assert state["budgets"] == {}  # a CPU's is not measured
+    kept = {"esm on CPU, 0 bytes": 512}
+    path.write_text(json.dumps(state | {"budgets": kept}))
+    (out / "sample_protein/output_2_ESM.pt").unlink()
+    source = reference / "original_500/sample.fa"
+    assert _predict(source, "-o", out, *options, "-k", "-d", "cpu", "--resume").returncode == 0
+    assert json.loads(path.read_bytes())["budgets"] == kept
+    rows = json.loads((out / "sample_run.json").read_bytes())["workers"]
+    assert [(r["stage"], r["budget"], r["found"]) for r in rows] == [("esm", 512, "kept")]
 
 
 def test_resume_computes_only_what_lacks_a_receipt(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from virnucpro import __version__
@@ -19,10 +19,18 @@ SCHEMA = 1
 
 @dataclass(frozen=True)
 class RunState:
-    """``source`` is the input as given, for messages only; ``science`` decides the results."""
+    """What an earlier start of a run has to tell a later one.
+
+    Attributes:
+        source: the input as given, for messages only.
+        science: decides the results.
+        budgets: batch budgets that were measured, by encoder and kind of device. Batches decide
+            the last bits of an embedding: the same ones make the same bytes on the same device.
+    """
 
     source: str
     science: Mapping[str, Json]
+    budgets: Mapping[str, int] = field(default_factory=dict)
 
 
 def refuse_links(layout: Layout) -> None:
@@ -52,7 +60,12 @@ def read_state(layout: Layout) -> RunState | None:
                 f"{layout.run_state} was written by a newer version ({document['producer']}); "
                 f"upgrade virnucpro, or start over with --force"
             )
-        return RunState(str(document["source"]), dict(document["science"]))
+        budgets = {
+            str(key): value
+            for key, value in dict(document.get("budgets", {})).items()
+            if isinstance(value, int) and value > 0
+        }
+        return RunState(str(document["source"]), dict(document["science"]), budgets)
     except (FileNotFoundError, NotADirectoryError):
         return None
     except (OSError, ValueError, KeyError, TypeError):
@@ -60,12 +73,13 @@ def read_state(layout: Layout) -> RunState | None:
 
 
 def write_state(layout: Layout, disk: Disk, state: RunState) -> None:
-    """Record what the run depends on, before anything is computed."""
+    """Record what the run depends on, before anything is computed, and whenever a budget is new."""
     document = {
         "schema": SCHEMA,
         "producer": f"virnucpro {__version__}",
         "source": state.source,
         "science": dict(state.science),
+        "budgets": dict(state.budgets),
     }
     disk.save(layout.run_state, (json.dumps(document, indent=1) + "\n").encode())
 

@@ -13,6 +13,7 @@ COMMANDS = {
     "predict": "virnucpro.cli.predict:predict",
     "status": "virnucpro.cli.status:status",
     "models": "virnucpro.cli.models:models",
+    "profile": "virnucpro.cli.profile:profile",
     "utils": "virnucpro.cli.utils:utils",
 }
 

@@ -142,10 +142,10 @@ def _carry_out(request: Any, display: Display, warnings: tuple[str, ...]) -> int
     from virnucpro.run import execute
     from virnucpro.ui.screen import Screen
 
-    with interruptible(), Screen(display, request.layout) as screen:
+    with interruptible() as interruption, Screen(display, request.layout) as screen:
         for warning in warnings:
             screen.show(Notice("warning", warning))
-        summary = execute(request, screen.show)
+        summary = execute(request, screen.show, interruption=interruption)
     if display.level not in ("WARNING", "ERROR"):
         click.echo(summary_text(summary, request.layout.root))
     return EXIT_PARTIAL if summary.failed_records else EXIT_OK

@@ -1,16 +1,12 @@
-"""What both transformers really share: heads, pooling, and the loop over batches.
+"""What both transformers really share: heads, attention, pooling.
 
 Shapes: B sequences, T tokens (padded), D width, H heads, d = D / H.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-
-import numpy as np
 import torch
-
-from virnucpro.contracts import Report
+from torch.nn.attention import SDPBackend
 
 
 def split_heads(qkv: torch.Tensor, heads: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
@@ -34,56 +30,10 @@ def masked_mean(x: torch.Tensor, keep: torch.Tensor) -> torch.Tensor:
     return torch.einsum("bt,btd->bd", keep, x.float()) / keep.sum(1, keepdim=True)
 
 
-def to_device(array: np.ndarray, device: torch.device) -> torch.Tensor:
-    """A NumPy array on ``device``; on a GPU without waiting for what is queued there."""
-    tensor = torch.from_numpy(array)
-    return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor
+def attention_kernel(q: torch.Tensor, mask: torch.Tensor | None) -> str:
+    """What ``scaled_dot_product_attention`` runs for a query ``[B, H, T, d]`` like this.
 
-
-def run_batches(
-    batches: Sequence[Sequence[int]],
-    tokens: Sequence[int],
-    embed: Callable[[Sequence[int]], torch.Tensor],
-    dim: int,
-    device: torch.device,
-    report: Report,
-) -> torch.Tensor:
-    """Embed ``batches`` one after the other; float32 ``[len(tokens), dim]`` on the CPU.
-
-    ``embed`` takes the indices of a batch to float32 ``[len(batch), dim]`` on the device, where
-    the rows stay until the end: a copy a batch would make the GPU wait. ``report`` is called when
-    a batch has been computed; on a GPU, the next one is already queued by then.
+    ``flash_attention``, ``efficient_attention``, ``cudnn_attention`` or ``math`` (unfused).
     """
-    out = torch.empty(len(tokens), dim)
-    if not batches:
-        return out
-    rows: list[torch.Tensor] = []
-    queued: list[tuple[torch.cuda.Event | None, int, int]] = []
-    with torch.inference_mode():
-        for batch in batches:
-            rows.append(embed(batch))
-            queued.append((_mark(device), len(batch), sum(tokens[index] for index in batch)))
-            _settle(queued, report, keep=1 if device.type == "cuda" else 0)
-        out[[index for batch in batches for index in batch]] = torch.cat(rows).cpu()
-    _settle(queued, report, keep=0)
-    return out
-
-
-def _mark(device: torch.device) -> torch.cuda.Event | None:
-    """A mark in the GPU's queue behind the work just given to it."""
-    if device.type != "cuda":
-        return None
-    event = torch.cuda.Event()  # type: ignore[no-untyped-call]
-    event.record(torch.cuda.current_stream(device))
-    return event
-
-
-def _settle(
-    queued: list[tuple[torch.cuda.Event | None, int, int]], report: Report, keep: int
-) -> None:
-    """Wait for all but the ``keep`` youngest batches, and report them."""
-    while len(queued) > keep:
-        event, sequences, tokens = queued.pop(0)
-        if event is not None:
-            event.synchronize()
-        report(sequences, tokens)
+    # torch says it only here; the public can_use_* functions leave out which one it prefers.
+    return SDPBackend(torch._fused_sdp_choice(q, q, q, attn_mask=mask)).name.lower()

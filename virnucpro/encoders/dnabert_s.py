@@ -9,7 +9,7 @@ Shapes: B sequences, T tokens, D width, H heads, d = D / H.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,15 +20,11 @@ import torch.nn.functional as F
 from tokenizers import Tokenizer
 from torch import nn
 
-from virnucpro.contracts import Precision, Report
+from virnucpro.contracts import Precision
+from virnucpro.encoders.batched import Batch, BatchedEncoder, make_batch
 from virnucpro.encoders.batching import bucket_of, by_buckets
-from virnucpro.encoders.blocks import (
-    masked_mean,
-    merge_heads,
-    run_batches,
-    split_heads,
-    to_device,
-)
+from virnucpro.encoders.blocks import attention_kernel, masked_mean, merge_heads, split_heads
+from virnucpro.encoders.budget import Bounds
 from virnucpro.encoders.weights import (
     DTYPES,
     assign,
@@ -43,8 +39,10 @@ from virnucpro.errors import ModelError
 if TYPE_CHECKING:
     from virnucpro.encoders.registry import EncoderSource
 
-CPU_BUDGET = 16  # sequences a batch
-CUDA_BUDGET = 256
+# 256 sequences are some 26,000 tokens, and more than one bucket of a slice holds.
+BOUNDS = Bounds("sequences", cpu=16, least=16, most=256)
+SLICE = 512  # sequences tokenised together; while one is computed, the next one is tokenised
+FRAME_TOKENS = 120  # the longest bucket of frames of 500 bp chunks, which have 83-117 tokens
 STEP = 8  # buckets of token lengths; also the alignment that fused attention wants of its bias
 BIAS_ELEMENTS = 1 << 26  # of one batch's attention bias: 128 MiB in 16 bit
 _COUNTS = (
@@ -120,7 +118,9 @@ def read_sizes(folder: Path) -> Sizes:
 def open_encoder(
     source: EncoderSource, device: str, precision: Precision, *, budget: int | None, truncation: int
 ) -> DnabertEncoder:
-    """Load ``source`` onto ``device``. ``budget`` is sequences a batch; nothing is truncated.
+    """Load ``source`` onto ``device``. ``budget`` is sequences a batch; None finds it.
+
+    Nothing is truncated.
 
     Raises:
         ModelError: missing, damaged or not matching weights or tokenizer.
@@ -135,8 +135,6 @@ def open_encoder(
         model = Dnabert(sizes)
     assign(model, _names(model), weights, where, DTYPES[precision])
     tokenizer = read_tokenizer(source.path / "tokenizer.json", sizes.vocabulary)
-    if budget is None:
-        budget = CUDA_BUDGET if where.type == "cuda" else CPU_BUDGET
     return DnabertEncoder(model, tokenizer, sizes.heads, where, budget)
 
 
@@ -230,57 +228,79 @@ class Dnabert(nn.Module):
         return x
 
 
-class DnabertEncoder:
-    """DNABERT-S on a device. See :class:`virnucpro.contracts.Encoder`."""
+class DnabertEncoder(BatchedEncoder):
+    """DNABERT-S on a device. An embedding is the mean over all tokens, ``[CLS]`` and ``[SEP]`` too.
+
+    A letter outside ACGT becomes ``[UNK]``, as in the original.
+    """
+
+    bounds = BOUNDS
 
     def __init__(
-        self, model: Dnabert, tokenizer: Tokenizer, heads: int, device: torch.device, budget: int
+        self,
+        model: Dnabert,
+        tokenizer: Tokenizer,
+        heads: int,
+        device: torch.device,
+        budget: int | None,
     ) -> None:
         self._model = model
         self._tokenizer = tokenizer
         self._heads = heads
-        self._device = device
-        self._budget = budget
         self._bias = torch.empty(heads, 0, 0)
+        super().__init__(device, budget)
 
     @property
     def dim(self) -> int:
         """Width of the model."""
         return self._model.embed.embedding_dim
 
-    def encode(self, sequences: Sequence[str], report: Report) -> torch.Tensor:
-        """Mean over all tokens, ``[CLS]`` and ``[SEP]`` included; float32 ``[n, dim]`` on the CPU.
+    def batches(self, sequences: Sequence[str]) -> Iterator[Batch]:
+        """Slices of the longest first, each in buckets of its token lengths.
 
-        A letter outside ACGT becomes ``[UNK]``, as in the original.
+        Buckets over all sequences would be fuller, but the first batch would have to wait until
+        the last sequence is tokenised.
         """
-        ids = [encoding.ids for encoding in self._tokenizer.encode_batch(list(sequences))]
-        lengths = [len(row) for row in ids]
-        batches = by_buckets(lengths, self._budget, step=STEP, area=BIAS_ELEMENTS // self._heads)
-        return run_batches(
-            batches,
-            lengths,
-            lambda batch: self._embed([ids[i] for i in batch]),
-            self.dim,
-            self._device,
-            report,
-        )
+        order = sorted(range(len(sequences)), key=lambda i: (-len(sequences[i]), i))
+        for start in range(0, len(order), SLICE):
+            part = order[start : start + SLICE]
+            encoded = self._tokenizer.encode_batch([sequences[i] for i in part])
+            ids = [encoding.ids for encoding in encoded]
+            lengths = [len(row) for row in ids]
+            area = BIAS_ELEMENTS // self._heads
+            for rows in by_buckets(lengths, self.budget.amount, step=STEP, area=area):
+                yield _batch([part[row] for row in rows], [ids[row] for row in rows])
 
-    def _embed(self, ids: Sequence[Sequence[int]]) -> torch.Tensor:
-        """One batch of one bucket: token ids to float32 ``[B, D]`` on the device."""
-        lengths = np.array([len(row) for row in ids])
-        t = bucket_of(int(lengths.max()), STEP)
-        padded = np.zeros((len(ids), t), np.int64)
-        for row, values in zip(padded, ids, strict=True):
-            row[: len(values)] = values
-        # By length, never by id: the pad id of config.json is [UNK] to the tokenizer.
-        real = to_device(np.arange(t) < lengths[:, None], self._device)  # [B, T]
-        bias = self._bias_of(t)[None].masked_fill(~real[:, None, None, :], -math.inf)
-        x = self._model(to_device(padded, self._device), bias)  # [B, T, D]
-        return masked_mean(x, real)
+    def sample(self, amount: int) -> Batch:
+        """The longest frames of 500 bp chunks."""
+        return _batch(range(amount), [[0] * FRAME_TOKENS] * amount)
+
+    def forward(self, *inputs: torch.Tensor) -> torch.Tensor:
+        """One batch: tokens and which are real, ``[B, T]``, to float32 ``[B, D]``."""
+        tokens, real = inputs
+        bias = self._bias_of(tokens.shape[1])[None].masked_fill(~real[:, None, None, :], -math.inf)
+        return masked_mean(self._model(tokens, bias), real)
+
+    def attention(self) -> str:
+        """With a bias in place of a mask."""
+        bias = self._bias_of(FRAME_TOKENS)[None]
+        q = bias.new_empty(1, self._heads, FRAME_TOKENS, self.dim // self._heads)
+        return attention_kernel(q, bias)
 
     def _bias_of(self, length: int) -> torch.Tensor:
         """ALiBi ``[H, length, length]``: a corner of the largest made so far."""
         if length > self._bias.shape[-1]:
             dtype = self._model.embed.weight.dtype
-            self._bias = alibi_bias(self._heads, length).to(self._device, dtype)
+            self._bias = alibi_bias(self._heads, length).to(self.device, dtype)
         return self._bias[:, :length, :length]
+
+
+def _batch(indices: Sequence[int], ids: Sequence[Sequence[int]]) -> Batch:
+    """Token ids of one bucket: int64 ``[B, T]``, and which are real."""
+    lengths = np.array([len(row) for row in ids])
+    t = bucket_of(int(lengths.max()), STEP)
+    padded = np.zeros((len(ids), t), np.int64)
+    for row, values in zip(padded, ids, strict=True):
+        row[: len(values)] = values
+    # By length, never by id: the pad id of config.json is [UNK] to the tokenizer.
+    return make_batch(indices, int(lengths.sum()), padded, np.arange(t) < lengths[:, None])

@@ -7,7 +7,7 @@ Shapes: B sequences, T tokens, D width, H heads, d = D / H.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,15 +17,11 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from virnucpro.contracts import Precision, Report
+from virnucpro.contracts import Precision
+from virnucpro.encoders.batched import Batch, BatchedEncoder, make_batch
 from virnucpro.encoders.batching import by_tokens
-from virnucpro.encoders.blocks import (
-    masked_mean,
-    merge_heads,
-    run_batches,
-    split_heads,
-    to_device,
-)
+from virnucpro.encoders.blocks import attention_kernel, masked_mean, merge_heads, split_heads
+from virnucpro.encoders.budget import Bounds
 from virnucpro.encoders.esm2_files import VOCABULARY, Sizes, read_checkpoint, width_of
 from virnucpro.encoders.weights import DTYPES, assign, read_json, weight_files
 
@@ -36,8 +32,10 @@ CLS, PAD, EOS, UNK = 0, 1, 2, 3
 LETTERS = "LAGVSERTIDPKQNFYMHWCXBUZO.-"  # tokens 4..30
 # Training masked 15 % of the tokens, 80 % of these by <mask>, and scaled the embeddings for it.
 DROPOUT_SCALE = 1 - 0.15 * 0.8
-CPU_BUDGET = 2048  # tokens a batch; what fits the caches matters, not the number
-CUDA_BUDGETS = (2048, 32768)  # beyond, a batch gains nothing
+# The original's 2048 at least. At 32,768 tokens the smallest matrix product of the 3B model has
+# 0.4 TFLOP: its launch no longer shows. On a CPU what fits the caches matters.
+BOUNDS = Bounds("tokens", cpu=2048, least=2048, most=32768)
+FRAME = 166  # residues of a frame of a full 500 bp chunk
 
 _TABLE = np.full(256, UNK, np.int64)
 _TABLE[np.frombuffer(LETTERS.encode(), np.uint8)] = 4 + np.arange(len(LETTERS))
@@ -63,7 +61,7 @@ def width(path: Path) -> int:
 def open_encoder(
     source: EncoderSource, device: str, precision: Precision, *, budget: int | None, truncation: int
 ) -> Esm2Encoder:
-    """Load the weights of ``source`` onto ``device``. ``budget`` is tokens a batch.
+    """Load the weights of ``source`` onto ``device``. ``budget`` is tokens a batch; None finds it.
 
     Raises:
         ModelError: missing, damaged or not matching weights.
@@ -75,27 +73,7 @@ def open_encoder(
         model = Esm2(checkpoint.sizes)
     assign(model, checkpoint.names, checkpoint.weights, where, dtype)
     rotary = rotary_tables(checkpoint.inv_freq, truncation + 2, where)
-    if budget is None:
-        budget = _default_budget(model, checkpoint.sizes, where, dtype)
     return Esm2Encoder(model, rotary, where, budget, truncation)
-
-
-def _default_budget(model: Esm2, sizes: Sizes, device: torch.device, dtype: torch.dtype) -> int:
-    """Tokens a batch: a power of two whose activations take a quarter of the memory left at most.
-
-    It follows from the kind of the device, not from what happens to be free on it, so that the
-    same machine always forms the same batches.
-    """
-    if device.type != "cuda":
-        return CPU_BUDGET
-    weights = sum(p.numel() * p.element_size() for p in model.parameters())
-    left = torch.cuda.get_device_properties(device).total_memory - weights
-    # A token and layer at its peak: residue, norm, q, k, v, their float32 rotation, the MLP twice.
-    token = sizes.width * (10 * dtype.itemsize + 16) + 2 * sizes.feed_forward * dtype.itemsize
-    budget, most = CUDA_BUDGETS
-    while budget < most and 2 * budget * token <= left / 4:
-        budget *= 2
-    return budget
 
 
 def rotary_tables(inv_freq: torch.Tensor, length: int, device: torch.device) -> Rotary:
@@ -142,6 +120,7 @@ class Esm2(nn.Module):
 
     def __init__(self, sizes: Sizes) -> None:
         super().__init__()
+        self.heads = sizes.heads
         self.scale = DROPOUT_SCALE if sizes.token_dropout else 1.0
         self.embed = nn.Embedding(VOCABULARY, sizes.width)
         self.blocks = nn.ModuleList(Block(sizes) for _ in range(sizes.layers))
@@ -158,25 +137,31 @@ class Esm2(nn.Module):
         return normed
 
 
-class Esm2Encoder:
-    """ESM-2 on a device. See :class:`virnucpro.contracts.Encoder`."""
+class Esm2Encoder(BatchedEncoder):
+    """ESM-2 on a device. An embedding is the mean over the first ``truncation`` residues."""
+
+    bounds = BOUNDS
 
     def __init__(
-        self, model: Esm2, rotary: Rotary, device: torch.device, budget: int, truncation: int
+        self,
+        model: Esm2,
+        rotary: Rotary,
+        device: torch.device,
+        budget: int | None,
+        truncation: int,
     ) -> None:
         self._model = model
         self._rotary = rotary
-        self._device = device
-        self._budget = budget
         self._truncation = truncation
+        super().__init__(device, budget)
 
     @property
     def dim(self) -> int:
         """Width of the model."""
         return self._model.embed.embedding_dim
 
-    def encode(self, sequences: Sequence[str], report: Report) -> torch.Tensor:
-        """Mean over the first ``truncation`` residues; float32 ``[n, dim]`` on the CPU.
+    def batches(self, sequences: Sequence[str]) -> Iterator[Batch]:
+        """Equal lengths together, longest first.
 
         Raises:
             ValueError: an empty sequence, which has no mean.
@@ -185,27 +170,40 @@ class Esm2Encoder:
         if 0 in residues:
             raise ValueError(f"protein {residues.index(0) + 1} of {len(residues)} is empty")
         lengths = [n + 2 for n in residues]
+        for indices in by_tokens(lengths, self.budget.amount):
+            yield self._batch(indices, [sequences[i][: self._truncation] for i in indices])
 
-        def embed(batch: Sequence[int]) -> torch.Tensor:
-            return self._embed([sequences[i][: self._truncation] for i in batch])
-
-        batches = by_tokens(lengths, self._budget)
-        return run_batches(batches, lengths, embed, self.dim, self._device, report)
-
-    def _embed(self, proteins: Sequence[str]) -> torch.Tensor:
-        """One batch: strings to float32 ``[B, D]`` on the device."""
+    def _batch(self, indices: Sequence[int], proteins: Sequence[str]) -> Batch:
+        """Tokens int64 ``[B, T]``; where lengths differ also which are real and which residues."""
         lengths = np.array([len(protein) for protein in proteins])
-        tokens = to_device(tokenise(proteins), self._device)  # [B, T]
+        tokens, total = tokenise(proteins), int(lengths.sum()) + 2 * len(proteins)
+        if lengths.min() == lengths.max():
+            return make_batch(indices, total, tokens)
+        position = np.arange(tokens.shape[1])
+        real = position < lengths[:, None] + 2  # with cls and eos
+        inner = (position > 0) & (position <= lengths[:, None])
+        return make_batch(indices, total, tokens, real, inner)
+
+    def sample(self, amount: int) -> Batch:
+        """Full frames of 500 bp chunks."""
+        proteins = ["A" * min(FRAME, self._truncation)] * max(1, amount // (FRAME + 2))
+        return self._batch(range(len(proteins)), proteins)
+
+    def forward(self, *inputs: torch.Tensor) -> torch.Tensor:
+        """One batch: tokens, with two masks where they are padded, to float32 ``[B, D]``."""
+        tokens, *masks = inputs
         t = tokens.shape[1]
         rotary = (self._rotary[0][:t], self._rotary[1][:t])
-        if lengths.min() == lengths.max():
+        if not masks:
             x: torch.Tensor = self._model(tokens, rotary, None)  # [B, T, D]
             return x[:, 1:-1].mean(dim=1, dtype=torch.float32)
-        position = np.arange(t)
-        real = to_device(position < lengths[:, None] + 2, self._device)  # [B, T], with cls and eos
-        inner = to_device((position > 0) & (position <= lengths[:, None]), self._device)
-        x = self._model(tokens, rotary, real[:, None, None, :])
-        return masked_mean(x, inner)
+        real, inner = masks
+        return masked_mean(self._model(tokens, rotary, real[:, None, None, :]), inner)
+
+    def attention(self) -> str:
+        """Of equal lengths: without a mask."""
+        heads, weight = self._model.heads, self._model.embed.weight
+        return attention_kernel(weight.new_empty(1, heads, FRAME + 2, self.dim // heads), None)
 
 
 def tokenise(proteins: Sequence[str]) -> npt.NDArray[np.int64]:

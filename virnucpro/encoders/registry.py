@@ -130,7 +130,10 @@ def open_encoder(
 
 def _by_name(name: str) -> Path:
     if Path(name).is_absolute() or Path(name).suffix in {".pt", ".bin", ".safetensors"}:
-        raise ModelError(f"model {name} is not there: check features.*.model_name")
+        raise ModelError(
+            f"model {name} is not there: check features.*.model_name, or name a model that "
+            f"virnucpro models list shows"
+        )
     return find(name)
 
 

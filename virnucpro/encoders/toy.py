@@ -7,14 +7,14 @@ sum a number: exact to the bit on every machine, in any batch. They know nothing
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 import torch
 
-from virnucpro.contracts import Report
+from virnucpro.contracts import Json, Report
 
 DIM = 16
 BATCH = 2048  # sequences
@@ -37,6 +37,8 @@ class ToyEncoder:
     ``truncation`` is how much of a sequence is read; None reads all of it.
     """
 
+    waited = 0.0
+
     def __init__(self, role: Role, truncation: int | None) -> None:
         self._role = role
         self._truncation = truncation
@@ -57,6 +59,14 @@ class ToyEncoder:
             out[start : start + BATCH] = torch.from_numpy(self._embed(batch))
             report(len(batch), sum(map(len, batch)))
         return out
+
+    def facts(self) -> Mapping[str, Json]:
+        """Nothing to choose: its batches are the same everywhere."""
+        return {"budget": BATCH, "unit": "sequences", "found": "default"}
+
+    def shrink(self) -> bool:
+        """Its batches take no memory worth saving."""
+        return False
 
     def _embed(self, batch: Sequence[str]) -> npt.NDArray[np.float32]:
         """Counts a sequence in bins, all sequences of the batch in one pass."""

@@ -5,11 +5,19 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator
 
-from virnucpro import errors
 from virnucpro.contracts import Device, Done, Failed, Outcome, Stage, Task
-from virnucpro.events import Event, Progressed, TaskFailed, TaskFinished, TaskStarted, WorkerReady
-from virnucpro.executors.messages import Fault
-from virnucpro.executors.worker import attempt, use_threads
+from virnucpro.events import (
+    Event,
+    Notice,
+    Progressed,
+    TaskFailed,
+    TaskFinished,
+    TaskStarted,
+    WorkerReady,
+    WorkerReport,
+)
+from virnucpro.executors.faults import Reporter, carry_out, divide, run_error
+from virnucpro.executors.worker import facts_of, peak_of, use_threads
 
 Emit = Callable[[Event], None]
 
@@ -25,21 +33,12 @@ def run_on_host(stage: Stage, tasks: Iterable[Task], emit: Emit) -> Iterator[Out
         yield done
 
 
-def raise_fatal(fault: Fault) -> None:
-    """Raise the error that a worker met, if it concerns the whole run."""
-    if fault.kind == "fatal":
-        raise getattr(errors, fault.error)(fault.message)
-    if fault.task is None:
-        raise errors.DeviceError(
-            f"the model cannot be loaded on the device: {fault.error}: {fault.message}"
-        )
-
-
-def divide(stage: Stage, fault: Fault) -> tuple[Task, Task] | Failed:
-    """Two smaller tasks in place of one that failed, or the verdict on a single sequence."""
-    assert fault.task is not None
-    return stage.halve(fault.task) or Failed(
-        fault.task, fault.error, fault.message, stage.ids(fault.task)
+def halved(worker: int, times: int) -> Notice:
+    """What to tell the user after memory ran out."""
+    return Notice(
+        "warning",
+        f"worker {worker} ran out of memory: its batches are {2**times} times smaller now; is "
+        f"another program using the device?",
     )
 
 
@@ -50,32 +49,51 @@ class LocalExecutor:
         self._device = device
 
     def run(self, stage: Stage, tasks: Iterable[Task], emit: Emit) -> Iterator[Outcome]:
-        """Carry out ``tasks`` in order; one that fails is halved until the culprit is alone."""
+        """Carry out ``tasks`` in order; one that fails is halved until the culprit is alone.
+
+        Raises:
+            VirNucProError: what concerns the whole run.
+        """
         if stage.kind == "cpu":
             yield from run_on_host(stage, tasks, emit)
             return
         queue = list(tasks)[::-1]
-        if not queue:
-            return
+        if queue:
+            yield from self._run(stage, queue, emit)
+
+    def _run(self, stage: Stage, queue: list[Task], emit: Emit) -> Iterator[Outcome]:
         use_threads(self._device)
         started = time.perf_counter()
         session = stage.open(self._device)
-        emit(WorkerReady(0, self._device, stage.name, time.perf_counter() - started))
+        opened = time.perf_counter()
+        emit(WorkerReady(0, self._device, stage.name, opened - started, facts_of(session)))
+        busy, finished = 0.0, 0
         while queue:
             task = queue.pop()
             emit(TaskStarted(0, task))
-            outcome = attempt(session, task, lambda s, t: emit(Progressed(0, s, t)))
+            began = time.perf_counter()
+            reporter = Reporter(lambda s, t: emit(Progressed(0, s, t)))
+            outcome, halvings = carry_out(session, task, reporter)
+            seconds = time.perf_counter() - began
+            busy += seconds
             if isinstance(outcome, Done):
-                emit(TaskFinished(0, task, outcome.seconds))
+                finished += 1
+                if halvings:
+                    emit(halved(0, halvings))
+                emit(TaskFinished(0, task, seconds))
                 yield outcome
                 continue
-            raise_fatal(outcome)
+            if outcome.kind == "fatal":
+                raise run_error(outcome)
             divided = divide(stage, outcome)
             if isinstance(divided, Failed):
                 emit(TaskFailed(0, divided))
                 yield divided
             else:
                 queue.extend(reversed(divided))
+        idle = time.perf_counter() - opened - busy
+        peak = peak_of(session)
+        emit(WorkerReport(0, self._device, stage.name, busy, idle, finished, peak))
 
     def close(self) -> None:
         """Nothing to stop."""

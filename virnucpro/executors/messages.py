@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Literal
 
-from virnucpro.contracts import Done, Stage, Task
+from virnucpro.contracts import Done, Json, Stage, Task
 
-FaultKind = Literal["data", "memory", "fatal"]
+FaultKind = Literal["data", "memory", "device", "fatal"]
 
 
 # Down
@@ -15,9 +16,13 @@ FaultKind = Literal["data", "memory", "fatal"]
 
 @dataclass(frozen=True)
 class Open:
-    """Load what a stage needs; the previous stage's model is freed first."""
+    """Load what a stage needs; the previous stage's model is freed first.
+
+    ``halvings``: how often to halve the batches at once, after what earlier tasks have shown.
+    """
 
     stage: Stage
+    halvings: int = 0
 
 
 @dataclass(frozen=True)
@@ -37,14 +42,15 @@ class Stop:
 
 @dataclass(frozen=True)
 class Ready:
-    """The stage is open."""
+    """The stage is open; ``facts`` are those of its session (``contracts.Describes``)."""
 
     seconds: float
+    facts: Mapping[str, Json] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Progress:
-    """Sequences and tokens finished since the last message."""
+    """Sequences and tokens finished since the last message; less than zero: to be done again."""
 
     sequences: int
     tokens: int
@@ -52,24 +58,33 @@ class Progress:
 
 @dataclass(frozen=True)
 class Finished:
-    """A task was carried out."""
+    """A task was carried out, in ``seconds``.
+
+    ``halvings``: how often the batches had to be halved for it. ``peak_memory`` is that of the
+    session so far.
+    """
 
     done: Done
+    seconds: float
+    halvings: int = 0
+    peak_memory: int = 0
 
 
 @dataclass(frozen=True)
 class Fault:
-    """A task, or the opening of a stage (``task`` None), went wrong.
+    """A task, or the opening of a stage (``task`` None), went wrong after ``seconds``.
 
     ``fatal`` is an error that the whole run shares (a damaged model, a full disk): ``error`` is
     its class in ``virnucpro.errors``. ``data`` may be the fault of a single sequence; ``memory``
-    means that the device had too little.
+    means that the device had too little, whatever the batch; ``device``, that it answers nothing
+    any more in this process.
     """
 
     task: Task | None
     kind: FaultKind
     error: str
     message: str
+    seconds: float = 0.0
 
 
 Down = Open | Run | Stop

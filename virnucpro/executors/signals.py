@@ -13,20 +13,62 @@ from virnucpro.errors import Interrupted
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
 
 
+class Interruption:
+    """The first signal that asked the run to end.
+
+    It is raised as :class:`Interrupted` where it arrives (every write is atomic), except in a
+    block that holds it: a pool of workers reads ``number`` and lets the tasks in flight finish.
+    """
+
+    def __init__(self) -> None:
+        self.number: int | None = None
+        self._held = False
+
+    def receive(self, number: int, frame: FrameType | None = None) -> None:
+        """A signal arrived. A second one ends the process at once; its workers die with it.
+
+        Raises:
+            Interrupted: for the first one, unless it is held.
+        """
+        if self.number is not None:
+            os._exit(Interrupted(self.number).exit_code)
+        self.number = number
+        if not self._held:
+            raise Interrupted(number)
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Only take note of a signal in this block.
+
+        Raises:
+            Interrupted: at the end of the block, when one arrived in it and nothing was raised.
+        """
+        before, self._held = self.number, True
+        try:
+            yield
+        finally:
+            self._held = False
+        if self.number is not None and before is None:
+            raise Interrupted(self.number)
+
+
 @contextmanager
-def interruptible() -> Iterator[None]:
-    """Raise :class:`Interrupted` in the block on the first signal; a second one ends at once."""
-    received: list[int] = []
-
-    def interrupt(number: int, frame: FrameType | None) -> None:
-        if received:
-            os._exit(130 if received[0] == signal.SIGINT else 143)
-        received.append(number)
-        raise Interrupted(number)
-
-    earlier = {number: signal.signal(number, interrupt) for number in SIGNALS}
+def interruptible() -> Iterator[Interruption]:
+    """Catch the signals in the block; see :class:`Interruption`."""
+    interruption = Interruption()
+    earlier = {number: signal.signal(number, interruption.receive) for number in SIGNALS}
     try:
-        yield
+        yield interruption
     finally:
         for number, previous in earlier.items():
             signal.signal(number, previous)
+
+
+@contextmanager
+def blocked() -> Iterator[None]:
+    """Keep the signals waiting; a process started in the block never sees one sent to its group."""
+    previous = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, previous)

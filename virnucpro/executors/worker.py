@@ -7,44 +7,24 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from multiprocessing.connection import Connection
 
-from virnucpro.contracts import Device, Done, Report, Session, Task
-from virnucpro.errors import VirNucProError
-from virnucpro.executors.messages import Down, Fault, Finished, Open, Progress, Ready, Run, Up
+from virnucpro.contracts import Describes, Device, Done, Json, Session, Task
+from virnucpro.executors.faults import Reporter, carry_out, fault, shrink
+from virnucpro.executors.messages import Down, Finished, Open, Progress, Ready, Run, Up
+from virnucpro.executors.signals import SIGNALS
 
-REPORT_SECONDS = 0.2  # between two progress messages; a display needs no more
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
 
-def attempt(session: Session, task: Task, report: Report) -> Done | Fault:
-    """Carry out ``task``; whatever goes wrong comes back as a :class:`Fault`, sorted by kind."""
-    try:
-        return session(task, report)
-    except Exception as error:  # noqa: BLE001 - the edge of a task: one must not end the others
-        return fault(task, error)
-
-
-def fault(task: Task | None, error: BaseException) -> Fault:
-    """Describe ``error`` for the other side of a pipe."""
-    import torch
-
-    name = type(error).__name__
-    message = str(error).strip() or name
-    if isinstance(error, VirNucProError):
-        return Fault(task, "fatal", name, message)
-    if isinstance(error, torch.OutOfMemoryError | MemoryError):
-        return Fault(task, "memory", name, message.splitlines()[0])
-    return Fault(task, "data", name, message.splitlines()[0])
-
-
 def prepare_process(device: Device, tokenizer_threads: int) -> None:
-    """Settle this process on its device, before CUDA is touched.
+    """Settle this process on its device, before torch is imported and CUDA touched.
 
     Signals are the parent's business; a worker dies with its parent, however that ends.
     """
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1):
+    for number in SIGNALS:
         signal.signal(number, signal.SIG_IGN)
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
@@ -52,14 +32,23 @@ def prepare_process(device: Device, tokenizer_threads: int) -> None:
         os.environ["CUDA_VISIBLE_DEVICES"] = device.uuid
         os.environ.setdefault("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True")
     os.environ["RAYON_NUM_THREADS"] = str(tokenizer_threads)  # the tokenizers library reads it
-    use_threads(device)
+    os.environ["OMP_NUM_THREADS"] = str(device.threads)  # and torch this one, when it is imported
 
 
 def use_threads(device: Device) -> None:
-    """Give torch the device's share of the host's cores."""
-    import torch
+    """Give torch, where it is imported, the device's share of the host's cores."""
+    if torch := sys.modules.get("torch"):
+        torch.set_num_threads(device.threads)
 
-    torch.set_num_threads(device.threads)
+
+def facts_of(session: Session) -> Mapping[str, Json]:
+    """What a session says of itself; nothing where it is a plain callable."""
+    return session.facts() if isinstance(session, Describes) else {}
+
+
+def peak_of(session: Session) -> int:
+    """Bytes of device memory that a session has held at the most; 0 where it does not say."""
+    return session.peak_memory() if isinstance(session, Describes) else 0
 
 
 def main(connection: Connection, parent: int, device: Device, tokenizer_threads: int) -> None:
@@ -75,12 +64,11 @@ def main(connection: Connection, parent: int, device: Device, tokenizer_threads:
             if isinstance(message, Open):
                 session = None  # frees the previous model before the next one is loaded
                 session = _open(message, device, send)
+                if session is None:
+                    return
             elif isinstance(message, Run):
                 assert session is not None
-                reporter = _Reporter(send)
-                outcome = attempt(session, message.task, reporter)
-                reporter.flush()
-                send(outcome if isinstance(outcome, Fault) else Finished(outcome))
+                _run(session, message.task, send)
             else:
                 return
     except (EOFError, BrokenPipeError, ConnectionResetError):
@@ -91,30 +79,22 @@ def _open(message: Open, device: Device, send: Callable[[Up], None]) -> Session 
     started = time.perf_counter()
     try:
         session = message.stage.open(device)
+        facts = facts_of(session)
+        shrink(session, message.halvings)
     except Exception as error:  # noqa: BLE001 - the edge of a worker: the parent reports it
         send(fault(None, error))
         return None
-    send(Ready(time.perf_counter() - started))
+    use_threads(device)
+    send(Ready(time.perf_counter() - started, facts))
     return session
 
 
-class _Reporter:
-    """Gathers progress, so that a fast encoder does not spend its time on messages."""
-
-    def __init__(self, send: Callable[[Up], None]) -> None:
-        self._send = send
-        self._sequences = self._tokens = 0
-        self._last = time.monotonic()
-
-    def __call__(self, sequences: int, tokens: int) -> None:
-        self._sequences += sequences
-        self._tokens += tokens
-        if time.monotonic() - self._last >= REPORT_SECONDS:
-            self.flush()
-
-    def flush(self) -> None:
-        """Send what has gathered."""
-        if self._sequences or self._tokens:
-            self._send(Progress(self._sequences, self._tokens))
-        self._sequences = self._tokens = 0
-        self._last = time.monotonic()
+def _run(session: Session, task: Task, send: Callable[[Up], None]) -> None:
+    started = time.perf_counter()
+    reporter = Reporter(lambda sequences, tokens: send(Progress(sequences, tokens)))
+    outcome, halvings = carry_out(session, task, reporter)
+    seconds = time.perf_counter() - started
+    if isinstance(outcome, Done):
+        send(Finished(outcome, seconds, halvings, peak_of(session)))
+    else:
+        send(replace(outcome, seconds=seconds))

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import threading
 import time
+from collections import Counter
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 from typing import TextIO
 
 from virnucpro.checkpoint.disk import unwritable
+from virnucpro.errors import OutputError
 from virnucpro.events import (
     Event,
     Notice,
@@ -21,38 +27,65 @@ from virnucpro.events import (
     WorkerReady,
     WorkerReport,
 )
+from virnucpro.ui.words import counted, full_label, gibibytes, piece, printable
 
 
-def describe(event: Event) -> str | None:
-    """An event in words; None for one that is only for a progress bar."""
+def describe(event: Event, places: Mapping[int, str] | None = None) -> str | None:
+    """An event in words; None for one that is only for a progress bar.
+
+    ``places`` are the devices of the workers; one without is this process itself.
+    """
     match event:
         case StageStarted():
             why = f" because {'; '.join(event.reasons)}" if event.reasons else ""
-            return f"stage {event.number} {event.stage}: {event.todo} pieces to do{why}"
+            return f"stage {event.number} {event.stage}: {counted(event.todo)} to do{why}"
         case StageFinished():
             return f"stage {event.number} {event.stage} finished after {event.seconds:.1f} s"
-        case WorkerReady(worker, device, stage, seconds):
-            where = f"{device.name} {device.uuid}".strip()
-            return f"worker {worker} on {where} ready for {stage} after {seconds:.1f} s"
         case TaskStarted(worker, task):
-            return f"worker {worker} started {task.name} ({task.count} sequences)"
+            return f"{_place(worker, places)} started {piece(task)} ({task.count:,} sequences)"
         case TaskFinished(worker, task, seconds):
-            return f"worker {worker} finished {task.name} after {seconds:.2f} s"
+            return f"{_place(worker, places)} finished {piece(task)} after {seconds:.2f} s"
         case TaskFailed(worker, failed):
-            return f"worker {worker} gave up {failed.task.name}: {failed.error}: {failed.message}"
-        case WorkerDied(worker, device, reason):
-            return f"worker {worker} on {device.name} died: {reason}"
-        case WorkerReport():
-            share = 100 * event.idle / max(event.busy + event.idle, 1e-9)
-            peak = f", peak memory {event.peak_memory / 2**30:.2f} GiB" if event.peak_memory else ""
-            return (
-                f"worker {event.worker} on {event.device.name}: {event.tasks} pieces of "
-                f"{event.stage}, idle {share:.1f} % of {event.busy + event.idle:.1f} s{peak}"
-            )
+            what = f"{piece(failed.task)}: {failed.error}: {failed.message}"
+            return f"{_place(worker, places)} gave up {what}"
+        case WorkerReady() | WorkerDied() | WorkerReport():
+            return _of_worker(event)
         case Notice(level, message):
             return f"{level}: {message}"
         case Progressed():
             return None
+
+
+def _place(worker: int, places: Mapping[int, str] | None) -> str:
+    return (places or {}).get(worker, "host")
+
+
+def _of_worker(event: WorkerReady | WorkerDied | WorkerReport) -> str:
+    where = full_label(event.worker, event.device)
+    match event:
+        case WorkerReady(_, device, stage, seconds):
+            uuid = f" ({device.uuid})" if device.uuid else ""
+            facts = ", ".join(f"{name} {value}" for name, value in event.facts.items())
+            known = f": {facts}" if facts else ""
+            return f"{where}{uuid} ready for {stage} after {seconds:.1f} s{known}"
+        case WorkerDied():
+            return f"worker {event.worker} on {where} died: {event.reason}"
+        case WorkerReport():
+            share = 100 * event.idle / max(event.busy + event.idle, 1e-9)
+            peak = f", peak memory {gibibytes(event.peak_memory)} GiB" if event.peak_memory else ""
+            return (
+                f"{where}: {counted(event.tasks)} of {event.stage}, "
+                f"idle {share:.1f} % of {event.busy + event.idle:.1f} s{peak}"
+            )
+
+
+@dataclass
+class _File:
+    """What became of a file that is worked on in spans."""
+
+    sequences: int = 0
+    pieces: Counter[str] = field(default_factory=Counter)
+    seconds: float = 0.0
 
 
 class RunLog:
@@ -71,6 +104,9 @@ class RunLog:
         self._path = path
         self._stream: TextIO | None = None
         self._early: list[str] = []
+        self._lock = threading.Lock()
+        self._places: dict[int, str] = {}
+        self._files: dict[str, _File] = {}
         if at_once:
             self._open()
 
@@ -81,20 +117,53 @@ class RunLog:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             self._stream = self._path.open("a", encoding="utf-8", errors="backslashreplace")
 
-    def show(self, event: Event) -> None:
-        """Write a line for an event."""
-        if isinstance(event, StageStarted) and self._stream is None:
-            self._open()
-        if text := describe(event):
+    def show(self, event: Event) -> str | None:
+        """Write a line for an event, and return its text.
+
+        Raises:
+            OutputError: the file cannot be written.
+        """
+        if isinstance(event, StageStarted):
+            self._places.clear()  # each stage announces its workers anew; the host's have none
+            if self._stream is None:
+                self._open()
+        elif isinstance(event, WorkerReady):
+            self._places[event.worker] = full_label(event.worker, event.device)
+        elif isinstance(event, TaskFinished) and event.task.span is not None:
+            self._count(event)
+        elif isinstance(event, StageFinished):
+            self._list_files()
+        if text := describe(event, self._places):
             self.line(text)
+        return text
+
+    def _count(self, event: TaskFinished) -> None:
+        file = self._files.setdefault(event.task.inputs[0].name, _File())
+        file.sequences += event.task.count
+        file.seconds += event.seconds
+        file.pieces[_place(event.worker, self._places)] += 1
+
+    def _list_files(self) -> None:
+        for name in sorted(self._files, key=lambda name: (len(name), name)):  # 2 before 10
+            file = self._files[name]
+            where = ", ".join(f"{place} ({n})" for place, n in sorted(file.pieces.items()))
+            done = f"{file.sequences:,} sequences in {counted(file.pieces.total())}"
+            self.line(f"{name}: {done}, {file.seconds:.2f} s of work, on {where}")
+        self._files.clear()
 
     def line(self, text: str) -> None:
-        """Write a line."""
-        self._early.append(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {text}\n")
-        if self._stream is not None:
-            self._stream.writelines(self._early)
-            self._stream.flush()
-            self._early.clear()
+        """Write a line. Safe to call from any thread.
+
+        Raises:
+            OutputError: the file cannot be written.
+        """
+        with self._lock:
+            self._early.append(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {printable(text)}\n")
+            if self._stream is not None and self._path is not None:
+                with unwritable(self._path):
+                    self._stream.writelines(self._early)
+                    self._stream.flush()
+                self._early.clear()
 
     def __enter__(self) -> RunLog:
         """The log itself."""
@@ -107,7 +176,9 @@ class RunLog:
         trace: TracebackType | None,
     ) -> None:
         """Note how the run ended, and close."""
-        if kind is not None:
-            self.line(f"ended by {kind.__name__}: {error}")
+        with suppress(OSError, OutputError):  # a full disk has been said already
+            if kind is not None:
+                self.line(f"ended by {kind.__name__}: {error}")
         if self._stream is not None:
-            self._stream.close()
+            with suppress(OSError):
+                self._stream.close()

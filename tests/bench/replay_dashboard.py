@@ -1,0 +1,157 @@
+"""Look at the dashboard without GPUs: the events of a simulated run, shown by the real screen.
+
+    python tests/bench/replay_dashboard.py --workers 8 --seconds 20 --warp 20
+
+GPUs, figures and readings are invented; nothing is computed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import heapq
+import random
+import tempfile
+import time
+from dataclasses import replace
+from pathlib import Path
+
+from virnucpro.contracts import Device, Failed, Task
+from virnucpro.events import (
+    Notice,
+    Progressed,
+    StageFinished,
+    StageStarted,
+    TaskFailed,
+    TaskFinished,
+    TaskStarted,
+    WorkerDied,
+    WorkerReady,
+)
+from virnucpro.layout import Layout
+from virnucpro.settings import Display
+from virnucpro.ui.nvml import Reading
+from virnucpro.ui.screen import Screen
+
+SPAN, LENGTH = 1000, 168  # sequences a piece, tokens a sequence
+SPEED = 210.0  # sequences a second and GPU
+
+
+class Invented:
+    """Readings of GPUs that are not there."""
+
+    def read(self, device: Device) -> Reading | None:
+        if device.kind != "cuda":
+            return None
+        jitter = random.Random(f"{device.uuid} {time.monotonic():.0f}")
+        used = int((31 + device.index / 2 + jitter.random()) * 2**30)
+        watts = jitter.uniform(560, 690)
+        return Reading(
+            used,
+            device.memory,
+            jitter.randint(94, 100),
+            55 + device.index + jitter.randint(0, 2),
+            watts,
+        )
+
+    def close(self) -> None:
+        pass
+
+
+def device(number: int) -> Device:
+    return Device(
+        "cuda", number, "NVIDIA H200", f"GPU-{number:08x}-simulated", 143_771 * 2**20, (9, 0)
+    )
+
+
+def task(number: int, folder: Path) -> Task:
+    file, start = 1 + number // 10, number % 10 * SPAN
+    name = f"{start:08d}-{start + SPAN:08d}.pt"
+    return Task(
+        "esm", 1, (folder / f"output_{file}.fa",), (folder / name,), folder / f"{name}.done",
+        weight=SPAN * LENGTH, span=(start, start + SPAN), count=SPAN,
+    )  # fmt: skip
+
+
+class Run:
+    """A simulated ESM-2 stage. Times are those of ``clock``."""
+
+    def __init__(self, screen: Screen, workers: int, pieces: int, clock) -> None:
+        self._show, self._clock = screen.show, clock
+        self._workers, self._pieces = workers, pieces
+        self._random = random.Random(7)
+
+    def wait_until(self, then: float, end: float) -> bool:
+        while self._clock() < min(then, end):
+            time.sleep(0.002)
+        return self._clock() < end
+
+    def play(self, end: float) -> None:
+        """Until ``end``, or until every piece is done."""
+        show = self._show
+        started = self._clock()
+        show(StageStarted("esm", 5, self._pieces // 10, self._pieces, self._pieces * SPAN, self._pieces * SPAN * LENGTH))  # fmt: skip
+        due: list[tuple[float, int, Task | None, int]] = []
+        for number in range(self._workers):
+            heapq.heappush(due, (started + 14 + number, number, None, 0))
+        taken, begun = 0, {}
+        while due:
+            then, number, current, done = heapq.heappop(due)
+            if not self.wait_until(then, end):
+                return
+            if current is None and number not in begun:
+                show(WorkerReady(number, device(number), "esm", then - started))
+            elif current is not None:
+                show(Progressed(number, SPAN // 10, SPAN // 10 * LENGTH))
+                done += 1
+            if done == 10 and current is not None:
+                show(TaskFinished(number, current, self._clock() - begun[number]))
+                self._mishaps(number, current)
+                current, done = None, 0
+            if current is None:
+                if taken == self._pieces:
+                    continue
+                current, taken = task(taken, Path("/run")), taken + 1
+                begun[number] = self._clock()
+                show(TaskStarted(number, current))
+            slow = 0.4 if number == 5 else 1.0
+            step = SPAN / 10 / (SPEED * slow * self._random.uniform(0.85, 1.15))
+            heapq.heappush(due, (self._clock() + step, number, current, done))
+        show(StageFinished("esm", 5, self._clock() - started))
+
+    def _mishaps(self, number: int, current: Task) -> None:
+        if self._random.random() < 0.005:
+            single = replace(current, count=0, weight=0, span=(17, 18))  # as after many halvings
+            poison = Failed(single, "ArithmeticError", "embedding is not finite", ("[red]read_17",))
+            self._show(TaskFailed(number, poison))
+        if number == 6 and self._random.random() < 0.01:
+            self._show(WorkerDied(number, device(number), "signal 9"))
+            self._show(
+                Notice("warning", f"worker {number} died (signal 9); a new one takes its place")
+            )
+            self._show(WorkerReady(number, device(number), "esm", 12.0))
+
+
+def main() -> None:
+    """Show it."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--workers", type=int, default=8)
+    parser.add_argument("--pieces", type=int, default=1200)
+    parser.add_argument("--seconds", type=float, default=20, help="then it stops, as by Ctrl-C")
+    parser.add_argument("--warp", type=float, default=20, help="simulated seconds a second")
+    parser.add_argument("--no-progress", action="store_true")
+    parser.add_argument("--log-file", type=Path)
+    chosen = parser.parse_args()
+    zero = time.monotonic()
+
+    def clock() -> float:
+        return (time.monotonic() - zero) * chosen.warp
+
+    with tempfile.TemporaryDirectory() as folder:
+        layout = Layout(Path(folder), "simulated", 500)
+        display = Display(progress=not chosen.no_progress, log_file=chosen.log_file)
+        with Screen(display, layout, gauges=Invented(), clock=clock) as screen:
+            Run(screen, chosen.workers, chosen.pieces, clock).play(chosen.seconds * chosen.warp)
+
+
+if __name__ == "__main__":
+    main()

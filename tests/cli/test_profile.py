@@ -1,0 +1,115 @@
+"""``virnucpro profile`` on the CPU, with tiny models."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.unit.encoders.small import fair_model, make_dnabert, save_fair
+from virnucpro.encoders.profiling import Point, made_up, recommended, rising
+
+QUICK = ("-d", "cpu", "--seconds", 0, "--budgets")
+
+
+def _points(*speeds: float) -> list[Point]:
+    return [Point(2**n, 1.0, speed, 0.0, None) for n, speed in enumerate(speeds)]
+
+
+@pytest.mark.parametrize(
+    ("speeds", "budget"),
+    [
+        ((5,), 1),
+        ((5, 10, 20), 4),
+        ((5, 20, 20.3, 20.2), 2),  # what is within the noise is not worth its memory
+        ((5, 20, 18), 2),
+        ((20, 20, 20), 1),
+    ],
+)
+def test_the_smallest_budget_that_suffices_is_recommended(speeds, budget):
+    assert recommended(_points(*speeds)) == budget
+
+
+def test_rising_budgets():
+    assert list(rising(16, 64)) == [16, 32, 64]
+    assert list(rising(16, 100)) == [16, 32, 64]
+
+
+def test_made_up_sequences_have_the_lengths_asked_for():
+    sequences = made_up("esm2", (10, 20, 30), 7)
+    assert [len(s) for s in sequences] == [10, 20, 30, 10, 20, 30, 10]
+    assert sequences == made_up("esm2", (10, 20, 30), 7)
+    assert set("".join(made_up("dnabert-s", (50,), 9))) == set("ACGT")
+
+
+@pytest.mark.parametrize(
+    ("family", "size", "unit", "option"),
+    [
+        ("esm2", "2x48x4", "tokens", "--esm-batch-size"),
+        ("dnabert-s", "2x48x6", "sequences", "--dnabert-batch-size"),
+    ],
+)
+def test_random_weights(call, tmp_path, family, size, unit, option):
+    saved = tmp_path / "curve.json"
+    arguments = ("profile", "--model", family, "--random", size, *QUICK, "2,4")
+    done = call(*arguments, "--lengths", "30,60", "--json", "-o", saved)
+    assert done.code == 0
+    document = json.loads(done.out)
+    assert document == json.loads(saved.read_bytes())
+    assert [point["budget"] for point in document["points"]] == [2, 4]
+    assert all(point["tokens"] > point["sequences"] > 0 for point in document["points"])
+    assert document["unit"] == unit
+    assert document["option"] == f"{option} {document['recommended']}"
+    assert (document["lengths"], document["precision"]) == ([30, 60], "fp32")
+
+
+def test_the_table(call):
+    done = call("profile", "--model", "esm2", "--random", "1x24x2", *QUICK, "64,128")
+    assert done.code == 0
+    title, header, *rows, advice = done.out.splitlines()
+    assert title == "1x24x2 on CPU, fp32, flash_attention, sequences of 166 letters"
+    assert header.split() == ["tokens", "sequences/s", "tokens/s", "waited", "memory"]
+    assert [row.split()[0] for row in rows] == ["64", "128"]
+    assert "--esm-batch-size" in advice
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory) -> dict[str, Path]:
+    folder = tmp_path_factory.mktemp("models")
+    return {
+        "esm2": save_fair(fair_model(), folder / "esm2_t2_test.pt"),
+        "dnabert-s": make_dnabert(folder / "dnabert"),
+    }
+
+
+@pytest.mark.parametrize("family", ["esm2", "dnabert-s"])
+def test_real_weights_named_or_configured(call, tmp_path, models, family):
+    quick = ("profile", "--model", family, *QUICK, "4", "--json", "--lengths", 20)
+    named = call(*quick, "-p", models[family], "--precision", "bf16")
+    assert named.code == 0
+    assert json.loads(named.out)["precision"] == "bf16"
+    config = tmp_path / "config.yaml"
+    key = {"esm2": "esm", "dnabert-s": "dnabert"}[family]
+    config.write_text(f"features: {{{key}: {{model_name: {models[family]}}}}}\n")
+    assert call(*quick, "-c", config).code == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((), "Missing option '--model'"),
+        (("--model", "esm2", "--random", "huge"), "expected LAYERSxWIDTHxHEADS, or one of esm2_t6"),
+        (("--model", "esm2", "--random", "2x50x4"), "divide by twice the heads"),
+        (("--model", "esm2", "--random", "0x48x4"), "divide by twice the heads"),
+        (("--model", "esm2", "--random", "2x48x4", "-p", "x"), "contradict"),
+        (("--model", "esm2", "-p", "toy"), "no batch budget to measure"),
+        (("--model", "esm2", "-p", "esm2_t6_9M_UR50D"), "esm2_t6_8M_UR50D"),
+        (("--model", "esm2", "--budgets", "2,x"), "expected whole numbers"),
+        (("--model", "esm2", "--lengths", "0"), "expected whole numbers"),
+    ],
+)
+def test_what_cannot_be_measured_is_said(call, arguments, message):
+    done = call("profile", *arguments, "-d", "cpu")
+    assert done.code == 64
+    assert message in done.err

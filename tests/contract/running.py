@@ -1,0 +1,43 @@
+"""Run the counting stage as the pipeline would, with spans, ledger and receipts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from tests.contract.counting import Counting
+from virnucpro.checkpoint.disk import Disk
+from virnucpro.checkpoint.ledger import Ledger
+from virnucpro.contracts import Executor, Outcome
+from virnucpro.events import Event
+from virnucpro.layout import Layout
+from virnucpro.spans import Spans
+
+
+def fasta(folder: Path, name: str, ids: list[str]) -> Path:
+    """A file whose n-th sequence (from 0) has 5 + n letters."""
+    path = folder / name
+    path.write_text("".join(f">{i}\n{'A' * (5 + n)}\n" for n, i in enumerate(ids)))
+    return path
+
+
+def run_stage(
+    stage: Counting,
+    executor: Executor,
+    folder: Path,
+    see: Callable[[Event], None] = lambda event: None,
+) -> tuple[list[Outcome], list[Event]]:
+    """Do what is stale, commit what comes back; ``see`` gets each event as it happens."""
+    ledger = Ledger(Layout(folder, "x", 500), Disk(), {})
+    spans = Spans(stage, [t for t in stage.plan() if ledger.check(t).stale], ledger, Disk())
+    events: list[Event] = []
+
+    def emit(event: Event) -> None:
+        events.append(event)
+        see(event)
+
+    outcomes = []
+    for outcome in executor.run(stage, spans.todo, emit):
+        spans.add(outcome)
+        outcomes.append(outcome)
+    return outcomes, events

@@ -1,0 +1,23 @@
+"""Eight workers share uneven work; the bounds leave room for a busy machine.
+
+``tests/bench/bench_pool.py`` measures the same with more work, and prints it.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.bench.bench_pool import measure, uneven
+
+
+@pytest.mark.parametrize(
+    ("counts", "seconds", "least"), [([10_000], 24, 7.0), (uneven(), 40, 7.0)], ids=["one", "200"]
+)
+def test_eight_workers_are_seldom_idle(
+    tmp_path: Path, counts: list[int], seconds: float, least: float
+) -> None:
+    figures = measure(tmp_path, counts, 8, 250, seconds)
+    assert figures.busy >= seconds
+    assert figures.gain >= least

@@ -1,0 +1,34 @@
+"""A program that runs the counting stage on two workers: to be interrupted and killed.
+
+python -m tests.faults.program FOLDER SECONDS_A_BASE GRACE
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from tests.contract.counting import Counting
+from tests.contract.running import run_stage
+from virnucpro.contracts import Device
+from virnucpro.errors import VirNucProError
+from virnucpro.executors.crew import Limits
+from virnucpro.executors.signals import interruptible
+from virnucpro.executors.spawn import SpawnExecutor
+
+
+def main(folder: Path, seconds_a_base: float, grace: float) -> int:
+    stage = Counting((folder / "f.fa",), folder, span=4, seconds_a_base=seconds_a_base)
+    with interruptible() as interruption:
+        executor = SpawnExecutor([Device("cpu")] * 2, 1, interruption, Limits(grace=grace))
+        try:
+            run_stage(stage, executor, folder)
+        except VirNucProError as error:
+            return error.exit_code
+        finally:
+            executor.close()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1]), float(sys.argv[2]), float(sys.argv[3])))

@@ -1,0 +1,203 @@
+"""Injected faults, with real processes: nothing good is lost, and every run ends in time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.contract.counting import Counting
+from tests.contract.running import fasta, run_stage
+from virnucpro.contracts import Device, Failed, Outcome
+from virnucpro.errors import DeviceError, OutputError
+from virnucpro.events import Event, Notice, Progressed, WorkerDied, WorkerReport
+from virnucpro.executors.crew import Limits
+from virnucpro.executors.local import LocalExecutor
+from virnucpro.executors.spawn import SpawnExecutor
+
+Make = Callable[..., SpawnExecutor]
+
+
+@pytest.fixture
+def pool() -> Iterator[Make]:
+    """Makes pools of so many workers and closes them."""
+    made = []
+
+    def make(workers: int, **limits: float) -> SpawnExecutor:
+        devices = [Device("cpu", index) for index in range(workers)]
+        made.append(SpawnExecutor(devices, 1, limits=Limits(**limits)))
+        return made[-1]
+
+    yield make
+    for executor in made:
+        executor.close()
+
+
+def _check(ids: list[str], bad: list[str], outcomes: list[Outcome], folder: Path) -> None:
+    """Every good sequence is there exactly once, in file order, and only the bad are given up."""
+    failed = [name for o in outcomes if isinstance(o, Failed) for name in o.ids]
+    assert sorted(failed) == sorted(bad)
+    written = [line.split()[0] for line in (folder / "f.txt").read_text().splitlines()]
+    assert written == [name for name in ids if name not in bad]
+
+
+def _of(events: list[Event], kind: type) -> list[Any]:
+    return [event for event in events if isinstance(event, kind)]
+
+
+def _warnings(events: list[Event]) -> str:
+    return "\n".join(event.message for event in _of(events, Notice))
+
+
+@pytest.mark.parametrize(
+    ("fault", "error"),
+    [
+        ("poison", "ValueError"),
+        ("exit", "WorkerDied"),
+        ("killed", "WorkerDied"),
+        ("segfault", "WorkerDied"),
+        ("report", "WorkerDied"),
+        ("cuda", "WorkerDied"),
+        ("obese", "MemoryError"),
+    ],
+)
+def test_two_bad_sequences_are_found_and_no_other_lost(
+    pool: Make, tmp_path: Path, fault: str, error: str
+) -> None:
+    ids = [f"a{n}" for n in range(18)]
+    ids[3], ids[11] = bad = [f"{fault}3", f"{fault}11"]
+    stage = Counting((fasta(tmp_path, "f.fa", ids),), tmp_path, span=6)
+    outcomes, events = run_stage(stage, pool(2), tmp_path)
+    _check(ids, bad, outcomes, tmp_path)
+    assert {o.error for o in outcomes if isinstance(o, Failed)} == {error}
+    assert sum(event.sequences for event in _of(events, Progressed)) == 16
+    if error == "WorkerDied":
+        assert (
+            len(_of(events, WorkerDied)) == 5 + 6
+        )  # a span twice, its halves once, one sequence twice
+
+
+def test_a_file_of_which_nothing_can_be_computed(pool: Make, tmp_path: Path) -> None:
+    bad = [f"poison{n}" for n in range(7)]
+    files = (fasta(tmp_path, "f.fa", ["a0", "a1"]), fasta(tmp_path, "g.fa", bad))
+    outcomes, _ = run_stage(Counting(files, tmp_path), pool(2), tmp_path)
+    _check(["a0", "a1"], bad, outcomes, tmp_path)
+    assert (tmp_path / "g.txt").read_text() == ""
+
+
+def test_a_sequence_that_never_ends_is_found(pool: Make, tmp_path: Path) -> None:
+    ids = ["a0", "a1", "a2", "hang3", "a4", "a5"]
+    stage = Counting((fasta(tmp_path, "f.fa", ids),), tmp_path, span=2)
+    outcomes, events = run_stage(stage, pool(2, silence=1.0), tmp_path)
+    _check(ids, ["hang3"], outcomes, tmp_path)
+    assert "stalled: no sign of life" in _warnings(events)
+
+
+def test_a_death_that_does_not_come_again_costs_nothing(pool: Make, tmp_path: Path) -> None:
+    ids = ["a0", "flaky1", "a2", "a3"]
+    stage = Counting((fasta(tmp_path, "f.fa", ids),), tmp_path)
+    outcomes, events = run_stage(stage, pool(1), tmp_path)
+    _check(ids, [], outcomes, tmp_path)
+    assert [event.reason for event in _of(events, WorkerDied)] == ["exit code 5"]
+    assert sum(event.sequences for event in _of(events, Progressed)) == 4
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_with_smaller_batches_everything_fits(pool: Make, tmp_path: Path, workers: int) -> None:
+    ids = [f"a{n}" for n in range(20)]
+    ids[5] = "fat5"
+    stage = Counting((fasta(tmp_path, "f.fa", ids),), tmp_path, span=10)
+    executor = pool(1) if workers else LocalExecutor(Device("cpu"))
+    outcomes, events = run_stage(stage, executor, tmp_path)
+    _check(ids, [], outcomes, tmp_path)
+    assert "batches are 8 times smaller" in _warnings(events)
+    assert [event.peak_memory for event in _of(events, WorkerReport)] == [1000]  # and stay so
+    assert sum(event.sequences for event in _of(events, Progressed)) == 20
+
+
+def test_batches_made_smaller_in_vain_grow_again(pool: Make, tmp_path: Path) -> None:
+    ids = ["obese0", *(f"a{n}" for n in range(1, 12))]
+    stage = Counting((fasta(tmp_path, "f.fa", ids),), tmp_path, span=4)
+    outcomes, events = run_stage(stage, pool(1), tmp_path)
+    _check(ids, ["obese0"], outcomes, tmp_path)
+    assert [event.peak_memory for event in _of(events, WorkerReport)] == [8000]
+
+
+def test_a_model_that_loads_at_the_second_attempt(pool: Make, tmp_path: Path) -> None:
+    stage = Counting((fasta(tmp_path, "f.fa", ["a0"]),), tmp_path, opening="dies once")
+    outcomes, _ = run_stage(stage, pool(1), tmp_path)
+    _check(["a0"], [], outcomes, tmp_path)
+
+
+@pytest.mark.parametrize("opening", ["dies on 1", "hangs on 1"])
+def test_a_lost_device_does_not_hold_up_the_others(
+    pool: Make, tmp_path: Path, opening: Any
+) -> None:
+    ids = [f"a{n}" for n in range(30)]
+    stage = Counting((fasta(tmp_path, "f.fa", ids),), tmp_path, 5, 0.006, opening)
+    outcomes, events = run_stage(stage, pool(2), tmp_path)
+    _check(ids, [], outcomes, tmp_path)
+    if opening == "dies on 1":
+        assert "given up, the run goes on with 1 other" in _warnings(events)
+        assert {event.worker for event in _of(events, WorkerDied)} == {1}
+
+
+@pytest.mark.parametrize(
+    ("opening", "why"), [("segfault", "signal 11"), ("hangs on 1", "no sign of life")]
+)
+def test_when_no_device_is_left_the_run_ends(
+    pool: Make, tmp_path: Path, opening: Any, why: str
+) -> None:
+    stage = Counting((fasta(tmp_path, "f.fa", ["a0"]),), tmp_path, opening=opening)
+    executor = SpawnExecutor([Device("cpu", 1)], 1, limits=Limits(opening=1.0))
+    with pytest.raises(DeviceError, match=f"no device is left.*{why}") as raised:
+        run_stage(stage, executor, tmp_path)
+    assert raised.value.exit_code == 4
+    executor.close()
+
+
+def test_a_spare_device_takes_over(pool: Make, tmp_path: Path) -> None:
+    stage = Counting((fasta(tmp_path, "f.fa", ["a0"]),), tmp_path, opening="dies on 1")
+    executor = SpawnExecutor([Device("cpu", 1), Device("cpu", 0)], 1)
+    outcomes, _ = run_stage(stage, executor, tmp_path)
+    executor.close()
+    _check(["a0"], [], outcomes, tmp_path)
+
+
+def test_a_device_on_which_everything_dies_is_given_up(pool: Make, tmp_path: Path) -> None:
+    ids = [f"a{n}" for n in range(80)]
+    stage = Counting((fasta(tmp_path, "f.fa", ids),), tmp_path, 4, 0.0015, broken=1)
+    outcomes, events = run_stage(stage, pool(2), tmp_path)
+    _check(ids, [], outcomes, tmp_path)
+    assert "died over tasks that others finished" in _warnings(events)
+    assert len(_of(events, WorkerDied)) <= 4
+
+
+def test_where_everything_dies_the_run_ends(pool: Make, tmp_path: Path) -> None:
+    ids = [f"exit{n}" for n in range(200)]
+    stage = Counting((fasta(tmp_path, "f.fa", ids),), tmp_path)
+    with pytest.raises(DeviceError, match=r"30 attempts in a row failed.*exit code 7") as raised:
+        run_stage(stage, pool(2), tmp_path)
+    assert raised.value.exit_code == 4
+
+
+def test_a_full_disk_lets_the_others_finish(pool: Make, tmp_path: Path) -> None:
+    files = (fasta(tmp_path, "f.fa", ["full"]), fasta(tmp_path, "g.fa", ["a0", "a1"]))
+    stage = Counting(files, tmp_path, seconds_a_base=0.1)
+    with pytest.raises(OutputError) as raised:
+        run_stage(stage, pool(2), tmp_path)
+    assert raised.value.exit_code == 6
+    assert (tmp_path / "g.txt").read_text() == "a0 5\na1 6\n"
+    assert not (tmp_path / "f.txt").exists()
+
+
+def test_a_pool_can_be_used_after_a_stage_that_was_left_early(pool: Make, tmp_path: Path) -> None:
+    executor = pool(2)
+    stage = Counting((fasta(tmp_path, "f.fa", ["a0", "a1"]),), tmp_path, 1, 0.02)
+    ledgerless = executor.run(stage, stage.split(stage.plan()[0]), lambda event: None)
+    next(ledgerless)
+    ledgerless.close()
+    outcomes, _ = run_stage(stage, executor, tmp_path)
+    _check(["a0", "a1"], [], outcomes, tmp_path)

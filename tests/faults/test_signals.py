@@ -1,0 +1,174 @@
+"""Runs that are interrupted or killed: what was finished is kept, and nobody is left behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.contract.running import fasta
+from tests.faults.processes import family, running, until
+
+ROOT = Path(__file__).parents[2]
+IDS = [f"a{n}" for n in range(40)]  # ten spans of four; all of it takes 1000 letters
+
+Start = Callable[..., subprocess.Popen[bytes]]
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Start]:
+    """Starts the counting program, or a command line, in a process group of its own."""
+    started = []
+
+    def _start(*arguments: object) -> subprocess.Popen[bytes]:
+        command = [sys.executable, "-m", *map(str, arguments)]
+        log = (tmp_path / "stderr").open("wb")
+        with log:
+            started.append(
+                subprocess.Popen(command, cwd=ROOT, stderr=log, stdout=log, start_new_session=True)
+            )
+        return started[-1]
+
+    yield _start
+    for process in started:
+        process.kill()
+        process.wait()
+
+
+def _counting(start: Start, folder: Path, slow: float, grace: float) -> subprocess.Popen[bytes]:
+    if not (folder / "f.fa").exists():
+        fasta(folder, "f.fa", IDS)
+    return start("tests.faults.program", folder, slow, grace)
+
+
+def _parts(folder: Path) -> set[str]:
+    return {path.name for path in folder.glob("*.parts/*.done")}
+
+
+def _complete(folder: Path) -> bool:
+    expected = [f"{name} {5 + n}" for n, name in enumerate(IDS)]
+    return (folder / "f.txt").read_text().splitlines() == expected
+
+
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130), (signal.SIGUSR1, 143)]
+)
+def test_tasks_in_flight_are_kept_and_the_next_run_does_the_rest(
+    start: Start, tmp_path: Path, number: int, code: int
+) -> None:
+    process = _counting(start, tmp_path, 0.005, 20)
+    until(lambda: _parts(tmp_path))
+    workers = family(process.pid)
+    before = len(_parts(tmp_path))
+    os.killpg(process.pid, number)  # everybody gets it, as from a terminal or from Slurm
+    assert process.wait(20) == code
+    kept = {path: path.stat().st_mtime_ns for path in tmp_path.glob("*.parts/*.txt")}
+    assert before + 1 <= len(_parts(tmp_path)) <= before + 3  # two at work, one perhaps in between
+    assert len(workers) == 3
+    until(lambda: not any(map(running, workers)))
+    again = _counting(start, tmp_path, 0.0, 20)
+    until(lambda: again.poll() is not None or kept.keys() < set(tmp_path.glob("*.parts/*.txt")))
+    assert all(path.stat().st_mtime_ns == at for path, at in kept.items() if path.exists())
+    assert again.wait(20) == 0
+    assert _complete(tmp_path)
+
+
+def test_a_task_longer_than_the_grace_is_not_waited_for(start: Start, tmp_path: Path) -> None:
+    process = _counting(start, tmp_path, 1.0, 0.5)
+    until(lambda: len(family(process.pid)) == 3)
+    workers = family(process.pid)
+    time.sleep(1)
+    asked = time.monotonic()
+    process.terminate()
+    assert process.wait(20) == 143
+    assert time.monotonic() - asked < 5
+    until(lambda: not any(map(running, workers)))
+
+
+def test_a_second_signal_ends_at_once(start: Start, tmp_path: Path) -> None:
+    process = _counting(start, tmp_path, 0.1, 60)
+    until(lambda: _parts(tmp_path))
+    workers = family(process.pid)
+    process.send_signal(signal.SIGINT)
+    time.sleep(0.7)
+    assert process.poll() is None
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(2) == 130
+    until(lambda: not any(map(running, workers)))
+
+
+@pytest.mark.parametrize("moment", ["loading", "working"])
+def test_nobody_outlives_a_parent_that_is_killed(start: Start, tmp_path: Path, moment: str) -> None:
+    process = _counting(start, tmp_path, 0.01, 60)
+    until(lambda: len(family(process.pid)) == 3 if moment == "loading" else _parts(tmp_path))
+    workers = family(process.pid)
+    process.kill()
+    process.wait()
+    until(lambda: not any(map(running, workers)), 5)
+    assert _counting(start, tmp_path, 0.0, 60).wait(20) == 0
+    assert _complete(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def records(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """700 records without a stop codon in their first frame: five spans for one encoder, 17 for the other."""
+    path = tmp_path_factory.mktemp("in") / "many.fa"
+    with path.open("w") as file:
+        for number in range(700):
+            file.write(f">r{number}\n{'GCA' * 30}{'ACG' * (number % 7)}\n")
+    return path
+
+
+@pytest.fixture(scope="module")
+def undisturbed(records: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
+    """The results of a run without workers that nothing happens to."""
+    out = tmp_path_factory.mktemp("undisturbed")
+    command = [sys.executable, "-m", *_predict(records, out)]
+    subprocess.run(command, check=True, capture_output=True, timeout=50, cwd=ROOT)
+    return _results(out)
+
+
+def _predict(source: Path, out: Path, *more: object) -> list[str]:
+    options = ("-m", "toy", "--device", "cpu", *more)
+    return list(map(str, ("virnucpro", "predict", source, "-o", out, *options)))
+
+
+def _results(out: Path) -> dict[str, bytes]:
+    names = ("many_contigs.tsv", "many_chunks.tsv", "many_merged/prediction_results.txt")
+    return {name: (out / name).read_bytes() for name in names}
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGKILL, -9)])
+def test_a_whole_run_goes_on_where_it_was_ended(
+    start: Start,
+    records: Path,
+    undisturbed: dict[str, bytes],
+    tmp_path: Path,
+    number: int,
+    code: int,
+) -> None:
+    out = tmp_path / "out"
+    process = start(*_predict(records, out, "--cpu-workers", 2))
+    until(lambda: list(out.glob("many_*/*.parts/*.done")), 40)
+    workers = family(process.pid)
+    process.send_signal(number)
+    assert process.wait(20) == code
+    until(lambda: not any(map(running, workers)), 5)
+    assert not (out / "many_contigs.tsv").exists()
+    assert start(*_predict(records, out, "--cpu-workers", 2, "--resume")).wait(50) == 0
+    assert _results(out) == undisturbed
+
+
+def test_ctrl_c_without_workers(start: Start, records: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    process = start(*_predict(records, out))
+    until(lambda: list(out.glob("many_*/*.parts/*.done")), 40)
+    process.send_signal(signal.SIGINT)
+    assert process.wait(20) == 130
+    assert b"--resume" in (tmp_path / "stderr").read_bytes()

@@ -1,0 +1,198 @@
+"""``virnucpro profile``: how fast an encoder is here, and which batch budget suffices."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, get_args
+
+import click
+
+from virnucpro.cli.options import config_path, shared_options
+from virnucpro.configuration import default_configuration, load_configuration
+from virnucpro.contracts import Device, Json, Precision
+from virnucpro.errors import DeviceError, UsageError
+from virnucpro.settings import override
+
+if TYPE_CHECKING:
+    from virnucpro.encoders.batched import BatchedEncoder
+    from virnucpro.encoders.profiling import Point
+
+EPILOG = """\b
+Examples:
+  virnucpro profile --model esm2
+  virnucpro profile --model dnabert-s --gpus 1 -o dnabert.json
+  virnucpro profile --model esm2 --random esm2_t12_35M_UR50D --device cpu --budgets 512,1024,2048
+
+Weights are those that predict would take; --random needs none and is as fast.
+"""
+FRAMES = {"esm2": 166, "dnabert-s": 499}  # letters of a full frame of a 500 bp chunk
+OPTIONS = {"esm2": "--esm-batch-size", "dnabert-s": "--dnabert-batch-size"}
+DOUBLINGS = {"cpu": 2, "cuda": 5}  # budgets beyond the least one; a CPU gains nothing early
+
+
+def counts(text: str) -> tuple[int, ...]:
+    """``168,200`` to ``(168, 200)``."""
+    parts = [part.strip() for part in text.split(",")]
+    if not all(part.isascii() and part.isdigit() and int(part) for part in parts):
+        raise click.BadParameter(f"{text!r}: expected whole numbers of 1 or more, as in 512,1024")
+    return tuple(map(int, parts))
+
+
+@click.command(epilog=EPILOG, short_help="Measure an encoder over rising batch budgets.")
+@click.option(
+    "--model", "family", type=click.Choice(list(FRAMES)), required=True, help="Which encoder."
+)
+@click.option("-p", "--model-path", metavar="NAME", help="Another model: name, folder or file.")
+@click.option(
+    "--random", "architecture", metavar="SIZE", help="Random weights: a name or LAYERSxWIDTHxHEADS."
+)
+@click.option("-d", "--device", metavar="D", help="As for predict; the first one is measured.")
+@click.option("--gpus", metavar="LIST", help="As for predict; the first one is measured.")
+@click.option("--precision", type=click.Choice(["auto", *get_args(Precision)]), help="Arithmetic.")
+@click.option(
+    "--lengths", type=counts, metavar="LIST", help="Letters a sequence.  [default: 166 or 499]"
+)
+@click.option(
+    "--budgets", type=counts, metavar="LIST", help="Tokens or sequences a batch.  [default: rising]"
+)
+@click.option(
+    "--seconds",
+    type=click.FloatRange(min=0),
+    default=2.0,
+    show_default=True,
+    help="For each budget.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.option("-o", "--output", type=click.Path(path_type=Path), help="Save the JSON here.")
+@shared_options
+def profile(family: str, as_json: bool, output: Path | None, **options: Any) -> None:
+    """Measure how fast an encoder is on this machine, and recommend a batch budget.
+
+    A budget is tokens a batch for ESM-2, sequences a batch for DNABERT-S. predict finds one by
+    itself; this shows what it gains, and gives the option that sets another.
+    """
+    device, precision = _device(options)
+    encoder = _encoder(family, device, precision, options)
+    lengths = options["lengths"] or (FRAMES[family],)
+    document: dict[str, Json] = {
+        "model": options["architecture"] or options["model_path"] or family,
+        "device": device.name,
+        "memory": device.memory,
+        **encoder.facts(),
+        "precision": precision,
+        "lengths": list(lengths),
+    }
+    for meaningless in ("budget", "found"):  # of an encoder that takes whatever it is told
+        del document[meaningless]
+    if not as_json:
+        click.echo(_title(document))
+    points = _measure(encoder, family, lengths, options, quiet=as_json)
+    document |= _advice(family, points)
+    if output is not None:
+        from virnucpro.checkpoint.disk import Disk
+
+        Disk().save(output, (json.dumps(document, indent=1) + "\n").encode())
+    if as_json:
+        click.echo(json.dumps(document, indent=1))
+        return
+    click.echo(f"Recommended: virnucpro predict {document['option']} ...")
+
+
+def _device(options: dict[str, Any]) -> tuple[Device, Precision]:
+    """The device to measure on. Nothing of CUDA may have been touched before."""
+    from virnucpro.devices import choose_devices, choose_precision, visible_gpus
+    from virnucpro.executors.worker import use_threads
+
+    machine = override(_settings().machine, device=options["device"], gpus=options["gpus"])
+    device = choose_devices(replace(machine, max_workers=1), visible_gpus())[0]
+    precision = choose_precision(options["precision"] or _settings().science.precision, [device])
+    if device.kind == "cuda":  # as a worker does
+        os.environ["CUDA_VISIBLE_DEVICES"] = device.uuid
+        os.environ.setdefault("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True")
+    use_threads(device)
+    return device, precision
+
+
+def _settings() -> Any:
+    path = config_path()
+    return load_configuration(path) if path else default_configuration()
+
+
+def _encoder(
+    family: str, device: Device, precision: Precision, options: dict[str, Any]
+) -> BatchedEncoder:
+    """Real or random weights on the device."""
+    from virnucpro.encoders.batched import BatchedEncoder
+    from virnucpro.encoders.random_weights import random_encoder
+    from virnucpro.encoders.registry import locate, open_encoder
+
+    science = _settings().science
+    if options["architecture"]:
+        if options["model_path"]:
+            raise UsageError("--random and --model-path contradict each other: leave one out")
+        architecture = options["architecture"]
+        return random_encoder(family, architecture, device.kind, precision, science.truncation)
+    protein = family == "esm2"
+    name = science.protein_model if protein else science.nucleotide_model
+    source = locate(options["model_path"] or name, "protein" if protein else "nucleotide")
+    encoder = open_encoder(source, device.kind, precision, budget=1, truncation=science.truncation)
+    if not isinstance(encoder, BatchedEncoder):
+        raise UsageError(f"{source.name} has no batch budget to measure: name a real model")
+    return encoder
+
+
+def _measure(
+    encoder: BatchedEncoder,
+    family: str,
+    lengths: tuple[int, ...],
+    options: dict[str, Any],
+    *,
+    quiet: bool,
+) -> list[Point]:
+    """The curve, a line a budget as it comes."""
+    from virnucpro.encoders.profiling import curve, rising
+
+    least = encoder.bounds.least
+    budgets: Iterable[int] = options["budgets"] or rising(
+        least, least << DOUBLINGS[encoder.device.type]
+    )
+    points = []
+    for point in curve(encoder, family, lengths, budgets, options["seconds"]):
+        points.append(point)
+        if not quiet:
+            click.echo(_line(point))
+    if not points:
+        raise DeviceError("not even the smallest budget fits into the memory: try --budgets 1")
+    return points
+
+
+def _title(document: dict[str, Json]) -> str:
+    lengths = ", ".join(map(str, document["lengths"]))
+    return (
+        f"{document['model']} on {document['device']}, {document['precision']}, "
+        f"{document['attention']}, sequences of {lengths} letters\n"
+        f"{document['unit']:>10} {'sequences/s':>12} {'tokens/s':>12} {'waited':>7} {'memory':>10}"
+    )
+
+
+def _line(point: Point) -> str:
+    memory = "-" if point.peak_memory is None else f"{point.peak_memory / 2**30:.2f} GiB"
+    return (
+        f"{point.budget:>10,} {point.sequences:>12,.1f} {point.tokens:>12,.0f} "
+        f"{point.waited:>7.1%} {memory:>10}"
+    )
+
+
+def _advice(family: str, points: list[Point]) -> dict[str, Json]:
+    from virnucpro.encoders.profiling import recommended
+
+    budget = recommended(points)
+    return {
+        "points": [asdict(point) for point in points],
+        "recommended": budget,
+        "option": f"{OPTIONS[family]} {budget}",
+    }

@@ -1,0 +1,180 @@
+"""An encoder at work: tokens made ahead on the host, batches on the device, rows coming back.
+
+What both transformers do alike around their forward pass. On a GPU nothing in the loop waits for
+the device but for the batch before the last one: tokens are built in a thread, copies in both
+directions are asynchronous and from pinned memory, everything is on one stream and so in order.
+"""
+
+from __future__ import annotations
+
+import time
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from virnucpro.contracts import Json, Report
+from virnucpro.encoders.budget import Bounds, Budget, CudaMemory, find_budget
+from virnucpro.encoders.prefetch import prefetched
+
+AHEAD = 2  # batches whose tokens are ready before the GPU asks for them
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Sequences that go through the model together.
+
+    Attributes:
+        indices: which of the sequences.
+        tokens: theirs in all, without padding.
+        inputs: what the model takes, on the host.
+    """
+
+    indices: Sequence[int]
+    tokens: int
+    inputs: tuple[torch.Tensor, ...]
+
+    def pinned(self) -> Batch:
+        """The same in page-locked memory, from which a GPU copies by itself."""
+        return replace(self, inputs=tuple(tensor.pin_memory() for tensor in self.inputs))
+
+
+def make_batch(indices: Sequence[int], tokens: int, *inputs: npt.NDArray[np.generic]) -> Batch:
+    """A batch of NumPy arrays."""
+    return Batch(indices, tokens, tuple(map(torch.from_numpy, inputs)))
+
+
+class BatchedEncoder(ABC):
+    """The loop over batches, its budget and its figures. See :class:`contracts.Encoder`.
+
+    ``ahead`` batches are prepared in a thread; none on a CPU, which is busy anyway. ``waited`` are
+    the seconds, in all, in which the next tokens were not ready when they were wanted.
+    """
+
+    bounds: ClassVar[Bounds]
+
+    def __init__(self, device: torch.device, budget: int | None) -> None:
+        """``budget`` None measures, which sends batches through: a subclass calls this last."""
+        self.device = device
+        self.ahead = AHEAD if device.type == "cuda" else 0
+        self.waited = 0.0
+        memory = CudaMemory(device) if device.type == "cuda" else None
+        self.budget = find_budget(self.bounds, budget, memory, self._try)
+        self._release()
+
+    @property
+    @abstractmethod
+    def dim(self) -> int:
+        """Numbers an embedding."""
+
+    @abstractmethod
+    def batches(self, sequences: Sequence[str]) -> Iterator[Batch]:
+        """``sequences`` in batches of the budget, tokens built; runs ahead, in a thread."""
+
+    @abstractmethod
+    def sample(self, amount: int) -> Batch:
+        """A batch of about the budget ``amount``, of the shape that frames of 500 bases have."""
+
+    @abstractmethod
+    def forward(self, *inputs: torch.Tensor) -> torch.Tensor:
+        """The inputs of a batch, on the device, to float32 ``[B, dim]`` there."""
+
+    @abstractmethod
+    def attention(self) -> str:
+        """The kernel that torch takes for the attention of a full batch."""
+
+    def encode(self, sequences: Sequence[str], report: Report) -> torch.Tensor:
+        """Embed ``sequences``; float32 ``[n, dim]`` on the CPU, in their order.
+
+        ``report`` is called when a batch has been computed; on a GPU, the next one is already
+        queued by then.
+        """
+        cuda = self.device.type == "cuda"
+        staged = torch.empty(len(sequences), self.dim, pin_memory=cuda)
+        order: list[int] = []
+        queued: deque[tuple[torch.cuda.Event | None, Batch]] = deque()
+        self.budget.largest = 0
+        source = self._source(sequences)
+        with closing(source), torch.inference_mode():
+            while batch := self._next(source):
+                self.budget.largest = max(self.budget.largest, len(batch.indices))
+                rows = self.forward(*self._to_device(batch))
+                start, stop = len(order), len(order) + len(batch.indices)
+                staged[start:stop].copy_(rows, non_blocking=cuda)
+                order += batch.indices
+                queued.append((self._mark(), batch))
+                _settle(queued, report, keep=1 if cuda else 0)
+        _settle(queued, report, keep=0)
+        return torch.empty(len(sequences), self.dim).index_copy_(
+            0, torch.tensor(order).long(), staged
+        )
+
+    def facts(self) -> Mapping[str, Json]:
+        """See :class:`virnucpro.contracts.Describes`."""
+        return {
+            "budget": self.budget.amount,
+            "unit": self.bounds.unit,
+            "found": self.budget.found,
+            "attention": self.attention(),
+            "inference_mode": True,  # around every forward, in ``encode``
+        }
+
+    def use(self, amount: int) -> None:
+        """Batches of this budget from now on."""
+        self.budget = Budget(amount, "given")
+        self._release()
+
+    def shrink(self) -> bool:
+        """Halve the budget; False where the last task already went one sequence at a time."""
+        halved = self.budget.halve()
+        self._release()
+        return halved
+
+    def _try(self, amount: int) -> torch.Tensor:
+        with torch.inference_mode():
+            return self.forward(*self._to_device(self.sample(amount)))
+
+    def _source(self, sequences: Sequence[str]) -> Generator[Batch]:
+        batches: Iterable[Batch] = self.batches(sequences)
+        if self.device.type == "cuda":
+            batches = map(Batch.pinned, batches)
+        return prefetched(batches, self.ahead)
+
+    def _next(self, source: Iterator[Batch]) -> Batch | None:
+        started = time.perf_counter()
+        batch = next(source, None)
+        self.waited += time.perf_counter() - started
+        return batch
+
+    def _to_device(self, batch: Batch) -> list[torch.Tensor]:
+        return [tensor.to(self.device, non_blocking=True) for tensor in batch.inputs]
+
+    def _mark(self) -> torch.cuda.Event | None:
+        """A mark in the GPU's queue behind the work just given to it."""
+        if self.device.type != "cuda":
+            return None
+        event = torch.cuda.Event()  # type: ignore[no-untyped-call]
+        event.record(torch.cuda.current_stream(self.device))
+        return event
+
+    def _release(self) -> None:
+        """Give back the blocks that batches of another size left; never in the loop."""
+        if self.device.type == "cuda":
+            torch.cuda.empty_cache()
+
+
+def _settle(
+    queued: deque[tuple[torch.cuda.Event | None, Batch]], report: Report, keep: int
+) -> None:
+    """Wait for all but the ``keep`` youngest batches, and report them."""
+    while len(queued) > keep:
+        event, batch = queued.popleft()
+        if event is not None:
+            event.synchronize()
+        report(len(batch.indices), batch.tokens)

@@ -1,0 +1,103 @@
+"""Encoders with random weights: as fast as the released ones, for measuring without them."""
+
+from __future__ import annotations
+
+import re
+from itertools import product
+
+import torch
+from tokenizers import Tokenizer, models, pre_tokenizers, processors
+from torch import nn
+
+from virnucpro.contracts import Precision
+from virnucpro.encoders import dnabert_s, esm2, esm2_files
+from virnucpro.encoders.batched import BatchedEncoder
+from virnucpro.encoders.weights import DTYPES
+from virnucpro.errors import UsageError
+
+# Layers, width, heads: README of https://github.com/facebookresearch/esm, "Available models", and
+# config.json of https://huggingface.co/zhihan1996/DNABERT-S.
+RELEASED = {
+    "esm2_t6_8M_UR50D": (6, 320, 20),
+    "esm2_t12_35M_UR50D": (12, 480, 20),
+    "esm2_t30_150M_UR50D": (30, 640, 20),
+    "esm2_t33_650M_UR50D": (33, 1280, 20),
+    "esm2_t36_3B_UR50D": (36, 2560, 40),
+    "esm2_t48_15B_UR50D": (48, 5120, 40),
+    "DNABERT-S": (12, 768, 12),
+}
+DNABERT_VOCABULARY = 4096
+MERGES = ((1, 1), (2, 2), (2, 1), (4, 1), (3, 2))  # lengths of the words that become one, in turn
+SPREAD = 0.02  # of the weights, as both were initialised
+
+
+def random_encoder(
+    family: str, architecture: str, device: str, precision: Precision, truncation: int
+) -> BatchedEncoder:
+    """An ``esm2`` or ``dnabert-s`` on ``device``: a released name, or ``LAYERSxWIDTHxHEADS``.
+
+    Its budget is that of a CPU, without measuring.
+
+    Raises:
+        UsageError: an architecture that is not known, or that cannot be built.
+    """
+    layers, width, heads = _architecture(architecture)
+    where, dtype = torch.device(device), DTYPES[precision]
+    if family == "esm2":
+        size = esm2_files.Sizes(layers, width, heads, 4 * width, 1e-5, True)
+        with torch.device("meta"):
+            protein = esm2.Esm2(size)
+        _fill(protein, where, dtype)
+        pairs = width // heads // 2
+        rotary = esm2.rotary_tables(1e4 ** -(torch.arange(pairs) / pairs), truncation + 2, where)
+        return esm2.Esm2Encoder(protein, rotary, where, esm2.BOUNDS.cpu, truncation)
+    sizes = dnabert_s.Sizes(layers, width, heads, 4 * width, 1e-12, DNABERT_VOCABULARY, 2)
+    with torch.device("meta"):
+        nucleotide = dnabert_s.Dnabert(sizes)
+    _fill(nucleotide, where, dtype)
+    return dnabert_s.DnabertEncoder(nucleotide, _tokenizer(), heads, where, dnabert_s.BOUNDS.cpu)
+
+
+def _architecture(name: str) -> tuple[int, int, int]:
+    if name in RELEASED:
+        return RELEASED[name]
+    match = re.fullmatch(r"(\d+)x(\d+)x(\d+)", name)
+    if match is None:
+        raise UsageError(
+            f"--random {name}: expected LAYERSxWIDTHxHEADS, or one of {', '.join(RELEASED)}"
+        )
+    layers, width, heads = map(int, match.groups())
+    if not (layers and heads) or width % (2 * heads) or not width:
+        raise UsageError(f"--random {name}: the width must divide by twice the heads")
+    return layers, width, heads
+
+
+def _fill(model: nn.Module, device: torch.device, dtype: torch.dtype) -> None:
+    """Move ``model`` from the meta device, with small random numbers and plain layer norms."""
+    model.to(dtype).to_empty(device=device)
+    for module in model.modules():
+        for name, parameter in module.named_parameters(recurse=False):
+            if isinstance(module, nn.LayerNorm):
+                nn.init.constant_(parameter, float(name == "weight"))
+            else:
+                nn.init.normal_(parameter, std=SPREAD)
+    model.requires_grad_(False).eval()
+
+
+def _tokenizer() -> Tokenizer:
+    """Byte pairs of up to five bases: some 130 tokens for 499 bases, where the real one has 100."""
+    words = dict.fromkeys(["[UNK]", "[CLS]", "[SEP]", *"ACGT"])
+    merges = [(first, second) for a, b in MERGES for first in _all(a) for second in _all(b)]
+    words |= dict.fromkeys(first + second for first, second in merges)
+    vocabulary = {word: number for number, word in enumerate(words)}
+    tokenizer = Tokenizer(models.BPE(vocabulary, merges, unk_token="[UNK]"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="[CLS] $A [SEP]",
+        special_tokens=[(name, vocabulary[name]) for name in ("[CLS]", "[SEP]")],
+    )
+    return tokenizer
+
+
+def _all(length: int) -> list[str]:
+    return ["".join(letters) for letters in product("ACGT", repeat=length)]
