@@ -77,9 +77,16 @@ def open_encoder(
 
 
 def rotary_tables(inv_freq: torch.Tensor, length: int, device: torch.device) -> Rotary:
-    """Cosine and sine of position x frequency; float32 ``[length, d/2]`` each."""
-    angles = torch.outer(torch.arange(length, dtype=torch.float32), inv_freq)
-    return angles.cos().to(device), angles.sin().to(device)
+    """Cosine and sine of position x frequency; float32 ``[length, d/2]`` each.
+
+    The angles are rounded to float32 as in fair-esm, but torch's own ``cos`` is not used: its first
+    call in a process may silently lose half of its digits on a CPU with several threads
+    (pytorch/pytorch#188792; 3 of 60 processes here were wrong by 1.5e-4).
+    """
+    angles = torch.outer(torch.arange(length, dtype=torch.float32), inv_freq.cpu()).numpy()
+    exact = angles.astype(np.float64)
+    cos, sin = np.cos(exact).astype(np.float32), np.sin(exact).astype(np.float32)
+    return torch.from_numpy(cos).to(device), torch.from_numpy(sin).to(device)
 
 
 def rotate(x: torch.Tensor, rotary: Rotary) -> torch.Tensor:

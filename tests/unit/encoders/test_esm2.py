@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 
+import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
@@ -22,7 +23,7 @@ from tests.unit.encoders.small import (
     save_hub,
     sequences,
 )
-from virnucpro.encoders.esm2 import tokenise
+from virnucpro.encoders.esm2 import rotary_tables, tokenise
 from virnucpro.errors import ModelError
 
 LENGTHS = [1, 2, 3, 5, 17, 64, 99, 100, 100, 100, 128, 166, 166, 300, 1023, 1024, 1025, 1100]
@@ -255,3 +256,12 @@ def test_missing_shard(tmp_path):
     sorted(folder.glob("*.safetensors"))[1].unlink()
     with pytest.raises(ModelError, match=r"model-00002-of-\d+\.safetensors is missing"):
         open_path(folder)
+
+
+def test_rotary_tables_are_exact_to_the_last_bit() -> None:
+    """torch's own cosine is not: see ``rotary_tables``."""
+    frequencies = 1 / 10000 ** (torch.arange(0, 64, 2) / 64)
+    cos, sin = rotary_tables(frequencies.float(), 1026, torch.device("cpu"))
+    angles = torch.outer(torch.arange(1026.0), frequencies.float()).double().numpy()
+    assert np.array_equal(cos.numpy(), np.cos(angles).astype(np.float32))
+    assert np.array_equal(sin.numpy(), np.sin(angles).astype(np.float32))
