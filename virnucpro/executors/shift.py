@@ -109,8 +109,17 @@ class Shift:
         workers = [w for w in self._crew.workers if w.ready and not w.careful]
         for held, left in ((0, 0), (1, len(self._crew.workers))):
             for worker in workers:
-                if len(worker.tasks) == held and len(self._queue) > left and not self._ending:
-                    self._give(worker, self._queue.pop())
+                wanting = len(worker.tasks) == held and len(self._queue) > left
+                if wanting and not self._ending and (task := self._next_for(worker)):
+                    self._give(worker, task)
+
+    def _next_for(self, worker: Worker) -> Task | None:
+        """The next task, but none over which this worker died while there is another one."""
+        alone = len(self._crew.workers) == 1
+        for position in reversed(range(len(self._queue))):
+            if alone or not self._suspicion.killed(worker, self._queue[position]):
+                return self._queue.pop(position)
+        return None
 
     def _give(self, worker: Worker, task: Task) -> None:
         self._began = self._began or time.monotonic()

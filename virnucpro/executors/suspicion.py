@@ -28,6 +28,10 @@ class Suspicion:
         deaths.append(worker)
         return len(deaths) > 1 or (self.suspects(task) and task.count > 1)
 
+    def killed(self, worker: Worker, task: Task) -> bool:
+        """Whether this worker has died over the task."""
+        return worker in self._deaths.get(task.receipt, [])
+
     def suspects(self, task: Task) -> bool:
         """Whether a larger task that holds it has proved deadly or too large."""
         return task.receipt in self._halves
