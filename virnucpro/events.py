@@ -12,7 +12,8 @@ from virnucpro.contracts import Device, Failed, Json, Task
 class StageStarted:
     """A stage begins: ``todo`` of ``total`` tasks are stale, with their summed weight and count.
 
-    ``reasons`` says why, in words, the most frequent first.
+    ``reasons`` says why, in words, the most frequent first; ``files`` are those that the tasks
+    belong to.
     """
 
     stage: str
@@ -22,6 +23,7 @@ class StageStarted:
     sequences: int
     tokens: int
     reasons: tuple[str, ...] = ()
+    files: int = 0
 
 
 @dataclass(frozen=True)
@@ -74,6 +76,14 @@ class TaskFinished:
 
 
 @dataclass(frozen=True)
+class FileFinished:
+    """All spans of a file are there and joined; ``task`` is that of the whole file."""
+
+    stage: str
+    task: Task
+
+
+@dataclass(frozen=True)
 class TaskFailed:
     """A task was given up; its sequences get no score."""
 
@@ -118,6 +128,7 @@ Event = (
     | TaskStarted
     | Progressed
     | TaskFinished
+    | FileFinished
     | TaskFailed
     | WorkerDied
     | WorkerReport

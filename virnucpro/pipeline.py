@@ -13,10 +13,10 @@ from virnucpro.checkpoint import legacy
 from virnucpro.checkpoint.disk import Disk
 from virnucpro.checkpoint.ledger import Ledger
 from virnucpro.classifier import ClassifierInfo
-from virnucpro.contracts import Executor, Failed, Precision, Stage, Task
+from virnucpro.contracts import Done, Executor, Failed, Precision, Stage, Task
 from virnucpro.encoders.registry import EncoderSource
 from virnucpro.errors import OutputError
-from virnucpro.events import Event, Notice, StageFinished, StageStarted
+from virnucpro.events import Event, FileFinished, Notice, StageFinished, StageStarted
 from virnucpro.layout import Layout
 from virnucpro.settings import Machine, Science
 from virnucpro.spans import Spans
@@ -86,6 +86,14 @@ class Outcome:
     computed: Counter[str] = field(default_factory=Counter)
     failed: list[Failed] = field(default_factory=list)
 
+    def add(self, stage: str, result: Done | Failed) -> None:
+        """Count what came back from the executor."""
+        self.computed[stage] += 1
+        if isinstance(result, Failed):
+            self.failed.append(result)
+        elif "host_wait" in result.facts:
+            self.host_wait[stage] = self.host_wait.get(stage, 0.0) + result.facts["host_wait"]
+
 
 def run(job: Job, ledger: Ledger, executor: Executor, emit: Emit) -> Outcome:
     """Bring every stage up to date.
@@ -114,15 +122,11 @@ def run(job: Job, ledger: Ledger, executor: Executor, emit: Emit) -> Outcome:
         if stale and stage.kind == "gpu":
             _check_space(job, ledger, emit, announce=not outcome.computed["dnabert"])
         spans = Spans(stage, stale, ledger, job.disk)
-        emit(_started(stage, number, tasks, spans.todo, reasons))
+        emit(_started(stage, number, tasks, spans, reasons))
         for result in executor.run(stage, spans.todo, emit):
-            spans.add(result)
-            outcome.computed[stage.name] += 1
-            if isinstance(result, Failed):
-                outcome.failed.append(result)
-            elif "host_wait" in result.facts:
-                waited = outcome.host_wait.get(stage.name, 0.0)
-                outcome.host_wait[stage.name] = waited + result.facts["host_wait"]
+            if whole := spans.add(result):
+                emit(FileFinished(stage.name, whole))
+            outcome.add(stage.name, result)
         for task in tasks:
             for notice in ledger.facts(task.receipt).get("notices", ()):
                 emit(Notice("warning", notice))
@@ -132,12 +136,15 @@ def run(job: Job, ledger: Ledger, executor: Executor, emit: Emit) -> Outcome:
 
 
 def _started(
-    stage: Stage, number: int, tasks: list[Task], todo: list[Task], reasons: Counter[str]
+    stage: Stage, number: int, tasks: list[Task], spans: Spans, reasons: Counter[str]
 ) -> StageStarted:
+    todo = spans.todo
     sequences = sum(task.count for task in todo)
     tokens = sum(task.weight for task in todo)
     why = tuple(f"{reason} ({n}x)" for reason, n in reasons.most_common(3))
-    return StageStarted(stage.name, number, len(tasks), len(todo), sequences, tokens, why)
+    return StageStarted(
+        stage.name, number, len(tasks), len(todo), sequences, tokens, why, spans.files
+    )
 
 
 def _lost_proof(stages: Sequence[Stage], ledger: Ledger) -> str | None:

@@ -34,25 +34,32 @@ class Spans:
                     self.todo.append(piece)
             self._join_if_covered(task)
 
-    def add(self, outcome: Outcome) -> None:
-        """Commit an outcome; join its task when it was the last piece missing."""
+    @property
+    def files(self) -> int:
+        """Files of which a span is to do."""
+        return len({task.inputs for task in self.todo if task.span is not None})
+
+    def add(self, outcome: Outcome) -> Task | None:
+        """Commit an outcome; returns its file's task when it was the last span missing."""
         if isinstance(outcome, Done):
             self._ledger.commit(outcome)
-        if outcome.task.span is not None:
-            self._join_if_covered(self._book(outcome))
+        if outcome.task.span is None:
+            return None
+        whole = self._book(outcome)
+        return whole if self._join_if_covered(whole) else None
 
     def _book(self, outcome: Outcome) -> Task:
         self._pieces.setdefault(outcome.task.inputs, []).append(outcome)
         return self._wholes[outcome.task.inputs]
 
-    def _join_if_covered(self, task: Task) -> None:
+    def _join_if_covered(self, task: Task) -> bool:
         pieces = self._pieces.get(task.inputs, [])
         if not pieces or sum(piece.task.count for piece in pieces) < task.count:
-            return
+            return False
         pieces.sort(key=lambda piece: piece.task.span or (0, 0))
         parts = [piece for piece in pieces if isinstance(piece, Done)]
         failed = [piece for piece in pieces if isinstance(piece, Failed)]
         self._ledger.commit(self._stage.join(task, parts, failed))
-        if failed:
-            return  # the parts stay: the next --resume tries only what failed
-        self._disk.remove_tree(pieces[0].task.receipt.parent)
+        if not failed:  # else the parts stay: the next --resume tries only what failed
+            self._disk.remove_tree(pieces[0].task.receipt.parent)
+        return True

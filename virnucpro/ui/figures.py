@@ -25,10 +25,12 @@ class Figures:
 
     @property
     def heading(self) -> list[str]:
-        """Stage, pieces, time and failures, the most important first but the last."""
+        """Stage, files or pieces of one, time, failures: the most important first but the last."""
         meter = self.meter
         parts = [meter.title]
-        if meter.pieces > 1:
+        if meter.files > 1:
+            parts.append(f"{meter.files_done:,} of {meter.files:,} files")
+        elif meter.pieces > 1:
             done = min(meter.pieces_done, meter.pieces)
             parts.append(f"{done:,} of {meter.pieces:,} pieces")
         if meter.encoding and all(worker.state == "loading" for worker in meter.workers):

@@ -16,6 +16,7 @@ from virnucpro.checkpoint.disk import unwritable
 from virnucpro.errors import OutputError
 from virnucpro.events import (
     Event,
+    FileFinished,
     Notice,
     Progressed,
     StageFinished,
@@ -52,6 +53,8 @@ def describe(event: Event, places: Mapping[int, str] | None = None) -> str | Non
             return _of_worker(event)
         case Notice(level, message):
             return f"{level}: {message}"
+        case FileFinished(_, task):
+            return f"{task.outputs[0].name} is complete: {task.count:,} sequences"
         case Progressed():
             return None
 

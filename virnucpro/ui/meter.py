@@ -16,6 +16,7 @@ from typing import Literal
 from virnucpro.contracts import Device, Task
 from virnucpro.events import (
     Event,
+    FileFinished,
     Progressed,
     StageStarted,
     TaskFailed,
@@ -116,6 +117,7 @@ class Meter:
         self.stage, self.number = event.stage, event.number
         self.pieces, self.expected, self.weight = event.todo, event.sequences, event.tokens
         self.pieces_done = self.failed = 0
+        self.files, self.files_done = event.files, 0
         self.encoding = event.stage in ENCODERS and event.todo > 0
         self.started = self._working_since = now
         self._given_up = Amount()
@@ -139,6 +141,8 @@ class Meter:
                 self._worker(number).turn("busy", self._clock(), task)
             case TaskFinished(number, task, seconds):
                 self._finish(self._worker(number), task, seconds)
+            case FileFinished():
+                self.files_done += 1
             case TaskFailed(number, failed):
                 self.failed += len(failed.ids) or failed.task.count or 1
                 self._given_up.add(Amount(failed.task.count, 0, failed.task.weight))

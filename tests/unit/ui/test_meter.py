@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from tests.unit.ui.simulated import Hand, begin, gpu, span
-from virnucpro.contracts import Failed
+from virnucpro.contracts import Failed, Task
 from virnucpro.events import (
+    FileFinished,
     Progressed,
     StageStarted,
     TaskFailed,
@@ -15,6 +18,7 @@ from virnucpro.events import (
     WorkerDied,
     WorkerReady,
 )
+from virnucpro.ui.figures import Figures
 from virnucpro.ui.meter import Meter
 from virnucpro.ui.rate import WINDOW, Amount, Rate
 
@@ -160,3 +164,11 @@ def test_the_rate_of_rare_reports_does_not_fall_to_nothing_between_them() -> Non
     for minute in range(1, 30):
         rate.add(60.0 * minute, Amount(600))
         assert rate.pace(60.0 * minute).sequences == pytest.approx(10)  # type: ignore[union-attr]
+
+
+def test_files_are_counted_where_a_stage_has_several() -> None:
+    meter = Meter(lambda: 0.0)
+    meter.update(StageStarted("esm", 5, 3, 12, 1200, 1200, files=3))
+    whole = Task("esm", 1, (Path("output_1.fa"),), (Path("output_1_ESM.pt"),), Path("r"), count=400)
+    meter.update(FileFinished("esm", whole))
+    assert "1 of 3 files" in Figures(meter).heading
