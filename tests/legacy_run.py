@@ -24,7 +24,8 @@ from virnucpro.checkpoint.disk import Disk
 from virnucpro.checkpoint.legacy import feature_files
 from virnucpro.events import Event, Notice, StageStarted
 from virnucpro.layout import MOLECULES, Layout
-from virnucpro.run import Request, execute
+from virnucpro.preparation import Request
+from virnucpro.run import execute
 from virnucpro.settings import Machine, Science
 
 STAGES = (

@@ -37,7 +37,8 @@ from virnucpro.bio.census import take_census
 from virnucpro.checkpoint.disk import Disk
 from virnucpro.classifier import to_bytes
 from virnucpro.errors import InputError, UsageError, VirNucProError
-from virnucpro.run import Request, execute
+from virnucpro.preparation import Request
+from virnucpro.run import execute
 from virnucpro.settings import TOY_CLASSIFIER, Machine, Science
 
 

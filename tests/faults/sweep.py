@@ -24,7 +24,8 @@ import torch
 
 from virnucpro.checkpoint.disk import Disk
 from virnucpro.errors import OutputError, VirNucProError
-from virnucpro.run import Request, execute
+from virnucpro.preparation import Request
+from virnucpro.run import execute
 from virnucpro.settings import Machine, Science
 
 STOPPED = 99

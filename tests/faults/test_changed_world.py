@@ -18,7 +18,8 @@ from virnucpro.classifier import to_bytes
 from virnucpro.encoders.registry import locate
 from virnucpro.errors import ResumeRefused, UsageError, VirNucProError
 from virnucpro.events import Event, Notice, StageStarted
-from virnucpro.run import Request, execute
+from virnucpro.preparation import Request
+from virnucpro.run import execute
 from virnucpro.settings import Machine, Science
 
 PAGE = (Path(__file__).parents[2] / "docs/checkpoints.md").read_text()

@@ -15,7 +15,8 @@ import pytest
 
 from tests.faults.sweep import make_input
 from virnucpro.checkpoint.disk import Disk
-from virnucpro.run import Request, execute
+from virnucpro.preparation import Request
+from virnucpro.run import execute
 from virnucpro.settings import Machine, Science
 
 ROOT = Path(__file__).parents[2]

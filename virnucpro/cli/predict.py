@@ -121,7 +121,7 @@ def predict(source: str | None, named_source: str | None, **options: Any) -> int
         keep_intermediate=options["keep_intermediate"] or None,
     )
     display = displayed(configuration.display, progress=not options["no_progress"])
-    from virnucpro.run import Request
+    from virnucpro.preparation import Request
 
     request = Request(
         source or named_source or "",

@@ -1,0 +1,155 @@
+"""What was asked for, and everything that is found and checked before a run starts."""
+
+from __future__ import annotations
+
+import os
+import stat
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from virnucpro.checkpoint.disk import Disk
+from virnucpro.checkpoint.state import read_state
+from virnucpro.classifier import check_fit, inspect
+from virnucpro.contracts import Device, Precision
+from virnucpro.devices import choose_precision
+from virnucpro.encoders.registry import locate
+from virnucpro.errors import ModelError, OutputError, ResumeRefused, UsageError
+from virnucpro.events import Event, Notice
+from virnucpro.layout import STDIN, Layout, stem_of
+from virnucpro.models.store import check_digest, find
+from virnucpro.pipeline import Job
+from virnucpro.settings import TOY_WARNING, Machine, Science
+
+Emit = Callable[[Event], None]
+
+
+@dataclass(frozen=True)
+class Request:
+    """What the user asked for. ``source`` is a path or ``-`` for standard input."""
+
+    source: str
+    output_dir: Path | None
+    science: Science
+    machine: Machine
+    resume: bool = False
+    force: bool = False
+    command: tuple[str, ...] = ()
+
+    @property
+    def layout(self) -> Layout:
+        """Where everything goes; the default output directory is ``STEM_predictions``."""
+        stem = stem_of(self.source)
+        root = self.output_dir or Path(f"{stem}_predictions")
+        length = self.science.resolved().chunk_length
+        assert length is not None
+        return Layout(root.absolute(), stem, length)
+
+
+def check_paths(request: Request, layout: Layout) -> None:
+    """See that input and output directory can be used, before anything else is looked at.
+
+    Raises:
+        UsageError: input missing, unreadable, no regular file, or one that the run would write.
+        OutputError: the output directory cannot be written.
+    """
+    _check_writable(layout)
+    if request.source == STDIN:
+        if sys.stdin is None:  # closed by whoever started this process
+            raise UsageError("input -: standard input is closed; name a file, or pipe one in")
+        return
+    source = Path(request.source)
+    _check_readable(source)
+    resolved = source.resolve()
+    if any(
+        resolved == path.resolve() or path.resolve() in resolved.parents for path in layout.owned()
+    ):
+        raise UsageError(
+            f"input {source} is a file that this run would write: choose another --output-dir"
+        )
+
+
+def prepare(
+    request: Request, layout: Layout, devices: Sequence[Device], disk: Disk, emit: Emit
+) -> Job:
+    """Find the models and see that they fit each other, before any work.
+
+    Raises:
+        ModelError: a model is missing, damaged, or does not fit the others.
+        UsageError: settings that contradict each other.
+    """
+    science = request.science.resolved()
+    assert science.chunk_length is not None
+    if science.model_type == "toy":
+        emit(Notice("warning", TOY_WARNING))
+    nucleotide = locate(science.nucleotide_model, "nucleotide")
+    protein = locate(science.protein_model, "protein")
+    classifier = inspect(_classifier_path(science))
+    check_digest(classifier.path, classifier.sha256)
+    warnings = check_fit(
+        classifier, nucleotide=nucleotide, protein=protein, chunk_length=science.chunk_length
+    )
+    for warning in warnings:
+        emit(Notice("warning", warning))
+    source = layout.spooled if request.source == STDIN else Path(request.source).absolute()
+    precision = _precision(request, layout, devices)
+    return Job(
+        source, layout, science, request.machine, precision, nucleotide, protein, classifier, disk
+    )
+
+
+def _check_writable(layout: Layout) -> None:
+    """As far as it can be seen without writing; a folder that is not there yet is fine."""
+    for folder in (layout.root, layout.checkpoints):
+        # Path.exists raises where a folder above it may not be searched.
+        if not os.path.exists(folder):  # noqa: PTH110
+            return
+        if not folder.is_dir():
+            raise UsageError(f"--output-dir {folder} is a file: name a folder")
+        if not os.access(folder, os.R_OK | os.W_OK | os.X_OK):
+            raise OutputError(f"cannot write into {folder}: choose another --output-dir")
+
+
+def _check_readable(source: Path) -> None:
+    try:
+        mode = source.stat().st_mode
+        if stat.S_ISREG(mode):
+            source.open("rb").close()
+    except (FileNotFoundError, NotADirectoryError):
+        raise UsageError(f"input {source} not found: check its path") from None
+    except OSError as error:
+        raise UsageError(
+            f"input {source} cannot be read ({error.strerror}): check its path and permissions"
+        ) from error
+    if stat.S_ISDIR(mode):
+        raise UsageError(f"input {source} is a folder: name a FASTA or FASTQ file")
+    if not stat.S_ISREG(mode):
+        raise UsageError(
+            f"input {source} is no regular file, and it is read more than once: pipe it to "
+            f"--input - instead"
+        )
+
+
+def _classifier_path(science: Science) -> Path:
+    assert science.classifier is not None
+    path = Path(science.classifier)
+    if path.exists():
+        return path.absolute()
+    if path.name != science.classifier or science.model_type == "custom":
+        raise ModelError(f"classifier {path} not found: check --model-path")
+    return find(science.classifier)
+
+
+def _precision(request: Request, layout: Layout, devices: Sequence[Device]) -> Precision:
+    """The precision of the run: an interrupted one keeps its own where ``auto`` is asked for."""
+    wanted: str = request.science.precision
+    if wanted == "auto" and request.resume:
+        try:
+            earlier = read_state(layout)
+        except ResumeRefused:
+            if not request.force:
+                raise
+            earlier = None
+        wanted = str(earlier.science.get("precision", "auto")) if earlier else "auto"
+    return choose_precision(wanted, devices)
