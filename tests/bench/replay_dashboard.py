@@ -12,11 +12,13 @@ import heapq
 import random
 import tempfile
 import time
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
 from virnucpro.contracts import Device, Failed, Task
 from virnucpro.events import (
+    FileFinished,
     Notice,
     Progressed,
     StageFinished,
@@ -89,7 +91,9 @@ class Run:
         """Until ``end``, or until every piece is done."""
         show = self._show
         started = self._clock()
-        show(StageStarted("esm", 5, self._pieces // 10, self._pieces, self._pieces * SPAN, self._pieces * SPAN * LENGTH))  # fmt: skip
+        files, sequences = self._pieces // 10, self._pieces * SPAN
+        show(StageStarted("esm", 5, files, self._pieces, sequences, sequences * LENGTH, (), files))
+        pieces_left = Counter(dict.fromkeys(range(1, files + 1), 10))
         due: list[tuple[float, int, Task | None, int]] = []
         for number in range(self._workers):
             heapq.heappush(due, (started + 14 + number, number, None, 0))
@@ -106,6 +110,10 @@ class Run:
             if done == 10 and current is not None:
                 show(TaskFinished(number, current, self._clock() - begun[number]))
                 self._mishaps(number, current)
+                file = int(current.inputs[0].stem.split("_")[1])
+                pieces_left[file] -= 1
+                if not pieces_left[file]:
+                    show(FileFinished("esm", replace(current, span=None, count=10 * SPAN)))
                 current, done = None, 0
             if current is None:
                 if taken == self._pieces:
