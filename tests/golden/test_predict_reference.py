@@ -242,7 +242,7 @@ def test_resume_computes_only_what_lacks_a_receipt(
     resumed = _predict(*arguments, "--resume")
     assert resumed.returncode == 0
     assert "stage 4 dnabert: 0 pieces" in resumed.stderr
-    assert "stage 5 esm: 1 pieces" in resumed.stderr
+    assert "stage 5 esm: 1 piece " in resumed.stderr
     # The same features come out, so nothing behind them has to be done again.
     assert "stage 6 merging: 0 pieces" in resumed.stderr
     for name in RESULTS:
