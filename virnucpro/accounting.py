@@ -13,6 +13,7 @@ from virnucpro import __version__
 from virnucpro.checkpoint.disk import Disk
 from virnucpro.checkpoint.ledger import Ledger
 from virnucpro.contracts import Device, Json
+from virnucpro.layout import Layout
 from virnucpro.pipeline import Job, Outcome
 from virnucpro.settings import TOY_WARNING
 
@@ -84,6 +85,28 @@ def _group(counts: Mapping[str, int], prefix: str) -> dict[str, int]:
     return {name[len(start) :]: n for name, n in counts.items() if name.startswith(start)}
 
 
+def counts(summary: Summary) -> dict[str, Json]:
+    """The counts as they stand in ``STEM_run.json``."""
+    return {
+        "records": summary.records,
+        "records_scored": summary.scored,
+        "records_unscored": dict(summary.unscored),
+        "calls": dict(summary.calls),
+        "chunks": dict(summary.chunks),
+        "frames": summary.frames,
+        "records_with_failures": summary.failed_records,
+        "feature_files_of_an_earlier_version": summary.adopted,
+    }
+
+
+def recorded_counts(layout: Layout) -> Json:
+    """The counts of the ``STEM_run.json`` that is there; None where there is none to read."""
+    try:
+        return json.loads(layout.run_json.read_bytes())["counts"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
 def write_run_json(
     job: Job,
     summary: Summary,
@@ -123,16 +146,7 @@ def write_run_json(
         "devices": [_device(device) for device in devices],
         "workers": list(workers),
         "settings": {"science": asdict(job.science), "machine": asdict(job.machine)},
-        "counts": {
-            "records": summary.records,
-            "records_scored": summary.scored,
-            "records_unscored": dict(summary.unscored),
-            "calls": dict(summary.calls),
-            "chunks": dict(summary.chunks),
-            "frames": summary.frames,
-            "records_with_failures": summary.failed_records,
-            "feature_files_of_an_earlier_version": summary.adopted,
-        },
+        "counts": counts(summary),
         "seconds": {name: round(s, 3) for name, s in summary.seconds.items()},
         "seconds_waited_for_tokens": {name: round(s, 3) for name, s in summary.host_wait.items()},
     }

@@ -62,9 +62,18 @@ def _installed_gpus() -> list[Device]:
     except pynvml.NVMLError:
         return []
     try:
-        return [_gpu(pynvml, index) for index in range(pynvml.nvmlDeviceGetCount())]
+        found = (_gpu_or_none(pynvml, index) for index in range(pynvml.nvmlDeviceGetCount()))
+        return [gpu for gpu in found if gpu is not None]
     finally:
         pynvml.nvmlShutdown()
+
+
+def _gpu_or_none(pynvml: Any, index: int) -> Device | None:
+    """One GPU, or None where it fell off the bus: the others go on without it."""
+    try:
+        return _gpu(pynvml, index)
+    except pynvml.NVMLError:
+        return None
 
 
 def _gpu(pynvml: Any, index: int) -> Device:

@@ -209,6 +209,12 @@ class Layout:
         folders = [*(self.folder(molecule) for molecule in MOLECULES), self.merged_folder]
         return [path for folder in folders for path in folder.rglob("*.pt")]
 
+    def top_names(self) -> frozenset[str]:
+        """Names of the files that this run writes into the output directory itself."""
+        tables = (self.chunks_table, self.contigs_table, self.virus_fasta, self.run_json)
+        frames = (self.frames(molecule) for molecule in MOLECULES)
+        return frozenset(p.name for p in (self.chunked, *frames, *tables, self.failed_fasta))
+
     def owned(self) -> list[Path]:
         """Everything of this run that exists, its state last: what a new run would overwrite."""
         files = [

@@ -20,7 +20,7 @@ from virnucpro.events import Event, FileFinished, Notice, StageFinished, StageSt
 from virnucpro.layout import Layout
 from virnucpro.settings import Machine, Science
 from virnucpro.spans import Spans
-from virnucpro.stages.chunking import Chunking
+from virnucpro.stages.chunking import Chunking, Stamp
 from virnucpro.stages.consensus import Consensus
 from virnucpro.stages.embedding import Embedding
 from virnucpro.stages.merging import Merging
@@ -40,7 +40,9 @@ AFTER_FEATURES = ("prediction", "consensus", "output")
 class Job:
     """Everything that a run needs, found and checked before it starts.
 
-    ``budgets`` are those that an earlier start measured, see ``checkpoint.state``.
+    ``seen`` is the stamp of the source from before its digest was taken: a stage that reads it
+    commits nothing when it is another one afterwards. ``budgets`` are those that an earlier start
+    measured, see ``checkpoint.state``.
     """
 
     source: Path
@@ -53,6 +55,7 @@ class Job:
     classifier: ClassifierInfo
     disk: Disk = field(default_factory=Disk)
     budgets: Mapping[str, int] = field(default_factory=dict)
+    seen: Stamp = (0, 0)
 
     @property
     def stages(self) -> list[Stage]:
@@ -62,7 +65,7 @@ class Job:
         frames, residues = machine.dnabert_sequences, machine.esm_tokens
         classifier = (self.classifier.path, self.classifier.sha256)
         return [
-            Chunking(layout, disk, self.source, science.duplicate_ids),
+            Chunking(layout, disk, self.source, self.seen, science.duplicate_ids),
             Translation(layout, disk),
             Splitting(layout, disk, science.sequences_per_file),
             Embedding(layout, disk, "nucleotide", self.nucleotide, *cut, frames, self.budgets),
@@ -70,7 +73,7 @@ class Job:
             Merging(layout, disk),
             Prediction(layout, disk, *classifier, machine.classifier_rows),
             Consensus(layout, disk),
-            Output(layout, disk, self.source),
+            Output(layout, disk, self.source, self.seen),
         ]
 
 

@@ -144,7 +144,8 @@ def _classifier_path(science: Science) -> Path:
 def _precision(request: Request, layout: Layout, devices: Sequence[Device]) -> Precision:
     """The precision of the run: an interrupted one keeps its own where ``auto`` is asked for."""
     wanted: str = request.science.precision
-    if wanted == "auto" and request.resume:
+    begun = any(layout.state.glob("*.done"))
+    if wanted == "auto" and request.resume and begun:
         try:
             earlier = read_state(layout)
         except ResumeRefused:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import BinaryIO
 
-from virnucpro.accounting import Summary, summarise, write_run_json
+from virnucpro.accounting import Summary, counts, recorded_counts, summarise, write_run_json
 from virnucpro.checkpoint import legacy
 from virnucpro.checkpoint.disk import Disk, sha256_of
 from virnucpro.checkpoint.ledger import Ledger
@@ -26,7 +26,7 @@ from virnucpro.layout import STDIN, Layout
 from virnucpro.pipeline import Job, remove_intermediate, run
 from virnucpro.preparation import Request, check_paths, prepare
 from virnucpro.settings import Machine
-from virnucpro.stages.chunking import changed, stamp
+from virnucpro.stages.chunking import stamp
 from virnucpro.workers import Workers
 
 Emit = Callable[[Event], None]
@@ -58,12 +58,12 @@ def execute(
             emit(Notice("info", f"the last run did not end in good order: {stale}"))
         if request.source == STDIN:
             _spool(sys.stdin.buffer, layout.spooled, disk)
-        before = stamp(job.source)
+        seen = stamp(job.source)
         digest = sha256_of(job.source)
         state = _admitted(request, job, digest, emit)
         _sweep(layout, disk)
         ledger = Ledger(layout, disk, {job.source: digest})
-        job = replace(job, budgets=state.budgets)
+        job = replace(job, budgets=state.budgets, seen=seen)
         workers = Workers(
             state.budgets, lambda b: write_state(layout, disk, replace(state, budgets=b)), emit
         )
@@ -72,11 +72,9 @@ def execute(
             outcome = run(job, ledger, executor, workers.show)
         finally:
             executor.close()
-        if stamp(job.source) != before:
-            raise changed(job.source)
-        failed = record_failures(layout, disk, job.source, request.source, ledger)
+        failed = record_failures(layout, disk, job.source, state.source, ledger)
         summary = summarise(job, ledger, outcome, failed)
-        if outcome.computed or not layout.run_json.exists():
+        if outcome.computed or recorded_counts(layout) != counts(summary):
             write_run_json(
                 job,
                 summary,
@@ -144,7 +142,8 @@ def _spool(stream: BinaryIO, path: Path, disk: Disk) -> None:
 
 def _sweep(layout: Layout, disk: Disk) -> None:
     """Remove temporary files of earlier, killed processes."""
-    disk.sweep(layout.root, layout.stem)
+    disk.sweep(layout.root, layout.top_names())
+    disk.sweep(layout.checkpoints, {layout.spooled.name})
     own = (layout.merged_folder, layout.folder("nucleotide"), layout.folder("protein"))
     for folder in (*own, *layout.part_folders()):
         disk.sweep(folder)

@@ -60,6 +60,6 @@ class Spans:
         parts = [piece for piece in pieces if isinstance(piece, Done)]
         failed = [piece for piece in pieces if isinstance(piece, Failed)]
         self._ledger.commit(self._stage.join(task, parts, failed))
-        if not failed:  # else the parts stay: the next --resume tries only what failed
+        if not failed:  # else the parts stay: --resume tries only spans with failures
             self._disk.remove_tree(pieces[0].task.receipt.parent)
         return True

@@ -206,3 +206,24 @@ def test_validate(call: Callable, example: Path) -> None:
     assert call("utils", "validate", example, "-e", 3000).out.count("warning") == 1
     example.write_text(">a\nACGT-\n")
     assert call("utils", "validate", example).code == 65
+
+
+@pytest.mark.parametrize("closed", ["2>&1 | true", "2>/dev/null | true"])
+def test_a_reader_that_leaves_does_not_end_the_run(
+    example: Path, tmp_path: Path, closed: str
+) -> None:
+    command = (
+        f"{sys.executable} -m virnucpro predict {example} -o {tmp_path / 'out'} {' '.join(TOY)}"
+    )
+    done = subprocess.run(
+        ["bash", "-c", f"({command}; echo $? > {tmp_path / 'code'}) {closed}"],
+        capture_output=True,
+        check=False,
+    )
+    assert done.returncode == 0
+    for _ in range(200):
+        if (tmp_path / "code").exists() and (tmp_path / "code").read_text():
+            break
+        time.sleep(0.1)
+    assert (tmp_path / "code").read_text() == "0\n"
+    assert (tmp_path / "out/example_run.json").exists()

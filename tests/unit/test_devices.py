@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from virnucpro.contracts import Device
-from virnucpro.devices import choose_devices, choose_precision, visible_gpus
+from virnucpro.devices import _gpu_or_none, choose_devices, choose_precision, visible_gpus
 from virnucpro.errors import DeviceError, UsageError
 from virnucpro.settings import Machine
 
@@ -89,3 +89,19 @@ def test_a_precision_that_one_gpu_lacks_is_refused() -> None:
 
 def test_looking_for_gpus_works_on_any_machine() -> None:
     assert all(gpu.kind == "cuda" and gpu.uuid for gpu in visible_gpus())
+
+
+class LostGpu:
+    """A driver with two GPUs, of which the first fell off the bus."""
+
+    class NVMLError(Exception):
+        pass
+
+    def nvmlDeviceGetHandleByIndex(self, index: int) -> int:
+        if index == 0:
+            raise self.NVMLError("GPU is lost")
+        return index
+
+
+def test_a_lost_gpu_is_passed_over() -> None:
+    assert _gpu_or_none(LostGpu(), 0) is None

@@ -12,7 +12,7 @@ import hashlib
 import os
 import re
 import socket
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
@@ -187,16 +187,18 @@ class Disk:
             out.write(data, rows)
         return out.output
 
-    def sweep(self, folder: Path, stem: str = "") -> None:
+    def sweep(self, folder: Path, names: Collection[str] | None = None) -> None:
         """Remove temporary files that a dead process left in ``folder``.
 
-        Only names that begin with ``stem`` count, and none whose process still runs here.
+        Only those of files called ``names`` count, where other runs share the folder; and none
+        whose process still runs here.
         """
         if not folder.is_dir():
             return
         for path in folder.iterdir():
             match = _TEMPORARY.match(path.name)
-            if match and match["name"].startswith(stem) and not _running(match):
+            ours = match and (names is None or match["name"] in names)
+            if match and ours and not _running(match):
                 self.remove(path)
 
 

@@ -165,7 +165,10 @@ def _short(value: Json) -> str:
 
 def _move_aside(layout: Layout, disk: Disk, there: list[Path]) -> None:
     """Keep the latest earlier run, once, under ``STEM.previous``."""
-    disk.remove_tree(layout.previous)
-    disk.make_folder(layout.previous)
+    # A kill half way leaves the folder under its first name, and the next --force goes on with it.
+    moving = layout.previous.with_suffix(".moving")
+    disk.make_folder(moving)
     for path in there:
-        disk.move(path, layout.previous / path.name)
+        disk.move(path, moving / path.name)
+    disk.remove_tree(layout.previous)
+    disk.move(moving, layout.previous)

@@ -27,9 +27,6 @@ def run(arguments: Sequence[str]) -> int:
         return UsageError.exit_code
     except (click.Abort, KeyboardInterrupt):
         return _complain(Interrupted(SIGINT))
-    except BrokenPipeError:
-        sys.stderr.close()
-        return 0
     except VirNucProError as error:
         return _complain(error)
     except Exception:  # noqa: BLE001 - the outermost edge: a bug, shown whole to be reported

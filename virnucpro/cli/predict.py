@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -147,5 +148,13 @@ def _carry_out(request: Any, display: Display, warnings: tuple[str, ...]) -> int
             screen.show(Notice("warning", warning))
         summary = execute(request, screen.show, interruption=interruption)
     if display.level not in ("WARNING", "ERROR"):
-        click.echo(summary_text(summary, request.layout.root))
+        _say(summary_text(summary, request.layout.root))
     return EXIT_PARTIAL if summary.failed_records else EXIT_OK
+
+
+def _say(text: str) -> None:
+    """Print to standard output; where nobody reads it any more, the run counts all the same."""
+    try:
+        click.echo(text)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

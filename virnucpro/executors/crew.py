@@ -163,8 +163,9 @@ class Worker:
     def kill(self) -> None:
         """End the process at once and free what belongs to it."""
         self.process.kill()
-        self.process.join()
-        self.process.close()
+        self.process.join(STOP_SECONDS)
+        if self.process.exitcode is not None:  # else it hangs in a driver: the kernel keeps it
+            self.process.close()
         self.connection.close()
 
 

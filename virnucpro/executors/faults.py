@@ -99,8 +99,8 @@ def fault(task: Task | None, error: BaseException) -> Fault:
 
 
 def _kind(error: BaseException) -> FaultKind:
-    if isinstance(error, VirNucProError):
-        return "fatal"
+    if isinstance(error, VirNucProError | OSError):
+        return "fatal"  # of all tasks alike; a file that cannot be read is no sequence's fault
     torch = sys.modules.get("torch")  # where it was never imported, the error is not one of its own
     if isinstance(error, MemoryError) or (torch and isinstance(error, torch.OutOfMemoryError)):
         return "memory"
@@ -114,7 +114,7 @@ def _kind(error: BaseException) -> FaultKind:
 
 def run_error(fault: Fault) -> VirNucProError:
     """The error that a worker met and that ends the whole run."""
-    kind: Callable[[str], VirNucProError] = getattr(errors, fault.error)
+    kind: Callable[[str], VirNucProError] = getattr(errors, fault.error, errors.OutputError)
     return kind(fault.message)
 
 

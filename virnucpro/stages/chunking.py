@@ -32,6 +32,7 @@ class Chunking(HostStage):
     name: ClassVar[str] = "chunking"
 
     source: Path
+    seen: Stamp
     duplicate_ids: str
 
     def plan(self, receipts: Receipts) -> list[Task]:
@@ -47,12 +48,11 @@ class Chunking(HostStage):
             InputError: anything wrong with the sequences, before any chunk is written; or doubled
                 record ids, unless they are to be renamed.
         """
-        before = stamp(self.source)
         limit = shutil.disk_usage(self.layout.root).free
         census = take_census(self.source, limit=limit)
         if census.duplicates and self.duplicate_ids == "error":
             raise duplicates_error(self.source, census)
-        outputs, chunks = self._cut(census, limit, before, report)
+        outputs, chunks = self._cut(census, limit, report)
         facts = {
             "records": census.records,
             "bases": census.bases,
@@ -61,9 +61,7 @@ class Chunking(HostStage):
         }
         return Done(task, outputs, facts)
 
-    def _cut(
-        self, census: Census, limit: int, before: Stamp, report: Report
-    ) -> tuple[tuple[Output, Output], int]:
+    def _cut(self, census: Census, limit: int, report: Report) -> tuple[tuple[Output, Output], int]:
         """Write chunks and the records table; returns both and the number of chunks."""
         renamer = Renamer(self.source, limit=limit) if census.duplicates else None
         length, chunks = self.layout.chunk_length, 0
@@ -80,7 +78,7 @@ class Chunking(HostStage):
                     chunks += len(batch)
                 del record, pieces  # a chromosome must be let go before the next one is read
                 report(1, 0)
-            if stamp(self.source) != before:
+            if stamp(self.source) != self.seen:
                 raise changed(self.source)
         return (fasta.output, table.output), chunks
 

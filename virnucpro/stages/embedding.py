@@ -92,7 +92,7 @@ class Embedding:
         ]
 
     def _span(self, task: Task, lengths: Sequence[int], start: int, stop: int) -> Task:
-        number = int(task.outputs[0].name.split("_")[1])
+        number = int(task.inputs[0].stem.removeprefix("output_"))
         part = self.layout.part(self.molecule, number, start, stop)
         return replace(
             task,

@@ -14,7 +14,7 @@ from virnucpro.checkpoint.disk import Writing
 from virnucpro.contracts import Done, Receipts, Report, Task
 from virnucpro.stages.base import HostStage
 from virnucpro.stages.calls import Chunk, call_record
-from virnucpro.stages.chunking import changed
+from virnucpro.stages.chunking import Stamp, changed, stamp
 
 CHUNKS_HEADER = "record\tchunk\tstart\tend\tstatus\tframes\tmax_score_0\tmax_score_1\n"
 CONTIGS_HEADER = (
@@ -32,6 +32,7 @@ class Output(HostStage):
     name: ClassVar[str] = "output"
 
     source: Path
+    seen: Stamp
 
     def plan(self, receipts: Receipts) -> list[Task]:
         """One task: all results."""
@@ -76,6 +77,8 @@ class Output(HostStage):
                 del record, chunks, row
                 report(1, 0)
             if next(everything, None) is not None:
+                raise changed(self.source)
+            if stamp(self.source) != self.seen:
                 raise changed(self.source)
         outputs = (chunks_table.output, contigs_table.output, virus.output)
         return Done(task, outputs, {"counts": dict(sorted(counts.items()))})

@@ -7,6 +7,7 @@ under one lock, which nobody holds while printing or reading a device.
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from contextlib import suppress
@@ -34,6 +35,15 @@ from virnucpro.ui.words import printable
 FRAMES_A_SECOND = 4.0
 
 
+class LastingConsole(Console):
+    """A console whose reader may leave (``2>&1 | head``): the run goes on without it."""
+
+    def on_broken_pipe(self) -> None:
+        """Say nothing more; rich would end the program here."""
+        self.quiet = True
+        os.dup2(os.open(os.devnull, os.O_WRONLY), self.file.fileno())
+
+
 class Screen:
     """Shows events on standard error and writes them to the log."""
 
@@ -54,7 +64,7 @@ class Screen:
         self._quiet = display.level in ("WARNING", "ERROR")
         automatic = layout.log if display.auto_log else None
         self._log = RunLog(display.log_file or automatic, at_once=display.log_file is not None)
-        self._console = console or Console(stderr=True, highlight=False)
+        self._console = console or LastingConsole(stderr=True, highlight=False)
         self._gauges = gauges or Nvml()
         self._clock = clock
         self._lock = threading.Lock()

@@ -124,5 +124,5 @@ def test_sweep_removes_what_dead_processes_left(tmp_path: Path) -> None:
     users = tmp_path / "notes.tmp"
     for path in (dead, living, elsewhere, theirs, users):
         path.touch()
-    Disk().sweep(tmp_path, "a")
+    Disk().sweep(tmp_path, {"a"})
     assert sorted(tmp_path.iterdir()) == sorted([living, theirs, users])
