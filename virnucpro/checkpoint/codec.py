@@ -83,15 +83,15 @@ def load_features(path: Path, kind: Kind) -> Features:
 
 def _unpickled(path: Path) -> Any:
     """The content of a ``.pt`` file in torch's zip format, the only one since torch 1.6."""
-    if not zipfile.is_zipfile(path):
-        raise DamagedFeatures(f"{path.name} cannot be read: it is truncated, or no .pt file")
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("error")  # torch only warns of some damaged pickles
-            return torch.load(path, map_location="cpu", weights_only=True)
+        if zipfile.is_zipfile(path):
+            with warnings.catch_warnings():
+                warnings.simplefilter("error")  # torch only warns of some damaged pickles
+                return torch.load(path, map_location="cpu", weights_only=True)
     except _UNREADABLE as error:
         reason = next(iter(str(error).splitlines()), type(error).__name__)
         raise DamagedFeatures(f"{path.name} cannot be read: {reason}") from error
+    raise DamagedFeatures(f"{path.name} cannot be read: it is truncated, or no .pt file")
 
 
 def _as_tensor(data: Any, ids: list[str], name: str) -> torch.Tensor:
