@@ -38,6 +38,7 @@ class Summary:
     host_wait: Mapping[str, float]
     computed: int
     files: tuple[Path, ...]
+    notice: str = ""
 
     @property
     def scored(self) -> int:
@@ -51,6 +52,7 @@ def summarise(job: Job, ledger: Ledger, outcome: Outcome, failed_records: int) -
     counts: dict[str, int] = dict(ledger.facts(layout.receipt("output"))["counts"])
     status = _group(counts, "status")
     summary = Summary(
+        notice=TOY_WARNING if job.science.model_type == "toy" else "",
         records=int(ledger.facts(layout.receipt("chunking"))["records"]),
         frames=int(ledger.facts(layout.receipt("translation"))["frames"]),
         calls=_group(counts, "call"),
@@ -125,7 +127,7 @@ def write_run_json(
     import numpy
     import torch
 
-    notice = {"notice": TOY_WARNING} if job.science.model_type == "toy" else {}
+    notice = {"notice": summary.notice} if summary.notice else {}
     document: dict[str, Json] = {
         **notice,
         "virnucpro": __version__,

@@ -83,6 +83,7 @@ def prepare(
     assert science.chunk_length is not None
     if science.model_type == "toy":
         emit(Notice("warning", TOY_WARNING))
+    _refuse_missing(science)
     nucleotide = locate(science.nucleotide_model, "nucleotide")
     protein = locate(science.protein_model, "protein")
     classifier = inspect(_classifier_path(science))
@@ -131,12 +132,35 @@ def _check_readable(source: Path) -> None:
         )
 
 
+def _refuse_missing(science: Science) -> None:
+    """Name everything that a released model type lacks at once, not one thing a run.
+
+    Raises:
+        ModelError: several models are missing; a single one is reported where it is needed.
+    """
+    if science.model_type not in ("300", "500"):
+        return
+    missing = []
+    for name in (science.nucleotide_model, science.protein_model, str(science.classifier)):
+        if not Path(name).exists():
+            try:
+                find(name)
+            except ModelError:
+                missing.append(name)
+    if len(missing) > 1:
+        raise ModelError(
+            f"--model-type {science.model_type} needs models that are not on this machine: "
+            f"{', '.join(missing)}; fetch them with: virnucpro models fetch {science.model_type} "
+            f"(without internet: see docs/models.md)"
+        )
+
+
 def _classifier_path(science: Science) -> Path:
     assert science.classifier is not None
     path = Path(science.classifier)
     if path.exists():
         return path.absolute()
-    if path.name != science.classifier or science.model_type == "custom":
+    if path.name != science.classifier or science.model_type not in ("300", "500"):
         raise ModelError(f"classifier {path} not found: check --model-path")
     return find(science.classifier)
 

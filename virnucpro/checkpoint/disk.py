@@ -227,6 +227,7 @@ def unwritable(path: Path) -> Iterator[None]:
             errno.EDQUOT: "your quota is used up: free some space",
             errno.EROFS: "the file system is read-only: choose another --output-dir",
             errno.EACCES: "no permission: choose another --output-dir",
+            errno.ENOENT: "a folder of that path is missing: check it",
         }.get(error.errno or 0, "check the disk")
         text = error.strerror or str(error)
         raise OutputError(

@@ -16,7 +16,7 @@ REASONS = {
 
 def summary_text(summary: Summary, root: Path) -> str:
     """Plain sentences; file names relative to where the user stands."""
-    lines = []
+    lines = [summary.notice] if summary.notice else []
     if summary.computed == 0:
         lines.append("Nothing to compute: this run was already finished, its results are intact.")
     lines += _records(summary)
@@ -51,10 +51,11 @@ def _chunks(summary: Summary) -> list[str]:
     if not total:
         return []
     lines = [f"{scored:,} of {total:,} chunks were scored, from {summary.frames:,} open frames."]
-    if scored < total:
+    closed = summary.chunks.get("no_open_frame", 0)
+    if closed:
         lines.append(
-            "  The others are not lost: most non-coding stretches have a stop codon in every "
-            "frame, and only open frames can be scored."
+            f"  {closed:,} have a stop codon in every frame and cannot be scored: usual for "
+            f"non-coding DNA, nothing is lost."
         )
     return lines
 

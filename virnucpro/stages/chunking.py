@@ -125,7 +125,7 @@ def input_notices(census: Census, length: int) -> list[str]:
         notices.append("the input has U: read as T")
     if census.median_length < SHORT * length:
         notices.append(
-            f"half of the records are shorter than {census.median_length + 1} bases, but the "
+            f"half of the records have at most {census.median_length} bases, but the "
             f"classifier was made for chunks of {length}: on much shorter reads it is close to "
             f"guessing and calls most non-viral reads viral; use a model for short reads, or "
             f"assemble first"
