@@ -15,7 +15,7 @@ LAYERS = (
     ("settings", "configuration", "layout", "devices", "bio", "checkpoint", "models"),
     ("encoders", "classifier"),
     ("stages", "executors", "spans"),
-    ("pipeline", "failures", "accounting", "workers", "preparation", "run", "status"),
+    ("pipeline", "failures", "accounting", "workers", "preparation", "run", "status", "training"),
     ("ui",),
     ("cli", "__main__"),
 )

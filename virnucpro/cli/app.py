@@ -2,40 +2,25 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-
 import click
 
 from virnucpro import __version__
+from virnucpro.cli.lazy import LazyGroup
 from virnucpro.cli.options import shared_options
 
 COMMANDS = {
     "predict": "virnucpro.cli.predict:predict",
     "status": "virnucpro.cli.status:status",
     "models": "virnucpro.cli.models:models",
+    "train": "virnucpro.cli.train:train",
     "profile": "virnucpro.cli.profile:profile",
     "utils": "virnucpro.cli.utils:utils",
 }
 
 
-class LazyGroup(click.Group):
-    """Sub-commands by name and place; ``--version`` and a typing error import none of them."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        """Names, in the order of the help text."""
-        return list(COMMANDS)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Import and return one command."""
-        if cmd_name not in COMMANDS:
-            return None
-        module, name = COMMANDS[cmd_name].split(":")
-        command: click.Command = getattr(import_module(module), name)
-        return command
-
-
 @click.group(
     cls=LazyGroup,
+    commands_at=COMMANDS,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     epilog="Examples: virnucpro predict reads.fq.gz   |   virnucpro models list",
 )
