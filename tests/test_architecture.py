@@ -12,7 +12,7 @@ PACKAGE = Path(__file__).parents[1] / "virnucpro"
 # From the bottom to the top. A module may import from its own layer and from those before it.
 LAYERS = (
     ("errors", "contracts", "events", "__init__"),
-    ("settings", "configuration", "layout", "devices", "bio", "checkpoint", "models"),
+    ("settings", "configuration", "layout", "devices", "bio", "checkpoint", "web", "models"),
     ("encoders", "classifier"),
     ("stages", "executors", "spans"),
     ("pipeline", "failures", "accounting", "workers", "preparation", "run", "status", "training"),

@@ -7,6 +7,7 @@
     +-- UsageError           64    an option, the configuration or a model file is wrong
     |   +-- ConfigError      64    the YAML configuration
     |   +-- ModelError       64    weights, tokenizer or classifier
+    |   +-- DownloadError    64    a file cannot be had from its address
     +-- InputError           65    the input data
     +-- ResumeRefused         3    something that changes results is different
     +-- DeviceError           4    a GPU is missing, lost, or out of memory for good
@@ -48,6 +49,10 @@ class ModelError(UsageError):
     """A weights, tokenizer or classifier file is missing, damaged or does not fit."""
 
 
+class DownloadError(UsageError):
+    """A file cannot be had from its address."""
+
+
 class InputError(VirNucProError):
     """The sequences cannot be used. The message names file, line and record."""
 
@@ -81,7 +86,10 @@ class OutputError(VirNucProError):
 class Interrupted(VirNucProError):
     """A signal asked the run to stop. Everything finished so far is kept."""
 
-    def __init__(self, signal_number: int) -> None:
+    def __init__(
+        self, signal_number: int, advice: str = "run the same command with --resume to go on"
+    ) -> None:
         """``signal_number`` 2 (SIGINT) exits 130; every other one exits 143 (SIGTERM)."""
-        super().__init__("interrupted; run the same command with --resume to go on")
+        super().__init__(f"interrupted; {advice}")
+        self.signal_number = signal_number
         self.exit_code = 130 if signal_number == 2 else 143

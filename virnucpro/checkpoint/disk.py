@@ -74,7 +74,12 @@ class Disk:
 
     The first eight verbs are the seam: each is one system call, all others are made of them, and
     a test may replace them to inject faults.
+
+    Attributes:
+        again: what a user is told to do after the cause of a failure is gone.
     """
+
+    again = "run the same command with --resume"
 
     def open_new(self, path: Path) -> BinaryIO:
         """Create ``path``, which must not exist, for unbuffered writing."""
@@ -121,12 +126,12 @@ class Disk:
 
     def remove(self, path: Path) -> None:
         """Delete a file; nothing happens where there is none."""
-        with unwritable(path), suppress(FileNotFoundError, NotADirectoryError):
+        with unwritable(path, self.again), suppress(FileNotFoundError, NotADirectoryError):
             self.unlink(path)
 
     def make_folder(self, path: Path) -> None:
         """Create a folder and its parents where they are missing."""
-        with unwritable(path):
+        with unwritable(path, self.again):
             for folder in reversed([path, *path.parents]):
                 if not folder.is_dir():
                     with suppress(FileExistsError):  # another run made it at the same moment
@@ -134,13 +139,13 @@ class Disk:
 
     def move(self, old: Path, new: Path) -> None:
         """Rename a file or folder, durably."""
-        with unwritable(new):
+        with unwritable(new, self.again):
             self.rename(old, new)
             self.sync_folder(new.parent)
 
     def remove_folder(self, path: Path) -> None:
         """Delete an empty folder; one that is missing or not empty is left alone."""
-        with unwritable(path), suppress(FileNotFoundError):
+        with unwritable(path, self.again), suppress(FileNotFoundError):
             try:
                 self.rmdir(path)
             except OSError as error:
@@ -166,11 +171,11 @@ class Disk:
         temporary = path.with_name(f".{path.name}.{host_name()}.{os.getpid()}.tmp")
         self.make_folder(path.parent)
         self.remove(temporary)  # of an earlier life of this process number
-        with unwritable(path):
+        with unwritable(path, self.again):
             stream = self.open_new(temporary)
         writing = Writing(self, stream)
         try:
-            with unwritable(path):
+            with unwritable(path, self.again):
                 yield writing
                 writing.finish(path)
                 self.rename(temporary, path)
@@ -202,6 +207,12 @@ class Disk:
                 self.remove(path)
 
 
+class DiskWithoutResume(Disk):
+    """For commands whose second run goes on, or starts over, without an option."""
+
+    again = "run the same command again"
+
+
 def _running(match: re.Match[str]) -> bool:
     """Whether the writer of a temporary file is another, living process of this machine."""
     pid = int(match["pid"])
@@ -217,7 +228,7 @@ def _running(match: re.Match[str]) -> bool:
 
 
 @contextmanager
-def unwritable(path: Path) -> Iterator[None]:
+def unwritable(path: Path, again: str = Disk.again) -> Iterator[None]:
     """Turn an operating-system error on ``path`` into an :class:`OutputError` with advice."""
     try:
         yield
@@ -230,9 +241,25 @@ def unwritable(path: Path) -> Iterator[None]:
             errno.ENOENT: "a folder of that path is missing: check it",
         }.get(error.errno or 0, "check the disk")
         text = error.strerror or str(error)
-        raise OutputError(
-            f"cannot write {path}: {text}; {advice}, then run the same command with --resume"
-        ) from error
+        raise OutputError(f"cannot write {path}: {text}; {advice}, then {again}") from error
+
+
+@contextmanager
+def writable(path: Path) -> Iterator[None]:
+    """The same for the files that ``models fetch`` and downloads write in place."""
+    try:
+        yield
+    except OutputError as error:
+        raise _unwritable(path, error.__cause__) from error
+    except OSError as error:
+        raise _unwritable(path, error) from error
+
+
+def _unwritable(path: Path, cause: BaseException | None) -> OutputError:
+    full = isinstance(cause, OSError) and cause.errno in (errno.ENOSPC, errno.EDQUOT)
+    reason = cause.strerror if isinstance(cause, OSError) else cause
+    advice = "free some space" if full else "check the folder and its permissions"
+    return OutputError(f"cannot write {path}: {reason}; {advice}, then run the command again")
 
 
 def sha256_of(path: Path) -> str:

@@ -7,7 +7,10 @@ import click
 from virnucpro.cli.lazy import LazyGroup
 from virnucpro.cli.options import shared_options
 
-COMMANDS: dict[str, str] = {}
+COMMANDS: dict[str, str] = {
+    "download": "virnucpro.cli.train_download:download",
+    "prepare": "virnucpro.cli.train_prepare:prepare",
+}
 
 
 @click.group(

@@ -15,14 +15,14 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from virnucpro.checkpoint.disk import sha256_of
+from virnucpro.checkpoint.disk import sha256_of, writable
 from virnucpro.checkpoint.lock import locked
-from virnucpro.errors import ModelError
+from virnucpro.errors import DownloadError, ModelError
 from virnucpro.models.catalogue import HubModel, Model, WebFile, files_to_fetch
-from virnucpro.models.download import Progress, download
-from virnucpro.models.records import Record, own_folder, read_records, save_record, writable
+from virnucpro.models.records import Record, own_folder, read_records, save_record
 from virnucpro.models.store import (
     hub_folder,
+    look_at,
     manual_route,
     offline,
     place,
@@ -30,6 +30,7 @@ from virnucpro.models.store import (
     resolve,
     verify,
 )
+from virnucpro.web import Progress, download
 
 if TYPE_CHECKING:
     from huggingface_hub.hf_api import RepoSibling
@@ -83,7 +84,21 @@ def _fetch_file(
     record = None if update else read_records().get(model.name)
     known = record.files.get(model.file) if record else None
     target = place(model)
-    version = download(model, target, known.sha256 if known else model.sha256, progress, pause)
+    sha256 = known.sha256 if known else model.sha256
+
+    def check(part: Path) -> None:
+        look_at(part)
+        if sha256 is not None and sha256_of(part) != sha256:
+            raise ModelError(
+                f"{model.address}: checksum differs from the recorded one, so it is not used; if "
+                f"its authors published a new version that you want: "
+                f"virnucpro models fetch --update {model.name}"
+            )
+
+    try:
+        version = download(model.address, target, check, progress, pause, size=model.bytes)
+    except DownloadError as error:
+        raise ModelError(f"{error}; or {manual_route(model)}") from error
     if record is None:
         remember(model, target, address=model.address, revision=version)
     elif record.path != str(target.absolute()):

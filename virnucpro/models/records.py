@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import errno
 import json
 import os
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from virnucpro.checkpoint.disk import Disk
+from virnucpro.checkpoint.disk import Disk, writable
 from virnucpro.checkpoint.lock import locked
-from virnucpro.errors import ModelError, OutputError
+from virnucpro.errors import ModelError
 
 SCHEMA = 1
 
@@ -107,21 +105,3 @@ def save_record(name: str, record: Record) -> None:
         document = {"schema": SCHEMA, "models": {n: asdict(r) for n, r in records.items()}}
         with writable(path):
             Disk().save(path, json.dumps(document, indent=1, sort_keys=True).encode())
-
-
-@contextmanager
-def writable(path: Path) -> Iterator[None]:
-    """Turn an operating-system error on ``path`` into an :class:`OutputError` (exit 6)."""
-    try:
-        yield
-    except OutputError as error:
-        raise _unwritable(path, error.__cause__) from error
-    except OSError as error:
-        raise _unwritable(path, error) from error
-
-
-def _unwritable(path: Path, cause: BaseException | None) -> OutputError:
-    full = isinstance(cause, OSError) and cause.errno in (errno.ENOSPC, errno.EDQUOT)
-    reason = cause.strerror if isinstance(cause, OSError) else cause
-    advice = "free some space" if full else "check the folder and its permissions"
-    return OutputError(f"cannot write {path}: {reason}; {advice}, then run the command again")

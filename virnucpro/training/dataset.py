@@ -80,6 +80,21 @@ class Dataset:
         """One row a record of the sources, with the part it went to, or why to none."""
         return self.root / "genomes.tsv"
 
+    @property
+    def lock(self) -> Path:
+        """Held while the data set is made."""
+        return self.root / ".checkpoints" / "dataset.locked"
+
+    @property
+    def spool(self) -> Path:
+        """All open frames, while the data set is made."""
+        return self.root / ".checkpoints" / "dataset.spool"
+
+    @property
+    def previous(self) -> Path:
+        """An earlier data set that ``--force`` moved aside."""
+        return self.root / ".checkpoints" / "dataset.previous"
+
     def frames_table(self, part: Part) -> Path:
         """One row a frame of ``part``, in the order of its shards."""
         return self.root / f"{part}_frames.tsv"
@@ -93,7 +108,8 @@ class Dataset:
 
         ``schema``, ``lengths`` (bases), ``shard_size``, ``seed``, ``version`` of the program,
         ``command``, ``sources`` (file, sha256) and ``parts``: for each that has frames its
-        ``shards``, ``frames``, and frames by label.
+        ``shards``, ``frames``, and of these ``others`` and ``virus``. Also the other settings it
+        was made with, and for its summary ``counts``, ``left_out`` and ``notices``.
 
         Raises:
             UsageError: there is no data set here.

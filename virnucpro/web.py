@@ -1,4 +1,4 @@
-"""One file over https: resumed where it broke off, checked, and put in place in one step.
+"""A file over https: resumed where it broke off, checked, and put in place in one step.
 
 What has come lies in ``NAME.part``; ``NAME.part.version`` holds the server's name for that
 version (ETag or Last-Modified), so that two versions are never glued together.
@@ -17,11 +17,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from virnucpro.checkpoint.disk import Disk, sha256_of
-from virnucpro.errors import ModelError, OutputError
-from virnucpro.models.catalogue import WebFile
-from virnucpro.models.records import writable
-from virnucpro.models.store import look_at, manual_route
+from virnucpro.checkpoint.disk import Disk, writable
+from virnucpro.errors import DownloadError, OutputError, VirNucProError
 
 if TYPE_CHECKING:
     from urllib.request import OpenerDirector, Request
@@ -39,22 +36,33 @@ class _Broken(Exception):
     """The connection broke, or the server asks to come back: worth another attempt."""
 
 
+class RefusedError(DownloadError):
+    """The server answers, and says that this file is not to be had."""
+
+
 def download(
-    model: WebFile,
+    address: str,
     target: Path,
-    sha256: str | None,
+    check: Callable[[Path], None],
     progress: Progress,
     pause: Callable[[float], None],
+    *,
+    size: int | None = None,
 ) -> str:
-    """Fetch ``model`` to ``target``; return the server's name for the version, or nothing.
+    """Fetch ``address`` to ``target``; return the server's name for the version, or nothing.
+
+    ``size`` is how many bytes there must be, where that is known. ``check`` is called on all that
+    came, before it gets its name; what it raises an error on is removed, so that a new try starts
+    over.
 
     Raises:
-        ModelError: no network, refused, or other bytes than ``sha256`` and the size say.
+        DownloadError: no network, another size, or refused (then a :class:`RefusedError`).
         OutputError: the disk is full or unwritable.
+        VirNucProError: what ``check`` raises.
     """
     part = target.with_name(target.name + ".part")
     version = part.with_name(part.name + ".version")
-    opener = _opener(model)
+    opener = _opener(address)
     with writable(part):
         part.parent.mkdir(parents=True, exist_ok=True)
         part.touch()
@@ -62,15 +70,26 @@ def download(
     while True:
         before = part.stat().st_size
         try:
-            _transfer(opener, model, part, version, progress)
+            _transfer(opener, address, size, part, version, progress)
             break
         except _Broken as error:
             failures = failures + 1 if part.stat().st_size <= before else 1
             if failures == ATTEMPTS:
-                raise _gave_up(model, part, version, error) from error
+                raise _gave_up(address, part, version, error) from error
             pause(2.0 ** (failures - 1))
+        except RefusedError:
+            if not part.stat().st_size:
+                _forget(part, version)
+            raise
     named = version.read_text() if version.exists() else ""
-    _accept(model, part, version, sha256)
+    try:
+        came = part.stat().st_size
+        if size is not None and came != size:
+            raise DownloadError(f"{address}: {came:,} bytes came instead of {size:,}")
+        check(part)
+    except VirNucProError:
+        _forget(part, version)
+        raise
     with writable(target):
         part.replace(target)
         version.unlink(missing_ok=True)
@@ -78,24 +97,34 @@ def download(
     return named
 
 
+def _forget(part: Path, version: Path) -> None:
+    part.unlink()
+    version.unlink(missing_ok=True)
+
+
 def _transfer(
-    opener: OpenerDirector, model: WebFile, part: Path, version: Path, progress: Progress
+    opener: OpenerDirector,
+    address: str,
+    size: int | None,
+    part: Path,
+    version: Path,
+    progress: Progress,
 ) -> None:
     """One request, to the end of the file."""
     from urllib.request import Request
 
     have = part.stat().st_size
-    request = Request(model.address)
+    request = Request(address)
     if have:
         request.add_header("Range", f"bytes={have}-")
         if version.exists():
             request.add_header("If-Range", version.read_text())
-    answer = _ask(opener, request, model, part)
+    answer = _ask(opener, request, address, part)
     if answer is None:
         return
     with answer:
         start = have if answer.status == 206 else 0
-        total = _total(answer, start, model)
+        total = _total(answer, start, address, size)
         with writable(part):
             version.write_text(_version(answer.headers))
             if not version.read_text():
@@ -104,7 +133,7 @@ def _transfer(
         _receive(answer, part, start, total, progress)
 
 
-def _ask(opener: OpenerDirector, request: Request, model: WebFile, part: Path) -> Any:
+def _ask(opener: OpenerDirector, request: Request, address: str, part: Path) -> Any:
     """The open answer; None where nothing is left to send."""
     from urllib.error import HTTPError, URLError
 
@@ -119,35 +148,35 @@ def _ask(opener: OpenerDirector, request: Request, model: WebFile, part: Path) -
                 raise _Broken("the file at the address has changed") from None
             if error.code in _TRY_AGAIN:
                 raise _Broken(f"the server answers {error.code} {error.reason}") from None
-            raise _refused(model, error.code, str(error.reason)) from None
+            raise _refused(address, error.code, str(error.reason)) from None
     except URLError as error:
         reason = error.reason
         if isinstance(reason, ssl.SSLCertVerificationError):
-            raise ModelError(
-                f"cannot fetch {model.address}: {reason.verify_message}; if your network uses its "
+            raise DownloadError(
+                f"cannot fetch {address}: {reason.verify_message}; if your network uses its "
                 "own certificates, name their file in SSL_CERT_FILE"
             ) from error
         if "Tunnel connection failed" in str(reason):
-            raise ModelError(
-                f"cannot fetch {model.address}: the proxy refuses ({reason}); check HTTPS_PROXY"
+            raise DownloadError(
+                f"cannot fetch {address}: the proxy refuses ({reason}); check HTTPS_PROXY"
             ) from error
         raise _Broken(str(reason)) from error
     except (OSError, http.client.HTTPException) as error:
         raise _Broken(str(error) or repr(error)) from error
 
 
-def _total(answer: Any, start: int, model: WebFile) -> int | None:
+def _total(answer: Any, start: int, address: str, size: int | None) -> int | None:
     """Size of the whole file, checked against what is known of it."""
     length = answer.headers.get("Content-Length")
     total = start + int(length) if length is not None and length.isdigit() else None
     if answer.status == 206:
         begins = f"bytes {start}-"
         if not str(answer.headers.get("Content-Range", "")).startswith(begins):
-            raise ModelError(f"{model.address}: the server sends another part than asked for")
-    if total is not None and model.bytes is not None and total != model.bytes:
-        raise ModelError(
-            f"{model.address} has {total:,} bytes instead of {model.bytes:,}: something between "
-            f"here and there (a log-in page?) answers in its place; {manual_route(model)}"
+            raise DownloadError(f"{address}: the server sends another part than asked for")
+    if total is not None and size is not None and total != size:
+        raise DownloadError(
+            f"{address} has {total:,} bytes instead of {size:,}: something between "
+            f"here and there (a log-in page?) answers in its place"
         )
     return total
 
@@ -191,52 +220,30 @@ def _read(answer: Any) -> bytes:
     return block
 
 
-def _accept(model: WebFile, part: Path, version: Path, sha256: str | None) -> None:
-    """Compare size and checksum; what does not fit is removed, so that a new try starts over."""
-    try:
-        look_at(part)
-        size = part.stat().st_size
-        if model.bytes is not None and size != model.bytes:
-            raise ModelError(f"{model.address}: {size:,} bytes came instead of {model.bytes:,}")
-        if sha256 is not None and sha256_of(part) != sha256:
-            raise ModelError(
-                f"{model.address}: checksum differs from the recorded one, so it is not used; if "
-                f"its authors published a new version that you want: "
-                f"virnucpro models fetch --update {model.name}"
-            )
-    except ModelError:
-        part.unlink()
-        version.unlink(missing_ok=True)
-        raise
-
-
 # --- errors and redirects --------------------------------------------------------------------
 
 
-def _refused(model: WebFile, code: int, reason: str) -> ModelError:
-    text = f"cannot fetch {model.address}: the server answers {code} {reason}"
-    if code == 407:
-        return ModelError(f"{text}; the proxy wants a log-in: set HTTPS_PROXY accordingly")
-    return ModelError(f"{text}; or {manual_route(model)}")
+def _refused(address: str, code: int, reason: str) -> RefusedError:
+    hint = "; the proxy wants a log-in: set HTTPS_PROXY accordingly" if code == 407 else ""
+    return RefusedError(f"cannot fetch {address}: the server answers {code} {reason}{hint}")
 
 
-def _gave_up(model: WebFile, part: Path, version: Path, error: _Broken) -> ModelError:
+def _gave_up(address: str, part: Path, version: Path, error: _Broken) -> DownloadError:
     kept = part.stat().st_size
     if not kept:
-        part.unlink()
-        version.unlink(missing_ok=True)
+        _forget(part, version)
     what = f"{kept:,} bytes are kept" if kept else "nothing has come yet"
-    return ModelError(
-        f"cannot fetch {model.address}: {error}; check the network (and HTTPS_PROXY), then run "
-        f"it again: {what}; or {manual_route(model)}"
+    return DownloadError(
+        f"cannot fetch {address}: {error}; check the network (and HTTPS_PROXY), then run "
+        f"it again: {what}"
     )
 
 
-def _opener(model: WebFile) -> OpenerDirector:
+def _opener(address: str) -> OpenerDirector:
     from urllib.request import HTTPRedirectHandler, build_opener
 
-    _insist_on_https(model.address)
-    plain = urlsplit(model.address).scheme == "http"
+    _insist_on_https(address)
+    plain = urlsplit(address).scheme == "http"
 
     class Redirects(HTTPRedirectHandler):
         """Follows redirects, but never from https to anything else."""
@@ -255,7 +262,7 @@ def _insist_on_https(address: str, *, loopback: bool = True) -> None:
     parts = urlsplit(address)
     if parts.scheme == "https" or (loopback and parts.scheme == "http" and _is_loopback(parts)):
         return
-    raise ModelError(f"{parts.scheme}://{parts.hostname} is not https: not fetched from there")
+    raise DownloadError(f"{parts.scheme}://{parts.hostname} is not https: not fetched from there")
 
 
 def _is_loopback(parts: Any) -> bool:

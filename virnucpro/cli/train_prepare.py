@@ -1,0 +1,198 @@
+"""``virnucpro train prepare``: from labelled genomes to a data set."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import click
+
+from virnucpro.cli.options import config_path, displayed, shared_options
+from virnucpro.configuration import default_configuration, load_configuration
+from virnucpro.errors import Interrupted, UsageError
+
+FRACTION = click.FloatRange(0, 1)
+EPILOG = """\b
+TABLE is tab-separated, with a header:
+  file           label   group     split     genome         match
+  phages.fa.gz   virus   phages    test=0.2  ^(\\S+)_frag
+  viral.1.gbff   virus   RefSeq
+  bacteria.fna   others  bacteria  test                     Escherichia
+Needed: file, label (virus or others), group. split: auto, train, validation, test, or test=0.2;
+genome: pattern whose first group names the genome (default: every record is one);
+match: pattern that a header must have for the row to be for it (the first such row wins).
+
+\b
+Examples:
+  virnucpro train prepare genomes.tsv --output-dir data
+  virnucpro train prepare genomes.tsv -o data -e 300,500 --genomes /data/refseq
+  virnucpro train prepare genomes.tsv -o data --test 0 --validation 0.05 --seed 7
+
+Exit codes: 0 done (or already there), 3 another data set is there, 5 output directory in use,
+6 disk full or unwritable, 64 usage, 65 mistakes in TABLE or in a genome file.
+"""
+
+
+@click.command(epilog=EPILOG, short_help="Make a labelled data set from a table of genomes.")
+@click.argument("table", type=click.Path(path_type=Path), metavar="TABLE")
+@click.option(
+    "-o",
+    "--output-dir",
+    type=click.Path(path_type=Path),
+    required=True,
+    metavar="DATASET",
+    help="Folder of the data set.",
+)
+@click.option(
+    "--genomes",
+    type=click.Path(path_type=Path, file_okay=False, exists=True),
+    metavar="DIR",
+    help="Folder that relative paths in TABLE start from.  [default: that of TABLE]",
+)
+@click.option(
+    "-e",
+    "--expected-length",
+    "lengths",
+    multiple=True,
+    default=("500",),
+    show_default=True,
+    metavar="N",
+    help="Bases a chunk; several as 300,500 or by repeating the option.",
+)
+@click.option(
+    "--validation",
+    type=FRACTION,
+    default=0.1,
+    show_default=True,
+    metavar="F",
+    help="Fraction of the genomes that go to validation.",
+)
+@click.option(
+    "--test",
+    type=FRACTION,
+    default=0.1,
+    show_default=True,
+    metavar="F",
+    help="Fraction of the genomes that are held out.",
+)
+@click.option(
+    "--relatives",
+    type=FRACTION,
+    default=0.05,
+    show_default=True,
+    metavar="F",
+    help="Leave out genomes that share more of their 31-mers with held-out ones.",
+)
+@click.option(
+    "--shard-size",
+    type=click.IntRange(min=1),
+    default=10_000,
+    show_default=True,
+    metavar="N",
+    help="Frames a file.",
+)
+@click.option(
+    "--balance/--no-balance",
+    default=True,
+    show_default=True,
+    help="As many frames of either label in train and validation; never in test.",
+)
+@click.option(
+    "--stride",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Begin a chunk every N bases: fewer or more chunks than predict cuts.",
+)
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, metavar="N")
+@click.option("-f", "--force", is_flag=True, help="Make it anew; what was there is moved aside.")
+@shared_options
+def prepare(table: Path, output_dir: Path, genomes: Path | None, **options: Any) -> int:
+    """Make a labelled data set of open reading frames from the genomes that TABLE lists.
+
+    Genomes go to train, validation or test as a whole, by their names; near-identical ones of
+    held-out genomes are left out. Records are cut into chunks as predict does; of GenBank files
+    only frames inside annotated proteins are kept. The same command gives the same data set to
+    the byte, and does nothing where it is there.
+    """
+    from virnucpro.training.prepare import Recipe
+
+    force = options.pop("force")
+    lengths = _lengths(options.pop("lengths"))
+    recipe = Recipe(table, genomes or table.parent, lengths, **options)
+    return _carry_out(recipe, output_dir, force)
+
+
+def _lengths(given: Iterable[str]) -> tuple[int, ...]:
+    """Chunk lengths in the order given, each once."""
+    words = [word.strip() for text in given for word in text.split(",") if word.strip()]
+    for word in words:
+        if not (word.isascii() and word.isdecimal()) or int(word) < 3:
+            raise UsageError(
+                f"--expected-length {word!r} is no number of bases of at least 3: write 300,500"
+            )
+    if not words:
+        raise UsageError("--expected-length is empty: write 500, or 300,500")
+    return tuple(dict.fromkeys(int(word) for word in words))
+
+
+def _carry_out(recipe: Any, output_dir: Path, force: bool) -> int:
+    from virnucpro.executors.signals import interruptible
+    from virnucpro.training.dataset import Dataset
+    from virnucpro.training.prepare import prepare
+    from virnucpro.ui.progress import Progress
+
+    path = config_path()
+    configuration = load_configuration(path) if path else default_configuration()
+    display = displayed(configuration.display, progress=True)
+    dataset = Dataset(output_dir)
+    try:
+        with interruptible(), Progress(display) as progress:
+            prepared = prepare(recipe, dataset, progress, command=sys.argv, force=force)
+        for notice in prepared.facts["notices"]:
+            progress.warn(notice)
+    except Interrupted as stop:
+        raise Interrupted(stop.signal_number, "run the same command again to start over") from stop
+    if display.level not in ("WARNING", "ERROR"):
+        click.echo(_summary(prepared.facts))
+        said = {
+            "made": "The data set is in",
+            "found": "It was there already, made by the same command from the same genomes:",
+            "remade": f"What was there is now in {dataset.previous}; the data set is in",
+        }
+        click.echo(f"{said[prepared.how]} {output_dir}")
+    return 0
+
+
+_COLUMNS = ("part", "label", "length", "genomes", "chunks", "open", "frames")
+_HEADS = ("part", "label", "length", "genomes", "chunks", "open frames", "taken")
+_REASONS = {
+    "related": "left out as relatives of held-out genomes",
+    "elsewhere": "left out because other rows hold their genomes out",
+    "unused": "in the files, but no row is for them",
+}
+
+
+def _summary(facts: Mapping[str, Any]) -> str:
+    """The parts as a table, and what is in none of them."""
+    rows: list[tuple[str, ...]] = [_HEADS]
+    for count in facts["counts"]:
+        if count["genomes"]:
+            cells = [count[name] for name in _COLUMNS]
+            rows.append(tuple(f"{c:,}" if isinstance(c, int) else c for c in cells))
+    widths = [max(len(row[column]) for row in rows) for column in range(len(_HEADS))]
+    lines = [
+        "  ".join(
+            cell.ljust(width) if column < 2 else cell.rjust(width)
+            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in rows
+    ]
+    for left in facts["left_out"]:
+        if left["records"]:
+            lines.append(
+                f"{_REASONS[left['reason']]}: {left['genomes']:,} genomes, {left['records']:,} "
+                f"records, {left['bases']:,} bases (genomes.tsv says which and why)"
+            )
+    return "\n".join(lines)
