@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import json
-import sys
-import time
 
 import click
 
+from virnucpro.cli.meter import TransferMeter, size
 from virnucpro.cli.options import shared_options
 from virnucpro.errors import UsageError
 from virnucpro.models.catalogue import KNOWN, SETS, HubModel, Model, model_named, models_for
-
-PLAIN_SECONDS = 10  # between progress lines without a terminal, as everywhere in the program
-SHOWN_SECONDS = 0.2
 
 _SAID = {
     "fetched": "fetched, checksum recorded or as recorded",
@@ -40,7 +36,7 @@ def list_models(as_json: bool) -> None:
     click.echo(f"{'name':{wide}}  {'size':>8}  {'state':7}  {'what':27}  where")
     for row in rows:
         click.echo(
-            f"{row['name']!s:{wide}}  {_size(row['bytes']):>8}  {row['state']!s:7}  "
+            f"{row['name']!s:{wide}}  {size(row['bytes']):>8}  {row['state']!s:7}  "
             f"{row['what']!s:27}  {row['path'] or ''}".rstrip()
         )
     click.echo(f"Fetch what a model type needs: virnucpro models fetch {' | '.join(SETS)}")
@@ -51,24 +47,18 @@ def _row(model: Model) -> dict[str, object]:
     from virnucpro.models.store import files_of, locate
 
     path = locate(model)
-    size = None if isinstance(model, HubModel) else model.bytes
+    count = None if isinstance(model, HubModel) else model.bytes
     if path is not None:
-        size = sum(file.stat().st_size for file in files_of(model, path).values())
+        count = sum(file.stat().st_size for file in files_of(model, path).values())
     return {
         "name": model.name,
         "what": model.what,
-        "bytes": size,
+        "bytes": count,
         "state": "missing" if path is None else "here",
         "path": None if path is None else str(path),
         "recorded": model.name in read_records(),
         "address": model.address,
     }
-
-
-def _size(count: object) -> str:
-    if not isinstance(count, int):
-        return "-"
-    return f"{count / 1e9:.1f} GB" if count >= 1e9 else f"{count / 1e6:.1f} MB"
 
 
 @models.command(
@@ -95,7 +85,7 @@ def fetch(names: tuple[str, ...], model_type: str | None, update: bool) -> None:
     chosen = dict.fromkeys(model for name in wanted for model in models_for(name))
     for model in chosen:
         click.echo(f"{model.name}: {model.address}", err=True)
-        meter = _Meter(model.name)
+        meter = TransferMeter(model.name)
         try:
             fetched = bring(model, meter, update=update)
         finally:
@@ -154,28 +144,3 @@ def _checked(model: Model, renew: bool) -> str:
     else:
         said = "intact" if verify(same) == "verified" else "not recorded so far, recorded now"
     return f"{same.name}: {said}: {path}"
-
-
-class _Meter:
-    """Progress of a download: one moving line on a terminal, else a plain line now and then."""
-
-    def __init__(self, name: str) -> None:
-        self._name = name
-        self._moving = sys.stderr.isatty()
-        self._next = 0.0 if self._moving else time.monotonic() + PLAIN_SECONDS
-        self._shown = False
-
-    def __call__(self, have: int, total: int | None) -> None:
-        now = time.monotonic()
-        if now < self._next and not (self._moving and have == total):
-            return
-        self._next = now + (SHOWN_SECONDS if self._moving else PLAIN_SECONDS)
-        part = f" of {_size(total)}, {100 * have / total:.0f} %" if total else ""
-        text = f"{self._name}: {_size(have)}{part}"
-        click.echo(f"\r{text}\x1b[K" if self._moving else text, nl=not self._moving, err=True)
-        self._shown = True
-
-    def close(self) -> None:
-        """Leave the line."""
-        if self._moving and self._shown:
-            click.echo(err=True)

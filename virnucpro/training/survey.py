@@ -150,7 +150,7 @@ def _origin(
         return Origin(
             name, source.file, None, record.id, bases, note="no row of the table is for it"
         )
-    genome = row.genome_of(record.id, record.header)
+    genome = row.genome_of(name, record.header)
     if genome is None:
         raise InputError(
             f"{table}: line {row.line}: genome finds no name in the header of {source.path}, "

@@ -111,7 +111,7 @@ def read_table(path: Path, folder: Path) -> tuple[SourceRow, ...]:
     rows: list[SourceRow] = []
     mistakes: list[str] = []
     try:
-        columns = _columns(first[1])
+        columns = _columns([name.strip() for name in first[1]])
     except _Mistake as mistake:
         raise InputError(f"{path}: line {first[0]}: {mistake}") from None
     for number, fields in lines:
@@ -146,7 +146,7 @@ def _lines(path: Path) -> Iterator[tuple[int, list[str]]]:
         )
     for number, line in enumerate(text.split("\n"), 1):
         if line.strip() and not line.startswith("#"):
-            yield number, [field.strip() for field in line.rstrip("\r").split("\t")]
+            yield number, line.rstrip("\r").split("\t")
 
 
 def _columns(fields: list[str]) -> list[str]:
@@ -164,10 +164,12 @@ def _columns(fields: list[str]) -> list[str]:
 
 
 def _row(number: int, columns: list[str], fields: list[str], folder: Path) -> SourceRow:
-    if len(fields) > len(columns):
+    if any(field.strip() for field in fields[len(columns) :]):
         raise _Mistake(f"{len(fields)} fields, but the header has {len(columns)}")
     said = dict.fromkeys((*REQUIRED, *OPTIONAL), "")
-    said |= dict(zip(columns, fields, strict=False))
+    for name, field in zip(columns, fields, strict=False):
+        # A blank may be part of a pattern; everywhere else it is a slip.
+        said[name] = field if name in ("genome", "match") and field.strip() else field.strip()
     for name in REQUIRED:
         if not said[name]:
             raise _Mistake(f"{name} is empty (tabs between columns)")

@@ -1,0 +1,130 @@
+"""GenBank files: sequences, headers, and the proteins that frames are compared with."""
+
+from __future__ import annotations
+
+import gzip
+import io
+
+import pytest
+
+from tests.unit.training.made_genomes import coding
+from virnucpro.errors import InputError
+from virnucpro.training.genbank import Coding, is_genbank, read_genbank
+
+SeqIO = pytest.importorskip("Bio.SeqIO")
+from Bio.Seq import Seq  # noqa: E402
+from Bio.SeqFeature import CompoundLocation, FeatureLocation, SeqFeature  # noqa: E402
+from Bio.SeqRecord import SeqRecord  # noqa: E402
+
+
+def genbank(*features: SeqFeature, sequence: str = "", name: str = "NC_000001.1") -> str:
+    """A record in GenBank's format, as Biopython writes it."""
+    record = SeqRecord(
+        Seq(sequence), id=name, name="NC_000001", description="made-up phage, complete genome"
+    )
+    record.annotations |= {"molecule_type": "DNA", "organism": "Madeupvirus one"}
+    record.features.extend(features)
+    stream = io.StringIO()
+    SeqIO.write([record], stream, "genbank")
+    return stream.getvalue()
+
+
+def cds(start: int, end: int, strand: int = 1, **said: str) -> SeqFeature:
+    return SeqFeature(
+        FeatureLocation(start, end, strand),
+        type="CDS",
+        qualifiers={k: [v] for k, v in said.items()},
+    )
+
+
+@pytest.fixture
+def read(tmp_path):
+    def _read(text: str, packed: bool = False):
+        path = tmp_path / ("a.gbff.gz" if packed else "a.gbff")
+        path.write_bytes(gzip.compress(text.encode()) if packed else text.encode())
+        assert is_genbank(path)
+        return list(read_genbank(path))
+
+    return _read
+
+
+SEQUENCE = coding(1, 3000)
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_records_with_header_and_sequence(read, packed):
+    text = genbank(sequence=SEQUENCE) + genbank(sequence="ACGTRN", name="NC_000002.1")
+    first, second = read(text, packed)
+    assert first[0] == "NC_000001.1"
+    assert first[1] == "NC_000001.1 made-up phage, complete genome [Madeupvirus one]"
+    assert first[2] == SEQUENCE
+    assert (second[0], second[2]) == ("NC_000002.1", "ACGTRN")
+
+
+def test_a_frame_must_lie_in_an_annotated_protein(read):
+    protein = str(Seq(SEQUENCE[:1500]).translate())
+    ((_, _, _, coding_of),) = read(genbank(cds(0, 1500, translation=protein), sequence=SEQUENCE))
+    assert coding_of.holds(protein[100:266], 300, 800)
+    assert not coding_of.holds(protein[100:266], 1500, 2000)  # nothing is annotated there
+    assert not coding_of.holds("W" + protein[100:266], 300, 800)
+
+
+def test_without_a_translation_the_bases_are_translated(read):
+    reverse = str(Seq(SEQUENCE[601:1500]).reverse_complement())
+    expected = str(Seq(reverse[1:][: (len(reverse) - 1) // 3 * 3]).translate())
+    ((_, _, _, coding_of),) = read(genbank(cds(601, 1500, -1, codon_start="2"), sequence=SEQUENCE))
+    assert coding_of.holds(expected, 601, 1500)
+    assert len(expected) == 299
+
+
+def test_another_genetic_code(read):
+    ((_, _, _, coding_of),) = read(
+        genbank(cds(0, 9, transl_table="4"), sequence="ATGTGAACC" + SEQUENCE)
+    )
+    assert coding_of.holds("MWT", 0, 9)
+
+
+def test_pseudogenes_and_other_features_code_for_nothing(read):
+    gene = SeqFeature(FeatureLocation(0, 1500, 1), type="gene")
+    ((_, _, _, coding_of),) = read(genbank(gene, cds(0, 1500, pseudo=""), sequence=SEQUENCE))
+    assert not coding_of.holds(str(Seq(SEQUENCE[:1500]).translate())[5:50], 0, 500)
+
+
+def test_joined_pieces(read):
+    place = CompoundLocation([FeatureLocation(0, 300, 1), FeatureLocation(600, 900, 1)])
+    ((_, _, _, coding_of),) = read(genbank(SeqFeature(place, type="CDS"), sequence=SEQUENCE))
+    joined = str(Seq(SEQUENCE[:300] + SEQUENCE[600:900]).translate())
+    assert coding_of.holds(joined[90:110], 600, 900)
+
+
+def test_many_overlapping_proteins_are_all_found():
+    proteins = [
+        (start, start + 3 * size, f"{chr(65 + n)}" * size)
+        for n, (start, size) in enumerate([(0, 900), (10, 5), (40, 5), (2000, 50), (2100, 4)])
+    ]
+    found = Coding(proteins)
+    assert found.holds("AAAA", 2600, 2650)  # of the long one, which begins first
+    assert not found.holds("BBB", 30, 40)
+    assert found.holds("BBB", 24, 30)
+    assert found.holds("EEEE", 2105, 2107)
+    assert not found.holds("AAAA", 2700, 2750)
+    assert not Coding([]).holds("A", 0, 10)
+
+
+def test_a_record_that_only_refers_to_others_has_no_sequence(read):
+    text = genbank(sequence=SEQUENCE)
+    head = text[: text.index("ORIGIN")]
+    ((name, _, sequence, _),) = read(head + "CONTIG      join(NC_000009.1:1..3000)\n//\n")
+    assert (name, sequence) == ("NC_000001.1", "")
+
+
+def test_damage(read, tmp_path):
+    with pytest.raises(InputError, match="'NC_000001.1'"):
+        read(genbank(sequence="ACGT").replace("1 acgt", "1 aczt"))
+    with pytest.raises(InputError, match="record 1 is damaged"):
+        read("LOCUS       x\nnonsense\n")
+
+
+def test_fasta_is_no_genbank(tmp_path):
+    (tmp_path / "a.gbff").write_text(">LOCUS of something\nACGT\n")
+    assert not is_genbank(tmp_path / "a.gbff")

@@ -1,0 +1,86 @@
+"""Shared 31-mers, against a plain count of strings."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests.unit.training.made_genomes import coding, mutated
+from virnucpro.training import relatives
+from virnucpro.training.relatives import SCALED, K, shares, sketch
+
+COMPLEMENT = str.maketrans("ACGT", "TGCA")
+
+
+def _plain(sequence: str) -> set[int]:
+    """The sampled canonical 31-mers, one string after the other."""
+    found = set()
+    upper = sequence.upper()
+    for start in range(len(upper) - K + 1):
+        word = upper[start : start + K]
+        if set(word) <= set("ACGT"):
+            other = word.translate(COMPLEMENT)[::-1]
+            number = min(int("".join(str("ACGT".index(b)) for b in w), 4) for w in (word, other))
+            mixed = number * 0x9E3779B97F4A7C15 % 2**64
+            mixed ^= mixed >> 32
+            mixed = mixed * 0xD6E8FEB86659FD93 % 2**64
+            mixed ^= mixed >> 29
+            if mixed < 2**64 // SCALED:
+                found.add(mixed)
+    return found
+
+
+@pytest.mark.parametrize("bases", [0, 1, 30, 31, 32, 46, 63, 3000])
+def test_a_sketch_is_what_plain_counting_finds(bases):
+    for seed in range(5):
+        sequence = coding(seed, bases)
+        assert sketch(sequence).tolist() == sorted(_plain(sequence))
+
+
+def test_unknown_bases_are_in_no_word_and_case_does_not_matter():
+    sequence = coding(1, 4000)
+    broken = sequence[:1500] + "NRY" + sequence[1500:3000].lower() + "N" + sequence[3000:]
+    assert sketch(broken).tolist() == sorted(_plain(broken))
+    assert len(sketch("N" * 100)) == 0
+
+
+def test_both_strands_are_the_same():
+    sequence = coding(2, 5000)
+    assert np.array_equal(sketch(sequence), sketch(sequence.translate(COMPLEMENT)[::-1]))
+
+
+def test_long_sequences_are_hashed_in_blocks_without_a_seam(monkeypatch):
+    sequence = coding(3, 5000)
+    whole = sketch(sequence)
+    monkeypatch.setattr(relatives, "BLOCK", 700)
+    assert np.array_equal(sketch(sequence), whole)
+
+
+def test_one_in_sixteen_is_sampled():
+    assert len(sketch(coding(4, 160_000))) == pytest.approx(10_000, rel=0.05)
+
+
+def test_shares():
+    held = sketch(coding(5, 20_000))
+    half = coding(5, 20_000)[:10_000] + coding(6, 10_000)
+    near = mutated(coding(5, 20_000), 0.05)
+    found = dict(
+        shares(
+            [
+                ("same", [held]),
+                ("half", [sketch(half)]),
+                ("two records", [sketch(half[:10_000]), sketch(half[10_000:])]),
+                ("near", [sketch(near)]),
+                ("other", [sketch(coding(7, 20_000))]),
+                ("tiny", [sketch("ACGT")]),
+            ],
+            held,
+        )
+    )
+    assert found["same"] == 1
+    assert found["half"] == pytest.approx(0.5, abs=0.05)
+    assert found["two records"] == pytest.approx(0.5, abs=0.05)
+    assert 0.1 < found["near"] < 0.45  # 0.95 ** 31 = 0.2, and a quarter of the bases was C before
+    assert found["other"] == 0
+    assert found["tiny"] == 0
+    assert dict(shares([("same", [held])], sketch(""))) == {"same": 0}

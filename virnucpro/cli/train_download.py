@@ -1,0 +1,165 @@
+"""``virnucpro train download``: genomes of a RefSeq release."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from virnucpro.cli.meter import TransferMeter
+from virnucpro.cli.options import shared_options
+from virnucpro.errors import EXIT_OK, EXIT_PARTIAL, InputError, Interrupted, UsageError
+
+EPILOG = """\b
+Examples:
+  virnucpro train download --release-groups viral,archaea --max-files 1 --dry-run
+  virnucpro train download --release-groups viral,bacteria,fungi -o refseq
+  virnucpro train prepare refseq/refseq.tsv --output-dir data
+
+Groups: archaea, bacteria, fungi, invertebrate, mitochondrion, other, plant, plasmid, plastid,
+protozoa, vertebrate_mammalian, vertebrate_other, viral. Exit codes: 0 done, 2 some files could
+not be had, 5 output directory in use, 6 disk full or unwritable, 64 usage or network.
+"""
+
+
+@click.command(epilog=EPILOG, short_help="Fetch genomes of the current RefSeq release.")
+@click.option(
+    "--release-groups",
+    default="viral,archaea,bacteria,fungi",
+    show_default=True,
+    metavar="LIST",
+    help="Folders of the release.",
+)
+@click.option(
+    "-o",
+    "--output-dir",
+    type=click.Path(path_type=Path),
+    default=Path("refseq"),
+    show_default=True,
+    help="Where the files go.",
+)
+@click.option(
+    "--mirror",
+    "mirrors",
+    multiple=True,
+    metavar="URL",
+    help="A copy of https://ftp.ncbi.nlm.nih.gov/refseq/release to ask in its place; several "
+    "are tried in turn.",
+)
+@click.option(
+    "--max-files",
+    type=click.IntRange(min=0),
+    default=4,
+    show_default=True,
+    metavar="N",
+    help="Files of each group at the most; 0 takes all (of bacteria hundreds of GB).",
+)
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["genbank", "fasta"]),
+    default="genbank",
+    show_default=True,
+    help="genbank has the proteins that prepare looks for.",
+)
+@click.option("--dry-run", is_flag=True, help="Only list what would be fetched.")
+@shared_options
+def download(
+    release_groups: str, output_dir: Path, mirrors: tuple[str, ...], **options: Any
+) -> int:
+    """Fetch genomes of the current RefSeq release, and write a table for train prepare.
+
+    Each file is compared with the checksum of the release's list. A download that broke off is
+    gone on with by the same command; files that are here and right are not fetched again.
+    """
+    from virnucpro.training.refseq import NCBI, check_groups, read_release
+
+    groups = list(dict.fromkeys(g.strip() for g in release_groups.split(",") if g.strip()))
+    if not groups:
+        raise UsageError("--release-groups is empty: write viral,bacteria")
+    check_groups(groups)
+    places = [mirror.rstrip("/") for mirror in mirrors] or [NCBI]
+    release = read_release(places, time.sleep)
+    chosen = list(_choose(release, groups, options["form"], options["max_files"]))
+    if options["dry_run"]:
+        for file in chosen:
+            click.echo(f"{places[0]}/{file.place}")
+        return EXIT_OK
+    from virnucpro.executors.signals import interruptible
+
+    try:
+        with interruptible():
+            return _bring(release, chosen, output_dir, places, options["form"])
+    except Interrupted as stop:
+        advice = "run the same command again to go on: what has come is kept"
+        raise Interrupted(stop.signal_number, advice) from stop
+
+
+def _choose(release: Any, groups: Sequence[str], form: Any, most: int) -> Iterable[Any]:
+    """The files to have, and a line on standard error for each group."""
+    _say(f"RefSeq release {release.number}")
+    for group in groups:
+        files = release.files(group, form)
+        taken = files[:most] if most else files
+        hint = "" if len(taken) == len(files) else " (--max-files 0 takes all)"
+        _say(f"{group}: {len(taken):,} of {len(files):,} files{hint}")
+        yield from taken
+
+
+def _bring(
+    release: Any, files: Sequence[Any], folder: Path, mirrors: Sequence[str], form: Any
+) -> int:
+    from virnucpro.checkpoint.disk import DiskWithoutResume
+    from virnucpro.checkpoint.lock import locked
+    from virnucpro.training.refseq import TABLE, fetch_file, save_table, table_of
+    from virnucpro.web import RefusedError
+
+    disk = DiskWithoutResume()
+    lock = folder / ".checkpoints" / "download.locked"
+    disk.make_folder(lock.parent)
+    failures = []
+    with locked(lock):
+        for number, file in enumerate(files, 1):
+            meter = TransferMeter(f"{number}/{len(files)} {file.name}", quiet=_quiet())
+            try:
+                how = fetch_file(file, folder, mirrors, meter, time.sleep)
+            except (RefusedError, InputError) as error:  # this file's trouble; the others can come
+                failures.append(f"{file.place}: {error}")
+                _say(f"{number}/{len(files)} {file.name}: failed")
+            else:
+                said = "checksum right" if how == "fetched" else "here already, checksum right"
+                _say(f"{number}/{len(files)} {file.name}: {said}")
+            finally:
+                meter.close()
+        listing = folder / f"release{release.number}.files.installed"
+        disk.save(listing, release.listing.encode())
+        if failures:
+            click.echo(
+                f"virnucpro: {len(failures):,} of {len(files):,} files could not be had; run the "
+                f"same command again, or try another --mirror; no table is written:\n  "
+                + "\n  ".join(failures),
+                err=True,
+            )
+            return EXIT_PARTIAL
+        if not save_table(table_of(files, form), folder, disk):
+            click.echo(
+                f"warning: {folder / TABLE} is not what this command would write and was left as "
+                f"it is; remove it to get a new one",
+                err=True,
+            )
+    _say(
+        f"{len(files):,} files are here; next: virnucpro train prepare {folder / TABLE} -o DATASET"
+    )
+    return EXIT_OK
+
+
+def _quiet() -> bool:
+    return bool(click.get_current_context().ensure_object(dict).get("quiet"))
+
+
+def _say(text: str) -> None:
+    if not _quiet():
+        click.echo(text, err=True)
