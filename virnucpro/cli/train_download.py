@@ -127,7 +127,7 @@ def _bring(
             try:
                 how = fetch_file(file, folder, mirrors, meter, time.sleep)
             except (RefusedError, InputError) as error:  # this file's trouble; the others can come
-                failures.append(f"{file.place}: {error}")
+                failures.append(str(error))
                 _say(f"{number}/{len(files)} {file.name}: failed")
             else:
                 said = "checksum right" if how == "fetched" else "here already, checksum right"

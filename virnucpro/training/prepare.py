@@ -7,6 +7,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import get_args
 
 from virnucpro import __version__
 from virnucpro.checkpoint.disk import Disk, DiskWithoutResume, sha256_of
@@ -18,7 +19,7 @@ from virnucpro.training.cutting import cut
 from virnucpro.training.dataset import LABELS, PARTS, SCHEMA, Dataset
 from virnucpro.training.parts import counts, select, write_genomes, write_parts
 from virnucpro.training.splits import assign, check_labels, drop_relatives
-from virnucpro.training.survey import Origin, Source, Watch, sources_of, survey
+from virnucpro.training.survey import Origin, Reason, Source, Watch, sources_of, survey
 from virnucpro.training.table import SourceRow, read_table
 
 
@@ -196,10 +197,9 @@ def _changes(facts: dict[str, Json], wanted: dict[str, Json]) -> str:
 
 def _left_out(origins: Sequence[Origin]) -> list[dict[str, Json]]:
     """Genomes, records and bases that went to no part, by reason."""
-    reasons = {"related": "shares ", "elsewhere": "line ", "unused": "no row "}
     rows = []
-    for reason, start in reasons.items():
-        own = [o for o in origins if o.part is None and o.note.startswith(start)]
+    for reason in get_args(Reason):
+        own = [o for o in origins if o.reason == reason]
         rows.append(
             {
                 "reason": reason,

@@ -61,6 +61,7 @@ def assign(origins: Iterable[Origin], *, test: float, validation: float, seed: i
                 record.part = part
             else:
                 other = next(line for line, row in rows.items() if row.split.part == part)
+                record.reason = "elsewhere"
                 record.note = f"line {other} of the table sends its genome to {part}"
 
 
@@ -85,8 +86,6 @@ def drop_relatives(found: Survey, limit: float) -> None:
         named = ((name, [pairs[n][1] for n in own]) for name, own in genomes.items())
         for name, share in shares(named, kmers):
             if share > limit:
-                for number in genomes[name]:
-                    found.origins[number].part = None
-                    found.origins[
-                        number
-                    ].note = f"shares {100 * share:.1f} % of its 31-mers with {held}"
+                for origin in (found.origins[number] for number in genomes[name]):
+                    origin.part, origin.reason = None, "related"
+                    origin.note = f"shares {100 * share:.1f} % of its 31-mers with {held}"

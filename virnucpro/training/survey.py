@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Literal, Protocol
 
 from virnucpro.bio.records import read_records
 from virnucpro.bio.text import shortened
@@ -16,7 +16,7 @@ from virnucpro.training.genbank import Coding, is_genbank, read_genbank
 from virnucpro.training.relatives import Sketch, sketch
 from virnucpro.training.table import SourceRow
 
-UNUSED = "no row of the table is for it"
+Reason = Literal["related", "elsewhere", "unused"]
 
 
 class Watch(Protocol):
@@ -59,7 +59,9 @@ class Origin:
         genome: name of its genome.
         bases: letters of its sequence.
         part: where it went; None for nowhere.
-        note: why to nowhere; or something else worth knowing.
+        reason: why to nowhere: it is ``related`` to held-out genomes, its genome went
+            ``elsewhere``, or it is ``unused`` because no row is for it.
+        note: the same in words.
         chunks: chunks cut from it, of all lengths.
         frames: frames of it in the data set.
     """
@@ -70,6 +72,7 @@ class Origin:
     genome: str
     bases: int
     part: Part | None = None
+    reason: Reason | None = None
     note: str = ""
     chunks: int = 0
     frames: int = 0
@@ -147,9 +150,9 @@ def _origin(
 ) -> Origin:
     bases = len(record.sequence)
     if row is None:
-        return Origin(
-            name, source.file, None, record.id, bases, note="no row of the table is for it"
-        )
+        origin = Origin(name, source.file, None, name, bases, reason="unused")
+        origin.note = "no row of the table is for it"
+        return origin
     genome = row.genome_of(name, record.header)
     if genome is None:
         raise InputError(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
@@ -17,7 +19,7 @@ def test_quotas_add_up_and_no_group_gives_more_than_it_has(sizes, data):
     assert all(0 <= own <= size for own, size in zip(taken, sizes, strict=True))
     # A larger group never gives less.
     ordered = [own for _, own in sorted(zip(sizes, taken, strict=True))]
-    assert all(a <= b + 1 for a, b in zip(ordered, ordered[1:], strict=False))
+    assert all(a <= b + 1 for a, b in itertools.pairwise(ordered))
 
 
 def test_quotas_follow_the_square_root():

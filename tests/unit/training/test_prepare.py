@@ -126,10 +126,12 @@ def test_parts_are_made_of_whole_genomes(made):
         assert {row.genome for row in dataset.frames(part)} <= {
             g for g, p in part_of.items() if p == part
         }
-    assert part_of["P3"] and "P3_frag1" not in part_of
+    assert part_of["P3"]
+    assert "P3_frag1" not in part_of
     assert part_of["H1"] == part_of["H2"] == "test"
     assert part_of["N"] == "train"
-    assert part_of["B1"] and part_of["B1.2"]  # the same id in two files, two genomes
+    assert part_of["B1"]
+    assert part_of["B1.2"]
 
 
 def test_what_became_of_every_record(made):
@@ -338,7 +340,7 @@ def test_rows_that_fit_nothing(recipe, tmp_path, row, said):
 
 def test_a_row_after_one_that_takes_all(recipe, tmp_path):
     write_table(recipe.table, [ROWS[1], {**ROWS[1], "group": "again"}])
-    with pytest.raises(InputError, match="line 3: .* earlier rows take them all"):
+    with pytest.raises(InputError, match=r"line 3: .* earlier rows take them all"):
         prepare(recipe, Dataset(tmp_path / "data"), Silent())
 
 

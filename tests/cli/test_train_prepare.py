@@ -1,0 +1,158 @@
+"""``virnucpro train prepare``: options, summary, exit codes."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.unit.training.made_genomes import coding, write_fasta, write_table
+from virnucpro.training.dataset import Dataset
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Path:
+    write_fasta(tmp_path / "in/v.fa", [(f"V{n}", coding(n, 3000)) for n in range(8)])
+    write_fasta(tmp_path / "in/b.fa.gz", [(f"B{n}", coding(100 + n, 6000)) for n in range(8)])
+    rows = [
+        {"file": "v.fa", "label": "virus", "group": "v", "split": "test=0.3"},
+        {"file": "b.fa.gz", "label": "others", "group": "b", "match": "B[0-6]"},
+    ]
+    return write_table(tmp_path / "in/genomes.tsv", rows)
+
+
+def test_a_data_set_its_summary_and_the_second_run(
+    call: Callable, table: Path, tmp_path: Path
+) -> None:
+    command = (
+        "train",
+        "prepare",
+        table,
+        "-o",
+        tmp_path / "data",
+        "-e",
+        "300,150",
+        "-e",
+        "99",
+        "--validation",
+        "0.3",
+        "--test",
+        "0.2",
+        "--seed",
+        "2",
+    )
+    done = call(*command)
+    assert done.code == 0, done.err
+    dataset = Dataset(tmp_path / "data")
+    assert dataset.lengths() == (300, 150, 99)
+    lines = [line.split() for line in done.out.splitlines()]
+    assert lines[0] == ["part", "label", "length", "genomes", "chunks", "open", "frames", "taken"]
+    counts = [row for row in dataset.facts()["counts"] if row["genomes"]]
+    shown = [
+        [row[k] for k in ("part", "label")]
+        + [f"{row[k]:,}" for k in ("length", "genomes", "chunks", "open", "frames")]
+        for row in counts
+    ]
+    assert lines[1 : len(shown) + 1] == shown
+    assert "in the files, but no row is for them: 1 genomes, 1 records, 6,000 bases" in done.out
+    assert done.out.endswith(f"The data set is in {tmp_path / 'data'}\n")
+    assert dataset.facts()["command"] == sys.argv
+    again = call(*command)
+    assert again.code == 0
+    assert again.out.splitlines()[:-1] == done.out.splitlines()[:-1]
+    assert "It was there already" in again.out
+    other = call(*command, "--no-balance")
+    assert other.code == 3
+    assert "balance: was True, is False" in other.err
+    forced = call(*command, "--no-balance", "--force", "--quiet")
+    assert (forced.code, forced.out) == (0, "")
+    assert (dataset.previous / "dataset.json").exists()
+
+
+def test_genomes_elsewhere(call: Callable, table: Path, tmp_path: Path) -> None:
+    moved = tmp_path / "tables" / "t.tsv"
+    moved.parent.mkdir()
+    table.rename(moved)
+    refused = call("train", "prepare", moved, "-o", tmp_path / "data")
+    assert refused.code == 65
+    assert "line 2: file v.fa not found" in refused.err
+    assert "(see --genomes)" in refused.err
+    assert not (tmp_path / "data").exists()
+    assert (
+        call("train", "prepare", moved, "-o", tmp_path / "data", "--genomes", tmp_path / "in").code
+        == 0
+    )
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["-e", "300,many"], "'many' is no number"),
+        (["-e", "2"], "'2' is no number"),
+        (["-e", ","], "is empty"),
+        (["--test", "0.6", "--validation", "0.6"], "more than all genomes"),
+        (["--test", "2"], "--test"),
+        (["--genomes", "/nowhere"], "--genomes"),
+    ],
+)
+def test_refusals(
+    call: Callable, table: Path, tmp_path: Path, options: list[str], said: str
+) -> None:
+    done = call("train", "prepare", table, "-o", tmp_path / "data", *options)
+    assert done.code == 64
+    assert said in done.err
+
+
+def test_warnings_about_empty_parts(call: Callable, tmp_path: Path) -> None:
+    write_fasta(tmp_path / "v.fa", [("V", coding(1, 3000))])
+    table = write_table(
+        tmp_path / "t.tsv", [{"file": "v.fa", "label": "virus", "group": "v", "split": "train"}]
+    )
+    done = call("train", "prepare", table, "-o", tmp_path / "data", "--quiet")
+    assert done.code == 0
+    assert "train has no frames of label others" in done.err
+    assert "validation has no frames" in done.err
+
+
+def test_an_unwritable_folder(call: Callable, table: Path, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    done = call("train", "prepare", table, "-o", tmp_path / "file" / "data")
+    assert done.code == 6
+    assert "cannot write" in done.err
+    assert "--resume" not in done.err
+
+
+def test_a_signal_leaves_no_data_set_and_the_next_run_starts_over(
+    call: Callable, tmp_path: Path
+) -> None:
+    write_fasta(tmp_path / "v.fa", [(f"V{n}", coding(n, 30_000)) for n in range(60)])
+    table = write_table(tmp_path / "t.tsv", [{"file": "v.fa", "label": "virus", "group": "v"}])
+    command = ["train", "prepare", str(table), "-o", str(tmp_path / "data"), "--shard-size", "1"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "virnucpro", *command], stderr=subprocess.PIPE, text=True
+    )
+    deadline = time.monotonic() + 60
+    while not list(tmp_path.glob("data/*_nucleotide/output_2.fa")) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 130, err
+    assert (
+        err.splitlines()[-1] == "virnucpro: interrupted; run the same command again to start over"
+    )
+    assert not (tmp_path / "data" / "dataset.json").exists()
+    done = call("train", "prepare", table, "-o", tmp_path / "data")
+    assert done.code == 0, done.err
+    assert json.loads((tmp_path / "data" / "dataset.json").read_text())["shard_size"] == 10_000
+
+
+def test_help_has_examples(call: Callable) -> None:
+    done = call("train", "prepare", "--help")
+    assert "virnucpro train prepare genomes.tsv -o data -e 300,500" in done.out
+    assert "prepare" in call("train", "--help").out
