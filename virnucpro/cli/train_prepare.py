@@ -47,7 +47,7 @@ Exit codes: 0 done (or already there), 3 another data set is there, 5 output dir
 )
 @click.option(
     "--genomes",
-    type=click.Path(path_type=Path, file_okay=False, exists=True),
+    type=click.Path(path_type=Path),
     metavar="DIR",
     help="Folder that relative paths in TABLE start from.  [default: that of TABLE]",
 )
@@ -120,6 +120,10 @@ def prepare(table: Path, output_dir: Path, genomes: Path | None, **options: Any)
 
     force = options.pop("force")
     lengths = _lengths(options.pop("lengths"))
+    if genomes is not None and not genomes.is_dir():
+        raise UsageError(
+            f"--genomes {genomes} is no folder: name the one that the paths start from"
+        )
     recipe = Recipe(table, genomes or table.parent, lengths, **options)
     return _carry_out(recipe, output_dir, force)
 
