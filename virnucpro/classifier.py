@@ -68,6 +68,7 @@ class ClassifierInfo:
     labels: tuple[str, ...]
     encoders: tuple[str, ...]
     chunk_lengths: tuple[int, ...]
+    temperature: float | None = None
 
 
 def inspect(path: Path) -> ClassifierInfo:
@@ -81,9 +82,8 @@ def inspect(path: Path) -> ClassifierInfo:
     labels, encoders, lengths = (
         tuple(said.get(name, ())) for name in ("labels", "encoders", "chunk_lengths")
     )
-    return ClassifierInfo(
-        path, sha256_of(path), model.input_width, model.hidden, labels, encoders, lengths
-    )
+    size, lengths_and = (model.input_width, model.hidden), (lengths, said.get("temperature"))
+    return ClassifierInfo(path, sha256_of(path), *size, labels, encoders, *lengths_and)
 
 
 def load(path: Path) -> Classifier:
