@@ -82,6 +82,10 @@ def evaluate(sample: Sample, threshold: float, *, graded: bool) -> Evaluation:
     for part, spread in zip(slices, found, strict=True):
         rows = part.rows[cells.of_row]
         measures = measure(sample.virus[rows], sample.scores[rows], threshold, graded=graded)
+        if (
+            part.kind == "group"
+        ):  # the mixture of a group and a pool has an arbitrary share of virus
+            measures = replace(measures, brier=None, ece=None)
         own = right[part.own[cells.of_row]]
         correct = float(own.mean()) if len(own) else None
         notes = _notes(measures, spread, len(slices))

@@ -49,7 +49,7 @@ def spreads(
         seed: of the draws; the same seed gives the same intervals.
     """
     genomes = [_genomes(sample, cells, s) for s in slices]
-    if len(slices) > MOST_SLICES or not len(sample.scores):
+    if len(slices) > MOST_SLICES:
         return [Spread(own, None, None, None) for own, _, _ in genomes]
     drawn = _resampled(sample, cells, slices, right, seed)
     found = []
@@ -68,7 +68,7 @@ def spreads(
 
 def _genomes(sample: Sample, cells: Cells, part: Slice) -> tuple[int, int, int]:
     """Genomes of its own cells, of its virus cells and of the others."""
-    there = np.zeros(sample.clusters.max(initial=-1) + 1, np.bool_)
+    there = np.zeros(sample.clusters.max() + 1, np.bool_)
 
     def count(chosen: Bools) -> int:
         there[:] = False

@@ -18,7 +18,7 @@ Level = Literal["frame", "chunk", "contig"]
 LEVELS: tuple[Level, ...] = ("frame", "chunk", "contig")
 NAN = math.nan
 MEANING: dict[Level, str] = {
-    "frame": "score2",
+    "frame": "score2 / (score1 + score2)",
     "chunk": "(1 + max_score_1 - max_score_0) / 2",
     "contig": "(1 + virus_score) / 2",
 }
@@ -153,9 +153,13 @@ def _kind(table: Table) -> str:
 
 
 def _frames(table: Table) -> Iterator[Row]:
-    for number, (frame, score) in table.rows("Sequence_ID", "score2"):
+    for number, (frame, others, virus) in table.rows("Sequence_ID", "score1", "score2"):
         chunk = chunk_of(frame)
-        yield Row(chunk, _record(chunk), _score(table, number, score), "scored", 0, NAN)
+        pair = _score(table, number, others), _score(table, number, virus)
+        if sum(pair) == 0:
+            raise table.fault(number, "both scores are 0")
+        # Close to 1 a float32 score2 is coarse; score1 has what it lacks.
+        yield Row(chunk, _record(chunk), pair[1] / sum(pair), "scored", 0, NAN)
 
 
 def _chunks(table: Table) -> Iterator[Row]:

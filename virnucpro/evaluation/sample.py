@@ -11,6 +11,7 @@ from typing import Generic, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from virnucpro.errors import InputError
 from virnucpro.evaluation.labels import Labels, Origin
 from virnucpro.evaluation.predictions import Predictions, Row
 
@@ -108,7 +109,7 @@ def join(predictions: Predictions, labels: Labels) -> Sample:
     """Give every prediction its label: that of its chunk, where it is known, or of its record.
 
     Raises:
-        InputError: the table of predictions is damaged.
+        InputError: the table of predictions is damaged, or no row has a label and a score.
     """
     columns, origins = _Columns(), _Numbers[Origin]()
     unscored: Counter[tuple[str, str]] = Counter()
@@ -125,6 +126,12 @@ def join(predictions: Predictions, labels: Labels) -> Sample:
             columns.add(row, origins(origin))
         else:
             unscored[label_of(origin.virus), row.status] += 1
+    if not origins.known:
+        raise InputError(
+            f"none of the {rows:,} rows of {predictions.table.path} has a label and a score "
+            f"({unlabelled:,} have no label): check that the table labels the same records, by the "
+            f"first word of their headers"
+        )
     known = list(origins.known)
     number = np.array(columns.origins, np.int64)
     absent = Counter(label_of(o.virus) for o in labels.records.values() if o.record not in seen)
@@ -155,7 +162,7 @@ def _sample(
 
 def _column(values: Iterable[int], number: Ints) -> Ints:
     """Values of the origins, given to every row."""
-    return np.fromiter(values, np.int64)[number] if len(number) else np.empty(0, np.int64)
+    return np.fromiter(values, np.int64)[number]
 
 
 def _lengths(
@@ -163,11 +170,11 @@ def _lengths(
 ) -> tuple[Ints, tuple[str, ...]]:
     """Classes of length: chunk lengths that the labels name, else bases in ranges."""
     asked = _column((o.length for o in known), number)
-    if len(asked) and asked.all() and not contigs:
+    if asked.all() and not contigs:
         values, lengths = np.unique(asked, return_inverse=True)
         return lengths.astype(np.int64), tuple(str(value) for value in values)
     bases = np.array(columns.bases, np.int64)
-    if not len(bases) or not bases.all():
+    if not bases.all():
         return np.zeros(len(bases), np.int64), ("",)
     ends = CONTIG_LENGTHS if contigs else CHUNK_LENGTHS
     names = (*(f"<={end}" for end in ends), f">{ends[-1]}")

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from safetensors.torch import load_file, save_file
 
 from virnucpro.checkpoint.disk import sha256_of
 from virnucpro.checkpoint.receipts import fingerprint
+from virnucpro.classifier import with_temperature
 from virnucpro.contracts import Task
 from virnucpro.events import Event, StageStarted
 from virnucpro.layout import Layout
@@ -45,14 +45,9 @@ def request_of(tmp_path: Path) -> Callable[[Path], Request]:
 
 @pytest.fixture
 def calibrated(tmp_path: Path) -> Path:
-    """The toy classifier with a temperature."""
-    from safetensors import safe_open
-
-    with safe_open(TOY_CLASSIFIER, "pt") as file:
-        said = json.loads(file.metadata()["virnucpro"])
+    """The toy classifier with a temperature that changes no score."""
     path = tmp_path / "calibrated.safetensors"
-    metadata = {"virnucpro": json.dumps(said | {"temperature": 1.0})}
-    save_file(load_file(TOY_CLASSIFIER), path, metadata)
+    path.write_bytes(with_temperature(TOY_CLASSIFIER, 1.0))
     return path
 
 
