@@ -104,6 +104,10 @@ def test_length_does_not_weigh() -> None:
     scores = rng.normal(np.where(np.repeat(virus, counts), half, -half))
     p = 1 / (1 + np.exp(-SEPARATION * scores))
     assert virus_share(p, np.repeat(1 / counts, counts)) == pytest.approx(virus.mean(), abs=0.03)
+    # Weighed by chunks, next to nothing would be virus, and no rate would be low.
+    assert virus_share(p, np.ones(len(p))) < 0.05
+    called = contig_fdr(p, counts) <= 0.05
+    assert called[virus].mean() > 0.5
 
 
 def test_without_the_correction_the_stated_rate_would_be_far_too_low() -> None:
