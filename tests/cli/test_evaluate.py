@@ -29,21 +29,31 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with ``out``, a toy run, and ``labels.tsv``; two labels, two groups of each."""
     home = tmp_path_factory.mktemp("evaluate")
     rng = random.Random(1)
-    fasta, labels = [">closed\nTAATTAATTAATTAATTAATTAA\n"], ["record\tlabel\tgroup\tgenome\n"]
-    labels.append("closed\tothers\tPlants\tgc\nabsent\tvirus\tPhages\tga\n")
+    fasta = [">closed\nTAATTAATTAATTAATTAATTAA\n"]
     for n in range(RECORDS):
-        virus, half = n % 2 == 0, n % 4 < 2
-        group = ("Phages" if half else "*Odd|<b>*") if virus else ("Bacteria" if half else "Plants")
-        body = "".join(rng.choice(CODONS[: 7 if virus else 10]) for _ in range(100 + n % 70))
-        fasta.append(f">r{n}\n{body}\n")
-        labels.append(f"r{n}\t{'virus' if virus else 'others'}\t{group}\tg{n // 4}{virus}\n")
+        codons = CODONS[:7] if n % 2 else CODONS[3:]
+        fasta.append(f">r{n}\n{''.join(rng.choice(codons) for _ in range(100 + n % 70))}\n")
     (home / "in.fa").write_text("".join(fasta))
-    (home / "labels.tsv").write_text("".join(labels))
     (home / "toy.yaml").write_text(
         "features: {dnabert: {model_name: toy}, esm: {model_name: toy}}\n"
     )
     assert run_program(_predict(home, TOY_CLASSIFIER, "out")) == 0
+    _label(home, rng)
     return home
+
+
+def _label(home: Path, rng: random.Random) -> None:
+    """What a toy says means nothing, so the truth is made to fit: three of four are right."""
+    rows = [row for row in _table(home / "out/in_contigs.tsv") if row["status"] == "scored"]
+    middle = sorted(float(row["virus_score"]) for row in rows)[len(rows) // 2]
+    labels = ["record\tlabel\tgroup\tgenome\n"]
+    labels.append("closed\tothers\tPlants\tgc\nabsent\tvirus\tPhages\tga\n")
+    for n, row in enumerate(rows):
+        virus = (float(row["virus_score"]) > middle) == (rng.random() < 0.75)
+        groups = ("Phages", "*Odd|<b>*") if virus else ("Bacteria", "Plants")
+        word = "virus" if virus else "others"
+        labels.append(f"{row['record']}\t{word}\t{groups[n % 2]}\tg{n // 4}{virus}\n")
+    (home / "labels.tsv").write_text("".join(labels))
 
 
 def _predict(home: Path, classifier: Path, out: str) -> list[str]:
@@ -201,6 +211,21 @@ def test_from_predictions_to_calibrated_rates(call: Callable, made: Path, tmp_pa
     assert wrong.code == 64
     assert "were made by" in wrong.err
     assert not (tmp_path / "g").exists()
+
+
+def test_figures_stay_where_calibration_fails(call: Callable, made: Path, tmp_path: Path) -> None:
+    turned = (made / "labels.tsv").read_text().replace("\tvirus\t", "\tX\t")
+    turned = turned.replace("\tothers\t", "\tvirus\t").replace("\tX\t", "\tothers\t")
+    (tmp_path / "labels.tsv").write_text(turned)
+    new = tmp_path / "new.safetensors"
+    done = call(
+        *("evaluate", made / "out", "--labels", tmp_path / "labels.tsv", "-o", tmp_path / "e"),
+        *("--calibrate", TOY_CLASSIFIER, "--output", new),
+    )
+    assert done.code == 65
+    assert "close to guessing" in done.err
+    assert not new.exists()
+    assert json.loads((tmp_path / "e/evaluation.json").read_text())["overall"]["auroc"] < 0.5
 
 
 @pytest.mark.parametrize(

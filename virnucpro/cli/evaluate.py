@@ -78,7 +78,10 @@ def evaluate(predictions: Path, labels: Path, **options: Any) -> None:
     from virnucpro.evaluation.run import Request, carry_out
     from virnucpro.ui.words import printable
 
-    say = (lambda text: None) if quiet() else (lambda text: click.echo(text, err=True))
+    def say(text: str) -> None:
+        if not quiet():
+            click.echo(printable(text), err=True)
+
     request = Request(predictions, labels, **options)
     result = carry_out(request, say)
     if not quiet():

@@ -12,7 +12,7 @@ from virnucpro.classifier import ClassifierInfo
 from virnucpro.errors import InputError, UsageError
 from virnucpro.evaluation.metrics import calibration_error, reliability
 from virnucpro.evaluation.sample import Bools, Floats, Ints, Sample
-from virnucpro.training.temperature import fit_temperature
+from virnucpro.training.temperature import HIGHEST, LOWEST, fit_temperature
 
 SURE = 2.0**-53  # as near to 0 or 1 as float64 tells from it: a margin of 36.7
 FEWEST = 100  # frames of either label
@@ -45,7 +45,7 @@ def fit_calibration(sample: Sample, before: float) -> Calibration:
     the larger, frames at even distances in its order of scores.
 
     Raises:
-        InputError: too few frames of a label, or none on the wrong side.
+        InputError: too few frames of a label, none on the wrong side, or scores that say nothing.
     """
     rows = _balanced(sample)
     margins, virus = logit_margins(sample.scores[rows]) * before, sample.virus[rows]
@@ -55,6 +55,11 @@ def fit_calibration(sample: Sample, before: float) -> Calibration:
             "calibrate on more, or harder, validation data"
         )
     after = fit_temperature(margins, virus.astype(np.int64))
+    if not LOWEST * 1.01 < after < HIGHEST * 0.99:
+        raise InputError(
+            f"the likeliest temperature is beyond {LOWEST:g} to {HIGHEST:g}: these scores are "
+            f"close to guessing, or the labels are wrong; see AUROC, and calibrate on other data"
+        )
     return Calibration(
         len(rows),
         before,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -61,7 +61,8 @@ def carry_out(request: Request, say: Say) -> str:
     sample = join(predictions, labels)
     say(f"measuring {sample.counts.used:,} rows, with intervals over genomes")
     found = evaluate(sample, request.threshold, graded=predictions.graded)
-    calibration = None
+    calibration, plots = None, draw_plots(found)
+    _write(folder, found, inputs, calibration, plots)
     if source is not None and request.output is not None:
         info, frames = source
         say("fitting a temperature")
@@ -69,7 +70,7 @@ def carry_out(request: Request, say: Say) -> str:
         before = 1.0 if info.temperature is None else info.temperature
         calibration = fit_calibration(rows, before)
         Disk().save(request.output, with_temperature(info.path, calibration.temperature))
-    _write(folder, found, inputs, calibration)
+        _write(folder, found, inputs, calibration, plots)
     return "\n".join(
         [
             *count_lines(found),
@@ -139,10 +140,14 @@ def _calibration_source(
 
 
 def _write(
-    folder: Path, found: Evaluation, inputs: Inputs, calibration: Calibration | None
+    folder: Path,
+    found: Evaluation,
+    inputs: Inputs,
+    calibration: Calibration | None,
+    plots: Mapping[str, bytes],
 ) -> None:
     """All files, ``evaluation.json`` last; plots of an earlier evaluation go."""
-    disk, plots = Disk(), draw_plots(found)
+    disk = Disk()
     for name in PLOTS:
         if name in plots:
             disk.save(folder / name, plots[name])

@@ -37,8 +37,10 @@ def contig_fdr(probabilities: Floats, chunks: Counts) -> Floats:
     if len(counts) == 0:
         return fdr
     if len(counts) >= FEWEST:
-        weights = np.repeat(1 / counts, counts)
-        probabilities = at_share(probabilities, virus_share(probabilities, weights))
+        share = virus_share(probabilities, np.repeat(1 / counts, counts))
+        # A larger share would lower every rate. Where the classifier is less sure than calibrated,
+        # the estimate runs to 1 and all would be called virus at a rate of 0: not on its word.
+        probabilities = at_share(probabilities, min(share, TRAINED_SHARE))
     starts = np.cumsum(counts) - counts
     fdr[scored] = running_mean_of_errors(np.add.reduceat(probabilities, starts) / counts)
     return fdr
@@ -58,7 +60,7 @@ def virus_share(probabilities: Floats, weights: Floats) -> float:
         before, share = share, float(weights @ at_share(probabilities, share))
         if abs(share - before) < TOLERANCE:
             break
-    return min(share, 1.0)  # the weights' sum may exceed 1 by a rounding error
+    return share
 
 
 def at_share(probabilities: Floats, share: float) -> Floats:

@@ -85,6 +85,12 @@ def test_perfect_predictions_say_nothing_of_the_temperature() -> None:
         fit_calibration(perfect, 1.0)
 
 
+def test_scores_that_say_nothing_are_refused() -> None:
+    sample = _frames(2000, 0.5, 3.0)
+    with pytest.raises(InputError, match="close to guessing"):
+        fit_calibration(replace(sample, virus=~sample.virus), 1.0)
+
+
 def test_predictions_of_another_classifier_are_refused(tmp_path: Path) -> None:
     info, run = inspect(TOY_CLASSIFIER), tmp_path / "s_run.json"
     said = {"sha256": info.sha256, "path": "x.pth"}
