@@ -20,8 +20,9 @@ lint: .venv/checked
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-bench: .venv/tested  ## host stages in records a second, and how well 8 workers share
+bench: .venv/tested  ## host stages in records a second, an evaluation, how well 8 workers share
 	$(BIN)/python tests/bench/bench_bio.py
+	$(BIN)/python tests/bench/bench_evaluation.py
 	$(BIN)/python -m tests.bench.bench_pool --workers 1,8 --seconds 40 --spans 250
 
 faults: .venv/tested  ## stop and fail the program at every single write; some ten minutes

@@ -15,7 +15,17 @@ LAYERS = (
     ("settings", "configuration", "layout", "devices", "bio", "checkpoint", "web", "models"),
     ("encoders", "classifier"),
     ("stages", "executors", "spans"),
-    ("pipeline", "failures", "accounting", "workers", "preparation", "run", "status", "training"),
+    (
+        "pipeline",
+        "failures",
+        "accounting",
+        "workers",
+        "preparation",
+        "run",
+        "status",
+        "training",
+        "evaluation",
+    ),
     ("ui",),
     ("cli", "__main__"),
 )

@@ -73,7 +73,7 @@ class Job:
             Merging(layout, disk),
             Prediction(layout, disk, *classifier, machine.classifier_rows),
             Consensus(layout, disk),
-            Output(layout, disk, self.source, self.seen),
+            Output(layout, disk, self.source, self.seen, self.classifier.temperature is not None),
         ]
 
 

@@ -12,7 +12,14 @@ import torch
 from safetensors.torch import save_file
 from torch import nn
 
-from virnucpro.classifier import INNER_BATCH, check_fit, inspect, load, to_bytes
+from virnucpro.classifier import (
+    INNER_BATCH,
+    check_fit,
+    inspect,
+    load,
+    to_bytes,
+    with_temperature,
+)
 from virnucpro.encoders.registry import EncoderSource, locate
 from virnucpro.errors import ModelError
 from virnucpro.settings import TOY_CLASSIFIER
@@ -93,6 +100,38 @@ def test_own_format(tmp_path):
     assert info.chunk_lengths == (300, 500)
     x = torch.randn(10, 12)
     assert torch.allclose(load(path).scores(x), expected(made, x), atol=1e-6)
+
+
+@pytest.mark.parametrize("kind", ["pth", "safetensors"])
+def test_temperature(save_module, tmp_path, kind):
+    made = module()
+    path = save_module(made)
+    if kind == "safetensors":
+        path = tmp_path / "mine.safetensors"
+        facts = {"encoders": ["toy-nucleotide"], "chunk_lengths": [300], "extra": {"seed": "1"}}
+        path.write_bytes(to_bytes(made.state_dict(), **facts))
+    x = torch.randn(300, 12)
+    assert inspect(path).temperature is None
+    before = load(path).scores(x)
+    logits = load(path).logits(x)
+    assert torch.equal(logits.softmax(1), before)
+
+    cool = tmp_path / "cool.safetensors"
+    cool.write_bytes(with_temperature(path, 2.0))
+    info, old = inspect(cool), inspect(path)
+    assert info.temperature == 2.0
+    assert (info.encoders, info.chunk_lengths) == (old.encoders, old.chunk_lengths)
+    assert torch.equal(load(cool).logits(x), logits)
+    assert torch.allclose(load(cool).scores(x), (logits / 2).softmax(1), atol=1e-6)
+    again = tmp_path / "again.safetensors"
+    again.write_bytes(with_temperature(cool, 1.0))  # in place of the first, not on top of it
+    assert torch.equal(load(again).scores(x), before)
+
+
+@pytest.mark.parametrize("value", [0.0, -1.0, float("nan"), float("inf")])
+def test_a_temperature_is_a_positive_number(value):
+    with pytest.raises(ModelError, match="temperature"):
+        with_temperature(TOY_CLASSIFIER, value)
 
 
 def test_scores_do_not_depend_on_grouping(save_module):

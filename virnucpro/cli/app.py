@@ -13,6 +13,7 @@ COMMANDS = {
     "status": "virnucpro.cli.status:status",
     "models": "virnucpro.cli.models:models",
     "train": "virnucpro.cli.train:train",
+    "evaluate": "virnucpro.cli.evaluate:evaluate",
     "profile": "virnucpro.cli.profile:profile",
     "utils": "virnucpro.cli.utils:utils",
 }

@@ -46,6 +46,11 @@ def config_path() -> Path | None:
     return path
 
 
+def quiet() -> bool:
+    """Whether only warnings and errors are wanted."""
+    return bool(click.get_current_context().ensure_object(dict).get("quiet"))
+
+
 def displayed(display: Display, *, progress: bool) -> Display:
     """``display`` of the configuration with the options on top."""
     shared = click.get_current_context().ensure_object(dict)

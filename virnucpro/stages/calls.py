@@ -30,6 +30,12 @@ class Chunk:
     others: str
     virus: str
 
+    @property
+    def probability(self) -> float:
+        """Of virus, 0 to 1; only where it was scored."""
+        others, virus = float(self.others), float(self.virus)
+        return virus / (virus + others)
+
     def row(self, record: str) -> str:
         """Its line of the chunks table: 1-based, inclusive coordinates."""
         return (
@@ -51,15 +57,16 @@ class Call:
     nonviral: int
     undecided: int
 
-    def row(self, record: str, length: int, chunks: int) -> str:
-        """Its line of the contigs table."""
+    def row(self, record: str, length: int, chunks: int, fdr: str) -> str:
+        """Its line of the contigs table; ``fdr`` as text."""
         score = tier = MISSING
         if self.scored:
             score = f"{self.score:.6f}"
             tier = "high" if abs(self.score) > HIGH_TIER else "low"
         return (
             f"{record}\t{length}\t{chunks}\t{self.scored}\t{self.coverage:.4f}\t{self.call}\t"
-            f"{score}\t{tier}\t{self.viral}\t{self.nonviral}\t{self.undecided}\t{self.status}\n"
+            f"{score}\t{tier}\t{self.viral}\t{self.nonviral}\t{self.undecided}\t{self.status}\t"
+            f"{fdr}\n"
         )
 
 

@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
+import math
+from array import array
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import repeat
 from pathlib import Path
 from typing import ClassVar
+
+import numpy as np
 
 from virnucpro.bio.chunks import chunk_spans
 from virnucpro.bio.records import read_records
 from virnucpro.checkpoint.disk import Writing
 from virnucpro.contracts import Done, Receipts, Report, Task
 from virnucpro.stages.base import HostStage
-from virnucpro.stages.calls import Chunk, call_record
+from virnucpro.stages.calls import MISSING, Chunk, call_record
 from virnucpro.stages.chunking import Stamp, changed, stamp
+from virnucpro.stages.fdr import contig_fdr
 
 CHUNKS_HEADER = "record\tchunk\tstart\tend\tstatus\tframes\tmax_score_0\tmax_score_1\n"
 CONTIGS_HEADER = (
     "record\tlength\tchunks\tchunks_scored\tcoverage\tcall\tvirus_score\ttier\t"
-    "confident_viral\tconfident_nonviral\tundecided\tstatus\n"
+    "confident_viral\tconfident_nonviral\tundecided\tstatus\tfdr\n"
 )
 BATCH = 8192  # rows or lines written at a time
 LINE = 80  # bases a line of FASTA for people, as NCBI writes it
@@ -27,12 +33,17 @@ LINE = 80  # bases a line of FASTA for people, as NCBI writes it
 
 @dataclass(frozen=True)
 class Output(HostStage):
-    """Tables of chunks and records, and the records called virus."""
+    """Tables of chunks and records, and the records called virus.
+
+    False discovery rates are given only where the scores are ``calibrated`` probabilities.
+    """
 
     name: ClassVar[str] = "output"
+    version: ClassVar[int] = 2  # 2: column fdr
 
     source: Path
     seen: Stamp
+    calibrated: bool
 
     def plan(self, receipts: Receipts) -> list[Task]:
         """One task: all results."""
@@ -40,7 +51,8 @@ class Output(HostStage):
         inputs = (self.source, layout.records_table, layout.frames_table, layout.consensus)
         outputs = (layout.chunks_table, layout.contigs_table, layout.virus_fasta)
         records = int(receipts.facts(layout.receipt("chunking"))["records"])
-        return [self.whole(inputs, outputs, {"chunk_length": layout.chunk_length}, records)]
+        params = {"chunk_length": layout.chunk_length, "calibrated": self.calibrated}
+        return [self.whole(inputs, outputs, params, records)]
 
     def run(self, task: Task, report: Report) -> Done:
         """Walk over records, chunks and scores side by side; all are in input order.
@@ -49,6 +61,7 @@ class Output(HostStage):
             InputError: the input is not the one that was chunked.
         """
         counts: Counter[str] = Counter()
+        rates = self._rates()
         with (
             self.disk.create(task.outputs[0]) as chunks_table,
             self.disk.create(task.outputs[1]) as contigs_table,
@@ -68,7 +81,8 @@ class Output(HostStage):
                 for start in range(0, len(chunks), BATCH):
                     batch = chunks[start : start + BATCH]
                     chunks_table.write("".join(c.row(name) for c in batch).encode(), len(batch))
-                contigs_table.write(verdict.row(name, length, len(chunks)).encode(), 1)
+                line = verdict.row(name, length, len(chunks), next(rates))
+                contigs_table.write(line.encode(), 1)
                 counts.update([f"status:{verdict.status}", f"call:{verdict.call}"])
                 counts.update(f"chunk:{chunk.status}" for chunk in chunks)
                 if verdict.call == "virus":
@@ -82,6 +96,18 @@ class Output(HostStage):
                 raise changed(self.source)
         outputs = (chunks_table.output, contigs_table.output, virus.output)
         return Done(task, outputs, {"counts": dict(sorted(counts.items()))})
+
+    def _rates(self) -> Iterator[str]:
+        """False discovery rate of every record, as text; of the whole run, so it is read twice."""
+        if not self.calibrated:
+            return repeat(MISSING)
+        probabilities, scored = array("d"), array("q")
+        for _, _, chunks in self._chunks():
+            found = [chunk.probability for chunk in chunks if chunk.status == "scored"]
+            probabilities.extend(found)
+            scored.append(len(found))
+        fdr = contig_fdr(np.array(probabilities), np.array(scored, np.int64))
+        return (MISSING if math.isnan(rate) else f"{rate:.6f}" for rate in fdr)
 
     def _chunks(self) -> Iterator[tuple[str, int, list[Chunk]]]:
         """Name, length and chunks of every record."""

@@ -1,0 +1,285 @@
+"""``virnucpro evaluate`` from a run of predict to figures, plots and a calibrated classifier."""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+import struct
+import subprocess
+import sys
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from virnucpro.classifier import inspect
+from virnucpro.cli import run as run_program
+from virnucpro.settings import TOY_CLASSIFIER
+
+FILES = ["evaluation.json", "evaluation.md", "evaluation.tsv"]
+PLOTS = ["pr.png", "reliability.png", "roc.png", "scores.png"]
+CODONS = ["GCT", "ACC", "GGA", "TTC", "CAT", "AAG", "CTG", "GAT", "CCA", "ATG"]
+RECORDS = 220
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with ``out``, a toy run, and ``labels.tsv``; two labels, two groups of each."""
+    home = tmp_path_factory.mktemp("evaluate")
+    rng = random.Random(1)
+    fasta = [">closed\nTAATTAATTAATTAATTAATTAA\n"]
+    for n in range(RECORDS):
+        codons = CODONS[:7] if n % 2 else CODONS[3:]
+        fasta.append(f">r{n}\n{''.join(rng.choice(codons) for _ in range(100 + n % 70))}\n")
+    (home / "in.fa").write_text("".join(fasta))
+    (home / "toy.yaml").write_text(
+        "features: {dnabert: {model_name: toy}, esm: {model_name: toy}}\n"
+    )
+    assert run_program(_predict(home, TOY_CLASSIFIER, "out")) == 0
+    _label(home, rng)
+    return home
+
+
+def _label(home: Path, rng: random.Random) -> None:
+    """What a toy says means nothing, so the truth is made to fit: three of four are right."""
+    rows = [row for row in _table(home / "out/in_contigs.tsv") if row["status"] == "scored"]
+    middle = sorted(float(row["virus_score"]) for row in rows)[len(rows) // 2]
+    labels = ["record\tlabel\tgroup\tgenome\n"]
+    labels.append("closed\tothers\tPlants\tgc\nabsent\tvirus\tPhages\tga\n")
+    for n, row in enumerate(rows):
+        virus = (float(row["virus_score"]) > middle) == (rng.random() < 0.75)
+        groups = ("Phages", "*Odd|<b>*") if virus else ("Bacteria", "Plants")
+        word = "virus" if virus else "others"
+        labels.append(f"{row['record']}\t{word}\t{groups[n % 2]}\tg{n // 4}{virus}\n")
+    (home / "labels.tsv").write_text("".join(labels))
+
+
+def _predict(home: Path, classifier: Path, out: str) -> list[str]:
+    arguments = ["predict", home / "in.fa", "-o", home / out, "-c", home / "toy.yaml", "-q"]
+    return list(map(str, [*arguments, "-m", "custom", "-p", classifier, "-e", 300, "-d", "cpu"]))
+
+
+def _check_png(path: Path) -> tuple[int, int]:
+    """Width and height of a PNG whose every chunk is whole."""
+    data = path.read_bytes()
+    assert data[:8] == b"\x89PNG\r\n\x1a\n"
+    at, kinds = 8, []
+    while at < len(data):
+        (size,) = struct.unpack(">I", data[at : at + 4])
+        body = data[at + 4 : at + 8 + size]
+        assert struct.unpack(">I", data[at + 8 + size : at + 12 + size])[0] == zlib.crc32(body)
+        kinds.append(body[:4])
+        at += 12 + size
+    assert kinds[-1] == b"IEND"
+    width, height = struct.unpack(">II", data[16:24])
+    return width, height
+
+
+def _table(path: Path) -> list[dict[str, str]]:
+    header, *rows = (line.split("\t") for line in path.read_text().splitlines())
+    return [dict(zip(header, row, strict=True)) for row in rows]
+
+
+@pytest.mark.parametrize("level", ["frame", "chunk", "contig"])
+def test_a_run_is_measured_at_every_level(
+    call: Callable, made: Path, tmp_path: Path, level: str
+) -> None:
+    out = tmp_path / "figures"
+    done = call(
+        "evaluate", made / "out", "--labels", made / "labels.tsv", "-o", out, "--level", level
+    )
+    assert done.code == 0, done.err
+    assert sorted(path.name for path in out.iterdir()) == FILES + PLOTS
+    assert all(min(_check_png(out / name)) > 600 for name in PLOTS)
+    found = json.loads((out / "evaluation.json").read_text())
+    rows = _table(out / "evaluation.tsv")
+    assert [row["name"] for row in rows if row["slice"] == "group"] == [
+        "Bacteria",
+        "Plants",
+        "*Odd|<b>*",
+        "Phages",
+    ]
+    assert float(rows[0]["auroc"]) == pytest.approx(found["overall"]["auroc"], abs=1e-6)
+    assert found["counts"]["labelled_records_without_a_row"]["virus"] == 1
+    assert "1 labelled records of virus have no row in the predictions" in done.out
+    assert ("1 rows of others have no score: no_open_frame" in done.out) == (level != "frame")
+    assert f"{rows[0]['auroc'][:5]}" in done.out
+    assert "measuring" in done.err
+    report = (out / "evaluation.md").read_text()
+    assert r"\*Odd\|\<b\>\*" in report
+    assert "![roc.png](roc.png)" in report
+
+
+def test_the_figures_are_those_of_the_tables(call: Callable, made: Path, tmp_path: Path) -> None:
+    from sklearn.metrics import roc_auc_score
+
+    done = call("evaluate", made / "out", "--labels", made / "labels.tsv", "-o", tmp_path / "e")
+    assert done.code == 0, done.err
+    labels = {row["record"]: row["label"] for row in _table(made / "labels.tsv")}
+    chunks = [row for row in _table(made / "out/in_chunks.tsv") if row["status"] == "scored"]
+    truth = [labels[row["record"]] == "virus" for row in chunks]
+    scores = [float(row["max_score_1"]) - float(row["max_score_0"]) for row in chunks]
+    found = json.loads((tmp_path / "e/evaluation.json").read_text())["overall"]
+    assert found["auroc"] == pytest.approx(roc_auc_score(truth, scores))
+    right = [(score >= 0) == virus for score, virus in zip(scores, truth, strict=True)]
+    assert found["accuracy"] == pytest.approx(sum(right) / len(right))
+    low, high = found["intervals"]["auroc"]
+    assert low < found["auroc"] < high
+
+
+def test_again_is_the_same_and_something_else_is_kept(
+    call: Callable, made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    command = ("evaluate", made / "out", "--labels", made / "labels.tsv")
+    assert call(*command).code == 0
+    out = tmp_path / "in_chunk_evaluation"
+    before = {path.name: path.read_bytes() for path in out.iterdir()}
+    assert call(*command).code == 0
+    assert {path.name: path.read_bytes() for path in out.iterdir()} == before
+    refused = call(*command, "--threshold", 0.7)
+    assert refused.code == 64
+    assert "something else" in refused.err
+    assert {path.name: path.read_bytes() for path in out.iterdir()} == before
+    assert call(*command, "--threshold", 0.7, "--force").code == 0
+    assert json.loads((out / "evaluation.json").read_text())["threshold"] == 0.7
+
+
+def test_calls_without_scores(call: Callable, made: Path, tmp_path: Path) -> None:
+    lines = (made / "out/in_merged/prediction_results_highestscore.csv").read_text().splitlines()
+    old = tmp_path / "old.csv"
+    old.write_text("".join("\t".join(line.split("\t")[:2]) + "\n" for line in lines))
+    out = tmp_path / "e"
+    out.mkdir()
+    (out / "roc.png").write_text("of an earlier evaluation")
+    done = call("evaluate", old, "--labels", made / "labels.tsv", "-o", out)
+    assert done.code == 0, done.err
+    assert "calls without scores" in done.out
+    assert sorted(path.name for path in out.iterdir()) == FILES
+    row = _table(out / "evaluation.tsv")[0]
+    assert (row["auroc"], row["auroc_low"], row["ece"]) == ("NA", "NA", "NA")
+    assert float(row["f1"]) > 0
+
+
+def test_one_label_only(call: Callable, made: Path, tmp_path: Path) -> None:
+    labels = tmp_path / "labels.tsv"
+    lines = (made / "labels.tsv").read_text().splitlines()
+    labels.write_text("".join(f"{line}\n" for line in lines if "\tothers\t" not in line))
+    done = call("evaluate", made / "out", "--labels", labels, "-o", tmp_path / "e")
+    assert done.code == 0, done.err
+    assert sorted(p.name for p in (tmp_path / "e").glob("*.png")) == [
+        "reliability.png",
+        "scores.png",
+    ]
+    row = _table(tmp_path / "e/evaluation.tsv")[0]
+    assert row["auroc"] == "NA"
+    assert "one class only" in row["note"]
+    assert "rows have no label" in done.out
+
+
+def test_from_predictions_to_calibrated_rates(call: Callable, made: Path, tmp_path: Path) -> None:
+    new = tmp_path / "new.safetensors"
+    done = call(
+        *("evaluate", made / "out", "--labels", made / "labels.tsv", "-o", tmp_path / "e"),
+        *("--calibrate", TOY_CLASSIFIER, "--output", new),
+    )
+    assert done.code == 0, done.err
+    said = json.loads((tmp_path / "e/evaluation.json").read_text())["calibration"]
+    assert inspect(new).temperature == pytest.approx(said["temperature"])
+    assert said["loss"] < said["loss_before"]
+    assert "Calibrated classifier" in done.out
+    home = shutil.copytree(made, tmp_path / "home", ignore=shutil.ignore_patterns("out"))
+    assert call(*_predict(home, new, "out")).code == 0
+    assert {row["fdr"] for row in _table(made / "out/in_contigs.tsv")} == {"NA"}
+    rates = [row["fdr"] for row in _table(home / "out/in_contigs.tsv")]
+    assert rates.count("NA") == 1
+    again = call(
+        *("evaluate", home / "out", "--labels", made / "labels.tsv", "-o", tmp_path / "f"),
+        *("--level", "contig"),
+    )
+    assert again.code == 0, again.err
+    stated = json.loads((tmp_path / "f/evaluation.json").read_text())["false_discovery_rates"]
+    called = sum(float(rate) <= 0.2 for rate in rates if rate != "NA")
+    assert stated[-1]["contigs"] == called
+    assert "False discovery rates" in (tmp_path / "f/evaluation.md").read_text()
+    wrong = call(
+        *("evaluate", home / "out", "--labels", made / "labels.tsv", "-o", tmp_path / "g"),
+        *("--calibrate", TOY_CLASSIFIER, "--output", tmp_path / "x.safetensors"),
+    )
+    assert wrong.code == 64
+    assert "were made by" in wrong.err
+    assert not (tmp_path / "g").exists()
+
+
+def test_figures_stay_where_calibration_fails(call: Callable, made: Path, tmp_path: Path) -> None:
+    turned = (made / "labels.tsv").read_text().replace("\tvirus\t", "\tX\t")
+    turned = turned.replace("\tothers\t", "\tvirus\t").replace("\tX\t", "\tothers\t")
+    (tmp_path / "labels.tsv").write_text(turned)
+    new = tmp_path / "new.safetensors"
+    done = call(
+        *("evaluate", made / "out", "--labels", tmp_path / "labels.tsv", "-o", tmp_path / "e"),
+        *("--calibrate", TOY_CLASSIFIER, "--output", new),
+    )
+    assert done.code == 65
+    assert "close to guessing" in done.err
+    assert not new.exists()
+    assert json.loads((tmp_path / "e/evaluation.json").read_text())["overall"]["auroc"] < 0.5
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (("--calibrate", TOY_CLASSIFIER), "belong together"),
+        (("--output", "x.safetensors"), "belong together"),
+        (("--calibrate", TOY_CLASSIFIER, "--output", "x.pth"), "suffix .safetensors"),
+        (("--calibrate", TOY_CLASSIFIER, "--output", TOY_CLASSIFIER), "exists"),
+        (("--threshold", "1.5"), "--threshold"),
+        (("--labels", "nowhere.tsv"), "is no file"),
+    ],
+)
+def test_wrong_options(
+    call: Callable, made: Path, tmp_path: Path, options: tuple[object, ...], says: str
+) -> None:
+    out = tmp_path / "e"
+    done = call("evaluate", made / "out", "--labels", made / "labels.tsv", "-o", out, *options)
+    assert done.code == 64
+    assert says in done.err
+    assert not out.exists()
+
+
+def test_a_table_of_chunks_cannot_calibrate(call: Callable, made: Path, tmp_path: Path) -> None:
+    done = call(
+        *("evaluate", made / "out/in_chunks.tsv", "--labels", made / "labels.tsv"),
+        *(
+            "-o",
+            tmp_path / "e",
+            "--calibrate",
+            TOY_CLASSIFIER,
+            "--output",
+            tmp_path / "x.safetensors",
+        ),
+    )
+    assert done.code == 64
+    assert "needs the scores of frames" in done.err
+
+
+def test_quiet_says_nothing(call: Callable, made: Path, tmp_path: Path) -> None:
+    done = call(
+        "evaluate", made / "out", "--labels", made / "labels.tsv", "-o", tmp_path / "e", "-q"
+    )
+    assert (done.code, done.out, done.err) == (0, "", "")
+
+
+def test_without_the_extra_it_says_what_to_install(made: Path) -> None:
+    code = (
+        "import sys; sys.modules['sklearn'] = None; from virnucpro.cli import run; "
+        "sys.exit(run(sys.argv[1:]))"
+    )
+    arguments = ["evaluate", str(made / "out"), "--labels", str(made / "labels.tsv")]
+    done = subprocess.run(
+        [sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 64
+    assert "pip install 'virnucpro[train]'" in done.stderr

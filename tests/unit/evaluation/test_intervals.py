@@ -1,0 +1,161 @@
+"""Groups against the pool of the other label, lengths, and intervals over genomes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from virnucpro.evaluation.evaluation import Evaluation, Line, evaluate
+from virnucpro.evaluation.intervals import MOST_SLICES
+from virnucpro.evaluation.metrics import ONE_CLASS
+from virnucpro.evaluation.sample import Counts, Sample
+
+
+def _sample(scores, virus, groups=None, genomes=None, lengths=None, fdr=None) -> Sample:
+    """A sample from lists; groups are names, genomes numbers, lengths bases."""
+    virus = np.array(virus, bool)
+    names = groups or [""] * len(virus)
+    pairs = [("virus" if v else "others", name) for v, name in zip(virus, names, strict=True)]
+    known = tuple(dict.fromkeys(pairs))
+    classes = sorted(set(lengths)) if lengths else [""]
+    return Sample(
+        scores=np.array(scores, float),
+        virus=virus,
+        groups=np.array([known.index(pair) for pair in pairs]),
+        group_names=known,
+        clusters=np.array(genomes if genomes is not None else range(len(virus))),
+        lengths=np.array([classes.index(n) for n in lengths] if lengths else [0] * len(virus)),
+        length_names=tuple(map(str, classes)),
+        fdr=np.array(fdr if fdr is not None else [np.nan] * len(virus), float),
+        counts=Counts(len(virus), len(virus), 0, {}, {}, 0, 0),
+    )
+
+
+def _by_name(found: Evaluation) -> dict[str, Line]:
+    return {f"{line.label} {line.name}".strip(): line for line in found.lines}
+
+
+def test_a_group_is_measured_against_all_rows_of_the_other_label() -> None:
+    scores = [0.9, 0.4, 0.6, 0.2, 0.8, 0.1]
+    virus = [1, 1, 1, 0, 0, 0]
+    groups = ["a", "b", "b", "c", "c", "d"]
+    lines = _by_name(evaluate(_sample(scores, virus, groups), 0.5, graded=True))
+    a, b, c, d = (lines[name] for name in ("virus a", "virus b", "others c", "others d"))
+    assert a.measures.auroc == 1
+    assert b.measures.auroc == pytest.approx(4 / 6)  # 0.8 is above both 0.4 and 0.6
+    assert c.measures.auroc == pytest.approx(4 / 6)
+    assert d.measures.auroc == 1
+    assert (b.measures.virus, b.measures.others) == (2, 3)
+    assert (b.measures.tp, b.measures.fn, b.measures.fp, b.measures.tn) == (1, 1, 1, 2)
+    assert b.correct == 0.5
+    assert b.measures.accuracy == pytest.approx(3 / 5)
+    assert (c.measures.virus, c.measures.others, c.correct) == (3, 2, 0.5)
+    assert d.correct == 1
+    assert b.measures.ece is None  # of an arbitrary mixture
+    assert lines["all"].measures.auroc == pytest.approx(7 / 9)
+    assert lines["all"].correct == lines["all"].measures.accuracy
+
+
+def test_a_group_with_both_labels_is_two() -> None:
+    found = evaluate(_sample([0.9, 0.1], [1, 0], ["x", "x"]), 0.5, graded=True)
+    assert [(line.label, line.name) for line in found.of_kind("group")] == [
+        ("others", "x"),
+        ("virus", "x"),
+    ]
+
+
+def test_lengths_are_not_pooled() -> None:
+    scores = [0.9, 0.1, 0.2, 0.8]
+    found = evaluate(_sample(scores, [1, 0, 1, 0], lengths=[500, 500, 150, 150]), 0.5, graded=True)
+    assert [(line.name, line.measures.auroc) for line in found.of_kind("length")] == [
+        ("150", 0),
+        ("500", 1),
+    ]
+
+
+def test_one_class_is_said_and_not_made_up() -> None:
+    found = evaluate(_sample([0.9, 0.1, 0.3], [1, 1, 1], ["a", "a", "b"]), 0.5, graded=True)
+    assert all(line.measures.auroc is None for line in found.lines)
+    assert all(line.notes == (ONE_CLASS,) for line in found.lines)
+    assert all(line.spread.auroc is None for line in found.lines)
+
+
+def _clustered(genomes: int, rows: int, seed: int = 0) -> Sample:
+    """``rows`` a genome that have nearly one score: as little evidence as one row a genome."""
+    rng = np.random.default_rng(seed)
+    virus = np.repeat(np.arange(genomes) % 2 == 0, rows)
+    level = np.repeat(rng.normal(0, 1, genomes), rows) + np.where(virus, 1.0, 0.0)
+    scores = 1 / (1 + np.exp(-level - rng.normal(0, 0.01, genomes * rows)))
+    return _sample(scores, virus, genomes=np.repeat(np.arange(genomes), rows))
+
+
+def test_intervals_are_over_genomes_and_not_over_rows() -> None:
+    clustered = _clustered(100, 30)
+    rows = replace(clustered, clusters=np.arange(len(clustered.scores)))
+    wide, narrow = (
+        evaluate(sample, 0.5, graded=True).lines[0].spread.auroc for sample in (clustered, rows)
+    )
+    assert wide is not None
+    assert narrow is not None
+    assert wide[1] - wide[0] > 3 * (narrow[1] - narrow[0])
+
+
+@pytest.mark.parametrize("digits", [16, 1])  # 1: ten scores, full of ties
+def test_the_interval_is_that_of_a_plain_bootstrap(digits: int) -> None:
+    """Drawn one genome at a time, measured by scikit-learn, without levels and cells."""
+    from sklearn.metrics import roc_auc_score
+
+    sample = _clustered(60, 4, seed=3)
+    sample = replace(sample, scores=sample.scores.round(digits))
+    ours = evaluate(sample, 0.5, graded=True).lines[0].spread
+    rng = np.random.default_rng(9)
+    members = [np.flatnonzero(sample.clusters == g) for g in range(60)]
+    areas, accuracies = [], []
+    for _ in range(400):
+        drawn = np.concatenate(
+            [members[g] for side in (0, 1) for g in rng.integers(0, 30, 30) * 2 + side]
+        )
+        areas.append(roc_auc_score(sample.virus[drawn], sample.scores[drawn]))
+        accuracies.append(((sample.scores >= 0.5) == sample.virus)[drawn].mean())
+    assert ours.auroc == pytest.approx(np.percentile(areas, (2.5, 97.5)), abs=0.025)
+    assert ours.accuracy == pytest.approx(np.percentile(accuracies, (2.5, 97.5)), abs=0.03)
+
+
+def test_the_same_seed_gives_the_same_intervals_in_any_order_of_rows() -> None:
+    sample = _clustered(40, 5)
+    once, again = (evaluate(sample, 0.5, graded=True).lines[0].spread for _ in range(2))
+    assert once == again
+
+
+def test_a_single_genome_has_no_interval() -> None:
+    scores, virus = [0.9, 0.8, 0.4, 0.1, 0.2, 0.6], [1, 1, 1, 0, 0, 0]
+    sample = _sample(scores, virus, ["a", "a", "b", "c", "c", "c"], [0, 0, 1, 2, 3, 4])
+    lines = _by_name(evaluate(sample, 0.5, graded=True))
+    assert lines["all"].spread.auroc is not None
+    assert lines["virus a"].spread.genomes == 1
+    assert lines["virus a"].spread.auroc is None
+    assert "fewer than 2 genomes" in lines["virus a"].notes[0]
+    assert lines["others c"].spread.correct is not None
+
+
+def test_too_many_groups_have_no_intervals_and_it_is_said() -> None:
+    count = MOST_SLICES + 1
+    names = [f"g{i}" for i in range(count)]
+    sample = _sample(np.linspace(0, 1, count), np.arange(count) % 2, names)
+    found = evaluate(sample, 0.5, graded=True)
+    assert found.lines[0].spread.auroc is None
+    assert "no intervals" in found.lines[0].notes[0]
+
+
+def test_stated_and_realised_rates_of_false_discoveries() -> None:
+    fdr = [0.005, 0.03, 0.04, 0.15, np.nan]
+    found = evaluate(_sample([0.9, 0.8, 0.7, 0.6, 0.1], [1, 1, 0, 0, 0], fdr=fdr), 0.5, graded=True)
+    rows = [(d.stated, d.contigs, d.false) for d in found.discoveries]
+    assert rows == [(0.01, 1, 0), (0.05, 3, 1), (0.1, 3, 1), (0.2, 4, 2)]
+    assert found.discoveries[1].realised == pytest.approx(1 / 3)
+
+
+def test_without_rates_there_is_nothing_to_compare() -> None:
+    assert evaluate(_sample([0.9, 0.1], [1, 0]), 0.5, graded=True).discoveries == ()

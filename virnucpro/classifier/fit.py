@@ -1,0 +1,82 @@
+"""Whether a classifier belongs to two encoders and a chunk length."""
+
+from __future__ import annotations
+
+import re
+
+from virnucpro.classifier.files import ClassifierInfo
+from virnucpro.encoders.registry import EncoderSource
+from virnucpro.errors import ModelError
+
+_RELEASED_ESM = re.compile(r"esm2_t\d+_\w+_ur50d")
+
+
+def check_fit(
+    info: ClassifierInfo, *, nucleotide: EncoderSource, protein: EncoderSource, chunk_length: int
+) -> list[str]:
+    """See that a classifier belongs to two encoders and a chunk length.
+
+    An entry of ``info.encoders`` fits an encoder of its family; where it names a model, and the
+    encoder was asked for by the name of another released model, it does not. An encoder in a
+    folder of the user's own naming gives a warning only: its width is all there is to compare.
+
+    Returns:
+        Warnings, for the user.
+
+    Raises:
+        ModelError: widths, encoders or the chunk length do not fit.
+    """
+    wanted = nucleotide.dim + protein.dim
+    if info.input_width != wanted:
+        raise ModelError(
+            f"{info.path} takes {info.input_width} numbers a sequence, but {nucleotide.name} "
+            f"({nucleotide.dim}) and {protein.name} ({protein.dim}) give {wanted}: choose the "
+            f"classifier that was trained with these encoders"
+        )
+    warnings: list[str] = []
+    if info.encoders:
+        for source in (nucleotide, protein):
+            warnings += _check_encoder(info, source)
+    if info.chunk_lengths and chunk_length not in info.chunk_lengths:
+        lengths = " or ".join(map(str, info.chunk_lengths))
+        raise ModelError(
+            f"{info.path} was trained for chunks of {lengths} bases, not {chunk_length}: use "
+            f"--expected-length {info.chunk_lengths[0]} or another classifier"
+        )
+    named = re.match(r"(\d+)_model", info.path.name)  # 300_model.pth, 500_model.pth
+    if named and not info.chunk_lengths and int(named[1]) != chunk_length:
+        warnings.append(
+            f"{info.path.name} is, by its name, for chunks of {named[1]} bases, but chunks are "
+            f"{chunk_length}: scores may be far off"
+        )
+    return warnings
+
+
+def _check_encoder(info: ClassifierInfo, source: EncoderSource) -> list[str]:
+    """Compare one encoder with those that the classifier names."""
+    named = [_short(entry) for entry in info.encoders if _family_of(entry) == source.family]
+    asked = _short(source.name)
+    error = ModelError(
+        f"{info.path} was trained with {' and '.join(info.encoders)}, not with {source.name} "
+        f"({source.family}): choose the classifier or the encoder accordingly"
+    )
+    if not named:
+        raise error
+    if {source.family, asked} & set(named):
+        return []
+    if _RELEASED_ESM.fullmatch(asked):
+        raise error
+    return [f"{info.path.name} was trained with {', '.join(named)}; {source.name} is taken for it"]
+
+
+def _short(name: str) -> str:
+    """The last component, lower case, without ``.pt``: names of one model in all its forms."""
+    return re.sub(r"\.pt$", "", name.rstrip("/\\").replace("\\", "/").split("/")[-1].lower())
+
+
+def _family_of(entry: str) -> str:
+    """``facebook/esm2_t36_3B_UR50D`` is of family ``esm2``; a family is of itself."""
+    short = _short(entry)
+    if short.startswith("esm2"):
+        return "esm2"
+    return "dnabert-s" if short.startswith(("dnabert-s", "dnabert_s")) else short

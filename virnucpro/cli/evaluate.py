@@ -1,0 +1,107 @@
+"""``virnucpro evaluate``: predictions against what is known of the records."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from virnucpro.cli.options import quiet, shared_options
+from virnucpro.errors import UsageError
+
+EPILOG = """\b
+Examples:
+  virnucpro evaluate results --labels labels.tsv
+  virnucpro evaluate results --labels dataset/genomes.tsv --level contig -o figures
+  virnucpro evaluate results/test_merged/prediction_results.txt --labels test_frames.tsv
+  virnucpro evaluate validation --labels labels.tsv --calibrate my.safetensors
+      --output calibrated.safetensors
+
+Labels are a table with a header: record, label (virus or others), and if you like group and genome;
+or genomes.tsv or PART_frames.tsv of a data set. See docs/evaluation.md.
+"""
+
+
+@click.command(
+    epilog=EPILOG, short_help="Measure predictions on records of known origin; calibrate."
+)
+@click.argument("predictions", type=click.Path(path_type=Path), metavar="PREDICTIONS")
+@click.option(
+    "--labels",
+    type=click.Path(path_type=Path),
+    required=True,
+    metavar="FILE",
+    help="What the records are: a table with columns record, label and, if known, group, genome.",
+)
+@click.option(
+    "-o",
+    "--output-dir",
+    type=click.Path(path_type=Path),
+    help="Default: STEM_LEVEL_evaluation.",
+)
+@click.option(
+    "--level",
+    type=click.Choice(["frame", "chunk", "contig"]),
+    help="What is measured.  [default: chunk, or what the table holds]",
+)
+@click.option(
+    "--threshold",
+    type=click.FloatRange(0, 1),
+    default=0.5,
+    show_default=True,
+    metavar="X",
+    help="Called virus from this score on, 0 to 1.",
+)
+@click.option(
+    "--calibrate",
+    type=click.Path(path_type=Path),
+    metavar="CLASSIFIER",
+    help="Fit a temperature of the classifier that made these predictions to them.",
+)
+@click.option(
+    "--output",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Where the calibrated classifier goes, a .safetensors.",
+)
+@click.option("-f", "--force", is_flag=True, help="Overwrite what is there.")
+@shared_options
+def evaluate(predictions: Path, labels: Path, **options: Any) -> None:
+    """Measure PREDICTIONS, the output directory of predict or one of its tables.
+
+    Writes figures overall, by group and by chunk length, with intervals, and plots. A group is
+    measured against all rows of the other label.
+    """
+    _check_options(**{name: options[name] for name in ("calibrate", "output", "force")})
+    _check_installed()
+    from virnucpro.evaluation.run import Request, carry_out
+    from virnucpro.ui.words import printable
+
+    def say(text: str) -> None:
+        if not quiet():
+            click.echo(printable(text), err=True)
+
+    request = Request(predictions, labels, **options)
+    result = carry_out(request, say)
+    if not quiet():
+        click.echo(printable(result))
+
+
+def _check_options(*, calibrate: Path | None, output: Path | None, force: bool) -> None:
+    if (calibrate is None) != (output is None):
+        raise UsageError("--calibrate and --output belong together: give both, or neither")
+    if output is not None and output.suffix != ".safetensors":
+        raise UsageError(f"--output {output}: give it the suffix .safetensors")
+    if output is not None and output.exists() and not force:
+        raise UsageError(f"{output} exists: choose another --output, or overwrite it with --force")
+
+
+def _check_installed() -> None:
+    from importlib.util import find_spec
+
+    for name, package in (("sklearn", "scikit-learn"), ("matplotlib", "matplotlib")):
+        if find_spec(name) is None:
+            raise UsageError(
+                f"{package} is not installed, and evaluate needs it: pip install 'virnucpro[train]'"
+            )
