@@ -17,7 +17,7 @@ FRAME_LABELS = ("F1", "F2", "F3", "R1", "R2", "R3")
 
 _BASES = "TCAG"  # the order in which NCBI writes its tables
 _AMINO_ACIDS = "FFLLSSSSYY**CC*WLLLLPPPPHHQQRRRRIIIMTTTTNNKKSSRRVVVVAAAADDEEGGGG"
-_CODE = {
+GENETIC_CODE = {
     first + second + third: _AMINO_ACIDS[16 * i + 4 * j + k]
     for i, first in enumerate(_BASES)
     for j, second in enumerate(_BASES)
@@ -33,11 +33,11 @@ _FORWARD_STOP, _REVERSE_STOP, _CODON = 1, 2, 4
 def _tables() -> tuple[bytes, bytes, bytes, bytes]:
     """By window: its flags, its amino acid on either strand; and the windows that are no codon."""
     flags, forward, reverse = bytearray(256), bytearray(256), bytearray(256)
-    for codon, amino_acid in _CODE.items():
+    for codon, amino_acid in GENETIC_CODE.items():
         window = sum(
             "ACGT".index(base) * scale for base, scale in zip(codon, (25, 5, 1), strict=True)
         )
-        other = _CODE[codon.encode().translate(_COMPLEMENT)[::-1].decode()]
+        other = GENETIC_CODE[codon.encode().translate(_COMPLEMENT)[::-1].decode()]
         forward[window], reverse[window] = ord(amino_acid), ord(other)
         flags[window] = (
             _CODON | _FORWARD_STOP * (amino_acid == "*") | _REVERSE_STOP * (other == "*")

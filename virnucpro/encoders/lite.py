@@ -1,0 +1,247 @@
+"""The lite encoders: small, trained on a data set by ``virnucpro train lite``, fast on any CPU.
+
+One safetensors file an encoder, with the key ``virnucpro_lite`` in its metadata::
+
+    {"schema": 1, "molecule": "protein", "dim": 256, "censuses": [{"groups": "A C D ...",
+     "seed": "111111"}, ...], "extra": {...}}
+
+Its tensors are those of :class:`Branch`, in 16 bits where they are large, and ``census.0`` and so
+on, deflated (:class:`Census`). The pair that the package ships is called ``lite``.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save
+
+from virnucpro.contracts import Json, Precision, Report
+from virnucpro.encoders.lite_features import (
+    CENSUS_FEATURES,
+    CODONS,
+    NUCLEOTIDE_FEATURES,
+    PROTEIN_FEATURES,
+    RESIDUES,
+    Census,
+    Letters,
+    Words,
+    codons_of,
+    nucleotide_features,
+    protein_features,
+    residues_of,
+    unpacked,
+)
+from virnucpro.encoders.lite_network import NO_CODE, Branch, Shape
+from virnucpro.encoders.registry import EncoderSource
+from virnucpro.encoders.weights import read_safetensors
+from virnucpro.errors import ModelError
+
+Molecule = Literal["nucleotide", "protein"]
+BATCH = 512  # frames; the fastest on two cores, and 100 MB
+SCHEMA = 1
+_KEY = "virnucpro_lite"
+_DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
+Inputs = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
+
+
+def branch_shape(molecule: Molecule, censuses: int, dim: int) -> Shape:
+    """Sizes of the network of an encoder."""
+    if molecule == "nucleotide":
+        return Shape(CODONS + 1, NUCLEOTIDE_FEATURES, 0, dim)
+    return Shape(RESIDUES + 1, PROTEIN_FEATURES + CENSUS_FEATURES * censuses, censuses, dim)
+
+
+def nucleotide_inputs(codons: Letters) -> Inputs:
+    """What :meth:`Branch.forward` takes, from uint8 ``[n, codons]``."""
+    nothing = torch.empty(len(codons), 0, codons.shape[1], dtype=torch.int64)
+    features = torch.from_numpy(nucleotide_features(codons))
+    return torch.from_numpy(codons.astype(np.int64)), features, nothing
+
+
+def protein_inputs(residues: Letters, censuses: Sequence[Census]) -> Inputs:
+    """What :meth:`Branch.forward` takes, from uint8 ``[n, residues]``."""
+    codes = np.full((len(residues), len(censuses), residues.shape[1]), NO_CODE, np.int64)
+    for number, census in enumerate(censuses):
+        found, whole = census.look_up(residues)
+        codes[:, number, : found.shape[1]] = np.where(whole, found, NO_CODE)
+    features = torch.from_numpy(protein_features(residues, censuses))
+    return torch.from_numpy(residues.astype(np.int64)), features, torch.from_numpy(codes)
+
+
+class LiteEncoder:
+    """A branch on its device, called on frames of any lengths."""
+
+    waited = 0.0
+
+    def __init__(
+        self,
+        molecule: Molecule,
+        branch: Branch,
+        censuses: Sequence[Census],
+        device: torch.device,
+        precision: Precision,
+        truncation: int | None,
+    ) -> None:
+        self._molecule = molecule
+        self._branch = branch.to(device).eval()
+        self._censuses = censuses
+        self._device = device
+        self._dtype = _DTYPES[precision]
+        self._truncation = truncation
+        self._batch = BATCH
+
+    @property
+    def dim(self) -> int:
+        """Numbers an embedding."""
+        return self._branch.out.out_features
+
+    def encode(self, sequences: Sequence[str], report: Report) -> torch.Tensor:
+        """float32 ``[n, dim]`` on the CPU. A token is a letter; batches are of one length."""
+        out = torch.empty(len(sequences), self.dim)
+        cut = [text[: self._truncation] for text in sequences]
+        order = sorted(range(len(cut)), key=lambda i: len(cut[i]))
+        for _, group in groupby(order, key=lambda i: self._tokens(cut[i])):
+            rows = list(group)
+            for start in range(0, len(rows), self._batch):
+                batch = rows[start : start + self._batch]
+                out[batch] = self._forward([cut[i] for i in batch])
+                report(len(batch), sum(len(cut[i]) for i in batch))
+        return out
+
+    def facts(self) -> Mapping[str, Json]:
+        """Its batches are the same on every device."""
+        return {"budget": self._batch, "unit": "sequences", "found": "default"}
+
+    def shrink(self) -> bool:
+        """Halve the batches; False where they already are of one frame."""
+        smaller = self._batch > 1
+        self._batch = max(1, self._batch // 2)
+        return smaller
+
+    def _tokens(self, text: str) -> int:
+        return len(text) // 3 if self._molecule == "nucleotide" else len(text)
+
+    def _forward(self, texts: list[str]) -> torch.Tensor:
+        if self._molecule == "nucleotide":
+            whole = self._tokens(texts[0]) * 3  # a frame has up to two letters more
+            inputs = nucleotide_inputs(codons_of([text[:whole] for text in texts]))
+        else:
+            inputs = protein_inputs(residues_of(texts), self._censuses)
+        kind, half = self._device.type, self._dtype != torch.float32
+        with torch.inference_mode(), torch.autocast(kind, self._dtype, enabled=half):
+            letters, features, codes = (tensor.to(self._device) for tensor in inputs)
+            rows: torch.Tensor = self._branch(letters, features, codes)
+        return rows.float().cpu()
+
+
+def to_bytes(
+    molecule: Molecule, branch: Branch, censuses: Sequence[Census], extra: Mapping[str, Json]
+) -> bytes:
+    """An encoder as a file; the same arguments give the same bytes.
+
+    ``extra`` is anything worth keeping, such as the training command.
+    """
+    tensors = {
+        name: (value.half() if value.ndim > 1 else value.float()).contiguous()
+        for name, value in branch.state_dict().items()
+        if not name.endswith("num_batches_tracked")
+    }
+    for number, census in enumerate(censuses):
+        tensors[f"census.{number}"] = torch.from_numpy(census.packed().copy())
+    said = {
+        "schema": SCHEMA,
+        "molecule": molecule,
+        "dim": branch.out.out_features,
+        "censuses": [{"groups": c.words.groups, "seed": c.words.seed} for c in censuses],
+        "extra": dict(extra),
+    }
+    return save(tensors, {_KEY: json.dumps(said, sort_keys=True)})
+
+
+def read(path: Path) -> tuple[Molecule, Branch, list[Census]]:
+    """The parts of an encoder.
+
+    Raises:
+        ModelError: it cannot be read, is damaged or from a newer program.
+    """
+    said = _metadata(path)
+    if said is None:
+        raise ModelError(f"{path} is no lite encoder: it has no {_KEY!r} metadata")
+    if said.get("schema") != SCHEMA:
+        raise ModelError(f"{path} was written by another virnucpro (schema {said.get('schema')})")
+    try:
+        molecule: Molecule = "nucleotide" if said["molecule"] == "nucleotide" else "protein"
+        words = [Words(str(c["groups"]), str(c["seed"])) for c in said["censuses"]]
+        tensors = read_safetensors(path)
+        packed = [tensors.pop(f"census.{number}") for number in range(len(words))]
+        censuses = [
+            Census(kind, unpacked(codes.numpy(), kind.places))
+            for kind, codes in zip(words, packed, strict=True)
+        ]
+        branch = Branch(branch_shape(molecule, len(words), int(said["dim"])))
+        counters = {k: v for k, v in branch.state_dict().items() if k.endswith("tracked")}
+        branch.load_state_dict({name: t.float() for name, t in tensors.items()} | counters)
+    except (KeyError, TypeError, ValueError, RuntimeError) as error:
+        raise ModelError(f"{path} is damaged ({error}): get it again") from error
+    if not all(bool(torch.isfinite(value).all()) for value in branch.state_dict().values()):
+        raise ModelError(f"{path}: NaN or infinite values in its weights: get it again")
+    return molecule, branch.requires_grad_(False), censuses
+
+
+@dataclass(frozen=True)
+class LiteFamily:
+    """The lite encoders of one molecule; see :class:`virnucpro.encoders.registry.Family`."""
+
+    molecule: Molecule
+
+    def recognises(self, path: Path) -> bool:
+        """By its metadata."""
+        said = _metadata(path) if path.is_file() and path.suffix == ".safetensors" else None
+        return said is not None and said.get("molecule") == self.molecule
+
+    def files(self, path: Path) -> tuple[Path, ...]:
+        """The file itself."""
+        return (path,)
+
+    def width(self, path: Path) -> int:
+        """As its metadata say."""
+        said = _metadata(path) or {}
+        if not isinstance(said.get("dim"), int):
+            raise ModelError(f"{path} does not say how wide its embeddings are: get it again")
+        return int(said["dim"])
+
+    def open_encoder(
+        self,
+        source: EncoderSource,
+        device: str,
+        precision: Precision,
+        *,
+        budget: int | None,
+        truncation: int,
+    ) -> LiteEncoder:
+        """Load the weights onto the device; its batches are too small to be given a budget."""
+        assert source.path is not None
+        molecule, branch, censuses = read(source.path)
+        cut = truncation if molecule == "protein" else None
+        return LiteEncoder(molecule, branch, censuses, torch.device(device), precision, cut)
+
+
+NUCLEOTIDE, PROTEIN = LiteFamily("nucleotide"), LiteFamily("protein")
+
+
+def _metadata(path: Path) -> dict[str, Any] | None:
+    """What a lite file says of itself; None for any other file."""
+    try:
+        with safe_open(path, "pt") as file:
+            said = json.loads((file.metadata() or {}).get(_KEY, "null"))
+    except (SafetensorError, OSError, ValueError):
+        return None
+    return said if isinstance(said, dict) else None
