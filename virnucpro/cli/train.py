@@ -7,7 +7,9 @@ import click
 from virnucpro.cli.lazy import LazyGroup
 from virnucpro.cli.options import shared_options
 
-COMMANDS: dict[str, str] = {}
+COMMANDS: dict[str, str] = {
+    "embed": "virnucpro.cli.train_embed:embed",
+}
 
 
 @click.group(
