@@ -9,6 +9,7 @@ from virnucpro.cli.options import shared_options
 
 COMMANDS: dict[str, str] = {
     "embed": "virnucpro.cli.train_embed:embed",
+    "classifier": "virnucpro.cli.train_classifier:classifier",
 }
 
 
