@@ -62,6 +62,16 @@ def test_a_second_run_computes_nothing(call, dataset):
     assert "stage 5 splitting: 1 piece to do" in done.err  # of validation: counted on
 
 
+def test_status(call, dataset):
+    assert call("train", "embed", dataset.root, *TOY).code == 0
+    assert "train: finished" in call("status", dataset.root).out
+    dataset.layout("train").merged(1).unlink()
+    out = call("status", dataset.root).out
+    assert "train: interrupted" in out
+    assert "train embed would do: merging; nothing to embed" in out
+    assert "chunking" not in out
+
+
 def test_only_what_is_missing_or_damaged_or_changed_is_computed(call, dataset):
     assert call("train", "embed", dataset.root, *TOY).code == 0
     before = stamps(dataset)
