@@ -76,6 +76,9 @@ Exit codes: 0 done, 3 resume refused, 4 GPU missing or lost, or a training proce
 @click.option("--gpu-ids", metavar="LIST", help="Train on these GPUs: 0,1,2 or UUIDs.")
 @click.option("--processes", type=COUNT, metavar="N", help="Train on the CPU, in N processes.")
 @click.option(
+    "-t", "--threads", type=COUNT, metavar="N", help="Host threads in all.  [default: all cores]"
+)
+@click.option(
     "--precision",
     type=click.Choice(["fp32", "bf16"]),
     help="Arithmetic of the matrix products.  [default: fp32]",
@@ -105,7 +108,7 @@ def classifier(dataset: Path, output: Path, **options: Any) -> int:
     from virnucpro.training.fitting import FitRequest, fit
     from virnucpro.ui.training import TrainingScreen
 
-    devices = _devices(options, configuration.machine.threads)
+    devices = _devices(options, options["threads"] or configuration.machine.threads)
     recipe = _recipe(options, devices)
     how = (options["resume"], options["force"], options["tensorboard"])
     request = FitRequest(dataset, output, recipe, devices, *how)

@@ -66,8 +66,11 @@ def train_on(
         return _Processes(plan, devices).run(report, interruption)
     from virnucpro.training.trainer import train
 
-    use_threads(devices[0])
-    return train(plan, _team(0, 1, devices[0]), report, lambda: interruption.number is not None)
+    device = devices[0]
+    use_threads(device)
+    if device.kind == "cuda":  # torch numbers GPUs in another order than the driver
+        os.environ["CUDA_VISIBLE_DEVICES"] = device.uuid
+    return train(plan, _team(0, 1, device), report, lambda: interruption.number is not None)
 
 
 def _team(rank: int, world: int, device: Device) -> Team:
@@ -75,8 +78,8 @@ def _team(rank: int, world: int, device: Device) -> Team:
 
     from virnucpro.training.team import Team
 
-    where = "cpu" if device.kind == "cpu" else f"cuda:{device.index}"
-    return Team(rank, world, torch.device(where))
+    # A process sees only its own GPU.
+    return Team(rank, world, torch.device("cpu" if device.kind == "cpu" else "cuda:0"))
 
 
 class _Processes:
@@ -189,7 +192,6 @@ def _main(pipe: Connection, parent: int, rank: int, world: int, device: Device, 
 
 def _trained(pipe: Connection, rank: int, world: int, device: Device, port: int) -> Ended:
     import sys
-    from dataclasses import replace
 
     import torch.distributed as dist
     from torch.distributed import TCPStore  # type: ignore[attr-defined]
@@ -199,8 +201,6 @@ def _trained(pipe: Connection, rank: int, world: int, device: Device, port: int)
 
     use_threads(device)
     os.environ.setdefault("GLOO_SOCKET_IFNAME", LOOPBACK.get(sys.platform, "lo"))
-    if device.kind == "cuda":
-        device = replace(device, index=0)  # the only one that this process sees
     team = _team(rank, world, device)
     store = TCPStore(HOST, port, is_master=False)
     backend = "nccl" if device.kind == "cuda" else "gloo"
