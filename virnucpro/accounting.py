@@ -124,28 +124,18 @@ def write_run_json(
 
     ``workers`` is the table of :class:`virnucpro.workers.Workers`.
     """
-    import numpy
-    import torch
-
     notice = {"notice": summary.notice} if summary.notice else {}
     document: dict[str, Json] = {
         **notice,
-        "virnucpro": __version__,
-        "versions": {
-            "python": platform.python_version(),
-            "torch": torch.__version__,
-            "numpy": numpy.__version__,
-        },
-        "finished": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
-        "command": list(command),
+        **circumstances(command),
         "input": {"path": source, "sha256": source_sha256},
         "models": {
-            "nucleotide": _encoder(job.nucleotide),
-            "protein": _encoder(job.protein),
+            "nucleotide": encoder_facts(job.nucleotide),
+            "protein": encoder_facts(job.protein),
             "classifier": {"path": str(job.classifier.path), "sha256": job.classifier.sha256},
         },
         "precision": job.precision,
-        "devices": [_device(device) for device in devices],
+        "devices": [device_facts(device) for device in devices],
         "workers": list(workers),
         "settings": {"science": asdict(job.science), "machine": asdict(job.machine)},
         "counts": counts(summary),
@@ -155,7 +145,25 @@ def write_run_json(
     disk.save(job.layout.run_json, (json.dumps(document, indent=1) + "\n").encode())
 
 
-def _encoder(source: object) -> dict[str, Json]:
+def circumstances(command: Sequence[str]) -> dict[str, Json]:
+    """Versions, time and command line, for the record of any run."""
+    import numpy
+    import torch
+
+    return {
+        "virnucpro": __version__,
+        "versions": {
+            "python": platform.python_version(),
+            "torch": torch.__version__,
+            "numpy": numpy.__version__,
+        },
+        "finished": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
+        "command": list(command),
+    }
+
+
+def encoder_facts(source: object) -> dict[str, Json]:
+    """Family, name, path, digest and width of an encoder."""
     keep = ("family", "name", "path", "sha256", "dim")
     return {
         key: str(value) if key == "path" else value
@@ -164,6 +172,7 @@ def _encoder(source: object) -> dict[str, Json]:
     }
 
 
-def _device(device: Device) -> dict[str, Json]:
+def device_facts(device: Device) -> dict[str, Json]:
+    """What a record says of a device."""
     fields = asdict(device)
     return {k: fields[k] for k in ("kind", "index", "name", "uuid", "memory", "threads")}

@@ -13,7 +13,7 @@ class StageStarted:
     """A stage begins: ``todo`` of ``total`` tasks are stale, with their summed weight and count.
 
     ``reasons`` says why, in words, the most frequent first; ``files`` are those that the tasks
-    belong to.
+    belong to. ``stages`` are all of the run; ``number`` counts them from 1.
     """
 
     stage: str
@@ -24,6 +24,7 @@ class StageStarted:
     tokens: int
     reasons: tuple[str, ...] = ()
     files: int = 0
+    stages: int = 9
 
 
 @dataclass(frozen=True)

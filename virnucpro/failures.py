@@ -46,8 +46,7 @@ def record_failures(layout: Layout, disk: Disk, source: Path, label: str, ledger
     and the file goes with its last row.
     """
     found = failures(ledger)
-    with locked(layout.failed_lock, wait=True):
-        _update_table(layout.failed_table, disk, label, found)
+    record_table(layout, disk, label, found)
     if not found:
         disk.remove(layout.failed_fasta)
         return 0
@@ -56,6 +55,12 @@ def record_failures(layout: Layout, disk: Disk, source: Path, label: str, ledger
         for header, sequence in _records(layout, source, wanted):
             out.write(f">{header}\n{sequence}\n".encode(), 1)
     return len(wanted)
+
+
+def record_table(layout: Layout, disk: Disk, label: str, found: list[Failure]) -> None:
+    """Bring the rows of the input ``label`` in the shared table up to date."""
+    with locked(layout.failed_lock, wait=True):
+        _update_table(layout.failed_table, disk, label, found)
 
 
 def _records(layout: Layout, source: Path, wanted: set[str]) -> Iterator[tuple[str, str]]:

@@ -232,6 +232,21 @@ class Layout:
         return [path for path in files if path.exists() or path.is_symlink()]
 
 
+@dataclass(frozen=True)
+class ShardLayout(Layout):
+    """The files of a part of a data set, whose split files were there before it is embedded."""
+
+    def owned(self) -> list[Path]:
+        """Features, merged features and state that exist; never the split files themselves."""
+        features = [
+            path
+            for molecule, suffix in FEATURE_SUFFIX.items()
+            for path in sorted(self.folder(molecule).glob(f"output_*_{suffix}.*"))
+        ]
+        files = [*features, self.merged_folder, self.run_json, self.state]
+        return [path for path in files if path.exists() or path.is_symlink()]
+
+
 def _literal(text: str) -> str:
     """``text`` with the wildcards of a glob pattern taken literally."""
     return "".join(f"[{c}]" if c in "*?[" else c for c in text)

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Protocol
 
 from virnucpro.checkpoint import legacy
 from virnucpro.checkpoint.disk import Disk
@@ -17,7 +18,7 @@ from virnucpro.contracts import Done, Executor, Failed, Precision, Stage, Task
 from virnucpro.encoders.registry import EncoderSource
 from virnucpro.errors import OutputError
 from virnucpro.events import Event, FileFinished, Notice, StageFinished, StageStarted
-from virnucpro.layout import Layout
+from virnucpro.layout import MOLECULES, Layout
 from virnucpro.settings import Machine, Science
 from virnucpro.spans import Spans
 from virnucpro.stages.chunking import Chunking, Stamp
@@ -36,9 +37,38 @@ BYTES_AN_ID = 64  # a frame's id in a feature file, on average, with its share o
 AFTER_FEATURES = ("prediction", "consensus", "output")
 
 
+class Work(Protocol):
+    """What the loop has to know of a run: its stages, and where and with what they embed."""
+
+    @property
+    def layout(self) -> Layout:
+        """Every path of the run."""
+        ...
+
+    @property
+    def disk(self) -> Disk:
+        """What writes."""
+        ...
+
+    @property
+    def nucleotide(self) -> EncoderSource:
+        """The encoder of nucleotides."""
+        ...
+
+    @property
+    def protein(self) -> EncoderSource:
+        """The encoder of proteins."""
+        ...
+
+    @property
+    def stages(self) -> list[Stage]:
+        """All stages, in order."""
+        ...
+
+
 @dataclass(frozen=True)
 class Job:
-    """Everything that a run needs, found and checked before it starts.
+    """Everything that a prediction needs, found and checked before it starts.
 
     ``seen`` is the stamp of the source from before its digest was taken: a stage that reads it
     commits nothing when it is another one afterwards. ``budgets`` are those that an earlier start
@@ -98,7 +128,7 @@ class Outcome:
             self.host_wait[stage] = self.host_wait.get(stage, 0.0) + result.facts["host_wait"]
 
 
-def run(job: Job, ledger: Ledger, executor: Executor, emit: Emit) -> Outcome:
+def run(job: Work, ledger: Ledger, executor: Executor, emit: Emit) -> Outcome:
     """Bring every stage up to date.
 
     Raises:
@@ -125,7 +155,7 @@ def run(job: Job, ledger: Ledger, executor: Executor, emit: Emit) -> Outcome:
         if stale and stage.kind == "gpu":
             _check_space(job, ledger, emit, announce=not outcome.computed["dnabert"])
         spans = Spans(stage, stale, ledger, job.disk)
-        emit(_started(stage, number, tasks, spans, reasons))
+        emit(_started(stage, (number, len(stages)), tasks, spans, reasons))
         for result in executor.run(stage, spans.todo, emit):
             if whole := spans.add(result):
                 emit(FileFinished(stage.name, whole))
@@ -139,14 +169,15 @@ def run(job: Job, ledger: Ledger, executor: Executor, emit: Emit) -> Outcome:
 
 
 def _started(
-    stage: Stage, number: int, tasks: list[Task], spans: Spans, reasons: Counter[str]
+    stage: Stage, place: tuple[int, int], tasks: list[Task], spans: Spans, reasons: Counter[str]
 ) -> StageStarted:
     todo = spans.todo
+    number, stages = place
     sequences = sum(task.count for task in todo)
     tokens = sum(task.weight for task in todo)
     why = tuple(f"{reason} ({n}x)" for reason, n in reasons.most_common(3))
     return StageStarted(
-        stage.name, number, len(tasks), len(todo), sequences, tokens, why, spans.files
+        stage.name, number, len(tasks), len(todo), sequences, tokens, why, spans.files, stages
     )
 
 
@@ -165,21 +196,21 @@ def _lost_proof(stages: Sequence[Stage], ledger: Ledger) -> str | None:
     return None
 
 
-def _check_space(job: Job, ledger: Ledger, emit: Emit, *, announce: bool) -> None:
+def _check_space(job: Work, ledger: Ledger, emit: Emit, *, announce: bool) -> None:
     """Say how much is to be embedded, and stop now if the disk cannot hold it.
 
     Raises:
         OutputError: too little space for the features (exit 6).
     """
-    frames = int(ledger.facts(job.layout.receipt("translation"))["frames"])
+    frames = sum(file.rows for file in ledger.outputs("splitting")) // len(MOLECULES)
     a_frame = (job.nucleotide.dim + job.protein.dim) * BYTES_A_NUMBER + BYTES_AN_ID
     present = sum(path.stat().st_size for path in job.layout.feature_files())
     needed = max(0, 2 * frames * a_frame - present)  # once as features, once merged
     free = shutil.disk_usage(job.layout.root).free
     if announce:
         size = _size(2 * frames * a_frame)
-        text = f"{frames:,} open frames to embed; until the run is finished their features take "
-        emit(Notice("info", f"{text}{size} ({_size(free)} are free)"))
+        text = f"{frames:,} open frames to embed; their features take {size}"
+        emit(Notice("info", f"{text} ({_size(free)} are free)"))
     if needed > free:
         raise OutputError(
             f"{job.layout.root} has {_size(free)} free, the features of {frames:,} frames still "

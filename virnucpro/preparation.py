@@ -12,7 +12,7 @@ from pathlib import Path
 from virnucpro.checkpoint.disk import Disk
 from virnucpro.checkpoint.state import read_state
 from virnucpro.classifier import check_fit, inspect
-from virnucpro.contracts import Device, Precision
+from virnucpro.contracts import Device
 from virnucpro.devices import choose_precision
 from virnucpro.encoders.registry import locate
 from virnucpro.errors import ModelError, OutputError, ResumeRefused, UsageError
@@ -54,7 +54,7 @@ def check_paths(request: Request, layout: Layout) -> None:
         UsageError: input missing, unreadable, no regular file, or one that the run would write.
         OutputError: the output directory cannot be written.
     """
-    _check_writable(layout)
+    check_writable(layout)
     if request.source == STDIN:
         if sys.stdin is None:  # closed by whoever started this process
             raise UsageError("input -: standard input is closed; name a file, or pipe one in")
@@ -94,14 +94,22 @@ def prepare(
     for warning in warnings:
         emit(Notice("warning", warning))
     source = layout.spooled if request.source == STDIN else Path(request.source).absolute()
-    precision = _precision(request, layout, devices)
+    wanted: str = request.science.precision
+    if request.resume:
+        wanted = precision_of(layout, wanted, force=request.force)
+    precision = choose_precision(wanted, devices)
     return Job(
         source, layout, science, request.machine, precision, nucleotide, protein, classifier, disk
     )
 
 
-def _check_writable(layout: Layout) -> None:
-    """As far as it can be seen without writing; a folder that is not there yet is fine."""
+def check_writable(layout: Layout) -> None:
+    """As far as it can be seen without writing; a folder that is not there yet is fine.
+
+    Raises:
+        UsageError: the output directory is a file.
+        OutputError: it cannot be written.
+    """
     for folder in (layout.root, layout.checkpoints):
         # Path.exists raises where a folder above it may not be searched.
         if not os.path.exists(folder):  # noqa: PTH110
@@ -165,16 +173,18 @@ def _classifier_path(science: Science) -> Path:
     return find(science.classifier)
 
 
-def _precision(request: Request, layout: Layout, devices: Sequence[Device]) -> Precision:
-    """The precision of the run: an interrupted one keeps its own where ``auto`` is asked for."""
-    wanted: str = request.science.precision
-    begun = any(layout.state.glob("*.done"))
-    if wanted == "auto" and request.resume and begun:
-        try:
-            earlier = read_state(layout)
-        except ResumeRefused:
-            if not request.force:
-                raise
-            earlier = None
-        wanted = str(earlier.science.get("precision", "auto")) if earlier else "auto"
-    return choose_precision(wanted, devices)
+def precision_of(layout: Layout, wanted: str, *, force: bool) -> str:
+    """``wanted``, but for ``auto`` that of the run that is gone on with, where one has begun.
+
+    Raises:
+        ResumeRefused: a newer version left it, and ``force`` does not move it aside.
+    """
+    if wanted != "auto" or not any(layout.state.glob("*.done")):
+        return wanted
+    try:
+        earlier = read_state(layout)
+    except ResumeRefused:
+        if not force:
+            raise
+        return wanted
+    return str(earlier.science.get("precision", "auto")) if earlier else wanted

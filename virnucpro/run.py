@@ -61,13 +61,13 @@ def execute(
         seen = stamp(job.source)
         digest = sha256_of(job.source)
         state = _admitted(request, job, digest, emit)
-        _sweep(layout, disk)
+        sweep(layout, disk)
         ledger = Ledger(layout, disk, {job.source: digest})
         job = replace(job, budgets=state.budgets, seen=seen)
         workers = Workers(
             state.budgets, lambda b: write_state(layout, disk, replace(state, budgets=b)), emit
         )
-        executor = _executor(devices, request.machine, interruption)
+        executor = executor_on(devices, request.machine, interruption)
         try:
             outcome = run(job, ledger, executor, workers.show)
         finally:
@@ -124,7 +124,7 @@ def _state(request: Request, job: Job, digest: str) -> RunState:
     )
 
 
-def _executor(
+def executor_on(
     devices: Sequence[Device], machine: Machine, interruption: Interruption | None
 ) -> Executor:
     """In this process on one CPU; else a worker process a device."""
@@ -140,7 +140,7 @@ def _spool(stream: BinaryIO, path: Path, disk: Disk) -> None:
             out.write(block)
 
 
-def _sweep(layout: Layout, disk: Disk) -> None:
+def sweep(layout: Layout, disk: Disk) -> None:
     """Remove temporary files of earlier, killed processes."""
     disk.sweep(layout.root, layout.top_names())
     disk.sweep(layout.checkpoints, {layout.spooled.name})

@@ -27,6 +27,7 @@ STAGES = (
     *ENCODERS,
     *("merging", "prediction", "consensus", "output"),
 )
+OF_A_PART = ("splitting", *ENCODERS, "merging")  # of a data set: there `train embed` goes on
 # These read what is kept after a run; every other one needs files that its end removed.
 FROM_RESULTS = ("consensus", "output")
 
@@ -83,7 +84,10 @@ class Failure:
 
 @dataclass(frozen=True)
 class RunStatus:
-    """One run. ``owner`` is the process that works on it; ``source`` its input, where known."""
+    """One run. ``owner`` is the process that works on it; ``source`` its input, where known.
+
+    ``command`` is what would go on with it.
+    """
 
     stem: str
     state: State
@@ -92,6 +96,7 @@ class RunStatus:
     stages: tuple[Progress, ...]
     failed: tuple[Failure, ...]
     features: int = 0  # files that an earlier version left
+    command: str = "predict --resume"
 
     @property
     def todo(self) -> list[Progress]:
@@ -145,6 +150,10 @@ def _status(root: Path, stem: str) -> RunStatus | None:
     state = read_state(layout)
     source = state.source if state else None
     removed = read_removed(layout)
+    if state and "classifier" not in state.science:
+        stages, failed = _progress(layout, removed, OF_A_PART)
+        how = _state(owner, stages, failed)
+        return RunStatus(stem, how, source, owner, stages, failed, command="train embed")
     stages, failed = _progress(layout, removed)
     if removed and any(not s.complete and s.stage not in FROM_RESULTS for s in stages):
         stages, failed = _progress(layout, frozenset())  # what was removed is needed again
@@ -166,13 +175,13 @@ def _legacy(layout: Layout, owner: Owner | None) -> RunStatus:
 
 
 def _progress(
-    layout: Layout, removed: frozenset[Path]
+    layout: Layout, removed: frozenset[Path], names: Iterable[str] = STAGES
 ) -> tuple[tuple[Progress, ...], tuple[Failure, ...]]:
-    """All nine stages, and what failed in them."""
+    """All stages of a run, and what failed in them."""
     splitting = look(layout, layout.receipt("splitting"), removed)
     stages: list[Progress] = []
     failed: list[Failure] = []
-    for stage in STAGES:
+    for stage in names:
         if stage in ENCODERS:
             if isinstance(splitting, str):
                 stages.append(Progress(stage, 0, None))

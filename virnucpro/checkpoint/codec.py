@@ -60,14 +60,17 @@ def encode_features(features: Features, kind: Kind) -> bytes:
     return buffer.getvalue()
 
 
-def load_features(path: Path, kind: Kind) -> Features:
+def load_features(path: Path, kind: Kind, *, mapped: bool = False) -> Features:
     """Read a feature file of either format, without running anything that is pickled in it.
+
+    ``mapped`` leaves the numbers on the disk: a row is read when it is asked for, once it has
+    been looked through here.
 
     Raises:
         DamagedFeatures: unreadable, of another kind, rows and ids do not match, an id occurs
             twice, rows differ in width, or a value is not finite.
     """
-    document = _unpickled(path)
+    document = _unpickled(path, mapped)
     if not isinstance(document, Mapping) or not {_ID_KEY[kind], "data"} <= set(document):
         raise DamagedFeatures(f"{path.name} is no file of {kind} features")
     ids = document[_ID_KEY[kind]]
@@ -81,13 +84,28 @@ def load_features(path: Path, kind: Kind) -> Features:
     return Features(list(ids), data)
 
 
-def _unpickled(path: Path) -> Any:
+def map_rows(path: Path) -> torch.Tensor:
+    """The rows of a merged file that :func:`load_features` accepted, mapped and not looked through.
+
+    float32 ``[n, width]``. For a process that shares the file with the one that checked it.
+
+    Raises:
+        DamagedFeatures: the file is gone or another one.
+    """
+    document = _unpickled(path, True)
+    data = document["data"] if isinstance(document, Mapping) and "data" in document else None
+    if not isinstance(data, torch.Tensor) or data.dim() != 2:
+        raise DamagedFeatures(f"{path.name} is no file of merged features")
+    return data.to(torch.float32)
+
+
+def _unpickled(path: Path, mapped: bool) -> Any:
     """The content of a ``.pt`` file in torch's zip format, the only one since torch 1.6."""
     try:
         if zipfile.is_zipfile(path):
             with warnings.catch_warnings():
                 warnings.simplefilter("error")  # torch only warns of some damaged pickles
-                return torch.load(path, map_location="cpu", weights_only=True)
+                return torch.load(path, map_location="cpu", weights_only=True, mmap=mapped)
     except _UNREADABLE as error:
         reason = next(iter(str(error).splitlines()), type(error).__name__)
         raise DamagedFeatures(f"{path.name} cannot be read: {reason}") from error

@@ -19,7 +19,7 @@ import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -60,6 +60,7 @@ class ClassifierInfo:
         chunk_lengths: bases of the chunks it was trained with.
         temperature: what its logits are divided by; None where it does not say: such scores are
             not calibrated.
+        extra: whatever its maker wrote down, such as the training command.
     """
 
     path: Path
@@ -70,6 +71,7 @@ class ClassifierInfo:
     encoders: tuple[str, ...]
     chunk_lengths: tuple[int, ...]
     temperature: float | None = None
+    extra: Mapping[str, str] = field(default_factory=dict)
 
 
 def inspect(path: Path) -> ClassifierInfo:
@@ -92,6 +94,7 @@ def inspect(path: Path) -> ClassifierInfo:
         encoders,
         lengths,
         _temperature(said, path),
+        {str(key): str(value) for key, value in dict(said.get("extra") or {}).items()},
     )
 
 
@@ -207,6 +210,8 @@ def _metadata(path: Path) -> dict[str, Any]:
         entries = said.get(name, [])
         if not isinstance(entries, list) or not all(isinstance(e, kind) for e in entries):
             raise ModelError(f"{path}: {name!r} in its metadata is damaged: fetch it again")
+    if not isinstance(said.get("extra", {}), dict):
+        raise ModelError(f"{path}: 'extra' in its metadata is damaged: fetch it again")
     return said
 
 

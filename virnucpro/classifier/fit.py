@@ -54,7 +54,7 @@ def check_fit(
 
 def _check_encoder(info: ClassifierInfo, source: EncoderSource) -> list[str]:
     """Compare one encoder with those that the classifier names."""
-    named = [_short(entry) for entry in info.encoders if _family_of(entry) == source.family]
+    named = [_short(entry) for entry in info.encoders if family_of(entry) == source.family]
     asked = _short(source.name)
     error = ModelError(
         f"{info.path} was trained with {' and '.join(info.encoders)}, not with {source.name} "
@@ -74,7 +74,7 @@ def _short(name: str) -> str:
     return re.sub(r"\.pt$", "", name.rstrip("/\\").replace("\\", "/").split("/")[-1].lower())
 
 
-def _family_of(entry: str) -> str:
+def family_of(entry: str) -> str:
     """``facebook/esm2_t36_3B_UR50D`` is of family ``esm2``; a family is of itself."""
     short = _short(entry)
     if short.startswith("esm2"):

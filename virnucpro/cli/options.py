@@ -14,6 +14,7 @@ from virnucpro.errors import UsageError
 from virnucpro.settings import Display
 
 F = TypeVar("F", bound=Callable[..., Any])
+COUNT = click.IntRange(min=1)
 _NAMES = ("verbose", "quiet", "log_file", "config")
 
 
@@ -38,6 +39,63 @@ def shared_options(command: F) -> F:
     ):
         decorated = option(decorated)
     return decorated  # type: ignore[no-any-return]
+
+
+def encoder_options(command: F) -> F:
+    """Add the options that say where and how the encoders compute."""
+    decorated: Any = command
+    for option in (
+        click.option(
+            "-t",
+            "--threads",
+            type=COUNT,
+            metavar="N",
+            help="Host threads in all.  [default: all cores]",
+        ),
+        click.option(
+            "-w",
+            "--num-workers",
+            type=COUNT,
+            metavar="N",
+            help="Host threads a worker uses for tokens.",
+        ),
+        click.option(
+            "--dnabert-batch-size", type=COUNT, metavar="N", help="Sequences a DNABERT-S batch."
+        ),
+        click.option("--esm-batch-size", type=COUNT, metavar="N", help="Tokens an ESM-2 batch."),
+        click.option(
+            "--precision",
+            type=click.Choice(["auto", "fp32", "bf16", "fp16"]),
+            help="Arithmetic of the encoders; auto is bf16 on GPUs that have it, fp32 on the CPU.",
+        ),
+        click.option(
+            "--cpu-workers", type=COUNT, metavar="N", help="Compute on the CPU in N processes."
+        ),
+        click.option(
+            "--gpus", metavar="LIST", help="GPUs to use: 0,1,2 or UUIDs.  [default: all visible]"
+        ),
+        click.option(
+            "-d",
+            "--device",
+            metavar="D",
+            help="auto, cpu, cuda, cuda:0,2, a number or a GPU's UUID.  [default: auto]",
+        ),
+    ):
+        decorated = option(decorated)
+    return decorated  # type: ignore[no-any-return]
+
+
+def machine_given(options: dict[str, Any]) -> dict[str, Any]:
+    """Values of :func:`encoder_options` by the setting of ``Machine`` that each fills."""
+    return {
+        "device": options["device"],
+        "gpus": options["gpus"],
+        "cpu_workers": options["cpu_workers"],
+        "esm_tokens": options["esm_batch_size"],
+        "dnabert_sequences": options["dnabert_batch_size"],
+        "tokenizer_threads": options["num_workers"],
+        "threads": options["threads"],
+    }
 
 
 def config_path() -> Path | None:

@@ -9,12 +9,18 @@ from typing import Any
 
 import click
 
-from virnucpro.cli.options import config_path, displayed, shared_options
+from virnucpro.cli.options import (
+    COUNT,
+    config_path,
+    displayed,
+    encoder_options,
+    machine_given,
+    shared_options,
+)
 from virnucpro.configuration import default_configuration, load_configuration
 from virnucpro.errors import EXIT_OK, EXIT_PARTIAL, UsageError
 from virnucpro.settings import MODEL_TYPES, Display, override
 
-COUNT = click.IntRange(min=1)
 EPILOG = """\b
 Examples:
   virnucpro predict --input contigs.fa --output-dir results
@@ -55,29 +61,9 @@ Exit codes: 0 done, 2 partial (see failed_files.txt), 3 resume refused, 4 GPU mi
 @click.option(
     "-e", "--expected-length", type=click.IntRange(min=3), metavar="N", help="Bases a chunk."
 )
-@click.option(
-    "-d",
-    "--device",
-    metavar="D",
-    help="auto, cpu, cuda, cuda:0,2, a number or a GPU's UUID.  [default: auto]",
-)
-@click.option("--gpus", metavar="LIST", help="GPUs to use: 0,1,2 or UUIDs.  [default: all visible]")
-@click.option("--cpu-workers", type=COUNT, metavar="N", help="Compute on the CPU in N processes.")
-@click.option(
-    "--precision",
-    type=click.Choice(["auto", "fp32", "bf16", "fp16"]),
-    help="Arithmetic of the encoders; auto is bf16 on GPUs that have it, fp32 on the CPU.",
-)
-@click.option("--esm-batch-size", type=COUNT, metavar="N", help="Tokens an ESM-2 batch.")
-@click.option("--dnabert-batch-size", type=COUNT, metavar="N", help="Sequences a DNABERT-S batch.")
+@encoder_options
 @click.option(
     "-b", "--batch-size", type=COUNT, metavar="N", help="Rows the classifier reads at a time."
-)
-@click.option(
-    "-w", "--num-workers", type=COUNT, metavar="N", help="Host threads a worker uses for tokens."
-)
-@click.option(
-    "-t", "--threads", type=COUNT, metavar="N", help="Host threads in all.  [default: all cores]"
 )
 @click.option(
     "--duplicate-ids",
@@ -111,14 +97,8 @@ def predict(source: str | None, named_source: str | None, **options: Any) -> int
     )
     machine = override(
         configuration.machine,
-        device=options["device"],
-        gpus=options["gpus"],
-        cpu_workers=options["cpu_workers"],
-        esm_tokens=options["esm_batch_size"],
-        dnabert_sequences=options["dnabert_batch_size"],
+        **machine_given(options),
         classifier_rows=options["batch_size"],
-        tokenizer_threads=options["num_workers"],
-        threads=options["threads"],
         keep_intermediate=options["keep_intermediate"] or None,
     )
     display = displayed(configuration.display, progress=not options["no_progress"])

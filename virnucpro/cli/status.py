@@ -115,7 +115,7 @@ def _resume(run: RunStatus) -> str:
         )
     if not run.stages:
         return "it has only begun"
-    verb = "left to do" if run.state == "running" else "predict --resume would do"
+    verb = "left to do" if run.state == "running" else f"{run.command} would do"
     if not run.todo:
         return f"{verb}: nothing"
     left = [

@@ -10,6 +10,8 @@ from virnucpro.cli.options import shared_options
 COMMANDS: dict[str, str] = {
     "download": "virnucpro.cli.train_download:download",
     "prepare": "virnucpro.cli.train_prepare:prepare",
+    "embed": "virnucpro.cli.train_embed:embed",
+    "classifier": "virnucpro.cli.train_classifier:classifier",
 }
 
 

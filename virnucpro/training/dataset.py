@@ -24,7 +24,7 @@ from typing import Literal
 
 from virnucpro.contracts import Json
 from virnucpro.errors import InputError, UsageError
-from virnucpro.layout import Layout
+from virnucpro.layout import Layout, ShardLayout
 
 Part = Literal["train", "validation", "test"]
 PARTS: tuple[Part, ...] = ("train", "validation", "test")
@@ -101,7 +101,7 @@ class Dataset:
 
     def layout(self, part: Part) -> Layout:
         """Shards, features and state of ``part``, as those of a run."""
-        return Layout(self.root, part, self.lengths()[0])
+        return ShardLayout(self.root, part, self.lengths()[0])
 
     def facts(self) -> dict[str, Json]:
         """The content of ``dataset.json``.

@@ -38,7 +38,6 @@ TITLES = {
     "consensus": "Consensus",
     "output": "Output",
 }
-STAGES = len(TITLES)
 ENCODERS = ("dnabert", "esm")
 EARLY_SHARE, EARLY_SECONDS = 0.02, 10.0  # of a stage; before either no time is forecast
 PAUSE = 2.0  # seconds without a task before a worker is called idle
@@ -114,7 +113,7 @@ class Meter:
 
     def _begin(self, event: StageStarted) -> None:
         now = self._clock()
-        self.stage, self.number = event.stage, event.number
+        self.stage, self.number, self.stages = event.stage, event.number, event.stages
         self.pieces, self.expected, self.weight = event.todo, event.sequences, event.tokens
         self.pieces_done = self.failed = 0
         self.files, self.files_done = event.files, 0
@@ -197,7 +196,7 @@ class Meter:
     @property
     def title(self) -> str:
         """``[4/9] DNABERT-S``."""
-        return f"[{self.number}/{STAGES}] {TITLES.get(self.stage, self.stage)}"
+        return f"[{self.number}/{self.stages}] {TITLES.get(self.stage, self.stage)}"
 
     @property
     def sequences(self) -> int:

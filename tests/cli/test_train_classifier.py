@@ -1,0 +1,270 @@
+"""``train classifier``: the whole path to calls, what is refused, and interruptions."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from tests.cli.inputs import table
+from tests.faults.processes import family, running, until
+from tests.training_data import LENGTH, genome, make_dataset
+from virnucpro.checkpoint.codec import load_features
+from virnucpro.classifier import inspect, load
+from virnucpro.settings import Machine, Science
+from virnucpro.training.dataset import PARTS
+from virnucpro.training.embed import EmbedRequest, embed
+from virnucpro.training.savepoint import load as load_savepoint
+
+QUICK = ("--hidden", 16, "--epochs", 3, "--learning-rate", 0.01)
+LONG = ("--hidden", 16, "--epochs", 30, "--patience", 30, "--batch-size", 16, "--processes")
+
+
+@pytest.fixture(scope="module")
+def dataset(tmp_path_factory):
+    """Embedded; not to be changed."""
+    made = make_dataset(tmp_path_factory.mktemp("data"), codons=800)
+    science = Science(model_type="toy").resolved()
+    embed(EmbedRequest(made.root, science, Machine(device="cpu")), lambda event: None)
+    return made
+
+
+@pytest.fixture
+def train(call, dataset):
+    def _train(output, *options):
+        return call("train", "classifier", dataset.root, "--output", output, *options)
+
+    return _train
+
+
+@pytest.fixture(scope="module")
+def toy_configuration(tmp_path_factory):
+    path = tmp_path_factory.mktemp("configuration") / "toy.yaml"
+    path.write_text("features: {dnabert: {model_name: toy}, esm: {model_name: toy}}\n")
+    return path
+
+
+@pytest.mark.parametrize("recipe", ["original", "modern"])
+def test_from_a_data_set_to_calls(call, train, dataset, tmp_path, toy_configuration, recipe):
+    output = tmp_path / "my.safetensors"
+    done = train(output, *QUICK, "--recipe", recipe, "--batch-size", 16, "--epochs", 6)
+    assert done.code == 0, done.err
+    assert "Next: virnucpro predict" in done.out
+    info = inspect(output)
+    assert info.encoders == ("toy-nucleotide", "toy-protein")
+    assert info.chunk_lengths == (LENGTH,)
+    assert info.temperature is not None
+    assert (info.input_width, info.hidden) == (32, 16)
+    assert info.extra["seed"] == "42"
+    assert str(tmp_path) not in output.read_bytes().decode("latin-1")
+    assert not list(tmp_path.glob(".checkpoints/*.pt"))
+
+    source = tmp_path / "in.fa"
+    names = [(label, f"{label}{n}") for label in ("virus", "others") for n in range(5)]
+    source.write_text(
+        "".join(f">{name}\n{genome(kind, 700, hash_of(name))}\n" for kind, name in names)
+    )
+    out = tmp_path / "out"
+    custom = ("-m", "custom", "-p", output, "-e", LENGTH, "--device", "cpu")
+    done = call("predict", source, "-o", out, *custom, "-c", toy_configuration)
+    assert done.code == 0, done.err
+    calls = {row["record"]: row["call"] for row in table(out / "in_contigs.tsv")}
+    assert calls == {name: "virus" if kind == "virus" else "nonvirus" for kind, name in names}
+
+    wrong = call(
+        "predict",
+        source,
+        "-o",
+        tmp_path / "x",
+        "-m",
+        "custom",
+        "-p",
+        output,
+        "-e",
+        500,
+        "--device",
+        "cpu",
+        "-c",
+        toy_configuration,
+    )
+    assert wrong.code == 64
+    assert "trained for chunks of 300 bases" in wrong.err
+
+
+def hash_of(name):
+    return sum(map(ord, name)) + 1000
+
+
+def test_the_same_command_gives_the_same_bytes(train, tmp_path):
+    for name in ("one", "two"):
+        assert train(tmp_path / name / "c.safetensors", *QUICK, "--processes", 1).code == 0
+    one, two = (tmp_path / name / "c.safetensors" for name in ("one", "two"))
+    assert one.read_bytes() == two.read_bytes()
+    assert one.with_suffix(".md").read_bytes() == two.with_suffix(".md").read_bytes()
+    assert train(tmp_path / "o.safetensors", *QUICK, "--seed", 1).code == 0
+    assert (tmp_path / "o.safetensors").read_bytes() != one.read_bytes()
+
+
+def test_the_card_says_what_is_so(train, dataset, tmp_path):
+    output = tmp_path / "my.safetensors"
+    assert train(output, *QUICK).code == 0
+    card = output.with_suffix(".md").read_text()
+    facts = dataset.facts()["parts"]
+    for part in PARTS:
+        frames = sum(facts[part][label] for label in ("virus", "others"))
+        assert f"({frames})" in card
+    assert "| virus | virus\\_group |" in card or "| virus | virus_group |" in card
+    assert f"temperature of {inspect(output).temperature:.4g}" in card
+    assert "--hidden 16 --epochs 3" in card
+    classifier = load(output)
+    layout = dataset.layout("test")
+    features = [
+        load_features(layout.merged(n + 1), "merged").data for n in range(dataset.shards("test"))
+    ]
+    called = classifier.scores(torch.cat(features)).argmax(1).tolist()
+    labels = [int(row.label == "virus") for row in dataset.frames("test")]
+    accuracy = sum(a == b for a, b in zip(called, labels, strict=True)) / len(labels)
+    row = next(line for line in card.splitlines() if line.startswith("| accuracy"))
+    assert row.split("|")[3].strip() == f"{accuracy:.4f}"
+
+
+def test_what_is_there_is_kept(train, tmp_path):
+    output = tmp_path / "my.safetensors"
+    assert train(output, *QUICK, "--resume").code == 0  # nothing to resume: from the beginning
+    first = output.read_bytes()
+    refused = train(output, *QUICK)
+    assert refused.code == 64
+    assert "--resume" in refused.err
+    assert "--force" in refused.err
+    again = train(output, *QUICK, "--resume")
+    assert again.code == 0
+    assert "Nothing to do" in again.out
+    other = train(output, *QUICK, "--seed", 7, "--resume")
+    assert other.code == 3
+    assert "seed: was 42, is 7" in other.err
+    assert output.read_bytes() == first
+    assert train(output, *QUICK, "--seed", 7, "--force").code == 0
+    assert output.read_bytes() != first
+    assert (tmp_path / "my.safetensors.previous").read_bytes() == first
+
+
+def test_what_cannot_be_trained(call, train, dataset, tmp_path):
+    assert "end in .safetensors" in train(tmp_path / "my.pth").err
+    assert train(tmp_path / "a.safetensors", "--processes", 2, "--multi-gpu").code == 64
+    raw = make_dataset(tmp_path / "raw", genomes=(2, 1, 0), codons=300)
+    command = ("train", "classifier", raw.root, "--output", tmp_path / "a.safetensors")
+    refused = call(*command)
+    assert refused.code == 64
+    assert f"virnucpro train embed {raw.root}" in refused.err
+    toy = ("--model-type", "toy", "--device", "cpu")
+    assert call("train", "embed", raw.root, *toy).code == 0
+    assert call(*command, *QUICK).code == 0
+    assert "There was no test part" in (tmp_path / "a.md").read_text()
+    raw.facts_file.write_text(raw.facts_file.read_text() + "\n")  # prepared again
+    stale = call(*command, *QUICK, "--force")
+    assert stale.code == 64
+    assert "is not embedded as it is now" in stale.err
+    none = make_dataset(tmp_path / "none", genomes=(2, 0, 1), codons=300)
+    assert call("train", "embed", none.root, *toy).code == 0
+    refused = call("train", "classifier", none.root, "--output", tmp_path / "b.safetensors")
+    assert refused.code == 64
+    assert "no frames of part validation" in refused.err
+
+
+def test_tensorboard(train, tmp_path):
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    board = tmp_path / "board"
+    assert train(tmp_path / "my.safetensors", *QUICK, "--tensorboard", board).code == 0
+    events = EventAccumulator(str(board))
+    events.Reload()
+    assert [point.step for point in events.Scalars("auroc/validation")] == [1, 2, 3]
+    assert set(events.Tags()["scalars"]) >= {"loss/train", "loss/validation", "learning_rate"}
+
+
+@pytest.fixture
+def start(dataset):
+    """Start a training in a process of its own."""
+    started = []
+
+    def _start(output, *options):
+        words = ["train", "classifier", dataset.root, "--output", output, *options]
+        command = [sys.executable, "-m", "virnucpro", *map(str, words)]
+        started.append(subprocess.Popen(command, stderr=subprocess.PIPE, text=True))
+        return started[-1]
+
+    yield _start
+    for process in started:
+        process.kill()
+        process.communicate()
+
+
+def until_epochs(output, more):
+    """Wait until so many epochs more are saved than when it was called; returns their number."""
+    path = output.parent / ".checkpoints" / f"{output.name}.training.pt"
+    before = load_savepoint(path).epoch if path.exists() else 0
+
+    def there():
+        return path.exists() and load_savepoint(path).epoch >= before + more
+
+    until(there, 120)
+    return path
+
+
+def test_killed_and_interrupted_and_gone_on_with(start, train, tmp_path):
+    whole, pieces = tmp_path / "whole.safetensors", tmp_path / "pieces.safetensors"
+    assert train(whole, *LONG, 1).code == 0
+    process = start(pieces, *LONG, 1)
+    path = until_epochs(pieces, 1)
+    process.kill()
+    process.wait()
+    assert train(pieces, *LONG, 1).code == 64  # an interrupted training is there
+    process = start(pieces, *LONG, 1, "--resume")
+    until_epochs(pieces, 1)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 130, err
+    assert "--resume" in err
+    assert not load_savepoint(path).finished
+    assert train(pieces, *LONG, 1, "--resume").code == 0
+    assert pieces.read_bytes() == whole.read_bytes()
+
+
+@pytest.mark.skipif(not Path("/proc").exists(), reason="looks processes up in /proc")
+def test_several_processes(start, train, tmp_path):
+    """They equal one; a dead one ends the rest, an interruption all; nothing is left behind."""
+    single, several = tmp_path / "single.safetensors", tmp_path / "several.safetensors"
+    assert train(single, *LONG, 1).code == 0
+    process = start(several, *LONG, 2)
+    until_epochs(several, 1)
+    members = [pid for pid in family(process.pid) if "spawn_main" in command_of(pid)]
+    assert len(members) == 2
+    os.kill(members[0], signal.SIGKILL)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 4, err
+    assert "ended by signal 9" in err
+    assert not any(running(pid) for pid in members)
+
+    process = start(several, *LONG, 2, "--resume")
+    until_epochs(several, 1)
+    process.send_signal(signal.SIGTERM)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 143, err
+
+    assert train(several, *LONG, 2, "--resume").code == 0
+    one, two = load_file(single), load_file(several)
+    for key, value in one.items():
+        assert torch.allclose(value, two[key], atol=1e-5, rtol=1e-5), key
+
+
+def command_of(pid):
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_text()
+    except FileNotFoundError:
+        return ""

@@ -1,0 +1,156 @@
+"""``train embed``: features of a data set, each computed once."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import torch
+
+from tests.training_data import make_dataset
+from virnucpro.bio.fasta import read_fasta
+from virnucpro.checkpoint.codec import load_features
+from virnucpro.encoders.toy import ToyEncoder
+from virnucpro.training.records import read_record
+
+TOY = ("--model-type", "toy", "--device", "cpu")
+
+
+@pytest.fixture
+def dataset(tmp_path):
+    return make_dataset(tmp_path / "data", genomes=(2, 1, 1), codons=600, shard=15)
+
+
+def stamps(dataset):
+    return {path: path.stat().st_mtime_ns for path in dataset.root.rglob("*.pt*")}
+
+
+def test_features_of_every_frame(call, dataset):
+    done = call("train", "embed", dataset.root, *TOY)
+    assert done.code == 0, done.err
+    assert "Next: virnucpro train classifier" in done.out
+    for part in ("train", "validation", "test"):
+        layout = dataset.layout(part)
+        names = [row.frame for row in dataset.frames(part)]
+        merged = [
+            load_features(layout.merged(n + 1), "merged") for n in range(dataset.shards(part))
+        ]
+        assert [name for features in merged for name in features.ids] == names
+        sequences = [s for _, s in read_fasta(layout.split("protein", 1))]
+        expected = ToyEncoder("protein", 1024).encode(sequences, lambda s, t: None)
+        assert torch.equal(merged[0].data[:, 16:], expected)
+        record = read_record(layout)
+        assert record["counts"] == {
+            "shards": dataset.shards(part),
+            "frames": len(names),
+            "failed": 0,
+        }
+        assert record["models"]["protein"]["family"] == "toy-protein"
+
+
+def test_a_second_run_computes_nothing(call, dataset):
+    assert call("train", "embed", dataset.root, *TOY, "--parts", "train").code == 0
+    before = stamps(dataset)
+    assert before
+    again = call("train", "embed", dataset.root, *TOY, "--parts", "train")
+    assert again.code == 0
+    assert "Nothing to compute" in again.out
+    assert stamps(dataset) == before
+    done = call("train", "embed", dataset.root, *TOY, "-v")
+    assert done.code == 0
+    assert {path: time for path, time in stamps(dataset).items() if path in before} == before
+    assert "stage 5 splitting: 1 piece to do" in done.err  # of validation: counted on
+
+
+def test_status(call, dataset):
+    assert call("train", "embed", dataset.root, *TOY).code == 0
+    assert "train: finished" in call("status", dataset.root).out
+    dataset.layout("train").merged(1).unlink()
+    out = call("status", dataset.root).out
+    assert "train: interrupted" in out
+    assert "train embed would do: merging; nothing to embed" in out
+    assert "chunking" not in out
+
+
+def test_only_what_is_missing_or_damaged_or_changed_is_computed(call, dataset):
+    assert call("train", "embed", dataset.root, *TOY).code == 0
+    before = stamps(dataset)
+    layout = dataset.layout("train")
+    layout.features("protein", 2).unlink()
+    assert call("train", "embed", dataset.root, *TOY).code == 0
+    changed = {path.name for path, time in stamps(dataset).items() if before.get(path) != time}
+    assert changed == {"output_2_ESM.pt", "output_2_ESM.pt.done"}
+
+    shard = layout.split("nucleotide", 1)
+    records = list(read_fasta(shard))
+    shard.write_text("".join(f">{name}\nACGT{text[4:]}\n" for name, text in records))
+    before = stamps(dataset)
+    assert call("train", "embed", dataset.root, *TOY).code == 0
+    changed = {path.name for path, time in stamps(dataset).items() if before.get(path) != time}
+    names = ("output_1_DNABERT_S.pt", "output_1_merged.pt")
+    assert changed == {name + end for name in names for end in ("", ".done")}
+
+
+def test_an_interrupted_run_goes_on(shell, call, dataset):
+    """A run that a full disk ended: what it finished is not done again."""
+    layout = dataset.layout("train")
+    layout.merged_folder.parent.mkdir(exist_ok=True)
+    layout.merged_folder.write_text("in the way")
+    assert call("train", "embed", dataset.root, *TOY).code == 6
+    before = stamps(dataset)
+    layout.merged_folder.unlink()
+    assert call("train", "embed", dataset.root, *TOY).code == 0
+    assert {path: time for path, time in stamps(dataset).items() if path in before} == before
+
+
+def test_other_models_are_refused(call, dataset, reference):
+    assert call("train", "embed", dataset.root, *TOY).code == 0
+    other = ("--protein-model", reference / "models" / "esm2_t3_tiny_UR50D.pt")
+    refused = call("train", "embed", dataset.root, *TOY, *other)
+    assert refused.code == 3
+    assert "protein model: was sha256" in refused.err
+    partly = call("train", "embed", dataset.root, *TOY, *other, "--parts", "train", "--force")
+    assert partly.code == 3
+    assert "part validation" in partly.err
+    assert load_features(dataset.layout("train").merged(1), "merged").data.shape[1] == 32
+    forced = call("train", "embed", dataset.root, *TOY, *other, "--force")
+    assert forced.code == 0, forced.err
+    assert "moved" in forced.err or "is now in" in forced.err
+    assert load_features(dataset.layout("train").merged(1), "merged").data.shape[1] == 16 + 64
+    assert (dataset.layout("train").previous / "output_1_ESM.pt").is_file()
+    assert dataset.layout("train").split("protein", 1).is_file()  # shards are nobody's to move
+
+
+def test_workers(call, dataset, tmp_path):
+    """Two worker processes leave the same features as none."""
+    assert call("train", "embed", dataset.root, *TOY).code == 0
+    other = make_dataset(tmp_path / "other", genomes=(2, 1, 1), codons=600, shard=15)
+    done = call("train", "embed", other.root, "--model-type", "toy", "--cpu-workers", "2")
+    assert done.code == 0, done.err
+    for part in ("train", "validation", "test"):
+        for number in range(1, dataset.shards(part) + 1):
+            one, two = (data.layout(part).merged(number) for data in (dataset, other))
+            assert one.read_bytes() == two.read_bytes()
+
+
+def test_what_cannot_be_embedded(call, dataset, tmp_path):
+    assert call("train", "embed", tmp_path / "none", *TOY).code == 64
+    assert "virnucpro train prepare" in call("train", "embed", tmp_path, *TOY).err
+    assert call("train", "embed", dataset.root, *TOY, "--parts", "tests").code == 64
+    shard = dataset.layout("test").split("protein", 1)
+    text = shard.read_text()
+    shard.write_text(text.replace(">", ">x", 1))
+    refused = call("train", "embed", dataset.root, *TOY)
+    assert refused.code == 65
+    assert "prepare the data again" in refused.err
+    shard.write_text(text + ">more\nACGT\n")
+    nucleotides = dataset.layout("test").split("nucleotide", 1)
+    nucleotides.write_text(nucleotides.read_text() + ">more\nACGT\n")
+    assert "frames, not" in call("train", "embed", dataset.root, *TOY).err
+    facts = json.loads(dataset.facts_file.read_text())
+    facts["parts"].pop("test")
+    dataset.facts_file.write_text(json.dumps(facts))
+    assert call("train", "embed", dataset.root, *TOY).code == 0
+    refused = call("train", "embed", dataset.root, *TOY, "--parts", "test")
+    assert refused.code == 64
+    assert "no frames of part test" in refused.err

@@ -1,0 +1,116 @@
+"""Rows of features: matched by id, in windows, each once an epoch."""
+
+from __future__ import annotations
+
+import shutil
+
+import numpy as np
+import pytest
+import torch
+
+from virnucpro.checkpoint.codec import Features, encode_features, load_features
+from virnucpro.errors import InputError
+from virnucpro.training import features as module
+from virnucpro.training.dataset import Dataset
+from virnucpro.training.features import (
+    OpenFeatures,
+    PartFeatures,
+    epoch_of,
+    moments,
+    share_of,
+    survey,
+)
+
+
+@pytest.fixture
+def copied(embedded, tmp_path):
+    shutil.copytree(embedded.root, tmp_path / "copy")
+    return Dataset(tmp_path / "copy")
+
+
+def whole(dataset, part):
+    files = [dataset.layout(part).merged(n + 1) for n in range(dataset.shards(part))]
+    return torch.cat([load_features(path, "merged").data for path in files])
+
+
+def test_rows_and_labels(embedded):
+    found = survey(embedded, "train")
+    rows = list(embedded.frames("train"))
+    assert len(found) == len(rows) == sum(found.rows)
+    assert found.left_out == 0
+    assert found.labels.tolist() == [int(row.label == "virus") for row in rows]
+    data, opened = whole(embedded, "train"), OpenFeatures(found)
+    order = np.random.default_rng(1).permutation(len(found))
+    assert torch.equal(opened.take(order), data[torch.from_numpy(order)])
+    assert torch.equal(torch.cat(list(opened.blocks(3, len(found)))), data[3:])
+    mean, deviation = moments(found)
+    assert np.allclose(mean, data.double().mean(0), atol=1e-12)
+    expected = data.double().std(0, correction=0).numpy()
+    assert (expected == 0).any()  # a group without a residue: 1, so that nothing is divided by 0
+    assert np.allclose(deviation, np.where(expected == 0, 1, expected), atol=1e-12)
+
+
+def test_failed_frames_are_counted(copied):
+    path = copied.layout("train").merged(1)
+    features = load_features(path, "merged")
+    less = Features(
+        features.ids[1:5] + features.ids[7:], features.data[[*range(1, 5), *range(7, 40)]]
+    )
+    path.write_bytes(encode_features(less, "merged"))
+    found = survey(copied, "train")
+    assert found.left_out == 3
+    labels = {row.frame: int(row.label == "virus") for row in copied.frames("train")}
+    assert found.labels[: len(less.ids)].tolist() == [labels[name] for name in less.ids]
+
+
+def test_what_does_not_belong_is_refused(copied):
+    layout = copied.layout("train")
+    first, second = layout.merged(1).read_bytes(), layout.merged(2).read_bytes()
+    layout.merged(1).write_bytes(second)
+    layout.merged(2).write_bytes(first)
+    with pytest.raises(InputError, match=r"not those of train: embed the data again"):
+        survey(copied, "train")
+    layout.merged(1).write_bytes(first[: len(first) // 2])
+    with pytest.raises(InputError, match=r"cannot be read.*virnucpro train embed"):
+        survey(copied, "train")
+    layout.merged(1).unlink()
+    with pytest.raises(InputError, match="embed the data again"):
+        survey(copied, "train")
+
+
+def made_up(rows, width=2):
+    return PartFeatures((), tuple(rows), width, np.zeros(sum(rows), np.int64), 0)
+
+
+@pytest.mark.parametrize("rows", [[64], [10, 30, 7], [5, 1], [33]])
+def test_an_epoch_has_every_row_once(rows):
+    features = made_up(rows)
+    windows = epoch_of(features, 8, seed=1, epoch=0)
+    batches = [batch for window in windows for batch in window.batches]
+    assert sorted(np.concatenate(batches).tolist()) == list(range(len(features)))
+    assert all(2 <= len(batch) <= 9 for batch in batches)
+    again = epoch_of(features, 8, seed=1, epoch=0)
+    assert [b.tolist() for w in again for b in w.batches] == [b.tolist() for b in batches]
+    for seed, epoch in ((2, 0), (1, 1)):
+        other = epoch_of(features, 8, seed, epoch)
+        assert [b.tolist() for w in other for b in w.batches] != [b.tolist() for b in batches]
+
+
+def test_large_parts_go_through_in_windows():
+    rows = [100] * 12
+    features = made_up(rows, width=module.WINDOW // 4 // 350)  # three shards a window
+    windows = epoch_of(features, 32, seed=1, epoch=0)
+    assert len(windows) == 4
+    for window in windows:
+        shards = {row // 100 for batch in window.batches for row in batch.tolist()}
+        assert len(shards) == 3
+    single = epoch_of(made_up([100] * 3, width=module.WINDOW), 32, 1, 0)
+    assert [len(np.concatenate(window.batches)) for window in single] == [100] * 3
+
+
+@pytest.mark.parametrize("count", [1, 2, 7, 32])
+@pytest.mark.parametrize("world", [1, 2, 3])
+def test_shares_make_the_whole(count, world):
+    rows = np.arange(count)
+    parts = [rows[share_of(count, rank, world)] for rank in range(world)]
+    assert np.concatenate(parts).tolist() == rows.tolist()

@@ -1,0 +1,166 @@
+"""The training loop: reproducible, resumable at any batch, equal on one process and on two."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+import torch
+
+from virnucpro.checkpoint.disk import Disk
+from virnucpro.contracts import Device
+from virnucpro.errors import InputError, ResumeRefused
+from virnucpro.executors.signals import Interruption
+from virnucpro.training.features import moments, survey
+from virnucpro.training.processes import train_on
+from virnucpro.training.progress import EpochEnded
+from virnucpro.training.recipe import MODERN, ORIGINAL
+from virnucpro.training.savepoint import Savepoint, load, save
+from virnucpro.training.team import Team
+from virnucpro.training.trainer import Plan, train
+
+ALONE = Team(0, 1, torch.device("cpu"))
+SMALL = dataclasses.replace(ORIGINAL, hidden=16, epochs=3, batch_size=4)
+WIDE = dataclasses.replace(MODERN, hidden=16, epochs=3, batch_size=8)
+
+
+@pytest.fixture(scope="session")
+def parts(embedded):
+    return survey(embedded, "train"), survey(embedded, "validation")
+
+
+@pytest.fixture
+def plan(parts, tmp_path):
+    def _plan(recipe, name="training.pt"):
+        path = tmp_path / name
+        save(path, Savepoint({}), Disk())
+        return Plan(recipe, *parts, *moments(parts[0]), path)
+
+    return _plan
+
+
+def never():
+    return False
+
+
+def run(plan, stop=never):
+    events = []
+    torch.set_num_threads(1)
+    finished = train(plan, ALONE, events.append, stop)
+    return finished, [event for event in events if isinstance(event, EpochEnded)]
+
+
+def same(one, two, **tolerance):
+    assert one.keys() == two.keys()
+    for key in one:
+        close = torch.allclose(one[key], two[key], **tolerance) if tolerance else None
+        assert close if tolerance else torch.equal(one[key], two[key]), key
+
+
+@pytest.mark.parametrize("recipe", [SMALL, WIDE], ids=["original", "modern"])
+def test_one_seed_one_result(plan, recipe):
+    points = []
+    for name in ("one", "two"):
+        made = plan(recipe, name)
+        finished, epochs = run(made)
+        assert finished
+        assert [event.epoch for event in epochs] == [1, 2, 3]
+        points.append(load(made.savepoint))
+    same(points[0].best, points[1].best)
+    same(points[0].network, points[1].network)
+    other = plan(dataclasses.replace(recipe, seed=7), "other")
+    run(other)
+    assert not torch.equal(load(other.savepoint).best["bn1.bias"], points[0].best["bn1.bias"])
+
+
+@pytest.mark.parametrize("recipe", [SMALL, WIDE], ids=["original", "modern"])
+def test_it_learns(plan, recipe):
+    made = plan(dataclasses.replace(recipe, epochs=12))
+    _, epochs = run(made)
+    assert epochs[-1].auroc > 0.99
+    assert epochs[-1].validation_loss < epochs[0].validation_loss
+
+
+@pytest.mark.parametrize("asks", [1, 3])
+@pytest.mark.parametrize("recipe", [SMALL, WIDE], ids=["original", "modern"])
+def test_stopped_anywhere_and_gone_on_with(plan, recipe, asks):
+    """Every time it asks for the n-th time whether to stop, it is stopped, as by a signal."""
+    whole = plan(recipe, "whole")
+    run(whole)
+    made = plan(recipe, "pieces")
+    stops = 0
+    while True:
+        left = iter(range(1, asks))
+        finished, _ = run(made, lambda left=left: next(left, None) is None)
+        if finished:
+            break
+        stops += 1
+        if asks == 1:  # it would never get on
+            break
+    if asks > 1:
+        assert stops
+        expected, found = load(whole.savepoint), load(made.savepoint)
+        same(expected.network, found.network)
+        same(expected.best, found.best)
+        times = {"seconds": 0}
+        assert [r | times for r in found.history] == [r | times for r in expected.history]
+    else:
+        assert load(made.savepoint).epoch == load(made.savepoint).batch == 0
+
+
+@pytest.mark.parametrize("recipe", [SMALL, WIDE], ids=["original", "modern"])
+def test_two_processes_equal_one(plan, recipe):
+    """To 1e-5: sums are added up in another order, nothing else differs."""
+    single, double = plan(recipe, "single"), plan(recipe, "double")
+    run(single)
+    events = []
+    devices = (Device("cpu", threads=1),) * 2
+    assert train_on(double, devices, events.append, Interruption())
+    one, two = load(single.savepoint), load(double.savepoint)
+    same(one.network, two.network, atol=1e-5, rtol=1e-5)
+    for first, second in zip(one.history, two.history, strict=True):
+        assert first["loss"] == pytest.approx(second["loss"], abs=1e-5)
+        assert first["auroc"] == pytest.approx(second["auroc"], abs=1e-3)
+    assert [e.epoch for e in events if isinstance(e, EpochEnded)] == [1, 2, 3]
+
+
+def test_early_stopping_keeps_the_best(plan):
+    """A rate far too high: the loss soon rises, and the weights before that are kept."""
+    recipe = dataclasses.replace(SMALL, learning_rate=0.5, epochs=60, patience=2)
+    made = plan(recipe)
+    finished, epochs = run(made)
+    assert finished
+    point = load(made.savepoint)
+    assert point.finished
+    losses = [event.validation_loss for event in epochs]
+    best = int(np.argmin(losses)) + 1
+    assert point.best_epoch == best == epochs[-1].best
+    assert len(epochs) == min(best + 2, 60) < 60
+    again = plan(dataclasses.replace(recipe, epochs=best), "again")
+    run(again)
+    same(load(again.savepoint).network, point.best)
+
+
+def test_bf16_is_near(plan):
+    exact, rough = plan(SMALL, "exact"), plan(dataclasses.replace(SMALL, precision="bf16"), "rough")
+    first, second = run(exact)[1][-1], run(rough)[1][-1]
+    assert first.validation_loss != second.validation_loss
+    assert first.validation_loss == pytest.approx(second.validation_loss, rel=0.1)
+
+
+def test_a_loss_that_is_not_finite_ends_it(plan):
+    made = plan(dataclasses.replace(SMALL, learning_rate=1e30))
+    with pytest.raises(InputError, match="smaller --learning-rate"):
+        run(made)
+
+
+def test_savepoints(tmp_path):
+    path = tmp_path / "training.pt"
+    assert load(path) is None
+    path.write_bytes(b"not this")
+    with pytest.raises(InputError, match="start over with --force"):
+        load(path)
+    torch.save({"schema": 2}, path)
+    with pytest.raises(ResumeRefused, match="newer version"):
+        load(path)

@@ -1,0 +1,60 @@
+"""What a training shows without a terminal, and in its log."""
+
+from __future__ import annotations
+
+import io
+
+from rich.console import Console
+
+from virnucpro.events import Notice
+from virnucpro.settings import Display
+from virnucpro.training.progress import EpochEnded, Seen
+from virnucpro.ui.training import TrainingScreen
+
+
+def shown(events, **display):
+    """The text after events at the given seconds."""
+    now = [0.0]
+    console = Console(file=io.StringIO(), width=200)
+    with TrainingScreen(Display(**display), console, clock=lambda: now[0]) as screen:
+        for second, event in events:
+            now[0] = second
+            screen.show(event)
+    return console.file.getvalue().splitlines()
+
+
+def epoch(number, best=None):
+    return EpochEnded(number, 20, 0.5, 0.4, 0.9, 2e-4, best or number, seconds=6.0)
+
+
+EVENTS = [
+    (0, Notice("info", "reading the features")),
+    (3, Seen(1, 20, 50, 100)),
+    (6, epoch(1)),
+    (12, epoch(2)),
+    (13, Notice("warning", "3 frames are left out")),
+    (18, epoch(3, best=2)),
+    (22, Seen(4, 20, 66, 100)),
+]
+
+
+def test_a_line_every_ten_seconds():
+    assert shown(EVENTS) == [
+        "reading the features",
+        "epoch 2 of at most 20: loss 0.5000, validation 0.4000, AUROC 0.9000 (the best so far); "
+        "at most 1:48 left",
+        "warning: 3 frames are left out",
+        "epoch 4 of at most 20: 66 % of its frames; at most 1:42 left",
+    ]
+
+
+def test_every_epoch_in_the_log_and_with_verbose(tmp_path):
+    log = tmp_path / "training.log"
+    lines = shown(EVENTS, level="DEBUG", log_file=log)
+    for text in (lines, log.read_text().splitlines()):
+        assert sum("AUROC" in line for line in text) == 3
+    assert "best: epoch 2" in log.read_text()
+
+
+def test_quiet():
+    assert shown(EVENTS, level="WARNING") == ["warning: 3 frames are left out"]

@@ -1,0 +1,177 @@
+"""``virnucpro train classifier``: from the features of a data set to a classifier file."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from virnucpro.cli.options import COUNT, config_path, displayed, shared_options
+from virnucpro.configuration import default_configuration, load_configuration
+from virnucpro.contracts import Device
+from virnucpro.errors import EXIT_OK, UsageError
+from virnucpro.settings import Machine
+
+if TYPE_CHECKING:
+    from virnucpro.training.fitting import Fitted
+    from virnucpro.training.recipe import Recipe
+
+EPILOG = """\b
+Examples:
+  virnucpro train classifier DATASET --output my.safetensors
+  virnucpro train classifier DATASET --output my.safetensors --recipe modern --gpu-ids 0,1
+  virnucpro train classifier DATASET --output my.safetensors --processes 4 --tensorboard runs/my
+  virnucpro train classifier DATASET --output my.safetensors --resume
+
+Then: virnucpro predict contigs.fa -m custom -p my.safetensors -e 500
+
+Exit codes: 0 done, 3 resume refused, 4 GPU missing or lost, or a training process died,
+5 output in use, 6 disk full, 64 usage or data set not embedded, 65 damaged data,
+130/143 interrupted (resumable).
+"""
+
+
+@click.command(epilog=EPILOG, short_help="Train a classifier on an embedded data set.")
+@click.argument("dataset", type=click.Path(path_type=Path), metavar="DATASET")
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path),
+    required=True,
+    metavar="FILE",
+    help="The classifier, .safetensors; its model card is put beside it as .md.",
+)
+@click.option(
+    "--recipe",
+    type=click.Choice(["original", "modern"]),
+    default="original",
+    show_default=True,
+    help="The original's training, or AdamW on standardised inputs in larger batches.",
+)
+@click.option("--hidden", type=COUNT, metavar="N", help="Hidden units.  [default: 512]")
+@click.option("--epochs", type=COUNT, metavar="N", help="At the most.  [default: 200; modern: 40]")
+@click.option(
+    "--batch-size",
+    type=click.IntRange(min=2),
+    metavar="N",
+    help="Frames a step, over all processes.  [default: 32; modern: 512]",
+)
+@click.option(
+    "--learning-rate",
+    type=click.FloatRange(min=0, min_open=True),
+    metavar="X",
+    help="Its highest value.  [default: 0.0002; modern: 0.001]",
+)
+@click.option(
+    "--patience",
+    type=COUNT,
+    metavar="N",
+    help="Stop after N epochs without a lower validation loss.  [default: 5]",
+)
+@click.option("--seed", type=click.IntRange(min=0), metavar="N", help="[default: 42]")
+@click.option("--multi-gpu", is_flag=True, help="Train on every visible GPU, not on one.")
+@click.option("--gpu-ids", metavar="LIST", help="Train on these GPUs: 0,1,2 or UUIDs.")
+@click.option("--processes", type=COUNT, metavar="N", help="Train on the CPU, in N processes.")
+@click.option(
+    "-t", "--threads", type=COUNT, metavar="N", help="Host threads in all.  [default: all cores]"
+)
+@click.option(
+    "--precision",
+    type=click.Choice(["fp32", "bf16"]),
+    help="Arithmetic of the matrix products.  [default: fp32]",
+)
+@click.option(
+    "--tensorboard",
+    type=click.Path(path_type=Path, file_okay=False),
+    metavar="DIR",
+    help="Also write TensorBoard scalars here.",
+)
+@click.option("--resume", is_flag=True, help="Go on with an interrupted training.")
+@click.option("-f", "--force", is_flag=True, help="Start over; what was there is moved aside.")
+@click.option("--no-progress", is_flag=True, help="Plain lines instead of a bar.")
+@shared_options
+def classifier(dataset: Path, output: Path, **options: Any) -> int:
+    """Train a classifier on DATASET, which train prepare made and train embed embedded.
+
+    The validation part says when to stop and calibrates the scores; the test part is only
+    measured at the end. The same command gives the same file to the byte on the CPU.
+    """
+    path = config_path()
+    configuration = load_configuration(path) if path else default_configuration()
+    display = displayed(configuration.display, progress=not options["no_progress"])
+
+    from virnucpro.events import Notice
+    from virnucpro.executors.signals import interruptible
+    from virnucpro.training.fitting import FitRequest, fit
+    from virnucpro.ui.training import TrainingScreen
+
+    devices = _devices(options, options["threads"] or configuration.machine.threads)
+    recipe = _recipe(options, devices)
+    how = (options["resume"], options["force"], options["tensorboard"])
+    request = FitRequest(dataset, output, recipe, devices, *how)
+    with interruptible() as interruption, TrainingScreen(display) as screen:
+        for warning in configuration.warnings:
+            screen.show(Notice("warning", warning))
+        fitted = fit(request, screen.show, interruption)
+    if display.level not in ("WARNING", "ERROR"):
+        click.echo("\n".join(_summary(fitted, output)))
+    return EXIT_OK
+
+
+def _devices(options: dict[str, Any], threads: int | None) -> tuple[Device, ...]:
+    """One GPU or the CPU, unless more were asked for.
+
+    Raises:
+        UsageError: options that contradict each other.
+    """
+    from virnucpro.devices import choose_devices, visible_gpus
+
+    if options["processes"] and (options["multi_gpu"] or options["gpu_ids"]):
+        raise UsageError("--processes trains on the CPU: leave out --multi-gpu and --gpu-ids")
+    several = options["multi_gpu"] or options["gpu_ids"]
+    machine = Machine(
+        device="cuda" if options["multi_gpu"] else "auto",
+        gpus=options["gpu_ids"],
+        cpu_workers=options["processes"],
+        max_workers=None if several else 1,
+        threads=threads,
+    )
+    return choose_devices(machine, visible_gpus())
+
+
+def _recipe(options: dict[str, Any], devices: Sequence[Device]) -> Recipe:
+    """The recipe with the options on top."""
+    from virnucpro.devices import choose_precision
+    from virnucpro.training.recipe import RECIPES
+
+    names = ("hidden", "epochs", "batch_size", "learning_rate", "patience", "seed", "precision")
+    given = {name: options[name] for name in names if options[name] is not None}
+    recipe = replace(RECIPES[options["recipe"]], **given)
+    choose_precision(recipe.precision, devices)
+    if len(devices) > recipe.batch_size:
+        raise UsageError(
+            f"--batch-size {recipe.batch_size} is less than a frame for each of {len(devices)} "
+            f"processes: use fewer"
+        )
+    return recipe
+
+
+def _summary(fitted: Fitted, output: Path) -> list[str]:
+    facts = fitted.facts
+    card = output.with_suffix(".md")
+    if facts is None:
+        return [f"Nothing to do: {output} was already trained with these data and settings."]
+    lines = [f"Trained for {facts.epochs} epochs; kept epoch {facts.best_epoch}."]
+    for part, figures in facts.figures.items():
+        lines.append(
+            f"{part}: {figures['frames']:,} frames, AUROC {figures['auroc']:.4f}, accuracy "
+            f"{figures['accuracy']:.4f}, F1 {figures['f1']:.4f}"
+        )
+    lines.append(f"Scores are calibrated with a temperature of {facts.temperature:.4g}.")
+    lengths = facts.dataset.lengths()
+    lines.append(f"Classifier: {output}; model card: {card}")
+    lines.append(f"Next: virnucpro predict contigs.fa -m custom -p {output} -e {lengths[0]}")
+    return lines

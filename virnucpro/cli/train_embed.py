@@ -1,0 +1,126 @@
+"""``virnucpro train embed``: features for the frames of a data set."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from virnucpro.cli.options import (
+    config_path,
+    displayed,
+    encoder_options,
+    machine_given,
+    shared_options,
+)
+from virnucpro.configuration import default_configuration, load_configuration
+from virnucpro.errors import EXIT_OK, EXIT_PARTIAL
+from virnucpro.settings import MODEL_TYPES, Science, override
+
+if TYPE_CHECKING:
+    from virnucpro.training.dataset import Part
+    from virnucpro.training.embed import Embedded
+
+TYPES = tuple(name for name in MODEL_TYPES if name != "custom")
+EPILOG = """\b
+Examples:
+  virnucpro train embed DATASET
+  virnucpro train embed DATASET --gpus 0,1 --precision bf16
+  virnucpro train embed DATASET --model-type toy --device cpu
+  virnucpro train embed DATASET --protein-model esm2_t33_650M_UR50D --parts train,validation
+
+Exit codes: 0 done, 2 some frames failed (see failed_files.txt), 3 other models than before,
+4 GPU missing or lost, 5 data set in use, 6 disk full, 64 usage or model file, 65 damaged data,
+130/143 interrupted (the same command goes on).
+"""
+
+
+def parts_named(text: str) -> tuple[Part, ...]:
+    """``validation,train`` as a tuple of parts, in their usual order, each once."""
+    from virnucpro.training.dataset import PARTS
+
+    wanted = [name.strip() for name in text.split(",")]
+    unknown = [name for name in wanted if name not in PARTS]
+    if unknown:
+        raise click.BadParameter(f"{unknown[0]!r} is none of {', '.join(PARTS)}")
+    return tuple(part for part in PARTS if part in wanted)
+
+
+@click.command(epilog=EPILOG, short_help="Embed the frames of a data set with two encoders.")
+@click.argument("dataset", type=click.Path(path_type=Path), metavar="DATASET")
+@click.option(
+    "-m",
+    "--model-type",
+    type=click.Choice(TYPES),
+    help="The encoders of this model type of predict.  [default: 500]",
+)
+@click.option("--nucleotide-model", metavar="NAME", help="Another encoder: name or folder.")
+@click.option("--protein-model", metavar="NAME", help="Another encoder: name, folder or file.")
+@click.option(
+    "--parts", type=parts_named, metavar="LIST", help="Of train,validation,test.  [default: all]"
+)
+@encoder_options
+@click.option("--resume", is_flag=True, help="Accepted; it always goes on with what is there.")
+@click.option("-f", "--force", is_flag=True, help="Start over; what was there is moved aside.")
+@click.option("--no-progress", is_flag=True, help="A plain line every 10 s instead of a dashboard.")
+@shared_options
+def embed(dataset: Path, **options: Any) -> int:
+    """Embed the frames of DATASET, which train prepare made, for train classifier.
+
+    The shards go through the workers of predict. A second run of the same command computes only
+    what is missing, and tries again what failed; frames that fail are left out of the training.
+    """
+    path = config_path()
+    configuration = load_configuration(path) if path else default_configuration()
+    science = _science(configuration.science, options)
+    machine = override(configuration.machine, **machine_given(options))
+    display = displayed(configuration.display, progress=not options["no_progress"])
+
+    from virnucpro.events import Notice
+    from virnucpro.executors.signals import interruptible
+    from virnucpro.training.dataset import PARTS, Dataset
+    from virnucpro.training.embed import EmbedRequest
+    from virnucpro.training.embed import embed as carry_out
+    from virnucpro.ui.screen import Screen
+
+    parts = options["parts"]
+    request = EmbedRequest(dataset, science, machine, parts, options["force"], tuple(sys.argv))
+    layout = Dataset(dataset.absolute()).layout((parts or PARTS)[0])
+    with interruptible() as interruption, Screen(display, layout) as screen:
+        for warning in configuration.warnings:
+            screen.show(Notice("warning", warning))
+        results = carry_out(request, screen.show, interruption=interruption)
+    if display.level not in ("WARNING", "ERROR"):
+        click.echo("\n".join(_summary(dataset, results)))
+    return EXIT_PARTIAL if any(result.failed for result in results) else EXIT_OK
+
+
+def _science(science: Science, options: dict[str, Any]) -> Science:
+    """Encoders and precision, from model type, configuration and command line."""
+    science = override(science, model_type=options["model_type"], precision=options["precision"])
+    if science.model_type == "custom":  # its encoders are those of the configuration
+        science = replace(science, model_type="500")
+    return override(
+        science.resolved(),
+        nucleotide_model=options["nucleotide_model"],
+        protein_model=options["protein_model"],
+    )
+
+
+def _summary(dataset: Path, results: list[Embedded]) -> list[str]:
+    lines = []
+    if not any(result.computed for result in results):
+        lines.append("Nothing to compute: all features are there and intact.")
+    for result in results:
+        failed = f", {result.failed:,} of them failed" if result.failed else ""
+        lines.append(f"{result.part}: {result.frames:,} frames embedded{failed}")
+    if any(result.failed for result in results):
+        lines.append(
+            "Failed frames are left out of the training: see failed_files.txt; the same command "
+            "tries them again."
+        )
+    lines.append(f"Next: virnucpro train classifier {dataset} --output my.safetensors")
+    return lines

@@ -1,0 +1,70 @@
+"""In place of stages 1 to 3 where the frames are in split files already: taking stock of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+from virnucpro.bio.fasta import read_fasta
+from virnucpro.checkpoint.disk import sha256_of
+from virnucpro.contracts import Done, Output, Receipts, Report, Task
+from virnucpro.errors import InputError
+from virnucpro.layout import MOLECULES
+from virnucpro.stages.base import HostStage
+
+_ADVICE = "prepare the data again: virnucpro train prepare"
+
+
+@dataclass(frozen=True)
+class Shards(HostStage):
+    """Leaves the receipt that :class:`virnucpro.stages.splitting.Splitting` would leave.
+
+    The files are its outputs, though it only reads them: when one is changed, the receipt no
+    longer proves it, stock is taken anew, and what was embedded from that file is done again.
+    """
+
+    name: ClassVar[str] = "splitting"
+
+    files: int
+    frames: int
+
+    def plan(self, receipts: Receipts) -> list[Task]:
+        """One task: all files of both molecules."""
+        params = {"files": self.files, "frames": self.frames}
+        return [self.whole((), (), params, self.frames)]
+
+    def run(self, task: Task, report: Report) -> Done:
+        """Count, compare and hash.
+
+        Raises:
+            InputError: a file is missing, the molecules differ, or there are other frames.
+        """
+        counted = 0
+        nucleotide, protein = [], []
+        for number in range(1, self.files + 1):
+            first, second = (self.layout.split(molecule, number) for molecule in MOLECULES)
+            ids = _ids(first)
+            if _ids(second) != ids:
+                raise InputError(f"{second} does not hold the frames of {first}: {_ADVICE}")
+            nucleotide.append(_output(first, len(ids)))
+            protein.append(_output(second, len(ids)))
+            counted += len(ids)
+            report(len(ids), 0)
+        if counted != self.frames:
+            raise InputError(
+                f"the shards of {self.layout.stem} in {self.layout.root} hold {counted:,} frames, "
+                f"not {self.frames:,}: {_ADVICE}"
+            )
+        return Done(task, (*nucleotide, *protein), {"files": self.files})
+
+
+def _ids(path: Path) -> list[str]:
+    try:
+        return [name for name, _ in read_fasta(path)]
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{path} cannot be read ({error}): {_ADVICE}") from error
+
+
+def _output(path: Path, rows: int) -> Output:
+    return Output(path, path.stat().st_size, sha256_of(path), rows)
