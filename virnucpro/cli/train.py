@@ -12,6 +12,7 @@ COMMANDS: dict[str, str] = {
     "prepare": "virnucpro.cli.train_prepare:prepare",
     "embed": "virnucpro.cli.train_embed:embed",
     "classifier": "virnucpro.cli.train_classifier:classifier",
+    "lite": "virnucpro.cli.train_lite:lite",
 }
 
 

@@ -132,9 +132,9 @@ class LiteEncoder:
     def _forward(self, texts: list[str]) -> torch.Tensor:
         if self._molecule == "nucleotide":
             whole = self._tokens(texts[0]) * 3  # a frame has up to two letters more
-            inputs = nucleotide_inputs(codons_of([text[:whole] for text in texts]))
+            inputs = nucleotide_inputs(codons_of([text[:whole] or "NNN" for text in texts]))
         else:
-            inputs = protein_inputs(residues_of(texts), self._censuses)
+            inputs = protein_inputs(residues_of([text or "X" for text in texts]), self._censuses)
         kind, half = self._device.type, self._dtype != torch.float32
         with torch.inference_mode(), torch.autocast(kind, self._dtype, enabled=half):
             letters, features, codes = (tensor.to(self._device) for tensor in inputs)

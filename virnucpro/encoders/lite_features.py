@@ -10,6 +10,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -40,9 +41,9 @@ EVIDENCE = np.log(_GENOMES[:, None] / _GENOMES[None, :]).astype(np.float32).rave
 
 def codons_of(sequences: Sequence[str]) -> Letters:
     """Codons of frames of one length: uint8 ``[n, codons]``, from the first letter on."""
-    bases = _BASE[_matrix(sequences)]
+    bases: Letters = _BASE[_matrix(sequences)]
     bases = bases[:, : bases.shape[1] // 3 * 3].reshape(len(bases), -1, 3)
-    codons: Letters = (bases[:, :, 0] << 4) | (bases[:, :, 1] << 2) | bases[:, :, 2]
+    codons = np.asarray((bases[:, :, 0] << 4) | (bases[:, :, 1] << 2) | bases[:, :, 2], np.uint8)
     codons[(bases == 4).any(axis=2)] = NO_CODON
     return codons
 
@@ -98,7 +99,8 @@ class Words:
     @property
     def places(self) -> int:
         """Entries of a census: one a word, or ``2 ** BITS`` shared by hashing."""
-        return min(len(self.groups.split()) ** self.seed.count("1"), 1 << BITS)
+        words: int = len(self.groups.split()) ** self.seed.count("1")
+        return min(words, 1 << BITS)
 
     def index(self, residues: Letters) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
         """Place of the word at each position, and whether it has no unknown residue.
@@ -193,11 +195,11 @@ def census_features(codes: Letters, whole: npt.NDArray[np.bool_]) -> Floats:
 
 def _matrix(sequences: Sequence[str]) -> Letters:
     letters = np.frombuffer("".join(sequences).encode("ascii", "replace"), np.uint8)
-    return letters.reshape(len(sequences), -1)
+    return np.asarray(letters.reshape(len(sequences), -1))
 
 
 def _counts(
-    kinds: npt.NDArray[np.integer[npt.NBitBase]], valid: npt.NDArray[np.bool_], number: int
+    kinds: npt.NDArray[np.integer[Any]], valid: npt.NDArray[np.bool_], number: int
 ) -> npt.NDArray[np.float64]:
     """How often each of ``number`` kinds occurs in a row: ``[n, number]``."""
     rows = np.arange(len(kinds))[:, None] * number
@@ -206,10 +208,10 @@ def _counts(
 
 
 def _shares(
-    kinds: npt.NDArray[np.integer[npt.NBitBase]], valid: npt.NDArray[np.bool_], number: int
+    kinds: npt.NDArray[np.integer[Any]], valid: npt.NDArray[np.bool_], number: int
 ) -> Floats:
     total = np.maximum(valid.sum(axis=1, keepdims=True), 1)
-    return (_counts(kinds, valid, number) / total).astype(np.float32)
+    return np.asarray(_counts(kinds, valid, number) / total, np.float32)
 
 
 def _length(letters: Letters) -> Floats:

@@ -8,9 +8,8 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-# Widths by trial on the training genomes' validation part: twice as much gained nothing there.
-LETTER, CODE = 24, 8  # numbers an embedded letter, and an embedded code of a census
-NARROW, WIDE = 64, 96  # channels of the convolutions
+LETTER, CODE = 16, 8  # numbers an embedded letter, and an embedded code of a census
+NARROW, WIDE = 48, 64  # channels of the convolutions
 REACH = 6.0  # standard deviations at which a feature is cut off
 NO_CODE = 16  # at positions where no word begins
 
@@ -43,12 +42,9 @@ class Branch(nn.Module):
         self.letters = nn.Embedding(shape.letters, LETTER)
         self.codes = nn.ModuleList(nn.Embedding(NO_CODE + 1, CODE) for _ in range(shape.censuses))
         first = LETTER + CODE * shape.censuses
-        self.conv1 = nn.Conv1d(first, NARROW, 7, padding=3)
+        self.conv1 = nn.Conv1d(first, NARROW, 8, padding=4, stride=2)
         self.conv2 = nn.Conv1d(NARROW, WIDE, 5, padding=2, stride=2)
-        self.conv3 = nn.Conv1d(WIDE, WIDE, 5, padding=2)
-        self.norm1, self.norm2, self.norm3 = (
-            nn.BatchNorm1d(width) for width in (NARROW, WIDE, WIDE)
-        )
+        self.norm1, self.norm2 = nn.BatchNorm1d(NARROW), nn.BatchNorm1d(WIDE)
         self.out = nn.Linear(shape.features + 2 * WIDE, shape.dim)
         self.norm = nn.BatchNorm1d(shape.dim)
         self.register_buffer("mean", torch.zeros(shape.features))
@@ -64,9 +60,8 @@ class Branch(nn.Module):
         embedded = [self.letters(letters)]
         embedded += [table(codes[:, number]) for number, table in enumerate(self.codes)]
         x = torch.cat(embedded, dim=2).transpose(1, 2)  # [B, first, L]
-        x = F.gelu(self.norm1(self.conv1(x)))  # [B, NARROW, L]
-        x = F.gelu(self.norm2(self.conv2(x)))  # [B, WIDE, L/2]
-        x = F.gelu(self.norm3(self.conv3(x))).float()
+        x = F.gelu(self.norm1(self.conv1(x)))  # [B, NARROW, L/2 + 1]
+        x = F.gelu(self.norm2(self.conv2(x))).float()  # [B, WIDE, L/4 + 1]
         counts = ((features - self.mean) / self.scale).clamp(-REACH, REACH)
         pooled = torch.cat([counts, x.mean(dim=2), x.amax(dim=2)], dim=1)
         out: torch.Tensor = F.gelu(self.norm(self.out(pooled)))

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -23,7 +24,7 @@ from virnucpro.encoders.lite_features import (
 )
 from virnucpro.encoders.lite_network import NO_CODE, Branch
 from virnucpro.training.censuses import CountedWords
-from virnucpro.training.lite_data import RESIDUE_OF, FrameSet, Sampler
+from virnucpro.training.lite_data import RESIDUE_OF, Drawn, FrameSet, Sampler
 
 BASES_A_BATCH = 512 * 500
 FLOOR = 0.002  # shares vary by 0.004 (pairs of residues) to 0.015 (codons)
@@ -46,7 +47,7 @@ class LiteRecipe:
         mutated: mean share of codons replaced in half of the frames.
     """
 
-    steps: int = 9000
+    steps: int = 6000
     seed: int = 0
     dim: int = 256
     hidden: int = 256
@@ -83,50 +84,97 @@ class Pair(nn.Module):
         return {k: v for k, v in self.state_dict().items() if k.startswith(heads)}
 
 
-def train(
-    recipe: LiteRecipe,
-    sets: Sequence[FrameSet],
-    clusters: npt.NDArray[np.int32],
-    counted: Sequence[CountedWords],
-    report: Callable[[int, float], None],
-) -> Pair:
-    """Train on ``sets``, one chunk length a batch, all in turn; gives the averaged weights.
+class Trainer:
+    """Trains on ``sets``, one chunk length a batch, all in turn.
 
-    ``report`` is called after each step with its number (from 1) and its loss. The same arguments
-    give the same weights on one machine with the same number of threads.
+    The same arguments give the same weights on one machine with the same number of threads, also
+    when the training was stopped and went on with :meth:`state`.
     """
-    torch.manual_seed(recipe.seed)
-    random = np.random.default_rng(recipe.seed)
-    samplers = [Sampler(frames, clusters) for frames in sets]
-    pair = Pair(recipe, len(counted))
-    _standardise(pair, samplers, sets, counted, random)
-    average = AveragedModel(pair, multi_avg_fn=get_ema_multi_avg_fn(AVERAGE), use_buffers=True)
-    weights = [p for p in pair.parameters() if p.ndim > 1]
-    others = [p for p in pair.parameters() if p.ndim <= 1]
-    optimizer = torch.optim.AdamW(
-        [{"params": weights, "weight_decay": recipe.weight_decay}, {"params": others}],
-        lr=recipe.learning_rate,
-        weight_decay=0.0,
-    )
-    for step in range(recipe.steps):
-        number = step % len(sets)
-        size = BASES_A_BATCH // sets[number].length // 2 * 2
-        drawn = samplers[number].draw(size, recipe.mutated, random)
-        nucleotide, protein = _inputs(drawn.codons, drawn.clusters, counted)
-        for group in optimizer.param_groups:
-            group["lr"] = recipe.learning_rate * _schedule(step, recipe.steps)
+
+    def __init__(
+        self,
+        recipe: LiteRecipe,
+        sets: Sequence[FrameSet],
+        clusters: npt.NDArray[np.int32],
+        counted: Sequence[CountedWords],
+    ) -> None:
+        """``clusters`` is int32 ``[genomes]``; frames have ``counted`` without their own fold."""
+        torch.manual_seed(recipe.seed)
+        self.step = 0
+        self.losses: list[float] = []
+        self._recipe = recipe
+        self._sets = sets
+        self._counted = counted
+        self._random = np.random.default_rng(recipe.seed)
+        self._samplers = [Sampler(frames, clusters) for frames in sets]
+        self._pair = Pair(recipe, len(counted))
+        self._standardise()
+        running_mean = get_ema_multi_avg_fn(AVERAGE)  # type: ignore[no-untyped-call]
+        self._average = AveragedModel(self._pair, multi_avg_fn=running_mean, use_buffers=True)
+        self._optimizer = _optimizer(self._pair, recipe)
+
+    def advance(self) -> None:
+        """One batch."""
+        recipe, pair = self._recipe, self._pair
+        for group in self._optimizer.param_groups:
+            group["lr"] = recipe.learning_rate * _schedule(self.step, recipe.steps)
+        drawn = self._draw(self.step % len(self._sets), recipe.mutated)
+        nucleotide, protein = _inputs(drawn.codons, drawn.clusters, self._counted)
         with torch.autocast("cpu", torch.bfloat16):
             logits = pair(nucleotide, protein)
         labels = torch.from_numpy(drawn.virus.astype(np.int64))
         loss = F.cross_entropy(logits, labels, label_smoothing=recipe.smoothing)
-        optimizer.zero_grad()
+        self._optimizer.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
         nn.utils.clip_grad_norm_(pair.parameters(), 1.0)
-        optimizer.step()
-        average.update_parameters(pair)
-        report(step + 1, float(loss.detach()))
-    trained: Pair = average.module
-    return trained.eval()
+        self._optimizer.step()
+        self._average.update_parameters(pair)
+        self.losses.append(float(loss.detach()))
+        self.step += 1
+
+    def finish(self) -> Pair:
+        """The averaged weights, ready to be used."""
+        self._pair.load_state_dict(self._average.module.state_dict())
+        return self._pair.eval()
+
+    def state(self) -> dict[str, Any]:
+        """Everything that the next steps depend on."""
+        return {
+            "step": self.step,
+            "pair": self._pair.state_dict(),
+            "average": self._average.state_dict(),
+            "optimizer": self._optimizer.state_dict(),
+            "torch": torch.get_rng_state(),
+            "numpy": self._random.bit_generator.state,
+        }
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        """Go on where :meth:`state` was taken."""
+        self.step = int(state["step"])
+        self._pair.load_state_dict(state["pair"])
+        self._average.load_state_dict(state["average"])
+        self._optimizer.load_state_dict(state["optimizer"])
+        torch.set_rng_state(state["torch"])
+        self._random.bit_generator.state = state["numpy"]
+
+    def _draw(self, number: int, mutated: float) -> Drawn:
+        size = max(2, BASES_A_BATCH // self._sets[number].length // 2 * 2)
+        return self._samplers[number].draw(size, mutated, self._random)
+
+    def _standardise(self) -> None:
+        """Mean and deviation of the features, over some batches of every length."""
+        seen: tuple[list[torch.Tensor], list[torch.Tensor]] = ([], [])
+        for number in range(len(self._sets)):
+            for _ in range(10):
+                drawn = self._draw(number, 0.0)
+                inputs = _inputs(drawn.codons, drawn.clusters, self._counted)
+                for several, own in zip(seen, inputs, strict=True):
+                    several.append(own[1])
+        for branch, several in zip((self._pair.nucleotide, self._pair.protein), seen, strict=True):
+            features = torch.cat(several)
+            branch.mean.copy_(features.mean(dim=0))
+            # A share that is nearly always nought must not become large where it is not.
+            branch.scale.copy_(features.std(dim=0) + FLOOR)
 
 
 def margins(
@@ -163,11 +211,6 @@ def chunk_margins(
     return best + worst, virus
 
 
-def facts(recipe: LiteRecipe) -> dict[str, float]:
-    """The recipe, for metadata and the model card."""
-    return asdict(recipe)
-
-
 def _inputs(
     codons: Letters, clusters: npt.NDArray[np.int32], counted: Sequence[CountedWords]
 ) -> tuple[Inputs, Inputs]:
@@ -187,27 +230,15 @@ def _inputs(
     return nucleotide_inputs(codons), protein
 
 
-def _standardise(
-    pair: Pair,
-    samplers: Sequence[Sampler],
-    sets: Sequence[FrameSet],
-    counted: Sequence[CountedWords],
-    random: np.random.Generator,
-) -> None:
-    """Mean and deviation of the features, over some batches of every length."""
-    seen: tuple[list[torch.Tensor], list[torch.Tensor]] = ([], [])
-    for sampler, frames in zip(samplers, sets, strict=True):
-        for _ in range(10):
-            drawn = sampler.draw(BASES_A_BATCH // frames.length // 2 * 2, 0.0, random)
-            for several, inputs in zip(
-                seen, _inputs(drawn.codons, drawn.clusters, counted), strict=True
-            ):
-                several.append(inputs[1])
-    for branch, several in zip((pair.nucleotide, pair.protein), seen, strict=True):
-        features = torch.cat(several)
-        branch.mean.copy_(features.mean(dim=0))
-        # A share that is nearly always nought must not become large where it is not.
-        branch.scale.copy_(features.std(dim=0) + FLOOR)
+def _optimizer(pair: Pair, recipe: LiteRecipe) -> torch.optim.AdamW:
+    """Weight decay for matrices and kernels only, as is usual."""
+    matrices = [p for p in pair.parameters() if p.ndim > 1]
+    others = [p for p in pair.parameters() if p.ndim <= 1]
+    groups: list[dict[str, object]] = [
+        {"params": matrices, "weight_decay": recipe.weight_decay},
+        {"params": others, "weight_decay": 0.0},
+    ]
+    return torch.optim.AdamW(groups, lr=recipe.learning_rate)
 
 
 def _schedule(step: int, steps: int) -> float:

@@ -23,6 +23,7 @@ from virnucpro.errors import InputError
 from virnucpro.training.dataset import Dataset, Part
 from virnucpro.training.relatives import Sketch, sketch
 
+GROUP_POWER = 0.3  # with 0.5, human frames are one in fifty of the others
 FOLDS = 8  # a frame is never scored by a census that counted its own genome or a relative's
 RELATED = 0.05  # shared 31-mers of the smaller genome, as in train prepare
 
@@ -63,6 +64,8 @@ class FrameSet:
 def load_frames(dataset: Dataset, part: Part) -> tuple[list[FrameSet], list[str]]:
     """The frames of ``part`` by chunk length, longest first, and the names of the genomes.
 
+    Frames with an ambiguous base are left out.
+
     Raises:
         InputError: shards and table do not belong together.
     """
@@ -78,11 +81,13 @@ def load_frames(dataset: Dataset, part: Part) -> tuple[list[FrameSet], list[str]
         name, text = next(texts, ("", ""))
         if name != frame.frame:
             raise InputError(f"{dataset.root}: the shards of {part} are not those of its table")
+        codons = codons_of([text])[0][: frame.length // 3 + 1]
+        if len(codons) == 0 or (codons == NO_CODON).any():
+            continue
         kinds = (("genome", frame.genome), ("group", frame.group), ("chunk", frame.chunk))
         genome, group, chunk = (numbers[k].setdefault(v, len(numbers[k])) for k, v in kinds)
         columns[frame.length].append((frame.label == "virus", genome, group, chunk))
         row = np.full(frame.length // 3 + 1, NO_CODON, np.uint8)
-        codons = codons_of([text])[0][: len(row)]
         row[: len(codons)] = codons
         rows[frame.length].append(row)
     sets = []
@@ -142,9 +147,9 @@ class Drawn:
 
 
 class Sampler:
-    """Draws balanced batches of a set: half virus, groups by the root of their size.
+    """Draws balanced batches of a set: half virus, groups by a power of their size.
 
-    The root lies between equal groups, where a small one is learned by heart, and equal frames,
+    The power lies between equal groups, where a small one is learned by heart, and equal frames,
     where three bacterial collections are nearly everything.
     """
 
@@ -163,12 +168,12 @@ class Sampler:
                 frames.groups[rows], return_inverse=True, return_counts=True
             )
             self._rows.append(rows)
-            self._ladders.append(np.cumsum(sizes[group] ** -0.5))
+            self._ladders.append(np.cumsum(sizes[group] ** (GROUP_POWER - 1)))
 
     def draw(self, count: int, mutated: float, random: np.random.Generator) -> Drawn:
         """``count`` frames, others first, each a part of a frame, all of one length.
 
-        Half of the batches are cut to between 75 and 100 %. In half of the frames codons are
+        Half of the batches are cut to between 50 and 100 %. In half of the frames codons are
         replaced by any others, each with a probability of up to twice ``mutated``: relatives that
         are further off than any in the data set.
         """
@@ -178,7 +183,7 @@ class Sampler:
             picked.append(rows[np.minimum(places, len(rows) - 1)])
         chosen = np.concatenate(picked)
         full = self._frames.length // 3 - 1
-        size = int(random.integers(full * 3 // 4, full + 1)) if random.random() < 0.5 else full
+        size = int(random.integers(full // 2, full + 1)) if random.random() < 0.5 else full
         start = int(random.integers(0, full - size + 1))
         codons = self._frames.codons[chosen, start : start + size]
         rate = random.random((len(codons), 1)) * 2 * mutated
