@@ -35,7 +35,12 @@ KEYS = (
     Key("prediction.batch_size", "machine.classifier_rows", "count", "rows the classifier reads"),
     Key("prediction.num_workers", "machine.tokenizer_threads", "count", "threads for tokens"),
     Key("prediction.sequences_per_file", "science.sequences_per_file", "count", "frames a file"),
-    Key("prediction.default_model_type", "science.model_type", "300|500|custom|toy", "classifier"),
+    Key(
+        "prediction.default_model_type",
+        "science.model_type",
+        "300|500|lite|custom|toy",
+        "classifier",
+    ),
     Key("prediction.expected_length", "science.chunk_length", "count?", "bases a chunk"),
     Key("prediction.model_path", "science.classifier", "text?", "classifier of type custom"),
     Key("prediction.models.300", "science.classifiers.300", "text", "classifier of type 300"),

@@ -94,8 +94,9 @@ class Job:
         cut = (self.precision, science.truncation)
         frames, residues = machine.dnabert_sequences, machine.esm_tokens
         classifier = (self.classifier.path, self.classifier.sha256)
+        shortest = min(self.classifier.chunk_lengths or (layout.chunk_length,))
         return [
-            Chunking(layout, disk, self.source, self.seen, science.duplicate_ids),
+            Chunking(layout, disk, self.source, self.seen, science.duplicate_ids, shortest),
             Translation(layout, disk),
             Splitting(layout, disk, science.sequences_per_file),
             Embedding(layout, disk, "nucleotide", self.nucleotide, *cut, frames, self.budgets),

@@ -14,8 +14,11 @@ from typing import Any, Literal, TypeVar
 from virnucpro.contracts import Precision
 from virnucpro.errors import UsageError
 
-ModelType = Literal["300", "500", "custom", "toy"]
-MODEL_TYPES: tuple[ModelType, ...] = ("300", "500", "custom", "toy")
+ModelType = Literal["300", "500", "lite", "custom", "toy"]
+# ``toy`` is for tests and trials of the machinery: accepted, but not shown in help texts.
+MODEL_TYPES: tuple[ModelType, ...] = ("300", "500", "lite", "custom", "toy")
+SHOWN_TYPES = tuple(name for name in MODEL_TYPES if name != "toy")
+LITE_CLASSIFIER = Path(__file__).parent / "data" / "lite_classifier.safetensors"
 TOY_CLASSIFIER = Path(__file__).parent / "data" / "toy_classifier.safetensors"
 TOY_WARNING = "model type toy: these scores mean nothing; they only show that the program works"
 
@@ -29,7 +32,8 @@ class Science:
     """Everything that changes results.
 
     Attributes:
-        model_type: which released classifier, or ``custom`` with ``classifier``.
+        model_type: which released classifier, ``lite`` for the small models of the package, or
+            ``custom`` with ``classifier``.
         classifier: its file; a bare name is looked up among the models on disk.
         chunk_length: bases; records are cut into chunks of this length.
         sequences_per_file: frames a split file. 10,000 in the original.
@@ -61,13 +65,14 @@ class Science:
         """
         if self.chunk_length is not None and self.chunk_length < CODON:
             raise UsageError(f"a chunk of {self.chunk_length} bases is shorter than a codon")
-        if self.model_type == "toy":
+        if self.model_type in ("lite", "toy"):
+            shipped = LITE_CLASSIFIER if self.model_type == "lite" else TOY_CLASSIFIER
             return replace(
                 self,
-                classifier=self.classifier or str(TOY_CLASSIFIER),
+                classifier=self.classifier or str(shipped),
                 chunk_length=self.chunk_length or 500,
-                nucleotide_model="toy",
-                protein_model="toy",
+                nucleotide_model=self.model_type,
+                protein_model=self.model_type,
             )
         if self.model_type == "custom":
             if self.classifier is None or self.chunk_length is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from virnucpro.classifier.files import ClassifierInfo
-from virnucpro.encoders.registry import EncoderSource
+from virnucpro.encoders.registry import EncoderSource, digest_of
 from virnucpro.errors import ModelError
 
 _RELEASED_ESM = re.compile(r"esm2_t\d+_\w+_ur50d")
@@ -37,6 +37,7 @@ def check_fit(
     if info.encoders:
         for source in (nucleotide, protein):
             warnings += _check_encoder(info, source)
+        _check_digests(info, nucleotide, protein)
     if info.chunk_lengths and chunk_length not in info.chunk_lengths:
         lengths = " or ".join(map(str, info.chunk_lengths))
         raise ModelError(
@@ -67,6 +68,21 @@ def _check_encoder(info: ClassifierInfo, source: EncoderSource) -> list[str]:
     if _RELEASED_ESM.fullmatch(asked):
         raise error
     return [f"{info.path.name} was trained with {', '.join(named)}; {source.name} is taken for it"]
+
+
+def _check_digests(info: ClassifierInfo, *sources: EncoderSource) -> None:
+    """Compare the encoders' files with those that were trained together with the classifier.
+
+    Raises:
+        ModelError: they are other ones; of the same widths, they would give scores all the same.
+    """
+    known = {digest_of([digest]) for digest in info.extra.get("encoder_sha256", "").split()}
+    for source in sources:
+        if known and source.sha256 not in known:
+            raise ModelError(
+                f"{info.path} was trained together with its own encoders, and {source.path} is "
+                f"none of them: name the files that were written beside it"
+            )
 
 
 def _short(name: str) -> str:

@@ -19,12 +19,13 @@ from virnucpro.cli.options import (
 )
 from virnucpro.configuration import default_configuration, load_configuration
 from virnucpro.errors import EXIT_OK, EXIT_PARTIAL, UsageError
-from virnucpro.settings import MODEL_TYPES, Display, override
+from virnucpro.settings import MODEL_TYPES, SHOWN_TYPES, Display, override
 
 EPILOG = """\b
 Examples:
   virnucpro predict --input contigs.fa --output-dir results
   virnucpro predict reads.fq.gz -o results --gpus 0,1,2
+  virnucpro predict contigs.fa -o results --model-type lite
   virnucpro predict --input contigs.fa --output-dir results --resume
   virnucpro predict contigs.fa -m custom -p my.safetensors -e 300
   zcat *.fa.gz | virnucpro predict - -o results --device cpu
@@ -50,7 +51,9 @@ Exit codes: 0 done, 2 partial (see failed_files.txt), 3 resume refused, 4 GPU mi
     "-m",
     "--model-type",
     type=click.Choice(MODEL_TYPES),
-    help="Classifier; its number is the chunk length it was made for.  [default: 500]",
+    metavar=f"[{'|'.join(SHOWN_TYPES)}]",
+    help="Classifier; a number is the chunk length it was made for; lite needs no GPU and no "
+    "download, and is less accurate.  [default: 500]",
 )
 @click.option(
     "-p",

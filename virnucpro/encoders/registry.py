@@ -1,14 +1,15 @@
 """Which encoders there are, where a name's weights lie, and how to open them.
 
-An encoder is one module with ``recognises``, ``files``, ``width`` and ``open_encoder``
-(:class:`Family` says what each means) and one line in ``FAMILIES``. The command line imports this
-module: torch comes with the modules of the families, inside functions.
+An encoder is one module, or an object in one, with ``recognises``, ``files``, ``width`` and
+``open_encoder`` (:class:`Family` says what each means) and one line in ``FAMILIES``. The command
+line imports this module: torch comes with the modules of the families, inside functions.
 """
 
 from __future__ import annotations
 
 import hashlib
 import importlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Protocol, cast
@@ -20,6 +21,8 @@ from virnucpro.models.store import check_digest, find
 
 Role = Literal["nucleotide", "protein"]
 TOY = "toy"
+LITE = "lite"  # the pair of small encoders that the package ships
+SHIPPED = Path(__file__).parents[1] / "data"
 
 
 @dataclass(frozen=True)
@@ -27,7 +30,7 @@ class EncoderSource:
     """An encoder that was found on this machine; what a stage holds and a worker opens.
 
     Attributes:
-        family: ``esm2``, ``dnabert-s``, ``toy-nucleotide`` or ``toy-protein``.
+        family: a key of ``FAMILIES``, ``toy-nucleotide`` or ``toy-protein``.
         name: what the user asked for.
         path: weights file or model folder; None for a toy.
         files: every file whose content decides the result, in a fixed order.
@@ -44,7 +47,7 @@ class EncoderSource:
 
 
 class Family(Protocol):
-    """What the module of an encoder offers."""
+    """What an entry of ``FAMILIES`` offers."""
 
     def recognises(self, path: Path) -> bool:
         """Whether ``path``, an existing file or a folder with ``config.json``, is of this kind."""
@@ -74,14 +77,16 @@ class Family(Protocol):
 FAMILIES: dict[str, tuple[Role, str]] = {
     "dnabert-s": ("nucleotide", "virnucpro.encoders.dnabert_s"),
     "esm2": ("protein", "virnucpro.encoders.esm2"),
+    "lite-nucleotide": ("nucleotide", "virnucpro.encoders.lite:NUCLEOTIDE"),
+    "lite-protein": ("protein", "virnucpro.encoders.lite:PROTEIN"),
 }
 
 
 def locate(name: str, role: Role) -> EncoderSource:
     """Find the encoder ``name`` on this machine and identify it by its content.
 
-    ``name`` is a file or folder, a released or hub name, or ``toy``; a path that exists is taken
-    before a name. Every file is read once for its digest.
+    ``name`` is a file or folder, a released or hub name, ``lite`` or ``toy``; a path that exists is
+    taken before a released name. Every file is read once for its digest.
 
     Raises:
         ModelError: not here (the message has the command that fetches it), damaged, of an unknown
@@ -89,7 +94,7 @@ def locate(name: str, role: Role) -> EncoderSource:
     """
     if name == TOY:
         return _toy(role)
-    path = Path(name).expanduser()
+    path = SHIPPED / f"lite_{role}.safetensors" if name == LITE else Path(name).expanduser()
     path = path.absolute() if path.exists() else _by_name(name)
     family = _family(path)
     needed, _ = FAMILIES[family]
@@ -102,8 +107,12 @@ def locate(name: str, role: Role) -> EncoderSource:
     digests = [sha256_of(file) for file in files]
     for file, digest in zip(files, digests, strict=True):
         check_digest(file, digest)
-    whole = hashlib.sha256("\n".join(digests).encode()).hexdigest()
-    return EncoderSource(family, name, path, files, whole, width)
+    return EncoderSource(family, name, path, files, digest_of(digests), width)
+
+
+def digest_of(digests: Sequence[str]) -> str:
+    """What identifies an encoder whose files have these SHA-256 (hex), in their order."""
+    return hashlib.sha256("\n".join(digests).encode()).hexdigest()
 
 
 def open_encoder(
@@ -138,7 +147,9 @@ def _by_name(name: str) -> Path:
 
 
 def _module(family: str) -> Family:
-    return cast(Family, importlib.import_module(FAMILIES[family][1]))
+    module, _, name = FAMILIES[family][1].partition(":")
+    found = importlib.import_module(module)
+    return cast(Family, getattr(found, name) if name else found)
 
 
 def _family(path: Path) -> str:

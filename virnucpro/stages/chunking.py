@@ -27,13 +27,17 @@ Stamp = tuple[int, int]
 
 @dataclass(frozen=True)
 class Chunking(HostStage):
-    """Cuts every record into overlapping chunks of ``chunk_length`` bases."""
+    """Cuts every record into overlapping chunks of ``chunk_length`` bases.
+
+    ``shortest`` is the shortest chunk that the classifier was made for, in bases.
+    """
 
     name: ClassVar[str] = "chunking"
 
     source: Path
     seen: Stamp
     duplicate_ids: str
+    shortest: int
 
     def plan(self, receipts: Receipts) -> list[Task]:
         """One task: the whole input."""
@@ -57,7 +61,7 @@ class Chunking(HostStage):
             "records": census.records,
             "bases": census.bases,
             "chunks": chunks,
-            "notices": input_notices(census, self.layout.chunk_length),
+            "notices": input_notices(census, self.shortest),
         }
         return Done(task, outputs, facts)
 
