@@ -15,7 +15,7 @@ from virnucpro.checkpoint.ledger import Ledger
 from virnucpro.contracts import Device, Json
 from virnucpro.layout import Layout
 from virnucpro.pipeline import Job, Outcome
-from virnucpro.settings import TOY_WARNING
+from virnucpro.settings import NOTICES
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ def summarise(job: Job, ledger: Ledger, outcome: Outcome, failed_records: int) -
     counts: dict[str, int] = dict(ledger.facts(layout.receipt("output"))["counts"])
     status = _group(counts, "status")
     summary = Summary(
-        notice=TOY_WARNING if job.science.model_type == "toy" else "",
+        notice=NOTICES.get(job.science.model_type, ""),
         records=int(ledger.facts(layout.receipt("chunking"))["records"]),
         frames=int(ledger.facts(layout.receipt("translation"))["frames"]),
         calls=_group(counts, "call"),

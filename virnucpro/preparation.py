@@ -159,7 +159,8 @@ def _refuse_missing(science: Science) -> None:
         raise ModelError(
             f"--model-type {science.model_type} needs models that are not on this machine: "
             f"{', '.join(missing)}; fetch them with: virnucpro models fetch {science.model_type} "
-            f"(without internet: see docs/models.md)"
+            f"(without internet: see docs/models.md). For a first look, --model-type lite needs "
+            f"none of them"
         )
 
 

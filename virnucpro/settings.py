@@ -21,6 +21,11 @@ SHOWN_TYPES = tuple(name for name in MODEL_TYPES if name != "toy")
 LITE_CLASSIFIER = Path(__file__).parent / "data" / "lite_classifier.safetensors"
 TOY_CLASSIFIER = Path(__file__).parent / "data" / "toy_classifier.safetensors"
 TOY_WARNING = "model type toy: these scores mean nothing; they only show that the program works"
+# What stands at the top of the results of these model types, and in STEM_run.json.
+NOTICES = {
+    "toy": TOY_WARNING,
+    "lite": "model type lite: small models for a first look; the released ones are more accurate",
+}
 
 CODON = 3  # bases
 

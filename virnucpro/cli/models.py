@@ -40,6 +40,7 @@ def list_models(as_json: bool) -> None:
             f"{row['what']!s:27}  {row['path'] or ''}".rstrip()
         )
     click.echo(f"Fetch what a model type needs: virnucpro models fetch {' | '.join(SETS)}")
+    click.echo("Model type lite needs nothing: its models are part of the package.")
 
 
 def _row(model: Model) -> dict[str, object]:

@@ -91,7 +91,7 @@ class LiteEncoder:
         truncation: int | None,
     ) -> None:
         self._molecule = molecule
-        self._branch = branch.to(device).eval()
+        self._branch = branch.to(device)
         self._censuses = censuses
         self._device = device
         self._dtype = _DTYPES[precision]
@@ -193,7 +193,7 @@ def read(path: Path) -> tuple[Molecule, Branch, list[Census]]:
         raise ModelError(f"{path} is damaged ({error}): get it again") from error
     if not all(bool(torch.isfinite(value).all()) for value in branch.state_dict().values()):
         raise ModelError(f"{path}: NaN or infinite values in its weights: get it again")
-    return molecule, branch.requires_grad_(False), censuses
+    return molecule, branch.requires_grad_(False).eval(), censuses
 
 
 @dataclass(frozen=True)

@@ -75,10 +75,11 @@ class Family(Protocol):
 
 
 FAMILIES: dict[str, tuple[Role, str]] = {
-    "dnabert-s": ("nucleotide", "virnucpro.encoders.dnabert_s"),
-    "esm2": ("protein", "virnucpro.encoders.esm2"),
+    # Asked in this order: to ESM-2, any single file is one of its checkpoints.
     "lite-nucleotide": ("nucleotide", "virnucpro.encoders.lite:NUCLEOTIDE"),
     "lite-protein": ("protein", "virnucpro.encoders.lite:PROTEIN"),
+    "dnabert-s": ("nucleotide", "virnucpro.encoders.dnabert_s"),
+    "esm2": ("protein", "virnucpro.encoders.esm2"),
 }
 
 

@@ -148,7 +148,8 @@ def _write(
     progress: Progress,
 ) -> Mapping[str, Any]:
     """Write the encoders, calibrate on what they give after rounding, and write the rest."""
-    said = {"command": " ".join(command), "version": __version__, "data_set": identity["data set"]}
+    program = Path(command[0]).name  # where it is installed is nobody's business
+    said = {"command": " ".join([program, *command[1:]]), "version": __version__, "data_set": identity["data set"]}
     everyone = [words.census for words in counted]
     disk.save(files.nucleotide, encoder_bytes("nucleotide", pair.nucleotide, (), said))
     disk.save(files.protein, encoder_bytes("protein", pair.protein, everyone, said))
