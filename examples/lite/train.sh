@@ -1,0 +1,28 @@
+#!/usr/bin/env bash
+# How the model type lite was made and measured. Takes half an hour on two cores.
+#   examples/lite/train.sh GENOMES WORK
+# GENOMES is the folder that the paths in genomes.tsv start from, WORK a folder for what is made.
+set -euo pipefail
+here="$(cd "$(dirname "$0")" && pwd)"
+genomes="$1" work="$2"
+
+virnucpro train prepare "$here/genomes.tsv" --genomes "$genomes" -o "$work/data" \
+    -e 500,300,150 --stride 250 --no-balance --test 0 --validation 0.05
+virnucpro train lite "$work/data" -o "$work/model"
+
+# To ship it: cp "$work"/model/*.safetensors virnucpro/data/
+python "$here/heldout.py" "$work/data" "$genomes" "$work/pieces"
+cat > "$work/lite.yaml" <<YAML
+features:
+  dnabert: {model_name: $work/model/lite_nucleotide.safetensors}
+  esm: {model_name: $work/model/lite_protein.safetensors}
+YAML
+for length in 150 300 500 2000; do
+    chunk=$((length > 500 ? 500 : length))
+    level=$([ "$length" = 2000 ] && echo contig || echo chunk)
+    virnucpro predict "$work/pieces/pieces_$length.fa" -o "$work/predicted" -m custom -e "$chunk" \
+        -p "$work/model/lite_classifier.safetensors" -c "$work/lite.yaml" --force
+    virnucpro evaluate "$work/predicted/pieces_${length}_${level}s.tsv" \
+        --labels "$work/pieces/labels.tsv" --level "$level" -o "$work/evaluated_$length" --force
+done
+python "$here/baseline.py" "$work/data" "$work/pieces"
