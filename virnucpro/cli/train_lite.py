@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-import sys
+import json
+import shlex
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -15,12 +18,18 @@ EPILOG = """\b
 Examples:
   virnucpro train prepare genomes.tsv -o data -e 500,300,150 --stride 250 --no-balance
   virnucpro train lite data --output-dir my_lite
+  virnucpro train lite data --output-dir trial --steps 500 --threads 4
 
-Then: virnucpro predict contigs.fa -m lite -c my_lite.yaml, where my_lite.yaml names the three
-files (docs/training.md).
+Then: virnucpro predict contigs.fa -m custom -p my_lite/lite_classifier.safetensors -e 500
+-c my_lite.yaml, where my_lite.yaml names the two encoders:
 
-Exit codes: 0 done (or already there), 3 another training is there, 6 disk full or unwritable,
-64 usage, 65 damaged data, 130/143 interrupted (the same command goes on).
+\b
+  features:
+    dnabert: {model_name: my_lite/lite_nucleotide.safetensors}
+    esm: {model_name: my_lite/lite_protein.safetensors}
+
+Exit codes: 0 done (or already there), 3 another training is there, 5 output in use, 6 disk full
+or unwritable, 64 usage, 65 damaged data, 130/143 interrupted (the same command goes on).
 """
 
 
@@ -39,7 +48,7 @@ Exit codes: 0 done (or already there), 3 another training is there, 6 disk full 
 @click.option(
     "-t", "--threads", type=COUNT, metavar="N", help="Host threads.  [default: all cores]"
 )
-@click.option("-f", "--force", is_flag=True, help="Start over; what was there is overwritten.")
+@click.option("-f", "--force", is_flag=True, help="Start over; what was there is moved aside.")
 @shared_options
 def lite(
     dataset: Path,
@@ -72,21 +81,48 @@ def lite(
     from virnucpro.executors.signals import interruptible
 
     try:
-        with interruptible(), Progress(display) as progress:
+        with interruptible() as interruption, Progress(display) as progress:
             facts = fit_lite(
-                Dataset(dataset), output_dir, recipe, progress, command=sys.argv, force=force
+                Dataset(dataset),
+                output_dir,
+                recipe,
+                progress,
+                interruption=interruption,
+                force=force,
             )
+        if facts is not None and facts["temperature"] is None:
+            progress.warn("no validation frames of both labels: the scores are not calibrated")
     except Interrupted as stop:
-        raise Interrupted(stop.signal_number, "run the same command again to go on") from stop
+        same = "the same command again without --force" if force else "the same command again"
+        raise Interrupted(stop.signal_number, f"run {same} to go on") from stop
     if display.level not in ("WARNING", "ERROR"):
-        if facts is None:
-            click.echo(f"It was there already, of the same recipe and data: {output_dir}")
-            return 0
-        for part, lengths in facts["chunk_auroc"].items():
-            for length, row in lengths.items():
-                click.echo(
-                    f"{part}, {length} bp: AUROC {row['auroc']} of {row['chunks']:,} chunks, "
-                    f"{row['virus']:,} of them virus"
-                )
-        click.echo(f"Encoders, classifier and lite.json are in {output_dir}")
+        click.echo("\n".join(_summary(facts, Dataset(dataset).lengths()[0], output_dir)))
     return 0
+
+
+def _summary(facts: Mapping[str, Any] | None, length: int, output_dir: Path) -> list[str]:
+    """How good the pair is, and how to use it."""
+    from virnucpro.training.lite_run import LiteFiles
+
+    if facts is None:
+        return [f"It was there already, of the same recipe and data: {output_dir}"]
+    lines = []
+    for part, lengths in facts["chunk_auroc"].items():
+        for bases, row in lengths.items():
+            auroc = "not defined" if row["auroc"] is None else row["auroc"]
+            lines.append(
+                f"{part}, {bases} bp: AUROC {auroc} of {row['chunks']:,} chunks, "
+                f"{row['virus']:,} of them virus"
+            )
+    files = LiteFiles(output_dir)
+    names = [json.dumps(str(path)) for path in (files.nucleotide, files.protein)]
+    classifier = shlex.quote(str(files.classifier))
+    return [
+        *lines,
+        f"Encoders, classifier and lite.json are in {output_dir}",
+        f"Next: virnucpro predict contigs.fa -m custom -p {classifier} -e {length} -c my_lite.yaml",
+        "with this in my_lite.yaml:",
+        "features:",
+        f"  dnabert: {{model_name: {names[0]}}}",
+        f"  esm: {{model_name: {names[1]}}}",
+    ]

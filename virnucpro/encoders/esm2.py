@@ -44,8 +44,10 @@ Rotary = tuple[torch.Tensor, torch.Tensor]
 
 
 def recognises(path: Path) -> bool:
-    """Whether ``path`` may be an ESM-2 model: a single file, or a folder whose config says so."""
-    return path.is_file() or read_json(path / "config.json").get("model_type") == "esm"
+    """Whether ``path`` may be an ESM-2 model: a checkpoint, or a folder whose config says so."""
+    if path.is_file():
+        return path.suffix != ".safetensors"  # that is how fair-esm never stored them
+    return read_json(path / "config.json").get("model_type") == "esm"
 
 
 def files(path: Path) -> tuple[Path, ...]:

@@ -193,7 +193,7 @@ def read(path: Path) -> tuple[Molecule, Branch, list[Census]]:
         raise ModelError(f"{path} is damaged ({error}): get it again") from error
     if not all(bool(torch.isfinite(value).all()) for value in branch.state_dict().values()):
         raise ModelError(f"{path}: NaN or infinite values in its weights: get it again")
-    return molecule, branch.requires_grad_(False).eval(), censuses
+    return molecule, branch.eval().requires_grad_(False), censuses
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ many unrelated genomes of either label hold them: that is homology, as far as a 
 
 from __future__ import annotations
 
+import re
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -96,6 +97,12 @@ class Words:
     groups: str
     seed: str
 
+    def __post_init__(self) -> None:
+        """Refuse what a damaged file may say (ValueError)."""
+        complete = sorted("".join(self.groups.split())) == sorted(AMINO_ACIDS)
+        if not complete or not re.fullmatch("[01]*1[01]*", self.seed):
+            raise ValueError(f"groups {self.groups!r} or seed {self.seed!r} make no words")
+
     @property
     def places(self) -> int:
         """Entries of a census: one a word, or ``2 ** BITS`` shared by hashing."""
@@ -165,8 +172,8 @@ def unpacked(packed: Letters, places: int) -> Letters:
         pairs = np.frombuffer(machine.decompress(packed.tobytes(), size + 1), np.uint8)
     except zlib.error as error:
         raise ValueError(f"a census cannot be unpacked ({error})") from error
-    if len(pairs) != size:
-        raise ValueError(f"a census holds {2 * len(pairs)} words instead of {places}")
+    if len(pairs) != size or not machine.eof:  # its checksum is at the end
+        raise ValueError(f"a census is not of {places} words, or cut short")
     codes = np.empty(2 * size, np.uint8)
     codes[::2], codes[1::2] = pairs & 15, pairs >> 4
     return codes[:places]

@@ -165,6 +165,8 @@ def _family(path: Path) -> str:
     for family in FAMILIES:
         if _module(family).recognises(path):
             return family
+    if path.is_file():
+        raise ModelError(f"{path} is no encoder, or it is damaged: get it again, or train it again")
     kind = read_json(path / "config.json").get("model_type")
     raise ModelError(
         f"{path / 'config.json'} describes a model of type {kind!r}, not one of those supported: "

@@ -28,8 +28,8 @@ from virnucpro.training.lite_data import RESIDUE_OF, Drawn, FrameSet, Sampler
 
 BASES_A_BATCH = 512 * 500
 FLOOR = 0.002  # shares vary by 0.004 (pairs of residues) to 0.015 (codons)
-WARM_UP = 200  # steps
-AVERAGE = 0.998  # the weights that are kept are a running mean over some 500 steps
+WARM_UP = 200  # steps, or a tenth of a training of fewer than 2,000
+AVERAGED = 12  # the weights that are kept are a running mean over the last twelfth of the steps
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,8 @@ class Trainer:
         self._samplers = [Sampler(frames, clusters) for frames in sets]
         self._pair = Pair(recipe, len(counted))
         self._standardise()
-        running_mean = get_ema_multi_avg_fn(AVERAGE)  # type: ignore[no-untyped-call]
+        decay = max(0.0, 1 - AVERAGED / recipe.steps)
+        running_mean = get_ema_multi_avg_fn(decay)  # type: ignore[no-untyped-call]
         self._average = AveragedModel(self._pair, multi_avg_fn=running_mean, use_buffers=True)
         self._optimizer = _optimizer(self._pair, recipe)
 
@@ -195,20 +196,23 @@ def margins(
     return out
 
 
-def chunk_margins(
+def chunk_scores(
     found: npt.NDArray[np.float32], frames: FrameSet
-) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.bool_]]:
-    """Margins of the chunks, as the consensus takes them from frames, and their labels."""
+) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.bool_]]:
+    """Scores of the chunks and their labels, from the margins of their frames.
+
+    A score is ``max_score_1 - max_score_0``, by which ``evaluate`` ranks chunks: float64, -1 to 1.
+    """
+    from scipy.special import expit
+
     _, chunk = np.unique(frames.chunks, return_inverse=True)
-    best = np.full(chunk.max() + 1, -np.inf, np.float32)
-    worst = np.full(chunk.max() + 1, np.inf, np.float32)
+    best = np.full(chunk.max() + 1, -np.inf)
+    worst = np.full(chunk.max() + 1, np.inf)
     virus = np.zeros(chunk.max() + 1, np.bool_)
     np.maximum.at(best, chunk, found)
     np.minimum.at(worst, chunk, found)
     virus[chunk] = frames.virus
-    # max_score_1 is the sigmoid of the best margin, max_score_0 that of minus the worst; their
-    # order is that of the sum.
-    return best + worst, virus
+    return np.asarray(expit(best) - expit(-worst)), virus
 
 
 def _inputs(
@@ -242,6 +246,6 @@ def _optimizer(pair: Pair, recipe: LiteRecipe) -> torch.optim.AdamW:
 
 
 def _schedule(step: int, steps: int) -> float:
-    """Share of the learning rate: up within ``WARM_UP`` steps, then down along a cosine."""
-    up = min(1.0, (step + 1) / WARM_UP)
+    """Share of the learning rate: up within the first steps, then down along a cosine."""
+    up = min(1.0, (step + 1) / min(WARM_UP, steps // 10 + 1))
     return up * (0.5 + 0.5 * math.cos(math.pi * step / steps)) + 1e-3

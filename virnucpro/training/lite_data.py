@@ -116,7 +116,8 @@ def folds_of(sets: Sequence[FrameSet], genomes: int) -> npt.NDArray[np.int32]:
     sizes = np.maximum([len(s) for s in sketches], 1)
     smaller = np.minimum(sizes[shared.row], sizes[shared.col])
     near = shared.data > RELATED * smaller
-    links = coo_array((ones[: near.sum()], (shared.row[near], shared.col[near])), (genomes,) * 2)
+    ends = (shared.row[near], shared.col[near])
+    links = coo_array((np.ones(len(ends[0]), np.int32), ends), (genomes,) * 2)
     return np.asarray(connected_components(links, directed=False)[1], np.int32)
 
 

@@ -14,16 +14,18 @@ import numpy as np
 import torch
 
 from virnucpro import __version__
-from virnucpro.checkpoint.disk import Disk, sha256_of
+from virnucpro.checkpoint.disk import Disk, DiskWithoutResume, sha256_of
 from virnucpro.checkpoint.lock import locked
 from virnucpro.classifier import to_bytes as classifier_bytes
 from virnucpro.encoders.lite import read
 from virnucpro.encoders.lite import to_bytes as encoder_bytes
+from virnucpro.encoders.lite_features import Words
 from virnucpro.encoders.weights import read_pickle
-from virnucpro.errors import InputError, ResumeRefused, UsageError
+from virnucpro.errors import InputError, ModelError, ResumeRefused, UsageError
+from virnucpro.executors.signals import Interruption
 from virnucpro.training.censuses import WORDS, CountedWords, count_words
 from virnucpro.training.dataset import Dataset, Part
-from virnucpro.training.lite import LiteRecipe, Pair, Trainer, chunk_margins, margins
+from virnucpro.training.lite import LiteRecipe, Pair, Trainer, chunk_scores, margins
 from virnucpro.training.lite_data import FrameSet, folds_of, load_frames
 from virnucpro.training.temperature import fit_temperature
 
@@ -81,11 +83,15 @@ def fit_lite(
     recipe: LiteRecipe,
     progress: Progress,
     *,
-    command: Sequence[str],
+    interruption: Interruption,
     force: bool = False,
+    words: Sequence[Words] = WORDS,
     disk: Disk | None = None,
 ) -> Mapping[str, Any] | None:
     """Train the pair, or go on with an interrupted training of the same recipe and data.
+
+    ``force`` moves what is there to ``*.previous`` and starts over. ``words`` are those that the
+    protein encoder counts.
 
     Returns:
         The content of ``lite.json``; None where the same training was finished before.
@@ -94,36 +100,44 @@ def fit_lite(
         VirNucProError: see ``virnucpro.errors``; an interrupted training is resumed by the same
             command.
     """
-    disk, files = disk or Disk(), LiteFiles(root.absolute())
+    disk, files = disk or DiskWithoutResume(), LiteFiles(root.absolute())
     identity = {
         "recipe": asdict(recipe),
         "data set": sha256_of(dataset.facts_file) if dataset.facts() else "",
+        "words": [asdict(kind) for kind in words],
         "threads": torch.get_num_threads(),
     }
     disk.make_folder(files.root)
     with locked(files.root / ".lite.lock"):
-        if _finished(files, identity, force):
+        disk.sweep(files.root)
+        if force:
+            _set_aside(files, disk)
+        if _finished(files, identity):
             return None
-        trainer_state = None if force else _saved(files.savepoint, identity)
-        sets, clusters, counted = _prepared(dataset, progress)
+        trainer_state = _saved(files.savepoint, identity)
+        sets, clusters, counted = _prepared(dataset, words, progress)
         trainer = Trainer(recipe, sets, clusters, counted)
         if trainer_state is not None:
             trainer.load_state(trainer_state)
         progress.begin("training", recipe.steps - trainer.step)
-        saved = time.monotonic()
-        while trainer.step < recipe.steps:
-            trainer.advance()
-            progress.advance(1)
-            if time.monotonic() - saved > SAVE_SECONDS:
-                _save(files.savepoint, identity, trainer, disk)
-                saved = time.monotonic()
-        facts = _write(files, trainer.finish(), counted, dataset, identity, command, disk, progress)
+        with interruption.held():  # leaving it raises Interrupted, after the state is saved
+            saved = time.monotonic()
+            while trainer.step < recipe.steps and interruption.number is None:
+                trainer.advance()
+                progress.advance(1)
+                if time.monotonic() - saved > SAVE_SECONDS:
+                    _save(files.savepoint, identity, trainer, disk)
+                    saved = time.monotonic()
+            _save(files.savepoint, identity, trainer, disk)
+        facts = _write(files, trainer.finish(), counted, dataset, identity, disk, progress)
         disk.remove(files.savepoint)
     return facts
 
 
-def _prepared(dataset: Dataset, progress: Progress) -> tuple[Any, Any, list[CountedWords]]:
-    progress.begin("reading frames, finding relatives, counting words", 2 + len(WORDS))
+def _prepared(
+    dataset: Dataset, words: Sequence[Words], progress: Progress
+) -> tuple[Any, Any, list[CountedWords]]:
+    progress.begin("reading frames, finding relatives, counting words", 2 + len(words))
     sets, names = load_frames(dataset, "train")
     if not sets:
         raise InputError(f"{dataset.root} has no frames to train on: prepare more genomes")
@@ -131,8 +145,8 @@ def _prepared(dataset: Dataset, progress: Progress) -> tuple[Any, Any, list[Coun
     clusters = folds_of(sets, len(names))
     progress.advance(1)
     counted = []
-    for words in WORDS:
-        counted.append(count_words(words, sets, clusters))
+    for kind in words:
+        counted.append(count_words(kind, sets, clusters))
         progress.advance(1)
     return sets, clusters, counted
 
@@ -143,13 +157,12 @@ def _write(
     counted: Sequence[CountedWords],
     dataset: Dataset,
     identity: Mapping[str, Any],
-    command: Sequence[str],
     disk: Disk,
     progress: Progress,
 ) -> Mapping[str, Any]:
     """Write the encoders, calibrate on what they give after rounding, and write the rest."""
-    program = Path(command[0]).name  # where it is installed is nobody's business
-    said = {"command": " ".join([program, *command[1:]]), "version": __version__, "data_set": identity["data set"]}
+    command = _command(identity["recipe"])
+    said = {"command": command, "version": __version__, "data_set": identity["data set"]}
     everyone = [words.census for words in counted]
     disk.save(files.nucleotide, encoder_bytes("nucleotide", pair.nucleotide, (), said))
     disk.save(files.protein, encoder_bytes("protein", pair.protein, everyone, said))
@@ -164,14 +177,13 @@ def _write(
         if part == "validation" and sets:
             temperature = _temperature(sets, found)
         figures[part] = {
-            str(frames.length): _figures(frames, margin)
+            str(frames.length): _figures(frames, margin, temperature or 1.0)
             for frames, margin in zip(sets, found, strict=True)
         }
         progress.advance(1)
     facts = {
         **said,
         **identity,
-        "words": [asdict(words) for words in WORDS],
         "temperature": temperature,
         "chunk_auroc": figures,
         "encoders": {
@@ -204,11 +216,11 @@ def _temperature(sets: Sequence[FrameSet], found: Sequence[Any]) -> float | None
     return fit_temperature(margin[chosen], virus[chosen].astype(np.int64))
 
 
-def _figures(frames: FrameSet, margin: Any) -> dict[str, Any]:
-    """AUROC of chunks, NaN-free: None where one label is missing; and how many are called."""
+def _figures(frames: FrameSet, margin: Any, temperature: float) -> dict[str, Any]:
+    """AUROC of chunks, None where one label is missing; and how many there are."""
     from sklearn.metrics import roc_auc_score
 
-    scores, virus = chunk_margins(margin, frames)
+    scores, virus = chunk_scores(margin / temperature, frames)
     both = bool(virus.any() and not virus.all())
     return {
         "chunks": len(scores),
@@ -217,23 +229,50 @@ def _figures(frames: FrameSet, margin: Any) -> dict[str, Any]:
     }
 
 
-def _finished(files: LiteFiles, identity: Mapping[str, Any], force: bool) -> bool:
-    """Whether this very training is done.
+def _command(recipe: Mapping[str, Any]) -> str:
+    """The command that trains the same; without paths, so that the same training is the same."""
+    options = f"--steps {recipe['steps']} --seed {recipe['seed']}"
+    return f"virnucpro train lite DATASET --output-dir DIR {options}"
+
+
+def _set_aside(files: LiteFiles, disk: Disk) -> None:
+    """Move what is there to ``*.previous``; the classifier first, without which nothing counts."""
+    for path in (
+        files.classifier,
+        files.facts,
+        files.nucleotide,
+        files.protein,
+        files.savepoint,
+    ):
+        if path.exists():
+            disk.move(path, path.with_name(f"{path.name}.previous"))
+
+
+def _finished(files: LiteFiles, identity: Mapping[str, Any]) -> bool:
+    """Whether this very training is done, with however many threads.
 
     Raises:
-        ResumeRefused: another one is there.
+        ResumeRefused: another one is there, or its files were changed.
     """
-    if force or not files.classifier.exists():
+    if not files.classifier.exists():
         return False
     try:
         said = json.loads(files.facts.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        said = {}
-    if {name: said.get(name) for name in identity} != identity:
+        other = any(said[name] != identity[name] for name in ("recipe", "data set", "words"))
+        digests = [said["encoders"][name] for name in ENCODERS]
+    except (OSError, ValueError, KeyError, TypeError):
+        other, digests = True, []
+    if other:
         raise ResumeRefused(
             f"{files.root} holds encoders of another recipe or data set: choose another "
-            f"--output-dir, or overwrite them with --force"
+            f"--output-dir, or start over with --force, which moves them aside"
         )
+    for path, digest in zip((files.nucleotide, files.protein), digests, strict=True):
+        if not path.exists() or sha256_of(path) != digest:
+            raise ResumeRefused(
+                f"{path} is not the file that was trained here: put it back, or train again with "
+                f"--force"
+            )
     return True
 
 
@@ -246,7 +285,10 @@ def _save(path: Path, identity: Mapping[str, Any], trainer: Trainer, disk: Disk)
 def _saved(path: Path, identity: Mapping[str, Any]) -> dict[str, Any] | None:
     if not path.exists():
         return None
-    state = read_pickle(path)
+    try:
+        state = read_pickle(path)
+    except ModelError as error:
+        raise ResumeRefused(f"{path} is damaged: start over with --force") from error
     if not isinstance(state, dict) or state.pop("identity", "") != json.dumps(
         identity, sort_keys=True
     ):

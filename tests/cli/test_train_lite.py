@@ -1,0 +1,168 @@
+"""``train lite``: a pair that predict can use, second runs, refusals, interruptions."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+
+import pytest
+import torch
+
+from tests.cli.inputs import table
+from tests.faults.processes import until
+from tests.training_data import LENGTH, genome, make_dataset
+from virnucpro.classifier import inspect
+from virnucpro.cli import run
+from virnucpro.training.lite_run import LiteFiles
+
+QUICK = ("--steps", 4, "--threads", 1)
+NAMES = (
+    "lite.json",
+    "lite_classifier.safetensors",
+    "lite_nucleotide.safetensors",
+    "lite_protein.safetensors",
+)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def threads():
+    """``--threads`` is of the whole process."""
+    before = torch.get_num_threads()
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture(scope="module")
+def dataset(tmp_path_factory):
+    """Not to be changed."""
+    return make_dataset(tmp_path_factory.mktemp("data"), genomes=(4, 2, 2), codons=600)
+
+
+@pytest.fixture(scope="module")
+def trained(dataset, tmp_path_factory):
+    """A finished pair, in a folder that needs quoting; not to be changed."""
+    folder = tmp_path_factory.mktemp("trained") / "my lite: pair"
+    words = ["train", "lite", dataset.root, "--output-dir", folder, *QUICK, "-q"]
+    assert run(list(map(str, words))) == 0
+    return folder
+
+
+@pytest.fixture
+def train(call, dataset):
+    def _train(folder, *options):
+        return call("train", "lite", dataset.root, "--output-dir", folder, *QUICK, *options)
+
+    return _train
+
+
+@pytest.fixture
+def contigs(tmp_path):
+    path = tmp_path / "contigs.fa"
+    path.write_text(f">v\n{genome('virus', 400, 77)}\n")
+    return path
+
+
+def test_the_pair_is_used_as_it_says(call, dataset, contigs, tmp_path):
+    """What is printed at the end is a configuration and a command that work as they are."""
+    folder = tmp_path / "my lite: pair"
+    done = call("train", "lite", dataset.root, "--output-dir", folder, *QUICK)
+    assert done.code == 0, done.err
+    said = json.loads((folder / "lite.json").read_text())
+    for part in ("validation", "test"):
+        row = said["chunk_auroc"][part][str(LENGTH)]
+        assert f"{part}, {LENGTH} bp: AUROC {row['auroc']} of {row['chunks']} chunks" in done.out
+    _, printed = done.out.split("Next: ")
+    command, _, configuration = printed.partition("\n")
+    path = tmp_path / "my_lite.yaml"
+    path.write_text(configuration.partition("\n")[2])
+    words = shlex.split(command)
+    assert words[:2] == ["virnucpro", "predict"]
+    where = {"contigs.fa": contigs, "my_lite.yaml": path}
+    predict = [*(where.get(word, word) for word in words[1:]), "--device", "cpu", "-o"]
+    made = call(*predict, tmp_path / "out")
+    assert made.code == 0, made.err
+    rows = table(tmp_path / "out" / "contigs_contigs.tsv")
+    assert [(row["record"], row["status"]) for row in rows] == [("v", "scored")]
+    assert rows[0]["fdr"] != "NA"  # it is calibrated
+    models = json.loads((tmp_path / "out" / "contigs_run.json").read_text())["models"]
+    assert [models[m]["family"] for m in ("nucleotide", "protein")] == [
+        "lite-nucleotide",
+        "lite-protein",
+    ]
+    protein = LiteFiles(folder).protein
+    protein.write_bytes(protein.read_bytes()[:-9])
+    damaged = call(*predict, tmp_path / "damaged")
+    assert damaged.code == 64
+    assert str(protein) in damaged.err
+
+
+def test_a_second_run_and_other_recipes(train, trained):
+    before = {name: (trained / name).read_bytes() for name in NAMES}
+    again = train(trained)
+    assert (again.code, again.err) == (0, "")
+    assert "It was there already" in again.out
+    other = train(trained, "--steps", 5)
+    assert other.code == 3
+    assert "another recipe or data set" in other.err
+    assert "--force" in other.err
+    assert {name: (trained / name).read_bytes() for name in NAMES} == before
+
+
+def test_interrupted_and_gone_on_with(dataset, train, trained, tmp_path):
+    words = ["train", "lite", dataset.root, "--output-dir", tmp_path, *QUICK]
+    command = [sys.executable, "-m", "virnucpro", *map(str, words)]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    lock = tmp_path / ".lite.lock"
+    until(lambda: lock.exists() and lock.stat().st_size > 0, 60)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 130, err
+    assert err.splitlines()[-1] == "virnucpro: interrupted; run the same command again to go on"
+    assert not (tmp_path / "lite_classifier.safetensors").exists()
+    assert train(tmp_path, "--quiet").out == ""
+    for name in NAMES:
+        assert (tmp_path / name).read_bytes() == (trained / name).read_bytes(), name
+
+
+def test_uncalibrated_and_encoders_of_another_training(call, trained, contigs, tmp_path):
+    only = make_dataset(tmp_path / "data", genomes=(3, 0, 0), codons=300)
+    done = call("train", "lite", only.root, "-o", tmp_path / "other", *QUICK)
+    assert done.code == 0
+    assert "the scores are not calibrated" in done.err
+    mine, others = (
+        LiteFiles(shutil.copytree(trained, tmp_path / "mine")),
+        LiteFiles(tmp_path / "other"),
+    )
+    assert inspect(mine.classifier).temperature is not None
+    assert inspect(others.classifier).temperature is None
+    mixed = tmp_path / "mixed.yaml"
+    mixed.write_text(
+        f"features:\n  dnabert: {{model_name: {mine.nucleotide}}}\n"
+        f"  esm: {{model_name: {others.protein}}}\n"
+    )
+    custom = ("-m", "custom", "-p", mine.classifier, "-e", LENGTH, "-c", mixed, "--device", "cpu")
+    refused = call("predict", contigs, "-o", tmp_path / "out", *custom)
+    assert refused.code == 64
+    assert "trained together with its own encoders" in refused.err
+    assert str(others.protein) in refused.err
+
+
+def test_what_cannot_be_trained(call, dataset, tmp_path):
+    none = call("train", "lite", tmp_path, "-o", tmp_path / "out")
+    assert none.code == 64
+    assert "make one with virnucpro train prepare" in none.err
+    assert not (tmp_path / "out").exists()
+    (tmp_path / "file").write_text("")
+    refused = call("train", "lite", dataset.root, "-o", tmp_path / "file" / "out", *QUICK)
+    assert refused.code == 6
+    assert "--resume" not in refused.err
+
+
+def test_help_has_examples(call):
+    done = call("train", "lite", "--help")
+    assert "virnucpro train lite data --output-dir my_lite" in done.out
+    assert "dnabert: {model_name: my_lite/lite_nucleotide.safetensors}" in done.out

@@ -1,0 +1,185 @@
+"""From a data set to the files of a lite pair: the same to the byte, also when interrupted."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import torch
+
+from tests.training_data import make_dataset
+from tests.unit.training.lite_sets import SMALL
+from virnucpro.checkpoint.disk import sha256_of
+from virnucpro.classifier import inspect
+from virnucpro.encoders.registry import locate
+from virnucpro.errors import InputError, Interrupted, ResumeRefused, UsageError
+from virnucpro.executors.signals import Interruption
+from virnucpro.training.dataset import Dataset
+from virnucpro.training.lite import LiteRecipe
+from virnucpro.training.lite_run import LiteFiles, fit_lite
+
+RECIPE = LiteRecipe(steps=5, dim=8, hidden=8)
+NAMES = (
+    "lite.json",
+    "lite_classifier.safetensors",
+    "lite_nucleotide.safetensors",
+    "lite_protein.safetensors",
+)
+
+
+class Stops:
+    """A display that interrupts after so many batches."""
+
+    def __init__(self, after=10**9):
+        self.interruption = Interruption()
+        self.steps = {}
+        self._after = after
+        self._title = ""
+
+    def begin(self, title, total):
+        self._title = title
+        self.steps[title] = 0
+        self.total = total
+
+    def advance(self, amount):
+        self.steps[self._title] += amount
+        if self.steps.get("training") == self._after and self.interruption.number is None:
+            self.interruption.receive(15)
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture(scope="module")
+def dataset(tmp_path_factory):
+    return make_dataset(tmp_path_factory.mktemp("data"), genomes=(4, 2, 2), codons=500)
+
+
+def fit(dataset, root, recipe=RECIPE, stops=None, **options):
+    stops = stops or Stops()
+    return fit_lite(
+        dataset, root, recipe, stops, interruption=stops.interruption, words=SMALL, **options
+    )
+
+
+def contents(root):
+    return {name: (root / name).read_bytes() for name in NAMES}
+
+
+@pytest.fixture(scope="module")
+def done(dataset, tmp_path_factory):
+    """A finished training; not to be changed."""
+    torch.set_num_threads(1)
+    root = tmp_path_factory.mktemp("done")
+    fit(dataset, root)
+    return root
+
+
+def test_what_is_written(dataset, done):
+    assert sorted(p.name for p in done.iterdir() if p.name != ".lite.lock") == sorted(NAMES)
+    facts = json.loads((done / "lite.json").read_text())
+    assert facts["command"] == "virnucpro train lite DATASET --output-dir DIR --steps 5 --seed 0"
+    assert facts["data set"] == sha256_of(dataset.facts_file)
+    assert facts["recipe"]["steps"] == 5
+    files = LiteFiles(done)
+    info = inspect(files.classifier)
+    assert info.temperature == facts["temperature"] > 0
+    assert info.chunk_lengths == dataset.lengths()
+    assert info.encoders == ("lite-nucleotide", "lite-protein")
+    digests = [sha256_of(path) for path in (files.nucleotide, files.protein)]
+    assert info.extra["encoder_sha256"].split() == digests
+    assert list(facts["encoders"].values()) == digests
+    assert info.input_width == 16
+    assert locate(str(files.nucleotide), "nucleotide").dim == 8
+    assert locate(str(files.protein), "protein").dim == 8
+    for part in ("validation", "test"):
+        row = facts["chunk_auroc"][part]["300"]
+        rows = list(dataset.frames(part))
+        assert row["chunks"] == len({frame.chunk for frame in rows})
+        assert row["virus"] == len({frame.chunk for frame in rows if frame.label == "virus"})
+        assert 0 <= row["auroc"] <= 1
+
+
+def test_the_same_again_is_the_same_to_the_byte(dataset, done, tmp_path):
+    fit(dataset, tmp_path / "deep" / "folder")
+    assert contents(tmp_path / "deep" / "folder") == contents(done)
+    assert str(done).encode() not in b"".join(contents(done).values())
+    fit(dataset, tmp_path / "other", LiteRecipe(steps=5, dim=8, hidden=8, seed=1))
+    other = contents(tmp_path / "other")
+    assert all(other[name] != data for name, data in contents(done).items())
+
+
+@pytest.mark.parametrize("after", [1, 3, 5])
+def test_interrupted_and_gone_on_with(dataset, done, tmp_path, after):
+    stops = Stops(after)
+    with pytest.raises(Interrupted):
+        fit(dataset, tmp_path, stops=stops)
+    files = LiteFiles(tmp_path)
+    assert files.savepoint.exists()
+    assert not files.classifier.exists()
+    again = Stops()
+    assert fit(dataset, tmp_path, stops=again) is not None
+    assert again.steps["training"] == RECIPE.steps - after
+    assert contents(tmp_path) == contents(done)
+    assert not files.savepoint.exists()
+
+
+def test_a_second_run_computes_nothing(dataset, done):
+    before = contents(done)
+    stops = Stops()
+    assert fit(dataset, done, stops=stops) is None
+    assert stops.steps == {}
+    torch.set_num_threads(2)  # another machine
+    assert fit(dataset, done) is None
+    assert contents(done) == before
+
+
+def test_others_are_refused_and_moved_aside(dataset, done, tmp_path):
+    fit(dataset, tmp_path)
+    before = contents(tmp_path)
+    other = LiteRecipe(steps=4, dim=8, hidden=8)
+    with pytest.raises(ResumeRefused, match="another recipe or data set"):
+        fit(dataset, tmp_path, other)
+    assert contents(tmp_path) == before
+    with pytest.raises(Interrupted):
+        fit(dataset, tmp_path, other, Stops(2), force=True)
+    assert {name: (tmp_path / f"{name}.previous").read_bytes() for name in NAMES} == before
+    with pytest.raises(ResumeRefused, match="another recipe, data set or number of threads"):
+        fit(dataset, tmp_path)
+    again = Stops()
+    fit(dataset, tmp_path, other, again)
+    assert again.steps["training"] == 2
+    (tmp_path / "lite_protein.safetensors").write_bytes(b"damaged")
+    with pytest.raises(ResumeRefused, match=r"lite_protein\.safetensors is not the file"):
+        fit(dataset, tmp_path, other)
+    (tmp_path / "lite.json").write_text("[]")
+    with pytest.raises(ResumeRefused, match="another recipe or data set"):
+        fit(dataset, tmp_path, other)
+
+
+def test_a_damaged_savepoint_is_said(dataset, tmp_path):
+    with pytest.raises(Interrupted):
+        fit(dataset, tmp_path, stops=Stops(1))
+    path = LiteFiles(tmp_path).savepoint
+    path.write_bytes(path.read_bytes()[:1000])
+    with pytest.raises(ResumeRefused, match="is damaged: start over with --force"):
+        fit(dataset, tmp_path)
+    assert fit(dataset, tmp_path, force=True) is not None
+
+
+def test_without_validation_and_without_a_label(tmp_path):
+    only = make_dataset(tmp_path / "train", genomes=(2, 0, 0), codons=300)
+    facts = fit(only, tmp_path / "out")
+    assert facts["temperature"] is None
+    assert facts["chunk_auroc"] == {"validation": {}, "test": {}}
+    assert inspect(LiteFiles(tmp_path / "out").classifier).temperature is None
+    empty = make_dataset(tmp_path / "empty", genomes=(0, 1, 1), codons=300)
+    with pytest.raises(InputError, match="no frames to train on"):
+        fit(empty, tmp_path / "none")
+    with pytest.raises(UsageError, match="is no data set"):
+        fit(Dataset(tmp_path / "nowhere"), tmp_path / "none")
