@@ -1,0 +1,82 @@
+"""The shipped model lite: calls of sequences that it was not trained on."""
+
+from __future__ import annotations
+
+import random
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from sklearn.metrics import roc_auc_score
+
+from virnucpro.bio.records import read_records
+from virnucpro.classifier import inspect
+from virnucpro.encoders.registry import SHIPPED, locate
+
+ROOT = Path(__file__).parents[2]
+HELD_OUT = {
+    "viral/phages_small.fa.gz": True,
+    "viral/phages_refseq.fa.gz": True,
+    "viral/mammarenaviruses.fa.gz": True,
+    "nonviral/bacteria_clinical.fa.gz": False,
+}
+PIECES = 150  # a file
+
+
+def predict(source: Path, out: Path, *options: str) -> None:
+    command = [sys.executable, "-m", "virnucpro", "predict", source, "-o", out, "-m", "lite"]
+    subprocess.run([*command, "-q", "--device", "cpu", *options], check=True)
+
+
+def rows(table: Path) -> list[list[str]]:
+    return [line.split("\t") for line in table.read_text().splitlines()[1:]]
+
+
+def test_it_is_small_and_says_what_it_is() -> None:
+    files = sorted(SHIPPED.glob("lite_*.safetensors"))
+    assert [file.name for file in files] == [
+        "lite_classifier.safetensors",
+        "lite_nucleotide.safetensors",
+        "lite_protein.safetensors",
+    ]
+    assert sum(file.stat().st_size for file in files) < 10_000_000
+    assert inspect(files[0]).extra["command"] == "virnucpro train lite data -o model"
+    assert inspect(files[0]).temperature is not None  # calibrated: there is a column fdr
+    assert locate("lite", "nucleotide").family == "lite-nucleotide"
+    assert locate("lite", "protein").family == "lite-protein"
+
+
+def test_the_contigs_of_the_example_are_called_right(tmp_path: Path) -> None:
+    example = tmp_path / "example.fa"
+    subprocess.run([sys.executable, ROOT / "examples/make_example.py", example], check=True)
+    predict(example, tmp_path / "out")
+    calls = {row[0]: row[5] for row in rows(tmp_path / "out/example_contigs.tsv")}
+    contigs = {name: call for name, call in calls.items() if name.startswith(("virus", "bact"))}
+    assert len(contigs) == 6
+    for name, call in contigs.items():
+        assert call == ("virus" if name.startswith("virus") else "nonvirus"), name
+    reads = [(name, call) for name, call in calls.items() if name.startswith("read_")]
+    wrong = [name for name, call in reads if call == "virus" and not name.endswith("_virus")]
+    assert len(wrong) <= 1
+
+
+@pytest.mark.parametrize(("length", "least"), [(500, 0.93), (300, 0.88), (150, 0.75)])
+def test_held_out_groups(genomes: Path, tmp_path: Path, length: int, least: float) -> None:
+    """The model card has the whole table; this is a sample of it, with room for chance."""
+    chance, source, virus = random.Random(5), tmp_path / "pieces.fa", {}
+    with source.open("w") as out:
+        for file, label in HELD_OUT.items():
+            records = [r for r in read_records(genomes / file) if len(r.sequence) > length]
+            for number in range(PIECES * (1 if label else 3)):
+                record = chance.choice(records)
+                start = chance.randrange(len(record.sequence) - length)
+                name = f"{file.split('/')[1].split('.')[0]}_{number}"
+                virus[name] = label
+                out.write(f">{name}\n{record.sequence[start : start + length]}\n")
+    predict(source, tmp_path / "out", "-e", str(length))
+    scored = [r for r in rows(tmp_path / "out/pieces_chunks.tsv") if r[4] == "scored"]
+    found = roc_auc_score(
+        [virus[r[0]] for r in scored], [float(r[7]) - float(r[6]) for r in scored]
+    )
+    assert found > least
