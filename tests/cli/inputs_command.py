@@ -27,7 +27,7 @@ OPTIONS = (
     ("69 --quiet with --verbose", ("-q", "-v"), "contradict each other", "leave one out"),
     ("70 configuration missing", ("-c", "no.yaml"), "no.yaml not found", "virnucpro utils generate-config -o no.yaml"),
     ("an option that is not there", ("--gpu", "0"), "No such option", "--gpus"),
-    ("a model type that is not there", ("-m", "800"), "'800' is not one of", "'300', '500', 'custom'"),
+    ("a model type that is not there", ("-m", "800"), "'800' is not one of", "'300', '500', 'lite', 'custom'"),
     ("custom without a classifier", ("-m", "custom"), "needs the classifier and its chunk length", "--model-path FILE --expected-length N"),
 )  # fmt: skip
 

@@ -18,6 +18,14 @@ COUNT = click.IntRange(min=1)
 _NAMES = ("verbose", "quiet", "log_file", "config")
 
 
+class ModelTypes(click.Choice[str]):
+    """The model types that are shown; ``toy``, for tests of the machinery, is taken as well."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """The type, as it is named."""
+        return value if value == "toy" else super().convert(value, param, ctx)
+
+
 def shared_options(command: F) -> F:
     """Add the four options; their values are kept in the context, the later one wins."""
 

@@ -11,6 +11,7 @@ import click
 
 from virnucpro.cli.options import (
     COUNT,
+    ModelTypes,
     config_path,
     displayed,
     encoder_options,
@@ -19,7 +20,7 @@ from virnucpro.cli.options import (
 )
 from virnucpro.configuration import default_configuration, load_configuration
 from virnucpro.errors import EXIT_OK, EXIT_PARTIAL, UsageError
-from virnucpro.settings import MODEL_TYPES, SHOWN_TYPES, Display, override
+from virnucpro.settings import SHOWN_TYPES, Display, override
 
 EPILOG = """\b
 Examples:
@@ -50,8 +51,7 @@ Exit codes: 0 done, 2 partial (see failed_files.txt), 3 resume refused, 4 GPU mi
 @click.option(
     "-m",
     "--model-type",
-    type=click.Choice(MODEL_TYPES),
-    metavar=f"[{'|'.join(SHOWN_TYPES)}]",
+    type=ModelTypes(SHOWN_TYPES),
     help="Classifier; a number is the chunk length it was made for; lite needs no GPU and no "
     "download, and is less accurate.  [default: 500]",
 )

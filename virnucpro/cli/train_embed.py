@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from virnucpro.cli.options import (
+    ModelTypes,
     config_path,
     displayed,
     encoder_options,
@@ -18,18 +19,18 @@ from virnucpro.cli.options import (
 )
 from virnucpro.configuration import default_configuration, load_configuration
 from virnucpro.errors import EXIT_OK, EXIT_PARTIAL
-from virnucpro.settings import MODEL_TYPES, Science, override
+from virnucpro.settings import SHOWN_TYPES, Science, override
 
 if TYPE_CHECKING:
     from virnucpro.training.dataset import Part
     from virnucpro.training.embed import Embedded
 
-TYPES = tuple(name for name in MODEL_TYPES if name != "custom")
+TYPES = tuple(name for name in SHOWN_TYPES if name != "custom")
 EPILOG = """\b
 Examples:
   virnucpro train embed DATASET
   virnucpro train embed DATASET --gpus 0,1 --precision bf16
-  virnucpro train embed DATASET --model-type toy --device cpu
+  virnucpro train embed DATASET --model-type lite --device cpu
   virnucpro train embed DATASET --protein-model esm2_t33_650M_UR50D --parts train,validation
 
 Exit codes: 0 done, 2 some frames failed (see failed_files.txt), 3 other models than before,
@@ -54,7 +55,7 @@ def parts_named(text: str) -> tuple[Part, ...]:
 @click.option(
     "-m",
     "--model-type",
-    type=click.Choice(TYPES),
+    type=ModelTypes(TYPES),
     help="The encoders of this model type of predict.  [default: 500]",
 )
 @click.option("--nucleotide-model", metavar="NAME", help="Another encoder: name or folder.")
