@@ -177,7 +177,11 @@ def test_workers_change_no_byte(undisturbed: Path, two_workers: Path) -> None:
 
 @pytest.mark.parametrize("where", [("-d", "cpu", "-t", 1), ("-t", 5, "--cpu-workers", 2)])
 def test_threads_change_no_byte(
-    undisturbed: Path, reference: Path, options: list[str], tmp_path: Path, where: tuple[object, ...]
+    undisturbed: Path,
+    reference: Path,
+    options: list[str],
+    tmp_path: Path,
+    where: tuple[object, ...],
 ) -> None:
     source = reference / "original_500/sample.fa"
     done = _predict(source, "-o", tmp_path, *options, "-k", *where)
