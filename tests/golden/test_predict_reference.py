@@ -165,9 +165,28 @@ def test_run_json_says_what_ran(undisturbed: Path) -> None:
     assert set(document["seconds"]) >= {"chunking", "dnabert", "esm", "output"}
 
 
+def _assert_same_bytes(ours: Path, theirs: Path) -> None:
+    features = [name.format(number) for _, name in FEATURES for number in (1, 2, 3)]
+    for name in (*RESULTS, *features):
+        assert (ours / name).read_bytes() == (theirs / name).read_bytes(), name
+
+
 def test_workers_change_no_byte(undisturbed: Path, two_workers: Path) -> None:
-    for name in RESULTS:
-        assert (undisturbed / name).read_bytes() == (two_workers / name).read_bytes(), name
+    _assert_same_bytes(undisturbed, two_workers)
+
+
+@pytest.mark.parametrize("where", [("-d", "cpu", "-t", 1), ("-t", 5, "--cpu-workers", 2)])
+def test_threads_change_no_byte(
+    undisturbed: Path,
+    reference: Path,
+    options: list[str],
+    tmp_path: Path,
+    where: tuple[object, ...],
+) -> None:
+    source = reference / "original_500/sample.fa"
+    done = _predict(source, "-o", tmp_path, *options, "-k", *where)
+    assert done.returncode == 0, done.stderr
+    _assert_same_bytes(undisturbed, tmp_path)
 
 
 @pytest.mark.parametrize("workers", [0, 2])

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 import torch
 import torch.nn.functional as F
 
+from virnucpro.encoders.cores import one_thread
+
 INNER_BATCH = 256  # rows of every matrix product, whatever the caller passes
 
 
@@ -29,9 +31,10 @@ class Classifier:
     def scores(self, features: torch.Tensor) -> torch.Tensor:
         """float32 ``[n, input_width]`` to float32 ``[n, 2]``: others, virus; a row sums to 1.
 
-        Rows go through in batches of ``INNER_BATCH``, the last one filled up with zeros. So a
-        row's score depends on nothing but the row and its place in such a batch: calls with
-        multiples of ``INNER_BATCH`` rows give the same bits, however many.
+        Rows go through in batches of ``INNER_BATCH``, the last one filled up with zeros, on one
+        thread (see ``encoders.cores``). So a row's score depends on nothing but the row and its
+        place in such a batch: calls with multiples of ``INNER_BATCH`` rows give the same bits,
+        however many.
 
         Raises:
             ValueError: the rows have another width.
@@ -50,7 +53,7 @@ class Classifier:
         if features.ndim != 2 or features.shape[1] != self.input_width:
             raise ValueError(f"features {tuple(features.shape)}, expected [n, {self.input_width}]")
         out = torch.empty(len(features), 2)
-        with torch.inference_mode():
+        with torch.inference_mode(), one_thread():
             for start in range(0, len(features), INNER_BATCH):
                 rows = features[start : start + INNER_BATCH].float()
                 logits = self._forward(F.pad(rows, (0, 0, 0, INNER_BATCH - len(rows))))

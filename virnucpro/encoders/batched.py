@@ -18,9 +18,11 @@ from typing import ClassVar
 import numpy as np
 import numpy.typing as npt
 import torch
+from torch import nn
 
 from virnucpro.contracts import Json, Report
 from virnucpro.encoders.budget import Bounds, Budget, CudaMemory, find_budget
+from virnucpro.encoders.cores import Cores
 from virnucpro.encoders.prefetch import prefetched
 
 AHEAD = 2  # batches whose tokens are ready before the GPU asks for them
@@ -54,14 +56,24 @@ class BatchedEncoder(ABC):
     """The loop over batches, its budget and its figures. See :class:`contracts.Encoder`.
 
     ``ahead`` batches are prepared in a thread; none on a CPU, which is busy anyway. ``waited`` are
-    the seconds, in all, in which the next tokens were not ready when they were wanted.
+    the seconds, in all, in which the next tokens were not ready when they were wanted. On a CPU
+    the threads that torch may use compute a batch each; ``forward`` is called on all of them.
     """
 
     bounds: ClassVar[Bounds]
 
-    def __init__(self, device: torch.device, budget: int | None) -> None:
-        """``budget`` None measures, which sends batches through: a subclass calls this last."""
+    def __init__(
+        self, device: torch.device, budget: int | None, layers: Iterable[nn.Module]
+    ) -> None:
+        """``budget`` None measures, which sends batches through: a subclass calls this last.
+
+        Between two ``layers`` a batch on a CPU can be given up: it may take minutes.
+        """
         self.device = device
+        self._cores = Cores()
+        if device.type == "cpu":
+            for layer in layers:
+                layer.register_forward_pre_hook(self._cores.check)
         self.ahead = AHEAD if device.type == "cuda" else 0
         self.waited = 0.0
         memory = CudaMemory(device) if device.type == "cuda" else None
@@ -93,24 +105,18 @@ class BatchedEncoder(ABC):
         """Embed ``sequences``; float32 ``[n, dim]`` on the CPU, in their order.
 
         ``report`` is called when a batch has been computed; on a GPU, the next one is already
-        queued by then.
+        queued by then, and on a CPU as many as it has cores.
         """
         cuda = self.device.type == "cuda"
         staged = torch.empty(len(sequences), self.dim, pin_memory=cuda)
         order: list[int] = []
-        queued: deque[tuple[torch.cuda.Event | None, Batch]] = deque()
         self.budget.largest = 0
-        source = self._source(sequences)
-        with closing(source), torch.inference_mode():
-            while batch := self._next(source):
-                self.budget.largest = max(self.budget.largest, len(batch.indices))
-                rows = self.forward(*self._to_device(batch))
-                start, stop = len(order), len(order) + len(batch.indices)
-                staged[start:stop].copy_(rows, non_blocking=cuda)
-                order += batch.indices
-                queued.append((self._mark(), batch))
-                _settle(queued, report, keep=1 if cuda else 0)
-        _settle(queued, report, keep=0)
+        with closing(self._source(sequences)) as source:
+            computed = self._on_gpu(source, staged) if cuda else self._on_cores(source, staged)
+            with closing(computed):
+                for batch in computed:
+                    order += batch.indices
+                    report(len(batch.indices), batch.tokens)
         return torch.empty(len(sequences), self.dim).index_copy_(
             0, torch.tensor(order).long(), staged
         )
@@ -137,8 +143,7 @@ class BatchedEncoder(ABC):
         return halved
 
     def _try(self, amount: int) -> torch.Tensor:
-        with torch.inference_mode():
-            return self.forward(*self._to_device(self.sample(amount)))
+        return self._computed(self.sample(amount))
 
     def _source(self, sequences: Sequence[str]) -> Generator[Batch]:
         batches: Iterable[Batch] = self.batches(sequences)
@@ -146,19 +151,48 @@ class BatchedEncoder(ABC):
             batches = map(Batch.pinned, batches)
         return prefetched(batches, self.ahead)
 
-    def _next(self, source: Iterator[Batch]) -> Batch | None:
-        started = time.perf_counter()
-        batch = next(source, None)
-        self.waited += time.perf_counter() - started
-        return batch
+    def _drawn(self, source: Iterator[Batch]) -> Iterator[Batch]:
+        """The same batches; notes the largest, and how long each was waited for."""
+        while True:
+            started = time.perf_counter()
+            batch = next(source, None)
+            self.waited += time.perf_counter() - started
+            if batch is None:
+                return
+            self.budget.largest = max(self.budget.largest, len(batch.indices))
+            yield batch
 
-    def _to_device(self, batch: Batch) -> list[torch.Tensor]:
-        return [tensor.to(self.device, non_blocking=True) for tensor in batch.inputs]
+    def _on_cores(self, source: Iterator[Batch], staged: torch.Tensor) -> Generator[Batch]:
+        """Batches whose rows are in ``staged``, one after the other."""
+        start = 0
+        with closing(self._cores.map(self._computed, self._drawn(source))) as computed:
+            for batch, rows in computed:
+                staged[start : start + len(rows)] = rows
+                start += len(rows)
+                yield batch
 
-    def _mark(self) -> torch.cuda.Event | None:
+    def _on_gpu(self, source: Iterator[Batch], staged: torch.Tensor) -> Generator[Batch]:
+        """The same; the one after it is in the GPU's queue by then."""
+        start = 0
+        queued: deque[tuple[torch.cuda.Event, Batch]] = deque()
+        for batch in self._drawn(source):
+            rows = self._computed(batch)
+            staged[start : start + len(rows)].copy_(rows, non_blocking=True)
+            start += len(rows)
+            queued.append((self._mark(), batch))
+            if len(queued) > 1:
+                yield _settled(queued)
+        while queued:
+            yield _settled(queued)
+
+    def _computed(self, batch: Batch) -> torch.Tensor:
+        with torch.inference_mode():
+            return self.forward(
+                *(tensor.to(self.device, non_blocking=True) for tensor in batch.inputs)
+            )
+
+    def _mark(self) -> torch.cuda.Event:
         """A mark in the GPU's queue behind the work just given to it."""
-        if self.device.type != "cuda":
-            return None
         event = torch.cuda.Event()  # type: ignore[no-untyped-call]
         event.record(torch.cuda.current_stream(self.device))
         return event
@@ -169,12 +203,8 @@ class BatchedEncoder(ABC):
             torch.cuda.empty_cache()
 
 
-def _settle(
-    queued: deque[tuple[torch.cuda.Event | None, Batch]], report: Report, keep: int
-) -> None:
-    """Wait for all but the ``keep`` youngest batches, and report them."""
-    while len(queued) > keep:
-        event, batch = queued.popleft()
-        if event is not None:
-            event.synchronize()
-        report(len(batch.indices), batch.tokens)
+def _settled(queued: deque[tuple[torch.cuda.Event, Batch]]) -> Batch:
+    """Wait for the oldest batch."""
+    event, batch = queued.popleft()
+    event.synchronize()
+    return batch

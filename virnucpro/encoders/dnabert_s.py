@@ -248,7 +248,7 @@ class DnabertEncoder(BatchedEncoder):
         self._tokenizer = tokenizer
         self._heads = heads
         self._bias = torch.empty(heads, 0, 0)
-        super().__init__(device, budget)
+        super().__init__(device, budget, model.blocks)
 
     @property
     def dim(self) -> int:
@@ -289,10 +289,11 @@ class DnabertEncoder(BatchedEncoder):
 
     def _bias_of(self, length: int) -> torch.Tensor:
         """ALiBi ``[H, length, length]``: a corner of the largest made so far."""
-        if length > self._bias.shape[-1]:
+        bias = self._bias  # another thread may put a smaller one in its place meanwhile
+        if length > bias.shape[-1]:
             dtype = self._model.embed.weight.dtype
-            self._bias = alibi_bias(self._heads, length).to(self.device, dtype)
-        return self._bias[:, :length, :length]
+            self._bias = bias = alibi_bias(self._heads, length).to(self.device, dtype)
+        return bias[:, :length, :length]
 
 
 def _batch(indices: Sequence[int], ids: Sequence[Sequence[int]]) -> Batch:

@@ -11,7 +11,7 @@ import torch
 
 from virnucpro.encoders.batched import BatchedEncoder
 
-BATCHES = 4  # a call; of one batch alone nothing could be prepared ahead
+BATCHES = 4  # a call, on each thread of a CPU; of one alone nothing could be prepared ahead
 WORTH_IT = 1.02  # a larger budget has to be faster by 2 %: less is noise, and memory is of use
 
 
@@ -60,9 +60,10 @@ def curve(
     Ends at the first that does not fit into the memory.
     """
     mean = sum(lengths) / len(lengths) if encoder.bounds.unit == "tokens" else 1
+    batches = BATCHES * (torch.get_num_threads() if encoder.device.type == "cpu" else 1)
     for budget in budgets:
         encoder.use(budget)
-        sequences = made_up(family, lengths, BATCHES * max(1, int(budget / mean)))
+        sequences = made_up(family, lengths, batches * max(1, int(budget / mean)))
         try:
             yield _point(encoder, sequences, seconds)
         except torch.OutOfMemoryError:

@@ -142,7 +142,7 @@ def test_a_session_describes_itself(tmp_path, models):
     facts = session.facts()
     assert facts == json.loads(json.dumps(facts))
     assert facts == {
-        "budget": 2048,
+        "budget": 512,
         "unit": "tokens",
         "found": "default",
         "attention": "flash_attention",
@@ -154,13 +154,13 @@ def test_a_session_describes_itself(tmp_path, models):
 
 def test_a_kept_budget_is_used_for_its_kind_of_device_only(tmp_path, models):
     cpu = Device("cpu")
-    kept = {budget_key("esm", cpu): 512, budget_key("dnabert", cpu): 3}
+    kept = {budget_key("esm", cpu): 1024, budget_key("dnabert", cpu): 3}
     opened = _stage(tmp_path, models["protein"], kept).open(cpu).facts()
-    assert (opened["budget"], opened["found"]) == (512, "kept")
+    assert (opened["budget"], opened["found"]) == (1024, "kept")
     given = _stage(tmp_path, models["protein"], kept, budget=64).open(cpu).facts()
     assert (given["budget"], given["found"]) == (64, "given")
     other = Device("cpu", name="another")
-    assert _stage(tmp_path, models["protein"], kept).open(other).facts()["budget"] == 2048
+    assert _stage(tmp_path, models["protein"], kept).open(other).facts()["budget"] == 512
 
 
 GPU = Device("cuda", 0, "GPU A", "GPU-1", 24 * GIB)
