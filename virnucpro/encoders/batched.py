@@ -24,6 +24,8 @@ from virnucpro.encoders.budget import Bounds, Budget, CudaMemory, find_budget
 from virnucpro.encoders.prefetch import prefetched
 
 AHEAD = 2  # batches whose tokens are ready before the GPU asks for them
+# The largest block that makes glibc keep blocks of its size (mallopt(3), M_MMAP_THRESHOLD).
+KEPT = (32 << 20) - (1 << 16)
 
 
 @dataclass(frozen=True)
@@ -64,6 +66,8 @@ class BatchedEncoder(ABC):
         self.device = device
         self.ahead = AHEAD if device.type == "cuda" else 0
         self.waited = 0.0
+        if device.type == "cpu":
+            _keep_freed_memory()
         memory = CudaMemory(device) if device.type == "cuda" else None
         self.budget = find_budget(self.bounds, budget, memory, self._try)
         self._release()
@@ -167,6 +171,14 @@ class BatchedEncoder(ABC):
         """Give back the blocks that batches of another size left; never in the loop."""
         if self.device.type == "cuda":
             torch.cuda.empty_cache()
+
+
+def _keep_freed_memory() -> None:
+    """Have the C library keep what is freed, up to 64 MiB, instead of giving it back each time.
+
+    The kernel would clear every page again: a tenth of the time of ESM-2 35M in float32.
+    """
+    torch.empty(KEPT, dtype=torch.uint8)  # glibc keeps blocks as large as any it has seen freed
 
 
 def _settle(

@@ -16,14 +16,19 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from tokenizers import Tokenizer
 from torch import nn
 
 from virnucpro.contracts import Precision
 from virnucpro.encoders.batched import Batch, BatchedEncoder, make_batch
 from virnucpro.encoders.batching import bucket_of, by_buckets
-from virnucpro.encoders.blocks import attention_kernel, masked_mean, merge_heads, split_heads
+from virnucpro.encoders.blocks import (
+    attend,
+    attention_kernel,
+    masked_mean,
+    merge_heads,
+    split_heads,
+)
 from virnucpro.encoders.budget import Bounds
 from virnucpro.encoders.linear import GatedLinear, Linear
 from virnucpro.encoders.weights import (
@@ -204,7 +209,7 @@ class Block(nn.Module):
     def forward(self, x: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
         """``[B, T, D]`` to the same; ``bias``, added to the scores, is ``[B, H, T, T]``."""
         q, k, v = split_heads(self.qkv(x), self.heads)  # [B, H, T, d]
-        attended = F.scaled_dot_product_attention(q, k, v, attn_mask=bias)  # [B, H, T, d]
+        attended = attend(q, k, v, bias)  # [B, H, T, d]
         x = self.attention_norm(self.out.added(merge_heads(attended), x))
         hidden = self.gated(x)  # [B, T, I]
         normed: torch.Tensor = self.mlp_norm(self.wo.added(hidden, x))

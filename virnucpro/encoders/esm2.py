@@ -14,13 +14,18 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 import torch
-import torch.nn.functional as F
 from torch import nn
 
 from virnucpro.contracts import Precision
 from virnucpro.encoders.batched import Batch, BatchedEncoder, make_batch
 from virnucpro.encoders.batching import by_tokens
-from virnucpro.encoders.blocks import attention_kernel, masked_mean, merge_heads, split_heads
+from virnucpro.encoders.blocks import (
+    attend,
+    attention_kernel,
+    masked_mean,
+    merge_heads,
+    split_heads,
+)
 from virnucpro.encoders.budget import Bounds
 from virnucpro.encoders.esm2_files import VOCABULARY, Sizes, read_checkpoint, width_of
 from virnucpro.encoders.linear import Linear
@@ -116,7 +121,7 @@ class Block(nn.Module):
         """``[B, T, D]`` to ``[B, T, D]``; ``mask`` is true for real keys, ``[B, 1, 1, T]``."""
         q, k, v = split_heads(self.qkv(self.attention_norm(x)), self.heads)  # [B, H, T, d]
         q, k = rotate(q, rotary), rotate(k, rotary)
-        attended = F.scaled_dot_product_attention(q, k, v, attn_mask=mask)  # [B, H, T, d]
+        attended = attend(q, k, v, mask)  # [B, H, T, d]
         x = self.out.added(merge_heads(attended), x)
         hidden = self.fc1.gelu(self.mlp_norm(x))  # [B, T, 4D]
         return self.fc2.added(hidden, x)
