@@ -16,15 +16,21 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from tokenizers import Tokenizer
 from torch import nn
 
 from virnucpro.contracts import Precision
 from virnucpro.encoders.batched import Batch, BatchedEncoder, make_batch
 from virnucpro.encoders.batching import bucket_of, by_buckets
-from virnucpro.encoders.blocks import attention_kernel, masked_mean, merge_heads, split_heads
+from virnucpro.encoders.blocks import (
+    attend,
+    attention_kernel,
+    masked_mean,
+    merge_heads,
+    split_heads,
+)
 from virnucpro.encoders.budget import Bounds
+from virnucpro.encoders.linear import GatedLinear, Linear
 from virnucpro.encoders.weights import (
     DTYPES,
     assign,
@@ -193,20 +199,20 @@ class Block(nn.Module):
         super().__init__()
         width = sizes.width
         self.heads = sizes.heads
-        self.qkv = nn.Linear(width, 3 * width)
-        self.out = nn.Linear(width, width)
+        self.qkv = Linear(width, 3 * width)
+        self.out = Linear(width, width)
         self.attention_norm = nn.LayerNorm(width, sizes.eps)
-        self.gated = nn.Linear(width, 2 * sizes.feed_forward, bias=False)
-        self.wo = nn.Linear(sizes.feed_forward, width)
+        self.gated = GatedLinear(width, sizes.feed_forward)
+        self.wo = Linear(sizes.feed_forward, width)
         self.mlp_norm = nn.LayerNorm(width, sizes.eps)
 
     def forward(self, x: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
         """``[B, T, D]`` to the same; ``bias``, added to the scores, is ``[B, H, T, T]``."""
         q, k, v = split_heads(self.qkv(x), self.heads)  # [B, H, T, d]
-        attended = F.scaled_dot_product_attention(q, k, v, attn_mask=bias)  # [B, H, T, d]
-        x = self.attention_norm(x + self.out(merge_heads(attended)))
-        gate, value = self.gated(x).chunk(2, dim=-1)  # [B, T, I] each
-        normed: torch.Tensor = self.mlp_norm(x + self.wo(F.gelu(gate) * value))
+        attended = attend(q, k, v, bias)  # [B, H, T, d]
+        x = self.attention_norm(self.out.added(merge_heads(attended), x))
+        hidden = self.gated(x)  # [B, T, I]
+        normed: torch.Tensor = self.mlp_norm(self.wo.added(hidden, x))
         return normed
 
 

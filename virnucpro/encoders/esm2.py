@@ -14,15 +14,21 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 import torch
-import torch.nn.functional as F
 from torch import nn
 
 from virnucpro.contracts import Precision
 from virnucpro.encoders.batched import Batch, BatchedEncoder, make_batch
 from virnucpro.encoders.batching import by_tokens
-from virnucpro.encoders.blocks import attention_kernel, masked_mean, merge_heads, split_heads
+from virnucpro.encoders.blocks import (
+    attend,
+    attention_kernel,
+    masked_mean,
+    merge_heads,
+    split_heads,
+)
 from virnucpro.encoders.budget import Bounds
 from virnucpro.encoders.esm2_files import VOCABULARY, Sizes, read_checkpoint, width_of
+from virnucpro.encoders.linear import Linear
 from virnucpro.encoders.weights import DTYPES, assign, read_json, weight_files
 
 if TYPE_CHECKING:
@@ -108,21 +114,20 @@ class Block(nn.Module):
         width = sizes.width
         self.heads = sizes.heads
         self.attention_norm = nn.LayerNorm(width, sizes.eps)
-        self.qkv = nn.Linear(width, 3 * width)
-        self.out = nn.Linear(width, width)
+        self.qkv = Linear(width, 3 * width)
+        self.out = Linear(width, width)
         self.mlp_norm = nn.LayerNorm(width, sizes.eps)
-        self.fc1 = nn.Linear(width, sizes.feed_forward)
-        self.fc2 = nn.Linear(sizes.feed_forward, width)
+        self.fc1 = Linear(width, sizes.feed_forward)
+        self.fc2 = Linear(sizes.feed_forward, width)
 
     def forward(self, x: torch.Tensor, rotary: Rotary, mask: torch.Tensor | None) -> torch.Tensor:
         """``[B, T, D]`` to ``[B, T, D]``; ``mask`` is true for real keys, ``[B, 1, 1, T]``."""
         q, k, v = split_heads(self.qkv(self.attention_norm(x)), self.heads)  # [B, H, T, d]
         q, k = rotate(q, rotary), rotate(k, rotary)
-        attended = F.scaled_dot_product_attention(q, k, v, attn_mask=mask)  # [B, H, T, d]
-        x = x + self.out(merge_heads(attended))
-        hidden = F.gelu(self.fc1(self.mlp_norm(x)))  # [B, T, 4D]
-        x = x + self.fc2(hidden)
-        return x
+        attended = attend(q, k, v, mask)  # [B, H, T, d]
+        x = self.out.added(merge_heads(attended), x)
+        hidden = self.fc1.gelu(self.mlp_norm(x))  # [B, T, 4D]
+        return self.fc2.added(hidden, x)
 
 
 class Esm2(nn.Module):

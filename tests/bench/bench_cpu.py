@@ -1,0 +1,162 @@
+"""The encoders on the CPU beside what others run: tokens a second, in turn, in one process.
+
+    python -m tests.bench.bench_cpu esm2_t12_35M_UR50D [--letters 166] [--rounds 5]
+    python -m tests.bench.bench_cpu DNABERT-S --letters 499
+
+ESM-2: fair-esm in batches of 2,048 tokens as the original ran it, ``EsmModel`` of transformers on
+the same batches, and ours. DNABERT-S: one sequence at a time through torch's own linear layers,
+as the original ran it, and ours. Weights are random. A ratio is the median over the rounds, each
+of which measures everyone once; the range is that of the rounds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import time
+from collections.abc import Callable
+
+import numpy as np
+import torch
+
+from virnucpro.contracts import Precision
+from virnucpro.encoders.esm2 import tokenise
+from virnucpro.encoders.profiling import made_up
+from virnucpro.encoders.random_weights import RELEASED, random_encoder
+
+TRUNCATION = 1024
+BATCHES = 2  # of 2,048 tokens, a round
+Work = Callable[[], int]  # does something once, and says how many tokens it was
+
+
+def ours(family: str, name: str, precision: Precision, sequences: list[str]) -> Work:
+    """This program, tokens included."""
+    encoder = random_encoder(family, name, "cpu", precision, truncation=TRUNCATION)
+
+    def work() -> int:
+        done = 0
+
+        def count(_: int, tokens: int) -> None:
+            nonlocal done
+            done += tokens
+
+        encoder.encode(sequences, count)
+        return done
+
+    return work
+
+
+def fair(name: str, tokens: list[torch.Tensor]) -> Work:
+    """fair-esm in fp32, with the mean over the residues."""
+    from esm.model.esm2 import ESM2
+
+    layers, width, heads = RELEASED[name]
+    model = ESM2(layers, width, heads, "ESM-1b", True).eval()
+
+    def work() -> int:
+        with torch.inference_mode():
+            for batch in tokens:
+                model(batch, repr_layers=[layers])["representations"][layers][:, 1:-1].mean(1)
+        return sum(batch.numel() for batch in tokens)
+
+    return work
+
+
+def hub(name: str, dtype: torch.dtype, tokens: list[torch.Tensor]) -> Work:
+    """``EsmModel`` of transformers, with the attention it chooses itself."""
+    from transformers import EsmConfig, EsmModel
+
+    layers, width, heads = RELEASED[name]
+    config = EsmConfig(
+        vocab_size=33,
+        hidden_size=width,
+        num_hidden_layers=layers,
+        num_attention_heads=heads,
+        intermediate_size=4 * width,
+        position_embedding_type="rotary",
+        token_dropout=True,
+        pad_token_id=1,
+        mask_token_id=32,
+        layer_norm_eps=1e-5,
+    )
+    model = EsmModel(config, add_pooling_layer=False).eval().to(dtype)
+
+    def work() -> int:
+        with torch.inference_mode():
+            for batch in tokens:
+                model(batch, torch.ones_like(batch)).last_hidden_state[:, 1:-1].float().mean(1)
+        return sum(batch.numel() for batch in tokens)
+
+    return work
+
+
+def one_by_one(name: str, sequences: list[str]) -> Work:
+    """DNABERT-S in fp32, a sequence at a time, without oneDNN."""
+    encoder = random_encoder("dnabert-s", name, "cpu", "fp32", truncation=TRUNCATION)
+    encoder.use(1)
+
+    def work() -> int:
+        done = 0
+
+        def count(_: int, tokens: int) -> None:
+            nonlocal done
+            done += tokens
+
+        torch._C._set_mkldnn_enabled(False)
+        encoder.encode(sequences, count)
+        torch._C._set_mkldnn_enabled(True)
+        return done
+
+    return work
+
+
+def contenders(name: str, letters: int) -> dict[str, Work]:
+    """Whoever is measured; the first is what the others are compared with."""
+    if name == "DNABERT-S":
+        sequences = made_up("dnabert-s", [letters], 128)
+        return {"one by one, fp32": one_by_one(name, sequences[:12])} | {
+            f"virnucpro {p}": ours("dnabert-s", name, p, sequences) for p in ("fp32", "bf16")
+        }
+    room = 2048 // (letters + 2)
+    sequences = made_up("esm2", [letters], BATCHES * room)
+    tokens = list(torch.from_numpy(tokenise(sequences)).split(room))
+    return {
+        "fair-esm fp32": fair(name, tokens),
+        "transformers fp32": hub(name, torch.float32, tokens),
+        "virnucpro fp32": ours("esm2", name, "fp32", sequences),
+        "transformers bf16": hub(name, torch.bfloat16, tokens),
+        "virnucpro bf16": ours("esm2", name, "bf16", sequences),
+    }
+
+
+def main() -> None:
+    """Print a line a contender."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("name", choices=sorted(RELEASED))
+    parser.add_argument("--letters", type=int, default=166)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
+    wanted = parser.parse_args()
+    torch.set_num_threads(wanted.threads)
+    everyone = contenders(wanted.name, wanted.letters)
+    for work in everyone.values():
+        work()
+    speeds: dict[str, list[float]] = {who: [] for who in everyone}
+    for _ in range(wanted.rounds):
+        for who, work in everyone.items():
+            started = time.perf_counter()
+            done = work()
+            speeds[who].append(done / (time.perf_counter() - started))
+    base = np.array(next(iter(speeds.values())))
+    print(f"{wanted.name}, {wanted.letters} letters, {wanted.threads} threads, torch", end=" ")
+    print(f"{torch.__version__}, {wanted.rounds} rounds")
+    for who, found in speeds.items():
+        ratio = np.array(found) / base
+        print(
+            f"{who:20} {statistics.median(found):8,.0f} tokens/s  "
+            f"{np.median(ratio):5.2f}x ({ratio.min():.2f}-{ratio.max():.2f})"
+        )
+
+
+if __name__ == "__main__":
+    main()
