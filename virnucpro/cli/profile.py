@@ -135,7 +135,9 @@ def _encoder(
         if options["model_path"]:
             raise UsageError("--random and --model-path contradict each other: leave one out")
         architecture = options["architecture"]
-        return random_encoder(family, architecture, device.kind, precision, science.truncation)
+        return random_encoder(
+            family, architecture, device.kind, precision, budget=1, truncation=science.truncation
+        )
     protein = family == "esm2"
     name = science.protein_model if protein else science.nucleotide_model
     source = locate(options["model_path"] or name, "protein" if protein else "nucleotide")

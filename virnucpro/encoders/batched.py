@@ -18,6 +18,7 @@ from typing import ClassVar
 import numpy as np
 import numpy.typing as npt
 import torch
+from torch import nn
 
 from virnucpro.contracts import Json, Report
 from virnucpro.encoders.budget import Bounds, Budget, CudaMemory, find_budget
@@ -72,6 +73,11 @@ class BatchedEncoder(ABC):
     @abstractmethod
     def dim(self) -> int:
         """Numbers an embedding."""
+
+    @property
+    @abstractmethod
+    def network(self) -> nn.Module:
+        """The model behind :meth:`forward`, with its weights."""
 
     @abstractmethod
     def batches(self, sequences: Sequence[str]) -> Iterator[Batch]:
