@@ -10,7 +10,7 @@ import copy
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 import torch
 from torch import nn
@@ -24,8 +24,8 @@ from virnucpro.encoders.esm2 import DROPOUT_SCALE, PAD
 from virnucpro.encoders.esm2_files import VOCABULARY, stored_names
 
 OURS = "virnucpro"
-FAIR = "fair-esm"
-HUB = "transformers"
+FAIR: Final = "fair-esm"
+HUB: Final = "transformers"
 ONE_BY_ONE = "one by one"
 FAIR_TOKENS = 2048  # a batch of the original
 MASK = 32  # <mask>
@@ -146,23 +146,24 @@ def hub_esm(
 
     started = time.perf_counter()
     network: Any = encoder.network
-    config = EsmConfig(
-        vocab_size=VOCABULARY,
-        hidden_size=encoder.dim,
-        num_hidden_layers=len(network.blocks),
-        num_attention_heads=network.heads,
-        intermediate_size=network.blocks[0].fc1.out_features,
-        position_embedding_type="rotary",
-        token_dropout=network.scale == DROPOUT_SCALE,
-        emb_layer_norm_before=False,
-        layer_norm_eps=network.norm.eps,
-        hidden_dropout_prob=0.0,
-        attention_probs_dropout_prob=0.0,
-        max_position_embeddings=TRUNCATION + 2,
-        pad_token_id=PAD,
-        mask_token_id=MASK,
-        attn_implementation="sdpa",
-    )
+    about: dict[str, Any] = {
+        "vocab_size": VOCABULARY,
+        "hidden_size": encoder.dim,
+        "num_hidden_layers": len(network.blocks),
+        "num_attention_heads": network.heads,
+        "intermediate_size": network.blocks[0].fc1.out_features,
+        "position_embedding_type": "rotary",
+        "token_dropout": network.scale == DROPOUT_SCALE,
+        "emb_layer_norm_before": False,
+        "layer_norm_eps": network.norm.eps,
+        "hidden_dropout_prob": 0.0,
+        "attention_probs_dropout_prob": 0.0,
+        "max_position_embeddings": TRUNCATION + 2,
+        "pad_token_id": PAD,
+        "mask_token_id": MASK,
+        "attn_implementation": "sdpa",
+    }
+    config = EsmConfig(**about)
     with torch.device("meta"):
         model = EsmModel(config, add_pooling_layer=False)
     _lend(model, network, HUB, inv_freq)
@@ -183,7 +184,7 @@ def hub_esm(
 
     batches = f"{encoder.budget.amount:,} {encoder.bounds.unit}"
     seconds = time.perf_counter() - started
-    return Contender(HUB, precision, embed, encoder, batches, "sdpa", seconds)
+    return Contender(HUB, precision, embed, encoder, batches, config._attn_implementation, seconds)
 
 
 def _lend(
@@ -196,7 +197,7 @@ def _lend(
     own = network.state_dict()
     device = next(network.parameters()).device
     blocks = len(network.blocks)  # type: ignore[arg-type]
-    state = {}
+    state: dict[str, torch.Tensor] = {}
     for name, theirs in stored_names(blocks, layout).items():
         state |= dict(zip(theirs, own[name].chunk(len(theirs)), strict=True))
     unknown = model.load_state_dict(state, strict=False, assign=True).unexpected_keys

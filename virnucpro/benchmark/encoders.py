@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from statistics import median
 
 import torch
@@ -96,9 +97,9 @@ def measure_model(model: Model, sequences: Sequence[str], plan: Plan, say: Say) 
 
 def _contenders(model: Model, plan: Plan, say: Say) -> Iterator[Contender]:
     """In the order of their turns; ours in fp32 first where anything is compared with it."""
-    wanted = list(plan.precisions)
-    precisions = ["fp32", *(p for p in wanted if p != "fp32")] if plan.peers else wanted
-    for precision in sorted(precisions, key=lambda p: p != "fp32"):
+    wanted = sorted(plan.precisions, key=lambda p: p != "fp32")
+    both: list[Precision] = ["fp32", *wanted]
+    for precision in dict.fromkeys(both if plan.peers else wanted):
         say(f"{model.name}: opening in {precision}")
         encoder, seconds = timed_open(model, plan.device, precision, plan.budget)
         yield ours(encoder, precision, seconds)
@@ -120,17 +121,14 @@ def _checked(model: Model, sequences: Sequence[str], plan: Plan, say: Say) -> li
     reference: torch.Tensor | None = None
     for contender in _contenders(model, plan, say):
         say(f"{model.name}: checking {contender.name}")
-        rows: list[torch.Tensor] = []
         started = time.perf_counter()
-        memory = peak_memory(
-            contender.encoder.device, lambda c=contender, r=rows: r.append(c.embed(sequences))
-        )
+        rows, memory = peak_memory(contender.encoder.device, partial(contender.embed, sequences))
         first = time.perf_counter() - started
         if reference is None:
-            reference = rows[0]
+            reference = rows
             entries.append(Entry(contender, "reference", None, first, memory))
             continue
-        compared = agreement(rows[0], reference)
+        compared = agreement(rows, reference)
         verdict = compared.verdict(contender.precision)
         entries.append(Entry(contender, verdict, compared, first, memory))
     return entries
@@ -149,7 +147,7 @@ def _time(
     expected += len(products) * plan.seconds
     say(f"{model.name}: timing {len(due)} implementations in turns, some {expected:.0f} s")
     waited = [entry.contender.encoder.waited for entry in due]
-    works = [_timed(lambda e=entry: e.contender.embed(sequences), device) for entry in due]
+    works = [_timed(partial(entry.contender.embed, sequences), device) for entry in due]
     works += [_timed(product, device) for product in products.values()]
     spent = in_turns(works, plan.seconds)
     for entry, seconds, before in zip(due, spent, waited, strict=False):

@@ -6,6 +6,7 @@ import platform
 from collections.abc import Callable
 from importlib import metadata
 from pathlib import Path
+from typing import TypeVar
 
 import torch
 
@@ -13,6 +14,7 @@ from virnucpro import __version__
 from virnucpro.contracts import Device, Json, Precision
 from virnucpro.encoders.weights import DTYPES
 
+T = TypeVar("T")
 # Side of the square matrices: 1.1 TFLOP on a GPU, 17 GFLOP on a CPU.
 SIDE = {"cuda": 8192, "cpu": 2048}
 PRODUCTS = {"cuda": 10, "cpu": 1}  # a measurement; on a GPU one is too short to time
@@ -76,14 +78,16 @@ class Product:
                 torch.mm(self._a, self._b, out=self._out)
 
 
-def peak_memory(device: torch.device, work: Callable[[], object]) -> int | None:
-    """Bytes of GPU memory that ``work`` needs beyond what was allocated; None on a CPU."""
+def peak_memory(device: torch.device, work: Callable[[], T]) -> tuple[T, int | None]:
+    """What ``work`` gives, and the bytes of GPU memory it needs beyond those allocated before.
+
+    None on a CPU.
+    """
     if device.type != "cuda":
-        work()
-        return None
+        return work(), None
     torch.cuda.synchronize(device)
     before = torch.cuda.memory_allocated(device)
     torch.cuda.reset_peak_memory_stats(device)
-    work()
+    result = work()
     torch.cuda.synchronize(device)
-    return torch.cuda.max_memory_allocated(device) - before
+    return result, torch.cuda.max_memory_allocated(device) - before

@@ -56,7 +56,7 @@ def model_of(text: str, weights: WeightsFrom) -> Model:
     if what and family == "dnabert-s":
         return Model("dnabert-s", what, weights)
     raise UsageError(
-        f"{text!r} is no model to measure: name esm2_t36_3B_UR50D or one of its sisters, dnabert-s, "
+        f"{text!r} is no model to measure: name esm2_t36_3B_UR50D or a sister of it, dnabert-s, "
         f"or esm2:WHAT and dnabert-s:WHAT for a size (2x48x4) or, with --weights real, a place"
     )
 

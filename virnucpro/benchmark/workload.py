@@ -61,9 +61,13 @@ class Workload:
         if count >= len(self.chunks):
             return self
         rows = [i * len(self.chunks) // count for i in range(count)]
-        columns = (self.nucleotides, self.proteins, self.chunks)
-        nucleotides, proteins, chunks = ([column[i] for i in rows] for column in columns)
-        return Workload(self.name, self.chunk_length, nucleotides, proteins, chunks)
+        return Workload(
+            self.name,
+            self.chunk_length,
+            [self.nucleotides[i] for i in rows],
+            [self.proteins[i] for i in rows],
+            [self.chunks[i] for i in rows],
+        )
 
 
 def made_up(mix: str, count: int) -> Workload:
@@ -111,7 +115,9 @@ def from_file(path: Path, chunk_length: int) -> Workload:
         for frame in found.frames
     ]
     if not frames:
-        raise InputError(f"{path}: no chunk has an open reading frame, so there is nothing to embed")
+        raise InputError(
+            f"{path}: no chunk has an open reading frame, so there is nothing to embed"
+        )
     return _workload(path.name, chunk_length, frames)
 
 

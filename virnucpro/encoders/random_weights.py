@@ -71,9 +71,7 @@ def _architecture(name: str) -> tuple[int, int, int]:
         return RELEASED[name]
     match = re.fullmatch(r"(\d+)x(\d+)x(\d+)", name)
     if match is None:
-        raise UsageError(
-            f"{name}: expected LAYERSxWIDTHxHEADS, or one of {', '.join(RELEASED)}"
-        )
+        raise UsageError(f"{name}: expected LAYERSxWIDTHxHEADS, or one of {', '.join(RELEASED)}")
     layers, width, heads = map(int, match.groups())
     if not (layers and heads) or width % (2 * heads) or not width:
         raise UsageError(f"{name}: the width must divide by twice the heads")
