@@ -15,6 +15,15 @@ TINY = ("-d", "cpu", "-t", 1, "--seconds", 0, "--sequences", 6)
 MODELS = ("esm2:2x48x4", "dnabert-s:2x48x6")
 
 
+@pytest.fixture(autouse=True)
+def _threads(monkeypatch):
+    """``--threads`` is for a process: give the others of this one theirs back."""
+    monkeypatch.setenv("RAYON_NUM_THREADS", "2")
+    before = torch.get_num_threads()
+    yield
+    torch.set_num_threads(before)
+
+
 @pytest.fixture(scope="module")
 def fasta(tmp_path_factory) -> Path:
     """Three records, of which every chunk has open frames."""
@@ -53,8 +62,8 @@ def test_the_document(call, tmp_path):
             assert row["tokens_a_second"] == pytest.approx(model["tokens"] / typical)
             speed = model["matmul_flops_a_second"][row["precision"]]
             assert row["share_of_matmul"] == pytest.approx(model["flops"] / typical / speed)
-            assert (row["check"], row["compile_seconds"]) != ("differs", None)
-            assert row["peak_memory"] is None
+            assert row["check"] in ("reference", "same")
+            assert (row["compile_seconds"], row["peak_memory"]) == (0, None)
     ours, fair, hub = esm["results"][:3]
     ratio = ours["tokens_a_second"] / fair["tokens_a_second"]
     assert ours["ratio_to_original"] == pytest.approx(ratio)
@@ -149,7 +158,7 @@ def real(tmp_path_factory) -> tuple[str, str, Path]:
         "output_layer.weight": (2, 16), "output_layer.bias": (2,),
     }  # fmt: skip
     state = {name: torch.rand(shape, generator=random) for name, shape in shapes.items()}
-    classifier.write_bytes(to_bytes(state, chunk_lengths=(300,)))
+    classifier.write_bytes(to_bytes(state, encoders=(), chunk_lengths=(300,), extra={}))
     return f"esm2:{esm}", f"dnabert-s:{dnabert}", classifier
 
 

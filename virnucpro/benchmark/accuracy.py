@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 
-from virnucpro.benchmark.models import Model, open_model, source_of
+from virnucpro.benchmark.models import Model, open_model
 from virnucpro.benchmark.workload import Workload
 from virnucpro.classifier import check_fit, inspect, load
 from virnucpro.contracts import Json, Precision
@@ -26,36 +27,36 @@ EVERY = 10.0  # seconds between two reports
 VIRUS = 1  # column of the scores
 
 
-def classifier_for(models: Sequence[Model], given: Path | None, chunk_length: int) -> Path | None:
+def classifier_for(
+    models: Sequence[Model], given: Path | None, chunk_length: int, say: Say
+) -> Path | None:
     """The classifier to judge by: ``given``, or the released one for the chunk length.
 
-    None where weights are random, a molecule is missing, or it is not on this machine.
+    None where weights are random, a molecule is missing, or there is no released one that fits.
 
     Raises:
         UsageError: one was given, but the models are not a real pair.
-        ModelError: it does not fit them.
+        ModelError: the given one does not fit them.
     """
-    pair = {model.family: model for model in models}
-    real = len(pair) == len(models) == 2 and all(m.weights == "real" for m in models)
-    if not real:
+    pair = {model.family: model.source for model in models}
+    nucleotide, protein = pair.get("dnabert-s"), pair.get("esm2")
+    if nucleotide is None or protein is None or len(models) > len(MOLECULES):
         if given is not None:
             raise UsageError(
                 "--classifier judges one ESM-2 and one DNABERT-S of real weights: name both, with "
                 "--weights real"
             )
         return None
-    if given is None:
-        try:
-            given = find(f"{chunk_length}_model.pth")
-        except ModelError:
-            return None
-    check_fit(
-        inspect(given),
-        nucleotide=source_of(pair["dnabert-s"]),
-        protein=source_of(pair["esm2"]),
-        chunk_length=chunk_length,
-    )
-    return given
+    try:
+        path = given or find(f"{chunk_length}_model.pth")
+        fit = partial(check_fit, inspect(path), nucleotide=nucleotide, protein=protein)
+        for warning in fit(chunk_length=chunk_length):
+            say(f"warning: {warning}")
+    except ModelError:
+        if given is not None:
+            raise
+        return None
+    return path
 
 
 def judge(

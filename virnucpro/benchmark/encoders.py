@@ -84,7 +84,7 @@ def measure_model(model: Model, sequences: Sequence[str], plan: Plan, say: Say) 
     return {
         "model": model.name,
         "family": model.family,
-        "weights": model.weights,
+        "weights": "random" if model.source is None else "real",
         "parameters": sum(p.numel() for p in encoder.network.parameters()),
         "linear_flops_a_token": linear_flops(encoder.network),
         "sequences": len(sequences),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import platform
 from collections.abc import Callable
 from importlib import metadata
@@ -27,6 +28,7 @@ def facts(device: Device) -> dict[str, Json]:
     found: dict[str, Json] = {
         "cpu": _cpu(),
         "threads": torch.get_num_threads(),
+        "load_average": os.getloadavg()[0] if hasattr(os, "getloadavg") else None,
         "device": device.name,
         "device_memory": device.memory,
         "python": platform.python_version(),

@@ -16,6 +16,7 @@ from virnucpro.encoders.random_weights import random_encoder
 from virnucpro.encoders.registry import EncoderSource, locate, open_encoder
 from virnucpro.errors import UsageError
 
+Family = Literal["esm2", "dnabert-s"]
 WeightsFrom = Literal["random", "real"]
 DNABERT = "zhihan1996/DNABERT-S"
 TRUNCATION = 1024  # residues of a protein, as predict has it
@@ -23,14 +24,16 @@ TRUNCATION = 1024  # residues of a protein, as predict has it
 
 @dataclass(frozen=True)
 class Model:
-    """One architecture: ``what`` is a released name, for random weights also LAYERSxWIDTHxHEADS.
+    """One architecture.
 
-    For real weights it is whatever predict takes: a name, a folder or a file.
+    Attributes:
+        what: a released name or, of random weights, LAYERSxWIDTHxHEADS.
+        source: the real weights on this machine; None makes random ones.
     """
 
-    family: Literal["esm2", "dnabert-s"]
+    family: Family
     what: str
-    weights: WeightsFrom
+    source: EncoderSource | None = None
 
     @property
     def name(self) -> str:
@@ -41,30 +44,36 @@ class Model:
 
 
 def model_of(text: str, weights: WeightsFrom) -> Model:
-    """``esm2_t36_3B_UR50D``, ``dnabert-s`` or ``FAMILY:WHAT``.
+    """``esm2_t36_3B_UR50D``, ``dnabert-s`` or ``FAMILY:WHAT``; real weights are looked up.
 
     Raises:
         UsageError: none of these.
+        ModelError: the weights are not on this machine, or of another kind.
     """
+    family, what = _parsed(text)
+    if weights == "random":
+        return Model(family, what)
+    name = DNABERT if what == "dnabert-s" else what
+    source = locate(name, "protein" if family == "esm2" else "nucleotide")
+    if source.family != family:
+        raise UsageError(f"{source.name} is of family {source.family}, not {family}")
+    return Model(family, what, source)
+
+
+def _parsed(text: str) -> tuple[Family, str]:
     family, colon, what = text.partition(":")
     if not colon and text.startswith("esm2_"):
-        return Model("esm2", text, weights)
+        return "esm2", text
     if not colon and text.lower() in ("dnabert-s", DNABERT.lower()):
-        return Model("dnabert-s", "dnabert-s", weights)
+        return "dnabert-s", "dnabert-s"
     if what and family == "esm2":
-        return Model("esm2", what, weights)
+        return "esm2", what
     if what and family == "dnabert-s":
-        return Model("dnabert-s", what, weights)
+        return "dnabert-s", what
     raise UsageError(
         f"{text!r} is no model to measure: name esm2_t36_3B_UR50D or a sister of it, dnabert-s, "
         f"or esm2:WHAT and dnabert-s:WHAT for a size (2x48x4) or, with --weights real, a place"
     )
-
-
-def source_of(model: Model) -> EncoderSource:
-    """The real weights on this machine. Raises ModelError where they are not here."""
-    name = DNABERT if model.what == "dnabert-s" else model.what
-    return locate(name, "protein" if model.family == "esm2" else "nucleotide")
 
 
 def open_model(
@@ -74,17 +83,15 @@ def open_model(
 
     Raises:
         UsageError: an unknown architecture.
-        ModelError: the weights are not here, or damaged.
+        ModelError: the weights are damaged.
     """
-    if model.weights == "random":
+    if model.source is None:
         size = "DNABERT-S" if model.what == "dnabert-s" else model.what
         return random_encoder(
             model.family, size, device, precision, budget=budget, truncation=TRUNCATION
         )
-    source = source_of(model)
-    encoder = open_encoder(source, device, precision, budget=budget, truncation=TRUNCATION)
-    if source.family != model.family or not isinstance(encoder, BatchedEncoder):
-        raise UsageError(f"{source.name} is of family {source.family}, not {model.family}")
+    encoder = open_encoder(model.source, device, precision, budget=budget, truncation=TRUNCATION)
+    assert isinstance(encoder, BatchedEncoder)  # as both families are
     return encoder
 
 
@@ -99,10 +106,8 @@ def timed_open(
 
 def frequencies(model: Model, encoder: BatchedEncoder) -> torch.Tensor:
     """Rotary frequencies of an ESM-2, float32, to lend them to another implementation."""
-    if model.weights == "real":
-        path = source_of(model).path
-        assert path is not None
-        return read_checkpoint(path).inv_freq
+    if model.source is not None and model.source.path is not None:
+        return read_checkpoint(model.source.path).inv_freq
     heads = int(encoder.network.heads)  # type: ignore[arg-type]
     return rotary_frequencies(encoder.dim // heads // 2)
 

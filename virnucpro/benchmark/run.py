@@ -62,9 +62,10 @@ def carry_out(request: Request, device: Device, say: Say) -> dict[str, Json]:
     mix = MIXES[request.mix]
     whole = from_file(request.source, mix.chunk) if request.source else None
     work = whole.thinned(request.sequences) if whole else made_up(request.mix, request.sequences)
+    frames = from_file(request.accuracy, mix.chunk) if request.accuracy else None
     classifier = None
-    if request.accuracy is not None or request.classifier is not None:
-        classifier = classifier_for(request.models, request.classifier, mix.chunk)
+    if frames is not None:
+        classifier = classifier_for(request.models, request.classifier, mix.chunk, say)
     document: dict[str, Json] = {
         "schema": SCHEMA,
         "command": request.command,
@@ -75,6 +76,8 @@ def carry_out(request: Request, device: Device, say: Say) -> dict[str, Json]:
         "stages": [],
         "accuracy": None,
     }
+    if request.saved is not None and not request.saved.exists():
+        _save(request.saved, document)  # whether it can be written is seen before the work
     if request.stages:
         document["stages"] = measure_stages(work, request.source, request.plan.seconds, say)
         _save(request.saved, document)
@@ -85,8 +88,7 @@ def carry_out(request: Request, device: Device, say: Say) -> dict[str, Json]:
         document["models"].append(measured)
         _save(request.saved, document)
         _release()
-    if request.accuracy is not None:
-        frames = from_file(request.accuracy, mix.chunk)
+    if frames is not None:
         plan = request.plan
         document["accuracy"] = _fitting(
             partial(

@@ -139,7 +139,7 @@ def test_a_precision_is_recommended_by_its_labels(frames, chunks, compared, said
 
 def test_names_of_models():
     assert model_of("dnabert-s", "random").name == "dnabert-s"
-    assert model_of("zhihan1996/DNABERT-S", "real").name == "dnabert-s"
+    assert model_of("zhihan1996/DNABERT-S", "random").name == "dnabert-s"
     assert model_of("esm2_t6_8M_UR50D", "random").name == "esm2_t6_8M_UR50D"
     assert model_of("esm2:2x48x4", "random").name == "esm2:2x48x4"
     with pytest.raises(UsageError, match="no model to measure"):
