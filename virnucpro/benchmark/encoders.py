@@ -210,10 +210,21 @@ def _figures(
 
 def _add_ratios(results: Sequence[dict[str, Json]]) -> None:
     """How many times as fast as the original's way, and as transformers at the same precision."""
-    original = next((r for r in results if r["implementation"] in (FAIR, ONE_BY_ONE)), {})
+    original = _seconds(results, (FAIR, ONE_BY_ONE), "fp32")
     for row in results:
-        hub = next((r for r in results if r["implementation"] == HUB
-                    and r["precision"] == row["precision"]), {})  # fmt: skip
-        for name, other in (("ratio_to_original", original), ("ratio_to_transformers", hub)):
-            known = "tokens_a_second" in row and "tokens_a_second" in other
-            row[name] = row["tokens_a_second"] / other["tokens_a_second"] if known else None
+        hub = _seconds(results, (HUB,), row["precision"])
+        row["ratio_to_original"] = ratio(original, row["seconds"])
+        row["ratio_to_transformers"] = ratio(hub, row["seconds"])
+
+
+def _seconds(
+    results: Sequence[dict[str, Json]], names: Sequence[str], precision: str
+) -> Sequence[float]:
+    of = (r for r in results if r["implementation"] in names and r["precision"] == precision)
+    return next((row["seconds"] for row in of), [])
+
+
+def ratio(others: Sequence[float], ours: Sequence[float]) -> float | None:
+    """Median over the rounds that both took part in: a slow moment meets both; None of none."""
+    pairs = list(zip(others, ours, strict=False))
+    return median(other / own for other, own in pairs) if pairs else None

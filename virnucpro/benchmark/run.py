@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from functools import partial
@@ -50,11 +50,11 @@ class Request:
     saved: Path | None
 
 
-def carry_out(request: Request, device: Device, say: Say) -> dict[str, Json]:
-    """Measure; what is finished is saved at once.
+def carry_out(request: Request, device: Device, say: Say) -> Iterator[dict[str, Json]]:
+    """Measure; yields the document as far as it is, and saves it, whenever a part is finished.
 
     Raises:
-        UsageError, ModelError: a model or the classifier is not usable.
+        ModelError: a model or the classifier is not usable.
         InputError: the sequences are not.
         DeviceError: a model does not fit into the memory of the GPU.
         OutputError: the document cannot be written.
@@ -62,10 +62,6 @@ def carry_out(request: Request, device: Device, say: Say) -> dict[str, Json]:
     mix = MIXES[request.mix]
     whole = from_file(request.source, mix.chunk) if request.source else None
     work = whole.thinned(request.sequences) if whole else made_up(request.mix, request.sequences)
-    frames = from_file(request.accuracy, mix.chunk) if request.accuracy else None
-    classifier = None
-    if frames is not None:
-        classifier = classifier_for(request.models, request.classifier, mix.chunk, say)
     document: dict[str, Json] = {
         "schema": SCHEMA,
         "command": request.command,
@@ -78,33 +74,39 @@ def carry_out(request: Request, device: Device, say: Say) -> dict[str, Json]:
     }
     if request.saved is not None and not request.saved.exists():
         _save(request.saved, document)  # whether it can be written is seen before the work
+    for _ in _parts(request, work, document, say):
+        _save(request.saved, document)
+        yield document
+
+
+def _parts(request: Request, work: Workload, document: dict[str, Json], say: Say) -> Iterator[None]:
+    """Fill in one part after the other."""
+    plan, length = request.plan, work.chunk_length
+    frames = from_file(request.accuracy, length) if request.accuracy else None
+    classifier = None
+    if frames is not None:  # what is wrong is said before the work
+        classifier = classifier_for(request.models, request.classifier, length, say)
     if request.stages:
-        document["stages"] = measure_stages(work, request.source, request.plan.seconds, say)
-        _save(request.saved, document)
+        document["stages"] = measure_stages(work, request.source, plan.seconds, say)
+        yield
     for model in request.models:
-        measured = _fitting(
-            partial(measure_model, model, work.of(model.family), request.plan, say), model.name
-        )
-        document["models"].append(measured)
-        _save(request.saved, document)
+        measure = partial(measure_model, model, work.of(model.family), plan, say)
+        document["models"].append(_fitting(measure, model.name))
+        yield
         _release()
     if frames is not None:
-        plan = request.plan
-        document["accuracy"] = _fitting(
-            partial(
-                judge,
-                request.models,
-                frames,
-                plan.precisions,
-                classifier,
-                plan.device,
-                plan.budget,
-                say,
-            ),
-            "one of the models",
+        judged = partial(
+            judge,
+            request.models,
+            frames,
+            plan.precisions,
+            classifier,
+            plan.device,
+            plan.budget,
+            say,
         )
-        _save(request.saved, document)
-    return document
+        document["accuracy"] = _fitting(judged, "one of the models")
+        yield
 
 
 def disagreeing(document: Mapping[str, Json]) -> list[str]:

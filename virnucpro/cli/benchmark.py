@@ -112,8 +112,13 @@ def benchmark(models: tuple[str, ...], **options: Any) -> None:
         if not quiet():
             click.echo(printable(text), err=True)
 
-    document = carry_out(request, device, say)
-    _show(document)
+    document: dict[str, Json] = {}
+    try:
+        for so_far in carry_out(request, device, say):
+            document = so_far
+    finally:  # also what was finished before an error or Ctrl-C
+        if document:
+            _show(document)
     if wrong := disagreeing(document):
         raise VirNucProError(
             f"other embeddings than ours in fp32 with the same weights: {'; '.join(wrong)}; their "
