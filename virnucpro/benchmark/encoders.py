@@ -27,6 +27,8 @@ from virnucpro.benchmark.models import Model, frequencies, linear_flops, timed_o
 from virnucpro.contracts import Json, Precision
 
 Say = Callable[[str], None]
+# By precision: operations of a matrix product, and the seconds it took in each round.
+Products = Mapping[Precision, tuple[int, Sequence[float]]]
 
 
 @dataclass(frozen=True)
@@ -77,8 +79,8 @@ def measure_model(model: Model, sequences: Sequence[str], plan: Plan, say: Say) 
     entries = _checked(model, sequences, plan, say)
     encoder = entries[0].contender.encoder
     tokens, flops = work_of(encoder, sequences)
-    speeds = _time(model, entries, sequences, plan, say)
-    results = [_described(entry) | _figures(entry, len(sequences), tokens, flops, speeds)
+    products = _time(model, entries, sequences, plan, say)
+    results = [_described(entry) | _figures(entry, len(sequences), tokens, flops, products)
                for entry in entries]  # fmt: skip
     _add_ratios(results)
     return {
@@ -90,7 +92,7 @@ def measure_model(model: Model, sequences: Sequence[str], plan: Plan, say: Say) 
         "sequences": len(sequences),
         "tokens": tokens,
         "flops": flops,
-        "matmul_flops_a_second": dict(speeds),
+        "matmul_flops_a_second": {p: done / median(s) for p, (done, s) in products.items()},
         "results": results,
     }
 
@@ -136,8 +138,8 @@ def _checked(model: Model, sequences: Sequence[str], plan: Plan, say: Say) -> li
 
 def _time(
     model: Model, entries: Sequence[Entry], sequences: Sequence[str], plan: Plan, say: Say
-) -> Mapping[Precision, float]:
-    """Time what is to be timed; returns the speed of a matrix product at each precision."""
+) -> Products:
+    """Time what is to be timed, and a matrix product at each precision between."""
     due = [entry for entry in entries if _is_due(entry, plan)]
     device = entries[0].contender.encoder.device
     products = {p: Product(device, p) for p in dict.fromkeys(e.contender.precision for e in due)}
@@ -155,7 +157,7 @@ def _time(
         if entry.contender.implementation in (OURS, ONE_BY_ONE):
             entry.waited = entry.contender.encoder.waited - before
     measured = zip(products.items(), spent[len(due) :], strict=True)
-    return {precision: product.flops / median(s) for (precision, product), s in measured}
+    return {precision: (product.flops, seconds) for (precision, product), seconds in measured}
 
 
 def _is_due(entry: Entry, plan: Plan) -> bool:
@@ -194,16 +196,18 @@ def _described(entry: Entry) -> dict[str, Json]:
 
 
 def _figures(
-    entry: Entry, sequences: int, tokens: int, flops: int, speeds: Mapping[Precision, float]
+    entry: Entry, sequences: int, tokens: int, flops: int, products: Products
 ) -> dict[str, Json]:
     """Of the median call; empty where it was not timed."""
     if not entry.timed:
         return {}
     typical = median(entry.timed)
+    product, seconds = products[entry.contender.precision]
+    beside = ratio(seconds, entry.timed)
     return {
         "sequences_a_second": sequences / typical,
         "tokens_a_second": tokens / typical,
-        "share_of_matmul": flops / typical / speeds[entry.contender.precision],
+        "share_of_matmul": None if beside is None else flops / product * beside,
         "host_wait": None if entry.waited is None else entry.waited / sum(entry.timed),
     }
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 
 import torch
@@ -37,10 +38,10 @@ class Model:
 
     @property
     def name(self) -> str:
-        """``esm2_t6_8M_UR50D``, ``dnabert-s``, or ``esm2:2x48x4``."""
+        """``esm2_t6_8M_UR50D``, ``dnabert-s``, or ``esm2:`` and a size or the name of a file."""
         if self.what == self.family or self.what.startswith("esm2_"):
             return self.what
-        return f"{self.family}:{self.what}"
+        return f"{self.family}:{Path(self.what).name}"
 
 
 def model_of(text: str, weights: WeightsFrom) -> Model:

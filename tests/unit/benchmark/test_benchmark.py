@@ -8,7 +8,8 @@ import pytest
 import torch
 
 from virnucpro.benchmark.accuracy import labels_agree, recommended
-from virnucpro.benchmark.contenders import fair_esm, hub_esm
+from virnucpro.benchmark.contenders import fair_esm, hub_esm, ours
+from virnucpro.benchmark.encoders import Entry, _figures, ratio
 from virnucpro.benchmark.measuring import agreement, in_turns
 from virnucpro.benchmark.models import frequencies, linear_flops, model_of, open_model, work_of
 from virnucpro.benchmark.run import disagreeing
@@ -75,6 +76,21 @@ def test_work_takes_turns():
     (long,) = in_turns([slow], 0.1)
     assert len(long) > 3
     assert sum(long) >= 0.1 > sum(long[:-1])
+
+
+def test_ratios_are_of_rounds():
+    assert ratio([2.0, 40.0, 4.0], [1.0, 10.0, 2.0]) == 2
+    assert ratio([2.0, 40.0, 9.0, 9.0], [1.0, 10.0]) == 3
+    assert ratio([], [1.0]) is None
+
+
+def test_the_share_is_that_of_the_product():
+    encoder = open_model(ESM, "cpu", "fp32", None)
+    entry = Entry(ours(encoder, "fp32", 0.0), "same", None, 0.0, None, [2.0, 4.0, 4.0])
+    found = _figures(entry, 10, 1000, 300, {"fp32": (50, [1.0, 1.0, 1.0])})
+    assert found["sequences_a_second"] == 2.5
+    assert found["tokens_a_second"] == 250
+    assert found["share_of_matmul"] == 1.5  # 300 in 4 s, beside 50 in 1 s
 
 
 def test_operations_are_counted():
