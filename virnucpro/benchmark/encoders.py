@@ -38,7 +38,7 @@ class Plan:
     Attributes:
         device: ``cpu`` or ``cuda``, the only one visible.
         budget: tokens or sequences a batch; None as predict finds it.
-        seconds: of calls to each implementation, at least.
+        seconds: of calls to each implementation, on average and at least.
         peers: whether other implementations are measured too.
     """
 
@@ -145,8 +145,8 @@ def _time(
     products = {p: Product(device, p) for p in dict.fromkeys(e.contender.precision for e in due)}
     for product in products.values():
         _timed(product, device)()  # warm
-    expected = sum(max(plan.seconds, ROUNDS * entry.first) for entry in due)
-    expected += len(products) * plan.seconds
+    least = ROUNDS * sum(entry.first for entry in due)
+    expected = max(least, plan.seconds * (len(due) + len(products)))
     say(f"{model.name}: timing {len(due)} implementations in turns, some {expected:.0f} s")
     waited = [entry.contender.encoder.waited for entry in due]
     works = [_timed(partial(entry.contender.embed, sequences), device) for entry in due]
@@ -229,6 +229,7 @@ def _seconds(
 
 
 def ratio(others: Sequence[float], ours: Sequence[float]) -> float | None:
-    """Median over the rounds that both took part in: a slow moment meets both; None of none."""
-    pairs = list(zip(others, ours, strict=False))
-    return median(other / own for other, own in pairs) if pairs else None
+    """Median over the rounds: a slow moment meets both; None where one was not timed."""
+    if not others or not ours:
+        return None
+    return median(other / own for other, own in zip(others, ours, strict=True))

@@ -40,15 +40,16 @@ def agreement(rows: torch.Tensor, reference: torch.Tensor) -> Agreement:
 
 
 def in_turns(works: Sequence[Callable[[], object]], seconds: float) -> list[list[float]]:
-    """Seconds of every call of every piece of work, which take turns.
+    """Seconds of every call of every piece of work, all of which take part in every round.
 
-    Each is called ``ROUNDS`` times at least, and until its calls took ``seconds`` together. So a
+    There are ``ROUNDS`` at least, and until they took ``seconds`` for each piece on average. So a
     machine that is slow for a while is slow for all. Work ends when it is done, also on a GPU.
     """
     spent: list[list[float]] = [[] for _ in works]
-    while due := [i for i, s in enumerate(spent) if len(s) < ROUNDS or sum(s) < seconds]:
-        for i in due:
+    begun = time.perf_counter()
+    while len(spent[0]) < ROUNDS or time.perf_counter() - begun < seconds * len(works):
+        for work, calls in zip(works, spent, strict=True):
             started = time.perf_counter()
-            works[i]()
-            spent[i].append(time.perf_counter() - started)
+            work()
+            calls.append(time.perf_counter() - started)
     return spent

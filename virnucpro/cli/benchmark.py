@@ -84,7 +84,7 @@ def precisions(text: str) -> tuple[Precision, ...]:
     type=click.FloatRange(min=0),
     default=5.0,
     show_default=True,
-    help="For each implementation and stage, at least; and three calls at least.",
+    help="For each implementation and stage; three calls at least.",
 )
 @click.option("--peers/--no-peers", default=True, help="Other implementations too.  [default: yes]")
 @click.option("--stages", is_flag=True, help="Rates of the host stages; alone without MODEL.")

@@ -73,14 +73,13 @@ def test_work_takes_turns():
     spent = in_turns([slow, lambda: order.append("fast")], 0.0)
     assert order == ["slow", "fast"] * 3
     assert [len(seconds) for seconds in spent] == [3, 3]
-    (long,) = in_turns([slow], 0.1)
-    assert len(long) > 3
-    assert sum(long) >= 0.1 > sum(long[:-1])
+    both = in_turns([slow, lambda: None], 0.05)  # 0.1 s in all
+    assert len(both[0]) == len(both[1]) > 3
+    assert sum(both[0]) > 0.08
 
 
 def test_ratios_are_of_rounds():
     assert ratio([2.0, 40.0, 4.0], [1.0, 10.0, 2.0]) == 2
-    assert ratio([2.0, 40.0, 9.0, 9.0], [1.0, 10.0]) == 3
     assert ratio([], [1.0]) is None
 
 
