@@ -25,6 +25,7 @@ LAYERS = (
         "status",
         "training",
         "evaluation",
+        "benchmark",
     ),
     ("ui",),
     ("cli", "__main__"),

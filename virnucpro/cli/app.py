@@ -15,6 +15,7 @@ COMMANDS = {
     "train": "virnucpro.cli.train:train",
     "evaluate": "virnucpro.cli.evaluate:evaluate",
     "profile": "virnucpro.cli.profile:profile",
+    "benchmark": "virnucpro.cli.benchmark:benchmark",
     "utils": "virnucpro.cli.utils:utils",
 }
 

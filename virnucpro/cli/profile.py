@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterable
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
 import click
 
-from virnucpro.cli.options import config_path, shared_options
-from virnucpro.configuration import default_configuration, load_configuration
+from virnucpro.cli.measured import measured_device, settings
+from virnucpro.cli.options import shared_options
 from virnucpro.contracts import Device, Json, Precision
 from virnucpro.errors import DeviceError, UsageError
-from virnucpro.settings import override
 
 if TYPE_CHECKING:
     from virnucpro.encoders.batched import BatchedEncoder
@@ -75,7 +73,10 @@ def profile(family: str, as_json: bool, output: Path | None, **options: Any) -> 
     A budget is tokens a batch for ESM-2, sequences a batch for DNABERT-S. predict finds one by
     itself; this shows what it gains, and gives the option that sets another.
     """
-    device, precision = _device(options)
+    from virnucpro.devices import choose_precision
+
+    device = measured_device(options["device"], options["gpus"])
+    precision = choose_precision(options["precision"] or settings().science.precision, [device])
     encoder = _encoder(family, device, precision, options)
     lengths = options["lengths"] or (FRAMES[family],)
     document: dict[str, Json] = {
@@ -102,26 +103,6 @@ def profile(family: str, as_json: bool, output: Path | None, **options: Any) -> 
     click.echo(f"Recommended: virnucpro predict {document['option']} ...")
 
 
-def _device(options: dict[str, Any]) -> tuple[Device, Precision]:
-    """The device to measure on. Nothing of CUDA may have been touched before."""
-    from virnucpro.devices import choose_devices, choose_precision, visible_gpus
-    from virnucpro.executors.worker import use_threads
-
-    machine = override(_settings().machine, device=options["device"], gpus=options["gpus"])
-    device = choose_devices(replace(machine, max_workers=1), visible_gpus())[0]
-    precision = choose_precision(options["precision"] or _settings().science.precision, [device])
-    if device.kind == "cuda":  # as a worker does
-        os.environ["CUDA_VISIBLE_DEVICES"] = device.uuid
-        os.environ.setdefault("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True")
-    use_threads(device)
-    return device, precision
-
-
-def _settings() -> Any:
-    path = config_path()
-    return load_configuration(path) if path else default_configuration()
-
-
 def _encoder(
     family: str, device: Device, precision: Precision, options: dict[str, Any]
 ) -> BatchedEncoder:
@@ -130,12 +111,14 @@ def _encoder(
     from virnucpro.encoders.random_weights import random_encoder
     from virnucpro.encoders.registry import locate, open_encoder
 
-    science = _settings().science
+    science = settings().science
     if options["architecture"]:
         if options["model_path"]:
             raise UsageError("--random and --model-path contradict each other: leave one out")
         architecture = options["architecture"]
-        return random_encoder(family, architecture, device.kind, precision, science.truncation)
+        return random_encoder(
+            family, architecture, device.kind, precision, budget=1, truncation=science.truncation
+        )
     protein = family == "esm2"
     name = science.protein_model if protein else science.nucleotide_model
     source = locate(options["model_path"] or name, "protein" if protein else "nucleotide")

@@ -88,6 +88,11 @@ class BatchedEncoder(ABC):
     def dim(self) -> int:
         """Numbers an embedding."""
 
+    @property
+    @abstractmethod
+    def network(self) -> nn.Module:
+        """The model behind :meth:`forward`, with its weights."""
+
     @abstractmethod
     def batches(self, sequences: Sequence[str]) -> Iterator[Batch]:
         """``sequences`` in batches of the budget, tokens built; runs ahead, in a thread."""

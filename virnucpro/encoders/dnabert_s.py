@@ -261,6 +261,11 @@ class DnabertEncoder(BatchedEncoder):
         """Width of the model."""
         return self._model.embed.embedding_dim
 
+    @property
+    def network(self) -> Dnabert:
+        """Tokens to the states of the last layer."""
+        return self._model
+
     def batches(self, sequences: Sequence[str]) -> Iterator[Batch]:
         """Slices of the longest first, each in buckets of its token lengths.
 

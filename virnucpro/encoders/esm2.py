@@ -175,6 +175,11 @@ class Esm2Encoder(BatchedEncoder):
         """Width of the model."""
         return self._model.embed.embedding_dim
 
+    @property
+    def network(self) -> Esm2:
+        """Tokens to the states of the last layer."""
+        return self._model
+
     def batches(self, sequences: Sequence[str]) -> Iterator[Batch]:
         """Equal lengths together, longest first.
 

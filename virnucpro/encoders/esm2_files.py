@@ -14,7 +14,7 @@ import argparse
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 
@@ -111,10 +111,10 @@ def read_checkpoint(path: Path) -> Checkpoint:
     """
     if path.is_dir():
         sizes, weights = _config_sizes(path), read_folder(path).renamed(r"esm\.")
-        names, prefix = _names(sizes, _HUB, _HUB_ENDS), "encoder.layer"
+        names, prefix = stored_names(sizes.layers, "transformers"), "encoder.layer"
     else:
         sizes, weights = _fair_file(path)
-        names, prefix = _names(sizes, _FAIR, _FAIR_ENDS), "layers"
+        names, prefix = stored_names(sizes.layers, "fair-esm"), "layers"
     weights.refuse_more_layers(prefix, sizes.layers)
     return Checkpoint(sizes, weights, names, _inv_freq(weights, sizes))
 
@@ -164,18 +164,25 @@ def _checked(sizes: Sizes, path: Path) -> Sizes:
     return sizes
 
 
-def _names(
-    sizes: Sizes, layer: Mapping[str, tuple[str, ...]], ends: Mapping[str, str]
+def stored_names(
+    layers: int, layout: Literal["fair-esm", "transformers"]
 ) -> dict[str, tuple[str, ...]]:
-    """Stored names of each of our parameters."""
+    """Names in ``layout`` of each of our parameters; several are stored one below the other."""
+    layer, ends = (_FAIR, _FAIR_ENDS) if layout == "fair-esm" else (_HUB, _HUB_ENDS)
     names: dict[str, tuple[str, ...]] = {"embed.weight": (f"{ends['embed']}.weight",)}
     for kind in ("weight", "bias"):
         names[f"norm.{kind}"] = (f"{ends['norm']}.{kind}",)
-        for i in range(sizes.layers):
+        for i in range(layers):
             for ours, theirs in layer.items():
                 stored = tuple(f"{name.format(i=i)}.{kind}" for name in theirs)
                 names[f"blocks.{i}.{ours}.{kind}"] = stored
     return names
+
+
+def rotary_frequencies(pairs: int) -> torch.Tensor:
+    """Those of a model that stores none: float32 ``[pairs]``, half the width of a head."""
+    exponents = torch.arange(0, 2 * pairs, 2, dtype=torch.float32) / (2 * pairs)
+    return 1.0 / _ROTARY_BASE**exponents
 
 
 def _inv_freq(weights: Weights, sizes: Sizes) -> torch.Tensor:
@@ -188,8 +195,7 @@ def _inv_freq(weights: Weights, sizes: Sizes) -> torch.Tensor:
     pairs = sizes.width // sizes.heads // 2
     keys = [key for key in weights.tensors if key.split(".")[-1] == "inv_freq"]
     if not keys:
-        exponents = torch.arange(0, 2 * pairs, 2, dtype=torch.float32) / (2 * pairs)
-        return 1.0 / _ROTARY_BASE**exponents
+        return rotary_frequencies(pairs)
     stored = [weights.take(key, (pairs,)).float() for key in keys]
     for key, value in zip(keys, stored, strict=True):
         if not torch.equal(value, stored[0]) or not bool(torch.isfinite(value).all()):

@@ -32,11 +32,18 @@ SPREAD = 0.02  # of the weights, as both were initialised
 
 
 def random_encoder(
-    family: str, architecture: str, device: str, precision: Precision, truncation: int
+    family: str,
+    architecture: str,
+    device: str,
+    precision: Precision,
+    *,
+    budget: int | None,
+    truncation: int,
 ) -> BatchedEncoder:
     """An ``esm2`` or ``dnabert-s`` on ``device``: a released name, or ``LAYERSxWIDTHxHEADS``.
 
-    Its budget is that of a CPU, without measuring.
+    ``budget`` is tokens or sequences a batch; None finds it. Weights are the same numbers in every
+    precision on one kind of device, and as float16 stores them, like those released.
 
     Raises:
         UsageError: an architecture that is not known, or that cannot be built.
@@ -49,13 +56,14 @@ def random_encoder(
             protein = esm2.Esm2(size)
         _fill(protein, where, dtype)
         pairs = width // heads // 2
-        rotary = esm2.rotary_tables(1e4 ** -(torch.arange(pairs) / pairs), truncation + 2, where)
-        return esm2.Esm2Encoder(protein, rotary, where, esm2.BOUNDS.cpu, truncation)
+        frequencies = esm2_files.rotary_frequencies(pairs)
+        rotary = esm2.rotary_tables(frequencies, truncation + 2, where)
+        return esm2.Esm2Encoder(protein, rotary, where, budget, truncation)
     sizes = dnabert_s.Sizes(layers, width, heads, 4 * width, 1e-12, DNABERT_VOCABULARY, 2)
     with torch.device("meta"):
         nucleotide = dnabert_s.Dnabert(sizes)
     _fill(nucleotide, where, dtype)
-    return dnabert_s.DnabertEncoder(nucleotide, _tokenizer(), heads, where, dnabert_s.BOUNDS.cpu)
+    return dnabert_s.DnabertEncoder(nucleotide, _tokenizer(), heads, where, budget)
 
 
 def _architecture(name: str) -> tuple[int, int, int]:
@@ -63,25 +71,24 @@ def _architecture(name: str) -> tuple[int, int, int]:
         return RELEASED[name]
     match = re.fullmatch(r"(\d+)x(\d+)x(\d+)", name)
     if match is None:
-        raise UsageError(
-            f"--random {name}: expected LAYERSxWIDTHxHEADS, or one of {', '.join(RELEASED)}"
-        )
+        raise UsageError(f"{name}: expected LAYERSxWIDTHxHEADS, or one of {', '.join(RELEASED)}")
     layers, width, heads = map(int, match.groups())
     if not (layers and heads) or width % (2 * heads) or not width:
-        raise UsageError(f"--random {name}: the width must divide by twice the heads")
+        raise UsageError(f"{name}: the width must divide by twice the heads")
     return layers, width, heads
 
 
 def _fill(model: nn.Module, device: torch.device, dtype: torch.dtype) -> None:
     """Move ``model`` from the meta device, with small random numbers and plain layer norms."""
-    model.to(dtype).to_empty(device=device)
+    model.to(dtype).to_empty(device=device).requires_grad_(False).eval()
+    random = torch.Generator(device).manual_seed(0)
     for module in model.modules():
         for name, parameter in module.named_parameters(recurse=False):
             if isinstance(module, nn.LayerNorm):
-                nn.init.constant_(parameter, float(name == "weight"))
+                parameter.fill_(float(name == "weight"))
             else:
-                nn.init.normal_(parameter, std=SPREAD)
-    model.requires_grad_(False).eval()
+                drawn = torch.randn(parameter.shape, generator=random, device=device)
+                parameter.copy_((drawn * SPREAD).half())
 
 
 def _tokenizer() -> Tokenizer:

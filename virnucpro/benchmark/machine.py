@@ -1,0 +1,95 @@
+"""The machine: what it is, and what its arithmetic can do at best."""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Callable
+from importlib import metadata
+from pathlib import Path
+from typing import TypeVar
+
+import torch
+
+from virnucpro import __version__
+from virnucpro.contracts import Device, Json, Precision
+from virnucpro.encoders.weights import DTYPES
+
+T = TypeVar("T")
+# Side of the square matrices: 1.1 TFLOP on a GPU, 17 GFLOP on a CPU.
+SIDE = {"cuda": 8192, "cpu": 2048}
+PRODUCTS = {"cuda": 10, "cpu": 1}  # a measurement; on a GPU one is too short to time
+PACKAGES = ("torch", "transformers", "fair-esm", "tokenizers", "numpy")
+CPUINFO = Path("/proc/cpuinfo")
+
+
+def facts(device: Device) -> dict[str, Json]:
+    """What anybody needs to judge a figure measured here."""
+    found: dict[str, Json] = {
+        "cpu": _cpu(),
+        "threads": torch.get_num_threads(),
+        "load_average": os.getloadavg()[0] if hasattr(os, "getloadavg") else None,
+        "device": device.name,
+        "device_memory": device.memory,
+        "python": platform.python_version(),
+        "system": f"{platform.system()} {platform.release()}",
+        "cuda": torch.version.cuda,
+        "float32_matmul_precision": torch.get_float32_matmul_precision(),
+        "virnucpro": __version__,
+    }
+    return found | {name: version(name) for name in PACKAGES}
+
+
+def version(package: str) -> str | None:
+    """Of an installed package; None where it is absent."""
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def _cpu() -> str:
+    if CPUINFO.is_file():
+        for line in CPUINFO.read_text(encoding="utf-8", errors="replace").splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()
+
+
+def synchronise(device: torch.device) -> None:
+    """Wait until a GPU has done all that it was given."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+
+
+class Product:
+    """A large square matrix product at one precision; ``flops`` of one call."""
+
+    def __init__(self, device: torch.device, precision: Precision) -> None:
+        side, self._count = SIDE[device.type], PRODUCTS[device.type]
+        self._a, self._b = (
+            torch.randn(side, side, device=device).to(DTYPES[precision]) for _ in range(2)
+        )
+        self._out = torch.empty_like(self._a)
+        self.flops = 2 * side**3 * self._count
+
+    def __call__(self) -> None:
+        """Start it; on a GPU it is done when :func:`synchronise` returns."""
+        with torch.inference_mode():
+            for _ in range(self._count):
+                torch.mm(self._a, self._b, out=self._out)
+
+
+def peak_memory(device: torch.device, work: Callable[[], T]) -> tuple[T, int | None]:
+    """What ``work`` gives, and the bytes of GPU memory it needs beyond those allocated before.
+
+    None on a CPU.
+    """
+    if device.type != "cuda":
+        return work(), None
+    torch.cuda.synchronize(device)
+    before = torch.cuda.memory_allocated(device)
+    torch.cuda.reset_peak_memory_stats(device)
+    result = work()
+    torch.cuda.synchronize(device)
+    return result, torch.cuda.max_memory_allocated(device) - before

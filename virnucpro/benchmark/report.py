@@ -1,0 +1,131 @@
+"""Tables of what was measured. Names are of the user: they are never read as markup."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from rich import box
+from rich.table import Table
+from rich.text import Text
+
+from virnucpro.contracts import Json
+
+MISSING = "-"
+
+
+def encoder_table(document: Mapping[str, Json]) -> Table:
+    """A row an implementation and precision, over all models."""
+    headings = ("model", "implementation", "precision", "sequences/s", "tokens/s", "of matmul",
+                "x original", "x transformers", "memory", "load", "compile", "waited", "cosine",
+                "check")  # fmt: skip
+    rows = [
+        (
+            model["model"],
+            row["implementation"],
+            row["precision"],
+            _number(row.get("sequences_a_second"), ",.1f"),
+            _number(row.get("tokens_a_second"), ",.0f"),
+            _number(row.get("share_of_matmul"), ".0%"),
+            _number(row["ratio_to_original"], ".2f"),
+            _number(row["ratio_to_transformers"], ".2f"),
+            _gibibytes(row["peak_memory"]),
+            _number(row["load_seconds"], ".1f s"),
+            _number(row["compile_seconds"], ".1f s"),
+            _number(row.get("host_wait"), ".1%"),
+            _number(row["least_cosine"], ".6f"),
+            row["check"],
+        )
+        for model in document["models"]
+        for row in model["results"]
+    ]
+    return _table(_title(document), headings, rows, left=3)
+
+
+def stage_table(stages: Sequence[Mapping[str, Json]]) -> Table:
+    """A row a host stage."""
+    rows = [
+        (
+            row["stage"],
+            f"{row['a_second']:,.0f} {row['unit']}/s",
+            f"{row['seconds_a_million']:,.2f} s",
+        )
+        for row in stages
+    ]
+    return _table("Host stages", ("stage", "rate", "a million"), rows, left=1)
+
+
+def accuracy_table(accuracy: Mapping[str, Json]) -> Table:
+    """A row a precision and model, beside fp32."""
+    rows = []
+    for one in accuracy["precisions"]:
+        labels = one["labels"] or {}
+        for family, distance in one["embeddings"].items():
+            rows.append(
+                (
+                    one["precision"],
+                    family,
+                    f"{distance['least_cosine']:.6f}",
+                    f"{distance['mean_cosine']:.6f}",
+                    f"{distance['largest_difference']:.2g}",
+                    _number(labels.get("frames"), ".3%"),
+                    _number(labels.get("chunks"), ".3%"),
+                    {True: "yes", False: "no", None: "not claimed"}[one["recommended"]],
+                )
+            )
+    headings = ("precision", "encoder", "least cosine", "mean cosine", "largest difference",
+                "same call, frames", "chunks", "recommended")  # fmt: skip
+    title = (
+        f"{accuracy['input']}: {accuracy['frames']:,} frames of {accuracy['chunks']:,} chunks, "
+        f"beside fp32"
+    )
+    return _table(title, headings, rows, left=2)
+
+
+def why_not_claimed(accuracy: Mapping[str, Json], enough: float, chunks: int) -> str:
+    """One sentence on what a recommendation is, or why there is none."""
+    if accuracy["classifier"] is None:
+        return (
+            "No precision is recommended: labels were not compared. That needs real weights of "
+            "both encoders (--weights real) and their classifier."
+        )
+    return (
+        f"Recommended is a precision with at least {enough:.1%} of the calls of fp32, for frames "
+        f"and for chunks, over {chunks:,} chunks or more. Classifier: {accuracy['classifier']}."
+    )
+
+
+def _title(document: Mapping[str, Json]) -> str:
+    machine, work = document["machine"], document["workload"]
+    device = machine["device"] if machine["device_memory"] else machine["cpu"]
+    return (
+        f"{device}, {machine['threads']} threads, torch {machine['torch']}; {work['name']}: "
+        f"{work['sequences']:,} frames of chunks of {work['chunk_length']} bases"
+    )
+
+
+def _table(
+    title: str, headings: Sequence[str], rows: Sequence[Sequence[str]], *, left: int
+) -> Table:
+    """The first ``left`` columns are text, the others figures."""
+    table = Table(title=Text(title), title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
+    for number, heading in enumerate(headings):
+        table.add_column(heading, justify="left" if number < left else "right")
+    for row in rows:
+        table.add_row(*(Text(_printable(cell)) for cell in row))
+    return table
+
+
+def _printable(text: str) -> str:
+    """Without anything that could move a cursor."""
+    return "".join(c if c.isprintable() else "?" for c in text)
+
+
+def _number(value: float | None, form: str) -> str:
+    if value is None:
+        return MISSING
+    number, _, unit = form.partition(" ")
+    return f"{value:{number}} {unit}".rstrip()
+
+
+def _gibibytes(value: int | None) -> str:
+    return MISSING if value is None else f"{value / 2**30:.2f} GiB"

@@ -1,0 +1,126 @@
+"""The sequences that are embedded: of the lengths that real input has, or real ones."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from virnucpro.bio.chunks import chunk_spans
+from virnucpro.bio.frames import GENETIC_CODE, open_frames
+from virnucpro.bio.records import read_records
+from virnucpro.errors import InputError
+
+SENSE = {codon: letter for codon, letter in GENETIC_CODE.items() if letter != "*"}
+BATCH = 4096  # chunks translated at a time
+
+
+class Mix(NamedTuple):
+    """Chunks of ``chunk`` bases, cut from records of ``shortest`` to ``longest`` bases."""
+
+    chunk: int
+    shortest: int
+    longest: int
+
+
+# Contigs of assemblies; reads of 150 bases, of which trimming leaves some shorter.
+MIXES: Mapping[str, Mix] = {
+    "500": Mix(500, 500, 5000),
+    "300": Mix(300, 300, 5000),
+    "reads": Mix(150, 100, 150),
+}
+TRIMMED = 0.2  # of reads
+READ = 150  # bases
+
+
+@dataclass(frozen=True)
+class Workload:
+    """Open frames in both molecules, row by row the same frame.
+
+    Attributes:
+        name: the mix, or the name of the file.
+        chunk_length: bases.
+        chunks: number of the chunk that each frame is of; rising.
+    """
+
+    name: str
+    chunk_length: int
+    nucleotides: Sequence[str]
+    proteins: Sequence[str]
+    chunks: Sequence[int]
+
+    def of(self, family: str) -> Sequence[str]:
+        """What an encoder of ``family`` (``esm2`` or ``dnabert-s``) takes."""
+        return self.proteins if family == "esm2" else self.nucleotides
+
+    def thinned(self, count: int) -> Workload:
+        """``count`` of the frames, evenly spread; all where there are no more."""
+        if count >= len(self.chunks):
+            return self
+        rows = [i * len(self.chunks) // count for i in range(count)]
+        return Workload(
+            self.name,
+            self.chunk_length,
+            [self.nucleotides[i] for i in rows],
+            [self.proteins[i] for i in rows],
+            [self.chunks[i] for i in rows],
+        )
+
+
+def made_up(mix: str, count: int) -> Workload:
+    """``count`` frames of random codons without a stop, always the same ones.
+
+    Their lengths are those of the frames of chunks that the program's own rule cuts.
+    """
+    draw = random.Random(count)
+    frames = []
+    lengths = _chunk_lengths(MIXES[mix], draw)
+    for number in range(count):
+        bases = next(lengths) - number % 3  # frame 1, 2 or 3
+        codons = draw.choices(list(SENSE), k=bases // 3)
+        more = draw.choice("ACGT") if bases % 3 else ""
+        frames.append(("".join(codons) + more, "".join(map(SENSE.__getitem__, codons)), number))
+    return _workload(mix, MIXES[mix].chunk, frames)
+
+
+def _chunk_lengths(mix: Mix, draw: random.Random) -> Iterator[int]:
+    """Of the chunks of one record after the other, which are spread evenly in their logarithm."""
+    while True:
+        if mix.longest == mix.chunk:  # reads: most are whole
+            low = mix.shortest if draw.random() < TRIMMED else mix.longest
+            length = draw.randint(low, mix.longest)
+        else:
+            length = round(math.exp(draw.uniform(math.log(mix.shortest), math.log(mix.longest))))
+        yield from (stop - start for start, stop in chunk_spans(length, mix.chunk))
+
+
+def from_file(path: Path, chunk_length: int) -> Workload:
+    """The open frames of a FASTA or FASTQ file, as predict makes them.
+
+    Raises:
+        InputError: the file cannot be used, or has no open frame.
+    """
+    chunks = [
+        record.sequence[start:stop]
+        for record in read_records(path)
+        for start, stop in chunk_spans(len(record.sequence), chunk_length)
+    ]
+    frames = [
+        (frame.nucleotide, frame.protein, first + number)
+        for first in range(0, len(chunks), BATCH)
+        for number, found in enumerate(open_frames(chunks[first : first + BATCH]))
+        for frame in found.frames
+    ]
+    if not frames:
+        raise InputError(
+            f"{path}: no chunk has an open reading frame, so there is nothing to embed"
+        )
+    return _workload(path.name, chunk_length, frames)
+
+
+def _workload(name: str, chunk_length: int, frames: Sequence[tuple[str, str, int]]) -> Workload:
+    nucleotides, proteins, chunks = zip(*frames, strict=True)
+    return Workload(name, chunk_length, nucleotides, proteins, chunks)

@@ -1,0 +1,194 @@
+"""``virnucpro benchmark``: how fast this machine is with it, beside other implementations."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, get_args
+
+import click
+
+from virnucpro.cli.measured import measured_device
+from virnucpro.cli.options import COUNT, quiet, shared_options
+from virnucpro.contracts import Device, Json, Precision
+from virnucpro.errors import UsageError, VirNucProError
+
+if TYPE_CHECKING:
+    from virnucpro.benchmark.run import Request
+
+EPILOG = """\b
+Examples:
+  virnucpro benchmark
+  virnucpro benchmark esm2_t33_650M_UR50D dnabert-s --precision fp32,bf16 --json here.json
+  virnucpro benchmark esm2_t12_35M_UR50D --device cpu --mix 300 --threads 2
+  virnucpro benchmark --stages --input contigs.fa
+  virnucpro benchmark esm2_t36_3B_UR50D dnabert-s --weights real --accuracy contigs.fa
+
+Beside ours, where installed: fair-esm as the original runs it, and transformers.
+"""
+# Without MODEL: what predict takes; a CPU would need minutes a batch for the 3B.
+MODELS = {
+    "cuda": ("esm2_t36_3B_UR50D", "dnabert-s"),
+    "cpu": ("esm2_t12_35M_UR50D", "dnabert-s"),
+}
+SEQUENCES = {"cuda": 1024, "cpu": 32}
+PRECISIONS = {"cuda": ("bf16", "fp16", "fp32"), "cpu": ("fp32", "bf16")}  # fp16 crawls on a CPU
+WIDTH = 250  # columns, where the output goes to no terminal: nothing is wrapped there
+PATH = click.Path(path_type=Path)
+
+
+def precisions(text: str) -> tuple[Precision, ...]:
+    """``fp32,bf16`` as a tuple, each once."""
+    names = [part.strip() for part in text.split(",")]
+    for name in names:
+        if name not in get_args(Precision):
+            raise click.BadParameter(f"{name!r}: expected fp32, bf16 or fp16, as in fp32,bf16")
+    return tuple(dict.fromkeys(names))  # type: ignore[arg-type]
+
+
+@click.command(epilog=EPILOG, short_help="Measure encoders and stages beside other programs.")
+@click.argument("models", nargs=-1, metavar="[MODEL]...")
+@click.option(
+    "--weights",
+    type=click.Choice(["random", "real"]),
+    default="random",
+    show_default=True,
+    help="Random ones are made here; real ones are those that predict would load.",
+)
+@click.option(
+    "--mix",
+    type=click.Choice(["500", "300", "reads"]),
+    default="500",
+    show_default=True,
+    help="Lengths: frames of chunks of 500 or 300 bases, or of reads of 150.",
+)
+@click.option("-i", "--input", "source", type=PATH, metavar="FASTA", help="Its frames instead.")
+@click.option("--sequences", type=COUNT, metavar="N", help="Frames.  [default: GPU 1024, CPU 32]")
+@click.option(
+    "--precision",
+    "wanted",
+    type=precisions,
+    metavar="LIST",
+    help="fp32,bf16,fp16.  [default: all that the GPU has; on a CPU fp32,bf16]",
+)
+@click.option(
+    "--budget", type=COUNT, metavar="N", help="Tokens or sequences a batch, of one MODEL."
+)
+@click.option("-d", "--device", metavar="D", help="As for predict; the first one is measured.")
+@click.option("--gpus", metavar="LIST", help="As for predict; the first one is measured.")
+@click.option("-t", "--threads", type=COUNT, metavar="N", help="Host threads.  [default: all]")
+@click.option(
+    "--seconds",
+    type=click.FloatRange(min=0),
+    default=5.0,
+    show_default=True,
+    help="For each implementation and stage; three calls at least.",
+)
+@click.option("--peers/--no-peers", default=True, help="Other implementations too.  [default: yes]")
+@click.option("--stages", is_flag=True, help="Rates of the host stages; alone without MODEL.")
+@click.option("--accuracy", type=PATH, metavar="FASTA", help="Compare each precision with fp32.")
+@click.option(
+    "--classifier", type=PATH, metavar="FILE", help="For --accuracy: compare calls with this one."
+)
+@click.option("--json", "saved", type=PATH, metavar="FILE", help="Save all figures here.")
+@shared_options
+def benchmark(models: tuple[str, ...], **options: Any) -> None:
+    """Measure encoders and host stages on this machine, beside other implementations.
+
+    MODEL is esm2_t36_3B_UR50D or a sister, dnabert-s, or FAMILY:WHAT with WHAT a size such as
+    2x48x4 (layers, width, heads) or, with --weights real, a file or folder. Every implementation
+    computes with the same weights; one that gives other embeddings is reported and not timed.
+    """
+    if options["threads"]:
+        os.environ["RAYON_NUM_THREADS"] = str(options["threads"])  # the tokenizers library reads it
+    device = measured_device(options["device"], options["gpus"], options["threads"])
+    request = _request(models, device, options)
+    from virnucpro.benchmark.run import carry_out, disagreeing
+    from virnucpro.ui.words import printable
+
+    def say(text: str) -> None:
+        if not quiet():
+            click.echo(printable(text), err=True)
+
+    document: dict[str, Json] = {}
+    try:
+        for so_far in carry_out(request, device, say):
+            document = so_far
+    finally:  # also what was finished before an error or Ctrl-C
+        if document:
+            _show(document)
+    if wrong := disagreeing(document):
+        raise VirNucProError(
+            f"other embeddings than ours in fp32 with the same weights: {'; '.join(wrong)}; their "
+            f"speed was not measured. Please report it, with the versions of the packages"
+        )
+
+
+def _request(models: tuple[str, ...], device: Device, options: dict[str, Any]) -> Request:
+    from virnucpro.benchmark.encoders import Plan
+    from virnucpro.benchmark.models import model_of
+    from virnucpro.benchmark.run import Request
+
+    if options["classifier"] and not options["accuracy"]:
+        raise UsageError("--classifier is for --accuracy: add --accuracy FASTA")
+    alone = options["stages"] and not options["accuracy"]
+    names = models or (() if alone else MODELS[device.kind])
+    found = [model_of(name, options["weights"]) for name in dict.fromkeys(names)]
+    if options["budget"] and len({model.family for model in found}) > 1:
+        raise UsageError(
+            "--budget is tokens for ESM-2 and sequences for DNABERT-S: name models of one kind"
+        )
+    plan = Plan(
+        device.kind,
+        _precisions(options["wanted"], device),
+        options["budget"],
+        options["seconds"],
+        options["peers"],
+    )
+    return Request(
+        command=shlex.join(["virnucpro", *sys.argv[1:]]),
+        models=found,
+        plan=plan,
+        mix=options["mix"],
+        source=options["source"],
+        sequences=options["sequences"] or SEQUENCES[device.kind],
+        stages=options["stages"],
+        accuracy=options["accuracy"],
+        classifier=options["classifier"],
+        saved=options["saved"],
+    )
+
+
+def _precisions(wanted: tuple[Precision, ...] | None, device: Device) -> tuple[Precision, ...]:
+    """Those asked for, each of which the device must have; or all that it has."""
+    from virnucpro.devices import BF16_CAPABILITY, choose_precision
+
+    if wanted is not None:
+        return tuple(choose_precision(name, [device]) for name in wanted)
+    names = PRECISIONS[device.kind]
+    old = device.kind == "cuda" and device.capability < BF16_CAPABILITY
+    return tuple(name for name in names if not (old and name == "bf16"))  # type: ignore[misc]
+
+
+def _show(document: dict[str, Json]) -> None:
+    """The tables, on standard output."""
+    from rich.console import Console
+
+    from virnucpro.benchmark.accuracy import CHUNKS, ENOUGH
+    from virnucpro.benchmark.report import (
+        accuracy_table,
+        encoder_table,
+        stage_table,
+        why_not_claimed,
+    )
+
+    console = Console(width=None if sys.stdout.isatty() else WIDTH, markup=False, highlight=False)
+    if document["models"]:
+        console.print(encoder_table(document))
+    if document["stages"]:
+        console.print(stage_table(document["stages"]))
+    if document["accuracy"]:
+        console.print(accuracy_table(document["accuracy"]))
+        console.print(why_not_claimed(document["accuracy"], ENOUGH, CHUNKS))
