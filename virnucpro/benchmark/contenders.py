@@ -82,8 +82,7 @@ def one_by_one(encoder: BatchedEncoder) -> Contender:
     alone.use(1)
 
     def embed(sequences: Sequence[str]) -> torch.Tensor:
-        with torch.backends.mkldnn.flags(enabled=False):  # the original had torch's own layers
-            return alone.encode(sequences, _unread)
+        return alone.encode(sequences, _unread)
 
     return Contender(ONE_BY_ONE, "fp32", embed, alone, "1 sequence", encoder.attention(), 0.0)
 
