@@ -90,6 +90,18 @@ def test_rows_do_not_depend_on_their_batch_or_order(pair, molecule):
     assert encoder.facts()["budget"] == 1
 
 
+def test_the_same_bits_on_any_number_of_threads(pair, molecule):
+    before, rows = torch.get_num_threads(), []
+    texts = TEXTS[molecule] * 20  # several batches, and some of a few rows
+    try:
+        for threads in (1, 2, 3, 8):
+            torch.set_num_threads(threads)
+            rows.append(open_path(pair / f"{molecule}.safetensors", molecule).encode(texts, quiet))
+    finally:
+        torch.set_num_threads(before)
+    assert all(torch.equal(rows[0], others) for others in rows[1:])
+
+
 def test_short_and_empty_frames(pair, molecule):
     encoder = open_path(pair / f"{molecule}.safetensors", molecule)
     assert encoder.encode([], quiet).shape == (0, DIM)
