@@ -20,6 +20,7 @@ from virnucpro.benchmark.models import Model
 from virnucpro.benchmark.workload import MIXES, Workload, from_file, made_up
 from virnucpro.checkpoint.disk import DiskWithoutResume
 from virnucpro.contracts import Device, Json
+from virnucpro.encoders.cores import settle
 from virnucpro.errors import DeviceError
 
 Say = Callable[[str], None]
@@ -59,6 +60,7 @@ def carry_out(request: Request, device: Device, say: Say) -> Iterator[dict[str, 
         DeviceError: a model does not fit into the memory of the GPU.
         OutputError: the document cannot be written.
     """
+    settle()  # fair-esm and transformers make their rotary tables with torch
     mix = MIXES[request.mix]
     whole = from_file(request.source, mix.chunk) if request.source else None
     work = whole.thinned(request.sequences) if whole else made_up(request.mix, request.sequences)

@@ -35,6 +35,24 @@ def one_thread() -> Iterator[None]:
         torch.set_num_threads(before)
 
 
+def settle() -> None:
+    """Call once what MKL dispatches at its first call, while there is one thread to ask for it.
+
+    Two threads that ask at once may get a kernel of half the digits (pytorch/pytorch#188792).
+    """
+    one = torch.ones(1)
+    for function in (
+        torch.exp,
+        torch.log,
+        torch.sqrt,
+        torch.rsqrt,
+        torch.tanh,
+        torch.cos,
+        torch.sin,
+    ):
+        function(one)
+
+
 class Abandoned(Exception):
     """Nobody waits for this batch any more."""
 
@@ -85,6 +103,7 @@ class Cores:
 
     def _pool_of(self, threads: int) -> ThreadPoolExecutor:
         if self._pool is None or self._threads != threads:
+            settle()
             # How many threads torch computes with is a setting of each thread.
             self._pool = ThreadPoolExecutor(threads, THREAD, torch.set_num_threads, (1,))
             self._threads = threads

@@ -54,14 +54,3 @@ class Team:
             return network
         ids = [self.device] if self.device.type == "cuda" else None
         return nn.parallel.DistributedDataParallel(network, device_ids=ids)
-
-
-def settle() -> None:
-    """Call once what MKL dispatches at its first call, while there is one thread to ask for it.
-
-    Two threads that ask at once may get a kernel of half the digits (pytorch/pytorch#188792), and
-    a training must give the same bytes each time.
-    """
-    one = torch.ones(1)
-    for function in (torch.exp, torch.log, torch.sqrt, torch.rsqrt, torch.tanh):
-        function(one)

@@ -14,6 +14,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from virnucpro.checkpoint.disk import Disk
+from virnucpro.encoders.cores import settle
 from virnucpro.errors import DeviceError, InputError
 from virnucpro.training.features import (
     OpenFeatures,
@@ -28,7 +29,7 @@ from virnucpro.training.network import Network, dropout_mask
 from virnucpro.training.progress import EpochEnded, Seen, TrainingEvent
 from virnucpro.training.recipe import Recipe
 from virnucpro.training.savepoint import load, save
-from virnucpro.training.team import Team, settle
+from virnucpro.training.team import Team
 
 Report = Callable[[TrainingEvent], None]
 Stop = Callable[[], bool]
