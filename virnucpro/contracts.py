@@ -200,7 +200,10 @@ class Stage(Protocol):
         ...
 
     def join(self, task: Task, parts: Sequence[Done], failed: Sequence[Failed]) -> Done:
-        """Assemble the outputs of ``task`` from its spans, which are in file order."""
+        """Assemble the outputs of ``task`` from its spans, which are in file order.
+
+        Called in a thread, of two files at a time: it changes nothing but those outputs.
+        """
         ...
 
     def ids(self, task: Task) -> tuple[str, ...]:

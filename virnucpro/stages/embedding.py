@@ -15,7 +15,7 @@ from typing import Literal
 import torch
 
 from virnucpro.bio.fasta import read_fasta
-from virnucpro.checkpoint.codec import Features, encode_features, load_features
+from virnucpro.checkpoint.codec import Features, all_finite, encode_features, load_features
 from virnucpro.checkpoint.disk import Disk
 from virnucpro.contracts import (
     Device,
@@ -29,6 +29,7 @@ from virnucpro.contracts import (
     Session,
     Task,
 )
+from virnucpro.encoders.cores import one_thread
 from virnucpro.encoders.registry import EncoderSource, open_encoder
 from virnucpro.layout import Layout, Molecule
 
@@ -125,10 +126,13 @@ class Embedding:
 
     def join(self, task: Task, parts: Sequence[Done], failed: Sequence[Failed]) -> Done:
         """Put the spans of a file together, in file order; ``failed`` ids have no row."""
-        loaded = [load_features(part.outputs[0].path, self.molecule) for part in parts]
-        ids = [name for part in loaded for name in part.ids]
-        data = torch.cat([p.data for p in loaded]) if loaded else torch.zeros(0, self.source.dim)
-        content = encode_features(Features(ids, data), self.molecule)
+        with one_thread():
+            loaded = [
+                load_features(part.outputs[0].path, self.molecule, mapped=True) for part in parts
+            ]
+            ids = [name for part in loaded for name in part.ids]
+            rows = [part.data for part in loaded] or [torch.zeros(0, self.source.dim)]
+            content = encode_features(Features(ids, torch.cat(rows)), self.molecule)
         output = self.disk.save(task.outputs[0], content, len(ids))
         lost = [{"error": f.error, "message": f.message, "ids": list(f.ids)} for f in failed]
         facts = {"failed": lost} if lost else {}
@@ -179,12 +183,13 @@ class EmbeddingSession:
         start, stop = task.span or (0, None)
         records = list(read_fasta(task.inputs[0], start, stop))
         data = self._encoder.encode([sequence for _, sequence in records], report)
-        if not bool(torch.isfinite(data).all()):
+        if not all_finite(data):
             raise ArithmeticError(f"embedding of {task.name} is not finite")
         content = encode_features(
             Features([name for name, _ in records], data), self._stage.molecule
         )
-        output = self._stage.disk.save(task.outputs[0], content, len(records))
+        path = task.outputs[0]
+        output = self._stage.disk.save(path, content, len(records), durable=task.span is None)
         facts = {"host_wait": round(self._encoder.waited - waited, 3)}
         return Done(task, (output,), facts, time.perf_counter() - started)
 
