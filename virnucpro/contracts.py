@@ -174,7 +174,8 @@ class Receipts(Protocol):
 class Stage(Protocol):
     """One step of the pipeline: it says what is to be done, and can do it.
 
-    ``kind`` ``gpu`` work goes to the workers of the executor, ``cpu`` work stays in the parent.
+    ``kind`` ``gpu`` work goes to the workers of the executor, ``cpu`` work stays in the parent,
+    where a session may be called on several tasks at once, in threads.
     """
 
     @property
