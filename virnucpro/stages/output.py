@@ -83,8 +83,10 @@ class Output(HostStage):
                     chunks_table.write("".join(c.row(name) for c in batch).encode(), len(batch))
                 line = verdict.row(name, length, len(chunks), next(rates))
                 contigs_table.write(line.encode(), 1)
-                counts.update([f"status:{verdict.status}", f"call:{verdict.call}"])
-                counts.update(f"chunk:{chunk.status}" for chunk in chunks)
+                counts[f"status:{verdict.status}"] += 1
+                counts[f"call:{verdict.call}"] += 1
+                for chunk in chunks:
+                    counts[f"chunk:{chunk.status}"] += 1
                 if verdict.call == "virus":
                     header = record.header.replace(record.id, name, 1)  # renamed, or unchanged
                     _write_fasta(virus, header, record.sequence)
