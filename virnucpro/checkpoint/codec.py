@@ -75,6 +75,8 @@ def encode_features(features: Features, kind: Kind) -> list[bytes | memoryview]:
     a full disk fails without saying so.
     """
     data = features.data.contiguous()
+    if data.untyped_storage().nbytes() > data.nbytes:
+        data = data.clone()  # of rows of a larger tensor, torch.save would write all
     out = _Pieces(data)
     document = {_ID_KEY[kind]: features.ids, "data": data, "schema": SCHEMA}
     torch.save(document, out)  # type: ignore[arg-type]

@@ -34,9 +34,9 @@ from virnucpro.encoders.registry import EncoderSource, open_encoder
 from virnucpro.layout import Layout, Molecule
 
 # Sequences a span. Forty spans of proteins let eight GPUs share one full file evenly (7.9 times as
-# fast as one; spans of 1,000: 5.0) and cost no more to write. DNABERT-S takes a second for a file,
-# so that the 10 ms that each span costs would weigh more than the balance.
-SPAN: Mapping[Molecule, int] = {"nucleotide": 1000, "protein": 250}
+# fast as one; spans of 1,000: 5.0) and cost no more to write. DNABERT-S is sixteen times as fast:
+# what a span costs beside its sequences, some 10 ms, would weigh more than the balance.
+SPAN: Mapping[Molecule, int] = {"nucleotide": 2500, "protein": 250}
 BASES_A_TOKEN = 5  # DNABERT-S: 499 bases give 83-117 tokens of its byte-pair vocabulary
 
 

@@ -41,11 +41,16 @@ def test_round_trip_is_exact_and_repeatable(tmp_path: Path, kind: str) -> None:
     assert torch.equal(back.data, ROWS)
 
 
-@pytest.mark.parametrize("rows", [ROWS, ROWS[:0], ROWS.T.contiguous().T, torch.ones(3, 7)[:2]])
+@pytest.mark.parametrize(
+    "rows", [ROWS, ROWS[:0], ROWS.T.contiguous().T, torch.ones(3, 7)[:2], torch.ones(9, 7)[4:6]]
+)
 def test_bytes_are_those_of_torch_save(rows: torch.Tensor) -> None:
     ids = ["a", "b"][: len(rows)]
     expected = io.BytesIO()
-    torch.save({"ids": ids, "data": rows.contiguous(), "schema": 1}, expected)
+    torch.save(
+        {"ids": ids, "data": rows.clone(memory_format=torch.contiguous_format), "schema": 1},
+        expected,
+    )
     assert b"".join(encode_features(Features(ids, rows), "merged")) == expected.getvalue()
 
 
