@@ -206,7 +206,13 @@ def _embedding_steps(run: _Run, molecule: Molecule) -> Iterator[Step]:
     first, count = tasks[0], tasks[0].count
     spans = stage.split(first)
     name = stage.name
-    yield Step(f"{name}: between spans", count, lambda: [session(s, _unseen) for s in spans])
+
+    def again() -> None:
+        for span in spans:
+            run.disk.remove(span.outputs[0])  # a file system may write out what is replaced
+            session(span, _unseen)
+
+    yield Step(f"{name}: between spans", count, again)
     join = partial(stage.join, first, parts[0], [])
     yield Step(f"{name}: joining a file", count, join, beside=True)
 
