@@ -39,7 +39,9 @@ def run_on_host(stage: Stage, tasks: Iterable[Task], emit: Emit, threads: int) -
         for task in todo:
             emit(TaskStarted(0, task))
             started = time.perf_counter()
-            done = session(task, lambda sequences, tokens: emit(Progressed(0, sequences, tokens)))
+            reporter = Reporter(lambda sequences, tokens: emit(Progressed(0, sequences, tokens)))
+            done = session(task, reporter)
+            reporter.flush()
             emit(TaskFinished(0, task, time.perf_counter() - started))
             yield done
     else:

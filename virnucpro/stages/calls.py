@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 # Thresholds of the files' contract (docs/files.md).
@@ -44,8 +43,7 @@ class Chunk(NamedTuple):
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
+class Call(NamedTuple):
     """What is said of a record."""
 
     call: str
