@@ -16,13 +16,14 @@ import torch
 
 from virnucpro.bio.fasta import read_fasta
 from virnucpro.checkpoint.codec import Features, all_finite, encode_features, load_features
-from virnucpro.checkpoint.disk import Disk
+from virnucpro.checkpoint.disk import Disk, sha256_of
 from virnucpro.contracts import (
     Device,
     Done,
     Encoder,
     Failed,
     Json,
+    Output,
     Precision,
     Receipts,
     Report,
@@ -31,6 +32,7 @@ from virnucpro.contracts import (
 )
 from virnucpro.encoders.cores import one_thread
 from virnucpro.encoders.registry import EncoderSource, open_encoder
+from virnucpro.errors import OutputError
 from virnucpro.layout import Layout, Molecule
 
 # Sequences a span. Forty spans of proteins let eight GPUs share one full file evenly (7.9 times as
@@ -125,11 +127,13 @@ class Embedding:
         return tuple(name for name, _ in read_fasta(task.inputs[0], start, stop))
 
     def join(self, task: Task, parts: Sequence[Done], failed: Sequence[Failed]) -> Done:
-        """Put the spans of a file together, in file order; ``failed`` ids have no row."""
+        """Put the spans of a file together, in file order; ``failed`` ids have no row.
+
+        Raises:
+            OutputError: a part is not what was written. Nobody waited for the disk then.
+        """
         with one_thread():
-            loaded = [
-                load_features(part.outputs[0].path, self.molecule, mapped=True) for part in parts
-            ]
+            loaded = [self._rows(part.outputs[0]) for part in parts]
             ids = [name for part in loaded for name in part.ids]
             rows = [part.data for part in loaded] or [torch.zeros(0, self.source.dim)]
             content = encode_features(Features(ids, torch.cat(rows)), self.molecule)
@@ -137,6 +141,12 @@ class Embedding:
         lost = [{"error": f.error, "message": f.message, "ids": list(f.ids)} for f in failed]
         facts = {"failed": lost} if lost else {}
         return Done(task, (output,), facts, sum(part.seconds for part in parts))
+
+    def _rows(self, part: Output) -> Features:
+        if sha256_of(part.path) != part.sha256:
+            text = f"{part.path} has other content than was written to it"
+            raise OutputError(f"{text}: check the disk, then {self.disk.again}")
+        return load_features(part.path, self.molecule, mapped=True)
 
     def open(self, device: Device) -> Session:
         """Load the model. Called in the worker, where a GPU is the only one visible."""
