@@ -147,6 +147,8 @@ def test_a_session_describes_itself(tmp_path, models):
         "found": "default",
         "attention": "flash_attention",
         "inference_mode": True,
+        "compiled": False,
+        "compile_seconds": 0.0,
         "precision": "fp32",
     }
     assert session.peak_memory() == 0
