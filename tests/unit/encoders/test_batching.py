@@ -17,7 +17,8 @@ LENGTHS = st.lists(st.integers(1, 300), max_size=80)
         ([], 10, []),
         ([5], 10, [[0]]),
         ([50], 10, [[0]]),  # longer than the budget: alone
-        ([5, 5, 5], 10, [[2], [0, 1]]),  # one left over is half a batch
+        ([5, 5, 5], 10, [[0], [1, 2]]),
+        ([5] * 7, 15, [[0, 1], [2, 3], [4, 5, 6]]),  # of like size, not 3, 3 and 1
         ([5, 5, 5], 15, [[0, 1, 2]]),
         ([3, 9, 3, 9], 18, [[1, 3], [0, 2]]),  # longest first, equal lengths together
         ([10, 9, 8, 7], 40, [[0, 1, 2], [3]]),  # strays: at most a fifth of a row is padding
@@ -69,3 +70,16 @@ def test_nearly_uniform_lengths_need_no_padding():
     lengths = [168] * 900 + [167] * 90 + list(range(3, 13))
     padded = [b for b in by_tokens(lengths, 2048) if len({lengths[i] for i in b}) > 1]
     assert sum(map(len, padded)) <= 30
+
+
+def test_the_batches_of_a_span_on_a_gpu():
+    """250 proteins of 500 bp chunks, then of reads of 150 bases, some of them trimmed."""
+    assert [len(b) for b in by_tokens([168] * 250, 32768)] == [125, 125]
+    lengths = [52] * 200 + [51] * 3 + [45, 40, 30, 29]
+    batches = [sorted({lengths[i] for i in b}) for b in by_tokens(lengths, 32768)]
+    assert batches == [
+        [52],
+        [45, 51],
+        [40],
+        [29, 30],
+    ]  # the many need no mask for the sake of the few
