@@ -107,8 +107,8 @@ def rotate(x: torch.Tensor, rotary: Rotary) -> torch.Tensor:
     """
     cos, sin = rotary
     first, second = x.float().chunk(2, dim=-1)
-    turned = torch.cat((first * cos - second * sin, second * cos + first * sin), dim=-1)
-    return turned.to(x.dtype)
+    halves = (first * cos - second * sin, second * cos + first * sin)
+    return torch.cat([half.to(x.dtype) for half in halves], dim=-1)
 
 
 class Block(nn.Module):
