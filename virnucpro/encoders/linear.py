@@ -63,12 +63,14 @@ def _product(
     x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None, then: str
 ) -> torch.Tensor:
     # What torch.compile calls for a linear layer on a CPU; there is no public name for it.
-    done: torch.Tensor = torch.ops.mkldnn._linear_pointwise(x, weight, bias, then, [], "none")
+    done: torch.Tensor = torch.ops.mkldnn._linear_pointwise.default(
+        x, weight, bias, then, [], "none"
+    )
     return done
 
 
 def _product_and(
     x: torch.Tensor, other: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None, how: str
 ) -> torch.Tensor:
-    done: torch.Tensor = torch.ops.mkldnn._linear_pointwise(x, other, weight, bias, how)
+    done: torch.Tensor = torch.ops.mkldnn._linear_pointwise.binary(x, other, weight, bias, how)
     return done
