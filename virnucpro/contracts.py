@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from virnucpro.events import Event
 
-Precision = Literal["fp32", "bf16", "fp16"]
+Precision = Literal["fp32", "bf16", "fp16", "fp8"]
 Json = Any  # what json.dumps takes: str, int, float, bool, None, lists and string-keyed mappings
 
 
@@ -143,7 +143,8 @@ class Describes(Protocol):
 
         ``budget`` and its ``unit`` (``tokens`` or ``sequences`` a batch), ``found`` (how the
         budget came about: ``measured``, ``default``, ``given`` or ``kept``), ``precision``,
-        ``attention`` (the kernel), ``inference_mode``. Sent once, when the session is ready.
+        ``attention`` (the kernel), ``inference_mode``, ``compiled``, ``compile_seconds`` and, where
+        that was tried in vain, ``compile_failed``. Sent once, when the session is ready.
         """
         ...
 

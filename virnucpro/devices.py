@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, get_args
 
 from virnucpro.contracts import Device, Precision
 from virnucpro.errors import DeviceError, UsageError
 from virnucpro.settings import Machine
 
 BF16_CAPABILITY = (8, 0)  # Ampere: the first with bf16 tensor cores (CUDA programming guide)
+FP8_CAPABILITY = (8, 9)  # Ada: the first with 8-bit tensor cores; then Hopper and Blackwell
 FP16_CAPABILITY = (7, 0)  # Volta: the first with fp16 tensor cores
 
 
@@ -97,11 +98,18 @@ def choose_devices(machine: Machine, gpus: Sequence[Device]) -> tuple[Device, ..
         UsageError: malformed, doubled or unknown GPU (exit 64); lists those that are there.
         DeviceError: a GPU was asked for and there is none (exit 4).
     """
-    threads = machine.threads or host_threads()
     if machine.cpu_workers is not None and (machine.gpus or machine.device not in ("auto", "cpu")):
         raise UsageError("--cpu-workers computes on the CPU: leave out --gpus and --device")
     if machine.device == "cpu" and machine.gpus:
         raise UsageError("--device cpu and --gpus contradict each other: leave one out")
+    devices = _chosen(machine, gpus)
+    if machine.compile == "always" and devices[0].kind == "cpu":
+        raise UsageError("--compile always is for GPUs: leave it out on the CPU")
+    return devices
+
+
+def _chosen(machine: Machine, gpus: Sequence[Device]) -> tuple[Device, ...]:
+    threads = machine.threads or host_threads()
     selection = machine.gpus if machine.gpus is not None else _selection(machine.device)
     if machine.cpu_workers is not None or machine.device == "cpu":
         workers = machine.cpu_workers or 1
@@ -160,7 +168,7 @@ def choose_precision(wanted: str, devices: Sequence[Device]) -> Precision:
     """One precision for the whole run, which every chosen device supports.
 
     ``auto`` is bf16 where every GPU has it, else fp16 where every GPU has that, else fp32; on the
-    CPU fp32, as the original computes.
+    CPU fp32, as the original computes. fp8 has to be asked for.
 
     Raises:
         UsageError: an explicit precision that a device does not have (exit 64).
@@ -174,6 +182,9 @@ def choose_precision(wanted: str, devices: Sequence[Device]) -> Precision:
     if wanted == "bf16" and gpus and lowest < BF16_CAPABILITY:
         old = next(gpu for gpu in gpus if gpu.capability < BF16_CAPABILITY)
         raise UsageError(f"{old.name} has no bf16: use --precision fp16 or fp32, or other --gpus")
-    if wanted not in ("fp32", "bf16", "fp16"):
-        raise UsageError(f"unknown precision {wanted!r}: use auto, fp32, bf16 or fp16")
+    if wanted == "fp8" and lowest < FP8_CAPABILITY:
+        name = next((gpu.name for gpu in gpus if gpu.capability < FP8_CAPABILITY), "a CPU")
+        raise UsageError(f"{name} has no fast fp8: use --precision bf16, or GPUs that have it")
+    if wanted not in get_args(Precision):
+        raise UsageError(f"unknown precision {wanted!r}: use auto, fp32, bf16, fp16 or fp8")
     return wanted  # type: ignore[return-value]

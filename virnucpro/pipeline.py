@@ -93,14 +93,15 @@ class Job:
         layout, disk, science, machine = self.layout, self.disk, self.science, self.machine
         cut = (self.precision, science.truncation)
         frames, residues = machine.dnabert_sequences, machine.esm_tokens
+        kept = (self.budgets, machine.compile)
         classifier = (self.classifier.path, self.classifier.sha256)
         shortest = min(self.classifier.chunk_lengths or (layout.chunk_length,))
         return [
             Chunking(layout, disk, self.source, self.seen, science.duplicate_ids, shortest),
             Translation(layout, disk),
             Splitting(layout, disk, science.sequences_per_file),
-            Embedding(layout, disk, "nucleotide", self.nucleotide, *cut, frames, self.budgets),
-            Embedding(layout, disk, "protein", self.protein, *cut, residues, self.budgets),
+            Embedding(layout, disk, "nucleotide", self.nucleotide, *cut, frames, *kept),
+            Embedding(layout, disk, "protein", self.protein, *cut, residues, *kept),
             Merging(layout, disk),
             Prediction(layout, disk, *classifier, machine.classifier_rows),
             Consensus(layout, disk),
@@ -148,6 +149,7 @@ def run(job: Work, ledger: Ledger, executor: Executor, emit: Emit) -> Outcome:
         stale = [task for task, verdict in zip(tasks, verdicts, strict=True) if verdict.stale]
         reasons = Counter(v.reason for v in verdicts if v.stale and v.reason != "no receipt")
         if isinstance(stage, Embedding):
+            stage = stage.of(tasks)
             stale, warnings = legacy.adopt(
                 job.layout, ledger, stale, stage.molecule, stage.source.dim
             )

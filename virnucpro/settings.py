@@ -14,6 +14,7 @@ from typing import Any, Literal, TypeVar
 from virnucpro.contracts import Precision
 from virnucpro.errors import UsageError
 
+Compile = Literal["auto", "always", "never"]
 ModelType = Literal["300", "500", "lite", "custom", "toy"]
 # ``toy`` is for tests and trials of the machinery: accepted, but not shown in help texts.
 MODEL_TYPES: tuple[ModelType, ...] = ("300", "500", "lite", "custom", "toy")
@@ -108,6 +109,7 @@ class Machine:
         classifier_rows: rows read at a time by the classifier.
         tokenizer_threads: host threads a worker uses for tokens.
         threads: host threads in all; None takes every core this process may use.
+        compile: whether a GPU's workers compile their models: ``auto`` where there is enough to do.
         keep_intermediate: keep chunks, frames and features after success.
     """
 
@@ -121,6 +123,7 @@ class Machine:
     classifier_rows: int = 256
     tokenizer_threads: int = 4
     threads: int | None = None
+    compile: Compile = "auto"
     keep_intermediate: bool = False
 
     def __post_init__(self) -> None:

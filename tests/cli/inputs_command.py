@@ -52,7 +52,7 @@ CONFIGURATIONS = (
     ("73 number for a switch", b"device:\n  fallback_to_cpu: 1\n", "device.fallback_to_cpu", "must be true or false, not 1"),
     ("73 a list for text", b"device:\n  gpus: [0, 1]\n", "device.gpus", "must be text"),
     ("73 a group for a value", b"prediction:\n  batch_size:\n    esm: 1\n", "prediction.batch_size", "must be a whole number"),
-    ("73 no such choice", b"device:\n  precision: fp8\n", "device.precision", "must be one of auto, fp32, bf16, fp16"),
+    ("73 no such choice", b"device:\n  precision: int8\n", "device.precision", "must be one of auto, fp32, bf16, fp16, fp8"),
     ("74 a python object", b"device: !!python/object/apply:os.system ['touch ran']\n", "FILE, line 1", "this is no plain YAML"),
     ("75 alias bomb", BOMB, "FILE: aliases (*name) are not accepted", "write the value out"),
     ("76 a list", b"- 1\n- 2\n", "FILE: expected keys and values, found a list", "expected keys and values"),

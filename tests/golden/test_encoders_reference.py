@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from virnucpro.classifier import load
+from virnucpro.encoders.cores import one_thread
 from virnucpro.encoders.registry import locate, open_encoder
 
 MODELS = {"nucleotide": "dnabert-s-tiny", "protein": "esm2_t3_tiny_UR50D.pt"}
@@ -34,9 +35,19 @@ def encoder(reference: Path, role, precision="fp32"):
 
 
 @pytest.mark.parametrize("role", ["nucleotide", "protein"])
-@pytest.mark.parametrize(("precision", "most"), [("fp32", 1e-5), ("bf16", 0.1), ("fp16", 0.01)])
-def test_features(reference, role, precision, most):
+@pytest.mark.parametrize("compiled", [False, True], ids=["as written", "compiled"])
+@pytest.mark.parametrize(
+    ("precision", "most"), [("fp32", 1e-5), ("bf16", 0.1), ("fp16", 0.01), ("fp8", 0.3)]
+)
+def test_features(reference, role, precision, most, compiled):
+    with one_thread():  # what is compiled on one number of threads is not used on another
+        check_features(reference, role, precision, most, compiled)
+
+
+def check_features(reference, role, precision, most, compiled):
     opened = encoder(reference, role, precision)
+    if compiled:  # traced and decomposed as for a GPU, but no kernels are built from it
+        opened.network.blocks.fuse(opened.examples(), backend="aot_eager")
     folder = reference / "original_500" / f"sample_{role}"
     suffix = "DNABERT_S" if role == "nucleotide" else "ESM"
     files = sorted(folder.glob("output_*.fa"))

@@ -40,6 +40,7 @@ class Plan:
         budget: tokens or sequences a batch; None as predict finds it.
         seconds: of calls to each implementation, on average and at least.
         peers: whether other implementations are measured too.
+        compile: whether ours are compiled on a GPU.
     """
 
     device: str
@@ -47,6 +48,7 @@ class Plan:
     budget: int | None
     seconds: float
     peers: bool
+    compile: bool
 
 
 @dataclass
@@ -104,6 +106,9 @@ def _contenders(model: Model, plan: Plan, say: Say) -> Iterator[Contender]:
     for precision in dict.fromkeys(both if plan.peers else wanted):
         say(f"{model.name}: opening in {precision}")
         encoder, seconds = timed_open(model, plan.device, precision, plan.budget)
+        if plan.compile and plan.device == "cuda":
+            say(f"{model.name}: compiling")
+            encoder.compile()
         yield ours(encoder, precision, seconds)
         if not plan.peers:
             continue
@@ -113,7 +118,8 @@ def _contenders(model: Model, plan: Plan, say: Say) -> Iterator[Contender]:
             continue
         lent = frequencies(model, encoder)
         peers = [fair_esm(encoder, lent)] if precision == "fp32" else []
-        peers += [hub_esm(encoder, lent, precision)] if precision in wanted else []
+        if precision in wanted and precision != "fp8":
+            peers.append(hub_esm(encoder, lent, precision))
         yield from (peer for peer in peers if peer is not None)
 
 
@@ -189,9 +195,19 @@ def _described(entry: Entry) -> dict[str, Json]:
         "largest_difference": None if compared is None else compared.difference,
         "peak_memory": memory,
         "load_seconds": contender.load_seconds,
-        "compile_seconds": contender.encoder.facts().get("compile_seconds", 0.0),
+        **_compilation(contender),
         "first_call_seconds": entry.first,
         "seconds": list(entry.timed),
+    }
+
+
+def _compilation(contender: Contender) -> dict[str, Json]:
+    """Whether it is compiled, in how many seconds, or why not; the others never are."""
+    facts = contender.encoder.facts() if contender.implementation == OURS else {}
+    return {
+        "compiled": facts.get("compiled", False),
+        "compile_seconds": facts.get("compile_seconds", 0.0),
+        "compile_failed": facts.get("compile_failed"),
     }
 
 
@@ -213,12 +229,18 @@ def _figures(
 
 
 def _add_ratios(results: Sequence[dict[str, Json]]) -> None:
-    """How many times as fast as the original's way, and as transformers at the same precision."""
+    """How many times as fast as the original's way, as transformers at the same precision, as bf16.
+
+    The last is for ours alone.
+    """
     original = _seconds(results, (FAIR, ONE_BY_ONE), "fp32")
+    half = _seconds(results, (OURS,), "bf16")
     for row in results:
         hub = _seconds(results, (HUB,), row["precision"])
         row["ratio_to_original"] = ratio(original, row["seconds"])
         row["ratio_to_transformers"] = ratio(hub, row["seconds"])
+        own = row["implementation"] == OURS
+        row["ratio_to_bf16"] = ratio(half, row["seconds"]) if own else None
 
 
 def _seconds(

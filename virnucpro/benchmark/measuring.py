@@ -14,8 +14,14 @@ from virnucpro.contracts import Precision
 
 ROUNDS = 3  # at least; the median of fewer is no better than one
 # The least cosine that still is the same model. In fp32 only the order of sums differs (1e-6);
-# the 16-bit formats round every state (bf16 to 8 bits: some 1e-4 over 36 layers).
-LEAST_COSINE: Mapping[Precision, float] = {"fp32": 0.99999, "bf16": 0.995, "fp16": 0.995}
+# the 16-bit formats round every state (bf16 to 8 bits: some 1e-4 over 36 layers), fp8 the inputs of
+# every product to 4 bits (3e-3 over 36 layers of random weights, measured on a CPU).
+LEAST_COSINE: Mapping[Precision, float] = {
+    "fp32": 0.99999,
+    "bf16": 0.995,
+    "fp16": 0.995,
+    "fp8": 0.98,
+}
 
 Verdict = Literal["same", "differs", "reference"]
 

@@ -13,6 +13,7 @@ import torch
 from virnucpro.contracts import Precision
 from virnucpro.encoders.batched import BatchedEncoder
 from virnucpro.encoders.esm2_files import read_checkpoint, rotary_frequencies
+from virnucpro.encoders.fp8 import Fp8Linear
 from virnucpro.encoders.random_weights import random_encoder
 from virnucpro.encoders.registry import EncoderSource, locate, open_encoder
 from virnucpro.errors import UsageError
@@ -115,7 +116,7 @@ def frequencies(model: Model, encoder: BatchedEncoder) -> torch.Tensor:
 
 def linear_flops(network: torch.nn.Module) -> int:
     """Floating-point operations of one token in the linear layers."""
-    layers = (m for m in network.modules() if isinstance(m, torch.nn.Linear))
+    layers = (m for m in network.modules() if isinstance(m, (torch.nn.Linear, Fp8Linear)))
     return sum(2 * layer.weight.numel() for layer in layers)
 
 

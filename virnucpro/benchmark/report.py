@@ -16,8 +16,8 @@ MISSING = "-"
 def encoder_table(document: Mapping[str, Json]) -> Table:
     """A row an implementation and precision, over all models."""
     headings = ("model", "implementation", "precision", "sequences/s", "tokens/s", "of matmul",
-                "x original", "x transformers", "memory", "load", "compile", "waited", "cosine",
-                "check")  # fmt: skip
+                "x original", "x transformers", "x bf16", "memory", "load", "compile", "waited",
+                "cosine", "check")  # fmt: skip
     rows = [
         (
             model["model"],
@@ -28,6 +28,7 @@ def encoder_table(document: Mapping[str, Json]) -> Table:
             _number(row.get("share_of_matmul"), ".0%"),
             _number(row["ratio_to_original"], ".2f"),
             _number(row["ratio_to_transformers"], ".2f"),
+            _number(row["ratio_to_bf16"], ".2f"),
             _gibibytes(row["peak_memory"]),
             _number(row["load_seconds"], ".1f s"),
             _number(row["compile_seconds"], ".1f s"),

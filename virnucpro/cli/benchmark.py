@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 EPILOG = """\b
 Examples:
   virnucpro benchmark
-  virnucpro benchmark esm2_t33_650M_UR50D dnabert-s --precision fp32,bf16 --json here.json
+  virnucpro benchmark esm2_t33_650M_UR50D dnabert-s --precision bf16,fp8 --json here.json
   virnucpro benchmark esm2_t12_35M_UR50D --device cpu --mix 300 --threads 2
   virnucpro benchmark --stages --input contigs.fa
   virnucpro benchmark esm2_t36_3B_UR50D dnabert-s --weights real --accuracy contigs.fa
@@ -34,7 +34,8 @@ MODELS = {
     "cpu": ("esm2_t12_35M_UR50D", "dnabert-s"),
 }
 SEQUENCES = {"cuda": 1024, "cpu": 32}
-PRECISIONS = {"cuda": ("bf16", "fp16", "fp32"), "cpu": ("fp32", "bf16")}  # fp16 crawls on a CPU
+# fp16 crawls on a CPU.
+PRECISIONS = {"cuda": ("bf16", "fp8", "fp16", "fp32"), "cpu": ("fp32", "bf16")}
 WIDTH = 250  # columns, where the output goes to no terminal: nothing is wrapped there
 PATH = click.Path(path_type=Path)
 
@@ -44,7 +45,7 @@ def precisions(text: str) -> tuple[Precision, ...]:
     names = [part.strip() for part in text.split(",")]
     for name in names:
         if name not in get_args(Precision):
-            raise click.BadParameter(f"{name!r}: expected fp32, bf16 or fp16, as in fp32,bf16")
+            raise click.BadParameter(f"{name!r}: expected fp32, bf16, fp16 or fp8, as in fp32,bf16")
     return tuple(dict.fromkeys(names))  # type: ignore[arg-type]
 
 
@@ -71,10 +72,15 @@ def precisions(text: str) -> tuple[Precision, ...]:
     "wanted",
     type=precisions,
     metavar="LIST",
-    help="fp32,bf16,fp16.  [default: all that the GPU has; on a CPU fp32,bf16]",
+    help="fp32,bf16,fp16,fp8.  [default: all that the GPU has; on a CPU fp32,bf16]",
 )
 @click.option(
     "--budget", type=COUNT, metavar="N", help="Tokens or sequences a batch, of one MODEL."
+)
+@click.option(
+    "--compile/--no-compile",
+    default=True,
+    help="Compile our models on a GPU, as predict does for much work.  [default: yes]",
 )
 @click.option("-d", "--device", metavar="D", help="As for predict; the first one is measured.")
 @click.option("--gpus", metavar="LIST", help="As for predict; the first one is measured.")
@@ -146,6 +152,7 @@ def _request(models: tuple[str, ...], device: Device, options: dict[str, Any]) -
         options["budget"],
         options["seconds"],
         options["peers"],
+        options["compile"],
     )
     return Request(
         command=shlex.join(["virnucpro", *sys.argv[1:]]),
@@ -163,13 +170,13 @@ def _request(models: tuple[str, ...], device: Device, options: dict[str, Any]) -
 
 def _precisions(wanted: tuple[Precision, ...] | None, device: Device) -> tuple[Precision, ...]:
     """Those asked for, each of which the device must have; or all that it has."""
-    from virnucpro.devices import BF16_CAPABILITY, choose_precision
+    from virnucpro.devices import BF16_CAPABILITY, FP8_CAPABILITY, choose_precision
 
     if wanted is not None:
         return tuple(choose_precision(name, [device]) for name in wanted)
     names = PRECISIONS[device.kind]
-    old = device.kind == "cuda" and device.capability < BF16_CAPABILITY
-    return tuple(name for name in names if not (old and name == "bf16"))  # type: ignore[misc]
+    needed = {"bf16": BF16_CAPABILITY, "fp8": FP8_CAPABILITY} if device.kind == "cuda" else {}
+    return tuple(n for n in names if device.capability >= needed.get(n, (0, 0)))  # type: ignore[misc]
 
 
 def _show(document: dict[str, Json]) -> None:

@@ -73,8 +73,13 @@ def encoder_options(command: F) -> F:
         click.option("--esm-batch-size", type=COUNT, metavar="N", help="Tokens an ESM-2 batch."),
         click.option(
             "--precision",
-            type=click.Choice(["auto", "fp32", "bf16", "fp16"]),
+            type=click.Choice(["auto", "fp32", "bf16", "fp16", "fp8"]),
             help="Arithmetic of the encoders; auto is bf16 on GPUs that have it, fp32 on the CPU.",
+        ),
+        click.option(
+            "--compile",
+            type=click.Choice(["auto", "always", "never"]),
+            help="Compile the models for a GPU; auto: where there is enough to embed.",
         ),
         click.option(
             "--cpu-workers", type=COUNT, metavar="N", help="Compute on the CPU in N processes."
@@ -103,6 +108,7 @@ def machine_given(options: dict[str, Any]) -> dict[str, Any]:
         "dnabert_sequences": options["dnabert_batch_size"],
         "tokenizer_threads": options["num_workers"],
         "threads": options["threads"],
+        "compile": options["compile"],
     }
 
 

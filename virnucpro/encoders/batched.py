@@ -24,7 +24,9 @@ from virnucpro.contracts import Json, Report
 from virnucpro.encoders.budget import Bounds, Budget, CudaMemory, find_budget
 from virnucpro.encoders.cores import Cores
 from virnucpro.encoders.prefetch import prefetched
+from virnucpro.encoders.stack import BROKEN, Example, Stack
 
+STEP = 8  # tokens: fused attention on a GPU wants rows of its bias to begin at 16 bytes
 AHEAD = 2  # batches whose tokens are ready before the GPU asks for them
 # The largest block that makes glibc keep blocks of its size (mallopt(3), M_MMAP_THRESHOLD).
 KEPT = (32 << 20) - (1 << 16)
@@ -63,23 +65,31 @@ class BatchedEncoder(ABC):
     """
 
     bounds: ClassVar[Bounds]
+    worth: ClassVar[float]
+    """Floating-point operations from which on a GPU it pays to compile."""
+    typical: ClassVar[int]
+    """Tokens of a sequence, for that decision."""
 
-    def __init__(
-        self, device: torch.device, budget: int | None, layers: Iterable[nn.Module]
-    ) -> None:
+    def __init__(self, device: torch.device, budget: int | None, stack: Stack) -> None:
         """``budget`` None measures, which sends batches through: a subclass calls this last.
 
-        Between two ``layers`` a batch on a CPU can be given up: it may take minutes.
+        Between two blocks of ``stack`` a batch on a CPU can be given up: it may take minutes.
         """
         self.device = device
+        self._stack = stack
+        self._compiled: dict[str, Json] = {"compiled": False, "compile_seconds": 0.0}
         self._cores = Cores()
         if device.type == "cpu":
             _keep_freed_memory()
-            for layer in layers:
-                layer.register_forward_pre_hook(self._cores.check)
+            for block in stack:
+                block.register_forward_pre_hook(self._cores.check)
         self.ahead = AHEAD if device.type == "cuda" else 0
         self.waited = 0.0
-        memory = CudaMemory(device) if device.type == "cuda" else None
+        memory = None
+        if device.type == "cuda":
+            memory = CudaMemory(device)
+            # It plans anew, for tenths of a second, whenever a batch has another shape.
+            torch.backends.cuda.enable_cudnn_sdp(False)
         self.budget = find_budget(self.bounds, budget, memory, self._try)
         self._release()
 
@@ -100,6 +110,10 @@ class BatchedEncoder(ABC):
     @abstractmethod
     def sample(self, amount: int) -> Batch:
         """A batch of about the budget ``amount``, of the shape that frames of 500 bases have."""
+
+    @abstractmethod
+    def examples(self) -> list[Example]:
+        """What a block is called with, one of each kind."""
 
     @abstractmethod
     def forward(self, *inputs: torch.Tensor) -> torch.Tensor:
@@ -129,6 +143,11 @@ class BatchedEncoder(ABC):
             0, torch.tensor(order).long(), staged
         )
 
+    @property
+    def step(self) -> int:
+        """Lengths that batches are padded to are multiples of this."""
+        return STEP if self.device.type == "cuda" else 1
+
     def facts(self) -> Mapping[str, Json]:
         """See :class:`virnucpro.contracts.Describes`."""
         return {
@@ -137,7 +156,35 @@ class BatchedEncoder(ABC):
             "found": self.budget.found,
             "attention": self.attention(),
             "inference_mode": True,  # around every forward, in ``encode``
+            **self._compiled,
         }
+
+    def worth_compiling(self, sequences: int) -> bool:
+        """Whether a GPU that embeds so many gains more than the seconds that compiling takes."""
+        weights = sum(p.numel() for p in self._stack.parameters())
+        return 2.0 * weights * self.typical * sequences >= self.worth
+
+    def compile(self) -> None:
+        """Compile the blocks: worth it where much is to be embedded, and for a GPU.
+
+        Where that fails they stay as they are, and ``facts`` say why.
+        """
+        started = time.perf_counter()
+        try:
+            self._stack.fuse(self.examples())
+        except torch.OutOfMemoryError:
+            raise
+        except BROKEN as error:
+            reason = next(iter(str(error).splitlines()), "")
+            self._compiled["compile_failed"] = f"{type(error).__name__}: {reason}"
+        self._compiled["compiled"] = self._stack.fused
+        self._compiled["compile_seconds"] = round(time.perf_counter() - started, 3)
+        self._release()
+
+    def state(self, sequences: int, tokens: int) -> torch.Tensor:
+        """What could go into a block: the same random numbers, ``[sequences, tokens, dim]``."""
+        drawn = torch.randn(sequences, tokens, self.dim, generator=torch.Generator().manual_seed(0))
+        return drawn.to(self.device, next(self.network.parameters()).dtype)
 
     def use(self, amount: int) -> None:
         """Batches of this budget from now on."""

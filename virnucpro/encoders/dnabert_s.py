@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,7 +20,7 @@ from tokenizers import Tokenizer
 from torch import nn
 
 from virnucpro.contracts import Precision
-from virnucpro.encoders.batched import Batch, BatchedEncoder, make_batch
+from virnucpro.encoders.batched import STEP, Batch, BatchedEncoder, make_batch
 from virnucpro.encoders.batching import bucket_of, by_buckets
 from virnucpro.encoders.blocks import (
     attend,
@@ -30,17 +30,17 @@ from virnucpro.encoders.blocks import (
     split_heads,
 )
 from virnucpro.encoders.budget import Bounds
+from virnucpro.encoders.dnabert_files import Sizes, read_sizes, read_tokenizer, stored_names
+from virnucpro.encoders.fp8 import quantise
 from virnucpro.encoders.linear import GatedLinear, Linear
+from virnucpro.encoders.stack import Example, Stack
 from virnucpro.encoders.weights import (
     DTYPES,
     assign,
-    counts,
-    number,
     read_folder,
     read_json,
     weight_files,
 )
-from virnucpro.errors import ModelError
 
 if TYPE_CHECKING:
     from virnucpro.encoders.registry import EncoderSource
@@ -48,44 +48,12 @@ if TYPE_CHECKING:
 # 256 sequences are some 26,000 tokens, and more than one bucket of a slice holds.
 BOUNDS = Bounds("sequences", cpu=16, least=16, most=256)
 SLICE = 512  # sequences tokenised together; while one is computed, the next one is tokenised
+FIRST = 128  # of the first slice, for which a GPU has to wait
 FRAME_TOKENS = 120  # the longest bucket of frames of 500 bp chunks, which have 83-117 tokens
-STEP = 8  # buckets of token lengths; also the alignment that fused attention wants of its bias
+# Computed, not measured: 90,000 frames take some 25 s as it is on an H200, compiling about 10 s.
+WORTH = 2e15
+EXAMPLE = (19, 104)  # sequences and tokens of what a block is compiled with: unlike numbers
 BIAS_ELEMENTS = 1 << 26  # of one batch's attention bias: 128 MiB in 16 bit
-_COUNTS = (
-    "num_hidden_layers",
-    "hidden_size",
-    "num_attention_heads",
-    "intermediate_size",
-    "vocab_size",
-    "type_vocab_size",
-)
-# Our parameter names and the stored ones.
-_ENDS = {
-    "embed": "embeddings.word_embeddings",
-    "kind": "embeddings.token_type_embeddings",
-    "norm": "embeddings.LayerNorm",
-}
-_LAYER = {
-    "qkv": "attention.self.Wqkv",
-    "out": "attention.output.dense",
-    "attention_norm": "attention.output.LayerNorm",
-    "gated": "mlp.gated_layers",
-    "wo": "mlp.wo",
-    "mlp_norm": "mlp.layernorm",
-}
-
-
-@dataclass(frozen=True)
-class Sizes:
-    """What a model is built from; ``eps`` is that of its layer norms, ``kinds`` of token types."""
-
-    layers: int
-    width: int
-    heads: int
-    feed_forward: int
-    eps: float
-    vocabulary: int
-    kinds: int
 
 
 def recognises(path: Path) -> bool:
@@ -101,24 +69,6 @@ def files(path: Path) -> tuple[Path, ...]:
 def width(path: Path) -> int:
     """Embedding width. Raises ModelError where ``config.json`` is incomplete."""
     return read_sizes(path).width
-
-
-def read_sizes(folder: Path) -> Sizes:
-    """Sizes from ``config.json``. Raises ModelError where one is missing or impossible."""
-    path = folder / "config.json"
-    config = read_json(path)
-    layers, width, heads, feed_forward, vocabulary, kinds = counts(config, _COUNTS, path)
-    if width % heads:
-        raise ModelError(f"{path}: hidden_size {width} does not divide by {heads} heads")
-    return Sizes(
-        layers,
-        width,
-        heads,
-        feed_forward,
-        number(config, "layer_norm_eps", path),
-        vocabulary,
-        kinds,
-    )
 
 
 def open_encoder(
@@ -139,42 +89,11 @@ def open_encoder(
     where = torch.device(device)
     with torch.device("meta"):
         model = Dnabert(sizes)
-    assign(model, _names(model), weights, where, DTYPES[precision])
+    assign(model, stored_names(model.state_dict()), weights, where, DTYPES[precision])
+    if precision == "fp8":
+        quantise(model.blocks)
     tokenizer = read_tokenizer(source.path / "tokenizer.json", sizes.vocabulary)
     return DnabertEncoder(model, tokenizer, sizes.heads, where, budget)
-
-
-def _names(model: Dnabert) -> dict[str, tuple[str]]:
-    """Stored name of each parameter."""
-    names: dict[str, tuple[str]] = {}
-    for name in model.state_dict():
-        *outer, part, kind = name.split(".")
-        stored = f"encoder.layer.{outer[1]}.{_LAYER[part]}" if outer else _ENDS[part]
-        names[name] = (f"{stored}.{kind}",)
-    return names
-
-
-def read_tokenizer(path: Path, vocabulary: int) -> Tokenizer:
-    """The byte-pair tokenizer, without padding or truncation.
-
-    Raises:
-        ModelError: damaged, without ``[CLS] ... [SEP]``, or of more than ``vocabulary`` tokens.
-    """
-    content = read_json(path)
-    # The library raises a bare Exception on a file it does not understand: look before.
-    if not isinstance(content.get("model"), dict) or "vocab" not in content["model"]:
-        raise ModelError(f"{path} has no vocabulary: it is no tokenizer file, fetch it again")
-    tokenizer = Tokenizer.from_str(path.read_text(encoding="utf-8"))
-    tokenizer.no_padding()
-    tokenizer.no_truncation()
-    if tokenizer.get_vocab_size() > vocabulary:
-        raise ModelError(
-            f"{path} has {tokenizer.get_vocab_size()} tokens, the model {vocabulary}: the two do "
-            f"not belong together"
-        )
-    if len(tokenizer.encode("").ids) != 2:
-        raise ModelError(f"{path} does not put [CLS] and [SEP] around a sequence: fetch it again")
-    return tokenizer
 
 
 def alibi_slopes(heads: int) -> list[float]:
@@ -224,13 +143,11 @@ class Dnabert(nn.Module):
         self.embed = nn.Embedding(sizes.vocabulary, sizes.width)
         self.kind = nn.Embedding(sizes.kinds, sizes.width)
         self.norm = nn.LayerNorm(sizes.width, sizes.eps)
-        self.blocks = nn.ModuleList(Block(sizes) for _ in range(sizes.layers))
+        self.blocks = Stack(Block(sizes) for _ in range(sizes.layers))
 
     def forward(self, tokens: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
         """int64 ``[B, T]`` to ``[B, T, D]`` in the precision of the weights."""
-        x: torch.Tensor = self.norm(self.embed(tokens) + self.kind.weight[0])
-        for block in self.blocks:
-            x = block(x, bias)
+        x: torch.Tensor = self.blocks(self.norm(self.embed(tokens) + self.kind.weight[0]), bias)
         return x
 
 
@@ -241,6 +158,8 @@ class DnabertEncoder(BatchedEncoder):
     """
 
     bounds = BOUNDS
+    worth = WORTH
+    typical = EXAMPLE[1]
 
     def __init__(
         self,
@@ -273,8 +192,9 @@ class DnabertEncoder(BatchedEncoder):
         the last sequence is tokenised.
         """
         order = sorted(range(len(sequences)), key=lambda i: (-len(sequences[i]), i))
-        for start in range(0, len(order), SLICE):
-            part = order[start : start + SLICE]
+        first = FIRST if self.ahead else SLICE
+        for start, stop in pairwise([0, *range(first, len(order), SLICE), len(order)]):
+            part = order[start:stop]
             encoded = self._tokenizer.encode_batch([sequences[i] for i in part])
             ids = [encoding.ids for encoding in encoded]
             lengths = [len(row) for row in ids]
@@ -291,6 +211,12 @@ class DnabertEncoder(BatchedEncoder):
         tokens, real = inputs
         bias = self._bias_of(tokens.shape[1])[None].masked_fill(~real[:, None, None, :], -math.inf)
         return masked_mean(self._model(tokens, bias), real)
+
+    def examples(self) -> list[Example]:
+        """Any batch: there always is a bias."""
+        b, t = EXAMPLE
+        bias = self._bias_of(t).repeat(b, 1, 1, 1)
+        return [Example((self.state(b, t), bias), ((0, 1), (0, 2, 3)))]
 
     def attention(self) -> str:
         """With a bias in place of a mask."""

@@ -18,17 +18,13 @@ from torch import nn
 
 from virnucpro.contracts import Precision
 from virnucpro.encoders.batched import Batch, BatchedEncoder, make_batch
-from virnucpro.encoders.batching import by_tokens
-from virnucpro.encoders.blocks import (
-    attend,
-    attention_kernel,
-    masked_mean,
-    merge_heads,
-    split_heads,
-)
+from virnucpro.encoders.batching import bucket_of, by_tokens
+from virnucpro.encoders.blocks import attend, attention_kernel, masked_mean, merge_heads
 from virnucpro.encoders.budget import Bounds
 from virnucpro.encoders.esm2_files import VOCABULARY, Sizes, read_checkpoint, width_of
+from virnucpro.encoders.fp8 import quantise
 from virnucpro.encoders.linear import Linear, fuses
+from virnucpro.encoders.stack import Example, Stack
 from virnucpro.encoders.weights import DTYPES, assign, read_json, weight_files
 
 if TYPE_CHECKING:
@@ -43,12 +39,15 @@ DROPOUT_SCALE = 1 - 0.15 * 0.8
 # thread), and a span of 250 proteins is 84 batches for its cores instead of 21.
 BOUNDS = Bounds("tokens", cpu=512, least=2048, most=32768)
 FRAME = 166  # residues of a frame of a full 500 bp chunk
+# Computed, not measured: 21,000 frames of the 3B model take some 50 s as it is on an H200, 140 s on
+# an A100; a compiled model takes a third less, and compiling about 20 s.
+WORTH = 2e16
+EXAMPLE = (13, FRAME + 2)  # sequences and tokens of what a block is compiled with: unlike numbers
 
 _TABLE = np.full(256, UNK, np.int64)
 _TABLE[np.frombuffer(LETTERS.encode(), np.uint8)] = 4 + np.arange(len(LETTERS))
 
-# Cosine and sine, [T, d/2] each; or, where oneDNN multiplies, the turns themselves, [T, d, d].
-Rotary = tuple[torch.Tensor, ...]
+Rotary = tuple[torch.Tensor, torch.Tensor]
 
 
 def recognises(path: Path) -> bool:
@@ -82,6 +81,8 @@ def open_encoder(
     with torch.device("meta"):
         model = Esm2(checkpoint.sizes)
     assign(model, checkpoint.names, checkpoint.weights, where, dtype)
+    if precision == "fp8":
+        quantise(model.blocks)
     rotary = rotary_tables(checkpoint.inv_freq, truncation + 2, where)
     return Esm2Encoder(model, rotary, where, budget, truncation)
 
@@ -99,37 +100,41 @@ def rotary_tables(inv_freq: torch.Tensor, length: int, device: torch.device) -> 
     return torch.from_numpy(cos).to(device), torch.from_numpy(sin).to(device)
 
 
-def turns(rotary: Rotary, dtype: torch.dtype) -> Rotary:
-    """The tables as a matrix a position, ``[length, d, d]``: ``x[t] @ turn[t]`` is ``x`` turned.
-
-    Half of it is zeros, and still a product takes a third to a half of the time of the element by
-    element formula on a CPU: rows of ``d / 2`` numbers are too short for vectors and loops.
-    """
+def turns(rotary: Rotary, dtype: torch.dtype) -> torch.Tensor:
+    """The tables as a matrix a position, ``[T, d, d]``: ``x[t] @ turns[t]`` is ``x[t]`` turned."""
     cos, sin = map(torch.diag_embed, rotary)  # [T, d/2, d/2]
     upper, lower = torch.cat((cos, sin), dim=-1), torch.cat((-sin, cos), dim=-1)
-    return (torch.cat((upper, lower), dim=-2).to(dtype),)
+    return torch.cat((upper, lower), dim=-2).to(dtype)
 
 
-def rotate(x: torch.Tensor, rotary: Rotary) -> torch.Tensor:
-    """Rotary positions, halves paired; ``[B, H, T, d]``. In float32, whatever ``x`` is."""
-    if len(rotary) == 1:
-        return _turned(x, rotary[0])
-    cos, sin = rotary  # [T, d/2]
+def rotate(x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor | None) -> torch.Tensor:
+    """Rotary positions, halves paired; ``[B, T, ..., d]``. In float32, whatever ``x`` is.
+
+    ``cos`` and ``sin`` have as many dimensions as ``x``: ``[B or 1, T, ..., d/2]``. Without
+    ``sin``, ``cos`` is what :func:`turns` makes, in the type of ``x``.
+    """
+    if sin is None:
+        return _turned(x, cos)
     first, second = x.float().chunk(2, dim=-1)
     turned = torch.cat((first * cos - second * sin, second * cos + first * sin), dim=-1)
     return turned.to(x.dtype)
 
 
 def _turned(x: torch.Tensor, turn: torch.Tensor) -> torch.Tensor:
-    """By one product a position and sequence. oneDNN (bf16) wants the heads apart, MKL together."""
-    b, heads, t, d = x.shape
-    if x.dtype == torch.bfloat16:
-        turned = x.new_empty(b, heads, t, d)
+    """A product of all heads a position.
+
+    Half of each matrix is zeros, and still a CPU needs a third of the time: the rows of ``d/2``
+    numbers that the formula works on are too short for it.
+    """
+    rows = x.flatten(2, -2)  # [B, T, N, d]
+    b, t, n, d = rows.shape
+    if x.dtype == torch.bfloat16:  # oneDNN's product of q and k likes each head in one piece
+        turned = x.new_empty(b, n, t, d).transpose(1, 2)
     else:
-        turned = x.new_empty(b, t, heads, d).transpose(1, 2)
+        turned = x.new_empty(b, t, n, d)
     for i in range(b):
-        torch.bmm(x[i].transpose(0, 1), turn, out=turned[i].transpose(0, 1))
-    return turned
+        torch.bmm(rows[i], turn, out=turned[i])
+    return turned.view(b, t, *x.shape[2:])
 
 
 class Block(nn.Module):
@@ -146,11 +151,22 @@ class Block(nn.Module):
         self.fc1 = Linear(width, sizes.feed_forward)
         self.fc2 = Linear(sizes.feed_forward, width)
 
-    def forward(self, x: torch.Tensor, rotary: Rotary, mask: torch.Tensor | None) -> torch.Tensor:
-        """``[B, T, D]`` to ``[B, T, D]``; ``mask`` is true for real keys, ``[B, 1, 1, T]``."""
-        q, k, v = split_heads(self.qkv(self.attention_norm(x)), self.heads)  # [B, H, T, d]
-        q, k = rotate(q, rotary), rotate(k, rotary)
-        attended = attend(q, k, v, mask)  # [B, H, T, d]
+    def forward(
+        self,
+        x: torch.Tensor,
+        cos: torch.Tensor,
+        sin: torch.Tensor | None,
+        mask: torch.Tensor | None,
+    ) -> torch.Tensor:
+        """``[B, T, D]`` to ``[B, T, D]``; ``mask`` is true for real keys, ``[B, 1, 1, T]``.
+
+        ``cos`` and ``sin`` are float32 ``[B or 1, T, 1, 1, d/2]``, or as :func:`rotate` says.
+        """
+        b, t, _ = x.shape
+        qkv = self.qkv(self.attention_norm(x)).view(b, t, 3, self.heads, -1)
+        q, k = rotate(qkv[:, :, :2], cos, sin).unbind(2)  # [B, T, H, d]
+        v = qkv[:, :, 2]
+        attended = attend(q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2), mask)
         x = self.out.added(merge_heads(attended), x)
         hidden = self.fc1.gelu(self.mlp_norm(x))  # [B, T, 4D]
         return self.fc2.added(hidden, x)
@@ -164,24 +180,36 @@ class Esm2(nn.Module):
         self.heads = sizes.heads
         self.scale = DROPOUT_SCALE if sizes.token_dropout else 1.0
         self.embed = nn.Embedding(VOCABULARY, sizes.width)
-        self.blocks = nn.ModuleList(Block(sizes) for _ in range(sizes.layers))
+        self.blocks = Stack(Block(sizes) for _ in range(sizes.layers))
         self.norm = nn.LayerNorm(sizes.width, sizes.eps)
 
     def forward(
         self, tokens: torch.Tensor, rotary: Rotary, mask: torch.Tensor | None
     ) -> torch.Tensor:
-        """int64 ``[B, T]`` to ``[B, T, D]`` in the precision of the weights."""
+        """int64 ``[B, T]`` to ``[B, T, D]`` in the precision of the weights.
+
+        ``rotary`` is float32 ``[T, d/2]`` twice, ``mask`` true for real keys, ``[B, 1, 1, T]``.
+        """
         x = self.embed(tokens) * self.scale
-        for block in self.blocks:
-            x = block(x, rotary, mask)
-        normed: torch.Tensor = self.norm(x)
+        normed: torch.Tensor = self.norm(self.blocks(x, *self._turning(x, rotary), mask))
         return normed
+
+    def _turning(self, x: torch.Tensor, rotary: Rotary) -> tuple[torch.Tensor, torch.Tensor | None]:
+        """``cos`` and ``sin`` of the blocks."""
+        if fuses(x) and not self.blocks.fused:
+            return turns(rotary, x.dtype), None
+        cos, sin = (table[None, :, None, None] for table in rotary)  # [1, T, 1, 1, d/2]
+        if self.blocks.fused:  # a row of its own for each token: kernels then need no division
+            return cos.repeat(len(x), 1, 1, 1, 1), sin.repeat(len(x), 1, 1, 1, 1)
+        return cos, sin
 
 
 class Esm2Encoder(BatchedEncoder):
     """ESM-2 on a device. An embedding is the mean over the first ``truncation`` residues."""
 
     bounds = BOUNDS
+    worth = WORTH
+    typical = FRAME + 2
 
     def __init__(
         self,
@@ -192,8 +220,7 @@ class Esm2Encoder(BatchedEncoder):
         truncation: int,
     ) -> None:
         self._model = model
-        weight = model.embed.weight
-        self._rotary = turns(rotary, weight.dtype) if fuses(weight) else rotary
+        self._rotary = rotary
         self._truncation = truncation
         super().__init__(device, budget, model.blocks)
 
@@ -223,9 +250,10 @@ class Esm2Encoder(BatchedEncoder):
     def _batch(self, indices: Sequence[int], proteins: Sequence[str]) -> Batch:
         """Tokens int64 ``[B, T]``; where lengths differ also which are real and which residues."""
         lengths = np.array([len(protein) for protein in proteins])
-        tokens, total = tokenise(proteins), int(lengths.sum()) + 2 * len(proteins)
+        total = int(lengths.sum()) + 2 * len(proteins)
         if lengths.min() == lengths.max():
-            return make_batch(indices, total, tokens)
+            return make_batch(indices, total, tokenise(proteins))
+        tokens = tokenise(proteins, self.step)
         position = np.arange(tokens.shape[1])
         real = position < lengths[:, None] + 2  # with cls and eos
         inner = (position > 0) & (position <= lengths[:, None])
@@ -239,12 +267,22 @@ class Esm2Encoder(BatchedEncoder):
     def forward(self, *inputs: torch.Tensor) -> torch.Tensor:
         """One batch: tokens, with two masks where they are padded, to float32 ``[B, D]``."""
         tokens, *masks = inputs
-        rotary = tuple(table[: tokens.shape[1]] for table in self._rotary)
+        t = tokens.shape[1]
+        rotary = (self._rotary[0][:t], self._rotary[1][:t])
         if not masks:
             x: torch.Tensor = self._model(tokens, rotary, None)  # [B, T, D]
             return x[:, 1:-1].mean(dim=1, dtype=torch.float32)
         real, inner = masks
         return masked_mean(self._model(tokens, rotary, real[:, None, None, :]), inner)
+
+    def examples(self) -> list[Example]:
+        """Batches of equal lengths, and padded ones."""
+        b, t = EXAMPLE
+        table = self._rotary[0].new_zeros(b, t, 1, 1, self._rotary[0].shape[-1])
+        inputs = (self.state(b, t), table + 1, table)
+        mask = torch.ones(b, 1, 1, t, dtype=torch.bool, device=self.device)
+        free = ((0, 1), (0, 1), (0, 1), (0, 3))
+        return [Example((*inputs, None), free), Example((*inputs, mask), free)]
 
     def attention(self) -> str:
         """Of equal lengths: without a mask."""
@@ -252,9 +290,13 @@ class Esm2Encoder(BatchedEncoder):
         return attention_kernel(weight.new_empty(1, heads, FRAME + 2, self.dim // heads), None)
 
 
-def tokenise(proteins: Sequence[str]) -> npt.NDArray[np.int64]:
-    """``<cls>`` residues ``<eos>`` padding: ``[B, longest + 2]``. Unknown letters are ``<unk>``."""
-    tokens = np.full((len(proteins), max(map(len, proteins)) + 2), PAD, np.int64)
+def tokenise(proteins: Sequence[str], step: int = 1) -> npt.NDArray[np.int64]:
+    """``<cls>`` residues ``<eos>`` padding: ``[B, longest + 2]``. Unknown letters are ``<unk>``.
+
+    The number of columns is the next multiple of ``step``.
+    """
+    columns = bucket_of(max(map(len, proteins)) + 2, step)
+    tokens = np.full((len(proteins), columns), PAD, np.int64)
     tokens[:, 0] = CLS
     for row, protein in zip(tokens, proteins, strict=True):
         letters = np.frombuffer(protein.encode("ascii", "replace"), np.uint8)

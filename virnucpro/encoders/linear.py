@@ -17,7 +17,9 @@ _DTYPES = (torch.float32, torch.bfloat16)  # fp16 is slow on a CPU with either l
 
 def fuses(x: torch.Tensor) -> bool:
     """Whether products with ``x`` are oneDNN's: on a CPU where torch computes with AVX-512."""
-    if x.device.type != "cpu" or x.dtype not in _DTYPES or not torch.backends.mkldnn.enabled:
+    if x.device.type != "cpu" or x.dtype not in _DTYPES or torch.compiler.is_compiling():
+        return False  # a compiler fuses by itself
+    if not torch.backends.mkldnn.enabled:
         return False
     return torch._C._has_mkldnn and torch.backends.cpu.get_cpu_capability() == "AVX512"
 

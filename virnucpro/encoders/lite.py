@@ -43,14 +43,13 @@ from virnucpro.encoders.lite_features import (
 )
 from virnucpro.encoders.lite_network import NO_CODE, Branch, Shape
 from virnucpro.encoders.registry import EncoderSource
-from virnucpro.encoders.weights import read_safetensors
-from virnucpro.errors import ModelError
+from virnucpro.encoders.weights import DTYPES, read_safetensors
+from virnucpro.errors import ModelError, UsageError
 
 Molecule = Literal["nucleotide", "protein"]
 BATCH = 64  # frames; four a span of proteins, and 20 % more time than 256 takes on one core
 SCHEMA = 1
 _KEY = "virnucpro_lite"
-_DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 Inputs = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
 
 
@@ -96,7 +95,7 @@ class LiteEncoder:
         self._branch = branch.to(device)
         self._censuses = censuses
         self._device = device
-        self._dtype = _DTYPES[precision]
+        self._dtype = DTYPES[precision]
         self._truncation = truncation
         self._batch = BATCH
         self._cores = Cores()
@@ -237,8 +236,15 @@ class LiteFamily:
         budget: int | None,
         truncation: int,
     ) -> LiteEncoder:
-        """Load the weights onto the device; its batches are too small to be given a budget."""
+        """Load the weights onto the device; its batches are too small to be given a budget.
+
+        Raises:
+            ModelError: the file is damaged.
+            UsageError: fp8, which would gain nothing here.
+        """
         assert source.path is not None
+        if precision == "fp8":
+            raise UsageError(f"{source.name} cannot be computed in fp8: use --precision bf16")
         molecule, branch, censuses = read(source.path)
         cut = truncation if molecule == "protein" else None
         return LiteEncoder(molecule, branch, censuses, torch.device(device), precision, cut)

@@ -29,8 +29,10 @@ from virnucpro.contracts import (
     Session,
     Task,
 )
+from virnucpro.encoders.batched import BatchedEncoder
 from virnucpro.encoders.registry import EncoderSource, open_encoder
 from virnucpro.layout import Layout, Molecule
+from virnucpro.settings import Compile
 
 # Sequences a span. Forty spans of proteins let eight GPUs share one full file evenly (7.9 times as
 # fast as one; spans of 1,000: 5.0) and cost no more to write. DNABERT-S takes a second for a file,
@@ -45,6 +47,8 @@ class Embedding:
 
     ``budget`` (tokens or sequences a batch) is for the device and no part of the fingerprint;
     None finds it, unless ``kept`` has one that an earlier start found, by :func:`budget_key`.
+    ``compile`` says whether the model is compiled, ``auto`` where ``sequences`` are many: those of
+    the whole run, done or not, so that a resumed run computes as it began.
     """
 
     layout: Layout
@@ -55,6 +59,8 @@ class Embedding:
     truncation: int
     budget: int | None
     kept: Mapping[str, int] = field(default_factory=dict)
+    compile: Compile = "auto"
+    sequences: int = 0
 
     version = 1
     kind: Literal["gpu"] = "gpu"
@@ -81,6 +87,10 @@ class Embedding:
             task = Task(self.name, self.version, (file.path,), (output,), receipt, params)
             tasks.append(replace(task, weight=file.bytes, count=file.rows))
         return tasks
+
+    def of(self, tasks: Sequence[Task]) -> Embedding:
+        """The stage with these tasks before it, all that it planned."""
+        return replace(self, sequences=sum(task.count for task in tasks))
 
     def split(self, task: Task) -> list[Task]:
         """Spans of at most ``SPAN`` sequences, in file order, the same on every machine."""
@@ -146,8 +156,15 @@ class Embedding:
             budget=self.budget or kept,
             truncation=self.truncation,
         )
+        if device.kind == "cuda" and isinstance(encoder, BatchedEncoder) and self._pays(encoder):
+            encoder.compile()
         facts = {**encoder.facts(), "precision": self.precision}
         return EmbeddingSession(self, encoder, device, facts | ({"found": "kept"} if kept else {}))
+
+    def _pays(self, encoder: BatchedEncoder) -> bool:
+        if self.compile == "auto":
+            return encoder.worth_compiling(self.sequences)
+        return self.compile == "always"
 
 
 def budget_key(stage: str, device: Device) -> str:

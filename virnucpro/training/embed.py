@@ -68,10 +68,11 @@ class PartJob:
         layout, disk, machine = self.layout, self.disk, self.machine
         cut = (self.precision, self.truncation)
         frames, residues = machine.dnabert_sequences, machine.esm_tokens
+        kept = (self.budgets, machine.compile)
         return [
             Shards(layout, disk, self.shards, self.frames),
-            Embedding(layout, disk, "nucleotide", self.nucleotide, *cut, frames, self.budgets),
-            Embedding(layout, disk, "protein", self.protein, *cut, residues, self.budgets),
+            Embedding(layout, disk, "nucleotide", self.nucleotide, *cut, frames, *kept),
+            Embedding(layout, disk, "protein", self.protein, *cut, residues, *kept),
             Merging(layout, disk),
         ]
 

@@ -17,7 +17,8 @@ LENGTHS = st.lists(st.integers(1, 300), max_size=80)
         ([], 10, []),
         ([5], 10, [[0]]),
         ([50], 10, [[0]]),  # longer than the budget: alone
-        ([5, 5, 5], 10, [[2], [0, 1]]),  # one left over is half a batch
+        ([5, 5, 5], 10, [[0], [1, 2]]),
+        ([5] * 7, 15, [[0, 1], [2, 3], [4, 5, 6]]),  # of like size, not 3, 3 and 1
         ([5, 5, 5], 15, [[0, 1, 2]]),
         ([3, 9, 3, 9], 18, [[1, 3], [0, 2]]),  # longest first, equal lengths together
         ([10, 9, 8, 7], 40, [[0, 1, 2], [3]]),  # strays: at most a fifth of a row is padding

@@ -1,0 +1,129 @@
+"""The blocks of a model one after the other; on a GPU, one compiled block in place of all of them.
+
+Between the matrix products a block reads and writes its whole state again and again: layer norms,
+rotary positions, GELU, sums. ``torch.compile`` makes one kernel of what lies between two products.
+All blocks of a model are alike, so that one is compiled and called with the weights of each, for
+any number of sequences and any length: lengths are symbols to it, and nothing is compiled while
+batches run.
+"""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from types import FunctionType
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+# A compiled block must do what the block does: least cosine of a token's state, of random ones.
+# Rounding alone leaves 0.9999 in bf16.
+ALIKE = 0.999
+# Kernels are compiled in the worker itself, one after the other: a pool of processes for each of
+# eight workers would outnumber the cores, and outlive a worker that is killed.
+OPTIONS: dict[str, str | int | bool | Callable[..., object]] = {"compile_threads": 1}
+
+Block = Callable[..., torch.Tensor]
+
+
+class NotCompiled(RuntimeError):
+    """The compiler works here, but what it made computes something else."""
+
+
+# What a compiler that is missing or broken ends in. torch's own errors are RuntimeErrors.
+BROKEN = (RuntimeError, ImportError, OSError, AttributeError, subprocess.SubprocessError)
+
+
+@dataclass(frozen=True)
+class Example:
+    """What a block is called with: its state ``[B, T, D]`` first.
+
+    Attributes:
+        inputs: tensors; None where a block may be called without one.
+        free: of each, the dimensions that differ from batch to batch. B, T and the sizes of the
+            others must be unlike numbers: equal ones are taken for the same thing.
+    """
+
+    inputs: Sequence[torch.Tensor | None]
+    free: Sequence[Sequence[int]]
+
+
+class Stack(nn.ModuleList):
+    """Blocks of one signature: a state and what else they take, to the next state."""
+
+    def __init__(self, blocks: Iterable[nn.Module]) -> None:
+        super().__init__(blocks)
+        self._fused: Block | None = None
+
+    @property
+    def fused(self) -> bool:
+        """Whether the blocks are compiled."""
+        return self._fused is not None
+
+    def forward(self, x: torch.Tensor, *given: torch.Tensor | None) -> torch.Tensor:
+        """``[B, T, D]`` to ``[B, T, D]``, through all blocks.
+
+        What the compiled block was not made for goes as it was written, a single sequence for
+        example: to the compiler, one is a number of its own kind.
+        """
+        if self._fused is None:
+            for block in self:
+                x = block(x, *given)
+            return x
+        given = tuple(map(_of_inference, given))
+        with torch.compiler.set_stance("eager_on_recompile"):
+            for block in self:
+                x = self._fused(block, x, *given)
+        return x
+
+    def fuse(self, examples: Sequence[Example], *, backend: str = "inductor") -> None:
+        """Compile the blocks for batches like ``examples``, and check what came out.
+
+        Kinds of blocks are told apart by the modules they are made of; each is compiled once for
+        each example.
+
+        Raises:
+            NotCompiled: a compiled block computes something else.
+            One of ``BROKEN``: there is no compiler, or it fails. The stack stays as it was.
+        """
+        options = OPTIONS if backend == "inductor" else None
+        own = FunctionType(_call.__code__.replace(), _call.__globals__)  # see below
+        step = torch.compile(own, fullgraph=True, dynamic=False, backend=backend, options=options)
+        for block in {_kind(block): block for block in self}.values():
+            for example in examples:
+                _check(step, block, example)
+        self._fused = step
+
+
+def _of_inference(tensor: torch.Tensor | None) -> torch.Tensor | None:
+    """To compiled code, a tensor from outside of inference mode is another kind of tensor."""
+    return tensor if tensor is None or tensor.is_inference() else tensor.clone()
+
+
+def _call(block: nn.Module, x: torch.Tensor, *given: torch.Tensor | None) -> torch.Tensor:
+    """What is compiled. torch keeps eight variants of a piece of code: a stack has its own copy."""
+    done: torch.Tensor = block.forward(x, *given)  # its hooks are not for the compiler
+    return done
+
+
+def _kind(block: nn.Module) -> tuple[type[nn.Module], ...]:
+    return tuple(type(module) for module in block.modules())
+
+
+def _check(step: Block, block: nn.Module, example: Example) -> None:
+    """Have ``step`` compile ``block``, and compare what both make of the example."""
+    from torch._dynamo import mark_dynamic  # documented, but nowhere public
+
+    with torch.inference_mode():
+        inputs = [_of_inference(tensor) for tensor in example.inputs]
+        expected = block(*inputs).float()
+        for tensor, dimensions in zip(inputs, example.free, strict=True):
+            if tensor is not None:
+                for dimension in dimensions:
+                    mark_dynamic(tensor, dimension)
+        found = step(block, *inputs).float()
+    least = float(F.cosine_similarity(found, expected, dim=-1).min())
+    if not least >= ALIKE:
+        raise NotCompiled(f"a compiled block is unlike the same block as written: cosine {least}")
