@@ -20,7 +20,7 @@ from tokenizers import Tokenizer
 from torch import nn
 
 from virnucpro.contracts import Precision
-from virnucpro.encoders.batched import Batch, BatchedEncoder, make_batch
+from virnucpro.encoders.batched import STEP, Batch, BatchedEncoder, make_batch
 from virnucpro.encoders.batching import bucket_of, by_buckets
 from virnucpro.encoders.blocks import (
     attend,
@@ -199,12 +199,12 @@ class DnabertEncoder(BatchedEncoder):
             ids = [encoding.ids for encoding in encoded]
             lengths = [len(row) for row in ids]
             area = BIAS_ELEMENTS // self._heads
-            for rows in by_buckets(lengths, self.budget.amount, step=self.step, area=area):
-                yield _batch([part[row] for row in rows], [ids[row] for row in rows], self.step)
+            for rows in by_buckets(lengths, self.budget.amount, step=STEP, area=area):
+                yield _batch([part[row] for row in rows], [ids[row] for row in rows])
 
     def sample(self, amount: int) -> Batch:
         """The longest frames of 500 bp chunks."""
-        return _batch(range(amount), [[0] * FRAME_TOKENS] * amount, self.step)
+        return _batch(range(amount), [[0] * FRAME_TOKENS] * amount)
 
     def forward(self, *inputs: torch.Tensor) -> torch.Tensor:
         """One batch: tokens and which are real, ``[B, T]``, to float32 ``[B, D]``."""
@@ -233,10 +233,10 @@ class DnabertEncoder(BatchedEncoder):
         return bias[:, :length, :length]
 
 
-def _batch(indices: Sequence[int], ids: Sequence[Sequence[int]], step: int) -> Batch:
+def _batch(indices: Sequence[int], ids: Sequence[Sequence[int]]) -> Batch:
     """Token ids of one bucket: int64 ``[B, T]``, and which are real."""
     lengths = np.array([len(row) for row in ids])
-    t = bucket_of(int(lengths.max()), step)
+    t = bucket_of(int(lengths.max()), STEP)
     padded = np.zeros((len(ids), t), np.int64)
     for row, values in zip(padded, ids, strict=True):
         row[: len(values)] = values
