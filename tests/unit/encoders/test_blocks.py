@@ -53,6 +53,7 @@ def test_its_name():
     has = torch.backends.cpu.get_cpu_capability() == "AVX512"
     for dtype in CLOSE:
         q = torch.empty(1, 20, 168, 24, dtype=dtype)
-        assert attention_kernel(q, None) == ("math" if has else "flash_attention")
+        parts = has and dtype == torch.bfloat16
+        assert attention_kernel(q, None) == ("math" if parts else "flash_attention")
         long = torch.empty(1, 2, 2000, 24, dtype=dtype)
         assert attention_kernel(long, None) == "flash_attention"
