@@ -123,8 +123,8 @@ def rotate(x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor | None) -> torc
 def _turned(x: torch.Tensor, turn: torch.Tensor) -> torch.Tensor:
     """A product of all heads a position.
 
-    Half of each matrix is zeros, and still a CPU needs a third of the time: the rows of ``d/2``
-    numbers that the formula works on are too short for it.
+    Half of each matrix is zeros, and still a CPU needs half of the time or less: the rows of
+    ``d/2`` numbers that the formula works on are too short for it.
     """
     rows = x.flatten(2, -2)  # [B, T, N, d]
     b, t, n, d = rows.shape
