@@ -21,8 +21,9 @@ from virnucpro.benchmark.models import TRUNCATION
 from virnucpro.contracts import Precision
 from virnucpro.encoders.batched import BatchedEncoder
 from virnucpro.encoders.blocks import masked_mean
-from virnucpro.encoders.esm2 import DROPOUT_SCALE, PAD
+from virnucpro.encoders.esm2 import PAD
 from virnucpro.encoders.esm2_files import VOCABULARY, stored_names
+from virnucpro.encoders.esm2_network import DROPOUT_SCALE
 
 OURS = "virnucpro"
 FAIR: Final = "fair-esm"

@@ -84,7 +84,7 @@ class Checkpoint:
     """A model on disk.
 
     Attributes:
-        names: stored names of each parameter of :class:`virnucpro.encoders.esm2.Esm2`.
+        names: stored names of each parameter of :class:`virnucpro.encoders.esm2_network.Esm2`.
         inv_freq: rotary frequencies, float32 ``[width / heads / 2]``.
     """
 

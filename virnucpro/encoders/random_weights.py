@@ -10,7 +10,7 @@ from tokenizers import Tokenizer, models, pre_tokenizers, processors
 from torch import nn
 
 from virnucpro.contracts import Precision
-from virnucpro.encoders import dnabert_files, dnabert_s, esm2, esm2_files
+from virnucpro.encoders import dnabert_files, dnabert_s, esm2, esm2_files, esm2_network
 from virnucpro.encoders.batched import BatchedEncoder
 from virnucpro.encoders.fp8 import quantise
 from virnucpro.encoders.weights import DTYPES
@@ -54,13 +54,13 @@ def random_encoder(
     if family == "esm2":
         size = esm2_files.Sizes(layers, width, heads, 4 * width, 1e-5, True)
         with torch.device("meta"):
-            protein = esm2.Esm2(size)
+            protein = esm2_network.Esm2(size)
         _fill(protein, where, dtype)
         if precision == "fp8":
             quantise(protein.blocks)
         pairs = width // heads // 2
         frequencies = esm2_files.rotary_frequencies(pairs)
-        rotary = esm2.rotary_tables(frequencies, truncation + 2, where)
+        rotary = esm2_network.rotary_tables(frequencies, truncation + 2, where)
         return esm2.Esm2Encoder(protein, rotary, where, budget, truncation)
     sizes = dnabert_files.Sizes(layers, width, heads, 4 * width, 1e-12, DNABERT_VOCABULARY, 2)
     with torch.device("meta"):
