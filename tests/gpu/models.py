@@ -55,6 +55,8 @@ def write_pair(
         return pair
     folder.mkdir(parents=True, exist_ok=True)
     width = write_esm2(pair.esm, esm, device) + write_dnabert(pair.dnabert, dnabert, device)
+    if device == "cuda":
+        torch.cuda.empty_cache()  # this process may go on beside a worker
     pair.classifier.write_bytes(classifier(width))
     pair.config.write_text(
         f"prediction:\n  sequences_per_file: {sequences_per_file}\n"
