@@ -157,6 +157,8 @@ def lines(part: Mapping[str, Any]) -> list[str]:
         failed = [f"NOT COMPILED: {row['compile_failed']}"] if row["compile_failed"] else []
         words = [row["model"], row["implementation"], row["precision"], row["check"]]
         found.append("  ".join(["   ", " ".join(words), *figures, *failed]))
+    for row in part.get("stages", ()):
+        found.append(f"     {row['stage']}  {row['a_second']:,.0f} {row['unit']}/s")
     for row in part.get("workers", ()):
         if "compile_failed" in row:
             found.append(f"     {row['stage']} NOT COMPILED: {row['compile_failed']}")
