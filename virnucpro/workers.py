@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict
 
 from virnucpro.contracts import Device, Json
-from virnucpro.events import Event, WorkerReady, WorkerReport
+from virnucpro.events import Event, Notice, WorkerReady, WorkerReport
 from virnucpro.stages.embedding import budget_key
 
 Keep = Callable[[Mapping[str, int]], None]
@@ -33,6 +33,9 @@ class Workers:
                 row.update({"seconds_to_open": round(seconds, 3), **facts})
                 if facts.get("found") == "measured":
                     self._remember(budget_key(stage, device), int(facts["budget"]))
+                if reason := facts.get("compile_failed"):
+                    text = f"{stage} could not be compiled on {device.name} and is slower for it"
+                    self._emit(Notice("warning", f"{text}: {reason}"))
             case WorkerReport(worker, device, stage):
                 figures = asdict(event)
                 for name in ("busy", "idle", "tasks", "peak_memory"):

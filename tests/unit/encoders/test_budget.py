@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
@@ -19,11 +19,12 @@ from tests.unit.encoders.small import (
 )
 from virnucpro.checkpoint.disk import Disk
 from virnucpro.checkpoint.state import RunState, read_state, write_state
-from virnucpro.contracts import Describes, Device
+from virnucpro.contracts import Describes, Device, Task
 from virnucpro.encoders.budget import SHARE, Bounds, Budget, find_budget, fitting
 from virnucpro.encoders.registry import locate
-from virnucpro.events import Event, WorkerReady, WorkerReport
+from virnucpro.events import Event, Notice, WorkerReady, WorkerReport
 from virnucpro.layout import Layout
+from virnucpro.stages import embedding
 from virnucpro.stages.embedding import Embedding, budget_key
 from virnucpro.workers import Workers
 
@@ -192,6 +193,39 @@ def test_measured_budgets_are_kept_one_a_kind_of_device():
     assert [row["worker"] for row in rows] == [0, 1, 2, 3]
     assert rows[2]["peak_memory"] == 5 * GIB
     assert rows[2]["budget"] == 64
+
+
+def test_a_model_that_could_not_be_compiled_is_told():
+    seen: list[Event] = []
+    workers = Workers({}, lambda budgets: None, seen.append)
+    workers.show(WorkerReady(0, GPU, "esm", 1.0, {"compiled": False, "compile_failed": "no gcc"}))
+    text = "esm could not be compiled on GPU A and is slower for it: no gcc"
+    assert Notice("warning", text) in seen
+    workers.show(WorkerReady(1, TWIN, "esm", 1.0, {"compiled": True, "compile_seconds": 9.0}))
+    assert sum(isinstance(event, Notice) for event in seen) == 1
+
+
+@pytest.mark.parametrize(
+    ("compile", "sequences", "kind", "expected"),
+    [
+        ("auto", 10**12, "cuda", True),
+        ("auto", 10, "cuda", False),
+        ("always", 10, "cuda", True),
+        ("never", 10**12, "cuda", False),
+        ("auto", 10**12, "cpu", False),  # fuses by itself
+    ],
+)
+def test_what_is_compiled(tmp_path, models, monkeypatch, compile, sequences, kind, expected):
+    """With everything on the CPU in truth, and the model opened as it is there."""
+    asked = []
+    opened = open_path(models["protein"])
+    monkeypatch.setattr(type(opened), "compile", lambda self: asked.append(self))
+    monkeypatch.setattr(embedding, "open_encoder", lambda *_, **__: opened)
+    monkeypatch.setattr(torch.cuda, "reset_peak_memory_stats", lambda: None)
+    stage = replace(_stage(tmp_path, models["protein"]), compile=compile)
+    task = Task("esm", 1, (), (), tmp_path / "x.done", count=sequences // 2)
+    stage.of([task, task]).open(Device(kind, 0))
+    assert asked == ([opened] if expected else [])
 
 
 def test_budgets_outlive_a_run(tmp_path):

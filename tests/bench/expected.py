@@ -1,0 +1,41 @@
+"""What to expect of a GPU, by arithmetic: nothing here is measured.
+
+    python -m tests.bench.expected
+
+Prints the table of GPU_OPTIMIZATION.md. The work of a frame of a 500 bp chunk is counted; the rates
+of the GPUs are those of their data sheets, but for the H200, whose bf16 rate is of a product of
+8,192 squared in torch. The shares of these rates are the goals of this program.
+"""
+
+from __future__ import annotations
+
+ESM = 0.962e12  # operations of a frame of 168 tokens: ESM-2 3B, attention included
+DNABERT = 0.023e12  # of its nucleotides, some 100 tokens
+RATES = {"H200": (67e12, 790e12), "A100": (19.5e12, 312e12), "RTX 4090": (82.6e12, 165e12)}
+SHARE = 0.75  # of the rate that ESM-2 reaches: our goal in bf16; granted to the original in fp32
+DNABERT_SHARE = 0.29  # 10,000 sequences a second on an H200
+FP8 = 1.3  # times bf16, in ESM-2
+HOURS = 45  # of the sample in the original
+
+
+def frames_a_second(bf16: float, gain: float = 1.0) -> float:
+    """Of both encoders, one after the other, at ``bf16`` operations a second."""
+    return 1 / (ESM / (SHARE * bf16 * gain) + DNABERT / (DNABERT_SHARE * bf16))
+
+
+def main() -> None:
+    """Print a row a GPU."""
+    print(
+        f"| GPU | original, frames/s | bf16, frames/s | fp8, frames/s | the {HOURS} h in bf16 | on 8 |"
+    )
+    print("|---|---:|---:|---:|---:|---:|")
+    for name, (fp32, bf16) in RATES.items():
+        before, now = SHARE * fp32 / ESM, frames_a_second(bf16)
+        small = "-" if name == "A100" else f"{frames_a_second(bf16, FP8):.0f}"
+        hours = HOURS * before / now
+        eight = f"{60 * hours / 8:.0f} min" if hours < 8 else f"{hours / 8:.1f} h"
+        print(f"| {name} | {before:.0f} | {now:.0f} | {small} | {hours:.1f} h | {eight} |")
+
+
+if __name__ == "__main__":
+    main()
