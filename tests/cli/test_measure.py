@@ -82,11 +82,11 @@ def test_a_part_ends_with_its_time_and_takes_its_processes_along(tmp_path):
     began = time.monotonic()
     row = measure._carry_out(python("slow", SLEEP, 2.0), tmp_path, began + 100)
     assert row["state"] == "ended after 2 s: its time was over"
-    assert not family_of_commands("time.sleep(99)")
+    until(lambda: not commands_with(NAP))
 
 
-def family_of_commands(text: str) -> list[str]:
-    """Command lines of this process's descendants and of orphans, that hold ``text``."""
+def commands_with(text: str) -> list[str]:
+    """Command lines of processes at work that hold ``text``."""
     found = []
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         try:
@@ -126,7 +126,18 @@ def test_what_makes_no_sense_is_said(tmp_path, capsys, arguments, message):
 
 def test_a_part_that_there_is_not(tmp_path):
     with pytest.raises(SystemExit, match=r"no part x: there are .*esm2"):
-        measure.main([str(tmp_path), "--parts", "x"])
+        measure.main([str(tmp_path), "--parts", "x", "--device", "cpu", "--small"])
+
+
+def test_without_a_gpu_or_fp8(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(measure, "gpus", lambda: [])
+    with pytest.raises(SystemExit, match="no usable NVIDIA GPU"):
+        measure.main([str(tmp_path)])
+    older = [{"name": "A100", "capability": [8, 0]}]
+    monkeypatch.setattr(measure, "gpus", lambda: older)
+    assert measure.main([str(tmp_path), "--minutes", "0"]) == 1  # not even the tests
+    assert "A100 has no fp8" in capsys.readouterr().out
+    assert [row["part"] for row in summary(tmp_path)["parts"]] == ["tests"]
 
 
 @pytest.mark.parametrize("scale", [REAL, QUICK, SMALL])

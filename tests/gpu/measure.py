@@ -22,25 +22,27 @@ import tempfile
 import time
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from tests.gpu.parts import QUICK, REAL, SMALL, Part, Scale, parts, version
-from tests.gpu.summary import REQUIRED, WELCOME, Summary
+from tests.gpu.summary import REQUIRED, WELCOME, Summary, gpus
 
 ROOT = Path(__file__).parents[2]
+FP8 = [8, 9]  # compute capability of the first GPUs with 8-bit tensor cores
 LEAST = 1.0  # seconds: with less, a part is not begun
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """0 where all that was begun succeeded, else 1."""
     options = _options(arguments)
-    scale = SMALL if options.small else QUICK if options.quick else REAL
     out = Path(options.out).absolute()
     out.mkdir(parents=True, exist_ok=True)
     for name in (*REQUIRED, *WELCOME):
         if version(name) is None:
             print(f"missing: {name} ({REQUIRED.get(name) or WELCOME[name]})", flush=True)
+    scale = _scale(options)
     deadline = time.monotonic() + 60 * options.minutes
     if options.scratch is not None:
         options.scratch.mkdir(parents=True, exist_ok=True)
@@ -62,6 +64,19 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     if options.small != (options.device == "cpu"):
         parser.error("--device cpu and --small go together")
     return options
+
+
+def _scale(options: argparse.Namespace) -> Scale:
+    """What is asked for, as far as the first GPU can do it."""
+    if options.small:
+        return SMALL
+    scale, found = QUICK if options.quick else REAL, gpus()
+    if not found:
+        sys.exit("no usable NVIDIA GPU: see nvidia-smi, or rehearse with --device cpu --small")
+    if found[0]["capability"] < FP8:
+        print(f"{found[0]['name']} has no fp8: fp16 is measured in its place", flush=True)
+        scale = replace(scale, lower="fp16")
+    return scale
 
 
 def _chosen(found: list[Part], names: str | None) -> list[Part]:

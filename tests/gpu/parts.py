@@ -43,7 +43,7 @@ class Scale:
 
 
 # A call of ESM-2 3B is some two seconds, of DNABERT-S one and a half; the pool's stages a minute.
-REAL = Scale("cuda", "esm2_t36_3B_UR50D", "DNABERT-S", "bf16", "fp8", 1024, 16384, 512, 30_000, 3.0)
+REAL = Scale("cuda", "esm2_t36_3B_UR50D", "DNABERT-S", "bf16", "fp8", 1024, 16384, 512, 20_000, 3.0)
 QUICK = Scale(
     "cuda", "esm2_t36_3B_UR50D", "DNABERT-S", "bf16", "fp8", 512, 4096, 128, 8_000, 0.5
 )  # fmt: skip
@@ -87,10 +87,10 @@ def parts(scale: Scale, out: Path, scratch: Path) -> list[Part]:
     return [
         tests(scale, scratch),
         benchmark("esm2", 150, scale.sequences, both, esm, alone),
-        benchmark("dnabert-s", 90, scale.many, both, dnabert, alone),
+        benchmark("dnabert-s", 110, scale.many, both, dnabert, alone),
         pool(scale.low, 240),
         pool(scale.lower, 180),
-        benchmark("peers", 200, few, both, esm, dnabert),
+        benchmark("peers", 260, few, both, esm, dnabert),
         benchmark("eager", 90, scale.sequences, low, esm, dnabert, alone, "--no-compile"),
         benchmark("mix-300", 120, scale.sequences, both, esm, dnabert, alone, "--mix", "300"),
         benchmark("mix-reads", 120, scale.sequences, both, esm, dnabert, alone, "--mix", "reads"),
@@ -108,7 +108,7 @@ def tests(scale: Scale, scratch: Path) -> Part:
     what += ["-n", str(WORKERS)] if together else []
     temporary = f"--basetemp={scratch / 'tests'}"
     command = (sys.executable, "-m", "pytest", *what, f"--on={scale.device}", temporary, *QUIET)
-    return Part("tests", 200 if together else 420, command)
+    return Part("tests", 240 if together else 480, command)
 
 
 def version(package: str) -> str | None:

@@ -56,7 +56,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--dnabert", default="DNABERT-S")
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
     parser.add_argument("--precision", default="bf16")
-    parser.add_argument("--frames", type=int, default=30_000)
+    parser.add_argument("--frames", type=int, default=20_000)
     parser.add_argument("--json", type=Path, required=True)
     return parser.parse_args()
 

@@ -54,6 +54,43 @@ def on_cpu(tiny: Pair, tmp_path_factory) -> Layout:
     return layout
 
 
+@pytest.mark.parametrize("compile", ["always", "never"])
+def test_killed_and_resumed_it_is_the_same_to_the_byte(
+    tiny: Pair, device, where, tmp_path, compile
+):
+    if device == "cpu" and compile == "always":
+        pytest.skip("only on a GPU")
+    # Many records: the run is still at work when its first part is there.
+    records = 12_000 if device == "cuda" else 2000
+    source = write_contigs(tmp_path / "contigs.fa", records)
+    options = [*tiny.options, *where, "--compile", compile, "-k", "--no-progress"]
+    whole, killed = (Layout(tmp_path / name, "contigs", 500) for name in ("whole", "killed"))
+
+    def start(layout: Layout, *more: str) -> subprocess.Popen[bytes]:
+        command = [sys.executable, "-m", "virnucpro", "predict", str(source), "-o"]
+        # Either run compiles for itself: it finds nothing of the other's.
+        cache = {"TORCHINDUCTOR_CACHE_DIR": f"{layout.root}.cache"}
+        cache["TRITON_CACHE_DIR"] = cache["TORCHINDUCTOR_CACHE_DIR"] + "/triton"
+        return subprocess.Popen(
+            [*command, str(layout.root), *options, *more], env=os.environ | cache,
+            stdout=subprocess.DEVNULL,
+        )  # fmt: skip
+
+    assert start(whole).wait(300) == 0
+    run = start(killed)
+    try:
+        until(lambda: [*killed.root.glob("*_protein/*.parts/*.done")], 200)
+        workers = family(run.pid)
+    finally:
+        run.kill()
+        run.wait()
+    until(lambda: not any(map(running, workers)))
+    assert not killed.run_json.exists(), "it was at its end before it could be killed"
+    assert start(killed, "--resume").wait(300) == 0
+    assert contents(killed) == contents(whole)
+    assert sum(1 for _ in read_fasta(whole.frames("protein"))) >= records
+
+
 @pytest.mark.parametrize("precision", NEAR)
 @pytest.mark.parametrize("compile", ["never", "always"])
 def test_the_calls_of_the_cpu(
@@ -84,43 +121,6 @@ def test_the_calls_of_the_cpu(
         if device == "cuda":
             assert row["found"] == "measured"
             assert row["peak_memory"] > 0
-
-
-@pytest.mark.parametrize("compile", ["never", "always"])
-def test_killed_and_resumed_it_is_the_same_to_the_byte(
-    tiny: Pair, device, where, tmp_path, compile
-):
-    if device == "cpu" and compile == "always":
-        pytest.skip("only on a GPU")
-    # Many records: the run is still at work when its first part is there.
-    records = 12_000 if device == "cuda" else 2000
-    source = write_contigs(tmp_path / "contigs.fa", records)
-    options = [*tiny.options, *where, "--compile", compile, "-k", "--no-progress"]
-    whole, killed = (Layout(tmp_path / name, "contigs", 500) for name in ("whole", "killed"))
-
-    def start(layout: Layout, *more: str) -> subprocess.Popen[bytes]:
-        command = [sys.executable, "-m", "virnucpro", "predict", str(source), "-o"]
-        # Each compiles for itself: nothing of the others' is found.
-        cache = {"TORCHINDUCTOR_CACHE_DIR": f"{layout.root}.cache{len(more)}"}
-        cache["TRITON_CACHE_DIR"] = cache["TORCHINDUCTOR_CACHE_DIR"] + "/triton"
-        return subprocess.Popen(
-            [*command, str(layout.root), *options, *more], env=os.environ | cache,
-            stdout=subprocess.DEVNULL,
-        )  # fmt: skip
-
-    assert start(whole).wait(300) == 0
-    run = start(killed)
-    try:
-        until(lambda: [*killed.root.glob("*_protein/*.parts/*.done")], 200)
-        workers = family(run.pid)
-    finally:
-        run.kill()
-        run.wait()
-    until(lambda: not any(map(running, workers)))
-    assert not killed.run_json.exists(), "it was at its end before it could be killed"
-    assert start(killed, "--resume").wait(300) == 0
-    assert contents(killed) == contents(whole)
-    assert sum(1 for _ in read_fasta(whole.frames("protein"))) >= records
 
 
 def test_profile(device, shell, tmp_path):
