@@ -175,7 +175,8 @@ class Receipts(Protocol):
 class Stage(Protocol):
     """One step of the pipeline: it says what is to be done, and can do it.
 
-    ``kind`` ``gpu`` work goes to the workers of the executor, ``cpu`` work stays in the parent.
+    ``kind`` ``gpu`` work goes to the workers of the executor, ``cpu`` work stays in the parent,
+    where a session may be called on several tasks at once, in threads.
     """
 
     @property
@@ -201,7 +202,10 @@ class Stage(Protocol):
         ...
 
     def join(self, task: Task, parts: Sequence[Done], failed: Sequence[Failed]) -> Done:
-        """Assemble the outputs of ``task`` from its spans, which are in file order."""
+        """Assemble the outputs of ``task`` from its spans, which are in file order.
+
+        Called in a thread, of two files at a time: it changes nothing but those outputs.
+        """
         ...
 
     def ids(self, task: Task) -> tuple[str, ...]:

@@ -157,12 +157,12 @@ def run(job: Work, ledger: Ledger, executor: Executor, emit: Emit) -> Outcome:
                 emit(Notice("warning", warning))
         if stale and stage.kind == "gpu":
             _check_space(job, ledger, emit, announce=not outcome.computed["dnabert"])
-        spans = Spans(stage, stale, ledger, job.disk)
-        emit(_started(stage, (number, len(stages)), tasks, spans, reasons))
-        for result in executor.run(stage, spans.todo, emit):
-            if whole := spans.add(result):
-                emit(FileFinished(stage.name, whole))
-            outcome.add(stage.name, result)
+        with Spans(stage, stale, ledger, job.disk) as spans:
+            emit(_started(stage, (number, len(stages)), tasks, spans, reasons))
+            for result in executor.run(stage, spans.todo, emit):
+                _finished(stage, spans.add(result), emit)
+                outcome.add(stage.name, result)
+            _finished(stage, spans.rest(), emit)
         for task in tasks:
             for notice in ledger.facts(task.receipt).get("notices", ()):
                 emit(Notice("warning", notice))
@@ -182,6 +182,11 @@ def _started(
     return StageStarted(
         stage.name, number, len(tasks), len(todo), sequences, tokens, why, spans.files, stages
     )
+
+
+def _finished(stage: Stage, whole: list[Task], emit: Emit) -> None:
+    for task in whole:
+        emit(FileFinished(stage.name, task))
 
 
 def _lost_proof(stages: Sequence[Stage], ledger: Ledger) -> str | None:

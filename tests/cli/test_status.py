@@ -77,14 +77,16 @@ def test_an_interrupted_run(call: Callable, folder: Path) -> None:
     assert (run["stem"], run["state"], run["owner"]) == ("in", "interrupted", None)
     assert _stage(run, "dnabert")["files_done"] == _stage(run, "dnabert")["files"]
     esm = _stage(run, "esm")
-    # The first file is done, of the second the only span, of the third nothing.
+    # The first file is done and of the second the only span; that of the third, 20 sequences, may
+    # have been computed while the second file was joined.
     assert (esm["files_done"], esm["files"]) == (1, 3)
-    assert esm["sequences_done"] == 50
+    done = esm["sequences_done"]
+    assert done in (50, 70)
     assert esm["missing"] == [f"output_{n}_ESM.pt: no receipt" for n in (2, 3)]
     later = ["esm", "merging", "prediction", "consensus", "output"]
     assert run["resume"]["stages"] == later
-    left = esm["sequences"] - 50
-    assert run["resume"]["seconds"] == pytest.approx(left * 50 / 50, rel=0.02)
+    left = esm["sequences"] - done
+    assert run["resume"]["seconds"] == pytest.approx(left * 50 / done, rel=0.02)
     text = call("status", folder / "cut").out
     assert "in: interrupted" in text
     assert f"would do: esm ({left} sequences), merging, " in text

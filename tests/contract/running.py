@@ -29,7 +29,7 @@ def run_stage(
 ) -> tuple[list[Outcome], list[Event]]:
     """Do what is stale, commit what comes back; ``see`` gets each event as it happens."""
     ledger = Ledger(Layout(folder, "x", 500), Disk(), {})
-    spans = Spans(stage, [t for t in stage.plan() if ledger.check(t).stale], ledger, Disk())
+    stale = [task for task in stage.plan() if ledger.check(task).stale]
     events: list[Event] = []
 
     def emit(event: Event) -> None:
@@ -37,7 +37,9 @@ def run_stage(
         see(event)
 
     outcomes = []
-    for outcome in executor.run(stage, spans.todo, emit):
-        spans.add(outcome)
-        outcomes.append(outcome)
+    with Spans(stage, stale, ledger, Disk()) as spans:
+        for outcome in executor.run(stage, spans.todo, emit):
+            spans.add(outcome)
+            outcomes.append(outcome)
+        spans.rest()
     return outcomes, events

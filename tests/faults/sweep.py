@@ -22,7 +22,7 @@ from typing import BinaryIO
 
 import torch
 
-from virnucpro.checkpoint.disk import Disk
+from virnucpro.checkpoint.disk import Bytes, Disk
 from virnucpro.errors import OutputError, VirNucProError
 from virnucpro.preparation import Request
 from virnucpro.run import execute
@@ -63,7 +63,7 @@ class Faulty(Disk):
             os._exit(STOPPED)
         raise OSError(self.number, os.strerror(self.number))
 
-    def write(self, stream: BinaryIO, data: bytes) -> None:
+    def write(self, stream: BinaryIO, data: Bytes) -> None:
         if self._due():
             super().write(stream, data[: len(data) // 2])
             self._strike()

@@ -50,7 +50,8 @@ class Recording(Disk):
 
     def sync(self, stream: BinaryIO) -> None:
         super().sync(stream)
-        self.order.append(("sync", self._names[id(stream)]))
+        # The temporary name is .NAME.HOST.PID.tmp
+        self.order.append(("sync", self._names[id(stream)][1:].rsplit(".", 3)[0]))
 
     def rename(self, old: Path, new: Path) -> None:
         super().rename(old, new)
@@ -60,6 +61,10 @@ class Recording(Disk):
         super().sync_folder(folder)
         self.order.append(("sync folder", folder.name))
 
+    def rmdir(self, path: Path) -> None:
+        super().rmdir(path)
+        self.order.append(("rmdir", path.name))
+
 
 def test_data_is_on_the_disk_before_its_receipt(tmp_path: Path) -> None:
     source = tmp_path / "in.fa"
@@ -68,15 +73,28 @@ def test_data_is_on_the_disk_before_its_receipt(tmp_path: Path) -> None:
     science = Science(model_type="toy", chunk_length=200, sequences_per_file=1200)
     execute(Request(str(source), tmp_path / "out", science, Machine(device="cpu")), _ignore, disk)
     order = disk.order
-    features = [n for verb, n in order if verb == "rename" and n.endswith(".pt")]
-    assert len(features) >= 6
-    for name in features:
+    names = [n for verb, n in order if verb == "rename" and n.endswith(".pt")]
+    files = [name for name in names if name.startswith("output_")]
+    parts = [name for name in names if name not in files]
+    assert len(files) == 6
+    assert len(parts) >= 6
+    for name in files:  # others may be written at the same time, in other threads
         data = order.index(("rename", name))
-        receipt = order.index(("rename", f"{name}.done"), data)
-        assert order[data - 1][0] == "sync"
-        assert order[data + 1][0] == "sync folder"
-        assert order[receipt - 1][0] == "sync"
-        assert data + 1 < receipt - 1
+        receipt = order.index(("rename", f"{name}.done"))
+        folder = "in_merged" if "merged" in name else f"in_{_molecule(name)}"
+        assert order.index(("sync", name)) < data
+        assert order.index(("sync folder", folder), data) < order.index(("sync", f"{name}.done"))
+        assert order.index(("sync", f"{name}.done")) < receipt
+        if folder != "in_merged":  # parts go when the file that holds their rows is safe
+            gone = order.index(("rmdir", name.removesuffix(".pt") + ".parts"))
+            assert order.index(("sync folder", folder), receipt) < gone
+    for name in set(parts):  # nobody waits for the disk; what is torn is seen by its checksum
+        assert ("sync", name) not in order
+        assert order.index(("rename", name)) < order.index(("rename", f"{name}.done"))
+
+
+def _molecule(name: str) -> str:
+    return "protein" if "ESM" in name else "nucleotide"
 
 
 def _ignore(event: object) -> None:

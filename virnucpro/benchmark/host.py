@@ -1,58 +1,69 @@
-"""The host stages, by the same functions that predict calls."""
+"""The host's part of a run, by the very stages of predict, between files of a temporary folder."""
 
 from __future__ import annotations
 
 import random
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import islice
 from pathlib import Path
 
 import torch
 
-from virnucpro.benchmark.workload import BATCH, MIXES, Workload
-from virnucpro.bio.chunks import chunk_id, chunk_spans
+from virnucpro.benchmark.workload import MIXES, SENSE, Workload
+from virnucpro.bio.chunks import chunk_spans
 from virnucpro.bio.fasta import fasta_bytes
-from virnucpro.bio.frames import open_frames
-from virnucpro.bio.records import Record, read_records
-from virnucpro.checkpoint.codec import Features, encode_features
-from virnucpro.checkpoint.disk import DiskWithoutResume
-from virnucpro.classifier import Classifier
-from virnucpro.contracts import Json, Task
+from virnucpro.checkpoint.disk import DiskWithoutResume, sha256_of
+from virnucpro.checkpoint.ledger import Ledger
+from virnucpro.classifier import to_bytes
+from virnucpro.contracts import Device, Done, Json, Report, Task
 from virnucpro.encoders.batched import BatchedEncoder
 from virnucpro.encoders.random_weights import random_encoder
-from virnucpro.layout import Layout
+from virnucpro.encoders.registry import EncoderSource
+from virnucpro.layout import MOLECULES, Layout, Molecule
+from virnucpro.stages.base import HostStage
+from virnucpro.stages.chunking import Chunking, stamp
+from virnucpro.stages.consensus import Consensus
+from virnucpro.stages.embedding import Embedding, EmbeddingSession
 from virnucpro.stages.merging import Merging
+from virnucpro.stages.output import Output
+from virnucpro.stages.prediction import Prediction
+from virnucpro.stages.splitting import Splitting
+from virnucpro.stages.translation import Translation
 
 Say = Callable[[str], None]
 
-ROWS = 4096  # of the features that are written, merged and classified again and again
-WIDTHS = {"nucleotide": 768, "protein": 2560}  # DNABERT-S, ESM-2 3B
+ROWS = 5000  # chunks of the records that are made up, an open frame each: two spans, and twenty
+A_FILE = 10_000  # frames a file, as in predict
+WIDTHS: Mapping[Molecule, int] = {"nucleotide": 768, "protein": 2560}  # DNABERT-S, ESM-2 3B
 HIDDEN = 512  # units of the released classifiers
+CLASSIFIED = 256  # rows at a time, as in predict
 MILLION = 1_000_000
-BASES = 2_000_000  # of the records that are made up
 SLICE = 500  # sequences tokenised at a time
 
 
 @dataclass(frozen=True)
 class Step:
-    """One stage: called again and again, each time on ``count`` of ``unit``."""
+    """A part of a run: called again and again, each time on ``count`` frames.
+
+    ``beside``: it goes on while devices compute; they do not wait for it unless it is too slow.
+    """
 
     name: str
-    unit: str
     count: int
     call: Callable[[], object]
+    beside: bool = False
 
 
 def measure_stages(
     work: Workload, source: Path | None, seconds: float, say: Say
 ) -> list[dict[str, Json]]:
-    """Rates of the stages between the input and the scores, each for ``seconds`` at least.
+    """Rates of all that the host does, in frames, each for ``seconds`` at least.
 
-    Records are those of ``source``, or made up. Raises InputError, OutputError.
+    Chunks and frames are those of ``source``; features, and without it everything, of records that
+    are made up. Raises InputError, OutputError.
     """
     found: list[dict[str, Json]] = []
     with tempfile.TemporaryDirectory(prefix="virnucpro-") as folder:
@@ -67,8 +78,8 @@ def measure_stages(
             found.append(
                 {
                     "stage": step.name,
-                    "unit": step.unit,
-                    "a_second": rate,
+                    "beside_the_device": step.beside,
+                    "frames_a_second": rate,
                     "seconds_a_million": MILLION / rate,
                     "measured": calls * step.count,
                 }
@@ -76,44 +87,75 @@ def measure_stages(
     return found
 
 
+def host_seconds(stages: Sequence[Mapping[str, Json]]) -> float:
+    """Seconds a million frames in which a device has nothing to do, with one device."""
+    waits = (row["seconds_a_million"] for row in stages if not row["beside_the_device"])
+    return float(sum(waits))
+
+
+class _Run:
+    """A run of which one stage after the other is carried out, without encoders."""
+
+    def __init__(self, folder: Path, source: Path, chunk_length: int) -> None:
+        self.disk = DiskWithoutResume()
+        self.layout = Layout(folder, "bench", chunk_length)
+        self.source = source
+        self.disk.make_folder(folder)
+        self.ledger = Ledger(self.layout, self.disk, {source: sha256_of(source)})
+        self.place = (self.layout, self.disk)
+
+    @property
+    def frames(self) -> int:
+        """Open frames in all; once they are translated."""
+        return int(self.ledger.facts(self.layout.receipt("translation"))["frames"])
+
+    def carried_out(self, stage: HostStage) -> tuple[str, Callable[[], Done]]:
+        """Carry out a stage; its name, and how to do it again."""
+        (task,) = stage.plan(self.ledger)
+        again = partial(stage.run, task, _unseen)
+        self.ledger.commit(again())
+        return stage.name, again
+
+
 def _steps(work: Workload, source: Path | None, folder: Path) -> Iterator[Step]:
-    path = source or _made_up(folder / "records.fa", work.name)
-    records = list(read_records(path))
-    chunks = [chunk for _, chunk in _cut(records, work.chunk_length)]
-    yield Step("parse", "records", len(records), lambda: sum(1 for _ in read_records(path)))
-    yield Step(
-        "chunk", "chunks", len(chunks), lambda: fasta_bytes(_cut(records, work.chunk_length))
-    )
-    yield Step("translate", "chunks", len(chunks), lambda: _translate(chunks))
+    made = _made_up(folder / "made.fa", work.name)
+    run = _Run(folder / "run", source or made, work.chunk_length)
+    yield from _frame_steps(run)
     # Tokens do not depend on the size of the model.
-    for family, size in (("esm2", "1x24x2"), ("dnabert-s", "1x24x2")):
-        encoder = random_encoder(family, size, "cpu", "fp32", budget=None, truncation=1024)
+    for family in ("dnabert-s", "esm2"):
+        encoder = random_encoder(family, "1x24x2", "cpu", "fp32", budget=None, truncation=1024)
         some = list(work.of(family)[:SLICE])
         call = partial(_tokenise, encoder, some)
-        yield Step(f"tokenise {family}", "frames", len(some), call)
-    yield from _feature_steps(folder)
+        yield Step(f"tokens of {family}", len(some), call, beside=True)
+    if source:
+        run = _Run(folder / "made", made, work.chunk_length)
+        list(_frame_steps(run))
+    for molecule in MOLECULES:
+        yield from _embedding_steps(run, molecule)
+    yield from _result_steps(run)
 
 
 def _made_up(path: Path, name: str) -> Path:
-    """Random records of the lengths of the mix."""
-    mix = MIXES[name]
+    """Records of the mean length of the mix, of codons without a stop."""
+    mix = MIXES[name if name in MIXES else "500"]
     length = (mix.shortest + mix.longest) // 2
-    text = "".join(random.Random(0).choices("ACGT", k=BASES))
-    pairs = ((f"record{i}", text[i : i + length]) for i in range(0, BASES - length, length))
+    draw, codons = random.Random(0), list(SENSE)
+    count = ROWS // len(chunk_spans(length, mix.chunk))
+    pairs = ((f"record{n}", "".join(draw.choices(codons, k=length // 3))) for n in range(count))
     DiskWithoutResume().save(path, fasta_bytes(pairs))
     return path
 
 
-def _cut(records: list[Record], length: int) -> Iterator[tuple[str, str]]:
-    for record in records:
-        for number, (start, stop) in enumerate(chunk_spans(len(record.sequence), length), 1):
-            yield chunk_id(record.id, number), record.sequence[start:stop]
-
-
-def _translate(chunks: list[str]) -> None:
-    source = iter(chunks)
-    while batch := list(islice(source, BATCH)):
-        open_frames(batch)
+def _frame_steps(run: _Run) -> Iterator[Step]:
+    """From the input to split files."""
+    shortest = run.layout.chunk_length
+    stages = (
+        Chunking(*run.place, run.source, stamp(run.source), "rename", shortest),
+        Translation(*run.place),
+        Splitting(*run.place, A_FILE),
+    )
+    done = [run.carried_out(stage) for stage in stages]
+    yield from (Step(name, max(1, run.frames), again) for name, again in done)
 
 
 def _tokenise(encoder: BatchedEncoder, sequences: list[str]) -> None:
@@ -121,35 +163,81 @@ def _tokenise(encoder: BatchedEncoder, sequences: list[str]) -> None:
         pass
 
 
-def _feature_steps(folder: Path) -> Iterator[Step]:
-    """Writing the features of both molecules, merging them, classifying the merged rows."""
-    disk = DiskWithoutResume()
-    ids = [f"record{i // 6}_chunk_1F{i % 6}" for i in range(ROWS)]
-    drawn = torch.Generator().manual_seed(0)
-    halves = {m: torch.randn(ROWS, width, generator=drawn) for m, width in WIDTHS.items()}
-    layout = Layout(folder, "bench", 500)
-    paths = (layout.features("nucleotide", 1), layout.features("protein", 1))
+class _Ready:
+    """An encoder whose rows are there at once: what is left of a span is the host's part."""
 
-    def write() -> None:
-        nucleotide = encode_features(Features(ids, halves["nucleotide"]), "nucleotide")
-        disk.save(paths[0], nucleotide, ROWS)
-        disk.save(paths[1], encode_features(Features(ids, halves["protein"]), "protein"), ROWS)
+    waited = 0.0
 
-    yield Step("write features", "rows", ROWS, write)
-    split = layout.split("nucleotide", 1)
-    disk.save(split, fasta_bytes((name, "ACGT") for name in ids), ROWS)
-    merging = Merging(layout, disk)
-    merged = layout.merged(1)
-    receipt = merged.with_suffix(".done")
-    task = Task("merging", 1, (*paths, split), (merged,), receipt, {"failed": []})
-    yield Step("merge", "rows", ROWS, lambda: merging.run(task, lambda n, t: None))
-    rows = torch.cat(list(halves.values()), dim=1)
-    classifier = _classifier(rows.shape[1], drawn)
-    yield Step("classify", "rows", ROWS, lambda: classifier.scores(rows))
+    def __init__(self, dim: int) -> None:
+        self.dim = dim
+        self._rows: dict[int, torch.Tensor] = {}
+
+    def encode(self, sequences: Sequence[str], report: Report) -> torch.Tensor:
+        """The same rows for so many sequences."""
+        count = len(sequences)
+        if count not in self._rows:
+            drawn = torch.Generator().manual_seed(count)
+            self._rows[count] = torch.randn(count, self.dim, generator=drawn)
+        return self._rows[count]
+
+    def facts(self) -> Mapping[str, Json]:
+        """Nothing to say."""
+        return {}
+
+    def shrink(self) -> bool:
+        """It has no batches."""
+        return False
 
 
-def _classifier(width: int, drawn: torch.Generator) -> Classifier:
+def _embedding_steps(run: _Run, molecule: Molecule) -> Iterator[Step]:
+    """What a worker does between two spans, and the parent when a file is complete."""
+    encoder = _Ready(WIDTHS[molecule])
+    source = EncoderSource("none", "none", None, (), "0" * 64, encoder.dim)
+    stage = Embedding(*run.place, molecule, source, "fp32", 1024, None)
+    session = EmbeddingSession(stage, encoder, Device("cpu"), {})
+
+    def embed(task: Task) -> list[Done]:
+        return [session(span, _unseen) for span in stage.split(task)]
+
+    tasks = stage.plan(run.ledger)
+    parts = [embed(task) for task in tasks]
+    for task, done in zip(tasks, parts, strict=True):
+        run.ledger.commit(stage.join(task, done, []))
+    first, count = tasks[0], tasks[0].count
+    spans = stage.split(first)
+    name = stage.name
+
+    def again() -> None:
+        for span in spans:
+            run.disk.remove(span.outputs[0])  # a file system may write out what is replaced
+            session(span, _unseen)
+
+    yield Step(f"{name}: between spans", count, again)
+    join = partial(stage.join, first, parts[0], [])
+    yield Step(f"{name}: joining a file", count, join, beside=True)
+
+
+def _result_steps(run: _Run) -> Iterator[Step]:
+    """From features to tables."""
+    merging = Merging(*run.place)
+    tasks = merging.plan(run.ledger)
+    for task in tasks:
+        run.ledger.commit(merging.run(task, _unseen))
+    yield Step("merging", tasks[0].count or run.frames, partial(merging.run, tasks[0], _unseen))
+    classifier = run.layout.root / "classifier.safetensors"
+    run.disk.save(classifier, _classifier(sum(WIDTHS.values())))
+    for stage in (
+        Prediction(*run.place, classifier, "", CLASSIFIED),
+        Consensus(*run.place),
+        Output(*run.place, run.source, stamp(run.source), calibrated=True),
+    ):
+        name, again = run.carried_out(stage)
+        yield Step(name, run.frames, again)
+
+
+def _classifier(width: int) -> bytes:
     """Of the released sizes, with random weights."""
+    drawn = torch.Generator().manual_seed(0)
     shapes = {
         "hidden_layer.weight": (HIDDEN, width),
         "hidden_layer.bias": (HIDDEN,),
@@ -161,4 +249,8 @@ def _classifier(width: int, drawn: torch.Generator) -> Classifier:
         "output_layer.bias": (2,),
     }
     state = {name: torch.rand(shape, generator=drawn) for name, shape in shapes.items()}
-    return Classifier(state, 1e-5)
+    return to_bytes(state, encoders=(), chunk_lengths=(), extra={})
+
+
+def _unseen(sequences: int, tokens: int) -> None:
+    """Nobody watches."""

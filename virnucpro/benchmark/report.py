@@ -42,17 +42,21 @@ def encoder_table(document: Mapping[str, Json]) -> Table:
     return _table(_title(document), headings, rows, left=3)
 
 
-def stage_table(stages: Sequence[Mapping[str, Json]]) -> Table:
-    """A row a host stage."""
+def stage_table(document: Mapping[str, Json]) -> Table:
+    """A row a part of the host's work, and their sum."""
     rows = [
         (
             row["stage"],
-            f"{row['a_second']:,.0f} {row['unit']}/s",
+            f"{row['frames_a_second']:,.0f}",
             f"{row['seconds_a_million']:,.2f} s",
+            "beside" if row["beside_the_device"] else "waits",
         )
-        for row in stages
+        for row in document["stages"]
     ]
-    return _table("Host stages", ("stage", "rate", "a million"), rows, left=1)
+    total = f"{document['host_seconds_a_million']:,.2f} s"
+    rows.append(("all that devices wait for", "", total, ""))
+    title = f"Host, {document['machine']['threads']} threads"
+    return _table(title, ("stage", "frames/s", "a million", "one device"), rows, left=1)
 
 
 def accuracy_table(accuracy: Mapping[str, Json]) -> Table:

@@ -14,7 +14,7 @@ import torch
 
 from virnucpro.benchmark.accuracy import classifier_for, judge
 from virnucpro.benchmark.encoders import Plan, measure_model
-from virnucpro.benchmark.host import measure_stages
+from virnucpro.benchmark.host import host_seconds, measure_stages
 from virnucpro.benchmark.machine import facts
 from virnucpro.benchmark.models import Model
 from virnucpro.benchmark.workload import MIXES, Workload, from_file, made_up
@@ -72,6 +72,7 @@ def carry_out(request: Request, device: Device, say: Say) -> Iterator[dict[str, 
         "workload": _about(work),
         "models": [],
         "stages": [],
+        "host_seconds_a_million": None,
         "accuracy": None,
     }
     if request.saved is not None and not request.saved.exists():
@@ -90,6 +91,7 @@ def _parts(request: Request, work: Workload, document: dict[str, Json], say: Say
         classifier = classifier_for(request.models, request.classifier, length, say)
     if request.stages:
         document["stages"] = measure_stages(work, request.source, plan.seconds, say)
+        document["host_seconds_a_million"] = host_seconds(document["stages"])
         yield
     for model in request.models:
         measure = partial(measure_model, model, work.of(model.family), plan, say)

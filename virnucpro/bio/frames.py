@@ -107,11 +107,12 @@ def open_frames(chunks: Sequence[str]) -> list[ChunkFrames]:
         results[index] = _TOO_SHORT
 
     complement = letters.translate(_COMPLEMENT)
-    for index in np.flatnonzero(is_open.any(axis=1)).tolist():
-        start, length = int(starts[index]), int(lengths[index])
+    framed = np.flatnonzero(is_open.any(axis=1))
+    places = (framed, starts[framed], lengths[framed], is_open[framed])
+    for index, start, length, flags in zip(*(place.tolist() for place in places), strict=True):
         strand = slice(start, start + length)
         texts = (letters[strand], complement[strand][::-1])
-        numbers = np.flatnonzero(is_open[index]).tolist()
+        numbers = (number for number, flag in enumerate(flags) if flag)
         frames = (_frame(number, windows, start, length, texts) for number in numbers)
         results[index] = ChunkFrames("framed", tuple(frames))
     return results

@@ -12,7 +12,7 @@ import hashlib
 import os
 import re
 import socket
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
@@ -21,6 +21,7 @@ from virnucpro.contracts import Output
 from virnucpro.errors import OutputError
 
 BUFFER = 1 << 20  # bytes gathered before a write: large enough that the system call costs nothing
+Bytes = bytes | bytearray | memoryview
 _TEMPORARY = re.compile(r"^\.(?P<name>.+)\.(?P<host>[^.]*)\.(?P<pid>\d+)\.tmp$")
 
 
@@ -48,23 +49,32 @@ class Writing:
             raise AssertionError("the file is not complete yet")
         return self._output
 
-    def write(self, data: bytes, rows: int = 0) -> None:
-        """Append ``data``, which holds ``rows`` records."""
-        self._buffer += data
+    def write(self, data: Bytes, rows: int = 0) -> None:
+        """Append ``data``, which holds ``rows`` records; a memoryview is one of single bytes."""
         self._rows += rows
+        if len(data) >= BUFFER:  # large enough as it is: nothing is copied
+            self._flush()
+            self._put(data)
+            return
+        self._buffer += data
         if len(self._buffer) >= BUFFER:
             self._flush()
 
     def _flush(self) -> None:
-        self._sha.update(self._buffer)
-        self._bytes += len(self._buffer)
-        self._disk.write(self._stream, bytes(self._buffer))
-        self._buffer.clear()
+        if self._buffer:
+            gathered, self._buffer = self._buffer, bytearray()
+            self._put(gathered)
 
-    def finish(self, path: Path) -> None:
-        """Write what is left, force it to the disk and describe the file as ``path``."""
+    def _put(self, data: Bytes) -> None:
+        self._sha.update(data)
+        self._bytes += len(data)
+        self._disk.write(self._stream, data)
+
+    def finish(self, path: Path, *, durable: bool) -> None:
+        """Write what is left, force it to the disk if ``durable``, and describe it as ``path``."""
         self._flush()
-        self._disk.sync(self._stream)
+        if durable:
+            self._disk.sync(self._stream)
         self._stream.close()
         self._output = Output(path, self._bytes, self._sha.hexdigest(), self._rows)
 
@@ -85,7 +95,7 @@ class Disk:
         """Create ``path``, which must not exist, for unbuffered writing."""
         return path.open("xb", buffering=0)
 
-    def write(self, stream: BinaryIO, data: bytes) -> None:
+    def write(self, stream: BinaryIO, data: Bytes) -> None:
         """Write all of ``data``; a short write goes on where it stopped."""
         view = memoryview(data)
         while view:
@@ -162,8 +172,11 @@ class Disk:
         self.remove_folder(path)
 
     @contextmanager
-    def create(self, path: Path) -> Iterator[Writing]:
+    def create(self, path: Path, *, durable: bool = True) -> Iterator[Writing]:
         """Write ``path`` atomically; after the block ``Writing.output`` describes it.
+
+        What is not ``durable`` outlives this process, killed or not, but perhaps no power cut: of
+        such a file, with a receipt or not, nothing, a part or all may be there afterwards.
 
         Raises:
             OutputError: the folder cannot be written, or the disk is full. Nothing is left behind.
@@ -177,19 +190,24 @@ class Disk:
         try:
             with unwritable(path, self.again):
                 yield writing
-                writing.finish(path)
+                writing.finish(path, durable=durable)
                 self.rename(temporary, path)
-                self.sync_folder(path.parent)
+                if durable:
+                    self.sync_folder(path.parent)
         except BaseException:
             stream.close()
             with suppress(OSError):
                 self.unlink(temporary)
             raise
 
-    def save(self, path: Path, data: bytes, rows: int = 0) -> Output:
-        """Write ``data`` to ``path`` atomically and return its description."""
-        with self.create(path) as out:
-            out.write(data, rows)
+    def save(
+        self, path: Path, data: Bytes | Sequence[Bytes], rows: int = 0, *, durable: bool = True
+    ) -> Output:
+        """Write ``data``, of one piece or several, as :meth:`create` does; returns what it is."""
+        with self.create(path, durable=durable) as out:
+            for piece in [data] if isinstance(data, Bytes) else data:
+                out.write(piece)
+            out.write(b"", rows)
         return out.output
 
     def sweep(self, folder: Path, names: Collection[str] | None = None) -> None:

@@ -85,11 +85,15 @@ class Ledger:
     def commit(self, done: Done, origin: str = "computed") -> Receipt:
         """Write the receipt of a finished task: from here on it counts.
 
+        That of a span need not outlive a power cut, nor does its part file (``Disk.create``): what
+        is torn is found when it is checked, and eight GPUs finish a hundred spans a second.
+
         Raises:
             OutputError: the receipt cannot be written.
         """
         mark = fingerprint(done.task, [self._digest(p) for p in done.task.inputs])
-        self._disk.save(done.task.receipt, write_receipt(done, mark, self._layout.root, origin))
+        content = write_receipt(done, mark, self._layout.root, origin)
+        self._disk.save(done.task.receipt, content, durable=done.task.span is None)
         receipt = Receipt(
             done.task.stage, mark, done.outputs, dict(done.facts), origin, done.seconds
         )

@@ -195,7 +195,7 @@ def _show(document: dict[str, Json]) -> None:
     if document["models"]:
         console.print(encoder_table(document))
     if document["stages"]:
-        console.print(stage_table(document["stages"]))
+        console.print(stage_table(document))
     if document["accuracy"]:
         console.print(accuracy_table(document["accuracy"]))
         console.print(why_not_claimed(document["accuracy"], ENOUGH, CHUNKS))

@@ -26,6 +26,7 @@ class SpawnExecutor:
     ) -> None:
         """``interruption`` is what catches the signals, if anything does."""
         self._crew = Crew(devices, tokenizer_threads)
+        self._threads = sum(device.threads for device in devices)
         self._interruption = interruption or Interruption()
         self._limits = limits or Limits()
 
@@ -41,7 +42,7 @@ class SpawnExecutor:
             VirNucProError: what a worker met that concerns the whole run.
         """
         if stage.kind == "cpu":
-            yield from run_on_host(stage, tasks, emit)
+            yield from run_on_host(stage, tasks, emit, self._threads)
             return
         todo = list(tasks)
         if not todo:

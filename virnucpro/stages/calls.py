@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 # Thresholds of the files' contract (docs/files.md).
 VIRUS_ABOVE = 0.3
@@ -15,8 +15,7 @@ MISSING = "NA"
 REASONS = ("failed", "no_open_frame", "ambiguous", "too_short")
 
 
-@dataclass(frozen=True, slots=True)
-class Chunk:
+class Chunk(NamedTuple):
     """A chunk and what became of it; ``start`` and ``stop`` are 0-based and half-open.
 
     The scores are kept as the text of the consensus file, ``NA`` where there is none.
@@ -44,8 +43,7 @@ class Chunk:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
+class Call(NamedTuple):
     """What is said of a record."""
 
     call: str
@@ -81,14 +79,18 @@ def call_record(length: int, chunks: Sequence[Chunk]) -> Call:
         present = {chunk.status for chunk in chunks}
         status = next((reason for reason in REASONS if reason in present), "too_short")
         return Call("unscored", status, 0.0, 0, 0.0, 0, 0, 0)
-    pairs = [(float(chunk.others), float(chunk.virus)) for chunk in scored]
-    margins = [virus - others for others, virus in pairs]
-    weights = [math.sqrt(abs(margin)) for margin in margins]
+    weights, weighted = [], []
+    viral = nonviral = 0
+    for chunk in scored:
+        others, virus = float(chunk.others), float(chunk.virus)
+        weights.append(math.sqrt(abs(virus - others)))
+        weighted.append(weights[-1] * (virus - others))
+        if virus > CONFIDENT and others < CONTRADICTED:
+            viral += 1
+        elif others > CONFIDENT and virus < CONTRADICTED:
+            nonviral += 1
     total = math.fsum(weights)
-    weighted = math.fsum(w * m for w, m in zip(weights, margins, strict=True))
-    score = weighted / total if total else 0.0
-    viral = sum(v > CONFIDENT and o < CONTRADICTED for o, v in pairs)
-    nonviral = sum(o > CONFIDENT and v < CONTRADICTED for o, v in pairs)
+    score = math.fsum(weighted) / total if total else 0.0
     call = "virus" if score > VIRUS_ABOVE else "nonvirus" if score < -VIRUS_ABOVE else "undecided"
     return Call(
         call,
@@ -98,7 +100,7 @@ def call_record(length: int, chunks: Sequence[Chunk]) -> Call:
         _covered(scored) / length,
         viral,
         nonviral,
-        len(pairs) - viral - nonviral,
+        len(scored) - viral - nonviral,
     )
 
 
@@ -106,6 +108,7 @@ def _covered(chunks: Sequence[Chunk]) -> int:
     """Bases in at least one of ``chunks``, which are in order and may overlap."""
     covered = end = 0
     for chunk in chunks:
-        covered += max(0, chunk.stop - max(chunk.start, end))
-        end = max(end, chunk.stop)
+        if chunk.stop > end:
+            covered += chunk.stop - (chunk.start if chunk.start > end else end)
+            end = chunk.stop
     return covered

@@ -15,14 +15,15 @@ from typing import Literal
 import torch
 
 from virnucpro.bio.fasta import read_fasta
-from virnucpro.checkpoint.codec import Features, encode_features, load_features
-from virnucpro.checkpoint.disk import Disk
+from virnucpro.checkpoint.codec import Features, all_finite, encode_features, load_features
+from virnucpro.checkpoint.disk import Disk, sha256_of
 from virnucpro.contracts import (
     Device,
     Done,
     Encoder,
     Failed,
     Json,
+    Output,
     Precision,
     Receipts,
     Report,
@@ -30,14 +31,16 @@ from virnucpro.contracts import (
     Task,
 )
 from virnucpro.encoders.batched import BatchedEncoder
+from virnucpro.encoders.cores import one_thread
 from virnucpro.encoders.registry import EncoderSource, open_encoder
+from virnucpro.errors import OutputError
 from virnucpro.layout import Layout, Molecule
 from virnucpro.settings import Compile
 
 # Sequences a span. Forty spans of proteins let eight GPUs share one full file evenly (7.9 times as
-# fast as one; spans of 1,000: 5.0) and cost no more to write. DNABERT-S takes a second for a file,
-# so that the 10 ms that each span costs would weigh more than the balance.
-SPAN: Mapping[Molecule, int] = {"nucleotide": 1000, "protein": 250}
+# fast as one; spans of 1,000: 5.0) and cost no more to write. DNABERT-S is sixteen times as fast:
+# what a span costs beside its sequences, some 10 ms, would weigh more than the balance.
+SPAN: Mapping[Molecule, int] = {"nucleotide": 2500, "protein": 250}
 BASES_A_TOKEN = 5  # DNABERT-S: 499 bases give 83-117 tokens of its byte-pair vocabulary
 
 
@@ -134,15 +137,26 @@ class Embedding:
         return tuple(name for name, _ in read_fasta(task.inputs[0], start, stop))
 
     def join(self, task: Task, parts: Sequence[Done], failed: Sequence[Failed]) -> Done:
-        """Put the spans of a file together, in file order; ``failed`` ids have no row."""
-        loaded = [load_features(part.outputs[0].path, self.molecule) for part in parts]
-        ids = [name for part in loaded for name in part.ids]
-        data = torch.cat([p.data for p in loaded]) if loaded else torch.zeros(0, self.source.dim)
-        content = encode_features(Features(ids, data), self.molecule)
+        """Put the spans of a file together, in file order; ``failed`` ids have no row.
+
+        Raises:
+            OutputError: a part is not what was written. Nobody waited for the disk then.
+        """
+        with one_thread():
+            loaded = [self._rows(part.outputs[0]) for part in parts]
+            ids = [name for part in loaded for name in part.ids]
+            rows = [part.data for part in loaded] or [torch.zeros(0, self.source.dim)]
+            content = encode_features(Features(ids, torch.cat(rows)), self.molecule)
         output = self.disk.save(task.outputs[0], content, len(ids))
         lost = [{"error": f.error, "message": f.message, "ids": list(f.ids)} for f in failed]
         facts = {"failed": lost} if lost else {}
         return Done(task, (output,), facts, sum(part.seconds for part in parts))
+
+    def _rows(self, part: Output) -> Features:
+        if sha256_of(part.path) != part.sha256:
+            text = f"{part.path} has other content than was written to it"
+            raise OutputError(f"{text}: check the disk, then {self.disk.again}")
+        return load_features(part.path, self.molecule, mapped=True)
 
     def open(self, device: Device) -> Session:
         """Load the model. Called in the worker, where a GPU is the only one visible."""
@@ -196,12 +210,13 @@ class EmbeddingSession:
         start, stop = task.span or (0, None)
         records = list(read_fasta(task.inputs[0], start, stop))
         data = self._encoder.encode([sequence for _, sequence in records], report)
-        if not bool(torch.isfinite(data).all()):
+        if not all_finite(data):
             raise ArithmeticError(f"embedding of {task.name} is not finite")
         content = encode_features(
             Features([name for name, _ in records], data), self._stage.molecule
         )
-        output = self._stage.disk.save(task.outputs[0], content, len(records))
+        path = task.outputs[0]
+        output = self._stage.disk.save(path, content, len(records), durable=task.span is None)
         facts = {"host_wait": round(self._encoder.waited - waited, 3)}
         return Done(task, (output,), facts, time.perf_counter() - started)
 

@@ -54,7 +54,10 @@ class Merging(HostStage):
         names = [name for name, _ in read_fasta(task.inputs[2]) if name not in failed]
         halves = []
         for path, molecule in zip(task.inputs, ("nucleotide", "protein"), strict=False):
-            features = load_features(path, molecule)  # type: ignore[arg-type]
+            features = load_features(path, molecule, mapped=True)  # type: ignore[arg-type]
+            if features.ids == names:  # as nearly always
+                halves.append(features.data)
+                continue
             rows = {name: row for row, name in enumerate(features.ids)}
             if set(rows) - failed != set(names):
                 raise IncompleteFeatures(f"{path} does not hold the frames of {task.inputs[2]}")

@@ -60,7 +60,7 @@ class Output(HostStage):
         Raises:
             InputError: the input is not the one that was chunked.
         """
-        counts: Counter[str] = Counter()
+        counts: Counter[tuple[str, str]] = Counter()
         rates = self._rates()
         with (
             self.disk.create(task.outputs[0]) as chunks_table,
@@ -83,8 +83,10 @@ class Output(HostStage):
                     chunks_table.write("".join(c.row(name) for c in batch).encode(), len(batch))
                 line = verdict.row(name, length, len(chunks), next(rates))
                 contigs_table.write(line.encode(), 1)
-                counts.update([f"status:{verdict.status}", f"call:{verdict.call}"])
-                counts.update(f"chunk:{chunk.status}" for chunk in chunks)
+                counts["status", verdict.status] += 1
+                counts["call", verdict.call] += 1
+                for chunk in chunks:
+                    counts["chunk", chunk.status] += 1
                 if verdict.call == "virus":
                     header = record.header.replace(record.id, name, 1)  # renamed, or unchanged
                     _write_fasta(virus, header, record.sequence)
@@ -95,7 +97,11 @@ class Output(HostStage):
             if stamp(self.source) != self.seen:
                 raise changed(self.source)
         outputs = (chunks_table.output, contigs_table.output, virus.output)
-        return Done(task, outputs, {"counts": dict(sorted(counts.items()))})
+        return Done(
+            task,
+            outputs,
+            {"counts": {f"{of}:{what}": count for (of, what), count in sorted(counts.items())}},
+        )
 
     def _rates(self) -> Iterator[str]:
         """False discovery rate of every record, as text; of the whole run, so it is read twice."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
@@ -11,8 +12,10 @@ import numpy as np
 import torch
 
 from virnucpro.checkpoint.codec import load_features
-from virnucpro.classifier import INNER_BATCH, Classifier, load
+from virnucpro.classifier import INNER_BATCH, load
 from virnucpro.contracts import Done, Receipts, Report, Task
+from virnucpro.encoders.cores import Cores
+from virnucpro.encoders.prefetch import prefetched
 from virnucpro.stages.base import HostStage
 
 HEADER = "Sequence_ID\tPrediction\tscore1\tscore2\n"
@@ -37,25 +40,32 @@ class Prediction(HostStage):
         return [self.whole(inputs, (self.layout.predictions,), params, rows)]
 
     def run(self, task: Task, report: Report) -> Done:
-        """Score the rows of every file, in input order."""
+        """Score the rows of every file, in input order, on all threads that torch may use."""
         classifier = load(self.classifier)
-        slab = -(-self.rows // INNER_BATCH) * INNER_BATCH
-        with self.disk.create(task.outputs[0]) as out:
+
+        def scored(slab: tuple[list[str], torch.Tensor]) -> torch.Tensor:
+            return classifier.scores(slab[1])
+
+        with (
+            self.disk.create(task.outputs[0]) as out,
+            closing(self._slabs(task.inputs)) as slabs,
+            closing(Cores().map(scored, slabs)) as scores,
+        ):
             out.write(HEADER.encode())
-            for path in task.inputs:
-                features = load_features(path, "merged")
-                for start in range(0, len(features.ids), slab):
-                    ids = features.ids[start : start + slab]
-                    scores = _scores(classifier, features.data[start : start + slab])
-                    out.write("".join(_lines(ids, scores)).encode(), len(ids))
-                    report(len(ids), 0)
+            for (ids, _), pairs in scores:
+                out.write("".join(_lines(ids, pairs.numpy())).encode(), len(ids))
+                report(len(ids), 0)
         return Done(task, (out.output,))
 
-
-def _scores(
-    classifier: Classifier, rows: torch.Tensor
-) -> np.ndarray[tuple[int, int], np.dtype[np.float32]]:
-    return classifier.scores(rows).numpy()
+    def _slabs(self, paths: Sequence[Path]) -> Generator[tuple[list[str], torch.Tensor]]:
+        """Ids and rows of all files, some at a time. The next file is read meanwhile."""
+        size = -(-self.rows // INNER_BATCH) * INNER_BATCH
+        files = (load_features(path, "merged", mapped=True) for path in paths)
+        with closing(prefetched(files, 1)) as ahead:
+            for features in ahead:
+                for start in range(0, len(features.ids), size):
+                    some = slice(start, start + size)
+                    yield features.ids[some], features.data[some]
 
 
 def _lines(

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import io
 import pickle
 from pathlib import Path
 
 import pytest
 import torch
 
-from virnucpro.checkpoint.codec import DamagedFeatures, Features, encode_features, load_features
+from virnucpro.checkpoint.codec import (
+    DamagedFeatures,
+    Features,
+    all_finite,
+    encode_features,
+    load_features,
+)
 
 ROWS = torch.arange(6, dtype=torch.float32).reshape(2, 3)
 
@@ -26,12 +33,50 @@ class Evil:
 @pytest.mark.parametrize("kind", ["nucleotide", "protein", "merged"])
 def test_round_trip_is_exact_and_repeatable(tmp_path: Path, kind: str) -> None:
     features = Features(["a", "b"], ROWS)
-    data = encode_features(features, kind)  # type: ignore[arg-type]
-    assert data == encode_features(features, kind)  # type: ignore[arg-type]
+    data = b"".join(encode_features(features, kind))  # type: ignore[arg-type]
+    assert data == b"".join(encode_features(features, kind))  # type: ignore[arg-type]
     (tmp_path / "x.pt").write_bytes(data)
     back = load_features(tmp_path / "x.pt", kind)  # type: ignore[arg-type]
     assert back.ids == ["a", "b"]
     assert torch.equal(back.data, ROWS)
+
+
+@pytest.mark.parametrize(
+    "rows", [ROWS, ROWS[:0], ROWS.T.contiguous().T, torch.ones(3, 7)[:2], torch.ones(9, 7)[4:6]]
+)
+def test_bytes_are_those_of_torch_save(rows: torch.Tensor) -> None:
+    ids = ["a", "b"][: len(rows)]
+    expected = io.BytesIO()
+    torch.save(
+        {"ids": ids, "data": rows.clone(memory_format=torch.contiguous_format), "schema": 1},
+        expected,
+    )
+    assert b"".join(encode_features(Features(ids, rows), "merged")) == expected.getvalue()
+
+
+def test_the_numbers_are_not_copied() -> None:
+    rows = torch.ones(4, 5)
+    before = b"".join(encode_features(Features(list("abcd"), rows), "merged"))
+    pieces = encode_features(Features(list("abcd"), rows), "merged")
+    rows[2, 3] = 7
+    after = b"".join(pieces)
+    assert sum(a != b for a, b in zip(before, after, strict=True)) == 2  # 1.0 and 7.0 in float32
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])
+@pytest.mark.parametrize("place", [0, 4999, 9999])
+def test_one_value_that_is_not_finite_is_found(value: float, place: int) -> None:
+    data = torch.ones(10_000)
+    assert all_finite(data)
+    data[place] = value
+    assert not all_finite(data.reshape(100, 100))
+    data[place - 1] = -value
+    assert not all_finite(data.reshape(100, 100))
+
+
+def test_values_whose_sum_is_too_large_are_finite() -> None:
+    assert all_finite(torch.full((4, 4), 3e38))
+    assert all_finite(torch.zeros(0, 16))
 
 
 def _rows(*labels: str) -> list[dict[str, object]]:
@@ -68,7 +113,7 @@ def test_damage_is_refused(tmp_path: Path, document: object, message: str) -> No
 
 @pytest.mark.parametrize("keep", [0, 1, 10, 200, 500])
 def test_truncated_files_are_refused(tmp_path: Path, keep: int) -> None:
-    data = encode_features(Features(["a", "b"], ROWS), "merged")
+    data = b"".join(encode_features(Features(["a", "b"], ROWS), "merged"))
     (tmp_path / "x.pt").write_bytes(data[:keep])
     with pytest.raises(DamagedFeatures, match="cannot be read"):
         load_features(tmp_path / "x.pt", "merged")

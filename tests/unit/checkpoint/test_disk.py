@@ -10,7 +10,7 @@ from typing import BinaryIO
 
 import pytest
 
-from virnucpro.checkpoint.disk import BUFFER, Disk, host_name, sha256_of
+from virnucpro.checkpoint.disk import BUFFER, Bytes, Disk, host_name, sha256_of
 from virnucpro.errors import OutputError
 
 
@@ -28,7 +28,7 @@ class Broken(Disk):
         self._maybe("open")
         return super().open_new(path)
 
-    def write(self, stream: BinaryIO, data: bytes) -> None:
+    def write(self, stream: BinaryIO, data: Bytes) -> None:
         self._maybe("write")
         super().write(stream, data)
 
@@ -47,7 +47,7 @@ class Recording(Disk):
     def __init__(self) -> None:
         self.verbs: list[str] = []
 
-    def write(self, stream: BinaryIO, data: bytes) -> None:
+    def write(self, stream: BinaryIO, data: Bytes) -> None:
         self.verbs.append("write")
         super().write(stream, data)
 
@@ -80,6 +80,29 @@ def test_data_is_safe_before_its_name(tmp_path: Path) -> None:
     disk = Recording()
     disk.save(tmp_path / "a", b"x")
     assert disk.verbs == ["write", "sync", "rename", "sync folder"]
+
+
+def test_what_need_not_survive_a_power_cut_waits_for_no_disk(tmp_path: Path) -> None:
+    disk = Recording()
+    assert disk.save(tmp_path / "a", b"x", 3, durable=False).rows == 3
+    assert disk.verbs == ["write", "rename"]
+    assert (tmp_path / "a").read_bytes() == b"x"
+
+
+def test_large_pieces_go_to_the_disk_as_they_are(tmp_path: Path) -> None:
+    taken: list[object] = []
+
+    class Keeping(Disk):
+        def write(self, stream: BinaryIO, data: Bytes) -> None:
+            taken.append(data)
+            super().write(stream, data)
+
+    small, large = b"a" * 10, bytes(BUFFER)
+    found = Keeping().save(tmp_path / "a", [small, memoryview(large), small, large], 5)
+    assert (tmp_path / "a").read_bytes() == small + large + small + large
+    assert found.sha256 == sha256_of(tmp_path / "a")
+    assert (found.bytes, found.rows) == (2 * BUFFER + 20, 5)
+    assert taken[3] is large
 
 
 @pytest.mark.parametrize("verb", ["open", "write", "sync", "rename"])

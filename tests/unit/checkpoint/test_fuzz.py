@@ -20,7 +20,7 @@ from virnucpro.configuration import Configuration, load_configuration
 from virnucpro.errors import ConfigError, ResumeRefused
 from virnucpro.layout import Layout
 
-GOOD = encode_features(Features(["a", "b"], torch.ones(2, 3)), "merged")
+GOOD = b"".join(encode_features(Features(["a", "b"], torch.ones(2, 3)), "merged"))
 RECEIPT = {
     "schema": SCHEMA,
     "producer": "virnucpro",

@@ -1,0 +1,78 @@
+"""Spans of a file, embedded one by one, are the file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from virnucpro.bio.fasta import fasta_bytes, read_fasta
+from virnucpro.checkpoint.codec import load_features
+from virnucpro.checkpoint.disk import Disk
+from virnucpro.contracts import Device, Done, Failed, Task
+from virnucpro.encoders.registry import locate
+from virnucpro.errors import OutputError
+from virnucpro.layout import Layout
+from virnucpro.stages.embedding import Embedding
+
+COUNT = 620
+
+
+@pytest.fixture
+def stage(tmp_path: Path) -> Embedding:
+    layout = Layout(tmp_path, "in", 500)
+    source = locate("toy", "protein")
+    return Embedding(layout, Disk(), "protein", source, "fp32", 1024, None)
+
+
+@pytest.fixture
+def task(stage: Embedding) -> Task:
+    pairs = ((f"r{n}", "MKV" * (1 + n % 7) + "LIND"[n % 4]) for n in range(COUNT))
+    path, out = stage.layout.split("protein", 1), stage.layout.features("protein", 1)
+    Disk().save(path, fasta_bytes(pairs))
+    return Task("esm", 1, (path,), (out,), out.with_name(out.name + ".done"), count=COUNT)
+
+
+def _embedded(stage: Embedding, task: Task) -> list[Done]:
+    session = stage.open(Device("cpu"))
+    return [session(span, lambda n, t: None) for span in stage.split(task)]
+
+
+def test_joined_spans_are_the_file(stage: Embedding, task: Task) -> None:
+    parts = _embedded(stage, task)
+    assert [part.task.span for part in parts] == [(0, 250), (250, 500), (500, 620)]
+    done = stage.join(task, parts, [])
+    found = load_features(task.outputs[0], "protein")
+    records = list(read_fasta(task.inputs[0]))
+    assert found.ids == [name for name, _ in records]
+    assert done.outputs[0].rows == COUNT
+    whole = stage.open(Device("cpu"))(task, lambda n, t: None)
+    assert whole.outputs == done.outputs
+    assert not torch.equal(found.data[0], found.data[1])
+
+
+def test_what_failed_has_no_row(stage: Embedding, task: Task) -> None:
+    first, second, third = _embedded(stage, task)
+    failed = Failed(second.task, "ValueError", "why", stage.ids(second.task))
+    done = stage.join(task, [first, third], [failed])
+    ids = load_features(task.outputs[0], "protein").ids
+    assert ids == [f"r{n}" for n in (*range(250), *range(500, 620))]
+    assert done.facts["failed"][0]["ids"] == [f"r{n}" for n in range(250, 500)]
+
+
+def test_nothing_but_failures_is_a_file_without_rows(stage: Embedding, task: Task) -> None:
+    failed = Failed(task, "ValueError", "why", stage.ids(task))
+    stage.join(task, [], [failed])
+    assert load_features(task.outputs[0], "protein").data.shape == (0, stage.source.dim)
+
+
+def test_a_part_that_the_disk_has_lost_is_not_joined(stage: Embedding, task: Task) -> None:
+    parts = _embedded(stage, task)
+    path = parts[1].outputs[0].path
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1  # a number: the file can still be read
+    path.write_bytes(content)
+    with pytest.raises(OutputError, match="other content than was written to it"):
+        stage.join(task, parts, [])
+    assert not task.outputs[0].exists()

@@ -1,0 +1,132 @@
+"""Both embeddings of a frame are matched by id, whatever the order of the files."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from virnucpro.bio.fasta import fasta_bytes
+from virnucpro.checkpoint.codec import Features, encode_features, load_features
+from virnucpro.checkpoint.disk import Disk
+from virnucpro.contracts import Device, Done, Outcome, Report, Stage, Task
+from virnucpro.errors import OutputError
+from virnucpro.events import Event, Progressed, TaskFinished, TaskStarted
+from virnucpro.executors.local import ABREAST, LocalExecutor
+from virnucpro.executors.spawn import SpawnExecutor
+from virnucpro.layout import Layout
+from virnucpro.stages.merging import IncompleteFeatures, Merging
+
+IDS = [f"r{n}_chunk_1F1" for n in range(6)]
+
+
+def _file(layout: Layout, number: int, nucleotide: list[str], protein: list[str]) -> Task:
+    """Features of which a row holds the place of its id, and the task that merges them."""
+    disk = Disk()
+    disk.save(layout.split("nucleotide", number), fasta_bytes((name, "ACGT") for name in IDS))
+    for molecule, ids, width in (("nucleotide", nucleotide, 2), ("protein", protein, 3)):
+        rows = torch.tensor([[float(number * 100 + IDS.index(name))] * width for name in ids])
+        path = layout.features(molecule, number)  # type: ignore[arg-type]
+        disk.save(path, encode_features(Features(ids, rows), molecule))  # type: ignore[arg-type]
+    inputs = (
+        layout.features("nucleotide", number),
+        layout.features("protein", number),
+        layout.split("nucleotide", number),
+    )
+    merged = layout.merged(number)
+    return Task("merging", 1, inputs, (merged,), merged.with_suffix(".done"), {"failed": []})
+
+
+def _merged(layout: Layout, task: Task, *failed: str) -> Features:
+    stage = Merging(layout, Disk())
+    params = {"failed": list(failed)}
+    stage.run(
+        Task("merging", 1, task.inputs, task.outputs, task.receipt, params), lambda n, t: None
+    )
+    return load_features(task.outputs[0], "merged")
+
+
+@pytest.fixture
+def layout(tmp_path: Path) -> Layout:
+    return Layout(tmp_path, "in", 500)
+
+
+@pytest.mark.parametrize("order", [IDS, IDS[::-1], [*IDS[3:], *IDS[:3]]])
+def test_rows_are_matched_by_id(layout: Layout, order: list[str]) -> None:
+    merged = _merged(layout, _file(layout, 1, IDS, order))
+    assert merged.ids == IDS
+    assert torch.equal(merged.data, torch.arange(100.0, 106.0)[:, None].expand(6, 5))
+
+
+def test_what_failed_in_one_molecule_is_left_out_of_both(layout: Layout) -> None:
+    merged = _merged(layout, _file(layout, 1, IDS, IDS[1:]), IDS[0])
+    assert merged.ids == IDS[1:]
+    assert torch.equal(merged.data[:, 0], torch.arange(101.0, 106.0))
+
+
+@pytest.mark.parametrize(
+    ("protein", "failed"), [(IDS[1:], ()), (IDS[2:], IDS[:1]), (IDS[:5], IDS[:1])]
+)
+def test_a_row_that_is_missing_is_never_made_up(
+    layout: Layout, protein: list[str], failed: tuple[str, ...]
+) -> None:
+    task = _file(layout, 1, IDS, protein)
+    with pytest.raises(IncompleteFeatures):
+        _merged(layout, task, *failed)
+    assert not task.outputs[0].exists()
+
+
+@dataclass(frozen=True)
+class Full(Merging):
+    """The disk is full at one file."""
+
+    number: int = 0
+
+    def run(self, task: Task, report: Report) -> Done:
+        if task.outputs[0] == self.layout.merged(self.number):
+            raise OutputError("the disk is full")
+        return super().run(task, report)
+
+
+EXECUTORS = pytest.mark.parametrize(
+    "executor",
+    [
+        LocalExecutor(Device("cpu", threads=1)),
+        LocalExecutor(Device("cpu", threads=3)),
+        SpawnExecutor([Device("cpu", threads=2)] * 4, 1),
+    ],
+    ids=["one thread", "three", "a pool"],
+)
+
+
+def _run(executor: Any, stage: Stage, tasks: list[Task]) -> tuple[list[Outcome], list[Event]]:
+    events: list[Event] = []
+    before = torch.get_num_threads()
+    try:
+        return list(executor.run(stage, tasks, events.append)), events
+    finally:
+        torch.set_num_threads(before)
+
+
+@EXECUTORS
+def test_files_are_merged_in_order_on_any_number_of_threads(layout: Layout, executor: Any) -> None:
+    tasks = [_file(layout, n, IDS, IDS[::-1]) for n in range(1, 3 * ABREAST)]
+    outcomes, events = _run(executor, Merging(layout, Disk()), tasks)
+    assert [outcome.task for outcome in outcomes] == tasks
+    kinds = (TaskStarted, Progressed, TaskFinished)
+    assert [type(event) for event in events] == [*kinds] * len(tasks)
+    for number, task in enumerate(tasks, 1):
+        assert load_features(task.outputs[0], "merged").data[0, 0] == number * 100
+
+
+@EXECUTORS
+def test_an_error_ends_it_after_those_before_it(layout: Layout, executor: Any) -> None:
+    tasks = [_file(layout, n, IDS, IDS) for n in range(1, 20)]
+    outcomes = executor.run(Full(layout, Disk(), 3), tasks, lambda event: None)
+    assert [next(outcomes).task, next(outcomes).task] == tasks[:2]
+    with pytest.raises(OutputError, match="the disk is full"):
+        next(outcomes)
+    assert not list(layout.merged_folder.glob(".*"))

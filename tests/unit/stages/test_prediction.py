@@ -1,0 +1,82 @@
+"""Scores do not depend on threads, on the rows read at a time, or on what was read ahead."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from virnucpro.checkpoint.codec import DamagedFeatures, Features, encode_features
+from virnucpro.checkpoint.disk import Disk
+from virnucpro.classifier import INNER_BATCH, load, to_bytes
+from virnucpro.contracts import Task
+from virnucpro.layout import Layout
+from virnucpro.stages.prediction import Prediction
+
+WIDTH = 24
+ROWS = (3 * INNER_BATCH + 17, 5, 2 * INNER_BATCH, 700)  # of each file
+
+
+@pytest.fixture(scope="module")
+def layout(tmp_path_factory: pytest.TempPathFactory) -> Layout:
+    """Merged files and a classifier."""
+    layout = Layout(tmp_path_factory.mktemp("run"), "in", 500)
+    random = torch.Generator().manual_seed(3)
+    for number, count in enumerate(ROWS, 1):
+        rows = torch.randn(count, WIDTH, generator=random)
+        ids = [f"f{number}r{n}" for n in range(count)]
+        Disk().save(layout.merged(number), encode_features(Features(ids, rows), "merged"))
+    shapes = {
+        "hidden_layer.weight": (32, WIDTH), "hidden_layer.bias": (32,), "bn1.weight": (32,),
+        "bn1.bias": (32,), "bn1.running_mean": (32,), "bn1.running_var": (32,),
+        "output_layer.weight": (2, 32), "output_layer.bias": (2,),
+    }  # fmt: skip
+    state = {name: torch.rand(shape, generator=random) for name, shape in shapes.items()}
+    content = to_bytes(state, encoders=(), chunk_lengths=(), extra={})
+    (layout.root / "c.safetensors").write_bytes(content)
+    return layout
+
+
+def _predicted(layout: Layout, threads: int, rows: int) -> bytes:
+    files = tuple(layout.merged(number) for number in range(1, len(ROWS) + 1))
+    classifier = layout.root / "c.safetensors"
+    stage = Prediction(layout, Disk(), classifier, "", rows)
+    out = layout.root / "scores.txt"
+    task = Task("prediction", 1, files, (out,), out.with_suffix(".done"))
+    reported: list[int] = []
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        done = stage.run(task, lambda n, t: reported.append(n))
+    finally:
+        torch.set_num_threads(before)
+    assert sum(reported) == done.outputs[0].rows == sum(ROWS)
+    return out.read_bytes()
+
+
+def test_the_same_bytes_on_any_number_of_threads(layout: Layout) -> None:
+    expected = _predicted(layout, 1, INNER_BATCH)
+    for threads, rows in ((2, 1), (4, INNER_BATCH), (3, 2 * INNER_BATCH), (1, 10**6)):
+        assert _predicted(layout, threads, rows) == expected
+    lines = [line.split("\t") for line in expected.decode().splitlines()]
+    names = [f"f{f}r{n}" for f, count in enumerate(ROWS, 1) for n in range(count)]
+    assert [line[0] for line in lines[1:]] == names
+    classifier = load(layout.root / "c.safetensors")
+    last = torch.load(layout.merged(4))["data"]
+    scores = classifier.scores(last).tolist()
+    assert [[float(line[2]), float(line[3])] for line in lines[-700:]] == [
+        [pytest.approx(a, rel=1e-6), pytest.approx(b, rel=1e-6)] for a, b in scores
+    ]
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_a_damaged_file_ends_it_and_leaves_nothing(layout: Layout, threads: int) -> None:
+    path = layout.merged(3)
+    good = path.read_bytes()
+    (layout.root / "scores.txt").unlink(missing_ok=True)
+    path.write_bytes(good[:-100])
+    try:
+        with pytest.raises(DamagedFeatures):
+            _predicted(layout, threads, INNER_BATCH)
+    finally:
+        path.write_bytes(good)
+    assert not list(layout.root.glob("*scores.txt*"))
