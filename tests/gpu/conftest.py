@@ -9,7 +9,7 @@ import torch
 
 from tests.gpu.embedding import Models
 from tests.gpu.models import Pair, write_pair
-from virnucpro.devices import FP8_CAPABILITY
+from virnucpro.devices import FP8_CAPABILITY, visible_gpus
 
 DEVICE = "test_gpu_device.py"
 
@@ -25,7 +25,8 @@ def _on(config: pytest.Config) -> str:
 
 
 def _absent(config: pytest.Config) -> bool:
-    return _on(config) == "cuda" and not torch.cuda.is_available()
+    """A GPU that the driver knows and torch cannot use is not absent: tests are to fail there."""
+    return _on(config) == "cuda" and not (torch.cuda.is_available() or visible_gpus())
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
