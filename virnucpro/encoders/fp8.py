@@ -34,8 +34,10 @@ def quantise(stack: Stack) -> None:
 
 def rounded(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """Rows ``[M, K]`` as float8 and the float32 scale of each, ``[M, 1]``: their product is x."""
-    scale = (x.abs().amax(dim=-1, keepdim=True).float() / MOST).clamp(min=LEAST_SCALE)
-    return (x.float() / scale).clamp(-MOST, MOST).to(FP8), scale
+    x = x.float()  # or a compiled scale is rounded to x's type in one of the kernels that use it
+    scale = (x.abs().amax(dim=-1, keepdim=True) / MOST).clamp(min=LEAST_SCALE)
+    # The largest may come out a little above MOST, and is rounded to it: the next would be 480.
+    return (x * (1 / scale)).to(FP8), scale
 
 
 class Fp8Linear(nn.Module):
@@ -68,14 +70,13 @@ class Fp8Linear(nn.Module):
         A compiler keeps the float32 numbers in registers.
         """
         rows, scale = rounded(x.flatten(0, -2))
-        raw = F.scaled_mm(
+        # F.scaled_mm, its public name, is not compiled by torch 2.10 (pytorch/pytorch#180604).
+        raw = torch._scaled_mm(
             rows,
             self.weight.t(),
-            self.one,
-            F.ScalingType.TensorWise,
-            self.one,
-            F.ScalingType.TensorWise,
-            output_dtype=torch.bfloat16,
+            scale_a=self.one,
+            scale_b=self.one,
+            out_dtype=torch.bfloat16,
             use_fast_accum=x.device.type == "cuda",
         )
         product = raw.float() * scale * self.scale

@@ -19,11 +19,26 @@ import torch.nn.functional as F
 from torch import nn
 
 # A compiled block must do what the block does: least cosine of a token's state, of random ones.
-# Rounding alone leaves 0.9999 in bf16.
-ALIKE = 0.999
-# Kernels are compiled in the worker itself, one after the other: a pool of processes for each of
-# eight workers would outnumber the cores, and outlive a worker that is killed.
-OPTIONS: dict[str, str | int | bool | Callable[..., object]] = {"compile_threads": 1}
+# Rounding alone leaves 0.9999 in bf16, and 0.996 in fp8 of a block 96 wide: a last digit decides
+# to which of the few numbers that 8 bits have it is rounded.
+ALIKE = 0.99
+Options = dict[str, str | int | bool | Callable[..., object]]
+OPTIONS: Options = {
+    # Kernels are compiled in the worker itself, one after the other: a pool of processes for each
+    # of eight workers would outnumber the cores, and outlive a worker that is killed.
+    "compile_threads": 1,
+    # Without it the faster of two kernels is measured, and a sum over a row may be taken in another
+    # order by the next worker: no longer the same bits.
+    "deterministic": True,
+    # Compute a number again where it is wanted again, as long as that reads little. By default what
+    # takes more than 8 inputs is written out in float32: in fp8, query and key.
+    "realize_opcount_threshold": 200,
+    "realize_reads_threshold": 32,
+    "realize_acc_reads_threshold": 32,
+    # Both halves of a rotary position at once, each number read once, not one half or the other.
+    # Torch 2.10 has no such option.
+    "max_complex_pointwise_cat_inputs": 0,
+}
 
 Block = Callable[..., torch.Tensor]
 
@@ -88,13 +103,21 @@ class Stack(nn.ModuleList):
             NotCompiled: a compiled block computes something else.
             One of ``BROKEN``: there is no compiler, or it fails. The stack stays as it was.
         """
-        options = OPTIONS if backend == "inductor" else None
+        options = _known(OPTIONS) if backend == "inductor" else None
         own = FunctionType(_call.__code__.replace(), _call.__globals__)  # see below
         step = torch.compile(own, fullgraph=True, dynamic=False, backend=backend, options=options)
         for block in {_kind(block): block for block in self}.values():
             for example in examples:
                 _check(step, block, example)
         self._fused = step
+
+
+def _known(options: Options) -> Options:
+    """Those that this version of torch has: none of them changes what is computed."""
+    import torch._inductor  # takes a second
+
+    there = torch._inductor.list_options()
+    return {name: value for name, value in options.items() if name in there}
 
 
 def _of_inference(tensor: torch.Tensor | None) -> torch.Tensor | None:
