@@ -34,19 +34,25 @@ def python(name: str, code: str, seconds: float = 60.0) -> Part:
 
 def test_a_rehearsal(tmp_path, capfd):
     arguments = [str(tmp_path), "--device", "cpu", "--small", "--minutes", "4"]
-    assert measure.main([*arguments, "--parts", "pool-fp32"]) == 0, capfd.readouterr()
+    assert measure.main([*arguments, "--parts", "stages,pool-fp32,dnabert-s"]) == 0
+    said = capfd.readouterr().out
+    assert "frames/s" in said
+    assert "tokens/s" in said
     found = summary(tmp_path)
     assert found["rehearsal"]
     assert found["machine"]["packages"]["torch"]
-    (pool,) = found["parts"]
-    assert (pool["part"], pool["state"]) == ("pool-fp32", "done")
+    states = {row["part"]: row["state"] for row in found["parts"]}
+    assert states == {"dnabert-s": "done", "pool-fp32": "done", "stages": "done"}
+    encoders, pool, _ = found["parts"]
+    assert [row["precision"] for row in encoders["rows"]] == ["fp32", "bf16"]
+    assert encoders["rows"][0]["sequences/s"] > 0
     assert set(pool["rates"]) == {"dnabert", "esm"}
     for row in pool["rates"].values():
         assert row["sequences_a_second_of_worker"] >= row["sequences_a_second_of_stage"] > 0
     met = {row["goal"]: row["met"] for row in found["goals"]}
     assert met["3x48x2 fp32 through the pool, sequences a second"] in ("yes", "no")
     assert met["ESM-2 3x64x2 fp32, share of the matrix product"] == "not measured"
-    assert "these figures say nothing" in capfd.readouterr().out
+    assert "these figures say nothing" in said
 
 
 def test_the_tests_can_be_rehearsed():

@@ -158,7 +158,7 @@ def lines(part: Mapping[str, Any]) -> list[str]:
         words = [row["model"], row["implementation"], row["precision"], row["check"]]
         found.append("  ".join(["   ", " ".join(words), *figures, *failed]))
     for row in part.get("stages", ()):
-        found.append(f"     {row['stage']}  {row['a_second']:,.0f} {row['unit']}/s")
+        found.append(f"     {row['stage']}  {row['frames_a_second']:,.0f} frames/s")
     for row in part.get("workers", ()):
         if "compile_failed" in row:
             found.append(f"     {row['stage']} NOT COMPILED: {row['compile_failed']}")
