@@ -33,6 +33,7 @@ Work = Callable[[], int]  # does something once, and says how many tokens it was
 def ours(family: str, name: str, precision: Precision, sequences: list[str]) -> Work:
     """This program, tokens included."""
     encoder = random_encoder(family, name, "cpu", precision, budget=None, truncation=TRUNCATION)
+    encoder.pack()
 
     def work() -> int:
         done = 0

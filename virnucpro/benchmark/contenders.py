@@ -1,7 +1,8 @@
 """Ours and the other implementations of a model, with the same weights.
 
 The others are lent our parameters: views of the same memory, so that a 3B model fits beside its
-reference, and a difference in the results is one of arithmetic.
+reference, and a difference in the results is one of arithmetic. On a CPU ours are packed
+after that: the same numbers a second time, in another order.
 """
 
 from __future__ import annotations

@@ -25,6 +25,7 @@ from virnucpro.benchmark.machine import Product, peak_memory, synchronise
 from virnucpro.benchmark.measuring import ROUNDS, Agreement, Verdict, agreement, in_turns
 from virnucpro.benchmark.models import Model, frequencies, linear_flops, timed_open, work_of
 from virnucpro.contracts import Json, Precision
+from virnucpro.encoders.batched import BatchedEncoder
 
 Say = Callable[[str], None]
 # By precision: operations of a matrix product, and the seconds it took in each round.
@@ -106,21 +107,31 @@ def _contenders(model: Model, plan: Plan, say: Say) -> Iterator[Contender]:
     for precision in dict.fromkeys(both if plan.peers else wanted):
         say(f"{model.name}: opening in {precision}")
         encoder, seconds = timed_open(model, plan.device, precision, plan.budget)
-        if plan.compile and plan.device == "cuda":
+        peers = list(_peers(model, plan, encoder, precision))  # lent weights that are not packed
+        if plan.device == "cpu":
+            encoder.pack()
+        elif plan.compile:
             say(f"{model.name}: compiling")
             encoder.compile()
         yield ours(encoder, precision, seconds)
-        if not plan.peers:
-            continue
-        if model.family == "dnabert-s":
-            if precision == "fp32":
-                yield one_by_one(encoder)
-            continue
-        lent = frequencies(model, encoder)
-        peers = [fair_esm(encoder, lent)] if precision == "fp32" else []
-        if precision in wanted and precision != "fp8":
-            peers.append(hub_esm(encoder, lent, precision))
-        yield from (peer for peer in peers if peer is not None)
+        yield from peers
+
+
+def _peers(
+    model: Model, plan: Plan, encoder: BatchedEncoder, precision: Precision
+) -> Iterator[Contender]:
+    """Other implementations with the weights of ``encoder``."""
+    if not plan.peers:
+        return
+    if model.family == "dnabert-s":
+        if precision == "fp32":
+            yield one_by_one(encoder)
+        return
+    lent = frequencies(model, encoder)
+    peers = [fair_esm(encoder, lent)] if precision == "fp32" else []
+    if precision in plan.precisions and precision != "fp8":
+        peers.append(hub_esm(encoder, lent, precision))
+    yield from (peer for peer in peers if peer is not None)
 
 
 def _checked(model: Model, sequences: Sequence[str], plan: Plan, say: Say) -> list[Entry]:

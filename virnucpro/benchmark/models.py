@@ -117,7 +117,7 @@ def frequencies(model: Model, encoder: BatchedEncoder) -> torch.Tensor:
 def linear_flops(network: torch.nn.Module) -> int:
     """Floating-point operations of one token in the linear layers."""
     layers = (m for m in network.modules() if isinstance(m, (torch.nn.Linear, Fp8Linear)))
-    return sum(2 * layer.weight.numel() for layer in layers)
+    return sum(2 * p.numel() for layer in layers for p in layer.parameters() if p.dim() == 2)
 
 
 def work_of(encoder: BatchedEncoder, sequences: Sequence[str]) -> tuple[int, int]:

@@ -91,6 +91,8 @@ def profile(family: str, as_json: bool, output: Path | None, **options: Any) -> 
         del document[meaningless]
     if not as_json:
         click.echo(_title(document))
+    if device.kind == "cpu":
+        encoder.pack()
     points = _measure(encoder, family, lengths, options, quiet=as_json)
     document |= _advice(family, points)
     if output is not None:

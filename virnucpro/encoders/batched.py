@@ -23,6 +23,7 @@ from torch import nn
 from virnucpro.contracts import Json, Report
 from virnucpro.encoders.budget import Bounds, Budget, CudaMemory, find_budget
 from virnucpro.encoders.cores import Cores
+from virnucpro.encoders.linear import GatedLinear, Linear
 from virnucpro.encoders.prefetch import prefetched
 from virnucpro.encoders.stack import BROKEN, Example, Stack
 
@@ -180,6 +181,15 @@ class BatchedEncoder(ABC):
         self._compiled["compiled"] = self._stack.fused
         self._compiled["compile_seconds"] = round(time.perf_counter() - started, 3)
         self._release()
+
+    def pack(self) -> None:
+        """Have the linear layers keep their weights as the products of a CPU read them.
+
+        Only what computes here can read them then: no compiler, and nobody they would be lent to.
+        """
+        for layer in self._stack.modules():
+            if isinstance(layer, (Linear, GatedLinear)):
+                layer.pack()
 
     def state(self, sequences: int, tokens: int) -> torch.Tensor:
         """What could go into a block: the same random numbers, ``[sequences, tokens, dim]``."""

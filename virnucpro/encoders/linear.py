@@ -3,7 +3,8 @@
 On a CPU torch multiplies float32 matrices by MKL, which is slow on AMD processors with AVX-512.
 oneDNN, which torch ships for its compiler, is twice as fast there (GPU_OPTIMIZATION.md), and
 computes GELU, a sum or a product before the result leaves the cache. The numbers are the same but
-for the last digits; nothing has to be compiled.
+for the last digits; nothing has to be compiled. It reads weights in an order of its own, into which
+it brings them at each product unless they are packed.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import torch.nn.functional as F
 from torch import nn
 
 _DTYPES = (torch.float32, torch.bfloat16)  # fp16 is slow on a CPU with either library
+ROWS = 512  # tokens of a batch, for which weights are packed; others may be multiplied with them
 
 
 def fuses(x: torch.Tensor) -> bool:
@@ -26,6 +28,14 @@ def fuses(x: torch.Tensor) -> bool:
 
 class Linear(nn.Linear):
     """``x W^T + b``, ``[..., K]`` to ``[..., N]``, and what may follow it."""
+
+    def pack(self) -> None:
+        """Keep the weight as oneDNN reads it, where it multiplies. Nothing else can read it then.
+
+        Few rows may be multiplied by another kernel than before, and differ in their last digits.
+        """
+        if fuses(self.weight):
+            self.weight = _packed(self.weight)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """The product alone."""
@@ -49,28 +59,51 @@ class Linear(nn.Linear):
 class GatedLinear(nn.Linear):
     """``gelu(x G^T) * (x V^T)``, ``[..., K]`` to ``[..., N]``; the weight is G above V."""
 
+    values: nn.Parameter | None
+
     def __init__(self, inputs: int, outputs: int) -> None:
         super().__init__(inputs, 2 * outputs, bias=False)
+        self.register_parameter("values", None)
+
+    def pack(self) -> None:
+        """As :meth:`Linear.pack`; the weight is G alone then, and ``values`` is V."""
+        if fuses(self.weight):
+            gates, values = self.weight.chunk(2)
+            self.weight, self.values = _packed(gates), _packed(values)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """One product of both, or one after the other where the rest is fused into them."""
         if fuses(x):
-            gates, values = self.weight.chunk(2)
+            gates, values = self._halves()
             return _product_and(x, _product(x, gates, None, "gelu"), values, None, "mul")
         gate, value = F.linear(x, self.weight).chunk(2, dim=-1)
         return F.gelu(gate) * value
+
+    def _halves(self) -> tuple[torch.Tensor, torch.Tensor]:
+        if self.values is not None:
+            return self.weight, self.values
+        gates, values = self.weight.chunk(2)
+        return gates, values
+
+
+def _packed(weight: torch.Tensor) -> nn.Parameter:
+    # What torch.compile does to the weights of a model that it freezes.
+    packed = torch.ops.mkldnn._reorder_linear_weight(weight.detach(), ROWS)
+    return nn.Parameter(packed, requires_grad=False)
 
 
 def _product(
     x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None, then: str
 ) -> torch.Tensor:
     # What torch.compile calls for a linear layer on a CPU; there is no public name for it.
-    done: torch.Tensor = torch.ops.mkldnn._linear_pointwise(x, weight, bias, then, [], "none")
+    done: torch.Tensor = torch.ops.mkldnn._linear_pointwise.default(
+        x, weight, bias, then, [], "none"
+    )
     return done
 
 
 def _product_and(
     x: torch.Tensor, other: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None, how: str
 ) -> torch.Tensor:
-    done: torch.Tensor = torch.ops.mkldnn._linear_pointwise(x, other, weight, bias, how)
+    done: torch.Tensor = torch.ops.mkldnn._linear_pointwise.binary(x, other, weight, bias, how)
     return done

@@ -170,8 +170,11 @@ class Embedding:
             budget=self.budget or kept,
             truncation=self.truncation,
         )
-        if device.kind == "cuda" and isinstance(encoder, BatchedEncoder) and self._pays(encoder):
-            encoder.compile()
+        if isinstance(encoder, BatchedEncoder):
+            if device.kind == "cpu":
+                encoder.pack()
+            elif self._pays(encoder):
+                encoder.compile()
         facts = {**encoder.facts(), "precision": self.precision}
         return EmbeddingSession(self, encoder, device, facts | ({"found": "kept"} if kept else {}))
 

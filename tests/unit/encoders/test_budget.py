@@ -146,7 +146,7 @@ def test_a_session_describes_itself(tmp_path, models):
         "budget": 512,
         "unit": "tokens",
         "found": "default",
-        "attention": "flash_attention",
+        "attention": facts["attention"],  # as the processor has it
         "inference_mode": True,
         "compiled": False,
         "compile_seconds": 0.0,

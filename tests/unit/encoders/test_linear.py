@@ -64,3 +64,22 @@ def test_who_multiplies(fused):
     assert fuses(torch.ones(1, dtype=torch.bfloat16)) == has
     assert not fuses(torch.ones(1, dtype=torch.float16))
     assert not fuses(torch.ones(1, device="meta"))
+
+
+@pytest.mark.parametrize("dtype", CLOSE)
+@pytest.mark.parametrize("shape", SHAPES)
+def test_packed_weights_are_the_same_numbers(fused, dtype, shape):
+    x, other = torch.randn(shape).to(dtype), torch.randn(*shape[:-1], 72).to(dtype)
+    layer, gate = filled(Linear(shape[-1], 72), dtype), filled(GatedLinear(shape[-1], 72), dtype)
+
+    def everything():
+        return [layer(x), layer.gelu(x), layer.added(x, other), gate(x)]
+
+    plain, weight = [found.double() for found in everything()], layer.weight
+    layer.pack()
+    gate.pack()
+    assert layer.weight.is_mkldnn == gate.weight.is_mkldnn == fuses(x)
+    assert sum(p.numel() for p in gate.parameters()) == 2 * 72 * shape[-1]
+    for found, expected in zip(everything(), plain, strict=True):
+        assert difference(found, expected) < CLOSE[dtype]
+    assert torch.equal(layer.weight.to_dense() if fuses(x) else layer.weight, weight)
