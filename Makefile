@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test lint check bench faults clean
+.PHONY: demo test lint check bench gpu faults clean
 
 demo: .venv/installed  ## the main job, from nothing: make an example and classify it
 	rm -rf .demo
@@ -25,11 +25,14 @@ bench: .venv/tested  ## host stages in records a second, an evaluation, how well
 	$(BIN)/python tests/bench/bench_evaluation.py
 	$(BIN)/python -m tests.bench.bench_pool --workers 1,8 --seconds 40 --spans 250
 
+gpu:  ## check the GPU path, then measure it, with the packages that PYTHON has; ten minutes
+	$(PYTHON) -m tests.gpu.measure .gpu
+
 faults: .venv/tested  ## stop and fail the program at every single write; some ten minutes
 	$(BIN)/python -m tests.faults.sweep .faults --rounds 50
 
 clean:
-	rm -rf .venv .demo .faults
+	rm -rf .venv .demo .faults .gpu
 
 .venv/installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv

@@ -1,0 +1,71 @@
+"""Tests that want a GPU. ``pytest tests/gpu --on=cpu`` rehearses on the CPU what can be there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from tests.gpu.embedding import Models
+from tests.gpu.models import Pair, write_pair
+from virnucpro.devices import FP8_CAPABILITY, visible_gpus
+
+DEVICE = "test_gpu_device.py"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Known where pytest is called on this folder; elsewhere it is the default."""
+    parser.addoption("--on", choices=("cuda", "cpu"), default="cuda", help="device of tests/gpu")
+
+
+def _on(config: pytest.Config) -> str:
+    on: str = config.getoption("--on", default="cuda")
+    return on
+
+
+def _absent(config: pytest.Config) -> bool:
+    """A GPU that the driver knows and torch cannot use is not absent: tests are to fail there."""
+    return _on(config) == "cuda" and not (torch.cuda.is_available() or visible_gpus())
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Without CUDA one module is left, to say so in one line."""
+    name = collection_path.name
+    return True if name.startswith("test_") and name != DEVICE and _absent(config) else None
+
+
+@pytest.fixture(scope="session", autouse=True)
+def device(request: pytest.FixtureRequest) -> str:
+    """``cuda`` or ``cpu``. Without CUDA everything here is skipped; with it, nothing is."""
+    if _absent(request.config):
+        pytest.skip("no CUDA device: nothing of tests/gpu is run")
+    return _on(request.config)
+
+
+@pytest.fixture
+def gpu(device: str) -> None:
+    """For what a CPU does not have."""
+    if device != "cuda":
+        pytest.skip("only on a GPU")
+
+
+@pytest.fixture(autouse=True)
+def _fp8(request: pytest.FixtureRequest, device: str) -> None:
+    """Before Ada there is no fp8: the one thing that may be skipped on a GPU."""
+    callspec = getattr(request.node, "callspec", None)
+    asked = callspec is not None and callspec.params.get("precision") == "fp8"
+    if asked and device == "cuda" and torch.cuda.get_device_capability() < FP8_CAPABILITY:
+        pytest.skip("fp8 needs compute capability 8.9")
+
+
+@pytest.fixture(scope="session")
+def tiny(tmp_path_factory: pytest.TempPathFactory) -> Pair:
+    """Models on the disk that take no time, files of 1,000 sequences."""
+    return write_pair(tmp_path_factory.mktemp("models") / "tiny", "4x128x2", "4x128x4", "cpu", 1000)
+
+
+@pytest.fixture(scope="session")
+def models(tmp_path_factory: pytest.TempPathFactory) -> Models:
+    """Models of several sizes, and their embeddings on the CPU."""
+    return Models(tmp_path_factory.mktemp("sizes"))

@@ -1,0 +1,152 @@
+"""Check the GPU path, then measure it: everything in one go, the most important first.
+
+    python -m tests.gpu.measure OUT [--minutes 9] [--quick] [--parts tests,esm2,...]
+    python -m tests.gpu.measure OUT --device cpu --small     # a rehearsal, without a GPU
+
+The tests of this folder run first; where one fails, nothing is measured and the exit code is 1.
+Each part is a process with a log, ``OUT/PART.log``, its own time limit and, where it measures,
+``OUT/PART.json``. ``OUT/summary.json`` is written anew after each of them: the goals beside what
+was measured, the machine, versions, commands. What does not fit into ``--minutes`` can be done
+by another call with ``--parts``: OUT keeps what is there.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from tests.gpu.parts import QUICK, REAL, SMALL, Part, Scale, parts, version
+from tests.gpu.summary import REQUIRED, WELCOME, Summary, gpus
+
+ROOT = Path(__file__).parents[2]
+FP8 = [8, 9]  # compute capability of the first GPUs with 8-bit tensor cores
+LEAST = 1.0  # seconds: with less, a part is not begun
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """0 where all that was begun succeeded, else 1."""
+    options = _options(arguments)
+    out = Path(options.out).absolute()
+    out.mkdir(parents=True, exist_ok=True)
+    for name in (*REQUIRED, *WELCOME):
+        if version(name) is None:
+            print(f"missing: {name} ({REQUIRED.get(name) or WELCOME[name]})", flush=True)
+    scale = _scale(options)
+    deadline = time.monotonic() + 60 * options.minutes
+    if options.scratch is not None:
+        options.scratch.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="virnucpro-gpu-", dir=options.scratch) as scratch:
+        found = _chosen(parts(scale, out, Path(scratch)), options.parts)
+        return _measure(found, scale, out, deadline)
+
+
+def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("out", help="folder for logs and figures")
+    parser.add_argument("--minutes", type=float, default=9.0, help="for everything (default 9)")
+    parser.add_argument("--quick", action="store_true", help="less of everything")
+    parser.add_argument("--parts", help="only these, separated by commas")
+    parser.add_argument("--scratch", type=Path, help="folder for models of 6 GB, for a while")
+    parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
+    parser.add_argument("--small", action="store_true", help="tiny models: with --device cpu")
+    options = parser.parse_args(arguments)
+    if options.small != (options.device == "cpu"):
+        parser.error("--device cpu and --small go together")
+    return options
+
+
+def _scale(options: argparse.Namespace) -> Scale:
+    """What is asked for, as far as the first GPU can do it."""
+    if options.small:
+        return SMALL
+    scale, found = QUICK if options.quick else REAL, gpus()
+    if not found:
+        sys.exit("no usable NVIDIA GPU: see nvidia-smi, or rehearse with --device cpu --small")
+    if found[0]["capability"] < FP8:
+        print(f"{found[0]['name']} has no fp8: fp16 is measured in its place", flush=True)
+        scale = replace(scale, lower="fp16")
+    return scale
+
+
+def _chosen(found: list[Part], names: str | None) -> list[Part]:
+    if names is None:
+        return found
+    wanted = names.split(",")
+    known = {part.name for part in found}
+    if unknown := set(wanted) - known:
+        sys.exit(f"no part {', '.join(sorted(unknown))}: there are {', '.join(sorted(known))}")
+    return [part for part in found if part.name in wanted]
+
+
+def _measure(found: Sequence[Part], scale: Scale, out: Path, deadline: float) -> int:
+    """One part after the other, until a test fails or the time is over."""
+    summary = Summary(out, scale)
+    failed = False
+    for part in found:
+        if part.name == "tests" and version("pytest") is None:
+            summary.add({"part": part.name, "state": "not run: pytest is missing"})
+            continue
+        print(f"{part.name}: {shlex.join(part.command)}", flush=True)
+        row = _carry_out(part, out, deadline)
+        summary.add(row)
+        print("\n".join(summary.text(part.name)), flush=True)
+        failed |= row["state"].startswith("failed")
+        if part.name == "tests" and row["state"] != "done":
+            print(f"the tests did not pass, nothing is measured: see {out / 'tests.log'}")
+            return 1
+    print("\n".join(summary.goals_text()))
+    return int(failed)
+
+
+def _carry_out(part: Part, out: Path, deadline: float) -> dict[str, Any]:
+    """Run a part for the time it may have; its row for the summary."""
+    limit = min(part.seconds, deadline - time.monotonic())
+    row = {"part": part.name, "command": shlex.join(part.command)}
+    if limit < LEAST:
+        return row | {"state": "not begun: the time was over"}
+    (out / f"{part.name}.json").unlink(missing_ok=True)
+    # A group of its own, so that it can be ended with all that it has started.
+    own: dict[str, Any] = {"start_new_session": True}
+    if sys.version_info >= (3, 11):
+        own = {"process_group": 0}
+    started = time.monotonic()
+    with (out / f"{part.name}.log").open("wb") as log:
+        process = subprocess.Popen(
+            part.command, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=log, stderr=log, **own
+        )
+        try:
+            code = process.wait(limit)
+            state = f"failed (exit {code})" if code else "done"
+        except subprocess.TimeoutExpired:
+            state = f"ended after {limit:.0f} s: its time was over"
+        finally:
+            _end(process)
+    return row | {"state": state, "seconds": round(time.monotonic() - started, 1)}
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """The process and all of its group."""
+    with suppress(ProcessLookupError):  # all of them have ended
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+def _terminated(*_: object) -> None:
+    """As Ctrl-C would: parts are ended, scratch files removed."""
+    sys.exit(128 + signal.SIGTERM)
+
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, _terminated)
+    sys.exit(main())

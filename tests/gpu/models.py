@@ -1,0 +1,166 @@
+"""Models with random weights in the files that the released ones come in, and input for them."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import random
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from virnucpro.benchmark.workload import MIXES, SENSE
+from virnucpro.bio.chunks import chunk_spans
+from virnucpro.classifier import to_bytes
+from virnucpro.encoders import dnabert_files, esm2_files
+from virnucpro.encoders.batched import BatchedEncoder
+from virnucpro.encoders.random_weights import random_encoder
+
+CHUNK = 500  # bases
+HIDDEN = 512  # units of the released classifiers
+PREFIX = "encoder.sentence_encoder."  # of the names in fair-esm's checkpoints
+PATIENT = 4.0  # the classifier's last layer: scores that are spread, and not all 0 or 1
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two encoders and a classifier on the disk, and the configuration that names them."""
+
+    esm: Path
+    dnabert: Path
+    classifier: Path
+    config: Path
+
+    @property
+    def options(self) -> list[str]:
+        """Of ``virnucpro predict``."""
+        custom = ["-m", "custom", "-p", str(self.classifier), "-e", str(CHUNK)]
+        return ["-c", str(self.config), *custom]
+
+
+def write_pair(
+    folder: Path, esm: str, dnabert: str, device: str, sequences_per_file: int = 10_000
+) -> Pair:
+    """Random models of these sizes (a released name, or LAYERSxWIDTHxHEADS), drawn on ``device``.
+
+    What lies in ``folder`` already is taken as it is: the last file is written last.
+    """
+    pair = Pair(folder / "esm2.pt", folder / "dnabert", folder / "mlp.safetensors",
+                folder / "models.yaml")  # fmt: skip
+    if pair.config.exists():
+        return pair
+    folder.mkdir(parents=True, exist_ok=True)
+    width = write_esm2(pair.esm, esm, device) + write_dnabert(pair.dnabert, dnabert, device)
+    if device == "cuda":
+        torch.cuda.empty_cache()  # this process may go on beside a worker
+    pair.classifier.write_bytes(classifier(width))
+    pair.config.write_text(
+        f"prediction:\n  sequences_per_file: {sequences_per_file}\n"
+        f"features:\n  dnabert:\n    model_name: {pair.dnabert}\n"
+        f"  esm:\n    model_name: {pair.esm}\n"
+    )
+    return pair
+
+
+def write_esm2(path: Path, size: str, device: str) -> int:
+    """A ``.pt`` as fair-esm stores it, in float16; the width of the model."""
+    encoder = drawn("esm2", size, device)
+    network: Any = encoder.network
+    layers, own = len(network.blocks), network.state_dict()
+    state: dict[str, torch.Tensor] = {}
+    for name, theirs in esm2_files.stored_names(layers, "fair-esm").items():
+        parts = own[name].cpu().chunk(len(theirs))
+        state |= {PREFIX + key: part.clone() for key, part in zip(theirs, parts, strict=True)}
+    rotary = esm2_files.rotary_frequencies(encoder.dim // network.heads // 2).half()
+    for i in range(layers):
+        state[f"{PREFIX}layers.{i}.self_attn.rot_emb.inv_freq"] = rotary
+    about = argparse.Namespace(
+        encoder_layers=layers,
+        encoder_embed_dim=encoder.dim,
+        encoder_attention_heads=network.heads,
+        token_dropout=True,
+    )
+    torch.save({"cfg": {"model": about}, "model": state}, path)
+    return encoder.dim
+
+
+def write_dnabert(folder: Path, size: str, device: str) -> int:
+    """A folder with config, tokenizer and weights; the width of the model.
+
+    The tokenizer is that of the benchmark: some 130 tokens for 499 bases, where the real one
+    has 100.
+    """
+    folder.mkdir()
+    encoder = drawn("dnabert-s", size, device)
+    network: Any = encoder.network
+    own = network.state_dict()
+    names = dnabert_files.stored_names(own)
+    torch.save({names[key][0]: own[key].cpu() for key in own}, folder / "pytorch_model.bin")
+    config = {
+        "alibi_starting_size": 512,
+        "num_hidden_layers": len(network.blocks),
+        "hidden_size": encoder.dim,
+        "num_attention_heads": network.blocks[0].heads,
+        "intermediate_size": network.blocks[0].wo.in_features,
+        "layer_norm_eps": network.norm.eps,
+        "vocab_size": network.embed.num_embeddings,
+        "type_vocab_size": network.kind.num_embeddings,
+        "pad_token_id": 0,
+    }
+    (folder / "config.json").write_text(json.dumps(config))
+    tokenizer: Any = encoder
+    tokenizer._tokenizer.save(str(folder / "tokenizer.json"))
+    return encoder.dim
+
+
+def drawn(family: str, size: str, device: str) -> BatchedEncoder:
+    """Random weights in float16, those of layer norms too: no forgotten one goes unseen."""
+    encoder = random_encoder(family, size, device, "fp16", budget=1, truncation=1024)
+    generator = torch.Generator(device).manual_seed(1)
+    for module in encoder.network.modules():
+        if isinstance(module, nn.LayerNorm):
+            for parameter in module.parameters():
+                noise = torch.randn(parameter.shape, generator=generator, device=device)
+                parameter += (0.1 * noise).to(parameter.dtype)
+    return encoder
+
+
+def classifier(width: int) -> bytes:
+    """The content of a ``.safetensors`` file with random weights."""
+    generator = torch.Generator().manual_seed(4)
+
+    def some(*shape: int) -> torch.Tensor:
+        return torch.randn(shape, generator=generator) / math.sqrt(shape[-1])
+
+    state = {
+        "hidden_layer.weight": some(HIDDEN, width),
+        "hidden_layer.bias": some(HIDDEN),
+        "bn1.weight": torch.ones(HIDDEN),
+        "bn1.bias": torch.zeros(HIDDEN),
+        "bn1.running_mean": torch.zeros(HIDDEN),
+        "bn1.running_var": torch.ones(HIDDEN),
+        "output_layer.weight": PATIENT * some(2, HIDDEN),
+        "output_layer.bias": torch.zeros(2),
+    }
+    return to_bytes(state, encoders=(), chunk_lengths=(CHUNK,), extra={})
+
+
+def write_contigs(path: Path, chunks: int) -> Path:
+    """Contigs of random codons without a stop, that give at least ``chunks`` chunks of 500 bases.
+
+    Random bases would have an open frame in a chunk of twenty; here every chunk has one at least.
+    Lengths are those of the benchmark's ``--mix 500``.
+    """
+    draw, mix = random.Random(chunks), MIXES[str(CHUNK)]
+    codons, lines = list(SENSE), []
+    while chunks > 0:
+        length = round(math.exp(draw.uniform(math.log(mix.shortest), math.log(mix.longest))))
+        bases = "".join(draw.choices(codons, k=length // 3))
+        lines.append(f">contig{len(lines) + 1}\n{bases}\n")
+        chunks -= len(chunk_spans(len(bases), CHUNK))
+    path.write_text("".join(lines))
+    return path

@@ -1,0 +1,146 @@
+"""Commands on the device, with worker processes: as on the CPU, and killed and resumed."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from examples.make_example import SOURCE
+from tests.faults.processes import family, running, until
+from tests.gpu.models import Pair, write_contigs
+from virnucpro.bio.fasta import read_fasta
+from virnucpro.layout import Layout
+
+NEAR = {"fp32": 1e-3, "bf16": 0.03, "fp8": 0.3}  # of two scores, which are between 0 and 1
+
+
+@pytest.fixture
+def where(device) -> list[str]:
+    """Options of predict: one worker process on the device."""
+    return ["--gpus", "0"] if device == "cuda" else ["--cpu-workers", "1"]
+
+
+def predictions(layout: Layout) -> dict[str, tuple[str, float, float]]:
+    """Label and scores of each frame."""
+    lines = layout.predictions.read_text().splitlines()[1:]
+    rows = [line.split("\t") for line in lines]
+    return {name: (label, float(others), float(virus)) for name, label, others, virus in rows}
+
+
+def calls(layout: Layout) -> list[str]:
+    """Record and call, in the order of the input."""
+    header, *lines = (line.split("\t") for line in layout.contigs_table.read_text().splitlines())
+    return [line[0] + " " + line[header.index("call")] for line in lines]
+
+
+def contents(layout: Layout) -> dict[str, bytes]:
+    """Features and results; not the records of times and processes."""
+    paths = [*layout.feature_files(), layout.predictions, layout.consensus, layout.contigs_table]
+    paths += [layout.chunks_table, layout.virus_fasta]
+    return {str(path.relative_to(layout.root)): path.read_bytes() for path in paths}
+
+
+@pytest.fixture(scope="session")
+def on_cpu(tiny: Pair, tmp_path_factory) -> Layout:
+    """The example of the repository, classified in fp32 on the CPU."""
+    layout = Layout(tmp_path_factory.mktemp("cpu"), "sequences", 500)
+    command = [sys.executable, "-m", "virnucpro", "predict", str(SOURCE), "-o", str(layout.root)]
+    subprocess.run([*command, *tiny.options, "--device", "cpu"], check=True, capture_output=True)
+    return layout
+
+
+@pytest.mark.parametrize("compile", ["always", "never"])
+def test_killed_and_resumed_it_is_the_same_to_the_byte(
+    tiny: Pair, device, where, tmp_path, compile
+):
+    if device == "cpu" and compile == "always":
+        pytest.skip("only on a GPU")
+    # Many records: the run is still at work when its first part is there.
+    records = 12_000 if device == "cuda" else 2000
+    source = write_contigs(tmp_path / "contigs.fa", records)
+    options = [*tiny.options, *where, "--compile", compile, "-k", "--no-progress"]
+    whole, killed = (Layout(tmp_path / name, "contigs", 500) for name in ("whole", "killed"))
+
+    def start(layout: Layout, *more: str) -> subprocess.Popen[bytes]:
+        command = [sys.executable, "-m", "virnucpro", "predict", str(source), "-o"]
+        # Either run compiles for itself: it finds nothing of the other's.
+        cache = {"TORCHINDUCTOR_CACHE_DIR": f"{layout.root}.cache"}
+        cache["TRITON_CACHE_DIR"] = cache["TORCHINDUCTOR_CACHE_DIR"] + "/triton"
+        return subprocess.Popen(
+            [*command, str(layout.root), *options, *more], env=os.environ | cache,
+            stdout=subprocess.DEVNULL,
+        )  # fmt: skip
+
+    assert start(whole).wait(300) == 0
+    run = start(killed)
+    try:
+        until(lambda: [*killed.root.glob("*_protein/*.parts/*.done")], 200)
+        workers = family(run.pid)
+    finally:
+        run.kill()
+        run.wait()
+    until(lambda: not any(map(running, workers)))
+    assert not killed.run_json.exists(), "it was at its end before it could be killed"
+    assert start(killed, "--resume").wait(300) == 0
+    assert contents(killed) == contents(whole)
+    assert sum(1 for _ in read_fasta(whole.frames("protein"))) >= records
+
+
+@pytest.mark.parametrize("precision", NEAR)
+@pytest.mark.parametrize("compile", ["never", "always"])
+def test_the_calls_of_the_cpu(
+    tiny: Pair, on_cpu: Layout, device, where, shell, tmp_path, precision, compile
+):
+    if device == "cpu" and (precision == "fp8" or compile == "always"):
+        pytest.skip("only on a GPU")
+    done = shell("predict", SOURCE, "-o", tmp_path, *tiny.options, *where,
+                 "--precision", precision, "--compile", compile)  # fmt: skip
+    assert done.code == 0, done.err
+    layout = Layout(tmp_path, "sequences", 500)
+    expected, found = predictions(on_cpu), predictions(layout)
+    assert list(found) == list(expected)
+    near = NEAR[precision]
+    for name, (label, *scores) in found.items():
+        assert scores == pytest.approx(expected[name][1:], abs=near), name
+        if abs(scores[0] - scores[1]) > 2 * near:
+            assert label == expected[name][0]
+    if precision == "fp32":
+        assert calls(layout) == calls(on_cpu)
+    workers = json.loads(layout.run_json.read_bytes())["workers"]
+    assert [row["stage"] for row in workers] == ["dnabert", "esm"]
+    for row in workers:
+        assert row["precision"] == precision
+        assert row["compiled"] == (compile == "always"), row
+        assert "compile_failed" not in row
+        assert row["tasks"] > 0
+        if device == "cuda":
+            assert row["found"] == "measured"
+            assert row["peak_memory"] > 0
+
+
+def test_profile(device, shell, tmp_path):
+    for model, size in (("esm2", "2x64x2"), ("dnabert-s", "2x64x2")):
+        saved = tmp_path / f"{model}.json"
+        done = shell("profile", "--model", model, "--random", size, "--seconds", 0, "-o", saved,
+                     "--device", device)  # fmt: skip
+        assert done.code == 0, done.err
+        points = json.loads(saved.read_bytes())["points"]
+        assert all(point["tokens"] > 0 for point in points)
+        assert all((point["peak_memory"] is not None) == (device == "cuda") for point in points)
+
+
+def test_benchmark(device, shell, tmp_path: Path):
+    saved = tmp_path / "found.json"
+    done = shell("benchmark", "esm2:3x64x2", "dnabert-s:3x64x2", "--seconds", 0, "--sequences", 40,
+                 "--device", device, "--precision", "bf16", "--json", saved)  # fmt: skip
+    assert done.code == 0, done.err
+    for model in json.loads(saved.read_bytes())["models"]:
+        for row in model["results"]:
+            assert row["check"] in ("reference", "same")
+            assert row["compile_failed"] is None
+            assert row["compiled"] == (device == "cuda" and row["implementation"] == "virnucpro")

@@ -1,0 +1,59 @@
+"""Embeddings on the device against the same models in fp32 on the CPU."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from tests.gpu.embedding import OTHER, ROLES, SMALL, WIDE, Models, check, sequences
+from tests.unit.encoders.small import quiet
+
+pytestmark = pytest.mark.filterwarnings("default")  # those of torch are not ours
+
+PRECISIONS = ["fp32", "bf16", "fp16", "fp8"]
+
+
+@pytest.mark.parametrize("precision", PRECISIONS)
+@pytest.mark.parametrize("sizes", [SMALL, OTHER], ids=["heads of 64", "heads of 32"])
+@pytest.mark.parametrize("family", ROLES)
+def test_those_of_the_cpu(models: Models, device, family, sizes, precision):
+    encoder = models.open(family, sizes[family], device, precision)
+    rows = encoder.encode(sequences(family), quiet)
+    assert torch.get_float32_matmul_precision() == "highest"  # no TF32
+    check(rows, models.exact(family, sizes[family]), precision)
+
+
+@pytest.mark.parametrize("precision", PRECISIONS)
+@pytest.mark.parametrize("family", ROLES)
+def test_those_of_the_cpu_at_the_real_width(gpu, models: Models, family, precision):
+    encoder = models.open(family, WIDE[family], "cuda", precision)
+    rows = encoder.encode(sequences(family), quiet)
+    check(rows, models.exact(family, WIDE[family]), precision)
+
+
+@pytest.mark.parametrize("precision", PRECISIONS)
+@pytest.mark.parametrize("family", ROLES)
+def test_alone_in_a_batch_and_with_another_budget(models: Models, device, family, precision):
+    encoder, work = models.open(family, SMALL[family], device, precision), sequences(family)
+    together = encoder.encode(work, quiet)
+    alone = torch.cat([encoder.encode([one], quiet) for one in work[::5]])
+    check(alone, together[::5], precision)
+    encoder.use(700 if family == "esm2" else 5)
+    check(encoder.encode(work, quiet), together, precision)
+
+
+@pytest.mark.parametrize("family", ROLES)
+def test_twice_the_same_bytes(models: Models, device, family):
+    encoder, work = models.open(family, SMALL[family], device, "bf16"), sequences(family)
+    once = encoder.encode(work, quiet)
+    assert torch.equal(encoder.encode(work, quiet), once)
+    again = models.open(family, SMALL[family], device, "bf16", encoder.budget.amount)
+    assert torch.equal(again.encode(work, quiet), once)
+
+
+@pytest.mark.parametrize("precision", ["bf16", "fp16", "fp8"])
+@pytest.mark.parametrize("family", ROLES)
+def test_attention_is_fused(gpu, models: Models, family, precision):
+    expected = {"esm2": "flash_attention", "dnabert-s": "efficient_attention"}
+    encoder = models.open(family, SMALL[family], "cuda", precision)
+    assert encoder.facts()["attention"] == expected[family]
