@@ -68,14 +68,7 @@ def test_the_table(call):
     done = call("profile", "--model", "esm2", "--random", "1x24x2", *QUICK, "64,128")
     assert done.code == 0
     title, header, *rows, advice = done.out.splitlines()
-    name, where, precision, kernel, lengths = title.replace(" on ", ", ").split(", ")
-    assert (name, where, precision, lengths) == (
-        "1x24x2",
-        "CPU",
-        "fp32",
-        "sequences of 166 letters",
-    )
-    assert kernel in ("flash_attention", "math")  # as the processor has it
+    assert title == "1x24x2 on CPU, fp32, flash_attention, sequences of 166 letters"
     assert header.split() == ["tokens", "sequences/s", "tokens/s", "waited", "memory"]
     assert [row.split()[0] for row in rows] == ["64", "128"]
     assert "--esm-batch-size" in advice

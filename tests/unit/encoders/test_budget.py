@@ -146,7 +146,7 @@ def test_a_session_describes_itself(tmp_path, models):
         "budget": 512,
         "unit": "tokens",
         "found": "default",
-        "attention": facts["attention"],  # as the processor has it
+        "attention": "flash_attention",
         "inference_mode": True,
         "compiled": False,
         "compile_seconds": 0.0,
