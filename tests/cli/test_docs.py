@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 import pytest
 
+from tests.bench import expected
 from virnucpro.cli.app import app
 
 ROOT = Path(__file__).parents[2]
@@ -37,6 +38,13 @@ def test_documented_commands_are_accepted(page: str, line: str) -> None:
         words.remove(name)
         command = found
     command.make_context(command.name, words, parent=context)
+
+
+def test_the_expected_rates_are_those_that_the_command_prints(capsys) -> None:
+    expected.main()
+    table = capsys.readouterr().out
+    assert len(table.splitlines()) > 3
+    assert table in (ROOT / "GPU_OPTIMIZATION.md").read_text()
 
 
 def test_documented_links_lead_somewhere() -> None:
