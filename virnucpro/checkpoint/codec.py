@@ -137,11 +137,17 @@ def _unpickled(path: Path, mapped: bool) -> Any:
         if zipfile.is_zipfile(path):
             with warnings.catch_warnings():
                 warnings.simplefilter("error")  # torch only warns of some damaged pickles
+                mapped = mapped and _is_text(path)
                 return torch.load(path, map_location="cpu", weights_only=True, mmap=mapped)
     except _UNREADABLE as error:
         reason = next(iter(str(error).splitlines()), type(error).__name__)
         raise DamagedFeatures(f"{path.name} cannot be read: {reason}") from error
     raise DamagedFeatures(f"{path.name} cannot be read: it is truncated, or no .pt file")
+
+
+def _is_text(path: Path) -> bool:
+    """Whether a path is of whole characters: torch maps no file of another name."""
+    return not any(0xD800 <= ord(letter) <= 0xDFFF for letter in str(path))
 
 
 def _as_tensor(data: Any, ids: list[str], name: str) -> torch.Tensor:
