@@ -9,7 +9,7 @@ from pathlib import Path
 
 from virnucpro.bio.fasta import fasta_bytes
 from virnucpro.bio.frames import open_frames
-from virnucpro.training.dataset import FRAMES_HEADER, PARTS, Dataset, LabelledFrame
+from virnucpro.training.data.dataset import FRAMES_HEADER, PARTS, Dataset, LabelledFrame
 
 STOPS = ("TAA", "TAG", "TGA")
 LENGTH = 300

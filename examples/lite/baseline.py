@@ -22,8 +22,8 @@ from sklearn.preprocessing import StandardScaler
 from virnucpro.bio.chunks import chunk_spans
 from virnucpro.bio.frames import open_frames
 from virnucpro.bio.records import read_records
-from virnucpro.training.dataset import Dataset
-from virnucpro.training.lite_data import FrameSet, load_frames
+from virnucpro.training.data.dataset import Dataset
+from virnucpro.training.lite.frames import FrameSet, load_frames
 
 WORD = 5
 MOST = 60_000  # frames of either label

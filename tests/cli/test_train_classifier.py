@@ -18,9 +18,9 @@ from tests.training_data import LENGTH, genome, make_dataset
 from virnucpro.checkpoint.codec import load_features
 from virnucpro.classifier import inspect, load
 from virnucpro.settings import Machine, Science
-from virnucpro.training.dataset import PARTS
+from virnucpro.training.classifier.savepoint import load as load_savepoint
+from virnucpro.training.data.dataset import PARTS
 from virnucpro.training.embed import EmbedRequest, embed
-from virnucpro.training.savepoint import load as load_savepoint
 
 QUICK = ("--hidden", 16, "--epochs", 3, "--learning-rate", 0.01)
 LONG = ("--hidden", 16, "--epochs", 30, "--patience", 30, "--batch-size", 16, "--processes")

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.unit.training.made_genomes import coding, write_fasta, write_table
-from virnucpro.training.dataset import Dataset
+from virnucpro.training.data.dataset import Dataset
 
 
 @pytest.fixture

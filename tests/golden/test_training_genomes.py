@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from virnucpro.bio.records import read_records
-from virnucpro.training.dataset import PARTS, Dataset
-from virnucpro.training.table import read_table
+from virnucpro.training.data.dataset import PARTS, Dataset
+from virnucpro.training.data.table import read_table
 
 LITE = Path(__file__).parents[2] / "examples/lite/genomes.tsv"
 COMPLEMENT = str.maketrans("ACGT", "TGCA")

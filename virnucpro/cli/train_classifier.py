@@ -16,8 +16,8 @@ from virnucpro.errors import EXIT_OK, UsageError
 from virnucpro.settings import Machine
 
 if TYPE_CHECKING:
-    from virnucpro.training.fitting import Fitted
-    from virnucpro.training.recipe import Recipe
+    from virnucpro.training.classifier.fitting import Fitted
+    from virnucpro.training.classifier.recipe import Recipe
 
 EPILOG = """\b
 Examples:
@@ -105,7 +105,7 @@ def classifier(dataset: Path, output: Path, **options: Any) -> int:
 
     from virnucpro.events import Notice
     from virnucpro.executors.signals import interruptible
-    from virnucpro.training.fitting import FitRequest, fit
+    from virnucpro.training.classifier.fitting import FitRequest, fit
     from virnucpro.ui.training import TrainingScreen
 
     devices = _devices(options, options["threads"] or configuration.machine.threads)
@@ -145,7 +145,7 @@ def _devices(options: dict[str, Any], threads: int | None) -> tuple[Device, ...]
 def _recipe(options: dict[str, Any], devices: Sequence[Device]) -> Recipe:
     """The recipe with the options on top."""
     from virnucpro.devices import choose_precision
-    from virnucpro.training.recipe import RECIPES
+    from virnucpro.training.classifier.recipe import RECIPES
 
     names = ("hidden", "epochs", "batch_size", "learning_rate", "patience", "seed", "precision")
     given = {name: options[name] for name in names if options[name] is not None}

@@ -75,7 +75,7 @@ def download(
     Each file is compared with the checksum of the release's list. A download that broke off is
     gone on with by the same command; files that are here and right are not fetched again.
     """
-    from virnucpro.training.refseq import NCBI, check_groups, read_release
+    from virnucpro.training.data.refseq import NCBI, check_groups, read_release
 
     groups = list(dict.fromkeys(g.strip() for g in release_groups.split(",") if g.strip()))
     if not groups:
@@ -114,7 +114,7 @@ def _bring(
 ) -> int:
     from virnucpro.checkpoint.disk import DiskWithoutResume
     from virnucpro.checkpoint.lock import locked
-    from virnucpro.training.refseq import TABLE, fetch_file, save_table, table_of
+    from virnucpro.training.data.refseq import TABLE, fetch_file, save_table, table_of
     from virnucpro.web import RefusedError
 
     disk = DiskWithoutResume()

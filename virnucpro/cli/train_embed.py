@@ -22,7 +22,7 @@ from virnucpro.errors import EXIT_OK, EXIT_PARTIAL
 from virnucpro.settings import SHOWN_TYPES, Science, override
 
 if TYPE_CHECKING:
-    from virnucpro.training.dataset import Part
+    from virnucpro.training.data.dataset import Part
     from virnucpro.training.embed import Embedded
 
 TYPES = tuple(name for name in SHOWN_TYPES if name != "custom")
@@ -41,7 +41,7 @@ Exit codes: 0 done, 2 some frames failed (see failed_files.txt), 3 other models 
 
 def parts_named(text: str) -> tuple[Part, ...]:
     """``validation,train`` as a tuple of parts, in their usual order, each once."""
-    from virnucpro.training.dataset import PARTS
+    from virnucpro.training.data.dataset import PARTS
 
     wanted = [name.strip() for name in text.split(",")]
     unknown = [name for name in wanted if name not in PARTS]
@@ -82,7 +82,7 @@ def embed(dataset: Path, **options: Any) -> int:
 
     from virnucpro.events import Notice
     from virnucpro.executors.signals import interruptible
-    from virnucpro.training.dataset import PARTS, Dataset
+    from virnucpro.training.data.dataset import PARTS, Dataset
     from virnucpro.training.embed import EmbedRequest
     from virnucpro.training.embed import embed as carry_out
     from virnucpro.ui.screen import Screen

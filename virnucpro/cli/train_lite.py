@@ -66,9 +66,9 @@ def lite(
     """
     import torch
 
-    from virnucpro.training.dataset import Dataset
-    from virnucpro.training.lite import LiteRecipe
-    from virnucpro.training.lite_run import check_packages, fit_lite
+    from virnucpro.training.data.dataset import Dataset
+    from virnucpro.training.lite.encoders import LiteRecipe
+    from virnucpro.training.lite.run import check_packages, fit_lite
     from virnucpro.ui.progress import Progress
 
     check_packages()
@@ -102,7 +102,7 @@ def lite(
 
 def _summary(facts: Mapping[str, Any] | None, length: int, output_dir: Path) -> list[str]:
     """How good the pair is, and how to use it."""
-    from virnucpro.training.lite_run import LiteFiles
+    from virnucpro.training.lite.run import LiteFiles
 
     if facts is None:
         return [f"It was there already, of the same recipe and data: {output_dir}"]

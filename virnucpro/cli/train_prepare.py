@@ -116,7 +116,7 @@ def prepare(table: Path, output_dir: Path, genomes: Path | None, **options: Any)
     only frames inside annotated proteins are kept. The same command gives the same data set to
     the byte, and does nothing where it is there.
     """
-    from virnucpro.training.prepare import Recipe
+    from virnucpro.training.data.prepare import Recipe
 
     force = options.pop("force")
     lengths = _lengths(options.pop("lengths"))
@@ -143,8 +143,8 @@ def _lengths(given: Iterable[str]) -> tuple[int, ...]:
 
 def _carry_out(recipe: Any, output_dir: Path, force: bool) -> int:
     from virnucpro.executors.signals import interruptible
-    from virnucpro.training.dataset import Dataset
-    from virnucpro.training.prepare import prepare
+    from virnucpro.training.data.dataset import Dataset
+    from virnucpro.training.data.prepare import prepare
     from virnucpro.ui.progress import Progress
 
     path = config_path()

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from virnucpro.errors import InputError
 from virnucpro.evaluation.tables import Table, open_table
-from virnucpro.training.dataset import FRAMES_HEADER, read_frames
+from virnucpro.training.data.dataset import FRAMES_HEADER, read_frames
 
 _VIRUS = {"virus", "viral", "1"}
 _OTHERS = {"others", "nonviral", "0"}

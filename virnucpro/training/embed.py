@@ -28,7 +28,7 @@ from virnucpro.settings import Machine, Science
 from virnucpro.stages.embedding import Embedding
 from virnucpro.stages.merging import Merging
 from virnucpro.stages.shards import Shards
-from virnucpro.training.dataset import PARTS, Dataset, Part
+from virnucpro.training.data.dataset import PARTS, Dataset, Part
 from virnucpro.training.records import read_record
 from virnucpro.workers import Workers
 

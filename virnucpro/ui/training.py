@@ -11,7 +11,7 @@ from rich.text import Text
 
 from virnucpro.events import Notice
 from virnucpro.settings import Display
-from virnucpro.training.progress import EpochEnded, Seen, TrainingEvent
+from virnucpro.training.classifier.progress import EpochEnded, Seen, TrainingEvent
 from virnucpro.ui.log import RunLog
 from virnucpro.ui.meter import Clock
 from virnucpro.ui.plain import LINE_SECONDS

@@ -13,7 +13,7 @@ from virnucpro.evaluation.sample import Sample, join
 from virnucpro.stages.consensus import HEADER as CONSENSUS
 from virnucpro.stages.output import CHUNKS_HEADER, CONTIGS_HEADER
 from virnucpro.stages.prediction import HEADER as FRAMES
-from virnucpro.training.dataset import FRAMES_HEADER
+from virnucpro.training.data.dataset import FRAMES_HEADER
 
 LABELS = "record\tlabel\tgroup\tgenome\na\tvirus\tPhages\tg1\nb\tothers\tBacteria\tg2\n"
 

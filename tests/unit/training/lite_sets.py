@@ -9,7 +9,7 @@ import numpy as np
 
 from tests.unit.training.made_genomes import SENSE
 from virnucpro.encoders.lite_features import AMINO_ACIDS, NO_CODON, Words, codons_of
-from virnucpro.training.lite_data import FrameSet
+from virnucpro.training.lite.frames import FrameSet
 
 PAIRS = Words(" ".join(AMINO_ACIDS), "11")
 SPACED = Words("AST C DE FWY G H ILMV KR NQ P", "1101")

@@ -8,8 +8,8 @@ import pytest
 from tests.unit.training.lite_sets import PAIRS, SMALL, SPACED, frame_set, frames
 from virnucpro.bio.frames import GENETIC_CODE
 from virnucpro.encoders.lite_features import AMINO_ACIDS, residues_of
-from virnucpro.training.censuses import count_words
-from virnucpro.training.lite_data import FOLDS
+from virnucpro.training.lite.censuses import count_words
+from virnucpro.training.lite.frames import FOLDS
 
 VIRUS = [number % 3 == 0 for number in range(40)]
 # Genomes 0 to 29 are alone; 30 to 39 are relatives of the first ten.

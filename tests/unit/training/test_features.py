@@ -10,9 +10,8 @@ import torch
 
 from virnucpro.checkpoint.codec import Features, encode_features, load_features
 from virnucpro.errors import InputError
-from virnucpro.training import features as module
-from virnucpro.training.dataset import Dataset
-from virnucpro.training.features import (
+from virnucpro.training.classifier import features as module
+from virnucpro.training.classifier.features import (
     OpenFeatures,
     PartFeatures,
     epoch_of,
@@ -20,6 +19,7 @@ from virnucpro.training.features import (
     share_of,
     survey,
 )
+from virnucpro.training.data.dataset import Dataset
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import pytest
 
 from tests.unit.training.made_genomes import coding
 from virnucpro.errors import InputError, UsageError
-from virnucpro.training.genbank import Coding, is_genbank, read_genbank
+from virnucpro.training.data.genbank import Coding, is_genbank, read_genbank
 
 SeqIO = pytest.importorskip("Bio.SeqIO")
 from Bio.Seq import Seq  # noqa: E402

@@ -16,9 +16,9 @@ from virnucpro.classifier import load
 from virnucpro.classifier import to_bytes as classifier_bytes
 from virnucpro.encoders.lite import to_bytes
 from virnucpro.encoders.weights import read_pickle
-from virnucpro.training.censuses import count_words
-from virnucpro.training.lite import LiteRecipe, Trainer, _schedule, chunk_scores, margins
-from virnucpro.training.lite_data import FrameSet
+from virnucpro.training.lite.censuses import count_words
+from virnucpro.training.lite.encoders import LiteRecipe, Trainer, _schedule, chunk_scores, margins
+from virnucpro.training.lite.frames import FrameSet
 
 RECIPE = LiteRecipe(steps=6, dim=8, hidden=8)
 VIRUS = [True, True, True, False, False, False]

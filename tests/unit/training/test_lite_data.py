@@ -11,7 +11,7 @@ from tests.unit.training.made_genomes import coding, mutated
 from virnucpro.bio.frames import GENETIC_CODE
 from virnucpro.encoders.lite_features import NO_CODON, codons_of
 from virnucpro.errors import InputError
-from virnucpro.training.lite_data import RESIDUE_OF, SENSE, Sampler, folds_of, load_frames
+from virnucpro.training.lite.frames import RESIDUE_OF, SENSE, Sampler, folds_of, load_frames
 
 CODONS = [a + b + c for a in "ACGT" for b in "ACGT" for c in "ACGT"]
 

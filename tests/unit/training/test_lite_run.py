@@ -14,9 +14,9 @@ from virnucpro.classifier import inspect
 from virnucpro.encoders.registry import locate
 from virnucpro.errors import InputError, Interrupted, ResumeRefused, UsageError
 from virnucpro.executors.signals import Interruption
-from virnucpro.training.dataset import Dataset
-from virnucpro.training.lite import LiteRecipe
-from virnucpro.training.lite_run import LiteFiles, fit_lite
+from virnucpro.training.data.dataset import Dataset
+from virnucpro.training.lite.encoders import LiteRecipe
+from virnucpro.training.lite.run import LiteFiles, fit_lite
 
 RECIPE = LiteRecipe(steps=5, dim=8, hidden=8)
 NAMES = (

@@ -11,8 +11,14 @@ import torch.nn.functional as F
 from torch import nn
 
 from virnucpro.classifier import Classifier
-from virnucpro.training.network import EPS, GlobalBatchNorm, Network, dropout_mask, folded
-from virnucpro.training.recipe import MODERN, ORIGINAL
+from virnucpro.training.classifier.network import (
+    EPS,
+    GlobalBatchNorm,
+    Network,
+    dropout_mask,
+    folded,
+)
+from virnucpro.training.classifier.recipe import MODERN, ORIGINAL
 
 SMALL = dataclasses.replace(ORIGINAL, hidden=8)
 

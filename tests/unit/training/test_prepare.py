@@ -19,8 +19,8 @@ from virnucpro.bio.records import read_records
 from virnucpro.checkpoint.disk import Disk
 from virnucpro.errors import InputError, LockedError, ResumeRefused, UsageError
 from virnucpro.layout import MOLECULES
-from virnucpro.training.dataset import PARTS, Dataset
-from virnucpro.training.prepare import Recipe, prepare
+from virnucpro.training.data.dataset import PARTS, Dataset
+from virnucpro.training.data.prepare import Recipe, prepare
 
 FILES = {
     "phages.fa.gz": [

@@ -9,7 +9,7 @@ import pytest
 from tests.unit.models.serving import serving
 from virnucpro.checkpoint.disk import Disk
 from virnucpro.errors import DownloadError, InputError, UsageError
-from virnucpro.training.refseq import (
+from virnucpro.training.data.refseq import (
     Release,
     ReleaseFile,
     check_groups,
@@ -18,7 +18,7 @@ from virnucpro.training.refseq import (
     save_table,
     table_of,
 )
-from virnucpro.training.table import read_table
+from virnucpro.training.data.table import read_table
 from virnucpro.web import RefusedError
 
 DATA = {f"viral/viral.{n}.genomic.gbff.gz": bytes([n]) * 70_000 for n in (1, 2, 10)} | {

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from tests.unit.training.made_genomes import coding, mutated
-from virnucpro.training import relatives
-from virnucpro.training.relatives import SCALED, K, shares, sketch
+from virnucpro.training.data import relatives
+from virnucpro.training.data.relatives import SCALED, K, shares, sketch
 
 COMPLEMENT = str.maketrans("ACGT", "TGCA")
 

@@ -9,10 +9,10 @@ import pytest
 
 from tests.unit.training.made_genomes import coding, mutated
 from virnucpro.errors import InputError
-from virnucpro.training.relatives import sketch
-from virnucpro.training.splits import assign, check_labels, drop_relatives
-from virnucpro.training.survey import Origin, Survey
-from virnucpro.training.table import SourceRow, Split
+from virnucpro.training.data.relatives import sketch
+from virnucpro.training.data.splits import assign, check_labels, drop_relatives
+from virnucpro.training.data.survey import Origin, Survey
+from virnucpro.training.data.table import SourceRow, Split
 
 
 def row(line: int = 2, split: Split | None = None, label: str = "virus") -> SourceRow:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from virnucpro.errors import InputError, UsageError
-from virnucpro.training.table import Split, read_table
+from virnucpro.training.data.table import Split, read_table
 
 HEADER = "file\tlabel\tgroup\tsplit\tgenome\tmatch\n"
 

@@ -12,13 +12,13 @@ from virnucpro.checkpoint.disk import Disk
 from virnucpro.contracts import Device
 from virnucpro.errors import InputError, ResumeRefused
 from virnucpro.executors.signals import Interruption
-from virnucpro.training.features import moments, survey
-from virnucpro.training.processes import train_on
-from virnucpro.training.progress import EpochEnded
-from virnucpro.training.recipe import MODERN, ORIGINAL
-from virnucpro.training.savepoint import Savepoint, load, save
-from virnucpro.training.team import Team
-from virnucpro.training.trainer import Plan, train
+from virnucpro.training.classifier.features import moments, survey
+from virnucpro.training.classifier.processes import train_on
+from virnucpro.training.classifier.progress import EpochEnded
+from virnucpro.training.classifier.recipe import MODERN, ORIGINAL
+from virnucpro.training.classifier.savepoint import Savepoint, load, save
+from virnucpro.training.classifier.team import Team
+from virnucpro.training.classifier.trainer import Plan, train
 
 ALONE = Team(0, 1, torch.device("cpu"))
 SMALL = dataclasses.replace(ORIGINAL, hidden=16, epochs=3, batch_size=4)

@@ -8,7 +8,7 @@ from rich.console import Console
 
 from virnucpro.events import Notice
 from virnucpro.settings import Display
-from virnucpro.training.progress import EpochEnded, Seen
+from virnucpro.training.classifier.progress import EpochEnded, Seen
 from virnucpro.ui.training import TrainingScreen
 
 

@@ -12,10 +12,10 @@ from virnucpro.classifier import inspect
 from virnucpro.contracts import Json
 from virnucpro.errors import InputError, ModelError, ResumeRefused, UsageError
 from virnucpro.events import Notice
-from virnucpro.training.dataset import PARTS, Dataset
-from virnucpro.training.recipe import Recipe
+from virnucpro.training.classifier.recipe import Recipe
+from virnucpro.training.classifier.savepoint import Savepoint, load, save
+from virnucpro.training.data.dataset import PARTS, Dataset
 from virnucpro.training.records import read_record
-from virnucpro.training.savepoint import Savepoint, load, save
 
 
 @dataclass(frozen=True)

@@ -21,19 +21,19 @@ from virnucpro.errors import InputError, UsageError
 from virnucpro.events import Notice
 from virnucpro.executors.signals import Interruption
 from virnucpro.models.catalogue import KNOWN
-from virnucpro.training.admission import TrainingFiles, admitted, identity_of, records_of
-from virnucpro.training.assessment import assess, logits_of
-from virnucpro.training.board import Board
-from virnucpro.training.card import Facts, card_text
-from virnucpro.training.dataset import LABELS, PARTS, Dataset, Part
-from virnucpro.training.features import PartFeatures, moments, survey
-from virnucpro.training.network import EPS, folded
-from virnucpro.training.processes import train_on
-from virnucpro.training.progress import EpochEnded, TrainingEvent
-from virnucpro.training.recipe import Recipe
-from virnucpro.training.savepoint import Savepoint, load
+from virnucpro.training.classifier.admission import TrainingFiles, admitted, identity_of, records_of
+from virnucpro.training.classifier.assessment import assess, logits_of
+from virnucpro.training.classifier.board import Board
+from virnucpro.training.classifier.card import Facts, card_text
+from virnucpro.training.classifier.features import PartFeatures, moments, survey
+from virnucpro.training.classifier.network import EPS, folded
+from virnucpro.training.classifier.processes import train_on
+from virnucpro.training.classifier.progress import EpochEnded, TrainingEvent
+from virnucpro.training.classifier.recipe import Recipe
+from virnucpro.training.classifier.savepoint import Savepoint, load
+from virnucpro.training.classifier.trainer import Plan
+from virnucpro.training.data.dataset import LABELS, PARTS, Dataset, Part
 from virnucpro.training.temperature import fit_temperature
-from virnucpro.training.trainer import Plan
 
 Show = Callable[[Notice | TrainingEvent], None]
 

@@ -23,10 +23,10 @@ from virnucpro.encoders.lite_features import Words
 from virnucpro.encoders.weights import read_pickle
 from virnucpro.errors import InputError, ModelError, ResumeRefused, UsageError
 from virnucpro.executors.signals import Interruption
-from virnucpro.training.censuses import WORDS, CountedWords, count_words
-from virnucpro.training.dataset import Dataset, Part
-from virnucpro.training.lite import LiteRecipe, Pair, Trainer, chunk_scores, margins
-from virnucpro.training.lite_data import FrameSet, folds_of, load_frames
+from virnucpro.training.data.dataset import Dataset, Part
+from virnucpro.training.lite.censuses import WORDS, CountedWords, count_words
+from virnucpro.training.lite.encoders import LiteRecipe, Pair, Trainer, chunk_scores, margins
+from virnucpro.training.lite.frames import FrameSet, folds_of, load_frames
 from virnucpro.training.temperature import fit_temperature
 
 SAVE_SECONDS = 60.0

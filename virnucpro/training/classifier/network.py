@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from virnucpro.training.recipe import Recipe
+from virnucpro.training.classifier.recipe import Recipe
 
 EPS, MOMENTUM = 1e-5, 0.1  # torch's defaults for BatchNorm1d
 Total = Callable[[torch.Tensor], torch.Tensor]

@@ -19,8 +19,8 @@ from virnucpro.bio.frames import FRAME_LABELS, Frame, open_frames
 from virnucpro.checkpoint.disk import Disk, Writing
 from virnucpro.layout import Molecule
 from virnucpro.stages.chunking import changed, stamp
-from virnucpro.training.genbank import Coding
-from virnucpro.training.survey import Survey, Watch, read_source
+from virnucpro.training.data.genbank import Coding
+from virnucpro.training.data.survey import Survey, Watch, read_source
 
 BATCH = 4096  # chunks translated at a time
 

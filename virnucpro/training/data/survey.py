@@ -11,10 +11,10 @@ from virnucpro.bio.records import read_records
 from virnucpro.bio.text import shortened
 from virnucpro.errors import InputError
 from virnucpro.stages.chunking import Stamp, stamp
-from virnucpro.training.dataset import Part
-from virnucpro.training.genbank import Coding, is_genbank, read_genbank
-from virnucpro.training.relatives import Sketch, sketch
-from virnucpro.training.table import SourceRow
+from virnucpro.training.data.dataset import Part
+from virnucpro.training.data.genbank import Coding, is_genbank, read_genbank
+from virnucpro.training.data.relatives import Sketch, sketch
+from virnucpro.training.data.table import SourceRow
 
 Reason = Literal["related", "elsewhere", "unused"]
 

@@ -17,7 +17,7 @@ import torch
 
 from virnucpro.checkpoint.codec import DamagedFeatures, load_features, map_rows
 from virnucpro.errors import InputError
-from virnucpro.training.dataset import LABELS, Dataset, LabelledFrame, Part
+from virnucpro.training.data.dataset import LABELS, Dataset, LabelledFrame, Part
 
 WINDOW = 1 << 30  # bytes of features in memory, over all processes
 BLOCK = 8192  # rows read at a time where their order does not matter

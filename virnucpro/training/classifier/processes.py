@@ -26,9 +26,9 @@ from virnucpro.executors.signals import Interruption, blocked
 from virnucpro.executors.worker import prepare_process, use_threads
 
 if TYPE_CHECKING:
-    from virnucpro.training.progress import TrainingEvent
-    from virnucpro.training.team import Team
-    from virnucpro.training.trainer import Plan, Report
+    from virnucpro.training.classifier.progress import TrainingEvent
+    from virnucpro.training.classifier.team import Team
+    from virnucpro.training.classifier.trainer import Plan, Report
 
 HOST = "127.0.0.1"
 END_SECONDS = 10.0  # for the others to end, when one process has failed
@@ -64,7 +64,7 @@ def train_on(
     """
     if len(devices) > 1:
         return _Processes(plan, devices).run(report, interruption)
-    from virnucpro.training.trainer import train
+    from virnucpro.training.classifier.trainer import train
 
     device = devices[0]
     use_threads(device)
@@ -76,7 +76,7 @@ def train_on(
 def _team(rank: int, world: int, device: Device) -> Team:
     import torch
 
-    from virnucpro.training.team import Team
+    from virnucpro.training.classifier.team import Team
 
     # A process sees only its own GPU.
     return Team(rank, world, torch.device("cpu" if device.kind == "cpu" else "cuda:0"))
@@ -197,7 +197,7 @@ def _trained(pipe: Connection, rank: int, world: int, device: Device, port: int)
     from torch.distributed import TCPStore  # type: ignore[attr-defined]
 
     plan: Plan = pipe.recv()
-    from virnucpro.training.trainer import train
+    from virnucpro.training.classifier.trainer import train
 
     use_threads(device)
     os.environ.setdefault("GLOO_SOCKET_IFNAME", LOOPBACK.get(sys.platform, "lo"))

@@ -6,7 +6,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from virnucpro.training.progress import EpochEnded
+from virnucpro.training.classifier.progress import EpochEnded
 
 
 class Board:

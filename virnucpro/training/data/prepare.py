@@ -15,12 +15,12 @@ from virnucpro.checkpoint.lock import locked
 from virnucpro.contracts import Json
 from virnucpro.errors import InputError, ResumeRefused, UsageError
 from virnucpro.layout import Layout
-from virnucpro.training.cutting import cut
-from virnucpro.training.dataset import LABELS, PARTS, SCHEMA, Dataset
-from virnucpro.training.parts import counts, select, write_genomes, write_parts
-from virnucpro.training.splits import assign, check_labels, drop_relatives
-from virnucpro.training.survey import Origin, Reason, Source, Watch, sources_of, survey
-from virnucpro.training.table import SourceRow, read_table
+from virnucpro.training.data.cutting import cut
+from virnucpro.training.data.dataset import LABELS, PARTS, SCHEMA, Dataset
+from virnucpro.training.data.parts import counts, select, write_genomes, write_parts
+from virnucpro.training.data.splits import assign, check_labels, drop_relatives
+from virnucpro.training.data.survey import Origin, Reason, Source, Watch, sources_of, survey
+from virnucpro.training.data.table import SourceRow, read_table
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from virnucpro.classifier import Classifier
-from virnucpro.training.features import OpenFeatures, PartFeatures
+from virnucpro.training.classifier.features import OpenFeatures, PartFeatures
 
 FIGURES = ("frames", "virus", "accuracy", "precision", "recall", "f1", "auroc", "log_loss")
 

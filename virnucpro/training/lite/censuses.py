@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from virnucpro.encoders.lite_features import LEVELS, Census, Letters, Words
-from virnucpro.training.lite_data import FOLDS, RESIDUE_OF, FrameSet
+from virnucpro.training.lite.frames import FOLDS, RESIDUE_OF, FrameSet
 
 # Exact words of six and five residues. Tried on the same data and thrown out again: reduced
 # alphabets with spaced seeds (eight groups, 9 of 12 places), which added nothing beside these two.

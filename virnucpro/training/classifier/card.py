@@ -10,9 +10,9 @@ from pathlib import Path
 
 from virnucpro import __version__
 from virnucpro.contracts import Json
-from virnucpro.training.assessment import FIGURES
-from virnucpro.training.dataset import PARTS, Dataset
-from virnucpro.training.recipe import Recipe
+from virnucpro.training.classifier.assessment import FIGURES
+from virnucpro.training.classifier.recipe import Recipe
+from virnucpro.training.data.dataset import PARTS, Dataset
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class Facts:
         temperature: what logits are divided by.
         best_epoch: the epoch whose weights were kept, of ``epochs``.
         left_out: frames without features, by part.
-        figures: of :func:`virnucpro.training.assessment.assess`, by part.
+        figures: of :func:`virnucpro.training.classifier.assessment.assess`, by part.
     """
 
     dataset: Dataset

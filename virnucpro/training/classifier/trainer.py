@@ -16,7 +16,7 @@ from torch import nn
 from virnucpro.checkpoint.disk import Disk
 from virnucpro.encoders.cores import settle
 from virnucpro.errors import DeviceError, InputError
-from virnucpro.training.features import (
+from virnucpro.training.classifier.features import (
     OpenFeatures,
     PartFeatures,
     Rows,
@@ -25,11 +25,11 @@ from virnucpro.training.features import (
     share_of,
     shares,
 )
-from virnucpro.training.network import Network, dropout_mask
-from virnucpro.training.progress import EpochEnded, Seen, TrainingEvent
-from virnucpro.training.recipe import Recipe
-from virnucpro.training.savepoint import load, save
-from virnucpro.training.team import Team
+from virnucpro.training.classifier.network import Network, dropout_mask
+from virnucpro.training.classifier.progress import EpochEnded, Seen, TrainingEvent
+from virnucpro.training.classifier.recipe import Recipe
+from virnucpro.training.classifier.savepoint import load, save
+from virnucpro.training.classifier.team import Team
 
 Report = Callable[[TrainingEvent], None]
 Stop = Callable[[], bool]

@@ -13,10 +13,17 @@ from virnucpro.bio.frames import FRAME_LABELS
 from virnucpro.checkpoint.disk import Disk
 from virnucpro.contracts import Json
 from virnucpro.layout import MOLECULES, Layout
-from virnucpro.training.balance import balanced, shuffled
-from virnucpro.training.cutting import Frames, frame_chunk, spans
-from virnucpro.training.dataset import FRAMES_HEADER, LABELS, PARTS, Dataset, LabelledFrame, Part
-from virnucpro.training.survey import Origin, Watch
+from virnucpro.training.data.balance import balanced, shuffled
+from virnucpro.training.data.cutting import Frames, frame_chunk, spans
+from virnucpro.training.data.dataset import (
+    FRAMES_HEADER,
+    LABELS,
+    PARTS,
+    Dataset,
+    LabelledFrame,
+    Part,
+)
+from virnucpro.training.data.survey import Origin, Watch
 
 GENOMES_HEADER = "record\tsource\tlabel\tgroup\tgenome\tpart\tbases\tchunks\tframes\tnote\n"
 _NO_PART = len(PARTS)

@@ -7,9 +7,9 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from virnucpro.errors import InputError
-from virnucpro.training.dataset import Part
-from virnucpro.training.relatives import shares, union
-from virnucpro.training.survey import Origin, Survey
+from virnucpro.training.data.dataset import Part
+from virnucpro.training.data.relatives import shares, union
+from virnucpro.training.data.survey import Origin, Survey
 
 _STRICTEST: tuple[Part, ...] = ("test", "validation", "train")  # a held-out genome stays held out
 

@@ -23,8 +23,8 @@ from virnucpro.encoders.lite_features import (
     protein_features,
 )
 from virnucpro.encoders.lite_network import NO_CODE, Branch
-from virnucpro.training.censuses import CountedWords
-from virnucpro.training.lite_data import RESIDUE_OF, Drawn, FrameSet, Sampler
+from virnucpro.training.lite.censuses import CountedWords
+from virnucpro.training.lite.frames import RESIDUE_OF, Drawn, FrameSet, Sampler
 
 BASES_A_BATCH = 512 * 500
 FLOOR = 0.002  # shares vary by 0.004 (pairs of residues) to 0.015 (codons)

@@ -20,8 +20,8 @@ from virnucpro.encoders.lite_features import (
     codons_of,
 )
 from virnucpro.errors import InputError
-from virnucpro.training.dataset import Dataset, Part
-from virnucpro.training.relatives import Sketch, sketch
+from virnucpro.training.data.dataset import Dataset, Part
+from virnucpro.training.data.relatives import Sketch, sketch
 
 GROUP_POWER = 0.3  # with 0.5, human frames are one in fifty of the others
 FOLDS = 8  # a frame is never scored by a census that counted its own genome or a relative's

@@ -31,7 +31,7 @@ class Savepoint:
         optimizer: its state.
         loss: sum of the losses of the frames seen in the epoch.
         best: state of the network at its lowest validation loss; empty before the first epoch.
-        history: one row an epoch: the fields of :class:`virnucpro.training.progress.EpochEnded`.
+        history: one row an epoch: the fields of :class:`.progress.EpochEnded`.
         finished: whether training is over.
     """
 

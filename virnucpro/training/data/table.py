@@ -20,7 +20,7 @@ from pathlib import Path
 
 from virnucpro.bio.text import shortened
 from virnucpro.errors import InputError, UsageError
-from virnucpro.training.dataset import PARTS, Label, Part
+from virnucpro.training.data.dataset import PARTS, Label, Part
 
 REQUIRED = ("file", "label", "group")
 OPTIONAL = ("split", "genome", "match")

@@ -1,0 +1,1 @@
+"""Training the classifier on the features of a data set."""

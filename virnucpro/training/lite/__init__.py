@@ -1,0 +1,1 @@
+"""Training the small encoders and their classifier."""
