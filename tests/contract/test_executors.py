@@ -7,14 +7,17 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import torch
 
 from tests.contract.counting import Counting
 from tests.contract.running import fasta, run_stage
-from virnucpro.contracts import Device, Done, Executor, Failed
+from virnucpro.contracts import Device, Done, Executor, Failed, Session
 from virnucpro.errors import DeviceError, OutputError
 from virnucpro.events import Progressed, WorkerReport
 from virnucpro.executors.local import LocalExecutor
+from virnucpro.executors.messages import Open, Ready, Up
 from virnucpro.executors.spawn import SpawnExecutor
+from virnucpro.executors.worker import _open
 
 CPU = Device("cpu", threads=1)
 
@@ -52,6 +55,26 @@ def test_every_sequence_exactly_once_in_file_order(executor: Executor, tmp_path:
     reports = [e for e in events if isinstance(e, WorkerReport)]
     assert sum(report.tasks for report in reports) == len(outcomes)
     assert max(report.peak_memory for report in reports) == 8000
+
+
+class Threads(Counting):
+    """Cannot be opened on another number of threads than its device has."""
+
+    def open(self, device: Device) -> Session:
+        assert torch.get_num_threads() == device.threads
+        return super().open(device)
+
+
+def test_a_model_is_opened_on_the_threads_that_it_works_on(tmp_path: Path) -> None:
+    """Else nothing that is compiled in it would be used: torch asks for the same number."""
+    before, said = torch.get_num_threads(), list[Up]()
+    torch.set_num_threads(3)
+    try:
+        _open(Open(Threads((), tmp_path), 0), Device("cpu", threads=2), said.append)
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)
+    assert [type(message) for message in said] == [Ready]
 
 
 def test_a_second_run_has_nothing_to_do(executor: Executor, tmp_path: Path) -> None:

@@ -221,6 +221,7 @@ OTHER: dict[str, Callable[[World], Request]] = {
     "batch sizes": lambda w: _machine(
         w, esm_tokens=64, dnabert_sequences=2, classifier_rows=3, tokenizer_threads=1
     ),
+    "--compile": lambda w: _machine(w, compile="never"),
     "threads": lambda w: _machine(w, threads=2),
     "keep intermediate": lambda w: _machine(w, keep_intermediate=False),
     "models moved or renamed": _rename_models,

@@ -77,6 +77,8 @@ def main(connection: Connection, parent: int, device: Device, tokenizer_threads:
 
 def _open(message: Open, device: Device, send: Callable[[Up], None]) -> Session | None:
     started = time.perf_counter()
+    # What is compiled on one number of threads is not used on another, and torch does not say so.
+    use_threads(device)
     try:
         session = message.stage.open(device)
         facts = facts_of(session)
@@ -84,7 +86,6 @@ def _open(message: Open, device: Device, send: Callable[[Up], None]) -> Session 
     except Exception as error:  # noqa: BLE001 - the edge of a worker: the parent reports it
         send(fault(None, error))
         return None
-    use_threads(device)
     send(Ready(time.perf_counter() - started, facts))
     return session
 
