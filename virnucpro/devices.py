@@ -104,7 +104,10 @@ def choose_devices(machine: Machine, gpus: Sequence[Device]) -> tuple[Device, ..
         raise UsageError("--device cpu and --gpus contradict each other: leave one out")
     devices = _chosen(machine, gpus)
     if machine.compile == "always" and devices[0].kind == "cpu":
-        raise UsageError("--compile always is for GPUs: leave it out on the CPU")
+        raise UsageError(
+            "compiling is for GPUs: on the CPU leave out --compile always, or device.compile in the"
+            " configuration"
+        )
     return devices
 
 

@@ -14,7 +14,7 @@ from virnucpro.checkpoint.state import read_state
 from virnucpro.classifier import check_fit, inspect
 from virnucpro.contracts import Device
 from virnucpro.devices import choose_precision
-from virnucpro.encoders.registry import locate
+from virnucpro.encoders.registry import check_precision, locate
 from virnucpro.errors import ModelError, OutputError, ResumeRefused, UsageError
 from virnucpro.events import Event, Notice
 from virnucpro.layout import STDIN, Layout, stem_of
@@ -98,6 +98,7 @@ def prepare(
     if request.resume:
         wanted = precision_of(layout, wanted, force=request.force)
     precision = choose_precision(wanted, devices)
+    check_precision(precision, nucleotide, protein)
     return Job(
         source, layout, science, request.machine, precision, nucleotide, protein, classifier, disk
     )

@@ -131,7 +131,7 @@ def executor_on(
     if devices[0].kind == "cpu" and machine.cpu_workers is None:
         return LocalExecutor(devices[0])
     limits = CPU_LIMITS if devices[0].kind == "cpu" else Limits()
-    return SpawnExecutor(devices, machine.tokenizer_threads, interruption, limits)
+    return SpawnExecutor(devices, machine.tokenizer_threads, interruption, limits, machine.threads)
 
 
 def _spool(stream: BinaryIO, path: Path, disk: Disk) -> None:

@@ -24,6 +24,7 @@ class Workers:
         self._keep = keep
         self._emit = emit
         self._rows: dict[tuple[int, str], dict[str, Json]] = {}
+        self._warned: set[str] = set()
 
     def show(self, event: Event) -> None:
         """Take note of ``event`` and pass it on."""
@@ -35,7 +36,7 @@ class Workers:
                     self._remember(budget_key(stage, device), int(facts["budget"]))
                 if reason := facts.get("compile_failed"):
                     text = f"{stage} could not be compiled on {device.name} and is slower for it"
-                    self._emit(Notice("warning", f"{text}: {reason}"))
+                    self._warn(f"{text}: {reason}")
             case WorkerReport(worker, device, stage):
                 figures = asdict(event)
                 for name in ("busy", "idle", "tasks", "peak_memory"):
@@ -49,6 +50,12 @@ class Workers:
     def _row(self, worker: int, device: Device, stage: str) -> dict[str, Json]:
         start = {"worker": worker, "stage": stage, "device": device.name, "uuid": device.uuid}
         return self._rows.setdefault((worker, stage), start)
+
+    def _warn(self, text: str) -> None:
+        """Once, however many workers say the same."""
+        if text not in self._warned:
+            self._warned.add(text)
+            self._emit(Notice("warning", text))
 
     def _remember(self, key: str, budget: int) -> None:
         """The smallest that a device of a kind found: what fits on each of them."""

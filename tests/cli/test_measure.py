@@ -74,6 +74,13 @@ def test_where_a_test_fails_nothing_is_measured(tmp_path, capsys):
     assert "| 1 failed" in said
 
 
+def test_where_the_tests_are_too_slow_the_rest_is_measured_all_the_same(tmp_path, capsys):
+    parts = [python("tests", SLEEP, 1.0), python("later", "")]
+    assert measure._measure(parts, SMALL, tmp_path, time.monotonic() + 60) == 1
+    assert [row["state"].split()[0] for row in summary(tmp_path)["parts"]] == ["ended", "done"]
+    assert "not all tests were run" in capsys.readouterr().out
+
+
 def test_a_part_that_fails_does_not_keep_the_others_from_running(tmp_path):
     parts = [python("a", "raise SystemExit(3)"), python("b", ""), python("c", SLEEP, 60.0)]
     assert measure._measure(parts[:2], SMALL, tmp_path, time.monotonic() + 60) == 1

@@ -98,7 +98,9 @@ def test_fp8_is_refused_where_it_is_not_fast(devices: list[Device], name: str) -
 
 
 def test_compiling_is_for_gpus() -> None:
-    with pytest.raises(UsageError, match="--compile always is for GPUs"):
+    with pytest.raises(
+        UsageError, match="compiling is for GPUs: on the CPU leave out --compile always"
+    ):
         choose_devices(Machine(device="cpu", compile="always"), [])
     assert choose_devices(Machine(compile="always"), [A100])[0].kind == "cuda"
 

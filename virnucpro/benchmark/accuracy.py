@@ -110,6 +110,7 @@ def _embedded(
     for model in models:
         say(f"{model.name}: embedding {len(work.chunks):,} frames in {precision}")
         encoder = open_model(model, device, precision, budget)
+        encoder.make_fast()
         watch = Watch(f"{model.name} {precision}", len(work.chunks), say)
         rows[model.family] = encoder.encode(work.of(model.family), watch)
     return rows

@@ -78,6 +78,7 @@ def profile(family: str, as_json: bool, output: Path | None, **options: Any) -> 
     device = measured_device(options["device"], options["gpus"])
     precision = choose_precision(options["precision"] or settings().science.precision, [device])
     encoder = _encoder(family, device, precision, options)
+    encoder.make_fast()
     lengths = options["lengths"] or (FRAMES[family],)
     document: dict[str, Json] = {
         "model": options["architecture"] or options["model_path"] or family,
@@ -91,8 +92,6 @@ def profile(family: str, as_json: bool, output: Path | None, **options: Any) -> 
         del document[meaningless]
     if not as_json:
         click.echo(_title(document))
-    if device.kind == "cpu":
-        encoder.pack()
     points = _measure(encoder, family, lengths, options, quiet=as_json)
     document |= _advice(family, points)
     if output is not None:

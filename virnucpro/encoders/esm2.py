@@ -154,10 +154,11 @@ class Esm2Encoder(BatchedEncoder):
 
     def examples(self) -> list[Example]:
         """Batches of equal lengths, and padded ones."""
-        b, t = EXAMPLE
-        table = self._rotary[0].new_zeros(b, t, 1, 1, self._rotary[0].shape[-1])
-        inputs = (self.state(b, t), table + 1, table)
+        b, t = EXAMPLE[0], min(EXAMPLE[1], len(self._rotary[0]))
+        tables = (table[None, :t, None, None].repeat(b, 1, 1, 1, 1) for table in self._rotary)
+        inputs = (self.state(b, t), *tables)
         mask = torch.ones(b, 1, 1, t, dtype=torch.bool, device=self.device)
+        mask[:, :, :, t // 2 :] = False
         free = ((0, 1), (0, 1), (0, 1), (0, 3))
         return [Example((*inputs, None), free), Example((*inputs, mask), free)]
 

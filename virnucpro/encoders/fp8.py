@@ -41,7 +41,7 @@ def rounded(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 class Fp8Linear(nn.Module):
-    """What :class:`virnucpro.encoders.linear.Linear` does, in 8 bit; results are bfloat16."""
+    """What :class:`virnucpro.encoders.linear.Linear` does, in 8 bit."""
 
     def __init__(self, layer: nn.Linear) -> None:
         super().__init__()
@@ -50,7 +50,6 @@ class Fp8Linear(nn.Module):
         self.scale = nn.Parameter(scale.reshape(-1), requires_grad=False)  # [N]
         self.one = nn.Parameter(scale.new_ones(()), requires_grad=False)
         self.bias = layer.bias
-        self.out_features, self.in_features = weight.shape
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """The product, ``[..., K]`` to ``[..., N]``, in ``x``'s type."""

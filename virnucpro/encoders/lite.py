@@ -44,7 +44,7 @@ from virnucpro.encoders.lite_features import (
 from virnucpro.encoders.lite_network import NO_CODE, Branch, Shape
 from virnucpro.encoders.registry import EncoderSource
 from virnucpro.encoders.weights import DTYPES, read_safetensors
-from virnucpro.errors import ModelError, UsageError
+from virnucpro.errors import ModelError
 
 Molecule = Literal["nucleotide", "protein"]
 BATCH = 64  # frames; four a span of proteins, and 20 % more time than 256 takes on one core
@@ -240,11 +240,8 @@ class LiteFamily:
 
         Raises:
             ModelError: the file is damaged.
-            UsageError: fp8, which would gain nothing here.
         """
         assert source.path is not None
-        if precision == "fp8":
-            raise UsageError(f"{source.name} cannot be computed in fp8: use --precision bf16")
         molecule, branch, censuses = read(source.path)
         cut = truncation if molecule == "protein" else None
         return LiteEncoder(molecule, branch, censuses, torch.device(device), precision, cut)

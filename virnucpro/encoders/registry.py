@@ -16,7 +16,7 @@ from typing import Literal, Protocol, cast
 
 from virnucpro.checkpoint.disk import sha256_of
 from virnucpro.contracts import Encoder, Precision
-from virnucpro.errors import ModelError
+from virnucpro.errors import ModelError, UsageError
 from virnucpro.models.store import check_digest, find
 
 Role = Literal["nucleotide", "protein"]
@@ -109,6 +109,17 @@ def locate(name: str, role: Role) -> EncoderSource:
     for file, digest in zip(files, digests, strict=True):
         check_digest(file, digest)
     return EncoderSource(family, name, path, files, digest_of(digests), width)
+
+
+def check_precision(precision: Precision, *sources: EncoderSource) -> None:
+    """Refuse, before anything is computed, a precision that one of the encoders does not have.
+
+    Raises:
+        UsageError: fp8 for an encoder of ``lite``, which would gain nothing from it.
+    """
+    for source in sources:
+        if precision == "fp8" and source.family.startswith(LITE):
+            raise UsageError(f"{source.name} cannot be computed in fp8: use --precision bf16")
 
 
 def digest_of(digests: Sequence[str]) -> str:

@@ -23,10 +23,14 @@ class SpawnExecutor:
         tokenizer_threads: int,
         interruption: Interruption | None = None,
         limits: Limits | None = None,
+        threads: int | None = None,
     ) -> None:
-        """``interruption`` is what catches the signals, if anything does."""
+        """``interruption`` is what catches the signals, if anything does.
+
+        ``threads`` are those of the host's own stages; None takes what the workers have in all.
+        """
         self._crew = Crew(devices, tokenizer_threads)
-        self._threads = sum(device.threads for device in devices)
+        self._threads = threads or sum(device.threads for device in devices)
         self._interruption = interruption or Interruption()
         self._limits = limits or Limits()
 

@@ -15,7 +15,7 @@ from virnucpro.checkpoint.lock import locked
 from virnucpro.checkpoint.state import RunState, admit, read_state, write_state
 from virnucpro.contracts import Device, Executor, Json, Precision, Stage
 from virnucpro.devices import choose_devices, choose_precision, visible_gpus
-from virnucpro.encoders.registry import TOY, EncoderSource, locate
+from virnucpro.encoders.registry import TOY, EncoderSource, check_precision, locate
 from virnucpro.errors import ResumeRefused, UsageError
 from virnucpro.events import Event, Notice, StageFinished, StageStarted
 from virnucpro.executors.signals import Interruption
@@ -173,6 +173,7 @@ def _jobs(
     precision = choose_precision(wanted, devices)
     nucleotide = locate(science.nucleotide_model, "nucleotide")
     protein = locate(science.protein_model, "protein")
+    check_precision(precision, nucleotide, protein)
     facts = dataset.facts()["parts"]
     jobs = []
     for part in parts:

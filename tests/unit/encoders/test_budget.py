@@ -201,6 +201,7 @@ def test_a_model_that_could_not_be_compiled_is_told():
     workers.show(WorkerReady(0, GPU, "esm", 1.0, {"compiled": False, "compile_failed": "no gcc"}))
     text = "esm could not be compiled on GPU A and is slower for it: no gcc"
     assert Notice("warning", text) in seen
+    workers.show(WorkerReady(1, TWIN, "esm", 1.0, {"compiled": False, "compile_failed": "no gcc"}))
     workers.show(WorkerReady(1, TWIN, "esm", 1.0, {"compiled": True, "compile_seconds": 9.0}))
     assert sum(isinstance(event, Notice) for event in seen) == 1
 

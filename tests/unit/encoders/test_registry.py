@@ -16,8 +16,8 @@ from tests.unit.encoders.small import (
     save_fair,
     save_hub,
 )
-from virnucpro.encoders.registry import locate, open_encoder
-from virnucpro.errors import ModelError
+from virnucpro.encoders.registry import check_precision, locate, open_encoder
+from virnucpro.errors import ModelError, UsageError
 
 
 def test_a_file_a_folder_and_a_toy(tmp_path):
@@ -56,6 +56,13 @@ def test_role(tmp_path):
         locate(str(make_dnabert(tmp_path / "dna")), "protein")
     with pytest.raises(ModelError, match=r"is a protein model .* but a nucleotide model is needed"):
         locate(str(save_fair(fair_model(), tmp_path / "model.pt")), "nucleotide")
+
+
+def test_lite_has_no_fp8():
+    pair = [locate("lite", "nucleotide"), locate("lite", "protein")]
+    check_precision("bf16", *pair)
+    with pytest.raises(UsageError, match="lite cannot be computed in fp8: use --precision bf16"):
+        check_precision("fp8", *pair)
 
 
 def test_no_model(tmp_path):

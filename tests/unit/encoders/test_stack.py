@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import pytest
 import torch
+import torch.nn.functional as F
 
 from tests.unit.encoders.small import quiet
 from virnucpro.encoders.cores import one_thread
 from virnucpro.encoders.profiling import made_up
 from virnucpro.encoders.random_weights import random_encoder
-from virnucpro.encoders.stack import NotCompiled
+from virnucpro.encoders.stack import ALIKE, NotCompiled
 
 LENGTHS = {"esm2": [30] * 8 + list(range(20, 60, 2)), "dnabert-s": [60, 200, 300]}
 SIZES = {"esm2": "4x32x2", "dnabert-s": "4x48x4"}
@@ -61,11 +62,12 @@ def test_every_batch_goes_through_the_compiled_block_and_nothing_more_is_compile
     plain = encoder.encode(sequences, quiet)
     encoder.network.blocks.fuse(encoder.examples(), backend=compiler)
     kinds = KINDS[family] * (2 if precision == "fp8" else 1)  # 16 bit at the ends
-    assert (compiler.compiled, compiler.called) == (kinds, kinds)
+    checked = 2 * kinds  # against the block as written, and with other sizes
+    assert (compiler.compiled, compiler.called) == (kinds, checked)
     fused = encoder.encode(sequences, quiet)
     several = [batch for batch in encoder.batches(sequences) if len(batch.indices) > 1]
     assert len({batch.inputs[0].shape for batch in several}) > 3
-    assert compiler.called == kinds + len(several) * len(encoder.network.blocks)
+    assert compiler.called == checked + len(several) * len(encoder.network.blocks)
     assert compiler.compiled == kinds
     assert difference(fused, plain) < {"fp32": 1e-5, "bf16": 0.1, "fp8": 0.3}[precision]
 
@@ -126,6 +128,31 @@ def test_without_a_compiler_the_model_stays_as_it_was(monkeypatch, error):
     assert facts["compile_failed"] == f"{type(error).__name__}: no gcc"
     assert facts["compiled"] is False
     assert torch.equal(encoder.encode(sequences, quiet), plain)
+
+
+def test_code_that_serves_one_size_only_is_found_out(monkeypatch):
+    monkeypatch.setattr(torch._dynamo, "mark_dynamic", lambda *_: None)
+    encoder = opened("dnabert-s")
+    with pytest.raises(RuntimeError, match="recompil"):
+        encoder.network.blocks.fuse(encoder.examples(), backend=Watched())
+    assert not encoder.network.blocks.fused
+
+
+def test_forgotten_positions_and_masks_are_found_out():
+    """What the check compares: a block as written, and one that forgets something."""
+    encoder = random_encoder("esm2", "3x640x10", "cpu", "bf16", budget=500, truncation=1024)
+    block = encoder.network.blocks[1]
+    _, masked = encoder.examples()
+    x, cos, sin, mask = masked.inputs
+
+    def likeness(*inputs):
+        with torch.inference_mode():
+            rows = [block(*given).float() for given in (inputs, masked.inputs)]
+        return float(F.cosine_similarity(*rows, dim=-1).min())
+
+    assert likeness(x, cos, sin, mask) > 0.99999
+    assert likeness(x, torch.ones_like(cos), torch.zeros_like(sin), mask) < ALIKE[2]
+    assert likeness(x, cos, sin, None) < ALIKE[2]
 
 
 def test_too_little_memory_to_compile_is_no_missing_compiler(monkeypatch):
