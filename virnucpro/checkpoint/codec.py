@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import pickle
 import struct
+import threading
 import warnings
 import zipfile
 from collections.abc import Mapping
@@ -35,6 +36,9 @@ _UNREADABLE: tuple[type[Exception], ...]
 _UNREADABLE = (OSError, RuntimeError, EOFError, pickle.UnpicklingError, zipfile.BadZipFile)
 _UNREADABLE += (LookupError, AttributeError, TypeError, AssertionError, ValueError)
 _UNREADABLE += (struct.error, OverflowError, MemoryError, Warning)
+
+
+_READING = threading.Lock()
 
 
 class DamagedFeatures(ValueError):
@@ -135,8 +139,10 @@ def _unpickled(path: Path, mapped: bool) -> Any:
     """The content of a ``.pt`` file in torch's zip format, the only one since torch 1.6."""
     try:
         if zipfile.is_zipfile(path):
-            with warnings.catch_warnings():
-                warnings.simplefilter("error")  # torch only warns of some damaged pickles
+            # Files are read in several threads; what is done with warnings is for all of them.
+            with _READING, warnings.catch_warnings():
+                # torch only warns of some damaged pickles
+                warnings.filterwarnings("error", module=r"torch\.")
                 mapped = mapped and _is_text(path)
                 return torch.load(path, map_location="cpu", weights_only=True, mmap=mapped)
     except _UNREADABLE as error:

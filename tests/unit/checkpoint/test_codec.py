@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import io
 import pickle
+import time
+import warnings
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -28,6 +31,36 @@ class Evil:
 
     def __reduce__(self) -> tuple[object, tuple[str, str]]:
         return open, (str(self.path), "w")
+
+
+def test_reading_in_threads_leaves_warnings_as_they_were(tmp_path: Path, monkeypatch) -> None:
+    path = tmp_path / "x.pt"
+    path.write_bytes(b"".join(encode_features(Features(["a", "b"], ROWS), "merged")))
+    before, load, inside, most = list(warnings.filters), torch.load, [0], [0]
+
+    def slow(*arguments, **options):
+        inside[0] += 1
+        most[0] = max(most[0], inside[0])
+        time.sleep(0.01)
+        inside[0] -= 1
+        return load(*arguments, **options)
+
+    monkeypatch.setattr(torch, "load", slow)
+    with ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(lambda _: load_features(path, "merged", mapped=True), range(24)))
+    assert all(torch.equal(features.data, ROWS) for features in found)
+    assert most == [1]
+    assert list(warnings.filters) == before
+
+
+def test_a_pickle_that_torch_only_warns_of_is_damaged(tmp_path: Path) -> None:
+    path = tmp_path / "x.pt"
+    document = {"ids": ["a", "b"], "data": ROWS}
+    torch.save(document, path, pickle_protocol=3)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # as outside of the tests
+        with pytest.raises(DamagedFeatures, match="pickle protocol 3"):
+            load_features(path, "merged")
 
 
 @pytest.mark.parametrize("kind", ["nucleotide", "protein", "merged"])
