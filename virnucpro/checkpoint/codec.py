@@ -18,7 +18,8 @@ import struct
 import threading
 import warnings
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -39,6 +40,18 @@ _UNREADABLE += (struct.error, OverflowError, MemoryError, Warning)
 
 
 _READING = threading.Lock()
+
+
+@contextmanager
+def warnings_of_torch(action: Literal["error", "ignore"]) -> Iterator[None]:
+    """What becomes of torch's warnings in this block; one thread at a time.
+
+    What is done with warnings is for the whole process: of two threads that set and restore it, the
+    last one would leave what the first one had set. Files are read in several.
+    """
+    with _READING, warnings.catch_warnings():
+        warnings.filterwarnings(action, module=r"torch\.")
+        yield
 
 
 class DamagedFeatures(ValueError):
@@ -139,10 +152,7 @@ def _unpickled(path: Path, mapped: bool) -> Any:
     """The content of a ``.pt`` file in torch's zip format, the only one since torch 1.6."""
     try:
         if zipfile.is_zipfile(path):
-            # Files are read in several threads; what is done with warnings is for all of them.
-            with _READING, warnings.catch_warnings():
-                # torch only warns of some damaged pickles
-                warnings.filterwarnings("error", module=r"torch\.")
+            with warnings_of_torch("error"):  # of some damaged pickles it only warns
                 mapped = mapped and _is_text(path)
                 return torch.load(path, map_location="cpu", weights_only=True, mmap=mapped)
     except _UNREADABLE as error:

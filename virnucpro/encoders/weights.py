@@ -11,7 +11,6 @@ import json
 import pickle
 import re
 import struct
-import warnings
 import zipfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -23,6 +22,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import nn
 
+from virnucpro.checkpoint.codec import warnings_of_torch
 from virnucpro.contracts import Precision
 from virnucpro.errors import ModelError
 
@@ -161,9 +161,8 @@ def read_pickle(path: Path, allowed: Sequence[Any] = ()) -> Any:
     """
     check_file(path)
     try:
-        with torch.serialization.safe_globals(list(allowed)), warnings.catch_warnings():
-            # A remark for developers; what cannot be read is an error anyway.
-            warnings.filterwarnings("ignore", message="Detected pickle protocol")
+        # A remark for developers on the pickle; what cannot be read is an error anyway.
+        with torch.serialization.safe_globals(list(allowed)), warnings_of_torch("ignore"):
             return torch.load(
                 path, map_location="cpu", weights_only=True, mmap=zipfile.is_zipfile(path)
             )
