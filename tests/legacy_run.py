@@ -18,21 +18,21 @@ from pathlib import Path
 
 import torch
 
-from virnucpro.bio.fasta import read_fasta
-from virnucpro.checkpoint.codec import load_features
-from virnucpro.checkpoint.disk import Disk
-from virnucpro.checkpoint.legacy import feature_files
 from virnucpro.events import Event, Notice, StageStarted
+from virnucpro.io.fasta import read_fasta
 from virnucpro.layout import MOLECULES, Layout
-from virnucpro.preparation import Request
-from virnucpro.run import execute
-from virnucpro.settings import Machine, Science
+from virnucpro.run.predict import execute
+from virnucpro.run.prepare import Request
+from virnucpro.settings import AnalysisSettings, MachineSettings
+from virnucpro.store.disk import Disk
+from virnucpro.store.features import load_features
+from virnucpro.store.legacy import feature_files
 
 STAGES = (
     *("CHUNKING", "TRANSLATION", "NUCLEOTIDE_SPLITTING", "PROTEIN_SPLITTING"),
     *("NUCLEOTIDE_FEATURES", "PROTEIN_FEATURES", "FEATURE_MERGING", "PREDICTION", "CONSENSUS"),
 )
-SCIENCE = Science(model_type="toy", chunk_length=200, sequences_per_file=25)
+SCIENCE = AnalysisSettings(model_type="toy", chunk_length=200, sequences_per_file=25)
 STOPPED = 99
 
 
@@ -60,7 +60,7 @@ def make_input(path: Path) -> None:
 def predict(source: Path, out: Path, disk: Disk | None = None, **options: object) -> Shown:
     """Run the toy model in this process, intermediate files kept."""
     shown = Shown([], Counter())
-    machine = Machine(device="cpu", threads=1, keep_intermediate=True)
+    machine = MachineSettings(device="cpu", threads=1, keep_intermediate=True)
     request = Request(str(source), out, SCIENCE, machine, **options)  # type: ignore[arg-type]
     execute(request, shown, disk)
     return shown

@@ -12,21 +12,12 @@ PACKAGE = Path(__file__).parents[1] / "virnucpro"
 # From the bottom to the top. A module may import from its own layer and from those before it.
 LAYERS = (
     ("errors", "contracts", "events", "__init__"),
-    ("settings", "configuration", "layout", "devices", "bio", "checkpoint", "web", "models"),
+    ("settings", "configuration", "layout", "devices", "io", "store", "models"),
+    ("compute",),
     ("encoders", "classifier"),
-    ("stages", "executors", "spans"),
-    (
-        "pipeline",
-        "failures",
-        "accounting",
-        "workers",
-        "preparation",
-        "run",
-        "status",
-        "training",
-        "evaluation",
-        "benchmark",
-    ),
+    ("stages", "executors"),
+    ("run",),
+    ("training", "evaluation", "benchmark"),
     ("ui",),
     ("cli", "__main__"),
 )
@@ -70,7 +61,7 @@ def test_no_module_is_two(path: Path) -> None:
 
 
 def test_the_command_line_starts_without_heavy_imports() -> None:
-    light = {"cli", "__main__", "status", "settings", "configuration", "layout", "errors", "models"}
+    light = {"cli", "__main__", "settings", "configuration", "layout", "errors", "models"}
     for path in _modules():
         if _unit(path) in light:
             tops = {name.split(".")[0] for name in _imports(path, top_level_only=True)}
@@ -80,4 +71,4 @@ def test_the_command_line_starts_without_heavy_imports() -> None:
 def test_executors_know_no_biology() -> None:
     for path in (PACKAGE / "executors").glob("*.py"):
         names = _imports(path)
-        assert not any(n.startswith(("virnucpro.bio", "virnucpro.encoders")) for n in names)
+        assert not any(n.startswith(("virnucpro.io", "virnucpro.encoders")) for n in names)

@@ -7,8 +7,8 @@ import random
 from collections.abc import Iterator
 from pathlib import Path
 
-from virnucpro.bio.fasta import fasta_bytes
-from virnucpro.bio.frames import open_frames
+from virnucpro.io.fasta import fasta_bytes
+from virnucpro.io.frames import open_frames
 from virnucpro.training.data.dataset import FRAMES_HEADER, PARTS, Dataset, LabelledFrame
 
 STOPS = ("TAA", "TAG", "TGA")

@@ -15,7 +15,7 @@ from typing import Any
 import yaml
 
 from virnucpro.errors import ConfigError
-from virnucpro.settings import Display, Machine, Science
+from virnucpro.settings import AnalysisSettings, DisplaySettings, MachineSettings
 
 MAX_DEPTH = 16
 MAX_BYTES = 1 << 20  # a configuration is a page of text; more is a mistake or an attack
@@ -34,28 +34,28 @@ class Key:
 KEYS = (
     Key("prediction.batch_size", "machine.classifier_rows", "count", "rows the classifier reads"),
     Key("prediction.num_workers", "machine.tokenizer_threads", "count", "threads for tokens"),
-    Key("prediction.sequences_per_file", "science.sequences_per_file", "count", "frames a file"),
+    Key("prediction.sequences_per_file", "analysis.sequences_per_file", "count", "frames a file"),
     Key(
         "prediction.default_model_type",
-        "science.model_type",
+        "analysis.model_type",
         "300|500|lite|custom|toy",
         "classifier",
     ),
-    Key("prediction.expected_length", "science.chunk_length", "count?", "bases a chunk"),
-    Key("prediction.model_path", "science.classifier", "text?", "classifier of type custom"),
-    Key("prediction.models.300", "science.classifiers.300", "text", "classifier of type 300"),
-    Key("prediction.models.500", "science.classifiers.500", "text", "classifier of type 500"),
-    Key("prediction.duplicate_ids", "science.duplicate_ids", "error|rename", "doubled record ids"),
+    Key("prediction.expected_length", "analysis.chunk_length", "count?", "bases a chunk"),
+    Key("prediction.model_path", "analysis.classifier", "text?", "classifier of type custom"),
+    Key("prediction.models.300", "analysis.classifiers.300", "text", "classifier of type 300"),
+    Key("prediction.models.500", "analysis.classifiers.500", "text", "classifier of type 500"),
+    Key("prediction.duplicate_ids", "analysis.duplicate_ids", "error|rename", "doubled record ids"),
     Key("device.default", "machine.device", "text", "auto, cpu, cuda, cuda:0,2 or a UUID"),
     Key("device.gpus", "machine.gpus", "text?", "indices or UUIDs, e.g. 0,1,2"),
     Key("device.fallback_to_cpu", "machine.fallback_to_cpu", "flag", "auto may do without a GPU"),
     Key("device.cpu_workers", "machine.cpu_workers", "count?", "worker processes on the CPU"),
-    Key("device.precision", "science.precision", "auto|fp32|bf16|fp16|fp8", "encoder arithmetic"),
+    Key("device.precision", "analysis.precision", "auto|fp32|bf16|fp16|fp8", "encoder arithmetic"),
     Key("device.compile", "machine.compile", "auto|always|never", "compile models for a GPU"),
-    Key("features.dnabert.model_name", "science.nucleotide_model", "text", "hub name or folder"),
+    Key("features.dnabert.model_name", "analysis.nucleotide_model", "text", "hub name or folder"),
     Key("features.dnabert.batch_size", "machine.dnabert_sequences", "count?", "sequences a batch"),
-    Key("features.esm.model_name", "science.protein_model", "text", "name, folder or file"),
-    Key("features.esm.truncation_seq_length", "science.truncation", "count", "residues embedded"),
+    Key("features.esm.model_name", "analysis.protein_model", "text", "name, folder or file"),
+    Key("features.esm.truncation_seq_length", "analysis.truncation", "count", "residues embedded"),
     Key("features.esm.toks_per_batch", "machine.esm_tokens", "count?", "tokens a batch"),
     Key("parallelization.num_workers", "machine.max_workers", "count?", "GPUs used at most"),
     Key("parallelization.threads", "machine.threads", "count?", "host threads in all"),
@@ -83,15 +83,15 @@ OBSOLETE = (
 class Configuration:
     """The three groups of settings, with warnings about the file they came from."""
 
-    science: Science
-    machine: Machine
-    display: Display
+    analysis: AnalysisSettings
+    machine: MachineSettings
+    display: DisplaySettings
     warnings: tuple[str, ...] = ()
 
 
 def default_configuration() -> Configuration:
     """The settings without a configuration file."""
-    return Configuration(Science(), Machine(), Display())
+    return Configuration(AnalysisSettings(), MachineSettings(), DisplaySettings())
 
 
 def load_configuration(path: Path) -> Configuration:
@@ -240,8 +240,8 @@ def _suggestion(name: str, known: Mapping[str, Key]) -> str:
 
 
 def _apply(values: dict[str, Any], warnings: tuple[str, ...]) -> Configuration:
-    groups: dict[str, dict[str, Any]] = {"science": {}, "machine": {}, "display": {}, "files": {}}
-    classifiers = dict(Science().classifiers)
+    groups: dict[str, dict[str, Any]] = {"analysis": {}, "machine": {}, "display": {}, "files": {}}
+    classifiers = dict(AnalysisSettings().classifiers)
     for setting, value in values.items():
         group, name, *rest = setting.split(".")
         if rest:
@@ -251,8 +251,8 @@ def _apply(values: dict[str, Any], warnings: tuple[str, ...]) -> Configuration:
     if "auto_cleanup" in groups["files"]:
         groups["machine"]["keep_intermediate"] = not groups["files"]["auto_cleanup"]
     return Configuration(
-        replace(Science(), classifiers=classifiers, **groups["science"]),
-        replace(Machine(), **groups["machine"]),
-        replace(Display(), **groups["display"]),
+        replace(AnalysisSettings(), classifiers=classifiers, **groups["analysis"]),
+        replace(MachineSettings(), **groups["machine"]),
+        replace(DisplaySettings(), **groups["display"]),
         warnings,
     )

@@ -48,7 +48,7 @@ class Device:
 
 
 @dataclass(frozen=True)
-class Output:
+class OutputFile:
     """A file that a task wrote: its content's size, SHA-256 (hex) and number of records."""
 
     path: Path
@@ -91,7 +91,7 @@ class Task:
 
 
 @dataclass(frozen=True)
-class Done:
+class TaskResult:
     """A task that was carried out.
 
     ``facts`` are figures to keep in its receipt. Three have a meaning to the engine: ``failed``,
@@ -100,13 +100,13 @@ class Done:
     """
 
     task: Task
-    outputs: tuple[Output, ...]
+    outputs: tuple[OutputFile, ...]
     facts: Mapping[str, Json] = field(default_factory=dict)
     seconds: float = 0.0
 
 
 @dataclass(frozen=True)
-class Failed:
+class FailedTask:
     """A task that cannot be carried out, after every retry and bisection.
 
     ``ids`` are the sequences it covers, which get no embedding.
@@ -118,21 +118,21 @@ class Failed:
     ids: tuple[str, ...] = ()
 
 
-Outcome = Done | Failed
-Report = Callable[[int, int], None]
+TaskOutcome = TaskResult | FailedTask
+ReportProgress = Callable[[int, int], None]
 """Called by a session while it works, with the sequences and the tokens just finished."""
 
 
 class Session(Protocol):
     """A stage opened on a device: a callable on one task."""
 
-    def __call__(self, task: Task, report: Report) -> Done:
+    def __call__(self, task: Task, report: ReportProgress) -> TaskResult:
         """Carry out ``task`` and write its outputs. Raises whatever went wrong."""
         ...
 
 
 @runtime_checkable
-class Describes(Protocol):
+class ModelSession(Protocol):
     """What a session on a device offers beside being callable; one without a device need not.
 
     An executor asks ``isinstance(session, Describes)``.
@@ -163,7 +163,7 @@ class Describes(Protocol):
 class Receipts(Protocol):
     """What a stage may ask of the ledger when it plans."""
 
-    def outputs(self, stage: str) -> tuple[Output, ...]:
+    def outputs(self, stage: str) -> tuple[OutputFile, ...]:
         """The outputs of a finished whole-file stage, in the order it wrote them."""
         ...
 
@@ -201,7 +201,9 @@ class Stage(Protocol):
         """Two smaller tasks that cover the same records, or None for a single record."""
         ...
 
-    def join(self, task: Task, parts: Sequence[Done], failed: Sequence[Failed]) -> Done:
+    def join(
+        self, task: Task, parts: Sequence[TaskResult], failed: Sequence[FailedTask]
+    ) -> TaskResult:
         """Assemble the outputs of ``task`` from its spans, which are in file order.
 
         Called in a thread, of two files at a time: it changes nothing but those outputs.
@@ -222,7 +224,7 @@ class Executor(Protocol):
 
     def run(
         self, stage: Stage, tasks: Iterable[Task], emit: Callable[[Event], None]
-    ) -> Iterator[Outcome]:
+    ) -> Iterator[TaskOutcome]:
         """Yield one outcome a task (more where one had to be halved), in any order."""
         ...
 
@@ -242,14 +244,14 @@ class Encoder(Protocol):
         """Numbers an embedding."""
         ...
 
-    def encode(self, sequences: Sequence[str], report: Report) -> torch.Tensor:
+    def encode(self, sequences: Sequence[str], report: ReportProgress) -> torch.Tensor:
         """Embed ``sequences``; float32 ``[len(sequences), dim]`` on the CPU, in their order."""
         ...
 
     def facts(self) -> Mapping[str, Json]:
-        """Budget and kernels; see :class:`Describes`."""
+        """Budget and kernels; see :class:`ModelSession`."""
         ...
 
     def shrink(self) -> bool:
-        """Smaller batches from now on; see :class:`Describes`."""
+        """Smaller batches from now on; see :class:`ModelSession`."""
         ...

@@ -12,7 +12,7 @@ from typing import Any, get_args
 
 from virnucpro.contracts import Device, Precision
 from virnucpro.errors import DeviceError, UsageError
-from virnucpro.settings import Machine
+from virnucpro.settings import MachineSettings
 
 BF16_CAPABILITY = (8, 0)  # Ampere: the first with bf16 tensor cores (CUDA programming guide)
 FP8_CAPABILITY = (8, 9)  # Ada: the first with 8-bit tensor cores; then Hopper and Blackwell
@@ -91,7 +91,7 @@ def _gpu(pynvml: Any, index: int) -> Device:
     )
 
 
-def choose_devices(machine: Machine, gpus: Sequence[Device]) -> tuple[Device, ...]:
+def choose_devices(machine: MachineSettings, gpus: Sequence[Device]) -> tuple[Device, ...]:
     """The devices of a run, of the visible ``gpus`` or the CPU; one worker each.
 
     Raises:
@@ -111,7 +111,7 @@ def choose_devices(machine: Machine, gpus: Sequence[Device]) -> tuple[Device, ..
     return devices
 
 
-def _chosen(machine: Machine, gpus: Sequence[Device]) -> tuple[Device, ...]:
+def _chosen(machine: MachineSettings, gpus: Sequence[Device]) -> tuple[Device, ...]:
     threads = machine.threads or host_threads()
     selection = machine.gpus if machine.gpus is not None else _selection(machine.device)
     if machine.cpu_workers is not None or machine.device == "cpu":

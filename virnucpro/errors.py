@@ -29,7 +29,7 @@ class VirNucProError(Exception):
     exit_code = 1
 
 
-class LeftAlone(VirNucProError):
+class NothingToResumeError(VirNucProError):
     """A finished run of an earlier version, which cannot be gone on with and need not be."""
 
     exit_code = EXIT_OK
@@ -59,7 +59,7 @@ class InputError(VirNucProError):
     exit_code = 65
 
 
-class ResumeRefused(VirNucProError):
+class ResumeRefusedError(VirNucProError):
     """Continuing would mix results of two different runs."""
 
     exit_code = 3
@@ -83,7 +83,7 @@ class OutputError(VirNucProError):
     exit_code = 6
 
 
-class Interrupted(VirNucProError):
+class RunInterruptedError(VirNucProError):
     """A signal asked the run to stop. Everything finished so far is kept."""
 
     def __init__(

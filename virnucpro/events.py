@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from virnucpro.contracts import Device, Failed, Json, Task
+from virnucpro.contracts import Device, FailedTask, Json, Task
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class StageFinished:
 class WorkerReady:
     """A worker has loaded the model of a stage and takes tasks.
 
-    ``facts`` are those of :class:`virnucpro.contracts.Describes`, empty where there are none.
+    ``facts`` are those of :class:`virnucpro.contracts.ModelSession`, empty where there are none.
     """
 
     worker: int
@@ -89,7 +89,7 @@ class TaskFailed:
     """A task was given up; its sequences get no score."""
 
     worker: int
-    failed: Failed
+    failed: FailedTask
 
 
 @dataclass(frozen=True)

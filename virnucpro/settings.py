@@ -1,7 +1,7 @@
 """Settings of a run, in two halves: what changes results, and what does not.
 
-:class:`Science` enters the state of a run; ``--resume`` refuses when any of it differs.
-:class:`Machine` never does: a run may go on with other GPUs, batch sizes and threads.
+:class:`AnalysisSettings` enters the state of a run; ``--resume`` refuses when any of it differs.
+:class:`MachineSettings` never does: a run may go on with other GPUs, batch sizes and threads.
 Defaults < configuration file < command line.
 """
 
@@ -30,11 +30,11 @@ NOTICES = {
 
 CODON = 3  # bases
 
-_S = TypeVar("_S", "Science", "Machine")
+_S = TypeVar("_S", "AnalysisSettings", "MachineSettings")
 
 
 @dataclass(frozen=True)
-class Science:
+class AnalysisSettings:
     """Everything that changes results.
 
     Attributes:
@@ -63,7 +63,7 @@ class Science:
         default_factory=lambda: {"300": "300_model.pth", "500": "500_model.pth"}
     )
 
-    def resolved(self) -> Science:
+    def resolved(self) -> AnalysisSettings:
         """Fill in what follows from the model type.
 
         Raises:
@@ -95,7 +95,7 @@ class Science:
 
 
 @dataclass(frozen=True)
-class Machine:
+class MachineSettings:
     """Everything that does not change results.
 
     Attributes:
@@ -143,7 +143,7 @@ class Machine:
 
 
 @dataclass(frozen=True)
-class Display:
+class DisplaySettings:
     """What is shown and logged.
 
     Attributes:

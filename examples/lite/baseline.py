@@ -19,9 +19,9 @@ from sklearn.metrics import accuracy_score, roc_auc_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from virnucpro.bio.chunks import chunk_spans
-from virnucpro.bio.frames import open_frames
-from virnucpro.bio.records import read_records
+from virnucpro.io.chunks import chunk_spans
+from virnucpro.io.frames import open_frames
+from virnucpro.io.records import read_records
 from virnucpro.training.data.dataset import Dataset
 from virnucpro.training.lite.frames import FrameSet, load_frames
 

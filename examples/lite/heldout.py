@@ -14,7 +14,7 @@ import csv
 from collections import Counter, defaultdict
 from pathlib import Path
 
-from virnucpro.bio.records import read_records
+from virnucpro.io.records import read_records
 
 LENGTHS = (150, 300, 500, 2000)
 

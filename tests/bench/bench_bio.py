@@ -19,11 +19,11 @@ from pathlib import Path
 
 import dnaio
 
-from virnucpro.bio.census import take_census
-from virnucpro.bio.chunks import chunk_id, chunk_spans
-from virnucpro.bio.fasta import fasta_bytes, read_fasta
-from virnucpro.bio.frames import open_frames
-from virnucpro.bio.records import Record, read_records
+from virnucpro.io.census import take_census
+from virnucpro.io.chunks import chunk_id, chunk_spans
+from virnucpro.io.fasta import fasta_bytes, read_fasta
+from virnucpro.io.frames import open_frames
+from virnucpro.io.records import Record, read_records
 
 BASES = "TCAG"
 AMINO_ACIDS = "FFLLSSSSYY**CC*WLLLLPPPPHHQQRRRRIIIMTTTTNNKKSSRRVVVVAAAADDEEGGGG"

@@ -16,7 +16,7 @@ from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
-from virnucpro.contracts import Device, Failed, Task
+from virnucpro.contracts import Device, FailedTask, Task
 from virnucpro.events import (
     FileFinished,
     Notice,
@@ -30,7 +30,7 @@ from virnucpro.events import (
     WorkerReady,
 )
 from virnucpro.layout import Layout
-from virnucpro.settings import Display
+from virnucpro.settings import DisplaySettings
 from virnucpro.ui.nvml import Reading
 from virnucpro.ui.screen import Screen
 
@@ -129,7 +129,9 @@ class Run:
     def _mishaps(self, number: int, current: Task) -> None:
         if self._random.random() < 0.005:
             single = replace(current, count=0, weight=0, span=(17, 18))  # as after many halvings
-            poison = Failed(single, "ArithmeticError", "embedding is not finite", ("[red]read_17",))
+            poison = FailedTask(
+                single, "ArithmeticError", "embedding is not finite", ("[red]read_17",)
+            )
             self._show(TaskFailed(number, poison))
         if number == 6 and self._random.random() < 0.01:
             self._show(WorkerDied(number, device(number), "signal 9"))
@@ -156,7 +158,7 @@ def main() -> None:
 
     with tempfile.TemporaryDirectory() as folder:
         layout = Layout(Path(folder), "simulated", 500)
-        display = Display(progress=not chosen.no_progress, log_file=chosen.log_file)
+        display = DisplaySettings(progress=not chosen.no_progress, log_file=chosen.log_file)
         with Screen(display, layout, gauges=Invented(), clock=clock) as screen:
             Run(screen, chosen.workers, chosen.pieces, clock).play(chosen.seconds * chosen.warp)
 

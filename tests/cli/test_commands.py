@@ -149,7 +149,7 @@ def test_resume_with_other_science_is_refused_by_name(
 
 
 def test_a_second_process_is_kept_out(call: Callable, example: Path, tmp_path: Path) -> None:
-    from virnucpro.checkpoint.lock import locked
+    from virnucpro.store.lock import locked
 
     with locked(tmp_path / "out/.checkpoints/example.lock"):
         refused = call("predict", example, "-o", tmp_path / "out", *TOY)

@@ -33,13 +33,13 @@ from tests.cli.inputs import (
     written,
 )
 from tests.cli.inputs_sequences import ACCEPTED, CHUNKED, REFUSED
-from virnucpro.bio.census import take_census
-from virnucpro.checkpoint.disk import Disk
 from virnucpro.classifier import to_bytes
 from virnucpro.errors import InputError, UsageError, VirNucProError
-from virnucpro.preparation import Request
-from virnucpro.run import execute
-from virnucpro.settings import TOY_CLASSIFIER, Machine, Science
+from virnucpro.io.census import take_census
+from virnucpro.run.predict import execute
+from virnucpro.run.prepare import Request
+from virnucpro.settings import TOY_CLASSIFIER, AnalysisSettings, MachineSettings
+from virnucpro.store.disk import Disk
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +57,9 @@ def _source(folder: Path, data: bytes = PLAIN) -> Path:
 
 
 def _execute(source: Path, out: Path, disk: Disk | None = None) -> None:
-    request = Request(str(source), out, Science(model_type="toy"), Machine(device="cpu"))
+    request = Request(
+        str(source), out, AnalysisSettings(model_type="toy"), MachineSettings(device="cpu")
+    )
     execute(request, lambda event: None, disk)
 
 

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from tests.legacy_run import make_input, make_legacy, predict
-from virnucpro.checkpoint.disk import Disk
 from virnucpro.layout import Layout
-from virnucpro.status import STAGES
+from virnucpro.run.status import STAGES
+from virnucpro.store.disk import Disk
 
 ESM = "in_protein/output_2_ESM.pt"
 
@@ -215,7 +215,7 @@ def test_two_runs_in_a_directory(call: Callable, folder: Path) -> None:
 
 def test_a_run_at_work_is_named_with_its_process(call: Callable, folder: Path) -> None:
     code = (
-        "import sys, pathlib; from virnucpro.checkpoint.lock import locked\n"
+        "import sys, pathlib; from virnucpro.store.lock import locked\n"
         "with locked(pathlib.Path(sys.argv[1])): print(flush=True); sys.stdin.read()"
     )
     lock = folder / "cut/.checkpoints/in.lock"

@@ -15,9 +15,9 @@ from safetensors.torch import load_file
 from tests.cli.inputs import table
 from tests.faults.processes import family, running, until
 from tests.training_data import LENGTH, genome, make_dataset
-from virnucpro.checkpoint.codec import load_features
 from virnucpro.classifier import inspect, load
-from virnucpro.settings import Machine, Science
+from virnucpro.settings import AnalysisSettings, MachineSettings
+from virnucpro.store.features import load_features
 from virnucpro.training.classifier.savepoint import load as load_savepoint
 from virnucpro.training.data.dataset import PARTS
 from virnucpro.training.embed import EmbedRequest, embed
@@ -30,8 +30,8 @@ LONG = ("--hidden", 16, "--epochs", 30, "--patience", 30, "--batch-size", 16, "-
 def dataset(tmp_path_factory):
     """Embedded; not to be changed."""
     made = make_dataset(tmp_path_factory.mktemp("data"), codons=800)
-    science = Science(model_type="toy").resolved()
-    embed(EmbedRequest(made.root, science, Machine(device="cpu")), lambda event: None)
+    analysis = AnalysisSettings(model_type="toy").resolved()
+    embed(EmbedRequest(made.root, analysis, MachineSettings(device="cpu")), lambda event: None)
     return made
 
 

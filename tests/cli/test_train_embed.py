@@ -8,9 +8,9 @@ import pytest
 import torch
 
 from tests.training_data import make_dataset
-from virnucpro.bio.fasta import read_fasta
-from virnucpro.checkpoint.codec import load_features
 from virnucpro.encoders.toy import ToyEncoder
+from virnucpro.io.fasta import read_fasta
+from virnucpro.store.features import load_features
 from virnucpro.training.records import read_record
 
 TOY = ("--model-type", "toy", "--device", "cpu")

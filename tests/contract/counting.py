@@ -21,10 +21,19 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-from virnucpro.bio.fasta import read_fasta
-from virnucpro.checkpoint.disk import Disk
-from virnucpro.contracts import Device, Done, Failed, Json, Receipts, Report, Session, Task
+from virnucpro.contracts import (
+    Device,
+    FailedTask,
+    Json,
+    Receipts,
+    ReportProgress,
+    Session,
+    Task,
+    TaskResult,
+)
 from virnucpro.errors import OutputError
+from virnucpro.io.fasta import read_fasta
+from virnucpro.store.disk import Disk
 
 Opening = Literal["well", "raises", "dies", "segfault", "dies once", "dies on 1", "hangs on 1"]
 
@@ -90,11 +99,13 @@ class Counting:
         assert task.span is not None
         return tuple(name for name, _ in read_fasta(task.inputs[0], *task.span))
 
-    def join(self, task: Task, parts: Sequence[Done], failed: Sequence[Failed]) -> Done:
+    def join(
+        self, task: Task, parts: Sequence[TaskResult], failed: Sequence[FailedTask]
+    ) -> TaskResult:
         text = b"".join(part.outputs[0].path.read_bytes() for part in parts)
         out = Disk().save(task.outputs[0], text, text.count(b"\n"))
         lost = [{"error": f.error, "message": f.message, "ids": list(f.ids)} for f in failed]
-        return Done(task, (out,), {"failed": lost} if lost else {})
+        return TaskResult(task, (out,), {"failed": lost} if lost else {})
 
     def open(self, device: Device) -> Session:
         if self.opening == "raises":
@@ -129,7 +140,7 @@ class CountingSession:
     def peak_memory(self) -> int:
         return 1000 * self._batch
 
-    def __call__(self, task: Task, report: Report) -> Done:
+    def __call__(self, task: Task, report: ReportProgress) -> TaskResult:
         assert task.span is not None
         records = list(read_fasta(task.inputs[0], *task.span))
         lines = []
@@ -142,7 +153,9 @@ class CountingSession:
                 report(1, len(sequence))
         if self._device.index == self._stage.broken:
             os._exit(3)
-        done = Done(task, (Disk().save(task.outputs[0], "".join(lines).encode(), len(lines)),))
+        done = TaskResult(
+            task, (Disk().save(task.outputs[0], "".join(lines).encode(), len(lines)),)
+        )
         for name, _ in records:
             if name.startswith("report"):
                 os.kill(os.getpid(), signal.SIGKILL)

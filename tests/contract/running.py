@@ -6,12 +6,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tests.contract.counting import Counting
-from virnucpro.checkpoint.disk import Disk
-from virnucpro.checkpoint.ledger import Ledger
-from virnucpro.contracts import Executor, Outcome
+from virnucpro.contracts import Executor, TaskOutcome
 from virnucpro.events import Event
 from virnucpro.layout import Layout
-from virnucpro.spans import Spans
+from virnucpro.run.spans import Spans
+from virnucpro.store.disk import Disk
+from virnucpro.store.ledger import Ledger
 
 
 def fasta(folder: Path, name: str, ids: list[str]) -> Path:
@@ -26,7 +26,7 @@ def run_stage(
     executor: Executor,
     folder: Path,
     see: Callable[[Event], None] = lambda event: None,
-) -> tuple[list[Outcome], list[Event]]:
+) -> tuple[list[TaskOutcome], list[Event]]:
     """Do what is stale, commit what comes back; ``see`` gets each event as it happens."""
     ledger = Ledger(Layout(folder, "x", 500), Disk(), {})
     stale = [task for task in stage.plan() if ledger.check(task).stale]

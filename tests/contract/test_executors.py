@@ -11,7 +11,7 @@ import torch
 
 from tests.contract.counting import Counting
 from tests.contract.running import fasta, run_stage
-from virnucpro.contracts import Device, Done, Executor, Failed, Session
+from virnucpro.contracts import Device, Executor, FailedTask, Session, TaskResult
 from virnucpro.errors import DeviceError, OutputError
 from virnucpro.events import Progressed, WorkerReport
 from virnucpro.executors.local import LocalExecutor
@@ -88,7 +88,7 @@ def test_only_the_poisonous_sequence_is_lost(executor: Executor, tmp_path: Path)
     ids[13] = "poison13"
     stage = Counting((fasta(tmp_path, "f.fa", ids),), tmp_path)
     outcomes, _ = run_stage(stage, executor, tmp_path)
-    failed = [o for o in outcomes if isinstance(o, Failed)]
+    failed = [o for o in outcomes if isinstance(o, FailedTask)]
     assert [f.ids for f in failed] == [("poison13",)]
     assert failed[0].error == "ValueError"
     assert failed[0].message == "cannot digest poison13"
@@ -104,7 +104,7 @@ def test_what_failed_is_tried_again_and_nothing_else(executor: Executor, tmp_pat
     again, _ = run_stage(stage, executor, tmp_path)
     spans = {outcome.task.span for outcome in again}
     assert all(span is not None and span[0] >= 30 for span in spans)
-    assert [o.ids for o in again if isinstance(o, Failed)] == [("poison",)]
+    assert [o.ids for o in again if isinstance(o, FailedTask)] == [("poison",)]
 
 
 def test_a_full_disk_ends_the_run_with_its_own_error(executor: Executor, tmp_path: Path) -> None:
@@ -133,7 +133,7 @@ def test_a_sequence_that_kills_workers_is_found(pool: Executor, tmp_path: Path, 
     ids[2] = f"{death}2"
     stage = Counting((fasta(tmp_path, "f.fa", ids),), tmp_path, span=3)
     outcomes, _ = run_stage(stage, pool, tmp_path)
-    assert [o.ids for o in outcomes if isinstance(o, Failed)] == [(ids[2],)]
-    assert sum(o.task.count for o in outcomes if isinstance(o, Done)) == 5
+    assert [o.ids for o in outcomes if isinstance(o, FailedTask)] == [(ids[2],)]
+    assert sum(o.task.count for o in outcomes if isinstance(o, TaskResult)) == 5
     written = [line.split()[0] for line in (tmp_path / "f.txt").read_text().splitlines()]
     assert written == [i for i in ids if i != ids[2]]

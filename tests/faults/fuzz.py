@@ -18,10 +18,10 @@ from pathlib import Path
 import atheris
 
 with atheris.instrument_imports(include=["virnucpro"]):
-    from virnucpro.bio.records import read_records
-    from virnucpro.checkpoint.codec import DamagedFeatures, load_features
-    from virnucpro.checkpoint.receipts import UnusableReceipt, read_receipt
-    from virnucpro.errors import InputError, ResumeRefused
+    from virnucpro.errors import InputError, ResumeRefusedError
+    from virnucpro.io.records import read_records
+    from virnucpro.store.features import DamagedFeaturesError, load_features
+    from virnucpro.store.receipts import UnusableReceiptError, read_receipt
 
 FOLDER = Path(tempfile.mkdtemp(prefix="virnucpro-fuzz-"))
 FILE = FOLDER / "x"
@@ -45,14 +45,14 @@ def features(data: bytes) -> None:
     try:
         found = load_features(FILE, "merged")
         assert len(found.ids) == len(found.data)
-    except DamagedFeatures:
+    except DamagedFeaturesError:
         pass
 
 
 def receipts(data: bytes) -> None:
     """Receipts."""
     FILE.write_bytes(data)
-    with suppress(UnusableReceipt, ResumeRefused):
+    with suppress(UnusableReceiptError, ResumeRefusedError):
         read_receipt(FILE, FOLDER)
 
 

@@ -22,11 +22,11 @@ from typing import BinaryIO
 
 import torch
 
-from virnucpro.checkpoint.disk import Bytes, Disk
 from virnucpro.errors import OutputError, VirNucProError
-from virnucpro.preparation import Request
-from virnucpro.run import execute
-from virnucpro.settings import Machine, Science
+from virnucpro.run.predict import execute
+from virnucpro.run.prepare import Request
+from virnucpro.settings import AnalysisSettings, MachineSettings
+from virnucpro.store.disk import Bytes, Disk
 
 STOPPED = 99
 RESULTS = (
@@ -102,8 +102,10 @@ def run_once(source: Path, out: Path, disk: Disk, *, resume: bool, report: int =
         return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     code = 1
     try:
-        science = Science(model_type="toy", chunk_length=200, sequences_per_file=1200)
-        request = Request(str(source), out, science, Machine(device="cpu", threads=1), resume)
+        analysis = AnalysisSettings(model_type="toy", chunk_length=200, sequences_per_file=1200)
+        request = Request(
+            str(source), out, analysis, MachineSettings(device="cpu", threads=1), resume
+        )
         execute(request, lambda event: None, disk)
         code = 0
     except VirNucProError as error:

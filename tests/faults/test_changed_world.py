@@ -13,14 +13,14 @@ import pytest
 import torch
 
 from tests.unit.encoders.small import fair_model, make_dnabert, save_fair
-from virnucpro.checkpoint.codec import Features, encode_features, load_features
 from virnucpro.classifier import to_bytes
 from virnucpro.encoders.registry import locate
-from virnucpro.errors import ResumeRefused, UsageError, VirNucProError
+from virnucpro.errors import ResumeRefusedError, UsageError, VirNucProError
 from virnucpro.events import Event, Notice, StageStarted
-from virnucpro.preparation import Request
-from virnucpro.run import execute
-from virnucpro.settings import Machine, Science
+from virnucpro.run.predict import execute
+from virnucpro.run.prepare import Request
+from virnucpro.settings import AnalysisSettings, MachineSettings
+from virnucpro.store.features import Features, encode_features, load_features
 
 PAGE = (Path(__file__).parents[2] / "docs/checkpoints.md").read_text()
 CODONS = ["GCT", "ACC", "GGA", "TTC", "CAT", "AAG", "CTG", "GAT"]
@@ -83,9 +83,9 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> World:
         f">r{n}\n{''.join(CODONS[(n * 7 + i * i) % 8] for i in range(60 + n))}\n" for n in range(30)
     ]
     (home / "in.fa").write_text("".join(lines))
-    science = Science("custom", str(classifier), 200, 25, str(nucleotide), str(protein))
-    machine = Machine(device="cpu", threads=1, keep_intermediate=True)
-    request = Request(str(home / "in.fa"), home / "out", science, machine)
+    analysis = AnalysisSettings("custom", str(classifier), 200, 25, str(nucleotide), str(protein))
+    machine = MachineSettings(device="cpu", threads=1, keep_intermediate=True)
+    request = Request(str(home / "in.fa"), home / "out", analysis, machine)
     execute(request, _ignore)
     return World(home, request)
 
@@ -98,9 +98,9 @@ def _ignore(event: Event) -> None:
 def world(made: World, tmp_path: Path) -> World:
     home = tmp_path / "home"
     shutil.copytree(made.home, home)
-    science = made.request.science
+    analysis = made.request.analysis
     moved = replace(
-        science,
+        analysis,
         classifier=str(home / "c.safetensors"),
         nucleotide_model=str(home / "dnabert"),
         protein_model=str(home / "esm.pt"),
@@ -109,7 +109,7 @@ def world(made: World, tmp_path: Path) -> World:
         made.request,
         source=str(home / "in.fa"),
         output_dir=home / "out",
-        science=moved,
+        analysis=moved,
         resume=True,
     )
     return World(home, request)
@@ -127,7 +127,7 @@ def _verdict(request: Request) -> str:
     """What the documentation calls it."""
     try:
         todo, _ = _resume(request)
-    except ResumeRefused:
+    except ResumeRefusedError:
         return "refused"
     except UsageError as error:
         return "not found" if "not found" in str(error) else str(error)
@@ -189,7 +189,7 @@ def _move_input(world: World) -> Request:
 
 
 def _science(world: World, **changes: object) -> Request:
-    return replace(world.request, science=replace(world.request.science, **changes))  # type: ignore[arg-type]
+    return replace(world.request, analysis=replace(world.request.analysis, **changes))  # type: ignore[arg-type]
 
 
 def _machine(world: World, **changes: object) -> Request:
@@ -270,7 +270,7 @@ def test_92_swapped_with_their_receipts(world: World, made: World) -> None:
 def test_93_a_receipt_of_a_newer_version_is_refused(world: World) -> None:
     path = world.file("STEM_protein/output_1_ESM.pt.done")
     path.write_text(path.read_text().replace('"schema": 1', '"schema": 2'))
-    with pytest.raises(ResumeRefused, match="newer version"):
+    with pytest.raises(ResumeRefusedError, match="newer version"):
         execute(world.request, _ignore)
 
 
@@ -293,7 +293,7 @@ def test_98_a_link_in_place_of_the_state_is_refused(world: World) -> None:
     state = world.out / ".checkpoints/in"
     state.rename(world.home / "state")
     state.symlink_to(world.home / "state")
-    with pytest.raises(ResumeRefused, match="symbolic link"):
+    with pytest.raises(ResumeRefusedError, match="symbolic link"):
         execute(world.request, _ignore)
 
 

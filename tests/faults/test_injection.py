@@ -14,10 +14,10 @@ from typing import BinaryIO
 import pytest
 
 from tests.faults.sweep import make_input
-from virnucpro.checkpoint.disk import Disk
-from virnucpro.preparation import Request
-from virnucpro.run import execute
-from virnucpro.settings import Machine, Science
+from virnucpro.run.predict import execute
+from virnucpro.run.prepare import Request
+from virnucpro.settings import AnalysisSettings, MachineSettings
+from virnucpro.store.disk import Disk
 
 ROOT = Path(__file__).parents[2]
 COMMAND = [sys.executable, "-m", "virnucpro", "predict"]
@@ -70,8 +70,12 @@ def test_data_is_on_the_disk_before_its_receipt(tmp_path: Path) -> None:
     source = tmp_path / "in.fa"
     make_input(source)
     disk = Recording()
-    science = Science(model_type="toy", chunk_length=200, sequences_per_file=1200)
-    execute(Request(str(source), tmp_path / "out", science, Machine(device="cpu")), _ignore, disk)
+    analysis = AnalysisSettings(model_type="toy", chunk_length=200, sequences_per_file=1200)
+    execute(
+        Request(str(source), tmp_path / "out", analysis, MachineSettings(device="cpu")),
+        _ignore,
+        disk,
+    )
     order = disk.order
     names = [n for verb, n in order if verb == "rename" and n.endswith(".pt")]
     files = [name for name in names if name.startswith("output_")]

@@ -10,7 +10,7 @@ import pytest
 
 from tests.contract.counting import Counting
 from tests.contract.running import fasta, run_stage
-from virnucpro.contracts import Device, Failed, Outcome
+from virnucpro.contracts import Device, FailedTask, TaskOutcome
 from virnucpro.errors import DeviceError, OutputError
 from virnucpro.events import Event, Notice, Progressed, WorkerDied, WorkerReport
 from virnucpro.executors.crew import Limits
@@ -35,9 +35,9 @@ def pool() -> Iterator[Make]:
         executor.close()
 
 
-def _check(ids: list[str], bad: list[str], outcomes: list[Outcome], folder: Path) -> None:
+def _check(ids: list[str], bad: list[str], outcomes: list[TaskOutcome], folder: Path) -> None:
     """Every good sequence is there exactly once, in file order, and only the bad are given up."""
-    failed = [name for o in outcomes if isinstance(o, Failed) for name in o.ids]
+    failed = [name for o in outcomes if isinstance(o, FailedTask) for name in o.ids]
     assert sorted(failed) == sorted(bad)
     written = [line.split()[0] for line in (folder / "f.txt").read_text().splitlines()]
     assert written == [name for name in ids if name not in bad]
@@ -71,7 +71,7 @@ def test_two_bad_sequences_are_found_and_no_other_lost(
     stage = Counting((fasta(tmp_path, "f.fa", ids),), tmp_path, span=6)
     outcomes, events = run_stage(stage, pool(2), tmp_path)
     _check(ids, bad, outcomes, tmp_path)
-    assert {o.error for o in outcomes if isinstance(o, Failed)} == {error}
+    assert {o.error for o in outcomes if isinstance(o, FailedTask)} == {error}
     assert sum(event.sequences for event in _of(events, Progressed)) == 16
     if error == "WorkerDied":
         assert (

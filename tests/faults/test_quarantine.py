@@ -8,19 +8,27 @@ from pathlib import Path
 
 import pytest
 
-from virnucpro.bio.fasta import read_fasta
-from virnucpro.checkpoint.disk import Disk, sha256_of
-from virnucpro.checkpoint.ledger import Ledger
-from virnucpro.checkpoint.receipts import failed_ids
-from virnucpro.contracts import Device, Done, Outcome, Report, Session, Stage, Task
+from virnucpro.contracts import (
+    Device,
+    ReportProgress,
+    Session,
+    Stage,
+    Task,
+    TaskOutcome,
+    TaskResult,
+)
 from virnucpro.events import Event
 from virnucpro.executors.local import LocalExecutor
-from virnucpro.failures import record_failures
-from virnucpro.pipeline import run
-from virnucpro.preparation import Request, prepare
-from virnucpro.run import execute
-from virnucpro.settings import Machine, Science
+from virnucpro.io.fasta import read_fasta
+from virnucpro.run.engine import run
+from virnucpro.run.failures import record_failures
+from virnucpro.run.predict import execute
+from virnucpro.run.prepare import Request, prepare
+from virnucpro.settings import AnalysisSettings, MachineSettings
 from virnucpro.stages.chunking import stamp
+from virnucpro.store.disk import Disk, sha256_of
+from virnucpro.store.ledger import Ledger
+from virnucpro.store.receipts import failed_ids
 
 CPU = Device("cpu", threads=1)
 POISON = ("r3_chunk_1F1", "r300_chunk_1F1")
@@ -38,7 +46,7 @@ class Poisoned:
     def open(self, device: Device) -> Session:
         session = self.stage.open(device)
 
-        def call(task: Task, report: Report) -> Done:
+        def call(task: Task, report: ReportProgress) -> TaskResult:
             found = [n for n, _ in read_fasta(task.inputs[0], *(task.span or (0, None)))]
             if any(name in POISON for name in found):
                 raise ValueError("cannot embed this")
@@ -52,7 +60,7 @@ class PoisonedExecutor(LocalExecutor):
 
     def run(
         self, stage: Stage, tasks: Iterable[Task], emit: Callable[[Event], None]
-    ) -> Iterator[Outcome]:
+    ) -> Iterator[TaskOutcome]:
         poisoned: Stage = Poisoned(stage) if stage.name == "esm" else stage  # type: ignore[assignment]
         return super().run(poisoned, tasks, emit)
 
@@ -66,8 +74,10 @@ def request_(tmp_path: Path) -> Request:
         for n in range(400)
     )
     source.write_text("".join(records))
-    science = Science(model_type="toy", chunk_length=200, sequences_per_file=900)
-    return Request(str(source), tmp_path / "out", science, Machine(device="cpu"), resume=True)
+    analysis = AnalysisSettings(model_type="toy", chunk_length=200, sequences_per_file=900)
+    return Request(
+        str(source), tmp_path / "out", analysis, MachineSettings(device="cpu"), resume=True
+    )
 
 
 def _ignore(event: Event) -> None:

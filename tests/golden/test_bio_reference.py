@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from virnucpro.bio.chunks import chunk_id, chunk_spans
-from virnucpro.bio.fasta import read_fasta
-from virnucpro.bio.frames import open_frames
-from virnucpro.bio.records import read_records
+from virnucpro.io.chunks import chunk_id, chunk_spans
+from virnucpro.io.fasta import read_fasta
+from virnucpro.io.frames import open_frames
+from virnucpro.io.records import read_records
 
 
 @pytest.fixture

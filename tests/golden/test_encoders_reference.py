@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from virnucpro.classifier import load
-from virnucpro.encoders.cores import one_thread
+from virnucpro.compute.cores import one_thread
 from virnucpro.encoders.registry import locate, open_encoder
 
 MODELS = {"nucleotide": "dnabert-s-tiny", "protein": "esm2_t3_tiny_UR50D.pt"}

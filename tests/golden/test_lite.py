@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from sklearn.metrics import roc_auc_score
 
-from virnucpro.bio.records import read_records
 from virnucpro.classifier import inspect
 from virnucpro.encoders.registry import SHIPPED, locate
+from virnucpro.io.records import read_records
 
 ROOT = Path(__file__).parents[2]
 HELD_OUT = {

@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from virnucpro.bio.fasta import read_fasta
-from virnucpro.checkpoint.codec import Kind, load_features
+from virnucpro.io.fasta import read_fasta
+from virnucpro.store.features import Kind, load_features
 
 TOLERANCE = 1e-5
 RESULTS = (

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from virnucpro.bio.records import read_records
+from virnucpro.io.records import read_records
 from virnucpro.training.data.dataset import PARTS, Dataset
 from virnucpro.training.data.table import read_table
 

@@ -14,11 +14,11 @@ import torch
 from torch import nn
 
 from virnucpro.benchmark.workload import MIXES, SENSE
-from virnucpro.bio.chunks import chunk_spans
 from virnucpro.classifier import to_bytes
 from virnucpro.encoders import dnabert_files, esm2_files
 from virnucpro.encoders.batched import BatchedEncoder
 from virnucpro.encoders.random_weights import random_encoder
+from virnucpro.io.chunks import chunk_spans
 
 CHUNK = 500  # bases
 HIDDEN = 512  # units of the released classifiers

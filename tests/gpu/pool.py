@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.gpu.models import CHUNK, write_contigs, write_pair
-from virnucpro.bio.fasta import read_fasta
+from virnucpro.io.fasta import read_fasta
 from virnucpro.layout import Layout
 
 TRUNCATION = 1024  # residues of a protein, as predict has it

@@ -13,7 +13,7 @@ import pytest
 from examples.make_example import SOURCE
 from tests.faults.processes import family, running, until
 from tests.gpu.models import Pair, write_contigs
-from virnucpro.bio.fasta import read_fasta
+from virnucpro.io.fasta import read_fasta
 from virnucpro.layout import Layout
 
 NEAR = {"fp32": 1e-3, "bf16": 0.03, "fp8": 0.3}  # of two scores, which are between 0 and 1

@@ -10,7 +10,7 @@ from torch._dynamo.utils import counters
 
 from tests.gpu.embedding import ROLES, SMALL, WIDE, Models, check, sequences
 from tests.unit.encoders.small import quiet
-from virnucpro.encoders.cores import one_thread
+from virnucpro.compute.cores import one_thread
 
 pytestmark = pytest.mark.filterwarnings("default")  # those of torch are not ours
 

@@ -8,17 +8,17 @@ import torch
 from tests.gpu.embedding import ROLES, SMALL, Models, check, sequences
 from tests.gpu.tight import Tight
 from tests.unit.encoders.small import quiet
-from virnucpro.checkpoint.codec import load_features
-from virnucpro.checkpoint.disk import Disk
-from virnucpro.contracts import Device, Done
+from virnucpro.compute.budget import CudaMemory, find_budget
+from virnucpro.contracts import Device, TaskResult
 from virnucpro.devices import visible_gpus
-from virnucpro.encoders.budget import CudaMemory, find_budget
 from virnucpro.encoders.profiling import made_up
 from virnucpro.encoders.random_weights import random_encoder
 from virnucpro.encoders.registry import locate
 from virnucpro.events import Notice, WorkerReport
 from virnucpro.executors.spawn import SpawnExecutor
 from virnucpro.layout import Layout
+from virnucpro.store.disk import Disk
+from virnucpro.store.features import load_features
 
 pytestmark = pytest.mark.filterwarnings("default")  # those of torch are not ours
 
@@ -75,7 +75,7 @@ def test_out_of_memory_in_a_worker_halves_its_batches(models: Models, device, tm
         outcomes = list(pool.run(stage, stage.split(stage.whole(proteins)), events.append))
     finally:
         pool.close()
-    assert all(isinstance(outcome, Done) for outcome in outcomes), outcomes
+    assert all(isinstance(outcome, TaskResult) for outcome in outcomes), outcomes
     parts = sorted(outcome.outputs[0].path for outcome in outcomes)
     loaded = [load_features(path, "protein") for path in parts]
     assert [name for part in loaded for name in part.ids] == [f"p{n}" for n in range(500)]

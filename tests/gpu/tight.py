@@ -7,13 +7,13 @@ from pathlib import Path
 
 import torch
 
-from virnucpro.bio.fasta import fasta_bytes
 from virnucpro.contracts import Device, Session, Task
-from virnucpro.stages.embedding import Embedding
+from virnucpro.io.fasta import fasta_bytes
+from virnucpro.stages.embedding import EmbeddingStage
 
 
 @dataclass(frozen=True)
-class Tight(Embedding):
+class Tight(EmbeddingStage):
     """Its worker may take ``spare`` bytes more than the model has, on a GPU."""
 
     spare: int = 0

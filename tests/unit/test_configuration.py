@@ -8,7 +8,7 @@ import pytest
 
 from virnucpro.configuration import default_configuration, default_yaml, load_configuration
 from virnucpro.errors import ConfigError, UsageError
-from virnucpro.settings import Machine, Science
+from virnucpro.settings import AnalysisSettings, MachineSettings
 
 ROOT = Path(__file__).parents[2]
 
@@ -29,18 +29,18 @@ def test_the_example_is_the_defaults(tmp_path: Path) -> None:
     ("text", "group", "name", "value"),
     [
         ("prediction: {batch_size: 9}", "machine", "classifier_rows", 9),
-        ("prediction: {models: {'300': a.pth}}", "science", "classifiers", {"300": "a.pth", "500": "500_model.pth"}),
-        ("prediction: {models: {500: b.pth}}", "science", "classifiers", {"300": "300_model.pth", "500": "b.pth"}),
-        ("prediction: {default_model_type: 300}", "science", "model_type", "300"),
+        ("prediction: {models: {'300': a.pth}}", "analysis", "classifiers", {"300": "a.pth", "500": "500_model.pth"}),
+        ("prediction: {models: {500: b.pth}}", "analysis", "classifiers", {"300": "300_model.pth", "500": "b.pth"}),
+        ("prediction: {default_model_type: 300}", "analysis", "model_type", "300"),
         ("features: {esm: {toks_per_batch: 2048}}", "machine", "esm_tokens", 2048),
         ("features: {esm: {toks_per_batch: auto}}", "machine", "esm_tokens", None),
-        ("features: {dnabert: {model_name: /models/d}}", "science", "nucleotide_model", "/models/d"),
+        ("features: {dnabert: {model_name: /models/d}}", "analysis", "nucleotide_model", "/models/d"),
         ("files: {auto_cleanup: false}", "machine", "keep_intermediate", True),
         ("device: {default: cuda:1}", "machine", "device", "cuda:1"),
         ("logging: {default_level: WARNING}", "display", "level", "WARNING"),
         ("parallelization: {num_workers: auto}", "machine", "max_workers", None),
-        ("prediction:\n", "science", "model_type", "500"),
-        ("", "science", "model_type", "500"),
+        ("prediction:\n", "analysis", "model_type", "500"),
+        ("", "analysis", "model_type", "500"),
     ],
 )  # fmt: skip
 def test_keys(tmp_path: Path, text: str, group: str, name: str, value: object) -> None:
@@ -97,12 +97,12 @@ def test_a_missing_file_says_how_to_make_one(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["esm_tokens", "threads", "cpu_workers", "classifier_rows"])
 def test_counts_below_one_are_refused(name: str) -> None:
     with pytest.raises(UsageError, match="must be 1 or more, not 0"):
-        Machine(**{name: 0})
+        MachineSettings(**{name: 0})
 
 
 def test_a_model_type_settles_classifier_and_chunk_length() -> None:
-    assert Science(model_type="300").resolved().chunk_length == 300
-    assert Science(model_type="300").resolved().classifier == "300_model.pth"
-    assert Science(model_type="500", chunk_length=400).resolved().chunk_length == 400
+    assert AnalysisSettings(model_type="300").resolved().chunk_length == 300
+    assert AnalysisSettings(model_type="300").resolved().classifier == "300_model.pth"
+    assert AnalysisSettings(model_type="500", chunk_length=400).resolved().chunk_length == 400
     with pytest.raises(UsageError, match="--model-path FILE --expected-length N"):
-        Science(model_type="custom", chunk_length=300).resolved()
+        AnalysisSettings(model_type="custom", chunk_length=300).resolved()

@@ -7,7 +7,7 @@ import pytest
 from virnucpro.contracts import Device
 from virnucpro.devices import _gpu_or_none, choose_devices, choose_precision, visible_gpus
 from virnucpro.errors import DeviceError, UsageError
-from virnucpro.settings import Machine
+from virnucpro.settings import MachineSettings
 
 A100 = Device("cuda", 0, "A100", "GPU-aaaa", 80 << 30, (8, 0))
 H200 = Device("cuda", 1, "H200", "GPU-bbbb", 141 << 30, (9, 0))
@@ -34,7 +34,7 @@ GPUS = [A100, H200, V100]
     ],
 )
 def test_choice(options: dict[str, object], indices: list[int]) -> None:
-    chosen = choose_devices(Machine(threads=6, **options), GPUS)  # type: ignore[arg-type]
+    chosen = choose_devices(MachineSettings(threads=6, **options), GPUS)  # type: ignore[arg-type]
     assert [device.index for device in chosen] == indices
     assert all(device.threads == max(1, 6 // len(chosen)) for device in chosen)
 
@@ -55,17 +55,17 @@ def test_choice(options: dict[str, object], indices: list[int]) -> None:
 )
 def test_refusals(options: dict[str, str], message: str) -> None:
     with pytest.raises(UsageError, match=message):
-        choose_devices(Machine(**options), GPUS)  # type: ignore[arg-type]
+        choose_devices(MachineSettings(**options), GPUS)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("options", [{"gpus": "0"}, {"device": "cuda"}, {"fallback_to_cpu": False}])
 def test_an_explicit_gpu_never_becomes_a_cpu(options: dict[str, object]) -> None:
     with pytest.raises(DeviceError, match="--device cpu"):
-        choose_devices(Machine(**options), [])  # type: ignore[arg-type]
+        choose_devices(MachineSettings(**options), [])  # type: ignore[arg-type]
 
 
 def test_auto_may_do_without_a_gpu() -> None:
-    assert [d.kind for d in choose_devices(Machine(), [])] == ["cpu"]
+    assert [d.kind for d in choose_devices(MachineSettings(), [])] == ["cpu"]
 
 
 @pytest.mark.parametrize(
@@ -101,8 +101,8 @@ def test_compiling_is_for_gpus() -> None:
     with pytest.raises(
         UsageError, match="compiling is for GPUs: on the CPU leave out --compile always"
     ):
-        choose_devices(Machine(device="cpu", compile="always"), [])
-    assert choose_devices(Machine(compile="always"), [A100])[0].kind == "cuda"
+        choose_devices(MachineSettings(device="cpu", compile="always"), [])
+    assert choose_devices(MachineSettings(compile="always"), [A100])[0].kind == "cuda"
 
 
 def test_looking_for_gpus_works_on_any_machine() -> None:

@@ -117,7 +117,7 @@ def _embedded(
 
 
 class Watch:
-    """Says now and then how far an encoder is. A :data:`virnucpro.contracts.Report`."""
+    """Says now and then how far an encoder is. A :data:`virnucpro.contracts.ReportProgress`."""
 
     def __init__(self, name: str, expected: int, say: Say) -> None:
         self._name, self._expected, self._say = name, expected, say

@@ -18,9 +18,9 @@ from torch import nn
 
 from virnucpro.benchmark.machine import version
 from virnucpro.benchmark.models import TRUNCATION
+from virnucpro.compute.attention import masked_mean
 from virnucpro.contracts import Precision
 from virnucpro.encoders.batched import BatchedEncoder
-from virnucpro.encoders.blocks import masked_mean
 from virnucpro.encoders.esm2 import PAD
 from virnucpro.encoders.esm2_files import VOCABULARY, stored_names
 from virnucpro.encoders.esm2_network import DROPOUT_SCALE

@@ -13,25 +13,25 @@ from pathlib import Path
 import torch
 
 from virnucpro.benchmark.workload import MIXES, SENSE, Workload
-from virnucpro.bio.chunks import chunk_spans
-from virnucpro.bio.fasta import fasta_bytes
-from virnucpro.checkpoint.disk import DiskWithoutResume, sha256_of
-from virnucpro.checkpoint.ledger import Ledger
 from virnucpro.classifier import to_bytes
-from virnucpro.contracts import Device, Done, Json, Report, Task
+from virnucpro.contracts import Device, Json, ReportProgress, Task, TaskResult
 from virnucpro.encoders.batched import BatchedEncoder
 from virnucpro.encoders.random_weights import random_encoder
 from virnucpro.encoders.registry import EncoderSource
+from virnucpro.io.chunks import chunk_spans
+from virnucpro.io.fasta import fasta_bytes
 from virnucpro.layout import MOLECULES, Layout, Molecule
 from virnucpro.stages.base import HostStage
-from virnucpro.stages.chunking import Chunking, stamp
-from virnucpro.stages.consensus import Consensus
-from virnucpro.stages.embedding import Embedding, EmbeddingSession
-from virnucpro.stages.merging import Merging
-from virnucpro.stages.output import Output
-from virnucpro.stages.prediction import Prediction
-from virnucpro.stages.splitting import Splitting
-from virnucpro.stages.translation import Translation
+from virnucpro.stages.chunking import ChunkingStage, stamp
+from virnucpro.stages.consensus import ConsensusStage
+from virnucpro.stages.embedding import EmbeddingSession, EmbeddingStage
+from virnucpro.stages.merging import MergingStage
+from virnucpro.stages.output import OutputStage
+from virnucpro.stages.prediction import PredictionStage
+from virnucpro.stages.splitting import SplittingStage
+from virnucpro.stages.translation import TranslationStage
+from virnucpro.store.disk import DiskWithoutResume, sha256_of
+from virnucpro.store.ledger import Ledger
 
 Say = Callable[[str], None]
 
@@ -109,7 +109,7 @@ class _Run:
         """Open frames in all; once they are translated."""
         return int(self.ledger.facts(self.layout.receipt("translation"))["frames"])
 
-    def carried_out(self, stage: HostStage) -> tuple[str, Callable[[], Done]]:
+    def carried_out(self, stage: HostStage) -> tuple[str, Callable[[], TaskResult]]:
         """Carry out a stage; its name, and how to do it again."""
         (task,) = stage.plan(self.ledger)
         again = partial(stage.run, task, _unseen)
@@ -150,9 +150,9 @@ def _frame_steps(run: _Run) -> Iterator[Step]:
     """From the input to split files."""
     shortest = run.layout.chunk_length
     stages = (
-        Chunking(*run.place, run.source, stamp(run.source), "rename", shortest),
-        Translation(*run.place),
-        Splitting(*run.place, A_FILE),
+        ChunkingStage(*run.place, run.source, stamp(run.source), "rename", shortest),
+        TranslationStage(*run.place),
+        SplittingStage(*run.place, A_FILE),
     )
     done = [run.carried_out(stage) for stage in stages]
     yield from (Step(name, max(1, run.frames), again) for name, again in done)
@@ -172,7 +172,7 @@ class _Ready:
         self.dim = dim
         self._rows: dict[int, torch.Tensor] = {}
 
-    def encode(self, sequences: Sequence[str], report: Report) -> torch.Tensor:
+    def encode(self, sequences: Sequence[str], report: ReportProgress) -> torch.Tensor:
         """The same rows for so many sequences."""
         count = len(sequences)
         if count not in self._rows:
@@ -193,10 +193,10 @@ def _embedding_steps(run: _Run, molecule: Molecule) -> Iterator[Step]:
     """What a worker does between two spans, and the parent when a file is complete."""
     encoder = _Ready(WIDTHS[molecule])
     source = EncoderSource("none", "none", None, (), "0" * 64, encoder.dim)
-    stage = Embedding(*run.place, molecule, source, "fp32", 1024, None)
+    stage = EmbeddingStage(*run.place, molecule, source, "fp32", 1024, None)
     session = EmbeddingSession(stage, encoder, Device("cpu"), {})
 
-    def embed(task: Task) -> list[Done]:
+    def embed(task: Task) -> list[TaskResult]:
         return [session(span, _unseen) for span in stage.split(task)]
 
     tasks = stage.plan(run.ledger)
@@ -219,7 +219,7 @@ def _embedding_steps(run: _Run, molecule: Molecule) -> Iterator[Step]:
 
 def _result_steps(run: _Run) -> Iterator[Step]:
     """From features to tables."""
-    merging = Merging(*run.place)
+    merging = MergingStage(*run.place)
     tasks = merging.plan(run.ledger)
     for task in tasks:
         run.ledger.commit(merging.run(task, _unseen))
@@ -227,9 +227,9 @@ def _result_steps(run: _Run) -> Iterator[Step]:
     classifier = run.layout.root / "classifier.safetensors"
     run.disk.save(classifier, _classifier(sum(WIDTHS.values())))
     for stage in (
-        Prediction(*run.place, classifier, "", CLASSIFIED),
-        Consensus(*run.place),
-        Output(*run.place, run.source, stamp(run.source), calibrated=True),
+        PredictionStage(*run.place, classifier, "", CLASSIFIED),
+        ConsensusStage(*run.place),
+        OutputStage(*run.place, run.source, stamp(run.source), calibrated=True),
     ):
         name, again = run.carried_out(stage)
         yield Step(name, run.frames, again)

@@ -10,10 +10,10 @@ from typing import Literal
 
 import torch
 
+from virnucpro.compute.fp8 import Fp8Linear
 from virnucpro.contracts import Precision
 from virnucpro.encoders.batched import BatchedEncoder
 from virnucpro.encoders.esm2_files import read_checkpoint, rotary_frequencies
-from virnucpro.encoders.fp8 import Fp8Linear
 from virnucpro.encoders.random_weights import random_encoder
 from virnucpro.encoders.registry import EncoderSource, locate, open_encoder
 from virnucpro.errors import UsageError

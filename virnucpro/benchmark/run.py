@@ -18,10 +18,10 @@ from virnucpro.benchmark.host import host_seconds, measure_stages
 from virnucpro.benchmark.machine import facts
 from virnucpro.benchmark.models import Model
 from virnucpro.benchmark.workload import MIXES, Workload, from_file, made_up
-from virnucpro.checkpoint.disk import DiskWithoutResume
+from virnucpro.compute.cores import settle
 from virnucpro.contracts import Device, Json
-from virnucpro.encoders.cores import settle
 from virnucpro.errors import DeviceError
+from virnucpro.store.disk import DiskWithoutResume
 
 Say = Callable[[str], None]
 SCHEMA = 1

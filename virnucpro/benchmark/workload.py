@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from virnucpro.bio.chunks import chunk_spans
-from virnucpro.bio.frames import GENETIC_CODE, open_frames
-from virnucpro.bio.records import read_records
 from virnucpro.errors import InputError
+from virnucpro.io.chunks import chunk_spans
+from virnucpro.io.frames import GENETIC_CODE, open_frames
+from virnucpro.io.records import read_records
 
 SENSE = {codon: letter for codon, letter in GENETIC_CODE.items() if letter != "*"}
 BATCH = 4096  # chunks translated at a time

@@ -27,10 +27,10 @@ import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 
-from virnucpro.checkpoint.disk import sha256_of
 from virnucpro.classifier.scoring import Classifier
 from virnucpro.encoders.weights import Weights, check_file, number, read_pickle, read_safetensors
 from virnucpro.errors import ModelError
+from virnucpro.store.disk import sha256_of
 
 LABELS = ("others", "virus")  # class 0 and 1 of the released classifiers
 SCHEMA = 1

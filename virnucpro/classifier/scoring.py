@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import torch
 import torch.nn.functional as F
 
-from virnucpro.encoders.cores import one_thread
+from virnucpro.compute.cores import one_thread
 
 INNER_BATCH = 256  # rows of every matrix product, whatever the caller passes
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import click
 
 from virnucpro.cli.app import app
-from virnucpro.errors import Interrupted, UsageError, VirNucProError
+from virnucpro.errors import RunInterruptedError, UsageError, VirNucProError
 
 SIGINT = 2
 
@@ -26,7 +26,7 @@ def run(arguments: Sequence[str]) -> int:
         error.show()
         return UsageError.exit_code
     except (click.Abort, KeyboardInterrupt):
-        return _complain(Interrupted(SIGINT))
+        return _complain(RunInterruptedError(SIGINT))
     except VirNucProError as error:
         return _complain(error)
     except Exception:  # noqa: BLE001 - the outermost edge: a bug, shown whole to be reported

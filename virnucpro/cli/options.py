@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import click
 
 from virnucpro.errors import UsageError
-from virnucpro.settings import Display
+from virnucpro.settings import DisplaySettings
 
 F = TypeVar("F", bound=Callable[..., Any])
 COUNT = click.IntRange(min=1)
@@ -99,7 +99,7 @@ def encoder_options(command: F) -> F:
 
 
 def machine_given(options: dict[str, Any]) -> dict[str, Any]:
-    """Values of :func:`encoder_options` by the setting of ``Machine`` that each fills."""
+    """Values of :func:`encoder_options` by the setting of ``MachineSettings`` that each fills."""
     return {
         "device": options["device"],
         "gpus": options["gpus"],
@@ -123,7 +123,7 @@ def quiet() -> bool:
     return bool(click.get_current_context().ensure_object(dict).get("quiet"))
 
 
-def displayed(display: Display, *, progress: bool) -> Display:
+def displayed(display: DisplaySettings, *, progress: bool) -> DisplaySettings:
     """``display`` of the configuration with the options on top."""
     shared = click.get_current_context().ensure_object(dict)
     level = (

@@ -20,7 +20,7 @@ from virnucpro.cli.options import (
 )
 from virnucpro.configuration import default_configuration, load_configuration
 from virnucpro.errors import EXIT_OK, EXIT_PARTIAL, UsageError
-from virnucpro.settings import SHOWN_TYPES, Display, override
+from virnucpro.settings import SHOWN_TYPES, DisplaySettings, override
 
 EPILOG = """\b
 Examples:
@@ -90,8 +90,8 @@ def predict(source: str | None, named_source: str | None, **options: Any) -> int
         raise UsageError("give the input once: virnucpro predict --input FILE (or just FILE)")
     path = config_path()
     configuration = load_configuration(path) if path else default_configuration()
-    science = override(
-        configuration.science,
+    analysis = override(
+        configuration.analysis,
         model_type=options["model_type"],
         classifier=options["model_path"],
         chunk_length=options["expected_length"],
@@ -105,12 +105,12 @@ def predict(source: str | None, named_source: str | None, **options: Any) -> int
         keep_intermediate=options["keep_intermediate"] or None,
     )
     display = displayed(configuration.display, progress=not options["no_progress"])
-    from virnucpro.preparation import Request
+    from virnucpro.run.prepare import Request
 
     request = Request(
         source or named_source or "",
         options["output_dir"],
-        science,
+        analysis,
         machine,
         options["resume"],
         options["force"],
@@ -119,11 +119,11 @@ def predict(source: str | None, named_source: str | None, **options: Any) -> int
     return _carry_out(request, display, configuration.warnings)
 
 
-def _carry_out(request: Any, display: Display, warnings: tuple[str, ...]) -> int:
+def _carry_out(request: Any, display: DisplaySettings, warnings: tuple[str, ...]) -> int:
     from virnucpro.cli.summary import summary_text
     from virnucpro.events import Notice
     from virnucpro.executors.signals import interruptible
-    from virnucpro.run import execute
+    from virnucpro.run.predict import execute
     from virnucpro.ui.screen import Screen
 
     with interruptible() as interruption, Screen(display, request.layout) as screen:

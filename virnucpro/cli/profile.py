@@ -76,7 +76,7 @@ def profile(family: str, as_json: bool, output: Path | None, **options: Any) -> 
     from virnucpro.devices import choose_precision
 
     device = measured_device(options["device"], options["gpus"])
-    precision = choose_precision(options["precision"] or settings().science.precision, [device])
+    precision = choose_precision(options["precision"] or settings().analysis.precision, [device])
     encoder = _encoder(family, device, precision, options)
     encoder.make_fast()
     lengths = options["lengths"] or (FRAMES[family],)
@@ -95,7 +95,7 @@ def profile(family: str, as_json: bool, output: Path | None, **options: Any) -> 
     points = _measure(encoder, family, lengths, options, quiet=as_json)
     document |= _advice(family, points)
     if output is not None:
-        from virnucpro.checkpoint.disk import Disk
+        from virnucpro.store.disk import Disk
 
         Disk().save(output, (json.dumps(document, indent=1) + "\n").encode())
     if as_json:
@@ -112,18 +112,18 @@ def _encoder(
     from virnucpro.encoders.random_weights import random_encoder
     from virnucpro.encoders.registry import locate, open_encoder
 
-    science = settings().science
+    analysis = settings().analysis
     if options["architecture"]:
         if options["model_path"]:
             raise UsageError("--random and --model-path contradict each other: leave one out")
         architecture = options["architecture"]
         return random_encoder(
-            family, architecture, device.kind, precision, budget=1, truncation=science.truncation
+            family, architecture, device.kind, precision, budget=1, truncation=analysis.truncation
         )
     protein = family == "esm2"
-    name = science.protein_model if protein else science.nucleotide_model
+    name = analysis.protein_model if protein else analysis.nucleotide_model
     source = locate(options["model_path"] or name, "protein" if protein else "nucleotide")
-    encoder = open_encoder(source, device.kind, precision, budget=1, truncation=science.truncation)
+    encoder = open_encoder(source, device.kind, precision, budget=1, truncation=analysis.truncation)
     if not isinstance(encoder, BatchedEncoder):
         raise UsageError(f"{source.name} has no batch budget to measure: name a real model")
     return encoder

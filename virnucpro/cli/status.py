@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from virnucpro.cli.options import shared_options
-from virnucpro.status import ENCODERS, Progress, RunStatus, statuses
+from virnucpro.run.status import ENCODERS, Progress, RunStatus, statuses
 
 SHOWN = 3  # files named a stage
 CHECKED = "checked by size; --resume checks contents"

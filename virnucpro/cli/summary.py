@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from virnucpro.accounting import Summary
+from virnucpro.run.accounting import Summary
 
 REASONS = {
     "no_open_frame": "no frame without a stop codon",

@@ -13,7 +13,7 @@ from virnucpro.cli.options import COUNT, config_path, displayed, shared_options
 from virnucpro.configuration import default_configuration, load_configuration
 from virnucpro.contracts import Device
 from virnucpro.errors import EXIT_OK, UsageError
-from virnucpro.settings import Machine
+from virnucpro.settings import MachineSettings
 
 if TYPE_CHECKING:
     from virnucpro.training.classifier.fitting import Fitted
@@ -132,7 +132,7 @@ def _devices(options: dict[str, Any], threads: int | None) -> tuple[Device, ...]
     if options["processes"] and (options["multi_gpu"] or options["gpu_ids"]):
         raise UsageError("--processes trains on the CPU: leave out --multi-gpu and --gpu-ids")
     several = options["multi_gpu"] or options["gpu_ids"]
-    machine = Machine(
+    machine = MachineSettings(
         device="cuda" if options["multi_gpu"] else "auto",
         gpus=options["gpu_ids"],
         cpu_workers=options["processes"],

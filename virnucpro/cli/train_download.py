@@ -11,7 +11,7 @@ import click
 
 from virnucpro.cli.meter import TransferMeter
 from virnucpro.cli.options import shared_options
-from virnucpro.errors import EXIT_OK, EXIT_PARTIAL, InputError, Interrupted, UsageError
+from virnucpro.errors import EXIT_OK, EXIT_PARTIAL, InputError, RunInterruptedError, UsageError
 
 EPILOG = """\b
 Examples:
@@ -93,9 +93,9 @@ def download(
     try:
         with interruptible():
             return _bring(release, chosen, output_dir, places, options["form"])
-    except Interrupted as stop:
+    except RunInterruptedError as stop:
         advice = "run the same command again to go on: what has come is kept"
-        raise Interrupted(stop.signal_number, advice) from stop
+        raise RunInterruptedError(stop.signal_number, advice) from stop
 
 
 def _choose(release: Any, groups: Sequence[str], form: Any, most: int) -> Iterable[Any]:
@@ -112,10 +112,10 @@ def _choose(release: Any, groups: Sequence[str], form: Any, most: int) -> Iterab
 def _bring(
     release: Any, files: Sequence[Any], folder: Path, mirrors: Sequence[str], form: Any
 ) -> int:
-    from virnucpro.checkpoint.disk import DiskWithoutResume
-    from virnucpro.checkpoint.lock import locked
+    from virnucpro.io.download import RefusedError
+    from virnucpro.store.disk import DiskWithoutResume
+    from virnucpro.store.lock import locked
     from virnucpro.training.data.refseq import TABLE, fetch_file, save_table, table_of
-    from virnucpro.web import RefusedError
 
     disk = DiskWithoutResume()
     lock = folder / ".checkpoints" / "download.locked"

@@ -19,7 +19,7 @@ from virnucpro.cli.options import (
 )
 from virnucpro.configuration import default_configuration, load_configuration
 from virnucpro.errors import EXIT_OK, EXIT_PARTIAL
-from virnucpro.settings import SHOWN_TYPES, Science, override
+from virnucpro.settings import SHOWN_TYPES, AnalysisSettings, override
 
 if TYPE_CHECKING:
     from virnucpro.training.data.dataset import Part
@@ -76,7 +76,7 @@ def embed(dataset: Path, **options: Any) -> int:
     """
     path = config_path()
     configuration = load_configuration(path) if path else default_configuration()
-    science = _science(configuration.science, options)
+    analysis = _analysis(configuration.analysis, options)
     machine = override(configuration.machine, **machine_given(options))
     display = displayed(configuration.display, progress=not options["no_progress"])
 
@@ -88,7 +88,7 @@ def embed(dataset: Path, **options: Any) -> int:
     from virnucpro.ui.screen import Screen
 
     parts = options["parts"]
-    request = EmbedRequest(dataset, science, machine, parts, options["force"], tuple(sys.argv))
+    request = EmbedRequest(dataset, analysis, machine, parts, options["force"], tuple(sys.argv))
     layout = Dataset(dataset.absolute()).layout((parts or PARTS)[0])
     with interruptible() as interruption, Screen(display, layout) as screen:
         for warning in configuration.warnings:
@@ -99,13 +99,13 @@ def embed(dataset: Path, **options: Any) -> int:
     return EXIT_PARTIAL if any(result.failed for result in results) else EXIT_OK
 
 
-def _science(science: Science, options: dict[str, Any]) -> Science:
+def _analysis(analysis: AnalysisSettings, options: dict[str, Any]) -> AnalysisSettings:
     """Encoders and precision, from model type, configuration and command line."""
-    science = override(science, model_type=options["model_type"], precision=options["precision"])
-    if science.model_type == "custom":  # its encoders are those of the configuration
-        science = replace(science, model_type="500")
+    analysis = override(analysis, model_type=options["model_type"], precision=options["precision"])
+    if analysis.model_type == "custom":  # its encoders are those of the configuration
+        analysis = replace(analysis, model_type="500")
     return override(
-        science.resolved(),
+        analysis.resolved(),
         nucleotide_model=options["nucleotide_model"],
         protein_model=options["protein_model"],
     )

@@ -12,7 +12,7 @@ import click
 
 from virnucpro.cli.options import COUNT, config_path, displayed, shared_options
 from virnucpro.configuration import default_configuration, load_configuration
-from virnucpro.errors import Interrupted
+from virnucpro.errors import RunInterruptedError
 
 EPILOG = """\b
 Examples:
@@ -92,9 +92,9 @@ def lite(
             )
         if facts is not None and facts["temperature"] is None:
             progress.warn("no validation frames of both labels: the scores are not calibrated")
-    except Interrupted as stop:
+    except RunInterruptedError as stop:
         same = "the same command again without --force" if force else "the same command again"
-        raise Interrupted(stop.signal_number, f"run {same} to go on") from stop
+        raise RunInterruptedError(stop.signal_number, f"run {same} to go on") from stop
     if display.level not in ("WARNING", "ERROR"):
         click.echo("\n".join(_summary(facts, Dataset(dataset).lengths()[0], output_dir)))
     return 0

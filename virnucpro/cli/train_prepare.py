@@ -11,7 +11,7 @@ import click
 
 from virnucpro.cli.options import config_path, displayed, shared_options
 from virnucpro.configuration import default_configuration, load_configuration
-from virnucpro.errors import Interrupted, UsageError
+from virnucpro.errors import RunInterruptedError, UsageError
 
 FRACTION = click.FloatRange(0, 1)
 EPILOG = """\b
@@ -156,8 +156,10 @@ def _carry_out(recipe: Any, output_dir: Path, force: bool) -> int:
             prepared = prepare(recipe, dataset, progress, command=sys.argv, force=force)
         for notice in prepared.facts["notices"]:
             progress.warn(notice)
-    except Interrupted as stop:
-        raise Interrupted(stop.signal_number, "run the same command again to start over") from stop
+    except RunInterruptedError as stop:
+        raise RunInterruptedError(
+            stop.signal_number, "run the same command again to start over"
+        ) from stop
     if display.level not in ("WARNING", "ERROR"):
         click.echo(_summary(prepared.facts))
         said = {

@@ -46,7 +46,7 @@ def list_devices(as_json: bool) -> None:
 @shared_options
 def validate(source: Path, expected_length: int) -> None:
     """Read INPUT to its end and say whether predict would accept it. Writes nothing."""
-    from virnucpro.bio.census import take_census
+    from virnucpro.io.census import take_census
     from virnucpro.stages.chunking import duplicates_error, input_notices
 
     census = take_census(source)
@@ -68,8 +68,8 @@ def validate(source: Path, expected_length: int) -> None:
 @shared_options
 def generate_config(output: Path | None, force: bool) -> None:
     """Write a configuration file with every key, its default and its meaning."""
-    from virnucpro.checkpoint.disk import Disk
     from virnucpro.configuration import default_yaml
+    from virnucpro.store.disk import Disk
 
     if output is None:
         click.echo(default_yaml(), nl=False)

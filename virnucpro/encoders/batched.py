@@ -20,12 +20,12 @@ import numpy.typing as npt
 import torch
 from torch import nn
 
-from virnucpro.contracts import Json, Report
-from virnucpro.encoders.budget import Bounds, Budget, CudaMemory, find_budget
-from virnucpro.encoders.cores import Cores
-from virnucpro.encoders.linear import GatedLinear, Linear
-from virnucpro.encoders.prefetch import prefetched
-from virnucpro.encoders.stack import BROKEN, Example, Stack
+from virnucpro.compute.budget import Bounds, Budget, CudaMemory, find_budget
+from virnucpro.compute.compiled import BROKEN, Example, Stack
+from virnucpro.compute.cores import Cores
+from virnucpro.compute.linear import GatedLinear, Linear
+from virnucpro.compute.prefetch import prefetched
+from virnucpro.contracts import Json, ReportProgress
 
 STEP = 8  # tokens: fused attention on a GPU wants rows of its bias to begin at 16 bytes
 AHEAD = 2  # batches whose tokens are ready before the GPU asks for them
@@ -124,7 +124,7 @@ class BatchedEncoder(ABC):
     def attention(self) -> str:
         """The kernel that torch takes for the attention of a full batch."""
 
-    def encode(self, sequences: Sequence[str], report: Report) -> torch.Tensor:
+    def encode(self, sequences: Sequence[str], report: ReportProgress) -> torch.Tensor:
         """Embed ``sequences``; float32 ``[n, dim]`` on the CPU, in their order.
 
         ``report`` is called when a batch has been computed; on a GPU, the next one is already
@@ -150,7 +150,7 @@ class BatchedEncoder(ABC):
         return STEP if self.device.type == "cuda" else 1
 
     def facts(self) -> Mapping[str, Json]:
-        """See :class:`virnucpro.contracts.Describes`."""
+        """See :class:`virnucpro.contracts.ModelSession`."""
         return {
             "budget": self.budget.amount,
             "unit": self.bounds.unit,

@@ -19,21 +19,21 @@ import torch
 from tokenizers import Tokenizer
 from torch import nn
 
-from virnucpro.contracts import Precision
-from virnucpro.encoders.batched import STEP, Batch, BatchedEncoder, make_batch
-from virnucpro.encoders.batching import bucket_of, by_buckets
-from virnucpro.encoders.blocks import (
+from virnucpro.compute.attention import (
     attend,
     attention_kernel,
     masked_mean,
     merge_heads,
     split_heads,
 )
-from virnucpro.encoders.budget import Bounds
+from virnucpro.compute.batching import bucket_of, by_buckets
+from virnucpro.compute.budget import Bounds
+from virnucpro.compute.compiled import Example, Stack
+from virnucpro.compute.fp8 import quantise
+from virnucpro.compute.linear import GatedLinear, Linear
+from virnucpro.contracts import Precision
+from virnucpro.encoders.batched import STEP, Batch, BatchedEncoder, make_batch
 from virnucpro.encoders.dnabert_files import Sizes, read_sizes, read_tokenizer, stored_names
-from virnucpro.encoders.fp8 import quantise
-from virnucpro.encoders.linear import GatedLinear, Linear
-from virnucpro.encoders.stack import Example, Stack
 from virnucpro.encoders.weights import (
     DTYPES,
     assign,

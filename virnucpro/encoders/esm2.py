@@ -14,15 +14,15 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from virnucpro.compute.attention import attention_kernel, masked_mean
+from virnucpro.compute.batching import bucket_of, by_tokens
+from virnucpro.compute.budget import Bounds
+from virnucpro.compute.compiled import Example
+from virnucpro.compute.fp8 import quantise
 from virnucpro.contracts import Precision
 from virnucpro.encoders.batched import Batch, BatchedEncoder, make_batch
-from virnucpro.encoders.batching import bucket_of, by_tokens
-from virnucpro.encoders.blocks import attention_kernel, masked_mean
-from virnucpro.encoders.budget import Bounds
 from virnucpro.encoders.esm2_files import read_checkpoint, width_of
 from virnucpro.encoders.esm2_network import Esm2, Rotary, rotary_tables
-from virnucpro.encoders.fp8 import quantise
-from virnucpro.encoders.stack import Example
 from virnucpro.encoders.weights import DTYPES, assign, read_json, weight_files
 
 if TYPE_CHECKING:

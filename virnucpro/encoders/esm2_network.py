@@ -11,10 +11,10 @@ import numpy as np
 import torch
 from torch import nn
 
-from virnucpro.encoders.blocks import attend, merge_heads
+from virnucpro.compute.attention import attend, merge_heads
+from virnucpro.compute.compiled import Stack
+from virnucpro.compute.linear import Linear, fuses
 from virnucpro.encoders.esm2_files import VOCABULARY, Sizes
-from virnucpro.encoders.linear import Linear, fuses
-from virnucpro.encoders.stack import Stack
 
 # Training masked 15 % of the tokens, 80 % of these by <mask>, and scaled the embeddings for it.
 DROPOUT_SCALE = 1 - 0.15 * 0.8

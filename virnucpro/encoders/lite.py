@@ -24,8 +24,8 @@ import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 
-from virnucpro.contracts import Json, Precision, Report
-from virnucpro.encoders.cores import Cores
+from virnucpro.compute.cores import Cores
+from virnucpro.contracts import Json, Precision, ReportProgress
 from virnucpro.encoders.lite_features import (
     CENSUS_FEATURES,
     CODONS,
@@ -105,7 +105,7 @@ class LiteEncoder:
         """Numbers an embedding."""
         return self._branch.out.out_features
 
-    def encode(self, sequences: Sequence[str], report: Report) -> torch.Tensor:
+    def encode(self, sequences: Sequence[str], report: ReportProgress) -> torch.Tensor:
         """float32 ``[n, dim]`` on the CPU. A token is a letter; batches are of one length."""
         out = torch.empty(len(sequences), self.dim)
         cut = [text[: self._truncation] for text in sequences]

@@ -9,10 +9,10 @@ import torch
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 from torch import nn
 
+from virnucpro.compute.fp8 import quantise
 from virnucpro.contracts import Precision
 from virnucpro.encoders import dnabert_files, dnabert_s, esm2, esm2_files, esm2_network
 from virnucpro.encoders.batched import BatchedEncoder
-from virnucpro.encoders.fp8 import quantise
 from virnucpro.encoders.weights import DTYPES
 from virnucpro.errors import UsageError
 

@@ -14,12 +14,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Protocol, cast
 
-from virnucpro.checkpoint.disk import sha256_of
 from virnucpro.contracts import Encoder, Precision
 from virnucpro.errors import ModelError, UsageError
 from virnucpro.models.store import check_digest, find
+from virnucpro.store.disk import sha256_of
 
-Role = Literal["nucleotide", "protein"]
+Molecule = Literal["nucleotide", "protein"]
 TOY = "toy"
 LITE = "lite"  # the pair of small encoders that the package ships
 SHIPPED = Path(__file__).parents[1] / "data"
@@ -74,7 +74,7 @@ class Family(Protocol):
         ...
 
 
-FAMILIES: dict[str, tuple[Role, str]] = {
+FAMILIES: dict[str, tuple[Molecule, str]] = {
     # Asked in this order: to ESM-2, any single file is one of its checkpoints.
     "lite-nucleotide": ("nucleotide", "virnucpro.encoders.lite:NUCLEOTIDE"),
     "lite-protein": ("protein", "virnucpro.encoders.lite:PROTEIN"),
@@ -83,7 +83,7 @@ FAMILIES: dict[str, tuple[Role, str]] = {
 }
 
 
-def locate(name: str, role: Role) -> EncoderSource:
+def locate(name: str, role: Molecule) -> EncoderSource:
     """Find the encoder ``name`` on this machine and identify it by its content.
 
     ``name`` is a file or folder, a released or hub name, ``lite`` or ``toy``; a path that exists is
@@ -192,7 +192,7 @@ def _check(files: tuple[Path, ...]) -> None:
         check_file(file)
 
 
-def _toy(role: Role) -> EncoderSource:
+def _toy(role: Molecule) -> EncoderSource:
     from virnucpro.encoders.toy import DIM, digest
 
     return EncoderSource(f"toy-{role}", TOY, None, (), digest(role), DIM)

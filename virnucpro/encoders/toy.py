@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from virnucpro.contracts import Json, Report
+from virnucpro.contracts import Json, ReportProgress
 
 DIM = 16
 BATCH = 2048  # sequences
@@ -23,10 +23,10 @@ _SEED = 20240601  # any number; the constants only have to be the same everywher
 _BASES = np.zeros(256, np.uint8)  # A, and everything that is no base, is 0
 _BASES[np.frombuffer(b"CGTcgt", np.uint8)] = [1, 2, 3, 1, 2, 3]
 
-Role = Literal["nucleotide", "protein"]
+Molecule = Literal["nucleotide", "protein"]
 
 
-def digest(role: Role) -> str:
+def digest(role: Molecule) -> str:
     """What stands for the SHA-256 of the weights."""
     return hashlib.sha256(f"{_VERSION} {role}".encode()).hexdigest()
 
@@ -39,7 +39,7 @@ class ToyEncoder:
 
     waited = 0.0
 
-    def __init__(self, role: Role, truncation: int | None) -> None:
+    def __init__(self, role: Molecule, truncation: int | None) -> None:
         self._role = role
         self._truncation = truncation
         random = np.random.RandomState(_SEED)  # its stream is frozen for good, unlike Generator's
@@ -51,7 +51,7 @@ class ToyEncoder:
         """16."""
         return DIM
 
-    def encode(self, sequences: Sequence[str], report: Report) -> torch.Tensor:
+    def encode(self, sequences: Sequence[str], report: ReportProgress) -> torch.Tensor:
         """float32 ``[n, 16]``. A token is a letter."""
         out = torch.empty(len(sequences), DIM)
         for start in range(0, len(sequences), BATCH):

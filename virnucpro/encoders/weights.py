@@ -22,9 +22,9 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import nn
 
-from virnucpro.checkpoint.codec import warnings_of_torch
 from virnucpro.contracts import Precision
 from virnucpro.errors import ModelError
+from virnucpro.store.features import warnings_of_torch
 
 DTYPES: Mapping[Precision, torch.dtype] = {
     "fp32": torch.float32,

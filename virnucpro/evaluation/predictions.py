@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from virnucpro.bio.chunks import record_of
-from virnucpro.bio.frames import chunk_of
 from virnucpro.errors import InputError, UsageError
 from virnucpro.evaluation.tables import Table, open_table
+from virnucpro.io.chunks import record_of
+from virnucpro.io.frames import chunk_of
 from virnucpro.layout import Layout
 
 Level = Literal["frame", "chunk", "contig"]

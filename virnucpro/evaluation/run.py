@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from virnucpro.checkpoint.disk import Disk, sha256_of
 from virnucpro.classifier import ClassifierInfo, inspect, with_temperature
 from virnucpro.contracts import Json
 from virnucpro.errors import UsageError
@@ -19,6 +18,7 @@ from virnucpro.evaluation.plots import PLOTS, draw_plots
 from virnucpro.evaluation.predictions import Level, Predictions, find_predictions
 from virnucpro.evaluation.report import as_markdown, as_text, calibration_line, count_lines
 from virnucpro.evaluation.sample import join
+from virnucpro.store.disk import Disk, sha256_of
 
 Say = Callable[[str], None]
 

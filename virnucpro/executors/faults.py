@@ -8,8 +8,16 @@ import time
 from collections.abc import Callable
 
 from virnucpro import errors
-from virnucpro.contracts import Describes, Done, Failed, Report, Session, Stage, Task
-from virnucpro.errors import Interrupted, VirNucProError
+from virnucpro.contracts import (
+    FailedTask,
+    ModelSession,
+    ReportProgress,
+    Session,
+    Stage,
+    Task,
+    TaskResult,
+)
+from virnucpro.errors import RunInterruptedError, VirNucProError
 from virnucpro.executors.messages import Fault, FaultKind
 
 REPORT_SECONDS = 0.2  # between two progress messages; a display needs no more
@@ -19,7 +27,7 @@ SMALLEST = 20  # halvings that bring every budget down to one sequence: a millio
 class Reporter:
     """Gathers progress, so that a fast encoder does not spend its time on messages."""
 
-    def __init__(self, send: Report, seconds: float = REPORT_SECONDS) -> None:
+    def __init__(self, send: ReportProgress, seconds: float = REPORT_SECONDS) -> None:
         """``send`` gets sequences and tokens, at most once in ``seconds``."""
         self._send = send
         self._seconds = seconds
@@ -50,7 +58,7 @@ class Reporter:
         self._sent = (0, 0)
 
 
-def carry_out(session: Session, task: Task, reporter: Reporter) -> tuple[Done | Fault, int]:
+def carry_out(session: Session, task: Task, reporter: Reporter) -> tuple[TaskResult | Fault, int]:
     """Carry out ``task``; while memory runs out, halve the batches of the session and try again.
 
     Returns what came of it, and how many times the batches were halved.
@@ -58,7 +66,7 @@ def carry_out(session: Session, task: Task, reporter: Reporter) -> tuple[Done | 
     halvings = 0
     while True:
         outcome = attempt(session, task, reporter)
-        if isinstance(outcome, Done):
+        if isinstance(outcome, TaskResult):
             reporter.flush()
             return outcome, halvings
         reporter.take_back()
@@ -71,12 +79,12 @@ def shrink(session: Session, halvings: int) -> int:
     """Halve the batches of a session as often, or as often as it can; returns how often."""
     for done in range(halvings):
         gc.collect()  # the error's traceback may still hold tensors of the failed batch
-        if not (isinstance(session, Describes) and session.shrink()):
+        if not (isinstance(session, ModelSession) and session.shrink()):
             return done
     return halvings
 
 
-def attempt(session: Session, task: Task, report: Report) -> Done | Fault:
+def attempt(session: Session, task: Task, report: ReportProgress) -> TaskResult | Fault:
     """Carry out ``task``; whatever goes wrong comes back as a :class:`Fault`.
 
     Raises:
@@ -84,7 +92,7 @@ def attempt(session: Session, task: Task, report: Report) -> Done | Fault:
     """
     try:
         return session(task, report)
-    except Interrupted:
+    except RunInterruptedError:
         raise
     except Exception as error:  # noqa: BLE001 - the edge of a task: one must not end the others
         return fault(task, error)
@@ -118,9 +126,9 @@ def run_error(fault: Fault) -> VirNucProError:
     return kind(fault.message)
 
 
-def divide(stage: Stage, fault: Fault) -> tuple[Task, Task] | Failed:
+def divide(stage: Stage, fault: Fault) -> tuple[Task, Task] | FailedTask:
     """Two smaller tasks in place of one that failed, or the verdict on a single sequence."""
     assert fault.task is not None
-    return stage.halve(fault.task) or Failed(
+    return stage.halve(fault.task) or FailedTask(
         fault.task, fault.error, fault.message, stage.ids(fault.task)
     )

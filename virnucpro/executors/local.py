@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 
-from virnucpro.contracts import Device, Done, Failed, Outcome, Session, Stage, Task
+from virnucpro.contracts import Device, FailedTask, Session, Stage, Task, TaskOutcome, TaskResult
 from virnucpro.events import (
     Event,
     Notice,
@@ -26,7 +26,9 @@ THREAD = "host"
 ABREAST = 8  # tasks of a stage of the host at a time: merging 10,000 frames takes 0.13 GB
 
 
-def run_on_host(stage: Stage, tasks: Iterable[Task], emit: Emit, threads: int) -> Iterator[Outcome]:
+def run_on_host(
+    stage: Stage, tasks: Iterable[Task], emit: Emit, threads: int
+) -> Iterator[TaskOutcome]:
     """Carry out the tasks of a ``cpu`` stage. Whatever goes wrong ends the run.
 
     Outcomes come in order; where there are several tasks, up to ``ABREAST`` are worked at.
@@ -50,10 +52,10 @@ def run_on_host(stage: Stage, tasks: Iterable[Task], emit: Emit, threads: int) -
 
 def _side_by_side(
     session: Session, tasks: list[Task], emit: Emit, threads: int
-) -> Iterator[Outcome]:
+) -> Iterator[TaskOutcome]:
     """Events are only emitted here, in the thread that asks for the outcomes."""
 
-    def carried_out(task: Task) -> tuple[Done, list[tuple[int, int]]]:
+    def carried_out(task: Task) -> tuple[TaskResult, list[tuple[int, int]]]:
         reports: list[tuple[int, int]] = []
         return session(task, lambda *counts: reports.append(counts)), reports
 
@@ -87,7 +89,7 @@ class LocalExecutor:
     def __init__(self, device: Device) -> None:
         self._device = device
 
-    def run(self, stage: Stage, tasks: Iterable[Task], emit: Emit) -> Iterator[Outcome]:
+    def run(self, stage: Stage, tasks: Iterable[Task], emit: Emit) -> Iterator[TaskOutcome]:
         """Carry out ``tasks`` in order; one that fails is halved until the culprit is alone.
 
         Raises:
@@ -100,7 +102,7 @@ class LocalExecutor:
         if queue:
             yield from self._run(stage, queue, emit)
 
-    def _run(self, stage: Stage, queue: list[Task], emit: Emit) -> Iterator[Outcome]:
+    def _run(self, stage: Stage, queue: list[Task], emit: Emit) -> Iterator[TaskOutcome]:
         use_threads(self._device)
         started = time.perf_counter()
         session = stage.open(self._device)
@@ -115,7 +117,7 @@ class LocalExecutor:
             outcome, halvings = carry_out(session, task, reporter)
             seconds = time.perf_counter() - began
             busy += seconds
-            if isinstance(outcome, Done):
+            if isinstance(outcome, TaskResult):
                 finished += 1
                 if halvings:
                     emit(halved(0, halvings))
@@ -125,7 +127,7 @@ class LocalExecutor:
             if outcome.kind == "fatal":
                 raise run_error(outcome)
             divided = divide(stage, outcome)
-            if isinstance(divided, Failed):
+            if isinstance(divided, FailedTask):
                 emit(TaskFailed(0, divided))
                 yield divided
             else:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from virnucpro.contracts import Done, Json, Stage, Task
+from virnucpro.contracts import Json, Stage, Task, TaskResult
 
 FaultKind = Literal["data", "memory", "device", "fatal"]
 
@@ -42,7 +42,7 @@ class Stop:
 
 @dataclass(frozen=True)
 class Ready:
-    """The stage is open; ``facts`` are those of its session (``contracts.Describes``)."""
+    """The stage is open; ``facts`` are those of its session (``contracts.ModelSession``)."""
 
     seconds: float
     facts: Mapping[str, Json] = field(default_factory=dict)
@@ -64,7 +64,7 @@ class Finished:
     session so far.
     """
 
-    done: Done
+    done: TaskResult
     seconds: float
     halvings: int = 0
     peak_memory: int = 0

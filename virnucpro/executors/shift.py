@@ -11,8 +11,8 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from multiprocessing.connection import wait
 
-from virnucpro.contracts import Failed, Outcome, Stage, Task
-from virnucpro.errors import DeviceError, Interrupted, VirNucProError
+from virnucpro.contracts import FailedTask, Stage, Task, TaskOutcome
+from virnucpro.errors import DeviceError, RunInterruptedError, VirNucProError
 from virnucpro.events import (
     Event,
     Notice,
@@ -60,7 +60,7 @@ class Shift:
         self._looked = time.monotonic()
         self._began: float | None = None
 
-    def outcomes(self) -> Iterator[Outcome]:
+    def outcomes(self) -> Iterator[TaskOutcome]:
         """Hand out and collect until nothing is left, or until the run has to end."""
         if not self._crew.workers:
             raise DeviceError("no device is left")
@@ -86,7 +86,7 @@ class Shift:
 
     def _goes_on(self) -> bool:
         if self._interruption.number is not None and self._ending is None:
-            self._end(Interrupted(self._interruption.number))
+            self._end(RunInterruptedError(self._interruption.number))
         busy = any(worker.tasks for worker in self._crew.workers)
         if self._ending is not None:
             return busy and time.monotonic() < self._deadline
@@ -126,7 +126,7 @@ class Shift:
         worker.give(task)
         self._emit(TaskStarted(worker.number, task))
 
-    def _listen(self, worker: Worker) -> Iterator[Outcome]:
+    def _listen(self, worker: Worker) -> Iterator[TaskOutcome]:
         match worker.receive():
             case None:
                 yield from self._bury(worker, worker.last_words())
@@ -159,7 +159,7 @@ class Shift:
             worker.careful = False
             worker.open(self._stage, worker.halvings)
 
-    def _fault(self, worker: Worker, fault: Fault) -> Iterator[Outcome]:
+    def _fault(self, worker: Worker, fault: Fault) -> Iterator[TaskOutcome]:
         what = f"{fault.error}: {fault.message}"
         if fault.kind == "fatal" or self._ending is not None:
             self._crew.dismiss(worker)
@@ -176,7 +176,7 @@ class Shift:
         else:
             yield from self._bury(worker, what)
 
-    def _too_large(self, worker: Worker, fault: Fault) -> Iterator[Outcome]:
+    def _too_large(self, worker: Worker, fault: Fault) -> Iterator[TaskOutcome]:
         """Not even the smallest batch fitted: once more in a new process, then the halves."""
         task = worker.finish(fault.seconds)
         self._setback(f"{worker.place} is out of memory: {fault.message}")
@@ -190,7 +190,7 @@ class Shift:
         if self._ending is None:
             self._give(worker, task)
 
-    def _bury(self, worker: Worker, reason: str) -> Iterator[Outcome]:
+    def _bury(self, worker: Worker, reason: str) -> Iterator[TaskOutcome]:
         """A worker died, or has to: a new one, the same task once more, then its halves."""
         cause = f"{worker.place} died ({reason})"
         self._emit(WorkerDied(worker.number, worker.device, reason))
@@ -216,9 +216,9 @@ class Shift:
         if any(worker.reported):
             self._emit(Progressed(worker.number, -worker.reported[0], -worker.reported[1]))
 
-    def _divide(self, worker: Worker, fault: Fault) -> Iterator[Outcome]:
+    def _divide(self, worker: Worker, fault: Fault) -> Iterator[TaskOutcome]:
         divided = divide(self._stage, fault)
-        if isinstance(divided, Failed):
+        if isinstance(divided, FailedTask):
             self._emit(TaskFailed(worker.number, divided))
             yield divided
             return
@@ -265,7 +265,7 @@ class Shift:
         if error := self._suspicion.setback(cause):
             self._end(error)
 
-    def _look_after(self) -> Iterator[Outcome]:
+    def _look_after(self) -> Iterator[TaskOutcome]:
         """Replace workers that say nothing any more."""
         now = time.monotonic()
         # Time in which this process itself was stopped is nobody's silence.

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-from virnucpro.errors import Interrupted
+from virnucpro.errors import RunInterruptedError
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
 
@@ -16,7 +16,8 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
 class Interruption:
     """The first signal that asked the run to end.
 
-    It is raised as :class:`Interrupted` where it arrives (every write is atomic), except in a
+    It is raised as :class:`RunInterruptedError` where it arrives (every write is atomic), except in
+    a
     block that holds it: a pool of workers reads ``number`` and lets the tasks in flight finish.
     """
 
@@ -31,10 +32,10 @@ class Interruption:
             Interrupted: for the first one, unless it is held.
         """
         if self.number is not None:
-            os._exit(Interrupted(self.number).exit_code)
+            os._exit(RunInterruptedError(self.number).exit_code)
         self.number = number
         if not self._held:
-            raise Interrupted(number)
+            raise RunInterruptedError(number)
 
     @contextmanager
     def held(self) -> Iterator[None]:
@@ -49,7 +50,7 @@ class Interruption:
         finally:
             self._held = False
         if self.number is not None and before is None:
-            raise Interrupted(self.number)
+            raise RunInterruptedError(self.number)
 
 
 @contextmanager

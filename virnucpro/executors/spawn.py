@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from virnucpro.contracts import Device, Outcome, Stage, Task
+from virnucpro.contracts import Device, Stage, Task, TaskOutcome
 from virnucpro.events import Event
 from virnucpro.executors.crew import Crew, Limits
 from virnucpro.executors.local import run_on_host
@@ -34,7 +34,7 @@ class SpawnExecutor:
         self._interruption = interruption or Interruption()
         self._limits = limits or Limits()
 
-    def run(self, stage: Stage, tasks: Iterable[Task], emit: Emit) -> Iterator[Outcome]:
+    def run(self, stage: Stage, tasks: Iterable[Task], emit: Emit) -> Iterator[TaskOutcome]:
         """Carry out ``tasks`` on the workers; outcomes come in order of completion.
 
         Before any of these errors is raised, tasks in flight have had the time to finish, and

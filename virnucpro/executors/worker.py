@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from multiprocessing.connection import Connection
 
-from virnucpro.contracts import Describes, Device, Done, Json, Session, Task
+from virnucpro.contracts import Device, Json, ModelSession, Session, Task, TaskResult
 from virnucpro.executors.faults import Reporter, carry_out, fault, shrink
 from virnucpro.executors.messages import Down, Finished, Open, Progress, Ready, Run, Up
 from virnucpro.executors.signals import SIGNALS
@@ -43,12 +43,12 @@ def use_threads(device: Device) -> None:
 
 def facts_of(session: Session) -> Mapping[str, Json]:
     """What a session says of itself; nothing where it is a plain callable."""
-    return session.facts() if isinstance(session, Describes) else {}
+    return session.facts() if isinstance(session, ModelSession) else {}
 
 
 def peak_of(session: Session) -> int:
     """Bytes of device memory that a session has held at the most; 0 where it does not say."""
-    return session.peak_memory() if isinstance(session, Describes) else 0
+    return session.peak_memory() if isinstance(session, ModelSession) else 0
 
 
 def main(connection: Connection, parent: int, device: Device, tokenizer_threads: int) -> None:
@@ -95,7 +95,7 @@ def _run(session: Session, task: Task, send: Callable[[Up], None]) -> None:
     reporter = Reporter(lambda sequences, tokens: send(Progress(sequences, tokens)))
     outcome, halvings = carry_out(session, task, reporter)
     seconds = time.perf_counter() - started
-    if isinstance(outcome, Done):
+    if isinstance(outcome, TaskResult):
         send(Finished(outcome, seconds, halvings, peak_of(session)))
     else:
         send(replace(outcome, seconds=seconds))

@@ -15,9 +15,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from virnucpro.checkpoint.disk import sha256_of, writable
-from virnucpro.checkpoint.lock import locked
 from virnucpro.errors import DownloadError, ModelError
+from virnucpro.io.download import Progress, download
 from virnucpro.models.catalogue import HubModel, Model, WebFile, files_to_fetch
 from virnucpro.models.records import Record, own_folder, read_records, save_record
 from virnucpro.models.store import (
@@ -30,7 +29,8 @@ from virnucpro.models.store import (
     resolve,
     verify,
 )
-from virnucpro.web import Progress, download
+from virnucpro.store.disk import sha256_of, writable
+from virnucpro.store.lock import locked
 
 if TYPE_CHECKING:
     from huggingface_hub.hf_api import RepoSibling

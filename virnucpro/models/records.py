@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from virnucpro.checkpoint.disk import Disk, writable
-from virnucpro.checkpoint.lock import locked
 from virnucpro.errors import ModelError
+from virnucpro.store.disk import Disk, writable
+from virnucpro.store.lock import locked
 
 SCHEMA = 1
 

@@ -16,7 +16,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
-from virnucpro.checkpoint.disk import sha256_of
 from virnucpro.errors import ModelError
 from virnucpro.models.catalogue import HubModel, Model, files_to_fetch, model_named
 from virnucpro.models.records import (
@@ -27,6 +26,7 @@ from virnucpro.models.records import (
     read_records,
     save_record,
 )
+from virnucpro.store.disk import sha256_of
 
 _TRUE = {"1", "ON", "YES", "TRUE"}  # as huggingface_hub.constants reads its switches
 

@@ -7,9 +7,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Literal
 
-from virnucpro.checkpoint.disk import Disk
-from virnucpro.contracts import Device, Done, Failed, Json, Receipts, Report, Session, Task
+from virnucpro.contracts import (
+    Device,
+    FailedTask,
+    Json,
+    Receipts,
+    ReportProgress,
+    Session,
+    Task,
+    TaskResult,
+)
 from virnucpro.layout import Layout
+from virnucpro.store.disk import Disk
 
 
 @dataclass(frozen=True)
@@ -27,7 +36,7 @@ class HostStage:
         """All tasks of the stage."""
         raise NotImplementedError
 
-    def run(self, task: Task, report: Report) -> Done:
+    def run(self, task: Task, report: ReportProgress) -> TaskResult:
         """Carry out one task."""
         raise NotImplementedError
 
@@ -43,7 +52,9 @@ class HostStage:
         """A task cannot be made smaller."""
         return None
 
-    def join(self, task: Task, parts: Sequence[Done], failed: Sequence[Failed]) -> Done:
+    def join(
+        self, task: Task, parts: Sequence[TaskResult], failed: Sequence[FailedTask]
+    ) -> TaskResult:
         """Never called: there are no spans to join."""
         raise NotImplementedError
 

@@ -9,12 +9,12 @@ from itertools import islice
 from pathlib import Path
 from typing import ClassVar
 
-from virnucpro.bio.census import Census, Renamer, take_census
-from virnucpro.bio.chunks import chunk_id, chunk_spans
-from virnucpro.bio.fasta import fasta_bytes
-from virnucpro.bio.records import Record, read_records
-from virnucpro.contracts import Done, Output, Receipts, Report, Task
+from virnucpro.contracts import OutputFile, Receipts, ReportProgress, Task, TaskResult
 from virnucpro.errors import InputError, UsageError
+from virnucpro.io.census import Census, Renamer, take_census
+from virnucpro.io.chunks import chunk_id, chunk_spans
+from virnucpro.io.fasta import fasta_bytes
+from virnucpro.io.records import Record, read_records
 from virnucpro.stages.base import HostStage
 
 # A classifier has seen chunks of its own length; on reads of half of it accuracy is near chance
@@ -26,7 +26,7 @@ Stamp = tuple[int, int]
 
 
 @dataclass(frozen=True)
-class Chunking(HostStage):
+class ChunkingStage(HostStage):
     """Cuts every record into overlapping chunks of ``chunk_length`` bases.
 
     ``shortest`` is the shortest chunk that the classifier was made for, in bases.
@@ -45,7 +45,7 @@ class Chunking(HostStage):
         outputs = (self.layout.chunked, self.layout.records_table)
         return [self.whole((self.source,), outputs, params)]
 
-    def run(self, task: Task, report: Report) -> Done:
+    def run(self, task: Task, report: ReportProgress) -> TaskResult:
         """Read the input twice: once to check all of it, once to cut it.
 
         Raises:
@@ -63,9 +63,11 @@ class Chunking(HostStage):
             "chunks": chunks,
             "notices": input_notices(census, self.shortest),
         }
-        return Done(task, outputs, facts)
+        return TaskResult(task, outputs, facts)
 
-    def _cut(self, census: Census, limit: int, report: Report) -> tuple[tuple[Output, Output], int]:
+    def _cut(
+        self, census: Census, limit: int, report: ReportProgress
+    ) -> tuple[tuple[OutputFile, OutputFile], int]:
         """Write chunks and the records table; returns both and the number of chunks."""
         renamer = Renamer(self.source, limit=limit) if census.duplicates else None
         length, chunks = self.layout.chunk_length, 0

@@ -8,8 +8,8 @@ from itertools import groupby, islice
 from pathlib import Path
 from typing import ClassVar
 
-from virnucpro.bio.frames import chunk_of
-from virnucpro.contracts import Done, Receipts, Report, Task
+from virnucpro.contracts import Receipts, ReportProgress, Task, TaskResult
+from virnucpro.io.frames import chunk_of
 from virnucpro.stages.base import HostStage
 
 HEADER = "Modified_ID\tIs_Virus\tmax_score_0\tmax_score_1\n"
@@ -17,7 +17,7 @@ BATCH = 8192  # rows written at a time
 
 
 @dataclass(frozen=True)
-class Consensus(HostStage):
+class ConsensusStage(HostStage):
     """One row a chunk that has a prediction, in input order."""
 
     name: ClassVar[str] = "consensus"
@@ -26,14 +26,14 @@ class Consensus(HostStage):
         """One task: all predictions."""
         return [self.whole((self.layout.predictions,), (self.layout.consensus,), {})]
 
-    def run(self, task: Task, report: Report) -> Done:
+    def run(self, task: Task, report: ReportProgress) -> TaskResult:
         """Take the highest score of each class over the frames of a chunk."""
         with self.disk.create(task.outputs[0]) as out:
             out.write(HEADER.encode())
             lines = _consensus(task.inputs[0])
             while batch := list(islice(lines, BATCH)):
                 out.write("".join(batch).encode(), len(batch))
-        return Done(task, (out.output,))
+        return TaskResult(task, (out.output,))
 
 
 def _consensus(predictions: Path) -> Iterator[str]:

@@ -14,28 +14,28 @@ from typing import Literal
 
 import torch
 
-from virnucpro.bio.fasta import read_fasta
-from virnucpro.checkpoint.codec import Features, all_finite, encode_features, load_features
-from virnucpro.checkpoint.disk import Disk, sha256_of
+from virnucpro.compute.cores import one_thread
 from virnucpro.contracts import (
     Device,
-    Done,
     Encoder,
-    Failed,
+    FailedTask,
     Json,
-    Output,
+    OutputFile,
     Precision,
     Receipts,
-    Report,
+    ReportProgress,
     Session,
     Task,
+    TaskResult,
 )
 from virnucpro.encoders.batched import BatchedEncoder
-from virnucpro.encoders.cores import one_thread
 from virnucpro.encoders.registry import EncoderSource, open_encoder
 from virnucpro.errors import OutputError
+from virnucpro.io.fasta import read_fasta
 from virnucpro.layout import Layout, Molecule
 from virnucpro.settings import Compile
+from virnucpro.store.disk import Disk, sha256_of
+from virnucpro.store.features import Features, all_finite, encode_features, load_features
 
 # Sequences a span. Forty spans of proteins let eight GPUs share one full file evenly (7.9 times as
 # fast as one; spans of 1,000: 5.0) and cost no more to write. DNABERT-S is sixteen times as fast:
@@ -45,7 +45,7 @@ BASES_A_TOKEN = 5  # DNABERT-S: 499 bases give 83-117 tokens of its byte-pair vo
 
 
 @dataclass(frozen=True)
-class Embedding:
+class EmbeddingStage:
     """Embeds one molecule with one encoder.
 
     ``budget`` (tokens or sequences a batch) is for the device and no part of the fingerprint;
@@ -91,7 +91,7 @@ class Embedding:
             tasks.append(replace(task, weight=file.bytes, count=file.rows))
         return tasks
 
-    def of(self, tasks: Sequence[Task]) -> Embedding:
+    def of(self, tasks: Sequence[Task]) -> EmbeddingStage:
         """The stage with these tasks before it, all that it planned."""
         return replace(self, sequences=sum(task.count for task in tasks))
 
@@ -136,7 +136,9 @@ class Embedding:
         start, stop = task.span or (0, None)
         return tuple(name for name, _ in read_fasta(task.inputs[0], start, stop))
 
-    def join(self, task: Task, parts: Sequence[Done], failed: Sequence[Failed]) -> Done:
+    def join(
+        self, task: Task, parts: Sequence[TaskResult], failed: Sequence[FailedTask]
+    ) -> TaskResult:
         """Put the spans of a file together, in file order; ``failed`` ids have no row.
 
         Raises:
@@ -150,9 +152,9 @@ class Embedding:
         output = self.disk.save(task.outputs[0], content, len(ids))
         lost = [{"error": f.error, "message": f.message, "ids": list(f.ids)} for f in failed]
         facts = {"failed": lost} if lost else {}
-        return Done(task, (output,), facts, sum(part.seconds for part in parts))
+        return TaskResult(task, (output,), facts, sum(part.seconds for part in parts))
 
-    def _rows(self, part: Output) -> Features:
+    def _rows(self, part: OutputFile) -> Features:
         if sha256_of(part.path) != part.sha256:
             text = f"{part.path} has other content than was written to it"
             raise OutputError(f"{text}: check the disk, then {self.disk.again}")
@@ -190,10 +192,10 @@ def budget_key(stage: str, device: Device) -> str:
 
 
 class EmbeddingSession:
-    """An encoder on its device, called on spans. Also a :class:`virnucpro.contracts.Describes`."""
+    """An encoder on its device, called on spans. A :class:`virnucpro.contracts.ModelSession`."""
 
     def __init__(
-        self, stage: Embedding, encoder: Encoder, device: Device, facts: Mapping[str, Json]
+        self, stage: EmbeddingStage, encoder: Encoder, device: Device, facts: Mapping[str, Json]
     ) -> None:
         self._stage = stage
         self._encoder = encoder
@@ -202,7 +204,7 @@ class EmbeddingSession:
         if device.kind == "cuda":
             torch.cuda.reset_peak_memory_stats()  # leave out what loading and measuring took
 
-    def __call__(self, task: Task, report: Report) -> Done:
+    def __call__(self, task: Task, report: ReportProgress) -> TaskResult:
         """Embed a span and write its part file.
 
         Raises:
@@ -221,7 +223,7 @@ class EmbeddingSession:
         path = task.outputs[0]
         output = self._stage.disk.save(path, content, len(records), durable=task.span is None)
         facts = {"host_wait": round(self._encoder.waited - waited, 3)}
-        return Done(task, (output,), facts, time.perf_counter() - started)
+        return TaskResult(task, (output,), facts, time.perf_counter() - started)
 
     def facts(self) -> Mapping[str, Json]:
         """As it was opened."""

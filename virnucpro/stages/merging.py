@@ -7,19 +7,19 @@ from typing import ClassVar
 
 import torch
 
-from virnucpro.bio.fasta import read_fasta
-from virnucpro.checkpoint.codec import Features, encode_features, load_features
-from virnucpro.checkpoint.receipts import failed_ids
-from virnucpro.contracts import Done, Receipts, Report, Task
+from virnucpro.contracts import Receipts, ReportProgress, Task, TaskResult
+from virnucpro.io.fasta import read_fasta
 from virnucpro.stages.base import HostStage
+from virnucpro.store.features import Features, encode_features, load_features
+from virnucpro.store.receipts import failed_ids
 
 
-class IncompleteFeatures(AssertionError):
+class IncompleteFeaturesError(AssertionError):
     """Features and frames do not belong together. Receipts exclude it; it is checked anyway."""
 
 
 @dataclass(frozen=True)
-class Merging(HostStage):
+class MergingStage(HostStage):
     """``[nucleotide part | protein part]``, rows in the order of the split file."""
 
     name: ClassVar[str] = "merging"
@@ -44,7 +44,7 @@ class Merging(HostStage):
             tasks.append(replace(task, receipt=output.with_name(output.name + ".done")))
         return tasks
 
-    def run(self, task: Task, report: Report) -> Done:
+    def run(self, task: Task, report: ReportProgress) -> TaskResult:
         """Merge one file.
 
         Raises:
@@ -60,9 +60,11 @@ class Merging(HostStage):
                 continue
             rows = {name: row for row, name in enumerate(features.ids)}
             if set(rows) - failed != set(names):
-                raise IncompleteFeatures(f"{path} does not hold the frames of {task.inputs[2]}")
+                raise IncompleteFeaturesError(
+                    f"{path} does not hold the frames of {task.inputs[2]}"
+                )
             halves.append(features.data[[rows[name] for name in names]])
         merged = Features(names, torch.cat(halves, dim=1))
         output = self.disk.save(task.outputs[0], encode_features(merged, "merged"), len(names))
         report(len(names), 0)
-        return Done(task, (output,))
+        return TaskResult(task, (output,))

@@ -13,14 +13,14 @@ from typing import ClassVar
 
 import numpy as np
 
-from virnucpro.bio.chunks import chunk_spans
-from virnucpro.bio.records import read_records
-from virnucpro.checkpoint.disk import Writing
-from virnucpro.contracts import Done, Receipts, Report, Task
+from virnucpro.contracts import Receipts, ReportProgress, Task, TaskResult
+from virnucpro.io.chunks import chunk_spans
+from virnucpro.io.records import read_records
 from virnucpro.stages.base import HostStage
 from virnucpro.stages.calls import MISSING, Chunk, call_record
 from virnucpro.stages.chunking import Stamp, changed, stamp
 from virnucpro.stages.fdr import contig_fdr
+from virnucpro.store.disk import Writing
 
 CHUNKS_HEADER = "record\tchunk\tstart\tend\tstatus\tframes\tmax_score_0\tmax_score_1\n"
 CONTIGS_HEADER = (
@@ -32,7 +32,7 @@ LINE = 80  # bases a line of FASTA for people, as NCBI writes it
 
 
 @dataclass(frozen=True)
-class Output(HostStage):
+class OutputStage(HostStage):
     """Tables of chunks and records, and the records called virus.
 
     False discovery rates are given only where the scores are ``calibrated`` probabilities.
@@ -54,7 +54,7 @@ class Output(HostStage):
         params = {"chunk_length": layout.chunk_length, "calibrated": self.calibrated}
         return [self.whole(inputs, outputs, params, records)]
 
-    def run(self, task: Task, report: Report) -> Done:
+    def run(self, task: Task, report: ReportProgress) -> TaskResult:
         """Walk over records, chunks and scores side by side; all are in input order.
 
         Raises:
@@ -97,7 +97,7 @@ class Output(HostStage):
             if stamp(self.source) != self.seen:
                 raise changed(self.source)
         outputs = (chunks_table.output, contigs_table.output, virus.output)
-        return Done(
+        return TaskResult(
             task,
             outputs,
             {"counts": {f"{of}:{what}": count for (of, what), count in sorted(counts.items())}},

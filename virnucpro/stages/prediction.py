@@ -11,18 +11,18 @@ from typing import ClassVar
 import numpy as np
 import torch
 
-from virnucpro.checkpoint.codec import load_features
 from virnucpro.classifier import INNER_BATCH, load
-from virnucpro.contracts import Done, Receipts, Report, Task
-from virnucpro.encoders.cores import Cores
-from virnucpro.encoders.prefetch import prefetched
+from virnucpro.compute.cores import Cores
+from virnucpro.compute.prefetch import prefetched
+from virnucpro.contracts import Receipts, ReportProgress, Task, TaskResult
 from virnucpro.stages.base import HostStage
+from virnucpro.store.features import load_features
 
 HEADER = "Sequence_ID\tPrediction\tscore1\tscore2\n"
 
 
 @dataclass(frozen=True)
-class Prediction(HostStage):
+class PredictionStage(HostStage):
     """Classifies every merged row. ``rows`` are read at a time; results do not depend on it."""
 
     name: ClassVar[str] = "prediction"
@@ -39,7 +39,7 @@ class Prediction(HostStage):
         params = {"classifier": self.classifier_sha256}
         return [self.whole(inputs, (self.layout.predictions,), params, rows)]
 
-    def run(self, task: Task, report: Report) -> Done:
+    def run(self, task: Task, report: ReportProgress) -> TaskResult:
         """Score the rows of every file, in input order, on all threads that torch may use."""
         classifier = load(self.classifier)
 
@@ -55,7 +55,7 @@ class Prediction(HostStage):
             for (ids, _), pairs in scores:
                 out.write("".join(_lines(ids, pairs.numpy())).encode(), len(ids))
                 report(len(ids), 0)
-        return Done(task, (out.output,))
+        return TaskResult(task, (out.output,))
 
     def _slabs(self, paths: Sequence[Path]) -> Generator[tuple[list[str], torch.Tensor]]:
         """Ids and rows of all files, some at a time. The next file is read meanwhile."""

@@ -6,19 +6,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
-from virnucpro.bio.fasta import read_fasta
-from virnucpro.checkpoint.disk import sha256_of
-from virnucpro.contracts import Done, Output, Receipts, Report, Task
+from virnucpro.contracts import OutputFile, Receipts, ReportProgress, Task, TaskResult
 from virnucpro.errors import InputError
+from virnucpro.io.fasta import read_fasta
 from virnucpro.layout import MOLECULES
 from virnucpro.stages.base import HostStage
+from virnucpro.store.disk import sha256_of
 
 _ADVICE = "prepare the data again: virnucpro train prepare"
 
 
 @dataclass(frozen=True)
-class Shards(HostStage):
-    """Leaves the receipt that :class:`virnucpro.stages.splitting.Splitting` would leave.
+class ShardsStage(HostStage):
+    """Leaves the receipt that :class:`virnucpro.stages.splitting.SplittingStage` would leave.
 
     The files are its outputs, though it only reads them: when one is changed, the receipt no
     longer proves it, stock is taken anew, and what was embedded from that file is done again.
@@ -34,7 +34,7 @@ class Shards(HostStage):
         params = {"files": self.files, "frames": self.frames}
         return [self.whole((), (), params, self.frames)]
 
-    def run(self, task: Task, report: Report) -> Done:
+    def run(self, task: Task, report: ReportProgress) -> TaskResult:
         """Count, compare and hash.
 
         Raises:
@@ -56,7 +56,7 @@ class Shards(HostStage):
                 f"the shards of {self.layout.stem} in {self.layout.root} hold {counted:,} frames, "
                 f"not {self.frames:,}: {_ADVICE}"
             )
-        return Done(task, (*nucleotide, *protein), {"files": self.files})
+        return TaskResult(task, (*nucleotide, *protein), {"files": self.files})
 
 
 def _ids(path: Path) -> list[str]:
@@ -66,5 +66,5 @@ def _ids(path: Path) -> list[str]:
         raise InputError(f"{path} cannot be read ({error}): {_ADVICE}") from error
 
 
-def _output(path: Path, rows: int) -> Output:
-    return Output(path, path.stat().st_size, sha256_of(path), rows)
+def _output(path: Path, rows: int) -> OutputFile:
+    return OutputFile(path, path.stat().st_size, sha256_of(path), rows)

@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from itertools import count, islice
 from typing import ClassVar
 
-from virnucpro.bio.fasta import fasta_bytes, read_fasta
-from virnucpro.contracts import Done, Output, Receipts, Report, Task
+from virnucpro.contracts import OutputFile, Receipts, ReportProgress, Task, TaskResult
+from virnucpro.io.fasta import fasta_bytes, read_fasta
 from virnucpro.layout import MOLECULES, Molecule
 from virnucpro.stages.base import HostStage
 
 
 @dataclass(frozen=True)
-class Splitting(HostStage):
+class SplittingStage(HostStage):
     """``sequences_per_file`` frames a file, numbered from 1, the same ids in both molecules."""
 
     name: ClassVar[str] = "splitting"
@@ -27,14 +27,14 @@ class Splitting(HostStage):
         params = {"sequences_per_file": self.sequences_per_file}
         return [self.whole(inputs, (), params, 2 * receipts.outputs("translation")[0].rows)]
 
-    def run(self, task: Task, report: Report) -> Done:
+    def run(self, task: Task, report: ReportProgress) -> TaskResult:
         """Write the files of both molecules."""
-        outputs: list[Output] = []
+        outputs: list[OutputFile] = []
         for molecule in MOLECULES:
             outputs += self._split(molecule, report)
-        return Done(task, tuple(outputs), {"files": len(outputs) // len(MOLECULES)})
+        return TaskResult(task, tuple(outputs), {"files": len(outputs) // len(MOLECULES)})
 
-    def _split(self, molecule: Molecule, report: Report) -> Iterator[Output]:
+    def _split(self, molecule: Molecule, report: ReportProgress) -> Iterator[OutputFile]:
         records = read_fasta(self.layout.frames(molecule))
         for number in count(1):
             batch = list(islice(records, self.sequences_per_file))

@@ -8,16 +8,16 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import ClassVar
 
-from virnucpro.bio.fasta import fasta_bytes, read_fasta
-from virnucpro.bio.frames import ChunkFrames, open_frames
-from virnucpro.contracts import Done, Receipts, Report, Task
+from virnucpro.contracts import Receipts, ReportProgress, Task, TaskResult
+from virnucpro.io.fasta import fasta_bytes, read_fasta
+from virnucpro.io.frames import ChunkFrames, open_frames
 from virnucpro.stages.base import HostStage
 
 BATCH = 4096  # chunks translated at a time: some 2 MB of bases, which fits into a cache
 
 
 @dataclass(frozen=True)
-class Translation(HostStage):
+class TranslationStage(HostStage):
     """Six-frame translation; frames without a stop codon are kept."""
 
     name: ClassVar[str] = "translation"
@@ -32,7 +32,7 @@ class Translation(HostStage):
         )
         return [self.whole(inputs, outputs, {}, receipts.outputs("chunking")[0].rows)]
 
-    def run(self, task: Task, report: Report) -> Done:
+    def run(self, task: Task, report: ReportProgress) -> TaskResult:
         """Write the frames as nucleotides and as proteins, and how many each chunk has."""
         statuses: Counter[str] = Counter()
         with (
@@ -52,7 +52,7 @@ class Translation(HostStage):
                 report(len(batch), 0)
         outputs = (nucleotides.output, proteins.output, table.output)
         facts = {"frames": outputs[0].rows, "chunks": dict(sorted(statuses.items()))}
-        return Done(task, outputs, facts)
+        return TaskResult(task, outputs, facts)
 
 
 def _pairs(ids: list[str], found: list[ChunkFrames], molecule: str) -> Iterator[tuple[str, str]]:

@@ -8,29 +8,29 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from virnucpro.accounting import circumstances, device_facts, encoder_facts
-from virnucpro.checkpoint.disk import Disk, sha256_of
-from virnucpro.checkpoint.ledger import Ledger
-from virnucpro.checkpoint.lock import locked
-from virnucpro.checkpoint.state import RunState, admit, read_state, write_state
 from virnucpro.contracts import Device, Executor, Json, Precision, Stage
 from virnucpro.devices import choose_devices, choose_precision, visible_gpus
 from virnucpro.encoders.registry import TOY, EncoderSource, check_precision, locate
-from virnucpro.errors import ResumeRefused, UsageError
+from virnucpro.errors import ResumeRefusedError, UsageError
 from virnucpro.events import Event, Notice, StageFinished, StageStarted
 from virnucpro.executors.signals import Interruption
-from virnucpro.failures import failures, record_table
 from virnucpro.layout import Layout
-from virnucpro.pipeline import run
-from virnucpro.preparation import check_writable, precision_of
-from virnucpro.run import executor_on, sweep
-from virnucpro.settings import Machine, Science
-from virnucpro.stages.embedding import Embedding
-from virnucpro.stages.merging import Merging
-from virnucpro.stages.shards import Shards
+from virnucpro.run.accounting import circumstances, device_facts, encoder_facts
+from virnucpro.run.engine import run
+from virnucpro.run.failures import failures, record_table
+from virnucpro.run.predict import executor_on, sweep
+from virnucpro.run.prepare import check_writable, precision_of
+from virnucpro.run.worker_reports import Workers
+from virnucpro.settings import AnalysisSettings, MachineSettings
+from virnucpro.stages.embedding import EmbeddingStage
+from virnucpro.stages.merging import MergingStage
+from virnucpro.stages.shards import ShardsStage
+from virnucpro.store.disk import Disk, sha256_of
+from virnucpro.store.ledger import Ledger
+from virnucpro.store.lock import locked
+from virnucpro.store.state import RunState, admit, read_state, write_state
 from virnucpro.training.data.dataset import PARTS, Dataset, Part
 from virnucpro.training.records import read_record
-from virnucpro.workers import Workers
 
 Emit = Callable[[Event], None]
 
@@ -40,8 +40,8 @@ class EmbedRequest:
     """What the user asked for. ``parts``: None for all that have frames."""
 
     dataset: Path
-    science: Science
-    machine: Machine
+    analysis: AnalysisSettings
+    machine: MachineSettings
     parts: tuple[Part, ...] | None = None
     force: bool = False
     command: tuple[str, ...] = ()
@@ -49,11 +49,11 @@ class EmbedRequest:
 
 @dataclass(frozen=True)
 class PartJob:
-    """One part of a data set, ready to be embedded. A :class:`virnucpro.pipeline.Work`."""
+    """One part of a data set, ready to be embedded. A :class:`virnucpro.run.engine.Work`."""
 
     layout: Layout
     disk: Disk
-    machine: Machine
+    machine: MachineSettings
     precision: Precision
     truncation: int
     nucleotide: EncoderSource
@@ -70,10 +70,10 @@ class PartJob:
         frames, residues = machine.dnabert_sequences, machine.esm_tokens
         kept = (self.budgets, machine.compile)
         return [
-            Shards(layout, disk, self.shards, self.frames),
-            Embedding(layout, disk, "nucleotide", self.nucleotide, *cut, frames, *kept),
-            Embedding(layout, disk, "protein", self.protein, *cut, residues, *kept),
-            Merging(layout, disk),
+            ShardsStage(layout, disk, self.shards, self.frames),
+            EmbeddingStage(layout, disk, "nucleotide", self.nucleotide, *cut, frames, *kept),
+            EmbeddingStage(layout, disk, "protein", self.protein, *cut, residues, *kept),
+            MergingStage(layout, disk),
         ]
 
     @property
@@ -120,7 +120,7 @@ def embed(
     parts = _parts(dataset, request.parts)
     devices = choose_devices(request.machine, visible_gpus())
     jobs = _jobs(request, dataset, parts, devices, disk)
-    if TOY in (request.science.nucleotide_model, request.science.protein_model):
+    if TOY in (request.analysis.nucleotide_model, request.analysis.protein_model):
         text = "toy encoders: these features only show that the program works"
         emit(Notice("warning", text))
     with ExitStack() as stack:
@@ -165,14 +165,14 @@ def _jobs(
     disk: Disk,
 ) -> list[PartJob]:
     """Everything found and checked, before anything is written."""
-    science = request.science
-    wanted: str = science.precision
+    analysis = request.analysis
+    wanted: str = analysis.precision
     if not request.force:
         for part in PARTS:  # auto is what any part was begun with
             wanted = precision_of(dataset.layout(part), wanted, force=False)
     precision = choose_precision(wanted, devices)
-    nucleotide = locate(science.nucleotide_model, "nucleotide")
-    protein = locate(science.protein_model, "protein")
+    nucleotide = locate(analysis.nucleotide_model, "nucleotide")
+    protein = locate(analysis.protein_model, "protein")
     check_precision(precision, nucleotide, protein)
     facts = dataset.facts()["parts"]
     jobs = []
@@ -180,7 +180,7 @@ def _jobs(
         layout = dataset.layout(part)
         check_writable(layout)
         sizes = (dataset.shards(part), int(facts[part]["frames"]))
-        how = (precision, science.truncation, nucleotide, protein)
+        how = (precision, analysis.truncation, nucleotide, protein)
         jobs.append(PartJob(layout, disk, request.machine, *how, *sizes))
     return jobs
 
@@ -191,7 +191,7 @@ def _refuse_mixture(dataset: Dataset, jobs: Sequence[PartJob]) -> None:
     Raises:
         ResumeRefused: it was not: no classifier could be trained on the two.
     """
-    wanted = jobs[0].state.science
+    wanted = jobs[0].state.analysis
     for part in PARTS:
         layout = dataset.layout(part)
         if layout.stem in {job.layout.stem for job in jobs}:
@@ -199,9 +199,9 @@ def _refuse_mixture(dataset: Dataset, jobs: Sequence[PartJob]) -> None:
         earlier = read_state(layout)
         if earlier is None:
             continue
-        changed = [name for name in wanted if earlier.science.get(name) != wanted[name]]
+        changed = [name for name in wanted if earlier.analysis.get(name) != wanted[name]]
         if changed:
-            raise ResumeRefused(
+            raise ResumeRefusedError(
                 f"part {part} of {dataset.root} was embedded with another {' and '.join(changed)}: "
                 f"use the same, or embed all parts anew (leave out --parts, add --force)"
             )

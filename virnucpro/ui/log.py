@@ -12,7 +12,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import TextIO
 
-from virnucpro.checkpoint.disk import unwritable
 from virnucpro.errors import OutputError
 from virnucpro.events import (
     Event,
@@ -28,6 +27,7 @@ from virnucpro.events import (
     WorkerReady,
     WorkerReport,
 )
+from virnucpro.store.disk import unwritable
 from virnucpro.ui.words import counted, full_label, gibibytes, piece, printable
 
 

@@ -10,7 +10,7 @@ from rich.progress import BarColumn, TaskProgressColumn, TextColumn, TimeRemaini
 from rich.progress import Progress as Bars
 from rich.text import Text
 
-from virnucpro.settings import Display
+from virnucpro.settings import DisplaySettings
 from virnucpro.ui.meter import Clock
 from virnucpro.ui.plain import LINE_SECONDS
 from virnucpro.ui.screen import LastingConsole
@@ -22,7 +22,10 @@ class Progress:
     """Steps of known size, one after the other, on standard error."""
 
     def __init__(
-        self, display: Display, console: Console | None = None, clock: Clock = time.monotonic
+        self,
+        display: DisplaySettings,
+        console: Console | None = None,
+        clock: Clock = time.monotonic,
     ) -> None:
         self._console = console or LastingConsole(stderr=True, highlight=False)
         self._quiet = display.level in ("WARNING", "ERROR")

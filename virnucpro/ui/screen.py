@@ -20,7 +20,7 @@ from rich.text import Text
 from virnucpro.errors import OutputError
 from virnucpro.events import Event, Notice, StageFinished, TaskFailed
 from virnucpro.layout import Layout
-from virnucpro.settings import Display
+from virnucpro.settings import DisplaySettings
 from virnucpro.ui.dashboard import frame
 from virnucpro.ui.figures import Figures, plain_parts
 from virnucpro.ui.host import HostReading, read_host
@@ -49,7 +49,7 @@ class Screen:
 
     def __init__(
         self,
-        display: Display,
+        display: DisplaySettings,
         layout: Layout,
         console: Console | None = None,
         gauges: Gauges | None = None,

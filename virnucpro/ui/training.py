@@ -10,7 +10,7 @@ from rich.progress import BarColumn, Progress, TextColumn
 from rich.text import Text
 
 from virnucpro.events import Notice
-from virnucpro.settings import Display
+from virnucpro.settings import DisplaySettings
 from virnucpro.training.classifier.progress import EpochEnded, Seen, TrainingEvent
 from virnucpro.ui.log import RunLog
 from virnucpro.ui.meter import Clock
@@ -33,7 +33,10 @@ class TrainingScreen:
     """Shows a training on standard error; a log file has every epoch."""
 
     def __init__(
-        self, display: Display, console: Console | None = None, clock: Clock = time.monotonic
+        self,
+        display: DisplaySettings,
+        console: Console | None = None,
+        clock: Clock = time.monotonic,
     ) -> None:
         """Opens a log file that the user named.
 

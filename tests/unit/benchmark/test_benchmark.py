@@ -14,8 +14,8 @@ from virnucpro.benchmark.measuring import agreement, in_turns
 from virnucpro.benchmark.models import frequencies, linear_flops, model_of, open_model, work_of
 from virnucpro.benchmark.run import disagreeing
 from virnucpro.benchmark.workload import from_file, made_up
-from virnucpro.bio.fasta import fasta_bytes
 from virnucpro.errors import UsageError
+from virnucpro.io.fasta import fasta_bytes
 
 ESM = model_of("esm2:2x48x4", "random")
 PROTEINS = made_up("500", 8).proteins

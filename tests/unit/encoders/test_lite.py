@@ -13,7 +13,6 @@ from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
 from tests.unit.encoders.small import LETTERS, open_path, quiet, sequences
-from virnucpro.checkpoint.disk import sha256_of
 from virnucpro.classifier import to_bytes as classifier_bytes
 from virnucpro.encoders.lite import NUCLEOTIDE, PROTEIN, branch_shape, read, to_bytes
 from virnucpro.encoders.lite_features import AMINO_ACIDS, Census, Words
@@ -21,6 +20,7 @@ from virnucpro.encoders.lite_network import Branch
 from virnucpro.encoders.registry import locate
 from virnucpro.errors import ModelError
 from virnucpro.settings import TOY_CLASSIFIER
+from virnucpro.store.disk import sha256_of
 
 DIM = 24
 EXACT = Words(" ".join(AMINO_ACIDS), "111")

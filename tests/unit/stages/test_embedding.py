@@ -7,39 +7,39 @@ from pathlib import Path
 import pytest
 import torch
 
-from virnucpro.bio.fasta import fasta_bytes, read_fasta
-from virnucpro.checkpoint.codec import load_features
-from virnucpro.checkpoint.disk import Disk
-from virnucpro.contracts import Device, Done, Failed, Task
+from virnucpro.contracts import Device, FailedTask, Task, TaskResult
 from virnucpro.encoders.registry import locate
 from virnucpro.errors import OutputError
+from virnucpro.io.fasta import fasta_bytes, read_fasta
 from virnucpro.layout import Layout
-from virnucpro.stages.embedding import Embedding
+from virnucpro.stages.embedding import EmbeddingStage
+from virnucpro.store.disk import Disk
+from virnucpro.store.features import load_features
 
 COUNT = 620
 
 
 @pytest.fixture
-def stage(tmp_path: Path) -> Embedding:
+def stage(tmp_path: Path) -> EmbeddingStage:
     layout = Layout(tmp_path, "in", 500)
     source = locate("toy", "protein")
-    return Embedding(layout, Disk(), "protein", source, "fp32", 1024, None)
+    return EmbeddingStage(layout, Disk(), "protein", source, "fp32", 1024, None)
 
 
 @pytest.fixture
-def task(stage: Embedding) -> Task:
+def task(stage: EmbeddingStage) -> Task:
     pairs = ((f"r{n}", "MKV" * (1 + n % 7) + "LIND"[n % 4]) for n in range(COUNT))
     path, out = stage.layout.split("protein", 1), stage.layout.features("protein", 1)
     Disk().save(path, fasta_bytes(pairs))
     return Task("esm", 1, (path,), (out,), out.with_name(out.name + ".done"), count=COUNT)
 
 
-def _embedded(stage: Embedding, task: Task) -> list[Done]:
+def _embedded(stage: EmbeddingStage, task: Task) -> list[TaskResult]:
     session = stage.open(Device("cpu"))
     return [session(span, lambda n, t: None) for span in stage.split(task)]
 
 
-def test_joined_spans_are_the_file(stage: Embedding, task: Task) -> None:
+def test_joined_spans_are_the_file(stage: EmbeddingStage, task: Task) -> None:
     parts = _embedded(stage, task)
     assert [part.task.span for part in parts] == [(0, 250), (250, 500), (500, 620)]
     done = stage.join(task, parts, [])
@@ -52,22 +52,22 @@ def test_joined_spans_are_the_file(stage: Embedding, task: Task) -> None:
     assert not torch.equal(found.data[0], found.data[1])
 
 
-def test_what_failed_has_no_row(stage: Embedding, task: Task) -> None:
+def test_what_failed_has_no_row(stage: EmbeddingStage, task: Task) -> None:
     first, second, third = _embedded(stage, task)
-    failed = Failed(second.task, "ValueError", "why", stage.ids(second.task))
+    failed = FailedTask(second.task, "ValueError", "why", stage.ids(second.task))
     done = stage.join(task, [first, third], [failed])
     ids = load_features(task.outputs[0], "protein").ids
     assert ids == [f"r{n}" for n in (*range(250), *range(500, 620))]
     assert done.facts["failed"][0]["ids"] == [f"r{n}" for n in range(250, 500)]
 
 
-def test_nothing_but_failures_is_a_file_without_rows(stage: Embedding, task: Task) -> None:
-    failed = Failed(task, "ValueError", "why", stage.ids(task))
+def test_nothing_but_failures_is_a_file_without_rows(stage: EmbeddingStage, task: Task) -> None:
+    failed = FailedTask(task, "ValueError", "why", stage.ids(task))
     stage.join(task, [], [failed])
     assert load_features(task.outputs[0], "protein").data.shape == (0, stage.source.dim)
 
 
-def test_a_part_that_the_disk_has_lost_is_not_joined(stage: Embedding, task: Task) -> None:
+def test_a_part_that_the_disk_has_lost_is_not_joined(stage: EmbeddingStage, task: Task) -> None:
     parts = _embedded(stage, task)
     path = parts[1].outputs[0].path
     content = bytearray(path.read_bytes())

@@ -9,16 +9,16 @@ from typing import Any
 import pytest
 import torch
 
-from virnucpro.bio.fasta import fasta_bytes
-from virnucpro.checkpoint.codec import Features, encode_features, load_features
-from virnucpro.checkpoint.disk import Disk
-from virnucpro.contracts import Device, Done, Outcome, Report, Stage, Task
+from virnucpro.contracts import Device, ReportProgress, Stage, Task, TaskOutcome, TaskResult
 from virnucpro.errors import OutputError
 from virnucpro.events import Event, Progressed, TaskFinished, TaskStarted
 from virnucpro.executors.local import ABREAST, LocalExecutor
 from virnucpro.executors.spawn import SpawnExecutor
+from virnucpro.io.fasta import fasta_bytes
 from virnucpro.layout import Layout
-from virnucpro.stages.merging import IncompleteFeatures, Merging
+from virnucpro.stages.merging import IncompleteFeaturesError, MergingStage
+from virnucpro.store.disk import Disk
+from virnucpro.store.features import Features, encode_features, load_features
 
 IDS = [f"r{n}_chunk_1F1" for n in range(6)]
 
@@ -41,7 +41,7 @@ def _file(layout: Layout, number: int, nucleotide: list[str], protein: list[str]
 
 
 def _merged(layout: Layout, task: Task, *failed: str) -> Features:
-    stage = Merging(layout, Disk())
+    stage = MergingStage(layout, Disk())
     params = {"failed": list(failed)}
     stage.run(
         Task("merging", 1, task.inputs, task.outputs, task.receipt, params), lambda n, t: None
@@ -74,18 +74,18 @@ def test_a_row_that_is_missing_is_never_made_up(
     layout: Layout, protein: list[str], failed: tuple[str, ...]
 ) -> None:
     task = _file(layout, 1, IDS, protein)
-    with pytest.raises(IncompleteFeatures):
+    with pytest.raises(IncompleteFeaturesError):
         _merged(layout, task, *failed)
     assert not task.outputs[0].exists()
 
 
 @dataclass(frozen=True)
-class Full(Merging):
+class Full(MergingStage):
     """The disk is full at one file."""
 
     number: int = 0
 
-    def run(self, task: Task, report: Report) -> Done:
+    def run(self, task: Task, report: ReportProgress) -> TaskResult:
         if task.outputs[0] == self.layout.merged(self.number):
             raise OutputError("the disk is full")
         return super().run(task, report)
@@ -102,7 +102,7 @@ EXECUTORS = pytest.mark.parametrize(
 )
 
 
-def _run(executor: Any, stage: Stage, tasks: list[Task]) -> tuple[list[Outcome], list[Event]]:
+def _run(executor: Any, stage: Stage, tasks: list[Task]) -> tuple[list[TaskOutcome], list[Event]]:
     events: list[Event] = []
     before = torch.get_num_threads()
     try:
@@ -114,7 +114,7 @@ def _run(executor: Any, stage: Stage, tasks: list[Task]) -> tuple[list[Outcome],
 @EXECUTORS
 def test_files_are_merged_in_order_on_any_number_of_threads(layout: Layout, executor: Any) -> None:
     tasks = [_file(layout, n, IDS, IDS[::-1]) for n in range(1, 3 * ABREAST)]
-    outcomes, events = _run(executor, Merging(layout, Disk()), tasks)
+    outcomes, events = _run(executor, MergingStage(layout, Disk()), tasks)
     assert [outcome.task for outcome in outcomes] == tasks
     kinds = (TaskStarted, Progressed, TaskFinished)
     assert [type(event) for event in events] == [*kinds] * len(tasks)

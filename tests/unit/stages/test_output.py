@@ -10,17 +10,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from virnucpro.checkpoint.disk import sha256_of
-from virnucpro.checkpoint.receipts import fingerprint
 from virnucpro.classifier import with_temperature
 from virnucpro.contracts import Task
 from virnucpro.events import Event, StageStarted
 from virnucpro.layout import Layout
-from virnucpro.preparation import Request
-from virnucpro.run import execute
-from virnucpro.settings import TOY_CLASSIFIER, Machine, Science
+from virnucpro.run.predict import execute
+from virnucpro.run.prepare import Request
+from virnucpro.settings import TOY_CLASSIFIER, AnalysisSettings, MachineSettings
 from virnucpro.stages.fdr import contig_fdr
-from virnucpro.stages.output import CONTIGS_HEADER, Output
+from virnucpro.stages.output import CONTIGS_HEADER, OutputStage
+from virnucpro.store.disk import sha256_of
+from virnucpro.store.receipts import fingerprint
 
 CODONS = ["GCT", "ACC", "GGA", "TTC", "CAT", "AAG", "CTG", "GAT"]
 RECORDS = 130  # enough for the correction of the share of virus
@@ -36,9 +36,9 @@ def request_of(tmp_path: Path) -> Callable[[Path], Request]:
     source.write_text(">closed\nTAATTAATTAATTAATTAATTAA\n" + "".join(lines))
 
     def _request(classifier: Path) -> Request:
-        science = Science("custom", str(classifier), 200, 50, "toy", "toy")
-        machine = Machine(device="cpu", threads=1)
-        return Request(str(source), tmp_path / classifier.stem, science, machine)
+        analysis = AnalysisSettings("custom", str(classifier), 200, 50, "toy", "toy")
+        machine = MachineSettings(device="cpu", threads=1)
+        return Request(str(source), tmp_path / classifier.stem, analysis, machine)
 
     return _request
 
@@ -127,7 +127,7 @@ def test_a_finished_run_of_the_older_stage_gets_the_column_and_nothing_else(
 
 def test_a_temperature_of_one_is_another_result(tmp_path: Path) -> None:
     """The scores are the same, so only the task itself can tell."""
-    from virnucpro.checkpoint.disk import Disk
+    from virnucpro.store.disk import Disk
 
     class Facts:
         def facts(self, receipt: Path) -> dict[str, int]:
@@ -135,7 +135,7 @@ def test_a_temperature_of_one_is_another_result(tmp_path: Path) -> None:
 
     layout = Layout(tmp_path, "in", 200)
     plans = [
-        Output(layout, Disk(), tmp_path / "in.fa", (0, 0), calibrated).plan(Facts())[0]  # type: ignore[arg-type]
+        OutputStage(layout, Disk(), tmp_path / "in.fa", (0, 0), calibrated).plan(Facts())[0]  # type: ignore[arg-type]
         for calibrated in (False, True)
     ]
     assert len({fingerprint(task, []) for task in plans}) == 2

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 import torch
 
-from virnucpro.checkpoint.codec import DamagedFeatures, Features, encode_features
-from virnucpro.checkpoint.disk import Disk
 from virnucpro.classifier import INNER_BATCH, load, to_bytes
 from virnucpro.contracts import Task
 from virnucpro.layout import Layout
-from virnucpro.stages.prediction import Prediction
+from virnucpro.stages.prediction import PredictionStage
+from virnucpro.store.disk import Disk
+from virnucpro.store.features import DamagedFeaturesError, Features, encode_features
 
 WIDTH = 24
 ROWS = (3 * INNER_BATCH + 17, 5, 2 * INNER_BATCH, 700)  # of each file
@@ -39,7 +39,7 @@ def layout(tmp_path_factory: pytest.TempPathFactory) -> Layout:
 def _predicted(layout: Layout, threads: int, rows: int) -> bytes:
     files = tuple(layout.merged(number) for number in range(1, len(ROWS) + 1))
     classifier = layout.root / "c.safetensors"
-    stage = Prediction(layout, Disk(), classifier, "", rows)
+    stage = PredictionStage(layout, Disk(), classifier, "", rows)
     out = layout.root / "scores.txt"
     task = Task("prediction", 1, files, (out,), out.with_suffix(".done"))
     reported: list[int] = []
@@ -75,7 +75,7 @@ def test_a_damaged_file_ends_it_and_leaves_nothing(layout: Layout, threads: int)
     (layout.root / "scores.txt").unlink(missing_ok=True)
     path.write_bytes(good[:-100])
     try:
-        with pytest.raises(DamagedFeatures):
+        with pytest.raises(DamagedFeaturesError):
             _predicted(layout, threads, INNER_BATCH)
     finally:
         path.write_bytes(good)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.training_data import make_dataset
-from virnucpro.settings import Machine, Science
+from virnucpro.settings import AnalysisSettings, MachineSettings
 from virnucpro.training.embed import EmbedRequest, embed
 
 
@@ -13,6 +13,6 @@ from virnucpro.training.embed import EmbedRequest, embed
 def embedded(tmp_path_factory):
     """A data set of toy features; not to be changed."""
     dataset = make_dataset(tmp_path_factory.mktemp("embedded"), shard=40)
-    science = Science(model_type="toy").resolved()
-    embed(EmbedRequest(dataset.root, science, Machine(device="cpu")), lambda event: None)
+    analysis = AnalysisSettings(model_type="toy").resolved()
+    embed(EmbedRequest(dataset.root, analysis, MachineSettings(device="cpu")), lambda event: None)
     return dataset

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from tests.unit.training.lite_sets import PAIRS, SMALL, SPACED, frame_set, frames
-from virnucpro.bio.frames import GENETIC_CODE
 from virnucpro.encoders.lite_features import AMINO_ACIDS, residues_of
+from virnucpro.io.frames import GENETIC_CODE
 from virnucpro.training.lite.censuses import count_words
 from virnucpro.training.lite.frames import FOLDS
 

@@ -6,12 +6,20 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from tests.training_data import make_dataset
-from virnucpro.bio.fasta import read_fasta
-from virnucpro.checkpoint.codec import load_features
-from virnucpro.contracts import Device, Done, Outcome, Report, Session, Stage, Task
+from virnucpro.contracts import (
+    Device,
+    ReportProgress,
+    Session,
+    Stage,
+    Task,
+    TaskOutcome,
+    TaskResult,
+)
 from virnucpro.events import Event
 from virnucpro.executors.local import LocalExecutor
-from virnucpro.settings import Machine, Science
+from virnucpro.io.fasta import read_fasta
+from virnucpro.settings import AnalysisSettings, MachineSettings
+from virnucpro.store.features import load_features
 from virnucpro.training.embed import EmbedRequest, embed
 from virnucpro.training.records import read_record
 
@@ -30,7 +38,7 @@ class Poisoned:
     def open(self, device: Device) -> Session:
         session = self.stage.open(device)
 
-        def call(task: Task, report: Report) -> Done:
+        def call(task: Task, report: ReportProgress) -> TaskResult:
             names = [n for n, _ in read_fasta(task.inputs[0], *(task.span or (0, None)))]
             if self.poison in names:
                 raise ValueError("cannot embed this")
@@ -48,7 +56,7 @@ class PoisonedExecutor(LocalExecutor):
 
     def run(
         self, stage: Stage, tasks: Iterable[Task], emit: Callable[[Event], None]
-    ) -> Iterator[Outcome]:
+    ) -> Iterator[TaskOutcome]:
         poisoned = Poisoned(stage, poison=self.poison) if stage.name == "esm" else stage
         return super().run(poisoned, tasks, emit)  # type: ignore[arg-type]
 
@@ -57,8 +65,8 @@ def test_failed_frames_are_left_out_and_tried_again(tmp_path):
     dataset = make_dataset(tmp_path, genomes=(2, 1, 1), codons=600, shard=15)
     layout = dataset.layout("train")
     poison = [row.frame for row in dataset.frames("train")][3]
-    science = Science(model_type="toy").resolved()
-    request = EmbedRequest(dataset.root, science, Machine(device="cpu"))
+    analysis = AnalysisSettings(model_type="toy").resolved()
+    request = EmbedRequest(dataset.root, analysis, MachineSettings(device="cpu"))
     first, *others = embed(request, lambda event: None, executor=PoisonedExecutor(poison))
     assert first.failed == 1
     assert not any(part.failed for part in others)

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import torch
 
-from virnucpro.checkpoint.codec import Features, encode_features, load_features
 from virnucpro.errors import InputError
+from virnucpro.store.features import Features, encode_features, load_features
 from virnucpro.training.classifier import features as module
 from virnucpro.training.classifier.features import (
     OpenFeatures,

@@ -11,11 +11,11 @@ import torch
 
 from tests.unit.encoders.small import open_path, quiet
 from tests.unit.training.lite_sets import SMALL, frame_set, frames
-from virnucpro.bio.frames import GENETIC_CODE
 from virnucpro.classifier import load
 from virnucpro.classifier import to_bytes as classifier_bytes
 from virnucpro.encoders.lite import to_bytes
 from virnucpro.encoders.weights import read_pickle
+from virnucpro.io.frames import GENETIC_CODE
 from virnucpro.training.lite.censuses import count_words
 from virnucpro.training.lite.encoders import LiteRecipe, Trainer, _schedule, chunk_scores, margins
 from virnucpro.training.lite.frames import FrameSet

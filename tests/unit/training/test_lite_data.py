@@ -8,9 +8,9 @@ import pytest
 from tests.training_data import LENGTH, make_dataset
 from tests.unit.training.lite_sets import frame_set, frames
 from tests.unit.training.made_genomes import coding, mutated
-from virnucpro.bio.frames import GENETIC_CODE
 from virnucpro.encoders.lite_features import NO_CODON, codons_of
 from virnucpro.errors import InputError
+from virnucpro.io.frames import GENETIC_CODE
 from virnucpro.training.lite.frames import RESIDUE_OF, SENSE, Sampler, folds_of, load_frames
 
 CODONS = [a + b + c for a in "ACGT" for b in "ACGT" for c in "ACGT"]

@@ -9,11 +9,11 @@ import torch
 
 from tests.training_data import make_dataset
 from tests.unit.training.lite_sets import SMALL
-from virnucpro.checkpoint.disk import sha256_of
 from virnucpro.classifier import inspect
 from virnucpro.encoders.registry import locate
-from virnucpro.errors import InputError, Interrupted, ResumeRefused, UsageError
+from virnucpro.errors import InputError, ResumeRefusedError, RunInterruptedError, UsageError
 from virnucpro.executors.signals import Interruption
+from virnucpro.store.disk import sha256_of
 from virnucpro.training.data.dataset import Dataset
 from virnucpro.training.lite.encoders import LiteRecipe
 from virnucpro.training.lite.run import LiteFiles, fit_lite
@@ -117,7 +117,7 @@ def test_the_same_again_is_the_same_to_the_byte(dataset, done, tmp_path):
 @pytest.mark.parametrize("after", [1, 3, 5])
 def test_interrupted_and_gone_on_with(dataset, done, tmp_path, after):
     stops = Stops(after)
-    with pytest.raises(Interrupted):
+    with pytest.raises(RunInterruptedError):
         fit(dataset, tmp_path, stops=stops)
     files = LiteFiles(tmp_path)
     assert files.savepoint.exists()
@@ -143,31 +143,31 @@ def test_others_are_refused_and_moved_aside(dataset, done, tmp_path):
     fit(dataset, tmp_path)
     before = contents(tmp_path)
     other = LiteRecipe(steps=4, dim=8, hidden=8)
-    with pytest.raises(ResumeRefused, match="another recipe or data set"):
+    with pytest.raises(ResumeRefusedError, match="another recipe or data set"):
         fit(dataset, tmp_path, other)
     assert contents(tmp_path) == before
-    with pytest.raises(Interrupted):
+    with pytest.raises(RunInterruptedError):
         fit(dataset, tmp_path, other, Stops(2), force=True)
     assert {name: (tmp_path / f"{name}.previous").read_bytes() for name in NAMES} == before
-    with pytest.raises(ResumeRefused, match="another recipe, data set or number of threads"):
+    with pytest.raises(ResumeRefusedError, match="another recipe, data set or number of threads"):
         fit(dataset, tmp_path)
     again = Stops()
     fit(dataset, tmp_path, other, again)
     assert again.steps["training"] == 2
     (tmp_path / "lite_protein.safetensors").write_bytes(b"damaged")
-    with pytest.raises(ResumeRefused, match=r"lite_protein\.safetensors is not the file"):
+    with pytest.raises(ResumeRefusedError, match=r"lite_protein\.safetensors is not the file"):
         fit(dataset, tmp_path, other)
     (tmp_path / "lite.json").write_text("[]")
-    with pytest.raises(ResumeRefused, match="another recipe or data set"):
+    with pytest.raises(ResumeRefusedError, match="another recipe or data set"):
         fit(dataset, tmp_path, other)
 
 
 def test_a_damaged_savepoint_is_said(dataset, tmp_path):
-    with pytest.raises(Interrupted):
+    with pytest.raises(RunInterruptedError):
         fit(dataset, tmp_path, stops=Stops(1))
     path = LiteFiles(tmp_path).savepoint
     path.write_bytes(path.read_bytes()[:1000])
-    with pytest.raises(ResumeRefused, match="is damaged: start over with --force"):
+    with pytest.raises(ResumeRefusedError, match="is damaged: start over with --force"):
         fit(dataset, tmp_path)
     assert fit(dataset, tmp_path, force=True) is not None
 

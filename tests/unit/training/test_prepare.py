@@ -12,13 +12,13 @@ from itertools import pairwise
 import pytest
 
 from tests.unit.training.made_genomes import Silent, coding, mutated, write_fasta, write_table
-from virnucpro.bio.chunks import chunk_spans, record_of
-from virnucpro.bio.fasta import read_fasta
-from virnucpro.bio.frames import chunk_of, open_frames
-from virnucpro.bio.records import read_records
-from virnucpro.checkpoint.disk import Disk
-from virnucpro.errors import InputError, LockedError, ResumeRefused, UsageError
+from virnucpro.errors import InputError, LockedError, ResumeRefusedError, UsageError
+from virnucpro.io.chunks import chunk_spans, record_of
+from virnucpro.io.fasta import read_fasta
+from virnucpro.io.frames import chunk_of, open_frames
+from virnucpro.io.records import read_records
 from virnucpro.layout import MOLECULES
+from virnucpro.store.disk import Disk
 from virnucpro.training.data.dataset import PARTS, Dataset
 from virnucpro.training.data.prepare import Recipe, prepare
 
@@ -260,11 +260,11 @@ def test_another_recipe_is_refused_and_forced(made, recipe, tmp_path):
     _, dataset = made
     feature = dataset.layout("train").features("protein", 1)
     feature.write_bytes(b"took a day")
-    with pytest.raises(ResumeRefused, match=r"seed: was 3, is 4"):
+    with pytest.raises(ResumeRefusedError, match=r"seed: was 3, is 4"):
         prepare(replace(recipe, seed=4), dataset, Silent())
     write_fasta(tmp_path / "in" / "held.fa", [("H1", coding(77, 2000))])
     write_table(recipe.table, ROWS[:3])
-    with pytest.raises(ResumeRefused) as error:
+    with pytest.raises(ResumeRefusedError) as error:
         prepare(recipe, dataset, Silent())
     assert "the rows of the table are others" in str(error.value)
     assert "genomes that differ: held.fa, more.fa" in str(error.value)
@@ -311,7 +311,7 @@ def test_foreign_folders_are_left_alone(recipe, tmp_path):
 
 
 def test_one_process_at_a_time(made, recipe):
-    from virnucpro.checkpoint.lock import locked
+    from virnucpro.store.lock import locked
 
     _, dataset = made
     with locked(dataset.lock), pytest.raises(LockedError):

@@ -7,8 +7,9 @@ import hashlib
 import pytest
 
 from tests.unit.models.serving import serving
-from virnucpro.checkpoint.disk import Disk
 from virnucpro.errors import DownloadError, InputError, UsageError
+from virnucpro.io.download import RefusedError
+from virnucpro.store.disk import Disk
 from virnucpro.training.data.refseq import (
     Release,
     ReleaseFile,
@@ -19,7 +20,6 @@ from virnucpro.training.data.refseq import (
     table_of,
 )
 from virnucpro.training.data.table import read_table
-from virnucpro.web import RefusedError
 
 DATA = {f"viral/viral.{n}.genomic.gbff.gz": bytes([n]) * 70_000 for n in (1, 2, 10)} | {
     "archaea/archaea.1.1.genomic.fna.gz": b"fasta" * 1000,

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 import torch
 
-from virnucpro.checkpoint.disk import Disk
 from virnucpro.contracts import Device
-from virnucpro.errors import InputError, ResumeRefused
+from virnucpro.errors import InputError, ResumeRefusedError
 from virnucpro.executors.signals import Interruption
+from virnucpro.store.disk import Disk
 from virnucpro.training.classifier.features import moments, survey
 from virnucpro.training.classifier.processes import train_on
 from virnucpro.training.classifier.progress import EpochEnded
@@ -162,5 +162,5 @@ def test_savepoints(tmp_path):
     with pytest.raises(InputError, match="start over with --force"):
         load(path)
     torch.save({"schema": 2}, path)
-    with pytest.raises(ResumeRefused, match="newer version"):
+    with pytest.raises(ResumeRefusedError, match="newer version"):
         load(path)

@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 
 from tests.unit.ui.simulated import FULL, Hand, begin, gpu, span
-from virnucpro.contracts import Device, Failed
+from virnucpro.contracts import Device, FailedTask
 from virnucpro.events import (
     Progressed,
     StageStarted,
@@ -92,7 +92,7 @@ def test_the_state_of_a_worker_and_failures_are_seen() -> None:
     figures = _running(3, hand=hand)
     meter = figures.meter
     meter.update(WorkerDied(1, gpu(1), "signal 9"))
-    meter.update(TaskFailed(2, Failed(span(0, 1, 1), "E", "m", ("a", "b", "c"))))
+    meter.update(TaskFailed(2, FailedTask(span(0, 1, 1), "E", "m", ("a", "b", "c"))))
     assert " idle " not in "\n".join(_lines(figures, 80))  # between two pieces it does not flicker
     hand.now += 3
     lines = _lines(figures, 80)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.unit.ui.simulated import Hand, begin, gpu, span
-from virnucpro.contracts import Failed, Task
+from virnucpro.contracts import FailedTask, Task
 from virnucpro.events import (
     FileFinished,
     Progressed,
@@ -108,7 +108,7 @@ def test_halves_and_failures_end_at_all_done(meter: Meter, hand: Hand) -> None:
         if half.count == 99:
             meter.update(Progressed(0, 99, 0))
             meter.update(TaskFinished(0, half, 1.0))
-    meter.update(TaskFailed(0, Failed(span(99, 1, 100), "ValueError", "bad", ("r",))))
+    meter.update(TaskFailed(0, FailedTask(span(99, 1, 100), "ValueError", "bad", ("r",))))
     assert (meter.sequences, meter.share, meter.failed, meter.workers[0].state) == (
         100,
         1.0,

@@ -8,7 +8,7 @@ import time
 import pytest
 from rich.console import Console
 
-from virnucpro.settings import Display
+from virnucpro.settings import DisplaySettings
 from virnucpro.ui.progress import Progress
 
 
@@ -27,7 +27,7 @@ class Clock:
 
 def test_a_line_every_ten_seconds_without_a_terminal():
     stream, clock = io.StringIO(), Clock()
-    with Progress(Display(), Console(file=stream, width=200), clock) as progress:
+    with Progress(DisplaySettings(), Console(file=stream, width=200), clock) as progress:
         progress.begin("reading", 400)
         for _ in range(4):
             clock.now += 5
@@ -45,7 +45,7 @@ def test_a_line_every_ten_seconds_without_a_terminal():
 @pytest.mark.parametrize("level", ["WARNING", "ERROR"])
 def test_quiet_shows_warnings_only(level):
     stream, clock = io.StringIO(), Clock()
-    with Progress(Display(level=level), Console(file=stream, width=200), clock) as progress:
+    with Progress(DisplaySettings(level=level), Console(file=stream, width=200), clock) as progress:
         progress.begin("reading", 0)
         clock.now += 30
         progress.advance(1)
@@ -56,7 +56,7 @@ def test_quiet_shows_warnings_only(level):
 def test_a_bar_on_a_terminal_that_is_gone_afterwards():
     stream = Terminal()
     console = Console(file=stream, width=100, force_terminal=True, color_system=None)
-    with Progress(Display(), console, Clock()) as progress:
+    with Progress(DisplaySettings(), console, Clock()) as progress:
         progress.begin("reading", 4)
         progress.advance(1)
         progress.begin("writing", 4)

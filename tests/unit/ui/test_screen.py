@@ -11,7 +11,7 @@ import pytest
 from rich.console import Console
 
 from tests.unit.ui.simulated import FULL, Gauges, Hand, begin, gpu, span, terminal
-from virnucpro.contracts import Device, Failed
+from virnucpro.contracts import Device, FailedTask
 from virnucpro.errors import OutputError
 from virnucpro.events import (
     Event,
@@ -27,7 +27,7 @@ from virnucpro.events import (
     WorkerReport,
 )
 from virnucpro.layout import Layout
-from virnucpro.settings import Display
+from virnucpro.settings import DisplaySettings
 from virnucpro.ui.log import RunLog, describe
 from virnucpro.ui.plain import Ticker
 from virnucpro.ui.screen import Screen
@@ -61,7 +61,7 @@ def layout(tmp_path: Path) -> Layout:
 
 
 def test_the_log_names_the_gpu_and_the_seconds_of_each_file(layout: Layout) -> None:
-    with Screen(Display(), layout, _piped(), Gauges()) as screen:
+    with Screen(DisplaySettings(), layout, _piped(), Gauges()) as screen:
         for event in _events():
             screen.show(event)
         screen.show(StageFinished("esm", 5, 3.0))
@@ -78,7 +78,7 @@ def test_the_log_names_the_gpu_and_the_seconds_of_each_file(layout: Layout) -> N
 def test_the_line_goes_to_the_log_whatever_is_shown(layout: Layout, shown: str) -> None:
     hand = Hand()
     console = terminal() if shown == "dashboard" else _piped()
-    display = Display(level="WARNING" if shown == "quiet" else "INFO")
+    display = DisplaySettings(level="WARNING" if shown == "quiet" else "INFO")
     with Screen(display, layout, console, Gauges(FULL), hand) as screen:
         for event in _events():
             screen.show(event)
@@ -100,7 +100,7 @@ def test_the_dashboard_is_drawn_without_events_and_leaves_the_terminal_fine(layo
     before = threading.active_count()
 
     def interrupted() -> None:
-        with Screen(Display(), layout, console, gauges) as screen:
+        with Screen(DisplaySettings(), layout, console, gauges) as screen:
             for event in _events():
                 screen.show(event)
             screen.tick()
@@ -122,9 +122,14 @@ def test_the_dashboard_is_drawn_without_events_and_leaves_the_terminal_fine(layo
 
 
 @pytest.mark.parametrize(
-    "display", [Display(progress=False), Display(level="WARNING"), Display(level="ERROR")]
+    "display",
+    [
+        DisplaySettings(progress=False),
+        DisplaySettings(level="WARNING"),
+        DisplaySettings(level="ERROR"),
+    ],
 )
-def test_no_dashboard_where_none_is_wanted(layout: Layout, display: Display) -> None:
+def test_no_dashboard_where_none_is_wanted(layout: Layout, display: DisplaySettings) -> None:
     console = terminal()
     with Screen(display, layout, console, Gauges()) as screen:
         screen.show(begin())
@@ -133,15 +138,15 @@ def test_no_dashboard_where_none_is_wanted(layout: Layout, display: Display) -> 
 
 def test_forced_colours_make_no_terminal(layout: Layout) -> None:
     console = Console(file=io.StringIO(), force_terminal=True)
-    with Screen(Display(), layout, console, Gauges()) as screen:
+    with Screen(DisplaySettings(), layout, console, Gauges()) as screen:
         screen.show(begin())
     assert _text(console) == ""
 
 
 def test_ids_and_messages_are_literal(layout: Layout) -> None:
     console = _piped()
-    failed = Failed(span(0, 1), "ValueError", "[bold]no[/bold] \x1b[2J", ("[red]id[/red]",))
-    with Screen(Display(), layout, console, Gauges()) as screen:
+    failed = FailedTask(span(0, 1), "ValueError", "[bold]no[/bold] \x1b[2J", ("[red]id[/red]",))
+    with Screen(DisplaySettings(), layout, console, Gauges()) as screen:
         screen.show(begin())
         screen.show(TaskFailed(0, failed))
         screen.show(Notice("warning", "[link=x]record[/link] :smile: 12"))
@@ -155,7 +160,7 @@ def test_ids_and_messages_are_literal(layout: Layout) -> None:
 
 def test_a_stall_is_on_the_screen_and_in_the_log_once(layout: Layout) -> None:
     hand, console = Hand(), _piped()
-    with Screen(Display(level="WARNING"), layout, console, Gauges(), hand) as screen:
+    with Screen(DisplaySettings(level="WARNING"), layout, console, Gauges(), hand) as screen:
         for event in (*_events(), TaskStarted(0, span(100))):
             screen.show(event)
         for _ in range(5):
@@ -167,7 +172,7 @@ def test_a_stall_is_on_the_screen_and_in_the_log_once(layout: Layout) -> None:
 
 def test_a_long_stage_leaves_a_line(layout: Layout) -> None:
     console = _piped()
-    with Screen(Display(), layout, console, Gauges()) as screen:
+    with Screen(DisplaySettings(), layout, console, Gauges()) as screen:
         screen.show(begin())
         screen.show(StageFinished("esm", 5, 3723))
     assert _text(console) == "[5/9] ESM-2 took 1:02:03\n"

@@ -7,7 +7,7 @@ import io
 from rich.console import Console
 
 from virnucpro.events import Notice
-from virnucpro.settings import Display
+from virnucpro.settings import DisplaySettings
 from virnucpro.training.classifier.progress import EpochEnded, Seen
 from virnucpro.ui.training import TrainingScreen
 
@@ -16,7 +16,7 @@ def shown(events, **display):
     """The text after events at the given seconds."""
     now = [0.0]
     console = Console(file=io.StringIO(), width=200)
-    with TrainingScreen(Display(**display), console, clock=lambda: now[0]) as screen:
+    with TrainingScreen(DisplaySettings(**display), console, clock=lambda: now[0]) as screen:
         for second, event in events:
             now[0] = second
             screen.show(event)

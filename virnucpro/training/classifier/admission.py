@@ -7,11 +7,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from virnucpro.checkpoint.disk import Disk, sha256_of
 from virnucpro.classifier import inspect
 from virnucpro.contracts import Json
-from virnucpro.errors import InputError, ModelError, ResumeRefused, UsageError
+from virnucpro.errors import InputError, ModelError, ResumeRefusedError, UsageError
 from virnucpro.events import Notice
+from virnucpro.store.disk import Disk, sha256_of
 from virnucpro.training.classifier.recipe import Recipe
 from virnucpro.training.classifier.savepoint import Savepoint, load, save
 from virnucpro.training.data.dataset import PARTS, Dataset
@@ -141,7 +141,7 @@ def _same(files: TrainingFiles, identity: Mapping[str, Json]) -> bool:
     try:
         point = load(files.savepoint)
         _refuse_changes(point.identity if point else _identity_in(files), identity, files)
-    except (ResumeRefused, InputError):
+    except (ResumeRefusedError, InputError):
         return False
     return True
 
@@ -161,7 +161,7 @@ def _refuse_changes(
     changed = [name for name in wanted if earlier.get(name) != wanted[name]]
     if changed:
         rows = "\n".join(f"  {n}: was {earlier.get(n)}, is {wanted[n]}" for n in changed)
-        raise ResumeRefused(
+        raise ResumeRefusedError(
             f"{files.output} was trained on something else, or in another way:\n{rows}\n"
             f"resume with the same data and options, or start over with --force"
         )

@@ -15,8 +15,8 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from virnucpro.checkpoint.codec import DamagedFeatures, load_features, map_rows
 from virnucpro.errors import InputError
+from virnucpro.store.features import DamagedFeaturesError, load_features, map_rows
 from virnucpro.training.data.dataset import LABELS, Dataset, LabelledFrame, Part
 
 WINDOW = 1 << 30  # bytes of features in memory, over all processes
@@ -58,7 +58,7 @@ def survey(dataset: Dataset, part: Part) -> PartFeatures:
         path = dataset.layout(part).merged(number)
         try:
             features = load_features(path, "merged", mapped=True)
-        except DamagedFeatures as error:
+        except DamagedFeaturesError as error:
             raise _unusable(dataset, f"{path.parent.name}/{error}") from error
         for name in features.ids:
             kind, skipped = _label_of(name, frames)
@@ -99,7 +99,7 @@ class OpenFeatures:
         """
         try:
             self._data = [map_rows(path) for path in features.files]
-        except DamagedFeatures as error:
+        except DamagedFeaturesError as error:
             raise InputError(f"{error}: was the data embedded again meanwhile?") from error
         self._starts = np.concatenate([[0], np.cumsum(features.rows)])
         self._width = features.width

@@ -12,8 +12,6 @@ import numpy as np
 import torch
 
 from virnucpro import __version__
-from virnucpro.checkpoint.disk import Disk
-from virnucpro.checkpoint.lock import locked
 from virnucpro.classifier import Classifier, to_bytes
 from virnucpro.classifier.fit import family_of
 from virnucpro.contracts import Device, Json
@@ -21,6 +19,8 @@ from virnucpro.errors import InputError, UsageError
 from virnucpro.events import Notice
 from virnucpro.executors.signals import Interruption
 from virnucpro.models.catalogue import KNOWN
+from virnucpro.store.disk import Disk
+from virnucpro.store.lock import locked
 from virnucpro.training.classifier.admission import TrainingFiles, admitted, identity_of, records_of
 from virnucpro.training.classifier.assessment import assess, logits_of
 from virnucpro.training.classifier.board import Board

@@ -28,7 +28,7 @@ from virnucpro.executors.worker import prepare_process, use_threads
 if TYPE_CHECKING:
     from virnucpro.training.classifier.progress import TrainingEvent
     from virnucpro.training.classifier.team import Team
-    from virnucpro.training.classifier.trainer import Plan, Report
+    from virnucpro.training.classifier.trainer import Plan, ReportProgress
 
 HOST = "127.0.0.1"
 END_SECONDS = 10.0  # for the others to end, when one process has failed
@@ -51,7 +51,7 @@ class Ended:
 
 
 def train_on(
-    plan: Plan, devices: Sequence[Device], report: Report, interruption: Interruption
+    plan: Plan, devices: Sequence[Device], report: ReportProgress, interruption: Interruption
 ) -> bool:
     """Train on one process a device; a single one is this process itself.
 
@@ -99,7 +99,7 @@ class _Processes:
         for _, pipe in self._members:
             pipe.send(plan)
 
-    def run(self, report: Report, interruption: Interruption) -> bool:
+    def run(self, report: ReportProgress, interruption: Interruption) -> bool:
         """Pass on what the first process reports until all have ended."""
         pipes = {pipe: rank for rank, (_, pipe) in enumerate(self._members)}
         told, deadline = False, float("inf")

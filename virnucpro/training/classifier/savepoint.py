@@ -11,9 +11,9 @@ from typing import Any
 
 import torch
 
-from virnucpro.checkpoint.disk import Disk
 from virnucpro.contracts import Json
-from virnucpro.errors import InputError, ResumeRefused
+from virnucpro.errors import InputError, ResumeRefusedError
+from virnucpro.store.disk import Disk
 
 SCHEMA = 1
 
@@ -82,7 +82,7 @@ def load(path: Path) -> Savepoint | None:
             document = dict(torch.load(path, map_location="cpu", weights_only=True))
         schema = document.pop("schema")
         if schema > SCHEMA:
-            raise ResumeRefused(f"{path} was written by a newer version: upgrade virnucpro")
+            raise ResumeRefusedError(f"{path} was written by a newer version: upgrade virnucpro")
         return Savepoint(**document)
     except (*damaged, ValueError, Warning) as error:
         raise InputError(f"{path} is damaged: start over with --force") from error

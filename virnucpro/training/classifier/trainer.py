@@ -13,9 +13,9 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from virnucpro.checkpoint.disk import Disk
-from virnucpro.encoders.cores import settle
+from virnucpro.compute.cores import settle
 from virnucpro.errors import DeviceError, InputError
+from virnucpro.store.disk import Disk
 from virnucpro.training.classifier.features import (
     OpenFeatures,
     PartFeatures,
@@ -31,7 +31,7 @@ from virnucpro.training.classifier.recipe import Recipe
 from virnucpro.training.classifier.savepoint import load, save
 from virnucpro.training.classifier.team import Team
 
-Report = Callable[[TrainingEvent], None]
+ReportProgress = Callable[[TrainingEvent], None]
 Stop = Callable[[], bool]
 CHECK_BATCHES = 16  # so often the processes agree on whether to stop: asking costs a message
 REPORT_SECONDS = 0.2
@@ -52,7 +52,9 @@ class Plan:
     savepoint: Path
 
 
-def train(plan: Plan, team: Team, report: Report, stop: Stop, disk: Disk | None = None) -> bool:
+def train(
+    plan: Plan, team: Team, report: ReportProgress, stop: Stop, disk: Disk | None = None
+) -> bool:
     """Train from the savepoint on, which must be there, to the end or until ``stop`` says so.
 
     Returns:
@@ -75,7 +77,9 @@ def train(plan: Plan, team: Team, report: Report, stop: Stop, disk: Disk | None 
 class _Trainer:
     """One process's network, optimizer and place in the data."""
 
-    def __init__(self, plan: Plan, team: Team, report: Report, stop: Stop, disk: Disk) -> None:
+    def __init__(
+        self, plan: Plan, team: Team, report: ReportProgress, stop: Stop, disk: Disk
+    ) -> None:
         self._plan, self._team, self._recipe = plan, team, plan.recipe
         self._report, self._stop, self._disk = report, stop, disk
         point = load(plan.savepoint)

@@ -14,11 +14,11 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from virnucpro.bio.chunks import chunk_id, chunk_spans
-from virnucpro.bio.frames import FRAME_LABELS, Frame, open_frames
-from virnucpro.checkpoint.disk import Disk, Writing
+from virnucpro.io.chunks import chunk_id, chunk_spans
+from virnucpro.io.frames import FRAME_LABELS, Frame, open_frames
 from virnucpro.layout import Molecule
 from virnucpro.stages.chunking import changed, stamp
+from virnucpro.store.disk import Disk, Writing
 from virnucpro.training.data.genbank import Coding
 from virnucpro.training.data.survey import Survey, Watch, read_source
 

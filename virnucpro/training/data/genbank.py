@@ -10,10 +10,10 @@ from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from virnucpro.bio.compression import expanded_blocks
-from virnucpro.bio.letters import cleaned, complaint
-from virnucpro.bio.text import shortened
 from virnucpro.errors import InputError, UsageError
+from virnucpro.io.compression import expanded_blocks
+from virnucpro.io.letters import cleaned, complaint
+from virnucpro.io.text import shortened
 
 if TYPE_CHECKING:
     from Bio.SeqRecord import SeqRecord

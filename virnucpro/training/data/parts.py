@@ -8,11 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from virnucpro.bio.fasta import fasta_bytes
-from virnucpro.bio.frames import FRAME_LABELS
-from virnucpro.checkpoint.disk import Disk
 from virnucpro.contracts import Json
+from virnucpro.io.fasta import fasta_bytes
+from virnucpro.io.frames import FRAME_LABELS
 from virnucpro.layout import MOLECULES, Layout
+from virnucpro.store.disk import Disk
 from virnucpro.training.data.balance import balanced, shuffled
 from virnucpro.training.data.cutting import Frames, frame_chunk, spans
 from virnucpro.training.data.dataset import (

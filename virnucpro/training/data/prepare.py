@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import get_args
 
 from virnucpro import __version__
-from virnucpro.checkpoint.disk import Disk, DiskWithoutResume, sha256_of
-from virnucpro.checkpoint.lock import locked
 from virnucpro.contracts import Json
-from virnucpro.errors import InputError, ResumeRefused, UsageError
+from virnucpro.errors import InputError, ResumeRefusedError, UsageError
 from virnucpro.layout import Layout
+from virnucpro.store.disk import Disk, DiskWithoutResume, sha256_of
+from virnucpro.store.lock import locked
 from virnucpro.training.data.cutting import cut
 from virnucpro.training.data.dataset import LABELS, PARTS, SCHEMA, Dataset
 from virnucpro.training.data.parts import counts, select, write_genomes, write_parts
@@ -109,7 +109,7 @@ def prepare(
         if dataset.facts_file.exists() and not force:
             facts = dataset.facts()
             if changed := _changes(facts, wanted):
-                raise ResumeRefused(
+                raise ResumeRefusedError(
                     f"{dataset.root} holds a data set that was made in another way:\n{changed}\n"
                     f"choose another --output-dir, or make it anew with --force"
                 )

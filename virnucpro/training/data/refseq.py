@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from virnucpro.checkpoint.disk import Disk
 from virnucpro.errors import DownloadError, InputError, UsageError
-from virnucpro.web import Progress, download
+from virnucpro.io.download import Progress, download
+from virnucpro.store.disk import Disk
 
 NCBI = "https://ftp.ncbi.nlm.nih.gov/refseq/release"
 # The folders of a release; "complete" holds all of the others once more and is left out.

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Protocol
 
-from virnucpro.bio.records import read_records
-from virnucpro.bio.text import shortened
 from virnucpro.errors import InputError
+from virnucpro.io.records import read_records
+from virnucpro.io.text import shortened
 from virnucpro.stages.chunking import Stamp, stamp
 from virnucpro.training.data.dataset import Part
 from virnucpro.training.data.genbank import Coding, is_genbank, read_genbank

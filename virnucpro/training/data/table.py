@@ -18,8 +18,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from virnucpro.bio.text import shortened
 from virnucpro.errors import InputError, UsageError
+from virnucpro.io.text import shortened
 from virnucpro.training.data.dataset import PARTS, Label, Part
 
 REQUIRED = ("file", "label", "group")

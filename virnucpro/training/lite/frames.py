@@ -10,8 +10,6 @@ from itertools import product
 import numpy as np
 import numpy.typing as npt
 
-from virnucpro.bio.fasta import read_fasta
-from virnucpro.bio.frames import GENETIC_CODE
 from virnucpro.encoders.lite_features import (
     AMINO_ACIDS,
     NO_CODON,
@@ -20,6 +18,8 @@ from virnucpro.encoders.lite_features import (
     codons_of,
 )
 from virnucpro.errors import InputError
+from virnucpro.io.fasta import read_fasta
+from virnucpro.io.frames import GENETIC_CODE
 from virnucpro.training.data.dataset import Dataset, Part
 from virnucpro.training.data.relatives import Sketch, sketch
 

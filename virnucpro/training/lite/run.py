@@ -14,15 +14,15 @@ import numpy as np
 import torch
 
 from virnucpro import __version__
-from virnucpro.checkpoint.disk import Disk, DiskWithoutResume, sha256_of
-from virnucpro.checkpoint.lock import locked
 from virnucpro.classifier import to_bytes as classifier_bytes
 from virnucpro.encoders.lite import read
 from virnucpro.encoders.lite import to_bytes as encoder_bytes
 from virnucpro.encoders.lite_features import Words
 from virnucpro.encoders.weights import read_pickle
-from virnucpro.errors import InputError, ModelError, ResumeRefused, UsageError
+from virnucpro.errors import InputError, ModelError, ResumeRefusedError, UsageError
 from virnucpro.executors.signals import Interruption
+from virnucpro.store.disk import Disk, DiskWithoutResume, sha256_of
+from virnucpro.store.lock import locked
 from virnucpro.training.data.dataset import Dataset, Part
 from virnucpro.training.lite.censuses import WORDS, CountedWords, count_words
 from virnucpro.training.lite.encoders import LiteRecipe, Pair, Trainer, chunk_scores, margins
@@ -263,13 +263,13 @@ def _finished(files: LiteFiles, identity: Mapping[str, Any]) -> bool:
     except (OSError, ValueError, KeyError, TypeError):
         other, digests = True, []
     if other:
-        raise ResumeRefused(
+        raise ResumeRefusedError(
             f"{files.root} holds encoders of another recipe or data set: choose another "
             f"--output-dir, or start over with --force, which moves them aside"
         )
     for path, digest in zip((files.nucleotide, files.protein), digests, strict=True):
         if not path.exists() or sha256_of(path) != digest:
-            raise ResumeRefused(
+            raise ResumeRefusedError(
                 f"{path} is not the file that was trained here: put it back, or train again with "
                 f"--force"
             )
@@ -288,11 +288,11 @@ def _saved(path: Path, identity: Mapping[str, Any]) -> dict[str, Any] | None:
     try:
         state = read_pickle(path)
     except ModelError as error:
-        raise ResumeRefused(f"{path} is damaged: start over with --force") from error
+        raise ResumeRefusedError(f"{path} is damaged: start over with --force") from error
     if not isinstance(state, dict) or state.pop("identity", "") != json.dumps(
         identity, sort_keys=True
     ):
-        raise ResumeRefused(
+        raise ResumeRefusedError(
             f"{path} is of a training with another recipe, data set or number of threads: repeat "
             f"that command, choose another --output-dir, or start over with --force"
         )

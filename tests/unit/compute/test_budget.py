@@ -1,0 +1,244 @@
+"""How batch budgets are found, kept and halved. The GPU is a function of the batch's size."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from tests.unit.encoders.small import (
+    fair_model,
+    make_dnabert,
+    open_path,
+    quiet,
+    save_fair,
+    sequences,
+)
+from virnucpro.compute.budget import SHARE, Bounds, Budget, find_budget, fitting
+from virnucpro.contracts import Device, ModelSession, Task
+from virnucpro.encoders.registry import locate
+from virnucpro.events import Event, Notice, WorkerReady, WorkerReport
+from virnucpro.layout import Layout
+from virnucpro.run.worker_reports import Workers
+from virnucpro.stages import embedding
+from virnucpro.stages.embedding import EmbeddingStage, budget_key
+from virnucpro.store.disk import Disk
+from virnucpro.store.state import RunState, read_state, write_state
+
+GIB = 2**30
+TOKENS = Bounds("tokens", cpu=100, least=2048, most=32768)
+
+
+@dataclass
+class Gpu:
+    """So much is free; a batch takes ``fixed`` bytes and ``token`` for each token."""
+
+    memory: int
+    token: int
+    fixed: int = 0
+    probed: list[int] = field(default_factory=list)
+    _peak: int = 0
+
+    def free(self) -> int:
+        return self.memory
+
+    def forward(self, tokens: int) -> None:
+        self.probed.append(tokens)
+        self._peak = self.fixed + self.token * tokens
+        if self._peak > self.memory:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+
+    def peak(self, work) -> int:
+        work()
+        return self._peak
+
+
+@pytest.mark.parametrize(
+    ("gpu", "budget"),
+    [
+        (Gpu(100 * GIB, 130_000), 32768),  # more gains nothing
+        (Gpu(8 * GIB, 130_000), 32768),
+        (Gpu(7 * GIB, 130_000), 16384),  # 4.26 GB would be more than half
+        (Gpu(2 * GIB, 130_000), 8192),
+        (Gpu(2 * GIB, 130_000, fixed=GIB // 8), 4096),
+        (Gpu(GIB // 2, 130_000), 2048),  # over the share, but never less
+        (Gpu(GIB // 8, 130_000), 2048),  # the probe itself does not fit
+        (Gpu(GIB, 0, fixed=GIB), 2048),
+        (Gpu(GIB, 0), 32768),  # a device that reports nothing
+    ],
+)
+def test_budget_follows_from_free_memory(gpu, budget):
+    assert fitting(TOKENS, gpu, gpu.forward) == budget
+    assert max(gpu.probed) <= 4096
+
+
+@pytest.mark.parametrize("token", [1_000, 33_333, 130_000, 500_001])
+@pytest.mark.parametrize("memory", [GIB, 3 * GIB, 24 * GIB])
+def test_budget_fits_its_share(token, memory):
+    gpu = Gpu(memory, token)
+    budget = fitting(TOKENS, gpu, gpu.forward)
+    assert budget & (budget - 1) == 0
+    assert budget == TOKENS.least or budget * token <= SHARE * memory
+    assert budget == TOKENS.most or 2 * budget * token > SHARE * memory
+
+
+def test_a_given_budget_is_taken_and_a_cpu_is_not_measured():
+    def probe(_: int) -> None:
+        raise AssertionError("nothing is to be measured")
+
+    assert find_budget(TOKENS, 77, Gpu(1, 1), probe) == Budget(77, "given")
+    assert find_budget(TOKENS, None, None, probe) == Budget(100, "default")
+    gpu = Gpu(GIB, 1)
+    assert find_budget(TOKENS, None, gpu, gpu.forward).found == "measured"
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory) -> dict[str, Path]:
+    folder = tmp_path_factory.mktemp("models")
+    return {
+        "protein": save_fair(fair_model(), folder / "esm2_t2_test.pt"),
+        "nucleotide": make_dnabert(folder / "dnabert"),
+    }
+
+
+@pytest.mark.parametrize(
+    ("role", "letters", "budget"), [("protein", "LAGVSE", 160), ("nucleotide", "ACGT", 4)]
+)
+def test_shrinking_ends_at_one_sequence_and_changes_no_result(models, role, letters, budget):
+    texts = sequences([38], letters) * 4 + sequences([20, 9], letters)
+    encoder = open_path(models[role], role, budget=budget)
+    wanted, steps = encoder.encode(texts, quiet), 0
+    assert encoder.budget.largest == 4
+    while encoder.shrink():
+        steps += 1
+        assert torch.allclose(encoder.encode(texts, quiet), wanted, atol=1e-6)
+    assert encoder.budget.largest == 1
+    assert 1 < steps < 5
+    assert encoder.facts()["budget"] == encoder.budget.amount
+
+
+@pytest.mark.parametrize("role", ["protein", "nucleotide"])
+def test_samples_are_batches_of_about_the_budget(models, role):
+    encoder = open_path(models[role], role)
+    small, large = (encoder.sample(n * encoder.bounds.least) for n in (1, 2))
+    assert len(large.indices) == 2 * len(small.indices)
+    size = small.tokens if encoder.bounds.unit == "tokens" else len(small.indices)
+    assert 0.9 * encoder.bounds.least <= size <= encoder.bounds.least
+    with torch.inference_mode():
+        assert encoder.forward(*small.inputs).shape == (len(small.indices), encoder.dim)
+
+
+def _stage(tmp_path: Path, path: Path, kept=None, budget=None) -> EmbeddingStage:
+    source = locate(str(path), "protein")
+    layout = Layout(tmp_path, "sample", 500)
+    return EmbeddingStage(layout, Disk(), "protein", source, "fp32", 1024, budget, kept or {})
+
+
+def test_a_session_describes_itself(tmp_path, models):
+    session = _stage(tmp_path, models["protein"]).open(Device("cpu"))
+    assert isinstance(session, ModelSession)
+    facts = session.facts()
+    assert facts == json.loads(json.dumps(facts))
+    assert facts == {
+        "budget": 512,
+        "unit": "tokens",
+        "found": "default",
+        "attention": "flash_attention",
+        "inference_mode": True,
+        "compiled": False,
+        "compile_seconds": 0.0,
+        "precision": "fp32",
+    }
+    assert session.peak_memory() == 0
+
+
+def test_a_kept_budget_is_used_for_its_kind_of_device_only(tmp_path, models):
+    cpu = Device("cpu")
+    kept = {budget_key("esm", cpu): 1024, budget_key("dnabert", cpu): 3}
+    opened = _stage(tmp_path, models["protein"], kept).open(cpu).facts()
+    assert (opened["budget"], opened["found"]) == (1024, "kept")
+    given = _stage(tmp_path, models["protein"], kept, budget=64).open(cpu).facts()
+    assert (given["budget"], given["found"]) == (64, "given")
+    other = Device("cpu", name="another")
+    assert _stage(tmp_path, models["protein"], kept).open(other).facts()["budget"] == 512
+
+
+GPU = Device("cuda", 0, "GPU A", "GPU-1", 24 * GIB)
+TWIN = Device("cuda", 1, "GPU A", "GPU-2", 24 * GIB)
+LARGE = Device("cuda", 2, "GPU A", "GPU-3", 80 * GIB)
+
+
+def _ready(worker: int, device: Device, budget: int, found: str = "measured") -> WorkerReady:
+    return WorkerReady(worker, device, "esm", 1.0, {"budget": budget, "found": found})
+
+
+def test_measured_budgets_are_kept_one_a_kind_of_device():
+    kept: list[dict[str, int]] = []
+    seen: list[Event] = []
+    workers = Workers({}, lambda budgets: kept.append(dict(budgets)), seen.append)
+    small, large = budget_key("esm", GPU), budget_key("esm", LARGE)
+    workers.show(_ready(0, GPU, 8192))
+    workers.show(_ready(1, TWIN, 4096))  # something else is on it: what fits on both
+    workers.show(_ready(0, GPU, 8192))
+    workers.show(_ready(2, LARGE, 32768))
+    workers.show(_ready(2, LARGE, 64, "given"))
+    assert kept == [{small: 8192}, {small: 4096}, {small: 4096, large: 32768}]
+    workers.show(WorkerReport(2, LARGE, "esm", 9.0, 1.0, 4, 5 * GIB))
+    workers.show(WorkerReady(3, GPU, "counting", 0.1))
+    assert len(seen) == 7
+    rows = workers.table()
+    assert [row["worker"] for row in rows] == [0, 1, 2, 3]
+    assert rows[2]["peak_memory"] == 5 * GIB
+    assert rows[2]["budget"] == 64
+
+
+def test_a_model_that_could_not_be_compiled_is_told():
+    seen: list[Event] = []
+    workers = Workers({}, lambda budgets: None, seen.append)
+    workers.show(WorkerReady(0, GPU, "esm", 1.0, {"compiled": False, "compile_failed": "no gcc"}))
+    text = "esm could not be compiled on GPU A and is slower for it: no gcc"
+    assert Notice("warning", text) in seen
+    workers.show(WorkerReady(1, TWIN, "esm", 1.0, {"compiled": False, "compile_failed": "no gcc"}))
+    workers.show(WorkerReady(1, TWIN, "esm", 1.0, {"compiled": True, "compile_seconds": 9.0}))
+    assert sum(isinstance(event, Notice) for event in seen) == 1
+
+
+@pytest.mark.parametrize(
+    ("compile", "sequences", "kind", "expected"),
+    [
+        ("auto", 10**12, "cuda", True),
+        ("auto", 10, "cuda", False),
+        ("always", 10, "cuda", True),
+        ("never", 10**12, "cuda", False),
+        ("auto", 10**12, "cpu", False),  # fuses by itself
+    ],
+)
+def test_what_is_compiled(tmp_path, models, monkeypatch, compile, sequences, kind, expected):
+    """With everything on the CPU in truth, and the model opened as it is there."""
+    asked = []
+    opened = open_path(models["protein"])
+    monkeypatch.setattr(type(opened), "compile", lambda self: asked.append(self))
+    monkeypatch.setattr(embedding, "open_encoder", lambda *_, **__: opened)
+    monkeypatch.setattr(torch.cuda, "reset_peak_memory_stats", lambda: None)
+    stage = replace(_stage(tmp_path, models["protein"]), compile=compile)
+    task = Task("esm", 1, (), (), tmp_path / "x.done", count=sequences // 2)
+    stage.of([task, task]).open(Device(kind, 0))
+    assert asked == ([opened] if expected else [])
+
+
+def test_budgets_outlive_a_run(tmp_path):
+    layout = Layout(tmp_path, "sample", 500)
+    write_state(layout, Disk(), RunState("in.fa", {"input": "x"}, {"esm on GPU A": 8192}))
+    state = read_state(layout)
+    assert state is not None
+    assert state.budgets == {"esm on GPU A": 8192}
+    document = json.loads(layout.run_state.read_bytes())
+    document["budgets"]["dnabert on GPU A"] = -1  # by whatever hand
+    layout.run_state.write_text(json.dumps(document))
+    assert read_state(layout) == state
+    del document["budgets"]  # as an earlier version wrote it
+    layout.run_state.write_text(json.dumps(document))
+    assert read_state(layout) == RunState("in.fa", {"input": "x"})

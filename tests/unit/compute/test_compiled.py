@@ -1,0 +1,173 @@
+"""One compiled block for all layers, for every batch that comes."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from tests.unit.encoders.small import quiet
+from virnucpro.compute.compiled import ALIKE, NotCompiledError
+from virnucpro.compute.cores import one_thread
+from virnucpro.encoders.profiling import made_up
+from virnucpro.encoders.random_weights import random_encoder
+
+LENGTHS = {"esm2": [30] * 8 + list(range(20, 60, 2)), "dnabert-s": [60, 200, 300]}
+SIZES = {"esm2": "4x32x2", "dnabert-s": "4x48x4"}
+KINDS = {"esm2": 2, "dnabert-s": 1}  # of batches: ESM-2 with and without padding
+
+
+class Watched:
+    """A compiler that changes nothing; counts what it compiles and how often that is called."""
+
+    def __init__(self, shift: int = 0) -> None:
+        self.compiled = self.called = 0
+        self._shift = shift
+
+    def __call__(self, graph, example):
+        self.compiled += 1
+
+        def run(*inputs):
+            self.called += 1
+            (state,) = graph(*inputs)
+            return (state.roll(self._shift, -1),)
+
+        return run
+
+
+@pytest.fixture(autouse=True)
+def _alone():
+    """What is compiled on one number of threads is not used on another."""
+    with one_thread():
+        yield
+    torch._dynamo.reset()
+
+
+def opened(family, precision="fp32", budget=None):
+    budget = budget or (500 if family == "esm2" else 7)
+    return random_encoder(family, SIZES[family], "cpu", precision, budget=budget, truncation=1024)
+
+
+def difference(one, other):
+    return float((one - other).abs().max())
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16", "fp8"])
+@pytest.mark.parametrize("family", LENGTHS)
+def test_every_batch_goes_through_the_compiled_block_and_nothing_more_is_compiled(
+    family, precision
+):
+    encoder, compiler = opened(family, precision), Watched()
+    sequences = made_up(family, LENGTHS[family], 60)
+    plain = encoder.encode(sequences, quiet)
+    encoder.network.blocks.fuse(encoder.examples(), backend=compiler)
+    kinds = KINDS[family] * (2 if precision == "fp8" else 1)  # 16 bit at the ends
+    checked = 2 * kinds  # against the block as written, and with other sizes
+    assert (compiler.compiled, compiler.called) == (kinds, checked)
+    fused = encoder.encode(sequences, quiet)
+    several = [batch for batch in encoder.batches(sequences) if len(batch.indices) > 1]
+    assert len({batch.inputs[0].shape for batch in several}) > 3
+    assert compiler.called == checked + len(several) * len(encoder.network.blocks)
+    assert compiler.compiled == kinds
+    assert difference(fused, plain) < {"fp32": 1e-5, "bf16": 0.1, "fp8": 0.3}[precision]
+
+
+@pytest.mark.parametrize("family", LENGTHS)
+def test_a_single_sequence_goes_as_it_was_written(family):
+    encoder, compiler = opened(family), Watched()
+    plain = encoder.encode(made_up(family, LENGTHS[family], 1), quiet)
+    encoder.network.blocks.fuse(encoder.examples(), backend=compiler)
+    called = compiler.called
+    fused = encoder.encode(made_up(family, LENGTHS[family], 1), quiet)
+    assert compiler.called == called
+    assert difference(fused, plain) < 1e-6
+
+
+def test_padded_and_equal_lengths_are_both_among_the_batches():
+    encoder = opened("esm2")
+    batches = list(encoder.batches(made_up("esm2", LENGTHS["esm2"], 60)))
+    assert {len(batch.inputs) for batch in batches if len(batch.indices) > 1} == {1, 3}
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of torch, about itself
+def test_the_compiler_itself(monkeypatch, tmp_path):
+    """Inductor, as on a GPU; what it makes gives the same embeddings."""
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
+    encoder = opened("esm2")
+    sequences = made_up("esm2", [40], 12)
+    plain = encoder.encode(sequences, quiet)
+    encoder.compile()
+    facts = encoder.facts()
+    assert facts["compiled"], facts
+    assert facts["compile_seconds"] > 0
+    assert "compile_failed" not in facts
+    fused = encoder.encode(sequences, quiet)
+    assert 0 < difference(fused, plain) < 1e-5
+
+
+def test_a_compiler_that_makes_something_else_is_found_out():
+    encoder = opened("esm2")
+    with pytest.raises(NotCompiledError, match=r"unlike the same block as written: cosine -?0"):
+        encoder.network.blocks.fuse(encoder.examples(), backend=Watched(shift=1))
+    assert not encoder.network.blocks.fused
+
+
+@pytest.mark.parametrize(
+    "error", [RuntimeError("no gcc\nand more"), OSError("no gcc"), ImportError("no gcc")]
+)
+def test_without_a_compiler_the_model_stays_as_it_was(monkeypatch, error):
+    def missing(*_, **__):
+        raise error
+
+    encoder = opened("dnabert-s")
+    sequences = made_up("dnabert-s", [60], 3)
+    plain = encoder.encode(sequences, quiet)
+    monkeypatch.setattr(torch, "compile", missing)
+    encoder.compile()
+    facts = encoder.facts()
+    assert facts["compile_failed"] == f"{type(error).__name__}: no gcc"
+    assert facts["compiled"] is False
+    assert torch.equal(encoder.encode(sequences, quiet), plain)
+
+
+def test_code_that_serves_one_size_only_is_found_out(monkeypatch):
+    monkeypatch.setattr(torch._dynamo, "mark_dynamic", lambda *_: None)
+    encoder = opened("dnabert-s")
+    with pytest.raises(RuntimeError, match="recompil"):
+        encoder.network.blocks.fuse(encoder.examples(), backend=Watched())
+    assert not encoder.network.blocks.fused
+
+
+def test_forgotten_positions_and_masks_are_found_out():
+    """What the check compares: a block as written, and one that forgets something."""
+    encoder = random_encoder("esm2", "3x640x10", "cpu", "bf16", budget=500, truncation=1024)
+    block = encoder.network.blocks[1]
+    _, masked = encoder.examples()
+    x, cos, sin, mask = masked.inputs
+
+    def likeness(*inputs):
+        with torch.inference_mode():
+            rows = [block(*given).float() for given in (inputs, masked.inputs)]
+        return float(F.cosine_similarity(*rows, dim=-1).min())
+
+    assert likeness(x, cos, sin, mask) > 0.99999
+    assert likeness(x, torch.ones_like(cos), torch.zeros_like(sin), mask) < ALIKE[2]
+    assert likeness(x, cos, sin, None) < ALIKE[2]
+
+
+def test_too_little_memory_to_compile_is_no_missing_compiler(monkeypatch):
+    def full(*_, **__):
+        raise torch.OutOfMemoryError("full")
+
+    encoder = opened("dnabert-s")
+    monkeypatch.setattr(torch, "compile", full)
+    with pytest.raises(torch.OutOfMemoryError):
+        encoder.compile()
+
+
+def test_compiling_pays_where_there_is_much_to_embed():
+    encoder = opened("esm2")
+    weights = sum(p.numel() for p in encoder.network.blocks.parameters())
+    enough = int(encoder.worth / (2 * weights * encoder.typical))
+    assert not encoder.worth_compiling(enough - 1)
+    assert encoder.worth_compiling(enough + 1)

@@ -1,0 +1,158 @@
+"""One thread a batch: the same bits and the same order, however many threads there are."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import closing
+
+import pytest
+import torch
+
+from tests.unit.encoders.small import (
+    LETTERS,
+    fair_model,
+    make_dnabert,
+    open_path,
+    quiet,
+    save_fair,
+    sequences,
+)
+from virnucpro.compute.cores import AHEAD, THREAD, BatchAbandonedError, Cores, one_thread
+
+THREADS = [1, 2, 3, 8]
+
+
+@pytest.fixture(autouse=True)
+def _as_before() -> Iterator[None]:
+    before = torch.get_num_threads()
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.mark.parametrize("threads", THREADS)
+@pytest.mark.parametrize("count", [0, 1, 2, 50])
+def test_same_results_in_order(threads: int, count: int) -> None:
+    torch.set_num_threads(threads)
+    cores = Cores()
+    for _ in range(2):
+        assert list(cores.map(lambda n: n * n, range(count))) == [(n, n * n) for n in range(count)]
+    assert torch.get_num_threads() == threads
+
+
+@pytest.mark.parametrize("threads", THREADS)
+def test_work_is_done_on_one_thread_each_and_items_are_drawn_here(threads: int) -> None:
+    torch.set_num_threads(threads)
+    drawn: list[str] = []
+
+    def items() -> Iterator[int]:
+        for n in range(40):
+            drawn.append(threading.current_thread().name)
+            yield n
+
+    def work(_: int) -> tuple[int, str]:
+        time.sleep(0.002)
+        return torch.get_num_threads(), threading.current_thread().name
+
+    for number, (item, (ours, name)) in enumerate(Cores().map(work, items())):
+        assert item == number
+        assert ours == 1
+        assert name.startswith(THREAD) == (threads > 1)
+        assert len(drawn) <= number + AHEAD * threads
+    assert set(drawn) == {threading.current_thread().name}
+
+
+def test_batches_are_computed_side_by_side() -> None:
+    torch.set_num_threads(3)
+    together = threading.Barrier(3, timeout=30)
+    assert len(list(Cores().map(lambda _: together.wait(), range(9)))) == 9
+
+
+@pytest.mark.parametrize("threads", THREADS)
+def test_an_exception_comes_where_its_result_would_have(threads: int) -> None:
+    torch.set_num_threads(threads)
+
+    def work(n: int) -> int:
+        if n >= 2:
+            raise ValueError(f"batch {n}")
+        time.sleep(0.02)
+        return n
+
+    cores = Cores()
+    results = cores.map(work, range(20))
+    assert [next(results), next(results)] == [(0, 0), (1, 1)]
+    with pytest.raises(ValueError, match="batch 2"):
+        next(results)
+    assert torch.get_num_threads() == threads
+    assert list(cores.map(lambda n: n, range(3))) == [(0, 0), (1, 1), (2, 2)]
+
+
+def test_work_that_nobody_waits_for_ends_at_its_next_layer() -> None:
+    torch.set_num_threads(2)
+    cores = Cores()
+    ended: list[int] = []
+
+    def work(n: int) -> int:
+        try:
+            while n:
+                cores.check()
+                time.sleep(0.001)
+        except BatchAbandonedError:
+            ended.append(n)
+            raise
+        return n
+
+    with closing(cores.map(work, range(9))) as results:
+        assert next(results) == (0, 0)
+    assert ended
+    assert len(ended) <= 2  # those at work; the others were never begun
+    cores.check()
+
+
+def test_one_thread_and_then_as_before() -> None:
+    torch.set_num_threads(3)
+    with one_thread():
+        assert torch.get_num_threads() == 1
+    assert torch.get_num_threads() == 3
+
+
+# Batches of two to three sequences of three tokens: products of six to nine rows are what MKL
+# computes in other ways on two threads than on one.
+LENGTHS = [1, 1, 2, 2, 2, 30, 30, 31, 40, 41, 3, 3, 60]
+
+
+@pytest.mark.parametrize("role", ["protein", "nucleotide"])
+def test_an_embedding_has_the_same_bits_on_any_number_of_threads(role: str, tmp_path) -> None:
+    if role == "protein":
+        path = save_fair(fair_model(), tmp_path / "esm2_t2_test.pt")
+        encoder = open_path(path, budget=64)
+        texts = sequences(LENGTHS, LETTERS)
+    else:
+        encoder = open_path(make_dnabert(tmp_path / "dnabert"), role, budget=2)
+        texts = sequences(LENGTHS, "ACGT")
+    rows = []
+    for threads in THREADS:
+        torch.set_num_threads(threads)
+        rows.append(encoder.encode(texts, quiet))
+    assert all(torch.equal(rows[0], others) for others in rows[1:])
+
+
+def test_an_encoder_gives_up_a_batch_between_two_layers(tmp_path) -> None:
+    """A signal, or a report that fails: what is still being computed does not delay the end."""
+    torch.set_num_threads(2)
+    encoder = open_path(save_fair(fair_model(), tmp_path / "esm2_t2_test.pt"), budget=64)
+    layers: list[int] = []
+    first, last = encoder._model.blocks
+    handle = first.register_forward_pre_hook(lambda *_: time.sleep(0.3))
+    last.register_forward_hook(lambda *_: layers.append(1))
+
+    def report(_: int, __: int) -> None:
+        raise KeyError("the pipe to the parent is gone")
+
+    texts = sequences([30] * 40, LETTERS)
+    with pytest.raises(KeyError):
+        encoder.encode(texts, report)
+    assert len(layers) <= 3  # not the two that were at their first layer by then
+    handle.remove()
+    assert encoder.encode(texts, quiet).shape == (40, encoder.dim)

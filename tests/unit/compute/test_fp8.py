@@ -1,0 +1,81 @@
+"""8-bit layers against the same in float64, and where they are put."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from tests.unit.encoders.small import quiet
+from virnucpro.compute.fp8 import MOST, Fp8GatedLinear, Fp8Linear, rounded
+from virnucpro.compute.linear import GatedLinear, Linear
+from virnucpro.encoders.profiling import made_up
+from virnucpro.encoders.random_weights import random_encoder
+
+# Of either operand 4 bits are left: an error of 2^-4 at most, 2^-5.3 on average, in each product,
+# much of which the sum takes out again.
+CLOSE = 0.05
+
+
+def filled(layer):
+    random = torch.Generator().manual_seed(1)
+    layer.requires_grad_(False)
+    for parameter in layer.parameters():
+        parameter.copy_(torch.randn(parameter.shape, generator=random))
+        parameter /= parameter.shape[-1] ** 0.5
+    return layer.to(torch.bfloat16)
+
+
+def error(found, expected):
+    assert found.dtype == torch.bfloat16
+    assert found.shape == expected.shape
+    return float((found.double() - expected).norm() / expected.norm())
+
+
+@pytest.fixture
+def x():
+    drawn = torch.randn(3, 17, 64, generator=torch.Generator().manual_seed(0))
+    drawn[0, 0] *= 1000  # each row has a scale of its own
+    drawn[1, 1] *= 1e-4
+    drawn[2, 2] = 0
+    return drawn.to(torch.bfloat16)
+
+
+def test_rows_are_rounded_to_three_bits_behind_the_first(x):
+    rows, scale = rounded(x.flatten(0, 1))
+    assert rows.dtype == torch.float8_e4m3fn
+    assert (rows.float().abs().amax(1) == MOST).sum() == 3 * 17 - 1  # but the row of zeros
+    back = rows.double() * scale.double()
+    wrong = (back - x.flatten(0, 1).double()).abs() / back.abs().clamp(min=1e-2 * scale.double())
+    assert float(wrong.max()) <= 2**-4
+
+
+def test_what_follows_a_product(x):
+    layer = filled(Linear(64, 96))
+    small, other = Fp8Linear(layer), torch.randn(3, 17, 96).to(torch.bfloat16)
+    plain = F.linear(x.double(), layer.weight.double(), layer.bias.double())
+    assert error(small(x), plain) < CLOSE
+    assert error(small.gelu(x), F.gelu(plain)) < CLOSE
+    assert error(small.added(x, other), plain + other.double()) < CLOSE
+    each = (small(x).double() - plain).norm(dim=-1) / plain.norm(dim=-1)
+    assert float(each.max()) < 2 * CLOSE  # no row suffers from a larger one beside it
+    assert small.weight.element_size() == 1
+
+
+def test_a_gate(x):
+    layer = filled(GatedLinear(64, 96))
+    gate, value = F.linear(x.double(), layer.weight.double()).chunk(2, dim=-1)
+    assert error(Fp8GatedLinear(layer)(x), F.gelu(gate) * value) < 2 * CLOSE
+
+
+@pytest.mark.parametrize(("family", "size"), [("esm2", "5x32x2"), ("dnabert-s", "4x48x4")])
+def test_the_first_and_the_last_block_stay_in_16_bit(family, size):
+    encoder = random_encoder(family, size, "cpu", "fp8", budget=None, truncation=1024)
+    kinds = [{p.dtype for p in block.parameters()} for block in encoder.network.blocks]
+    assert kinds[0] == kinds[-1] == {torch.bfloat16}
+    assert all(torch.float8_e4m3fn in kind for kind in kinds[1:-1])
+    plain = random_encoder(family, size, "cpu", "fp32", budget=None, truncation=1024)
+    sequences = made_up(family, [80], 6)
+    one, other = (e.encode(sequences, quiet) for e in (encoder, plain))
+    assert float(F.cosine_similarity(one, other).min()) > 0.99
+    assert not torch.equal(one, other)

@@ -1,0 +1,116 @@
+"""Tokens made ahead: the same items, the same order, no thread left behind."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import closing
+
+import pytest
+import torch
+
+from tests.unit.encoders.small import fair_model, make_dnabert, open_path, save_fair, sequences
+from virnucpro.compute.prefetch import THREAD, prefetched
+from virnucpro.encoders.dnabert_s import SLICE
+
+
+def _threads() -> list[str]:
+    return [t.name for t in threading.enumerate() if t.name.startswith(THREAD)]
+
+
+@pytest.mark.parametrize("depth", [0, 1, 2, 9])
+@pytest.mark.parametrize("count", [0, 1, 2, 30])
+def test_same_items_in_order(depth, count):
+    assert list(prefetched((n * n for n in range(count)), depth)) == [n * n for n in range(count)]
+    assert not _threads()
+
+
+def test_items_are_made_in_the_thread_and_not_too_far_ahead():
+    made: list[int] = []
+    where: set[str] = set()
+
+    def source() -> Iterator[int]:
+        for n in range(20):
+            made.append(n)
+            where.add(threading.current_thread().name)
+            yield n
+
+    for n in prefetched(source(), 2):
+        assert len(made) <= n + 3
+    assert made == list(range(20))
+    assert where == {f"{THREAD}_0"}
+
+
+@pytest.mark.parametrize("depth", [0, 2])
+def test_an_exception_comes_where_its_item_would_have(depth):
+    def source() -> Iterator[int]:
+        yield 1
+        yield 2
+        raise ValueError("protein 3 is empty")
+
+    items = prefetched(source(), depth)
+    assert [next(items), next(items)] == [1, 2]
+    with pytest.raises(ValueError, match="protein 3"):
+        next(items)
+    assert not _threads()
+
+
+def test_a_consumer_may_stop_early():
+    made: list[int] = []
+
+    def source() -> Iterator[int]:
+        for n in range(1000):
+            made.append(n)
+            yield n
+
+    with closing(prefetched(source(), 2)) as items:
+        assert next(items) == 0
+    assert len(made) <= 4
+    assert not _threads()
+
+
+@pytest.fixture(scope="module", params=["protein", "nucleotide"])
+def encoder(request, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("models")
+    if request.param == "protein":
+        return open_path(save_fair(fair_model(), folder / "esm2_t2_test.pt"), budget=64)
+    return open_path(make_dnabert(folder / "dnabert"), "nucleotide", budget=8)
+
+
+def test_encoding_is_the_same_to_the_bit_with_a_thread(encoder):
+    letters = "ACGT"
+    texts = sequences([30] * 40 + list(range(5, 25)), letters)
+    reports: dict[int, list[tuple[int, int]]] = {0: [], 2: []}
+    rows = {}
+    for ahead in (0, 2):
+        encoder.ahead = ahead
+        rows[ahead] = encoder.encode(texts, lambda s, t, a=ahead: reports[a].append((s, t)))
+    assert torch.equal(rows[0], rows[2])
+    assert reports[0] == reports[2]
+    assert sum(s for s, _ in reports[0]) == len(texts)
+    assert encoder.waited > 0
+    assert not _threads()
+
+
+def test_no_thread_is_left_when_the_consumer_fails(encoder):
+    def report(_: int, __: int) -> None:
+        raise KeyError("the pipe to the parent is gone")
+
+    encoder.ahead = 2
+    with pytest.raises(KeyError):
+        encoder.encode(sequences([30] * 40, "ACGT"), report)
+    assert not _threads()
+
+
+def test_a_later_slice_of_nucleotides_is_in_its_place(tmp_path):
+    """More sequences than are tokenised at once, of lengths that stand in no order."""
+    encoder = open_path(make_dnabert(tmp_path / "dnabert"), "nucleotide", budget=256)
+    texts = sequences([5 + n * 7 % 23 for n in range(SLICE + 40)], "ACGT")
+    rows = encoder.encode(texts, lambda s, t: None)
+    some = [0, 1, SLICE - 1, SLICE, SLICE + 39]
+    alone = encoder.encode([texts[i] for i in some], lambda s, t: None)
+    assert torch.allclose(rows[some], alone, atol=1e-6)
+
+
+def test_an_empty_list(encoder):
+    assert encoder.encode([], lambda s, t: None).shape == (0, encoder.dim)

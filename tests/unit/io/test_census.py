@@ -1,0 +1,89 @@
+"""Counts, duplicated ids and their new names."""
+
+from __future__ import annotations
+
+from array import array
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from virnucpro.errors import InputError
+from virnucpro.io import census
+from virnucpro.io.census import Census, Renamer, take_census
+from virnucpro.io.fasta import fasta_bytes
+from virnucpro.io.records import read_records
+
+
+def write(folder, names):
+    path = folder / "in.fa"
+    path.write_bytes(fasta_bytes((f"{name} x", "ACGT") for name in names))
+    return path
+
+
+def test_counts(tmp_path):
+    path = tmp_path / "in.fa"
+    path.write_bytes(b">a\nACGU\n>b\nAC\n>c\n\n>d\nACG\n")
+    assert take_census(path) == Census(4, 9, 4, 2, True, ())
+
+
+@pytest.mark.parametrize("data", [b"", b"\n \n"], ids=["1-empty", "2-blank"])
+def test_no_sequences(tmp_path, data):
+    path = tmp_path / "in.fa"
+    path.write_bytes(data)
+    with pytest.raises(InputError, match="no sequences"):
+        take_census(path)
+
+
+@pytest.mark.parametrize(
+    ("names", "expected"),
+    [
+        pytest.param("abc", "", id="18-none"),
+        pytest.param("abcba", "ab", id="18-two"),
+        pytest.param("zyxwvutzyxwvut", "zyxwv", id="18-first-five"),
+    ],
+)
+def test_duplicates(tmp_path, names, expected):
+    assert take_census(write(tmp_path, names)).duplicates == tuple(expected)
+
+
+def test_18_ids_that_only_share_a_hash_are_no_duplicates(tmp_path, monkeypatch):
+    monkeypatch.setattr(census, "hash", lambda name: len(name), raising=False)
+    path = write(tmp_path, ["a", "b", "cc", "b"])
+    assert take_census(path).duplicates == ("b",)
+    rename = Renamer(path)
+    assert [rename(record).id for record in read_records(path)] == ["a", "b", "cc", "b_2"]
+
+
+@pytest.mark.parametrize(
+    ("names", "expected"),
+    [
+        (["a", "b"], ["a", "b"]),
+        (["a", "a", "b", "a"], ["a", "a_2", "b", "a_3"]),
+        (["a", "a", "a_2", "a"], ["a", "a_3", "a_2", "a_4"]),
+        (["a", "a", "a_2", "a_2"], ["a", "a_3", "a_2", "a_2_2"]),
+    ],
+)
+def test_18_rename(tmp_path, names, expected):
+    path = write(tmp_path, names)
+    rename = Renamer(path)
+    renamed = [rename(record) for record in read_records(path)]
+    assert [record.id for record in renamed] == expected
+    assert [record.header for record in renamed] == [f"{name} x" for name in expected]
+
+
+@given(st.lists(st.text("a_2", min_size=1, max_size=6), min_size=1, max_size=20))
+def test_18_renamed_ids_are_unique_and_new(tmp_path_factory, names):
+    path = write(tmp_path_factory.getbasetemp(), names)
+    rename = Renamer(path)
+    renamed = [rename(record).id for record in read_records(path)]
+    assert len(set(renamed)) == len(names)
+    kept = set()
+    for old, new in zip(names, renamed, strict=True):
+        assert new == old if old not in kept else new not in names
+        kept.add(old)
+
+
+def test_shared_hashes_come_by_first_appearance():
+    assert census._shared(array("q", [9, 5, 7, 5, 9, 9])).tolist() == [9, 5]
+    assert census._shared(array("q")).tolist() == []

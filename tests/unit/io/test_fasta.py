@@ -1,0 +1,38 @@
+"""The program's own FASTA files survive a round trip."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from virnucpro.io.fasta import fasta_bytes, read_fasta
+
+NAMES = st.text(
+    st.characters(exclude_categories=["Cs", "Cc", "Zs", "Zl", "Zp"]), min_size=1, max_size=12
+)
+PAIRS = st.lists(st.tuples(NAMES, st.text("ACGTN", max_size=9)), max_size=6)
+
+
+@given(PAIRS, st.integers(0, 6), st.integers(0, 6))
+def test_round_trip(tmp_path_factory, pairs, start, stop):
+    path = tmp_path_factory.getbasetemp() / "own.fa"
+    path.write_bytes(fasta_bytes(pairs))
+    assert list(read_fasta(path)) == pairs
+    assert list(read_fasta(path, start, stop)) == pairs[start:stop]
+    assert list(read_fasta(path, start)) == pairs[start:]
+
+
+def test_format():
+    assert fasta_bytes([("é x", "AC"), ("b", "")]) == ">é x\nAC\n>b\n\n".encode()
+
+
+def test_wrapped(tmp_path):
+    path = tmp_path / "wrapped.fa"
+    path.write_bytes(b">a\nAC\nGT\n\n>b\nG")
+    assert list(read_fasta(path)) == [("a", "ACGT"), ("b", "G")]
+
+
+def test_missing(tmp_path):
+    with pytest.raises(FileNotFoundError):
+        list(read_fasta(tmp_path / "none"))

@@ -1,0 +1,81 @@
+"""Six-frame translation, against Biopython codon by codon."""
+
+from __future__ import annotations
+
+import pytest
+from Bio.Data.CodonTable import standard_dna_table
+from hypothesis import given
+from hypothesis import strategies as st
+
+from virnucpro.io.frames import FRAME_LABELS, ChunkFrames, Frame, chunk_of, open_frames
+
+CODE = {**standard_dna_table.forward_table, **dict.fromkeys(standard_dna_table.stop_codons, "*")}
+
+
+def translated(chunk: str) -> ChunkFrames:
+    """As `formats.md` says it, without look-up tables over windows."""
+    chunk = chunk.upper()
+    pair = {"A": "T", "C": "G", "G": "C", "T": "A"}
+    reverse = "".join(pair.get(letter, letter) for letter in reversed(chunk))
+    frames, any_codon = [], False
+    for label in FRAME_LABELS:
+        strand, shift = (chunk if label[0] == "F" else reverse), int(label[1]) - 1
+        codons = [strand[i : i + 3] for i in range(shift, len(strand), 3)]
+        protein = "".join(CODE.get(codon, "") for codon in codons)
+        any_codon |= bool(protein)
+        if protein and "*" not in protein:
+            nucleotide = strand[shift : shift + 3 * len(protein) + 1]
+            frames.append(Frame(label, nucleotide, protein))
+    if frames:
+        return ChunkFrames("framed", tuple(frames))
+    if len(chunk) < 3:
+        return ChunkFrames("too_short", ())
+    return ChunkFrames("no_open_frame" if any_codon else "ambiguous", ())
+
+
+LETTERS = st.one_of(
+    st.text("ACGT", max_size=80),
+    st.text("ACG", max_size=40),  # no T: most frames of one strand stay open
+    st.text("ACGTacgtNnRYSWKMBDHVrU", max_size=60),
+    st.text("NR", max_size=6),
+)
+
+
+@given(st.lists(LETTERS, max_size=12))
+def test_same_as_codon_by_codon(chunks):
+    assert open_frames(chunks) == [translated(chunk) for chunk in chunks]
+
+
+@pytest.mark.parametrize(
+    ("chunk", "status"),
+    [
+        pytest.param("", "too_short", id="36-empty"),
+        pytest.param("A", "too_short", id="37-one"),
+        pytest.param("AC", "too_short", id="37-two"),
+        pytest.param("N" * 500, "ambiguous", id="38-all-n"),
+        pytest.param("ACNGTNACN", "ambiguous", id="38-no-codon"),
+        pytest.param("TAATTAATTAATTAA", "no_open_frame", id="39-stops"),
+        pytest.param("AAA", "framed", id="one-codon"),
+        pytest.param("aaa", "framed", id="31-lower"),
+    ],
+)
+def test_status(chunk, status):
+    assert open_frames(["ACGTA", chunk, "ACG"])[1].status == status
+
+
+def test_one_base_more_than_the_codons():
+    frames = open_frames(["AAAC"])[0].frames
+    assert frames[0] == Frame("F1", "AAAC", "K")
+    assert frames[1] == Frame("F2", "AAC", "N")
+
+
+def test_an_ambiguous_codon_shortens_both():
+    assert open_frames(["AAANAAAAC"])[0].frames[0] == Frame("F1", "AAANAAA", "KN")
+
+
+def test_no_chunks():
+    assert open_frames([]) == []
+
+
+def test_chunk_of():
+    assert chunk_of("a_chunk_1F1_chunk_12R3") == "a_chunk_1F1_chunk_12"

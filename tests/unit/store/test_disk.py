@@ -1,0 +1,151 @@
+"""Atomic writing, and what a full or read-only disk leaves behind: nothing."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+from pathlib import Path
+from typing import BinaryIO
+
+import pytest
+
+from virnucpro.errors import OutputError
+from virnucpro.store.disk import BUFFER, Bytes, Disk, host_name, sha256_of
+
+
+class Broken(Disk):
+    """Fails with ``number`` in one of its verbs."""
+
+    def __init__(self, verb: str, number: int) -> None:
+        self.verb, self.number = verb, number
+
+    def _maybe(self, verb: str) -> None:
+        if verb == self.verb:
+            raise OSError(self.number, os.strerror(self.number))
+
+    def open_new(self, path: Path) -> BinaryIO:
+        self._maybe("open")
+        return super().open_new(path)
+
+    def write(self, stream: BinaryIO, data: Bytes) -> None:
+        self._maybe("write")
+        super().write(stream, data)
+
+    def sync(self, stream: BinaryIO) -> None:
+        self._maybe("sync")
+        super().sync(stream)
+
+    def rename(self, old: Path, new: Path) -> None:
+        self._maybe("rename")
+        super().rename(old, new)
+
+
+class Recording(Disk):
+    """Notes the order of its verbs."""
+
+    def __init__(self) -> None:
+        self.verbs: list[str] = []
+
+    def write(self, stream: BinaryIO, data: Bytes) -> None:
+        self.verbs.append("write")
+        super().write(stream, data)
+
+    def sync(self, stream: BinaryIO) -> None:
+        self.verbs.append("sync")
+        super().sync(stream)
+
+    def rename(self, old: Path, new: Path) -> None:
+        self.verbs.append("rename")
+        super().rename(old, new)
+
+    def sync_folder(self, folder: Path) -> None:
+        self.verbs.append("sync folder")
+        super().sync_folder(folder)
+
+
+def test_describes_what_it_wrote(tmp_path: Path) -> None:
+    data = os.urandom(3 * BUFFER + 17)
+    with Disk().create(tmp_path / "new/a.bin") as out:
+        for start in range(0, len(data), 100_000):
+            out.write(data[start : start + 100_000], 2)
+        assert not (tmp_path / "new/a.bin").exists()
+    assert (tmp_path / "new/a.bin").read_bytes() == data
+    assert out.output.bytes == len(data)
+    assert out.output.sha256 == hashlib.sha256(data).hexdigest() == sha256_of(out.output.path)
+    assert out.output.rows == 2 * 32
+
+
+def test_data_is_safe_before_its_name(tmp_path: Path) -> None:
+    disk = Recording()
+    disk.save(tmp_path / "a", b"x")
+    assert disk.verbs == ["write", "sync", "rename", "sync folder"]
+
+
+def test_what_need_not_survive_a_power_cut_waits_for_no_disk(tmp_path: Path) -> None:
+    disk = Recording()
+    assert disk.save(tmp_path / "a", b"x", 3, durable=False).rows == 3
+    assert disk.verbs == ["write", "rename"]
+    assert (tmp_path / "a").read_bytes() == b"x"
+
+
+def test_large_pieces_go_to_the_disk_as_they_are(tmp_path: Path) -> None:
+    taken: list[object] = []
+
+    class Keeping(Disk):
+        def write(self, stream: BinaryIO, data: Bytes) -> None:
+            taken.append(data)
+            super().write(stream, data)
+
+    small, large = b"a" * 10, bytes(BUFFER)
+    found = Keeping().save(tmp_path / "a", [small, memoryview(large), small, large], 5)
+    assert (tmp_path / "a").read_bytes() == small + large + small + large
+    assert found.sha256 == sha256_of(tmp_path / "a")
+    assert (found.bytes, found.rows) == (2 * BUFFER + 20, 5)
+    assert taken[3] is large
+
+
+@pytest.mark.parametrize("verb", ["open", "write", "sync", "rename"])
+@pytest.mark.parametrize(
+    ("number", "advice"),
+    [
+        (errno.ENOSPC, "free some space"),
+        (errno.EDQUOT, "quota"),
+        (errno.EROFS, "read-only"),
+        (errno.EIO, "check the disk"),
+    ],
+)
+def test_a_failing_disk_keeps_the_old_content(
+    tmp_path: Path, verb: str, number: int, advice: str
+) -> None:
+    path = tmp_path / "a"
+    Disk().save(path, b"old")
+    with pytest.raises(OutputError, match=advice) as caught:
+        Broken(verb, number).save(path, b"new")
+    assert caught.value.exit_code == 6
+    assert str(path) in str(caught.value)
+    assert path.read_bytes() == b"old"
+    assert [p.name for p in tmp_path.iterdir()] == ["a"]
+
+
+def test_an_exception_in_the_block_leaves_nothing(tmp_path: Path) -> None:
+    def interrupted() -> None:
+        with Disk().create(tmp_path / "a") as out:
+            out.write(b"x")
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        interrupted()
+    assert not list(tmp_path.iterdir())
+
+
+def test_sweep_removes_what_dead_processes_left(tmp_path: Path) -> None:
+    dead = tmp_path / f".a.{host_name()}.999999999.tmp"
+    living = tmp_path / f".a.{host_name()}.{os.getppid()}.tmp"
+    elsewhere = tmp_path / ".a.otherhost.1.tmp"
+    theirs = tmp_path / f".b.{host_name()}.999999999.tmp"
+    users = tmp_path / "notes.tmp"
+    for path in (dead, living, elsewhere, theirs, users):
+        path.touch()
+    Disk().sweep(tmp_path, {"a"})
+    assert sorted(tmp_path.iterdir()) == sorted([living, theirs, users])

@@ -1,0 +1,161 @@
+"""Feature files: both formats in, one out, damage refused, nothing run."""
+
+from __future__ import annotations
+
+import io
+import pickle
+import time
+import warnings
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+import torch
+
+from virnucpro.store.features import (
+    DamagedFeaturesError,
+    Features,
+    all_finite,
+    encode_features,
+    load_features,
+)
+
+ROWS = torch.arange(6, dtype=torch.float32).reshape(2, 3)
+
+
+class Evil:
+    """Creates a file when it is unpickled."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __reduce__(self) -> tuple[object, tuple[str, str]]:
+        return open, (str(self.path), "w")
+
+
+def test_reading_in_threads_leaves_warnings_as_they_were(tmp_path: Path, monkeypatch) -> None:
+    path = tmp_path / "x.pt"
+    path.write_bytes(b"".join(encode_features(Features(["a", "b"], ROWS), "merged")))
+    before, load, inside, most = list(warnings.filters), torch.load, [0], [0]
+
+    def slow(*arguments, **options):
+        inside[0] += 1
+        most[0] = max(most[0], inside[0])
+        time.sleep(0.01)
+        inside[0] -= 1
+        return load(*arguments, **options)
+
+    monkeypatch.setattr(torch, "load", slow)
+    with ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(lambda _: load_features(path, "merged", mapped=True), range(24)))
+    assert all(torch.equal(features.data, ROWS) for features in found)
+    assert most == [1]
+    assert list(warnings.filters) == before
+
+
+def test_a_pickle_that_torch_only_warns_of_is_damaged(tmp_path: Path) -> None:
+    path = tmp_path / "x.pt"
+    document = {"ids": ["a", "b"], "data": ROWS}
+    torch.save(document, path, pickle_protocol=3)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # as outside of the tests
+        with pytest.raises(DamagedFeaturesError, match="pickle protocol 3"):
+            load_features(path, "merged")
+
+
+@pytest.mark.parametrize("kind", ["nucleotide", "protein", "merged"])
+def test_round_trip_is_exact_and_repeatable(tmp_path: Path, kind: str) -> None:
+    features = Features(["a", "b"], ROWS)
+    data = b"".join(encode_features(features, kind))  # type: ignore[arg-type]
+    assert data == b"".join(encode_features(features, kind))  # type: ignore[arg-type]
+    (tmp_path / "x.pt").write_bytes(data)
+    back = load_features(tmp_path / "x.pt", kind)  # type: ignore[arg-type]
+    assert back.ids == ["a", "b"]
+    assert torch.equal(back.data, ROWS)
+
+
+@pytest.mark.parametrize(
+    "rows", [ROWS, ROWS[:0], ROWS.T.contiguous().T, torch.ones(3, 7)[:2], torch.ones(9, 7)[4:6]]
+)
+def test_bytes_are_those_of_torch_save(rows: torch.Tensor) -> None:
+    ids = ["a", "b"][: len(rows)]
+    expected = io.BytesIO()
+    torch.save(
+        {"ids": ids, "data": rows.clone(memory_format=torch.contiguous_format), "schema": 1},
+        expected,
+    )
+    assert b"".join(encode_features(Features(ids, rows), "merged")) == expected.getvalue()
+
+
+def test_the_numbers_are_not_copied() -> None:
+    rows = torch.ones(4, 5)
+    before = b"".join(encode_features(Features(list("abcd"), rows), "merged"))
+    pieces = encode_features(Features(list("abcd"), rows), "merged")
+    rows[2, 3] = 7
+    after = b"".join(pieces)
+    assert sum(a != b for a, b in zip(before, after, strict=True)) == 2  # 1.0 and 7.0 in float32
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])
+@pytest.mark.parametrize("place", [0, 4999, 9999])
+def test_one_value_that_is_not_finite_is_found(value: float, place: int) -> None:
+    data = torch.ones(10_000)
+    assert all_finite(data)
+    data[place] = value
+    assert not all_finite(data.reshape(100, 100))
+    data[place - 1] = -value
+    assert not all_finite(data.reshape(100, 100))
+
+
+def test_values_whose_sum_is_too_large_are_finite() -> None:
+    assert all_finite(torch.full((4, 4), 3e38))
+    assert all_finite(torch.zeros(0, 16))
+
+
+def _rows(*labels: str) -> list[dict[str, object]]:
+    return [{"label": i, "mean_representation": ROWS[n].tolist()} for n, i in enumerate(labels)]
+
+
+def test_formats_of_before(tmp_path: Path) -> None:
+    path = tmp_path / "x.pt"
+    torch.save({"nucleotide": ["a", "b"], "data": _rows("a", "b")}, path)
+    assert torch.equal(load_features(path, "nucleotide").data, ROWS)
+    torch.save({"proteins": ["a", "b"], "data": [ROWS[0], ROWS[1]]}, path)
+    assert torch.equal(load_features(path, "protein").data, ROWS)
+
+
+@pytest.mark.parametrize(
+    ("document", "message"),
+    [
+        ({"nucleotide": ["a", "b"], "data": _rows("b", "a")}, "another order"),
+        ({"nucleotide": ["a", "b"], "data": _rows("a")}, "2 ids but other rows"),
+        ({"nucleotide": ["a", "a"], "data": ROWS}, "twice"),
+        ({"nucleotide": ["a", "b"], "data": ROWS[0]}, "2 ids but other rows"),
+        ({"nucleotide": ["a", "b"], "data": ROWS / 0}, "not finite"),
+        ({"nucleotide": ["a", "b"], "data": [ROWS[0], ROWS[1, :2]]}, "one width"),
+        ({"nucleotide": [1, 2], "data": ROWS}, "no text"),
+        ({"proteins": ["a", "b"], "data": ROWS}, "no file of nucleotide features"),
+        ([1, 2], "no file of nucleotide features"),
+    ],
+)
+def test_damage_is_refused(tmp_path: Path, document: object, message: str) -> None:
+    torch.save(document, tmp_path / "x.pt")
+    with pytest.raises(DamagedFeaturesError, match=message):
+        load_features(tmp_path / "x.pt", "nucleotide")
+
+
+@pytest.mark.parametrize("keep", [0, 1, 10, 200, 500])
+def test_truncated_files_are_refused(tmp_path: Path, keep: int) -> None:
+    data = b"".join(encode_features(Features(["a", "b"], ROWS), "merged"))
+    (tmp_path / "x.pt").write_bytes(data[:keep])
+    with pytest.raises(DamagedFeaturesError, match="cannot be read"):
+        load_features(tmp_path / "x.pt", "merged")
+
+
+def test_nothing_in_a_feature_file_is_run(tmp_path: Path) -> None:
+    (tmp_path / "x.pt").write_bytes(pickle.dumps({"ids": [], "data": Evil(tmp_path / "pwned")}))
+    torch.save({"ids": ["a"], "data": Evil(tmp_path / "pwned")}, tmp_path / "y.pt")
+    for name in ("x.pt", "y.pt"):
+        with pytest.raises(DamagedFeaturesError):
+            load_features(tmp_path / name, "merged")
+    assert not (tmp_path / "pwned").exists()

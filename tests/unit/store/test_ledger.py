@@ -1,0 +1,148 @@
+"""Receipts and verdicts: what counts as done, and why not."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from virnucpro.contracts import Task, TaskResult
+from virnucpro.errors import ResumeRefusedError
+from virnucpro.layout import Layout
+from virnucpro.store.disk import Disk
+from virnucpro.store.ledger import Ledger
+from virnucpro.store.receipts import fingerprint
+
+
+@pytest.fixture
+def layout(tmp_path: Path) -> Layout:
+    return Layout(tmp_path, "s", 500)
+
+
+@pytest.fixture
+def task(layout: Layout) -> Task:
+    source = layout.root / "in.fa"
+    source.write_text(">a\nACGT\n")
+    out = layout.root / "out.pt"
+    return Task("esm", 1, (source,), (out,), layout.root / "out.pt.done", {"encoder": "e"})
+
+
+def _carry_out(task: Task, layout: Layout, **facts: object) -> None:
+    output = Disk().save(task.outputs[0], b"rows", 1)
+    _ledger(layout).commit(TaskResult(task, (output,), facts))
+
+
+def _ledger(layout: Layout) -> Ledger:
+    return Ledger(layout, Disk(), {})
+
+
+def test_done_is_proved(task: Task, layout: Layout) -> None:
+    assert _ledger(layout).check(task).reason == "no receipt"
+    _carry_out(task, layout)
+    assert not _ledger(layout).check(task).stale
+
+
+DAMAGES: list[tuple[str, Callable[[Path], object], str]] = [
+    ("output truncated", lambda d: (d / "out.pt").write_bytes(b"row"), "another size"),
+    ("a flipped bit", lambda d: (d / "out.pt").write_bytes(b"rowr"), "other content"),
+    ("output gone", lambda d: (d / "out.pt").unlink(), "out.pt is missing"),
+    ("receipt gone", lambda d: (d / "out.pt.done").unlink(), "no receipt"),
+    ("receipt empty", lambda d: (d / "out.pt.done").write_bytes(b""), "receipt unreadable"),
+    (
+        "half a receipt",
+        lambda d: (d / "out.pt.done").write_bytes((d / "out.pt.done").read_bytes()[:60]),
+        "receipt unreadable",
+    ),
+    ("a list", lambda d: (d / "out.pt.done").write_bytes(b"[]"), "receipt unreadable"),
+    ("input edited", lambda d: (d / "in.fa").write_text(">a\nACGA\n"), "made from other inputs"),
+    ("input gone", lambda d: (d / "in.fa").unlink(), "in.fa is missing"),
+]
+
+
+@pytest.mark.parametrize(
+    ("damage", "reason"), [d[1:] for d in DAMAGES], ids=[d[0] for d in DAMAGES]
+)
+def test_damage_is_noticed_with_its_reason(
+    task: Task, layout: Layout, damage: Callable[[Path], object], reason: str
+) -> None:
+    _carry_out(task, layout)
+    damage(layout.root)
+    verdict = _ledger(layout).check(task)
+    assert verdict.stale
+    assert reason in verdict.reason
+
+
+@pytest.mark.parametrize("name", ["/etc/passwd", "../outside"])
+def test_a_receipt_never_points_outside(task: Task, layout: Layout, name: str) -> None:
+    _carry_out(task, layout)
+    document = json.loads(task.receipt.read_text())
+    document["outputs"][0]["file"] = name
+    task.receipt.write_text(json.dumps(document))
+    assert _ledger(layout).check(task).reason == "receipt unreadable"
+
+
+def test_swapped_outputs_are_noticed(task: Task, layout: Layout) -> None:
+    out = layout.root / "other.pt"
+    other = replace(task, outputs=(out,), receipt=layout.root / "other.pt.done", span=(0, 1))
+    _carry_out(task, layout)
+    output = Disk().save(out, b"swor", 1)
+    _ledger(layout).commit(TaskResult(other, (output,)))
+    a, b = task.outputs[0].read_bytes(), out.read_bytes()
+    task.outputs[0].write_bytes(b)
+    out.write_bytes(a)
+    assert _ledger(layout).check(task).stale
+    assert _ledger(layout).check(other).stale
+
+
+def test_a_receipt_of_the_future_is_refused(task: Task, layout: Layout) -> None:
+    _carry_out(task, layout)
+    document = json.loads(task.receipt.read_text())
+    task.receipt.write_text(json.dumps({**document, "schema": 99, "producer": "virnucpro 9"}))
+    with pytest.raises(ResumeRefusedError, match=r"newer version .virnucpro 9."):
+        _ledger(layout).check(task)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"stage": "dnabert"},
+        {"version": 2},
+        {"params": {"encoder": "f"}},
+        {"span": (0, 1)},
+    ],
+)
+def test_the_fingerprint_has_what_decides_the_answer(task: Task, change: dict[str, object]) -> None:
+    assert fingerprint(replace(task, **change), ["d"]) != fingerprint(task, ["d"])  # type: ignore[arg-type]
+    assert fingerprint(task, ["e"]) != fingerprint(task, ["d"])
+
+
+@pytest.mark.parametrize(
+    "change", [{"weight": 5}, {"count": 7}, {"receipt": Path("x")}, {"inputs": (Path("y"),)}]
+)
+def test_the_fingerprint_has_nothing_else(task: Task, change: dict[str, object]) -> None:
+    assert fingerprint(replace(task, **change), ["d"]) == fingerprint(task, ["d"])  # type: ignore[arg-type]
+
+
+def test_what_failed_last_time_is_stale(task: Task, layout: Layout) -> None:
+    _carry_out(task, layout, failed=[{"error": "E", "message": "m", "ids": ["a", "b"]}])
+    verdict = _ledger(layout).check(task)
+    assert verdict.stale
+    assert verdict.reason == "2 sequences failed last time"
+
+
+def test_removed_files_stay_proved_until_they_are_needed(task: Task, layout: Layout) -> None:
+    _carry_out(task, layout)
+    ledger = _ledger(layout)
+    assert not ledger.check(task).stale
+    ledger.remove(ledger.receipts("esm"), frozenset())
+    assert not task.outputs[0].exists()
+    assert not task.receipt.exists()
+    again = _ledger(layout)
+    assert again.cleaned
+    assert not again.check(task).stale
+    again.distrust_removed()
+    assert again.check(task).stale
+    assert _ledger(layout).check(task).stale

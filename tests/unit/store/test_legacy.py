@@ -1,0 +1,280 @@
+"""Runs of earlier versions: what is taken over, what is not and why, and stops in between."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+
+from tests.legacy_run import make_legacy, predict, results, write_old
+from virnucpro.errors import NothingToResumeError, ResumeRefusedError, UsageError
+from virnucpro.io.fasta import fasta_bytes, read_fasta
+from virnucpro.layout import Layout
+from virnucpro.store import legacy
+from virnucpro.store.features import Features, load_features
+
+ROOT = Path(__file__).parents[3]
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """An interrupted run (all three DNABERT-S files, two of three ESM files) and a finished one."""
+    folders = tmp_path_factory.mktemp("interrupted"), tmp_path_factory.mktemp("complete")
+    make_legacy(folders[0])
+    make_legacy(folders[1], completed=True)
+    return folders
+
+
+@pytest.fixture
+def interrupted(made: tuple[Path, Path], tmp_path: Path) -> tuple[Path, Layout]:
+    shutil.copytree(made[0], tmp_path, dirs_exist_ok=True)
+    return tmp_path / "in.fa", Layout(tmp_path / "old", "in", 200)
+
+
+@pytest.fixture
+def complete(made: tuple[Path, Path], tmp_path: Path) -> tuple[Path, Layout]:
+    shutil.copytree(made[1], tmp_path, dirs_exist_ok=True)
+    return tmp_path / "in.fa", Layout(tmp_path / "old", "in", 200)
+
+
+@pytest.fixture(scope="module")
+def expected(tmp_path_factory: pytest.TempPathFactory, made: tuple[Path, Path]) -> dict[str, bytes]:
+    """Results of a run of this version on the same input."""
+    folder = tmp_path_factory.mktemp("ours")
+    predict(made[0] / "in.fa", folder / "out")
+    return results(Layout(folder / "out", "in", 200))
+
+
+def _origins(layout: Layout) -> dict[str, str]:
+    paths = [*layout.root.rglob("*_DNABERT_S.pt.done"), *layout.root.rglob("*_ESM.pt.done")]
+    return {path.name[:-8]: json.loads(path.read_text())["origin"] for path in paths}
+
+
+def test_an_interrupted_run_is_finished(
+    interrupted: tuple[Path, Layout], expected: dict[str, bytes]
+) -> None:
+    source, layout = interrupted
+    before = {p: p.read_bytes() for p in legacy.feature_files(layout)}
+    assert len(before) == 5
+    shown = predict(source, layout.root, resume=True)
+    assert (shown.pieces["dnabert"], shown.pieces["esm"]) == (0, 1)
+    assert results(layout) == expected
+    assert before == {p: p.read_bytes() for p in before}
+    origins = _origins(layout)
+    assert origins.pop("output_3_ESM") == "computed"
+    assert set(origins.values()) == {"legacy"}
+    assert [n for n in shown.notices if "precision" in n] == [
+        f"{n} feature files were taken over from an earlier version of the program: the precision "
+        f"they were computed in is unknown"
+        for n in ("3 DNABERT_S", "2 ESM")
+    ]
+    document = json.loads(layout.run_json.read_text())
+    assert document["counts"]["feature_files_of_an_earlier_version"] == 5
+    again = predict(source, layout.root, resume=True)
+    assert not again.pieces.total()
+
+
+def test_of_a_complete_run_every_feature_is_taken_over(
+    complete: tuple[Path, Layout], expected: dict[str, bytes]
+) -> None:
+    source, layout = complete
+    shown = predict(source, layout.root, resume=True)
+    assert (shown.pieces["dnabert"], shown.pieces["esm"]) == (0, 0)
+    assert shown.pieces["merging"] == 3
+    assert results(layout) == expected
+
+
+def _features(change: Callable[[Features], Features]) -> Callable[[Path], None]:
+    def damage(path: Path) -> None:
+        changed = change(load_features(path, "protein"))
+        write_old(path, changed.ids, changed.data)
+
+    return damage
+
+
+def _with_nan(features: Features) -> Features:
+    features.data[3, 2] = float("nan")
+    return features
+
+
+class Evil:
+    """Creates a file when it is unpickled."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __reduce__(self) -> tuple[object, tuple[str, str]]:
+        return open, (str(self.path), "w")
+
+
+def _evil(path: Path) -> None:
+    torch.save({"proteins": ["a"], "data": Evil(path.parents[1] / "pwned")}, path)
+
+
+def _evil_pickle(path: Path) -> None:
+    path.write_bytes(pickle.dumps(Evil(path.parents[1] / "pwned")))
+
+
+def _sequence(path: Path) -> None:
+    """One residue of the FASTA file beside it is another."""
+    fasta = path.with_name("output_2.fa")
+    records = list(read_fasta(fasta))
+    name, text = records[4]
+    records[4] = (name, ("A" if text[0] != "A" else "C") + text[1:])
+    fasta.write_bytes(fasta_bytes(records))
+
+
+DAMAGES: list[tuple[str, Callable[[Path], object], str]] = [
+    ("another order", _features(lambda f: Features(f.ids[::-1], f.data)), "ids are not those of output_2.fa"),
+    ("an id less", _features(lambda f: Features(f.ids[1:], f.data[1:])), "ids are not those of output_2.fa"),
+    ("a foreign id", _features(lambda f: Features(["x", *f.ids[1:]], f.data)), "ids are not those"),
+    ("another width", _features(lambda f: Features(f.ids, f.data[:, :7].contiguous())), "rows have 7 numbers, the model's 16"),
+    ("not a number", _features(_with_nan), "not finite"),
+    ("truncated", lambda p: p.write_bytes(p.read_bytes()[:900]), "truncated"),
+    ("empty", lambda p: p.write_bytes(b""), "truncated"),
+    ("malicious", _evil, "cannot be read"),
+    ("a malicious plain pickle", _evil_pickle, "no .pt file"),
+    ("the other kind", lambda p: shutil.copy(p.parents[1] / "in_nucleotide/output_2_DNABERT_S.pt", p), "no file of protein"),
+    ("another file", lambda p: shutil.copy(p.with_name("output_1_ESM.pt"), p), "ids are not those"),
+    ("another sequence", _sequence, "output_2.fa it was made from had other sequences"),
+    ("FASTA gone", lambda p: p.with_name("output_2.fa").unlink(), "was missing or unreadable"),
+    ("FASTA unreadable", lambda p: p.with_name("output_2.fa").write_bytes(b">\xff\xfe\n"), "was missing or unreadable"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("damage", "reason"), [d[1:] for d in DAMAGES], ids=[d[0] for d in DAMAGES]
+)
+def test_what_proves_wrong_is_computed_again_with_the_reason(
+    interrupted: tuple[Path, Layout],
+    expected: dict[str, bytes],
+    damage: Callable[[Path], object],
+    reason: str,
+) -> None:
+    source, layout = interrupted
+    damage(layout.features("protein", 2))
+    shown = predict(source, layout.root, resume=True)
+    start = "output_2_ESM.pt of an earlier version is computed again: "
+    said = [notice for notice in shown.notices if notice.startswith(start)]
+    assert len(said) == 1
+    assert reason in said[0]
+    assert (shown.pieces["dnabert"], shown.pieces["esm"]) == (0, 2)
+    assert results(layout) == expected
+    assert not (layout.root / "pwned").exists()
+
+
+def test_a_file_that_changed_after_it_was_noted_is_computed_again(
+    interrupted: tuple[Path, Layout], expected: dict[str, bytes]
+) -> None:
+    """A stop after stage 3: only the note still knows what the files were made from."""
+    from virnucpro.store.disk import Disk
+
+    source, layout = interrupted
+    legacy.survey(layout, Disk())
+    note = layout.legacy_survey.read_bytes()
+    damage = _features(lambda f: Features(f.ids, f.data + 1))
+    damage(layout.features("protein", 2))
+    _sequence(layout.features("protein", 1))  # the FASTA is noted too: what it is now is no matter
+    shown = predict(source, layout.root, resume=True)
+    assert layout.legacy_survey.read_bytes() == note
+    assert any("output_2_ESM.pt" in n and "has changed" in n for n in shown.notices)
+    assert shown.pieces["esm"] == 2
+    assert results(layout) == expected
+
+
+def test_a_damaged_note_costs_work_but_nothing_wrong_is_taken_over(
+    interrupted: tuple[Path, Layout], expected: dict[str, bytes]
+) -> None:
+    source, layout = interrupted
+    layout.state.mkdir()
+    layout.legacy_survey.write_text("[")
+    shown = predict(source, layout.root, resume=True)
+    assert (shown.pieces["dnabert"], shown.pieces["esm"]) == (3, 3)
+    assert results(layout) == expected
+
+
+def test_without_the_state_file_features_are_nobodys(interrupted: tuple[Path, Layout]) -> None:
+    source, layout = interrupted
+    layout.legacy_state.unlink()
+    shown = predict(source, layout.root, resume=True)
+    assert (shown.pieces["dnabert"], shown.pieces["esm"]) == (3, 3)
+
+
+def test_a_damaged_state_file_is_one_all_the_same(interrupted: tuple[Path, Layout]) -> None:
+    source, layout = interrupted
+    layout.legacy_state.write_bytes(layout.legacy_state.read_bytes()[:200])
+    shown = predict(source, layout.root, resume=True)
+    assert (shown.pieces["dnabert"], shown.pieces["esm"]) == (0, 1)
+
+
+def test_the_state_file_of_another_input_says_nothing(interrupted: tuple[Path, Layout]) -> None:
+    source, layout = interrupted
+    text = layout.legacy_state.read_text()
+    layout.legacy_state.write_text(text.replace("in_chunked", "other_chunked"))
+    assert legacy.stems(layout.root) == ["other"]
+    shown = predict(source, layout.root, resume=True)
+    assert (shown.pieces["dnabert"], shown.pieces["esm"]) == (3, 3)
+    assert layout.legacy_state.exists()
+
+
+def test_without_resume_it_is_refused_and_force_moves_it_aside(
+    interrupted: tuple[Path, Layout], expected: dict[str, bytes]
+) -> None:
+    source, layout = interrupted
+    with pytest.raises(UsageError, match=r"already holds files of in"):
+        predict(source, layout.root)
+    assert len(legacy.feature_files(layout)) == 5
+    shown = predict(source, layout.root, force=True)
+    assert (shown.pieces["dnabert"], shown.pieces["esm"]) == (3, 3)
+    assert results(layout) == expected
+    assert not layout.legacy_state.exists()
+    assert (layout.previous / "pipeline_state.json").exists()
+    assert (layout.previous / "in_protein/output_2_ESM.pt").exists()
+
+
+@pytest.mark.parametrize("what", ["chunk length", "sequences per file"])
+def test_other_settings_are_refused_before_anything_is_overwritten(
+    interrupted: tuple[Path, Layout], what: str
+) -> None:
+    source, layout = interrupted
+    if what == "chunk length":
+        text = layout.legacy_state.read_text()
+        layout.legacy_state.write_text(
+            text.replace('"expected_length": 200', '"expected_length": 300')
+        )
+    else:
+        path = layout.split("nucleotide", 1)
+        path.write_bytes(fasta_bytes(list(read_fasta(path))[:10]))
+    with pytest.raises(ResumeRefusedError, match=f"{what}: was (300|10), is (200|25)"):
+        predict(source, layout.root, resume=True)
+    assert len(legacy.feature_files(layout)) == 5
+    assert not layout.state.exists()
+
+
+def test_a_finished_run_without_features_is_left_alone(complete: tuple[Path, Layout]) -> None:
+    source, layout = complete
+    for molecule in ("nucleotide", "protein"):
+        shutil.rmtree(layout.folder(molecule))  # type: ignore[arg-type]
+    before = {p: p.stat().st_mtime_ns for p in layout.root.rglob("*")}
+    with pytest.raises(
+        NothingToResumeError, match=r"left as it is.*prediction_results.txt.*--force"
+    ) as caught:
+        predict(source, layout.root, resume=True)
+    assert caught.value.exit_code == 0
+    assert before == {p: p.stat().st_mtime_ns for p in layout.root.rglob("*")}
+    shown = predict(source, layout.root, force=True)
+    assert (shown.pieces["dnabert"], shown.pieces["esm"]) == (3, 3)
+    assert (layout.previous / "in_merged/prediction_results.txt").exists()
+
+
+def test_a_stop_at_any_moment_loses_nothing(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "tests.legacy_run", str(tmp_path)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr

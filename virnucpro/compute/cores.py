@@ -1,0 +1,118 @@
+"""Batches on the cores of a CPU: each on one thread, as many side by side as there are threads.
+
+A matrix product that several threads share is cut in as many parts, and MKL computes a part of one
+to three rows with another kernel than the whole: an embedding's last bits would depend on the
+number of threads, so on the machine, ``--threads`` and ``--cpu-workers``. On one thread they depend
+on the batch alone. Threads that never wait for each other are also faster on a busy machine.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager
+from typing import TypeVar
+
+import torch
+
+THREAD = "batch"
+AHEAD = 2  # batches a thread that are made before the first of them is wanted
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Compute on one thread in this block, and as before after it."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def settle() -> None:
+    """Call once what MKL dispatches at its first call, while there is one thread to ask for it.
+
+    Two threads that ask at once may get a kernel of half the digits (pytorch/pytorch#188792).
+    """
+    one = torch.ones(1)
+    for function in (
+        torch.exp,
+        torch.log,
+        torch.sqrt,
+        torch.rsqrt,
+        torch.tanh,
+        torch.cos,
+        torch.sin,
+    ):
+        function(one)
+
+
+class BatchAbandonedError(Exception):
+    """Nobody waits for this batch any more."""
+
+
+class Cores:
+    """As many threads as torch may use in the thread that calls. They are kept between calls."""
+
+    def __init__(self) -> None:
+        self._abandoned = threading.Event()
+        self._threads = 1
+        self._pool: ThreadPoolExecutor | None = None
+
+    def check(self, *_: object) -> None:
+        """To be called within long work, as a forward pre-hook of a layer for example.
+
+        Raises:
+            Abandoned: a signal arrived, or another batch failed: the work is to end now.
+        """
+        if self._abandoned.is_set():
+            raise BatchAbandonedError
+
+    def map(self, work: Callable[[T], R], items: Iterable[T]) -> Generator[tuple[T, R]]:
+        """Each item and what ``work`` makes of it on one thread, in order.
+
+        ``items`` are drawn in the calling thread. An exception is raised where its result would
+        have come. When the generator is left early, nothing more is begun, and what is being
+        computed has ended when ``close`` returns.
+        """
+        threads = torch.get_num_threads()
+        if threads == 1:
+            for item in items:
+                yield item, work(item)
+            return
+        pool = self._pool_of(threads)
+        queued: deque[tuple[T, Future[R]]] = deque()
+        with one_thread():  # the calling thread too: others would only spin beside those at work
+            try:
+                for item in items:
+                    queued.append((item, pool.submit(work, item)))
+                    if len(queued) == AHEAD * threads:
+                        yield _first(queued)
+                while queued:
+                    yield _first(queued)
+            finally:
+                self._abandoned.set()
+                wait([future for _, future in queued if not future.cancel()])
+                self._abandoned.clear()
+
+    def _pool_of(self, threads: int) -> ThreadPoolExecutor:
+        if self._pool is None or self._threads != threads:
+            settle()
+            # How many threads torch computes with is a setting of each thread.
+            self._pool = ThreadPoolExecutor(threads, THREAD, torch.set_num_threads, (1,))
+            self._threads = threads
+        return self._pool
+
+
+def _first(queued: deque[tuple[T, Future[R]]]) -> tuple[T, R]:
+    """The oldest. It stays in the queue until it is there: a signal may come first."""
+    item, future = queued[0]
+    result = future.result()
+    queued.popleft()
+    return item, result

@@ -1,0 +1,289 @@
+"""Every write of the program: atomic, durable, hashed while it is written.
+
+A file appears under its name only when it is complete and on the disk: it is written to a
+temporary name in the same folder, flushed with ``fsync``, checked on close, renamed, and the
+folder is flushed too. Whoever reads the name sees the old content or the new, never half of it.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+import re
+import socket
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import BinaryIO
+
+from virnucpro.contracts import OutputFile
+from virnucpro.errors import OutputError
+
+BUFFER = 1 << 20  # bytes gathered before a write: large enough that the system call costs nothing
+Bytes = bytes | bytearray | memoryview
+_TEMPORARY = re.compile(r"^\.(?P<name>.+)\.(?P<host>[^.]*)\.(?P<pid>\d+)\.tmp$")
+
+
+def host_name() -> str:
+    """This machine's name without dots, as it stands in lock and temporary files."""
+    return socket.gethostname().replace(".", "-")
+
+
+class Writing:
+    """An open output: takes bytes, counts and hashes them."""
+
+    def __init__(self, disk: Disk, stream: BinaryIO) -> None:
+        self._disk = disk
+        self._stream = stream
+        self._buffer = bytearray()
+        self._sha = hashlib.sha256()
+        self._bytes = 0
+        self._rows = 0
+        self._output: OutputFile | None = None
+
+    @property
+    def output(self) -> OutputFile:
+        """What was written; there only when the file is complete and safe."""
+        if self._output is None:
+            raise AssertionError("the file is not complete yet")
+        return self._output
+
+    def write(self, data: Bytes, rows: int = 0) -> None:
+        """Append ``data``, which holds ``rows`` records; a memoryview is one of single bytes."""
+        self._rows += rows
+        if len(data) >= BUFFER:  # large enough as it is: nothing is copied
+            self._flush()
+            self._put(data)
+            return
+        self._buffer += data
+        if len(self._buffer) >= BUFFER:
+            self._flush()
+
+    def _flush(self) -> None:
+        if self._buffer:
+            gathered, self._buffer = self._buffer, bytearray()
+            self._put(gathered)
+
+    def _put(self, data: Bytes) -> None:
+        self._sha.update(data)
+        self._bytes += len(data)
+        self._disk.write(self._stream, data)
+
+    def finish(self, path: Path, *, durable: bool) -> None:
+        """Write what is left, force it to the disk if ``durable``, and describe it as ``path``."""
+        self._flush()
+        if durable:
+            self._disk.sync(self._stream)
+        self._stream.close()
+        self._output = OutputFile(path, self._bytes, self._sha.hexdigest(), self._rows)
+
+
+class Disk:
+    """Every change of the file system that the program makes.
+
+    The first eight verbs are the seam: each is one system call, all others are made of them, and
+    a test may replace them to inject faults.
+
+    Attributes:
+        again: what a user is told to do after the cause of a failure is gone.
+    """
+
+    again = "run the same command with --resume"
+
+    def open_new(self, path: Path) -> BinaryIO:
+        """Create ``path``, which must not exist, for unbuffered writing."""
+        return path.open("xb", buffering=0)
+
+    def write(self, stream: BinaryIO, data: Bytes) -> None:
+        """Write all of ``data``; a short write goes on where it stopped."""
+        view = memoryview(data)
+        while view:
+            view = view[stream.write(view) :]
+
+    def sync(self, stream: BinaryIO) -> None:
+        """Force a file's content to the disk."""
+        os.fsync(stream.fileno())
+
+    def sync_folder(self, folder: Path) -> None:
+        """Force a folder's entries to the disk, so that a rename survives a power cut."""
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        except OSError as error:
+            if error.errno != errno.EINVAL:  # some network file systems cannot sync a folder
+                raise
+        finally:
+            os.close(descriptor)
+
+    def rename(self, old: Path, new: Path) -> None:
+        """Replace ``new`` by ``old`` in one step."""
+        old.replace(new)
+
+    def unlink(self, path: Path) -> None:
+        """Delete a file."""
+        path.unlink()
+
+    def mkdir(self, path: Path) -> None:
+        """Create a folder."""
+        path.mkdir()
+
+    def rmdir(self, path: Path) -> None:
+        """Delete an empty folder."""
+        path.rmdir()
+
+    # Made of these. All raise OutputError where the disk is full or unwritable.
+
+    def remove(self, path: Path) -> None:
+        """Delete a file; nothing happens where there is none."""
+        with unwritable(path, self.again), suppress(FileNotFoundError, NotADirectoryError):
+            self.unlink(path)
+
+    def make_folder(self, path: Path) -> None:
+        """Create a folder and its parents where they are missing."""
+        with unwritable(path, self.again):
+            for folder in reversed([path, *path.parents]):
+                if not folder.is_dir():
+                    with suppress(FileExistsError):  # another run made it at the same moment
+                        self.mkdir(folder)
+
+    def move(self, old: Path, new: Path) -> None:
+        """Rename a file or folder, durably."""
+        with unwritable(new, self.again):
+            self.rename(old, new)
+            self.sync_folder(new.parent)
+
+    def remove_folder(self, path: Path) -> None:
+        """Delete an empty folder; one that is missing or not empty is left alone."""
+        with unwritable(path, self.again), suppress(FileNotFoundError):
+            try:
+                self.rmdir(path)
+            except OSError as error:
+                if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+                    raise
+
+    def remove_tree(self, path: Path) -> None:
+        """Delete a folder with all that is in it; links are deleted, never followed."""
+        if path.is_symlink() or not path.is_dir():
+            self.remove(path)
+            return
+        for inner in sorted(path.iterdir()):
+            self.remove_tree(inner)
+        self.remove_folder(path)
+
+    @contextmanager
+    def create(self, path: Path, *, durable: bool = True) -> Iterator[Writing]:
+        """Write ``path`` atomically; after the block ``Writing.output`` describes it.
+
+        What is not ``durable`` outlives this process, killed or not, but perhaps no power cut: of
+        such a file, with a receipt or not, nothing, a part or all may be there afterwards.
+
+        Raises:
+            OutputError: the folder cannot be written, or the disk is full. Nothing is left behind.
+        """
+        temporary = path.with_name(f".{path.name}.{host_name()}.{os.getpid()}.tmp")
+        self.make_folder(path.parent)
+        self.remove(temporary)  # of an earlier life of this process number
+        with unwritable(path, self.again):
+            stream = self.open_new(temporary)
+        writing = Writing(self, stream)
+        try:
+            with unwritable(path, self.again):
+                yield writing
+                writing.finish(path, durable=durable)
+                self.rename(temporary, path)
+                if durable:
+                    self.sync_folder(path.parent)
+        except BaseException:
+            stream.close()
+            with suppress(OSError):
+                self.unlink(temporary)
+            raise
+
+    def save(
+        self, path: Path, data: Bytes | Sequence[Bytes], rows: int = 0, *, durable: bool = True
+    ) -> OutputFile:
+        """Write ``data``, of one piece or several, as :meth:`create` does; returns what it is."""
+        with self.create(path, durable=durable) as out:
+            for piece in [data] if isinstance(data, Bytes) else data:
+                out.write(piece)
+            out.write(b"", rows)
+        return out.output
+
+    def sweep(self, folder: Path, names: Collection[str] | None = None) -> None:
+        """Remove temporary files that a dead process left in ``folder``.
+
+        Only those of files called ``names`` count, where other runs share the folder; and none
+        whose process still runs here.
+        """
+        if not folder.is_dir():
+            return
+        for path in folder.iterdir():
+            match = _TEMPORARY.match(path.name)
+            ours = match and (names is None or match["name"] in names)
+            if match and ours and not _running(match):
+                self.remove(path)
+
+
+class DiskWithoutResume(Disk):
+    """For commands whose second run goes on, or starts over, without an option."""
+
+    again = "run the same command again"
+
+
+def _running(match: re.Match[str]) -> bool:
+    """Whether the writer of a temporary file is another, living process of this machine."""
+    pid = int(match["pid"])
+    if match["host"] != host_name() or pid == os.getpid():
+        return False
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        return True
+    return True
+
+
+@contextmanager
+def unwritable(path: Path, again: str = Disk.again) -> Iterator[None]:
+    """Turn an operating-system error on ``path`` into an :class:`OutputError` with advice."""
+    try:
+        yield
+    except OSError as error:
+        advice = {
+            errno.ENOSPC: "free some space",
+            errno.EDQUOT: "your quota is used up: free some space",
+            errno.EROFS: "the file system is read-only: choose another --output-dir",
+            errno.EACCES: "no permission: choose another --output-dir",
+            errno.ENOENT: "a folder of that path is missing: check it",
+        }.get(error.errno or 0, "check the disk")
+        text = error.strerror or str(error)
+        raise OutputError(f"cannot write {path}: {text}; {advice}, then {again}") from error
+
+
+@contextmanager
+def writable(path: Path) -> Iterator[None]:
+    """The same for the files that ``models fetch`` and downloads write in place."""
+    try:
+        yield
+    except OutputError as error:
+        raise _unwritable(path, error.__cause__) from error
+    except OSError as error:
+        raise _unwritable(path, error) from error
+
+
+def _unwritable(path: Path, cause: BaseException | None) -> OutputError:
+    full = isinstance(cause, OSError) and cause.errno in (errno.ENOSPC, errno.EDQUOT)
+    reason = cause.strerror if isinstance(cause, OSError) else cause
+    advice = "free some space" if full else "check the folder and its permissions"
+    return OutputError(f"cannot write {path}: {reason}; {advice}, then run the command again")
+
+
+def sha256_of(path: Path) -> str:
+    """SHA-256 (hex) of a file's content."""
+    with path.open("rb") as stream:
+        sha = hashlib.sha256()
+        while block := stream.read(1 << 20):
+            sha.update(block)
+    return sha.hexdigest()

@@ -1,0 +1,191 @@
+"""The ledger: which tasks are proved done, and why the others are not."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from virnucpro.contracts import Json, OutputFile, Task, TaskResult
+from virnucpro.layout import Layout
+from virnucpro.store.disk import Disk, sha256_of
+from virnucpro.store.receipts import (
+    Receipt,
+    UnusableReceiptError,
+    fingerprint,
+    read_receipt,
+    write_receipt,
+)
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Whether a task must be carried out, and the reason in words for a person."""
+
+    stale: bool
+    reason: str
+
+
+class Ledger:
+    """Receipts of one run.
+
+    Digests chain from receipt to receipt: an input that an earlier stage wrote is known by its
+    receipt and not hashed again; ``digests`` starts with the input file's.
+    """
+
+    def __init__(self, layout: Layout, disk: Disk, digests: Mapping[Path, str]) -> None:
+        """``digests``: SHA-256 (hex) of files that no stage writes, by path."""
+        self._layout = layout
+        self._disk = disk
+        self._digests = dict(digests)
+        self._receipts: dict[Path, Receipt] = {}
+        self._removed = read_removed(layout)
+
+    @property
+    def cleaned(self) -> bool:
+        """Whether intermediate files of a finished run were removed and so count as present."""
+        return bool(self._removed)
+
+    def distrust_removed(self) -> None:
+        """From now on a removed file is a missing file, for this run and for the next."""
+        self._disk.remove(self._layout.removed_list)
+        self._removed = frozenset()
+
+    def check(self, task: Task) -> Verdict:
+        """Compare a task with its receipt and the files on the disk.
+
+        Raises:
+            ResumeRefused: the receipt is of a newer version of the program.
+        """
+        try:
+            receipt = _find(self._layout, task.receipt, self._removed)
+            mark = fingerprint(task, [self._digest(p) for p in task.inputs])
+        except UnusableReceiptError as error:
+            return Verdict(True, str(error))
+        except FileNotFoundError as error:
+            return Verdict(True, f"{Path(error.filename).name} is missing")
+        if receipt.fingerprint != mark:
+            return Verdict(True, "made from other inputs or settings")
+        if task.outputs and {o.path for o in receipt.outputs} != set(task.outputs):
+            return Verdict(True, "receipt names other files")
+        for output in receipt.outputs:
+            if problem := _problem(output, self._removed):
+                return Verdict(True, problem)
+        self._remember(task, receipt)
+        if receipt.failed:
+            return Verdict(True, f"{len(receipt.failed)} sequences failed last time")
+        return Verdict(False, "proved by its receipt")
+
+    def discard(self, task: Task) -> None:
+        """Remove a stale receipt, before anything of the task is written again."""
+        self._disk.remove(task.receipt)
+        self._disk.remove(self._layout.archived(task.receipt))
+
+    def commit(self, done: TaskResult, origin: str = "computed") -> Receipt:
+        """Write the receipt of a finished task: from here on it counts.
+
+        That of a span need not outlive a power cut, nor does its part file (``Disk.create``): what
+        is torn is found when it is checked, and eight GPUs finish a hundred spans a second.
+
+        Raises:
+            OutputError: the receipt cannot be written.
+        """
+        mark = fingerprint(done.task, [self._digest(p) for p in done.task.inputs])
+        content = write_receipt(done, mark, self._layout.root, origin)
+        self._disk.save(done.task.receipt, content, durable=done.task.span is None)
+        receipt = Receipt(
+            done.task.stage, mark, done.outputs, dict(done.facts), origin, done.seconds
+        )
+        self._remember(done.task, receipt)
+        return receipt
+
+    def remove(self, receipts: Iterable[tuple[Path, Receipt]], keep: frozenset[Path]) -> None:
+        """Delete outputs that a finished run no longer needs; their receipts stay as proof.
+
+        The list of what goes is written first: a kill half way leaves a run that is still whole.
+        """
+        doomed = [
+            (path, [o.path for o in receipt.outputs if o.path not in keep])
+            for path, receipt in receipts
+        ]
+        gone = {p for path, outputs in doomed for p in (path, *outputs) if outputs}
+        names = sorted(p.relative_to(self._layout.root).as_posix() for p in gone)
+        self._disk.save(self._layout.removed_list, json.dumps(names, indent=0).encode())
+        self._removed = frozenset(gone)
+        for path, outputs in doomed:
+            if outputs and path.parent != self._layout.state and path.exists():
+                self._disk.save(self._layout.archived(path), path.read_bytes())
+                self._disk.remove(path)
+            for output in outputs:
+                self._disk.remove(output)
+
+    def _remember(self, task: Task, receipt: Receipt) -> None:
+        self._receipts[task.receipt] = receipt
+        self._digests.update({output.path: output.sha256 for output in receipt.outputs})
+
+    def _digest(self, path: Path) -> str:
+        if path not in self._digests:
+            self._digests[path] = sha256_of(path)
+        return self._digests[path]
+
+    # What stages and reports ask
+
+    def proof(self, task: Task) -> TaskResult:
+        """A task that its receipt proved, as if it had just been done."""
+        receipt = self._receipts[task.receipt]
+        return TaskResult(task, receipt.outputs, receipt.facts, receipt.seconds)
+
+    def outputs(self, stage: str) -> tuple[OutputFile, ...]:
+        """Outputs of a finished whole-file stage."""
+        return self._receipts[self._layout.receipt(stage)].outputs
+
+    def facts(self, receipt: Path) -> Mapping[str, Json]:
+        """Figures that a finished task left in its receipt."""
+        return self._receipts[receipt].facts
+
+    def receipts(self, *stages: str) -> list[tuple[Path, Receipt]]:
+        """Receipts proved or written in this run, of the given stages, with their places."""
+        return [(p, r) for p, r in self._receipts.items() if r.stage in stages]
+
+
+def read_removed(layout: Layout) -> frozenset[Path]:
+    """Files that a finished run removed and whose receipts stand for them."""
+    try:
+        names = json.loads(layout.removed_list.read_bytes())
+        return frozenset(layout.root / str(name) for name in names)
+    except (OSError, ValueError, TypeError):
+        return frozenset()
+
+
+def look(layout: Layout, path: Path, removed: frozenset[Path]) -> Receipt | str:
+    """The receipt at ``path`` if its files are there in their sizes, else what is wrong.
+
+    Contents are not read: this is for a quick look, not for deciding what is done again.
+
+    Raises:
+        ResumeRefused: the receipt is of a newer version of the program.
+    """
+    try:
+        receipt = _find(layout, path, removed)
+    except UnusableReceiptError as error:
+        return str(error)
+    problems = (_problem(output, removed, contents=False) for output in receipt.outputs)
+    return next((problem for problem in problems if problem), receipt)
+
+
+def _find(layout: Layout, path: Path, removed: frozenset[Path]) -> Receipt:
+    """The receipt at ``path``, or in the archive where the end of a run put it."""
+    archived = path in removed and not path.exists()
+    return read_receipt(layout.archived(path) if archived else path, layout.root)
+
+
+def _problem(output: OutputFile, removed: frozenset[Path], *, contents: bool = True) -> str | None:
+    name = output.path.name
+    if not output.path.is_file():
+        return None if output.path in removed else f"{name} is missing"
+    if output.path.stat().st_size != output.bytes:
+        return f"{name} has another size than its receipt says"
+    if contents and sha256_of(output.path) != output.sha256:
+        return f"{name} has other content than its receipt says"
+    return None
