@@ -11,7 +11,7 @@ PACKAGE = Path(__file__).parents[1] / "virnucpro"
 
 # From the bottom to the top. A module may import from its own layer and from those before it.
 LAYERS = (
-    ("errors", "contracts", "events", "__init__"),
+    ("errors", "contracts", "events", "formatting", "__init__"),
     ("settings", "configuration", "layout", "devices", "io", "store", "models"),
     ("compute",),
     ("encoders", "classifier"),

@@ -9,8 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from virnucpro.contracts import Json
-
-MISSING = "-"
+from virnucpro.formatting import UNKNOWN, memory_size, printable, seconds_text
 
 
 def encoder_table(document: Mapping[str, Json]) -> Table:
@@ -29,9 +28,9 @@ def encoder_table(document: Mapping[str, Json]) -> Table:
             _number(row["ratio_to_original"], ".2f"),
             _number(row["ratio_to_transformers"], ".2f"),
             _number(row["ratio_to_bf16"], ".2f"),
-            _gibibytes(row["peak_memory"]),
-            _number(row["load_seconds"], ".1f s"),
-            _number(row["compile_seconds"], ".1f s"),
+            memory_size(row["peak_memory"]),
+            seconds_text(row["load_seconds"]),
+            seconds_text(row["compile_seconds"]),
             _number(row.get("host_wait"), ".1%"),
             _number(row["least_cosine"], ".6f"),
             row["check"],
@@ -48,12 +47,12 @@ def stage_table(document: Mapping[str, Json]) -> Table:
         (
             row["stage"],
             f"{row['frames_a_second']:,.0f}",
-            f"{row['seconds_a_million']:,.2f} s",
+            seconds_text(row["seconds_a_million"], 2),
             "beside" if row["beside_the_device"] else "waits",
         )
         for row in document["stages"]
     ]
-    total = f"{document['host_seconds_a_million']:,.2f} s"
+    total = seconds_text(document["host_seconds_a_million"], 2)
     rows.append(("all that devices wait for", "", total, ""))
     title = f"Host, {document['machine']['threads']} threads"
     return _table(title, ("stage", "frames/s", "a million", "one device"), rows, left=1)
@@ -116,21 +115,9 @@ def _table(
     for number, heading in enumerate(headings):
         table.add_column(heading, justify="left" if number < left else "right")
     for row in rows:
-        table.add_row(*(Text(_printable(cell)) for cell in row))
+        table.add_row(*(Text(printable(cell)) for cell in row))
     return table
 
 
-def _printable(text: str) -> str:
-    """Without anything that could move a cursor."""
-    return "".join(c if c.isprintable() else "?" for c in text)
-
-
 def _number(value: float | None, form: str) -> str:
-    if value is None:
-        return MISSING
-    number, _, unit = form.partition(" ")
-    return f"{value:{number}} {unit}".rstrip()
-
-
-def _gibibytes(value: int | None) -> str:
-    return MISSING if value is None else f"{value / 2**30:.2f} GiB"
+    return UNKNOWN if value is None else f"{value:{form}}"

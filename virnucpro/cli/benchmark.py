@@ -112,7 +112,7 @@ def benchmark(models: tuple[str, ...], **options: Any) -> None:
     device = measured_device(options["device"], options["gpus"], options["threads"])
     request = _request(models, device, options)
     from virnucpro.benchmark.run import carry_out, disagreeing
-    from virnucpro.ui.words import printable
+    from virnucpro.formatting import printable
 
     def say(text: str) -> None:
         if not quiet():

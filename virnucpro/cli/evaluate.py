@@ -76,7 +76,7 @@ def evaluate(predictions: Path, labels: Path, **options: Any) -> None:
     _check_options(**{name: options[name] for name in ("calibrate", "output", "force")})
     _check_installed()
     from virnucpro.evaluation.run import Request, carry_out
-    from virnucpro.ui.words import printable
+    from virnucpro.formatting import printable
 
     def say(text: str) -> None:
         if not quiet():

@@ -7,19 +7,10 @@ import time
 
 import click
 
+from virnucpro.formatting import byte_size, clock_time
+
 PLAIN_SECONDS = 10  # between progress lines without a terminal, as everywhere in the program
 SHOWN_SECONDS = 0.2
-
-
-def size(count: object) -> str:
-    """Bytes for people; ``-`` where their number is not known.
-
-    >>> size(3_200_000_000), size(51_000), size(None)
-    ('3.2 GB', '0.1 MB', '-')
-    """
-    if not isinstance(count, int):
-        return "-"
-    return f"{count / 1e9:.1f} GB" if count >= 1e9 else f"{count / 1e6:.1f} MB"
 
 
 class TransferMeter:
@@ -40,8 +31,8 @@ class TransferMeter:
         if self._quiet or (now < self._next and not (self._moving and have == total)):
             return
         self._next = now + (SHOWN_SECONDS if self._moving else PLAIN_SECONDS)
-        part = f" of {size(total)}, {100 * have / total:.0f} %" if total else ""
-        text = f"{self._name}: {size(have)}{part}{self._left(now, have, total)}"
+        part = f" of {byte_size(total)}, {100 * have / total:.0f} %" if total else ""
+        text = f"{self._name}: {byte_size(have)}{part}{self._left(now, have, total)}"
         click.echo(f"\r{text}\x1b[K" if self._moving else text, nl=not self._moving, err=True)
         self._shown = True
 
@@ -50,8 +41,8 @@ class TransferMeter:
         began, had = self._first
         if not total or have <= had or now - began < 1:
             return ""
-        minutes, seconds = divmod(round((total - have) * (now - began) / (have - had)), 60)
-        return f", {minutes}:{seconds:02d} left"
+        seconds = (total - have) * (now - began) / (have - had)
+        return f", {clock_time(seconds)} left"
 
     def close(self) -> None:
         """Leave the line."""

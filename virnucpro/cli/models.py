@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import click
 
-from virnucpro.cli.meter import TransferMeter, size
+from virnucpro.cli.meter import TransferMeter
 from virnucpro.cli.options import shared_options
 from virnucpro.errors import UsageError
+from virnucpro.formatting import byte_size
 from virnucpro.models.catalogue import KNOWN, SETS, HubModel, Model, model_named, models_for
 
 _SAID = {
@@ -36,14 +38,14 @@ def list_models(as_json: bool) -> None:
     click.echo(f"{'name':{wide}}  {'size':>8}  {'state':7}  {'what':27}  where")
     for row in rows:
         click.echo(
-            f"{row['name']!s:{wide}}  {size(row['bytes']):>8}  {row['state']!s:7}  "
+            f"{row['name']!s:{wide}}  {byte_size(row['bytes']):>8}  {row['state']!s:7}  "
             f"{row['what']!s:27}  {row['path'] or ''}".rstrip()
         )
     click.echo(f"Fetch what a model type needs: virnucpro models fetch {' | '.join(SETS)}")
     click.echo("Model type lite needs nothing: its models are part of the package.")
 
 
-def _row(model: Model) -> dict[str, object]:
+def _row(model: Model) -> dict[str, Any]:
     from virnucpro.models.records import read_records
     from virnucpro.models.store import files_of, locate
 

@@ -14,6 +14,7 @@ from virnucpro.cli.measured import measured_device, settings
 from virnucpro.cli.options import shared_options
 from virnucpro.contracts import Device, Json, Precision
 from virnucpro.errors import DeviceError, UsageError
+from virnucpro.formatting import memory_size
 
 if TYPE_CHECKING:
     from virnucpro.encoders.batched import BatchedEncoder
@@ -164,10 +165,9 @@ def _title(document: dict[str, Json]) -> str:
 
 
 def _line(point: Point) -> str:
-    memory = "-" if point.peak_memory is None else f"{point.peak_memory / 2**30:.2f} GiB"
     return (
         f"{point.budget:>10,} {point.sequences:>12,.1f} {point.tokens:>12,.0f} "
-        f"{point.waited:>7.1%} {memory:>10}"
+        f"{point.waited:>7.1%} {memory_size(point.peak_memory):>10}"
     )
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 
 from virnucpro.cli.options import shared_options
+from virnucpro.formatting import rough_duration
 from virnucpro.run.status import ENCODERS, Progress, RunStatus, statuses
 
 SHOWN = 3  # files named a stage
@@ -136,8 +137,4 @@ def _time(seconds: float | None) -> str:
         return "time unknown"
     if seconds == 0:
         return "nothing to embed"
-    if seconds < 90:
-        return f"about {seconds:.0f} s on one device"
-    if seconds < 5400:
-        return f"about {seconds / 60:.0f} min on one device"
-    return f"about {seconds / 3600:.1f} h on one device"
+    return f"about {rough_duration(seconds)} on one device"

@@ -9,6 +9,7 @@ import click
 
 from virnucpro.cli.options import shared_options
 from virnucpro.errors import UsageError
+from virnucpro.formatting import memory_size
 
 
 @click.group(short_help="List devices, check an input, write a configuration.")
@@ -33,7 +34,7 @@ def list_devices(as_json: bool) -> None:
     click.echo(f"cpu     {host_threads()} threads")
     for gpu in gpus:
         click.echo(
-            f"cuda:{gpu.index}  {gpu.name}, {gpu.memory / 2**30:.0f} GiB, "
+            f"cuda:{gpu.index}  {gpu.name}, {memory_size(gpu.memory)}, "
             f"{choose_precision('auto', [gpu])}, {gpu.uuid}"
         )
     if not gpus:

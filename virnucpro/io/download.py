@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from virnucpro.errors import DownloadError, OutputError, VirNucProError
+from virnucpro.formatting import byte_size
 from virnucpro.store.disk import Disk, writable
 
 if TYPE_CHECKING:
@@ -191,8 +192,8 @@ def _room(part: Path, total: int | None, start: int) -> None:
     free = shutil.disk_usage(part.parent).free
     if total is not None and total - start > free:
         raise OutputError(
-            f"cannot write {part}: {(total - start) / 1e9:.1f} GB are still to come and "
-            f"{free / 1e9:.1f} GB are free; free some space, then run the command again"
+            f"cannot write {part}: {byte_size(total - start)} are still to come and "
+            f"{byte_size(free)} are free; free some space, then run the command again"
         )
 
 

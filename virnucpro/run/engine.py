@@ -15,6 +15,7 @@ from virnucpro.contracts import Executor, FailedTask, Precision, Stage, Task, Ta
 from virnucpro.encoders.registry import EncoderSource
 from virnucpro.errors import OutputError
 from virnucpro.events import Event, FileFinished, Notice, StageFinished, StageStarted
+from virnucpro.formatting import byte_size
 from virnucpro.layout import MOLECULES, Layout
 from virnucpro.run.spans import Spans
 from virnucpro.settings import AnalysisSettings, MachineSettings
@@ -218,23 +219,15 @@ def _check_space(job: Work, ledger: Ledger, emit: Emit, *, announce: bool) -> No
     needed = max(0, 2 * frames * a_frame - present)  # once as features, once merged
     free = shutil.disk_usage(job.layout.root).free
     if announce:
-        size = _size(2 * frames * a_frame)
+        size = byte_size(2 * frames * a_frame)
         text = f"{frames:,} open frames to embed; their features take {size}"
-        emit(Notice("info", f"{text} ({_size(free)} are free)"))
+        emit(Notice("info", f"{text} ({byte_size(free)} are free)"))
     if needed > free:
         raise OutputError(
-            f"{job.layout.root} has {_size(free)} free, the features of {frames:,} frames still "
-            f"take {_size(needed)}: free some space or move the folder, then run the same command "
-            f"with --resume"
+            f"{job.layout.root} has {byte_size(free)} free, the features of {frames:,} frames "
+            f"still take {byte_size(needed)}: free some space or move the folder, then run the "
+            f"same command with --resume"
         )
-
-
-def _size(count: float) -> str:
-    for unit in ("B", "kB", "MB", "GB"):
-        if count < 1000:
-            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
-        count /= 1000
-    return f"{count:.1f} TB"
 
 
 def remove_intermediate(job: Job, ledger: Ledger) -> None:

@@ -14,9 +14,10 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from virnucpro.formatting import clock_time, short_number
 from virnucpro.ui.figures import Figures, amount, host_text, memory
 from virnucpro.ui.meter import Worker
-from virnucpro.ui.words import clock, label, piece, short
+from virnucpro.ui.words import label, piece
 
 SHORTEST_BAR, LONGEST_BAR = 6, 40
 ROOMY = 100  # columns from which on two blanks separate figures
@@ -39,29 +40,29 @@ def _speed(figures: Figures, worker: Worker) -> str:
     if state != "busy":
         return state
     pace = worker.rate.pace(figures.meter.now)
-    return short(pace.sequences) if pace else ""
+    return short_number(pace.sequences) if pace else ""
 
 
 def _tokens(figures: Figures, worker: Worker) -> str:
     now = figures.meter.now
     pace = worker.rate.pace(now) if worker.shown(now) == "busy" else None
-    return short(pace.tokens) if pace else ""
+    return short_number(pace.tokens) if pace else ""
 
 
 def _count(figures: Figures, worker: Worker) -> str:
     text = f"{worker.sequences:,}"
-    return text if len(text) <= 9 else short(worker.sequences)
+    return text if len(text) <= 9 else short_number(worker.sequences)
 
 
 def _task(figures: Figures, worker: Worker) -> str:
     if worker.task is None:
         return ""
-    return f"{clock(figures.meter.now - worker.since)} {piece(worker.task)}"
+    return f"{clock_time(figures.meter.now - worker.since)} {piece(worker.task)}"
 
 
 COLUMNS = (
     Column("", 6, 0, lambda f, w: label(w.number, w.device), "left"),
-    Column("pieces", 6, 66, lambda f, w: short(w.tasks)),
+    Column("pieces", 6, 66, lambda f, w: short_number(w.tasks)),
     Column("sequences", 9, 50, _count),
     Column("part", 4, 76, lambda f, w: f"{100 * f.meter.part(w):.0f}%"),
     Column("seq/s", 7, 0, _speed),

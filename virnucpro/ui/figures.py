@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from virnucpro.formatting import clock_time, counted, gibibytes, memory_size, short_number
 from virnucpro.ui.host import HostReading
 from virnucpro.ui.meter import Meter, Worker
 from virnucpro.ui.nvml import Reading
-from virnucpro.ui.words import clock, counted, gibibytes, label, short
+from virnucpro.ui.words import label
 
 
 @dataclass(frozen=True)
@@ -36,9 +37,9 @@ class Figures:
         if meter.encoding and all(worker.state == "loading" for worker in meter.workers):
             parts.append("loading the model")
         if (left := meter.remaining) is not None:
-            parts.append(f"{clock(left)} left")
+            parts.append(f"{clock_time(left)} left")
         else:
-            parts.append(f"{clock(meter.elapsed)} so far")
+            parts.append(f"{clock_time(meter.elapsed)} so far")
         if meter.failed:
             parts.append(f"{meter.failed:,} failed")
         return parts
@@ -51,10 +52,10 @@ class Figures:
         done = f"{meter.sequences:,}"
         counted = f"{done:>{len(whole)}} of {whole}" if meter.expected else f"{done:>9}"
         pace = meter.pace
-        speed = f"{short(pace.sequences) if pace else '-':>5}/s"
+        speed = f"{short_number(pace.sequences) if pace else '-':>5}/s"
         if meter.encoding:
             counted += " seq"
-            speed += f" {short(pace.tokens) if pace else '-':>5} tok/s"
+            speed += f" {short_number(pace.tokens) if pace else '-':>5} tok/s"
         return f"{counted}  {speed}"
 
 
@@ -75,7 +76,7 @@ def amount(value: float | None, unit: str) -> str:
 def host_text(host: HostReading) -> str:
     """``host 2.1 GiB, load 3.4``."""
     load = "" if host.load is None else f", load {host.load:.1f}"
-    return f"host {gibibytes(host.memory)} GiB{load}"
+    return f"host {memory_size(host.memory)}{load}"
 
 
 def plain_parts(figures: Figures) -> list[str]:
@@ -95,10 +96,12 @@ def _worker_part(figures: Figures, worker: Worker) -> str:
     now = figures.meter.now
     pace, state = worker.rate.pace(now), worker.shown(now)
     if state == "busy":
-        state = f"{short(pace.sequences)}/s {short(pace.tokens)} tok/s" if pace else ""
+        state = (
+            f"{short_number(pace.sequences)}/s {short_number(pace.tokens)} tok/s" if pace else ""
+        )
     parts = [
         label(worker.number, worker.device),
-        f"{counted(worker.tasks)} {worker.sequences:,} ({100 * figures.meter.part(worker):.0f} %)",
+        f"{counted(worker.tasks, 'piece')} {worker.sequences:,} ({100 * figures.meter.part(worker):.0f} %)",
         state,
         memory(reading),
         amount(reading.utilisation, " %"),

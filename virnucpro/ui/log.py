@@ -27,8 +27,9 @@ from virnucpro.events import (
     WorkerReady,
     WorkerReport,
 )
+from virnucpro.formatting import counted, memory_size, printable, seconds_text
 from virnucpro.store.disk import unwritable
-from virnucpro.ui.words import counted, full_label, gibibytes, piece, printable
+from virnucpro.ui.words import full_label, piece
 
 
 def describe(event: Event, places: Mapping[int, str] | None = None) -> str | None:
@@ -39,13 +40,17 @@ def describe(event: Event, places: Mapping[int, str] | None = None) -> str | Non
     match event:
         case StageStarted():
             why = f" because {'; '.join(event.reasons)}" if event.reasons else ""
-            return f"stage {event.number} {event.stage}: {counted(event.todo)} to do{why}"
+            return f"stage {event.number} {event.stage}: {counted(event.todo, 'piece')} to do{why}"
         case StageFinished():
-            return f"stage {event.number} {event.stage} finished after {event.seconds:.1f} s"
+            return (
+                f"stage {event.number} {event.stage} finished after {seconds_text(event.seconds)}"
+            )
         case TaskStarted(worker, task):
             return f"{_place(worker, places)} started {piece(task)} ({task.count:,} sequences)"
         case TaskFinished(worker, task, seconds):
-            return f"{_place(worker, places)} finished {piece(task)} after {seconds:.2f} s"
+            return (
+                f"{_place(worker, places)} finished {piece(task)} after {seconds_text(seconds, 2)}"
+            )
         case TaskFailed(worker, failed):
             what = f"{piece(failed.task)}: {failed.error}: {failed.message}"
             return f"{_place(worker, places)} gave up {what}"
@@ -70,15 +75,15 @@ def _of_worker(event: WorkerReady | WorkerDied | WorkerReport) -> str:
             uuid = f" ({device.uuid})" if device.uuid else ""
             facts = ", ".join(f"{name} {value}" for name, value in event.facts.items())
             known = f": {facts}" if facts else ""
-            return f"{where}{uuid} ready for {stage} after {seconds:.1f} s{known}"
+            return f"{where}{uuid} ready for {stage} after {seconds_text(seconds)}{known}"
         case WorkerDied():
             return f"worker {event.worker} on {where} died: {event.reason}"
         case WorkerReport():
             share = 100 * event.idle / max(event.busy + event.idle, 1e-9)
-            peak = f", peak memory {gibibytes(event.peak_memory)} GiB" if event.peak_memory else ""
+            peak = f", peak memory {memory_size(event.peak_memory)}" if event.peak_memory else ""
             return (
-                f"{where}: {counted(event.tasks)} of {event.stage}, "
-                f"idle {share:.1f} % of {event.busy + event.idle:.1f} s{peak}"
+                f"{where}: {counted(event.tasks, 'piece')} of {event.stage}, "
+                f"idle {share:.1f} % of {seconds_text(event.busy + event.idle)}{peak}"
             )
 
 
@@ -150,8 +155,8 @@ class RunLog:
         for name in sorted(self._files, key=lambda name: (len(name), name)):  # 2 before 10
             file = self._files[name]
             where = ", ".join(f"{place} ({n})" for place, n in sorted(file.pieces.items()))
-            done = f"{file.sequences:,} sequences in {counted(file.pieces.total())}"
-            self.line(f"{name}: {done}, {file.seconds:.2f} s of work, on {where}")
+            done = f"{file.sequences:,} sequences in {counted(file.pieces.total(), 'piece')}"
+            self.line(f"{name}: {done}, {seconds_text(file.seconds, 2)} of work, on {where}")
         self._files.clear()
 
     def line(self, text: str) -> None:

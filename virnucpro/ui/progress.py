@@ -10,12 +10,11 @@ from rich.progress import BarColumn, TaskProgressColumn, TextColumn, TimeRemaini
 from rich.progress import Progress as Bars
 from rich.text import Text
 
+from virnucpro.formatting import clock_time, printable
 from virnucpro.settings import DisplaySettings
 from virnucpro.ui.meter import Clock
 from virnucpro.ui.plain import LINE_SECONDS
 from virnucpro.ui.screen import LastingConsole
-from virnucpro.ui.words import clock as duration
-from virnucpro.ui.words import printable
 
 
 class Progress:
@@ -69,7 +68,7 @@ class Progress:
     def _far(self) -> str:
         share = min(self._done / self._total, 1.0) if self._total else 1.0
         left = (self._clock() - self._began) * (1 / share - 1) if share else 0.0
-        return f"{100 * share:.0f} %, {duration(left)} left" if share else "0 %"
+        return f"{100 * share:.0f} %, {clock_time(left)} left" if share else "0 %"
 
     def _print(self, text: str) -> None:
         if not self._quiet:
@@ -79,7 +78,7 @@ class Progress:
         """Say what the step took, where it took long."""
         seconds = self._clock() - self._began
         if self._title and seconds >= LINE_SECONDS:
-            self._print(f"{self._title} took {duration(seconds)}")
+            self._print(f"{self._title} took {clock_time(seconds)}")
         if self._bars is not None:
             for task in self._bars.task_ids:
                 self._bars.remove_task(task)

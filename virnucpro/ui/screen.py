@@ -19,6 +19,7 @@ from rich.text import Text
 
 from virnucpro.errors import OutputError
 from virnucpro.events import Event, Notice, StageFinished, TaskFailed
+from virnucpro.formatting import clock_time, printable
 from virnucpro.layout import Layout
 from virnucpro.settings import DisplaySettings
 from virnucpro.ui.dashboard import frame
@@ -29,8 +30,6 @@ from virnucpro.ui.meter import Clock, Meter
 from virnucpro.ui.nvml import Gauges, Nvml, Reading
 from virnucpro.ui.plain import LINE_SECONDS, Ticker, folded, one_line
 from virnucpro.ui.watch import Watch
-from virnucpro.ui.words import clock as duration
-from virnucpro.ui.words import printable
 
 FRAMES_A_SECOND = 4.0
 
@@ -105,7 +104,7 @@ class Screen:
         elif self._quiet:
             return
         elif isinstance(event, StageFinished) and event.seconds >= LINE_SECONDS:
-            self._print(f"{title} took {duration(event.seconds)}", "")
+            self._print(f"{title} took {clock_time(event.seconds)}", "")
 
     def _notice(self, notice: Notice) -> None:
         if notice.level == "warning":

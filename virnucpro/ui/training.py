@@ -10,14 +10,13 @@ from rich.progress import BarColumn, Progress, TextColumn
 from rich.text import Text
 
 from virnucpro.events import Notice
+from virnucpro.formatting import clock_time, printable
 from virnucpro.settings import DisplaySettings
 from virnucpro.training.classifier.progress import EpochEnded, Seen, TrainingEvent
 from virnucpro.ui.log import RunLog
 from virnucpro.ui.meter import Clock
 from virnucpro.ui.plain import LINE_SECONDS
 from virnucpro.ui.screen import LastingConsole
-from virnucpro.ui.words import clock as duration
-from virnucpro.ui.words import printable
 
 
 def epoch_text(event: EpochEnded) -> str:
@@ -112,7 +111,7 @@ class TrainingScreen:
         if not self._seconds or self._epoch is None:
             return "time left unknown until the first epoch ends"
         seconds = sum(self._seconds) / len(self._seconds)
-        return f"at most {duration(seconds * (self._epoch.epochs - done))} left"
+        return f"at most {clock_time(seconds * (self._epoch.epochs - done))} left"
 
     def _print(self, text: str, style: str) -> None:
         self._console.print(Text(printable(text), style=style), soft_wrap=True)

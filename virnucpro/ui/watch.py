@@ -8,8 +8,9 @@ from __future__ import annotations
 import statistics
 from collections.abc import Iterable
 
+from virnucpro.formatting import clock_time
 from virnucpro.ui.meter import Meter, Worker
-from virnucpro.ui.words import clock, full_label, piece
+from virnucpro.ui.words import full_label, piece
 
 STALL_TIMES = 5  # as long as its pieces usually take, without any progress
 STALL_SECONDS = 60.0  # at the least
@@ -44,7 +45,9 @@ def stalled(workers: Iterable[Worker], now: float) -> dict[int, str]:
         usual = worker.usual_seconds
         often = f"; a piece usually takes it {usual:.0f} s" if usual is not None else ""
         name = full_label(worker.number, worker.device)
-        found[worker.number] = f"{name} has made no progress for {clock(silent)} on {what}{often}"
+        found[worker.number] = (
+            f"{name} has made no progress for {clock_time(silent)} on {what}{often}"
+        )
     return found
 
 
@@ -98,7 +101,7 @@ class Watch:
             cause = "shared with another program, hot or throttled (see nvidia-smi)"
             said.append(
                 f"{full_label(worker.number, worker.device)} has been slow for "
-                f"{clock(now - since)}: {100 * speed / median:.0f} % of the speed of {others}; "
+                f"{clock_time(now - since)}: {100 * speed / median:.0f} % of the speed of {others}; "
                 f"it may be {cause if worker.device.kind == 'cuda' else 'short of cores'}"
             )
         return said
