@@ -96,9 +96,7 @@ def _worker_part(figures: Figures, worker: Worker) -> str:
     now = figures.meter.now
     pace, state = worker.rate.pace(now), worker.shown(now)
     if state == "busy":
-        state = (
-            f"{short_number(pace.sequences)}/s {short_number(pace.tokens)} tok/s" if pace else ""
-        )
+        state = f"{rate_text(pace.sequences)} {rate_text(pace.tokens, 'tok')}" if pace else ""
     parts = [
         label(worker.number, worker.device),
         f"{counted(worker.tasks, 'piece')} {worker.sequences:,} ({100 * figures.meter.part(worker):.0f} %)",
