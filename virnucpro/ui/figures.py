@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from virnucpro.formatting import clock_time, counted, gibibytes, memory_size, short_number
+from virnucpro.formatting import (
+    clock_time,
+    counted,
+    gibibytes,
+    memory_size,
+    percent,
+    rate_text,
+    short_number,
+)
 from virnucpro.ui.host import HostReading
 from virnucpro.ui.meter import Meter, Worker
 from virnucpro.ui.nvml import Reading
@@ -99,7 +107,8 @@ def _worker_part(figures: Figures, worker: Worker) -> str:
         state = f"{rate_text(pace.sequences)} {rate_text(pace.tokens, 'tok')}" if pace else ""
     parts = [
         label(worker.number, worker.device),
-        f"{counted(worker.tasks, 'piece')} {worker.sequences:,} ({100 * figures.meter.part(worker):.0f} %)",
+        counted(worker.tasks, "piece"),
+        f"{worker.sequences:,} ({percent(figures.meter.part(worker))})",
         state,
         memory(reading),
         amount(reading.utilisation, " %"),

@@ -8,7 +8,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Iterable
 
-from virnucpro.formatting import clock_time
+from virnucpro.formatting import clock_time, percent
 from virnucpro.ui.meter import Meter, Worker
 from virnucpro.ui.words import full_label, piece
 
@@ -101,7 +101,7 @@ class Watch:
             cause = "shared with another program, hot or throttled (see nvidia-smi)"
             said.append(
                 f"{full_label(worker.number, worker.device)} has been slow for "
-                f"{clock_time(now - since)}: {100 * speed / median:.0f} % of the speed of {others}; "
+                f"{clock_time(now - since)}: {percent(speed / median)} of the speed of {others}; "
                 f"it may be {cause if worker.device.kind == 'cuda' else 'short of cores'}"
             )
         return said
