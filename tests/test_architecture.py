@@ -12,7 +12,7 @@ PACKAGE = Path(__file__).parents[1] / "virnucpro"
 # From the bottom to the top. A module may import from its own layer and from those before it.
 LAYERS = (
     ("errors", "contracts", "events", "formatting", "__init__"),
-    ("settings", "configuration", "layout", "devices", "io", "store", "models"),
+    ("precision", "settings", "configuration", "layout", "devices", "io", "store", "models"),
     ("compute",),
     ("encoders", "classifier"),
     ("stages", "executors"),
@@ -61,7 +61,16 @@ def test_no_module_is_two(path: Path) -> None:
 
 
 def test_the_command_line_starts_without_heavy_imports() -> None:
-    light = {"cli", "__main__", "settings", "configuration", "layout", "errors", "models"}
+    light = {
+        "cli",
+        "__main__",
+        "precision",
+        "settings",
+        "configuration",
+        "layout",
+        "errors",
+        "models",
+    }
     for path in _modules():
         if _unit(path) in light:
             tops = {name.split(".")[0] for name in _imports(path, top_level_only=True)}

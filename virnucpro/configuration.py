@@ -15,6 +15,7 @@ from typing import Any
 import yaml
 
 from virnucpro.errors import ConfigError
+from virnucpro.precision import PRECISION_CHOICES
 from virnucpro.settings import AnalysisSettings, DisplaySettings, MachineSettings
 
 MAX_DEPTH = 16
@@ -31,6 +32,7 @@ class Key:
     help: str
 
 
+_PRECISIONS = "|".join(PRECISION_CHOICES)
 KEYS = (
     Key("prediction.batch_size", "machine.classifier_rows", "count", "rows the classifier reads"),
     Key("prediction.num_workers", "machine.tokenizer_threads", "count", "threads for tokens"),
@@ -50,7 +52,7 @@ KEYS = (
     Key("device.gpus", "machine.gpus", "text?", "indices or UUIDs, e.g. 0,1,2"),
     Key("device.fallback_to_cpu", "machine.fallback_to_cpu", "flag", "auto may do without a GPU"),
     Key("device.cpu_workers", "machine.cpu_workers", "count?", "worker processes on the CPU"),
-    Key("device.precision", "analysis.precision", "auto|fp32|bf16|fp16|fp8", "encoder arithmetic"),
+    Key("device.precision", "analysis.precision", _PRECISIONS, "encoder arithmetic"),
     Key("device.compile", "machine.compile", "auto|always|never", "compile models for a GPU"),
     Key("features.dnabert.model_name", "analysis.nucleotide_model", "text", "hub name or folder"),
     Key("features.dnabert.batch_size", "machine.dnabert_sequences", "count?", "sequences a batch"),

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
     from virnucpro.events import Event
 
-Precision = Literal["fp32", "bf16", "fp16", "fp8"]
 Json = Any  # what json.dumps takes: str, int, float, bool, None, lists and string-keyed mappings
 
 

@@ -8,15 +8,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from typing import Any, get_args
+from typing import Any
 
-from virnucpro.contracts import Device, Precision
+from virnucpro.contracts import Device
 from virnucpro.errors import DeviceError, UsageError
 from virnucpro.settings import MachineSettings
-
-BF16_CAPABILITY = (8, 0)  # Ampere: the first with bf16 tensor cores (CUDA programming guide)
-FP8_CAPABILITY = (8, 9)  # Ada: the first with 8-bit tensor cores; then Hopper and Blackwell
-FP16_CAPABILITY = (7, 0)  # Volta: the first with fp16 tensor cores
 
 
 def host_threads() -> int:
@@ -165,29 +161,3 @@ def _find(name: str, gpus: Sequence[Device]) -> Device:
         there = ", ".join(f"{g.index} ({g.name}, {g.uuid})" for g in gpus)
         raise UsageError(f"GPU {name} is not there; visible are {there}")
     return match[0]
-
-
-def choose_precision(wanted: str, devices: Sequence[Device]) -> Precision:
-    """One precision for the whole run, which every chosen device supports.
-
-    ``auto`` is bf16 where every GPU has it, else fp16 where every GPU has that, else fp32; on the
-    CPU fp32, as the original computes. fp8 has to be asked for.
-
-    Raises:
-        UsageError: an explicit precision that a device does not have (exit 64).
-    """
-    gpus = [device for device in devices if device.kind == "cuda"]
-    lowest = min((gpu.capability for gpu in gpus), default=(0, 0))
-    if wanted == "auto":
-        if gpus and lowest >= BF16_CAPABILITY:
-            return "bf16"
-        return "fp16" if gpus and lowest >= FP16_CAPABILITY else "fp32"
-    if wanted == "bf16" and gpus and lowest < BF16_CAPABILITY:
-        old = next(gpu for gpu in gpus if gpu.capability < BF16_CAPABILITY)
-        raise UsageError(f"{old.name} has no bf16: use --precision fp16 or fp32, or other --gpus")
-    if wanted == "fp8" and lowest < FP8_CAPABILITY:
-        name = next((gpu.name for gpu in gpus if gpu.capability < FP8_CAPABILITY), "a CPU")
-        raise UsageError(f"{name} has no fast fp8: use --precision bf16, or GPUs that have it")
-    if wanted not in get_args(Precision):
-        raise UsageError(f"unknown precision {wanted!r}: use auto, fp32, bf16, fp16 or fp8")
-    return wanted  # type: ignore[return-value]

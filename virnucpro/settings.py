@@ -11,7 +11,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
-from virnucpro.contracts import Precision
 from virnucpro.errors import UsageError
 
 Compile = Literal["auto", "always", "never"]
@@ -57,7 +56,7 @@ class AnalysisSettings:
     nucleotide_model: str = "zhihan1996/DNABERT-S"
     protein_model: str = "esm2_t36_3B_UR50D"
     truncation: int = 1024
-    precision: Literal["auto"] | Precision = "auto"
+    precision: str = "auto"
     duplicate_ids: Literal["error", "rename"] = "error"
     classifiers: dict[str, str] = field(
         default_factory=lambda: {"300": "300_model.pth", "500": "500_model.pth"}

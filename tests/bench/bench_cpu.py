@@ -20,7 +20,6 @@ from collections.abc import Callable
 import numpy as np
 import torch
 
-from virnucpro.contracts import Precision
 from virnucpro.encoders.esm2 import tokenise
 from virnucpro.encoders.profiling import made_up
 from virnucpro.encoders.random_weights import RELEASED, random_encoder
@@ -30,7 +29,7 @@ BATCHES = 2  # of 2,048 tokens, a round
 Work = Callable[[], int]  # does something once, and says how many tokens it was
 
 
-def ours(family: str, name: str, precision: Precision, sequences: list[str]) -> Work:
+def ours(family: str, name: str, precision: str, sequences: list[str]) -> Work:
     """This program, tokens included."""
     encoder = random_encoder(family, name, "cpu", precision, budget=None, truncation=TRUNCATION)
     encoder.pack()

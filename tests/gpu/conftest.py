@@ -9,7 +9,8 @@ import torch
 
 from tests.gpu.embedding import Models
 from tests.gpu.models import Pair, write_pair
-from virnucpro.devices import FP8_CAPABILITY, visible_gpus
+from virnucpro.devices import visible_gpus
+from virnucpro.precision import PRECISIONS
 
 DEVICE = "test_gpu_device.py"
 
@@ -51,12 +52,12 @@ def gpu(device: str) -> None:
 
 
 @pytest.fixture(autouse=True)
-def _fp8(request: pytest.FixtureRequest, device: str) -> None:
-    """Before Ada there is no fp8: the one thing that may be skipped on a GPU."""
+def _supported_precision(request: pytest.FixtureRequest, device: str) -> None:
+    """A precision that the GPU does not have is the one thing that may be skipped on a GPU."""
     callspec = getattr(request.node, "callspec", None)
-    asked = callspec is not None and callspec.params.get("precision") == "fp8"
-    if asked and device == "cuda" and torch.cuda.get_device_capability() < FP8_CAPABILITY:
-        pytest.skip("fp8 needs compute capability 8.9")
+    row = PRECISIONS.get(callspec.params.get("precision")) if callspec is not None else None
+    if row and device == "cuda" and torch.cuda.get_device_capability() < row.capability:
+        pytest.skip(f"{row.name} needs compute capability {row.capability}")
 
 
 @pytest.fixture(scope="session")

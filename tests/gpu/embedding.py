@@ -8,11 +8,11 @@ import torch
 
 from tests.gpu.models import write_dnabert, write_esm2
 from tests.unit.encoders.small import quiet
-from virnucpro.benchmark.measuring import LEAST_COSINE, agreement
-from virnucpro.contracts import Precision
+from virnucpro.benchmark.measuring import agreement
 from virnucpro.encoders.batched import BatchedEncoder
 from virnucpro.encoders.profiling import made_up
 from virnucpro.encoders.registry import locate, open_encoder
+from virnucpro.precision import PRECISIONS
 
 ROLES = {"esm2": "protein", "dnabert-s": "nucleotide"}
 # Heads of 32 and, as those of the released models, of 64.
@@ -42,7 +42,7 @@ class Models:
         return path
 
     def open(
-        self, family: str, size: str, device: str, precision: Precision, budget: int | None = None
+        self, family: str, size: str, device: str, precision: str, budget: int | None = None
     ) -> BatchedEncoder:
         """On ``device``, from its files."""
         source = locate(str(self.path(family, size)), ROLES[family])  # type: ignore[arg-type]
@@ -66,12 +66,12 @@ def sequences(family: str) -> list[str]:
     return [*found, odd, odd * 5]
 
 
-def check(rows: torch.Tensor, expected: torch.Tensor, precision: Precision) -> None:
+def check(rows: torch.Tensor, expected: torch.Tensor, precision: str) -> None:
     """Row by row the same embeddings, as near as ``precision`` lets them be."""
     assert rows.dtype == torch.float32
     assert rows.shape == expected.shape
     assert bool(torch.isfinite(rows).all())
     found = agreement(rows, expected)
-    assert found.cosine >= LEAST_COSINE[precision], found
+    assert found.cosine >= PRECISIONS[precision].least_cosine, found
     if precision == "fp32":
         assert found.difference < FP32, found

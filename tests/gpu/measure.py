@@ -29,9 +29,9 @@ from typing import Any
 
 from tests.gpu.parts import QUICK, REAL, SMALL, Part, Scale, parts, version
 from tests.gpu.summary import REQUIRED, WELCOME, Summary, gpus
+from virnucpro.precision import PRECISIONS
 
 ROOT = Path(__file__).parents[2]
-FP8 = [8, 9]  # compute capability of the first GPUs with 8-bit tensor cores
 LEAST = 1.0  # seconds: with less, a part is not begun
 
 
@@ -74,7 +74,7 @@ def _scale(options: argparse.Namespace) -> Scale:
     scale, found = QUICK if options.quick else REAL, gpus()
     if not found:
         sys.exit("no usable NVIDIA GPU: see nvidia-smi, or rehearse with --device cpu --small")
-    if found[0]["capability"] < FP8:
+    if tuple(found[0]["capability"]) < PRECISIONS["fp8"].capability:
         print(f"{found[0]['name']} has no fp8: fp16 is measured in its place", flush=True)
         scale = replace(scale, lower="fp16")
     return scale

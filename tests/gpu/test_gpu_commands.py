@@ -15,8 +15,7 @@ from tests.faults.processes import family, running, until
 from tests.gpu.models import Pair, write_contigs
 from virnucpro.io.fasta import read_fasta
 from virnucpro.layout import Layout
-
-NEAR = {"fp32": 1e-3, "bf16": 0.03, "fp8": 0.3}  # of two scores, which are between 0 and 1
+from virnucpro.precision import PRECISIONS
 
 
 @pytest.fixture
@@ -91,12 +90,12 @@ def test_killed_and_resumed_it_is_the_same_to_the_byte(
     assert sum(1 for _ in read_fasta(whole.frames("protein"))) >= records
 
 
-@pytest.mark.parametrize("precision", NEAR)
+@pytest.mark.parametrize("precision", PRECISIONS)
 @pytest.mark.parametrize("compile", ["never", "always"])
 def test_the_calls_of_the_cpu(
     tiny: Pair, on_cpu: Layout, device, where, shell, tmp_path, precision, compile
 ):
-    if device == "cpu" and (precision == "fp8" or compile == "always"):
+    if device == "cpu" and (PRECISIONS[precision].on_cpu != "fast" or compile == "always"):
         pytest.skip("only on a GPU")
     done = shell("predict", SOURCE, "-o", tmp_path, *tiny.options, *where,
                  "--precision", precision, "--compile", compile)  # fmt: skip
@@ -104,7 +103,7 @@ def test_the_calls_of_the_cpu(
     layout = Layout(tmp_path, "sequences", 500)
     expected, found = predictions(on_cpu), predictions(layout)
     assert list(found) == list(expected)
-    near = NEAR[precision]
+    near = PRECISIONS[precision].largest_score_difference
     for name, (label, *scores) in found.items():
         assert scores == pytest.approx(expected[name][1:], abs=near), name
         if abs(scores[0] - scores[1]) > 2 * near:

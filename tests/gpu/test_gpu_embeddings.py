@@ -7,10 +7,9 @@ import torch
 
 from tests.gpu.embedding import OTHER, ROLES, SMALL, WIDE, Models, check, sequences
 from tests.unit.encoders.small import quiet
+from virnucpro.precision import PRECISIONS
 
 pytestmark = pytest.mark.filterwarnings("default")  # those of torch are not ours
-
-PRECISIONS = ["fp32", "bf16", "fp16", "fp8"]
 
 
 @pytest.mark.parametrize("precision", PRECISIONS)

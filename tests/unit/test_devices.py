@@ -5,14 +5,13 @@ from __future__ import annotations
 import pytest
 
 from virnucpro.contracts import Device
-from virnucpro.devices import _gpu_or_none, choose_devices, choose_precision, visible_gpus
+from virnucpro.devices import _gpu_or_none, choose_devices, visible_gpus
 from virnucpro.errors import DeviceError, UsageError
 from virnucpro.settings import MachineSettings
 
 A100 = Device("cuda", 0, "A100", "GPU-aaaa", 80 << 30, (8, 0))
 H200 = Device("cuda", 1, "H200", "GPU-bbbb", 141 << 30, (9, 0))
 V100 = Device("cuda", 2, "V100", "GPU-cccc", 16 << 30, (7, 0))
-L4 = Device("cuda", 4, "L4", "GPU-eeee", 24 << 30, (8, 9))
 P100 = Device("cuda", 3, "P100", "GPU-dddd", 16 << 30, (6, 0))
 GPUS = [A100, H200, V100]
 
@@ -66,35 +65,6 @@ def test_an_explicit_gpu_never_becomes_a_cpu(options: dict[str, object]) -> None
 
 def test_auto_may_do_without_a_gpu() -> None:
     assert [d.kind for d in choose_devices(MachineSettings(), [])] == ["cpu"]
-
-
-@pytest.mark.parametrize(
-    ("wanted", "devices", "precision"),
-    [
-        ("auto", [A100, H200], "bf16"),
-        ("auto", [A100, V100], "fp16"),
-        ("auto", [A100, P100], "fp32"),
-        ("auto", [Device("cpu")], "fp32"),
-        ("bf16", [Device("cpu")], "bf16"),
-        ("fp16", [V100], "fp16"),
-        ("fp8", [H200, L4], "fp8"),
-    ],
-)
-def test_precision(wanted: str, devices: list[Device], precision: str) -> None:
-    assert choose_precision(wanted, devices) == precision
-
-
-def test_a_precision_that_one_gpu_lacks_is_refused() -> None:
-    with pytest.raises(UsageError, match="V100 has no bf16"):
-        choose_precision("bf16", [A100, V100])
-
-
-@pytest.mark.parametrize(
-    ("devices", "name"), [([H200, A100], "A100"), ([Device("cpu")], "a CPU"), ([V100], "V100")]
-)
-def test_fp8_is_refused_where_it_is_not_fast(devices: list[Device], name: str) -> None:
-    with pytest.raises(UsageError, match=f"{name} has no fast fp8: use --precision bf16"):
-        choose_precision("fp8", devices)
 
 
 def test_compiling_is_for_gpus() -> None:

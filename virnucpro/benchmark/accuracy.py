@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from virnucpro.benchmark.models import Model, open_model
 from virnucpro.benchmark.workload import Workload
 from virnucpro.classifier import check_fit, inspect, load
-from virnucpro.contracts import Json, Precision
+from virnucpro.contracts import Json
 from virnucpro.errors import ModelError, UsageError
 from virnucpro.models.store import find
 
@@ -62,7 +62,7 @@ def classifier_for(
 def judge(
     models: Sequence[Model],
     work: Workload,
-    precisions: Sequence[Precision],
+    precisions: Sequence[str],
     classifier: Path | None,
     device: str,
     budget: int | None,
@@ -100,7 +100,7 @@ def judge(
 def _embedded(
     models: Sequence[Model],
     work: Workload,
-    precision: Precision,
+    precision: str,
     device: str,
     budget: int | None,
     say: Say,

@@ -19,7 +19,6 @@ from torch import nn
 from virnucpro.benchmark.machine import version
 from virnucpro.benchmark.models import TRUNCATION
 from virnucpro.compute.attention import masked_mean
-from virnucpro.contracts import Precision
 from virnucpro.encoders.batched import BatchedEncoder
 from virnucpro.encoders.esm2 import PAD
 from virnucpro.encoders.esm2_files import VOCABULARY, stored_names
@@ -46,7 +45,7 @@ class Contender:
     """
 
     implementation: str
-    precision: Precision
+    precision: str
     embed: Callable[[Sequence[str]], torch.Tensor]
     encoder: BatchedEncoder
     batches: str
@@ -64,7 +63,7 @@ class Contender:
         return sum(p.numel() * p.element_size() for p in self.encoder.network.parameters())
 
 
-def ours(encoder: BatchedEncoder, precision: Precision, load_seconds: float) -> Contender:
+def ours(encoder: BatchedEncoder, precision: str, load_seconds: float) -> Contender:
     """The encoder as predict runs it."""
     batches = f"{encoder.budget.amount:,} {encoder.bounds.unit} ({encoder.budget.found})"
 
@@ -135,9 +134,7 @@ def fair_esm(encoder: BatchedEncoder, inv_freq: torch.Tensor) -> Contender | Non
     return Contender(FAIR, "fp32", embed, encoder, f"{FAIR_TOKENS:,} tokens", "math", seconds)
 
 
-def hub_esm(
-    encoder: BatchedEncoder, inv_freq: torch.Tensor, precision: Precision
-) -> Contender | None:
+def hub_esm(encoder: BatchedEncoder, inv_freq: torch.Tensor, precision: str) -> Contender | None:
     """``EsmModel`` of transformers with torch's fused attention, on our batches and tokens.
 
     None where it is not installed.

@@ -24,12 +24,12 @@ from virnucpro.benchmark.contenders import (
 from virnucpro.benchmark.machine import Product, peak_memory, synchronise
 from virnucpro.benchmark.measuring import ROUNDS, Agreement, Verdict, agreement, in_turns
 from virnucpro.benchmark.models import Model, frequencies, linear_flops, timed_open, work_of
-from virnucpro.contracts import Json, Precision
+from virnucpro.contracts import Json
 from virnucpro.encoders.batched import BatchedEncoder
 
 Say = Callable[[str], None]
 # By precision: operations of a matrix product, and the seconds it took in each round.
-Products = Mapping[Precision, tuple[int, Sequence[float]]]
+Products = Mapping[str, tuple[int, Sequence[float]]]
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Plan:
     """
 
     device: str
-    precisions: Sequence[Precision]
+    precisions: Sequence[str]
     budget: int | None
     seconds: float
     peers: bool
@@ -103,7 +103,7 @@ def measure_model(model: Model, sequences: Sequence[str], plan: Plan, say: Say) 
 def _contenders(model: Model, plan: Plan, say: Say) -> Iterator[Contender]:
     """In the order of their turns; ours in fp32 first where anything is compared with it."""
     wanted = sorted(plan.precisions, key=lambda p: p != "fp32")
-    both: list[Precision] = ["fp32", *wanted]
+    both: list[str] = ["fp32", *wanted]
     for precision in dict.fromkeys(both if plan.peers else wanted):
         say(f"{model.name}: opening in {precision}")
         encoder, seconds = timed_open(model, plan.device, precision, plan.budget)
@@ -118,7 +118,7 @@ def _contenders(model: Model, plan: Plan, say: Say) -> Iterator[Contender]:
 
 
 def _peers(
-    model: Model, plan: Plan, encoder: BatchedEncoder, precision: Precision
+    model: Model, plan: Plan, encoder: BatchedEncoder, precision: str
 ) -> Iterator[Contender]:
     """Other implementations with the weights of ``encoder``."""
     if not plan.peers:

@@ -12,8 +12,8 @@ from typing import TypeVar
 import torch
 
 from virnucpro import __version__
-from virnucpro.contracts import Device, Json, Precision
-from virnucpro.encoders.weights import DTYPES
+from virnucpro.compute.arithmetic import torch_dtype
+from virnucpro.contracts import Device, Json
 
 T = TypeVar("T")
 # Side of the square matrices: 1.1 TFLOP on a GPU, 17 GFLOP on a CPU.
@@ -65,10 +65,10 @@ def synchronise(device: torch.device) -> None:
 class Product:
     """A large square matrix product at one precision; ``flops`` of one call."""
 
-    def __init__(self, device: torch.device, precision: Precision) -> None:
+    def __init__(self, device: torch.device, precision: str) -> None:
         side, self._count = SIDE[device.type], PRODUCTS[device.type]
         self._a, self._b = (
-            torch.randn(side, side, device=device).to(DTYPES[precision]) for _ in range(2)
+            torch.randn(side, side, device=device).to(torch_dtype(precision)) for _ in range(2)
         )
         self._out = torch.empty_like(self._a)
         self.flops = 2 * side**3 * self._count

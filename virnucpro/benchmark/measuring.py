@@ -3,25 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 import torch
 import torch.nn.functional as F
 
-from virnucpro.contracts import Precision
+from virnucpro.precision import PRECISIONS
 
 ROUNDS = 3  # at least; the median of fewer is no better than one
-# The least cosine that still is the same model. In fp32 only the order of sums differs (1e-6);
-# the 16-bit formats round every state (bf16 to 8 bits: some 1e-4 over 36 layers), fp8 the inputs of
-# every product to 4 bits (3e-3 over 36 layers of random weights, measured on a CPU).
-LEAST_COSINE: Mapping[Precision, float] = {
-    "fp32": 0.99999,
-    "bf16": 0.995,
-    "fp16": 0.995,
-    "fp8": 0.98,
-}
 
 Verdict = Literal["same", "differs", "reference"]
 
@@ -33,9 +24,9 @@ class Agreement:
     cosine: float
     difference: float
 
-    def verdict(self, precision: Precision) -> Verdict:
+    def verdict(self, precision: str) -> Verdict:
         """Whether both are of one model. NaN is not."""
-        return "same" if self.cosine >= LEAST_COSINE[precision] else "differs"
+        return "same" if self.cosine >= PRECISIONS[precision].least_cosine else "differs"
 
 
 def agreement(rows: torch.Tensor, reference: torch.Tensor) -> Agreement:

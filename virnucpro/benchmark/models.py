@@ -11,7 +11,6 @@ from typing import Literal
 import torch
 
 from virnucpro.compute.fp8 import Fp8Linear
-from virnucpro.contracts import Precision
 from virnucpro.encoders.batched import BatchedEncoder
 from virnucpro.encoders.esm2_files import read_checkpoint, rotary_frequencies
 from virnucpro.encoders.random_weights import random_encoder
@@ -78,9 +77,7 @@ def _parsed(text: str) -> tuple[Family, str]:
     )
 
 
-def open_model(
-    model: Model, device: str, precision: Precision, budget: int | None
-) -> BatchedEncoder:
+def open_model(model: Model, device: str, precision: str, budget: int | None) -> BatchedEncoder:
     """The encoder on ``device``. ``budget`` is tokens or sequences a batch; None finds it.
 
     Raises:
@@ -98,7 +95,7 @@ def open_model(
 
 
 def timed_open(
-    model: Model, device: str, precision: Precision, budget: int | None
+    model: Model, device: str, precision: str, budget: int | None
 ) -> tuple[BatchedEncoder, float]:
     """The same, with the seconds it took; a budget that is measured is part of them."""
     started = time.perf_counter()

@@ -6,14 +6,15 @@ import os
 import shlex
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from virnucpro.cli.measured import measured_device
 from virnucpro.cli.options import COUNT, quiet, shared_options
-from virnucpro.contracts import Device, Json, Precision
+from virnucpro.contracts import Device, Json
 from virnucpro.errors import UsageError, VirNucProError
+from virnucpro.precision import PRECISIONS, choose_precision, measured_precisions
 
 if TYPE_CHECKING:
     from virnucpro.benchmark.run import Request
@@ -34,19 +35,20 @@ MODELS = {
     "cpu": ("esm2_t12_35M_UR50D", "dnabert-s"),
 }
 SEQUENCES = {"cuda": 1024, "cpu": 32}
-# fp16 crawls on a CPU.
-PRECISIONS = {"cuda": ("bf16", "fp8", "fp16", "fp32"), "cpu": ("fp32", "bf16")}
 WIDTH = 250  # columns, where the output goes to no terminal: nothing is wrapped there
 PATH = click.Path(path_type=Path)
 
 
-def precisions(text: str) -> tuple[Precision, ...]:
+def precisions(text: str) -> tuple[str, ...]:
     """``fp32,bf16`` as a tuple, each once."""
     names = [part.strip() for part in text.split(",")]
     for name in names:
-        if name not in get_args(Precision):
-            raise click.BadParameter(f"{name!r}: expected fp32, bf16, fp16 or fp8, as in fp32,bf16")
-    return tuple(dict.fromkeys(names))  # type: ignore[arg-type]
+        if name not in PRECISIONS:
+            *others, last = PRECISIONS
+            raise click.BadParameter(
+                f"{name!r}: expected {', '.join(others)} or {last}, as in fp32,bf16"
+            )
+    return tuple(dict.fromkeys(names))
 
 
 @click.command(epilog=EPILOG, short_help="Measure encoders and stages beside other programs.")
@@ -72,7 +74,7 @@ def precisions(text: str) -> tuple[Precision, ...]:
     "wanted",
     type=precisions,
     metavar="LIST",
-    help="fp32,bf16,fp16,fp8.  [default: all that the GPU has; on a CPU fp32,bf16]",
+    help=f"{','.join(PRECISIONS)}.  [default: all that the device computes in fast]",
 )
 @click.option(
     "--budget", type=COUNT, metavar="N", help="Tokens or sequences a batch, of one MODEL."
@@ -168,15 +170,11 @@ def _request(models: tuple[str, ...], device: Device, options: dict[str, Any]) -
     )
 
 
-def _precisions(wanted: tuple[Precision, ...] | None, device: Device) -> tuple[Precision, ...]:
+def _precisions(wanted: tuple[str, ...] | None, device: Device) -> tuple[str, ...]:
     """Those asked for, each of which the device must have; or all that it has."""
-    from virnucpro.devices import BF16_CAPABILITY, FP8_CAPABILITY, choose_precision
-
     if wanted is not None:
         return tuple(choose_precision(name, [device]) for name in wanted)
-    names = PRECISIONS[device.kind]
-    needed = {"bf16": BF16_CAPABILITY, "fp8": FP8_CAPABILITY} if device.kind == "cuda" else {}
-    return tuple(n for n in names if device.capability >= needed.get(n, (0, 0)))  # type: ignore[misc]
+    return measured_precisions(device)
 
 
 def _show(document: dict[str, Json]) -> None:

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import click
 
 from virnucpro.errors import UsageError
+from virnucpro.precision import PRECISION_CHOICES
 from virnucpro.settings import DisplaySettings
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -73,7 +74,7 @@ def encoder_options(command: F) -> F:
         click.option("--esm-batch-size", type=COUNT, metavar="N", help="Tokens an ESM-2 batch."),
         click.option(
             "--precision",
-            type=click.Choice(["auto", "fp32", "bf16", "fp16", "fp8"]),
+            type=click.Choice(PRECISION_CHOICES),
             help="Arithmetic of the encoders; auto is bf16 on GPUs that have it, fp32 on the CPU.",
         ),
         click.option(

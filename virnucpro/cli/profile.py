@@ -6,15 +6,16 @@ import json
 from collections.abc import Iterable
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from virnucpro.cli.measured import measured_device, settings
 from virnucpro.cli.options import shared_options
-from virnucpro.contracts import Device, Json, Precision
+from virnucpro.contracts import Device, Json
 from virnucpro.errors import DeviceError, UsageError
 from virnucpro.formatting import memory_size
+from virnucpro.precision import PRECISION_CHOICES
 
 if TYPE_CHECKING:
     from virnucpro.encoders.batched import BatchedEncoder
@@ -51,7 +52,7 @@ def counts(text: str) -> tuple[int, ...]:
 )
 @click.option("-d", "--device", metavar="D", help="As for predict; the first one is measured.")
 @click.option("--gpus", metavar="LIST", help="As for predict; the first one is measured.")
-@click.option("--precision", type=click.Choice(["auto", *get_args(Precision)]), help="Arithmetic.")
+@click.option("--precision", type=click.Choice(PRECISION_CHOICES), help="Arithmetic.")
 @click.option(
     "--lengths", type=counts, metavar="LIST", help="Letters a sequence.  [default: 166 or 499]"
 )
@@ -74,7 +75,7 @@ def profile(family: str, as_json: bool, output: Path | None, **options: Any) -> 
     A budget is tokens a batch for ESM-2, sequences a batch for DNABERT-S. predict finds one by
     itself; this shows what it gains, and gives the option that sets another.
     """
-    from virnucpro.devices import choose_precision
+    from virnucpro.precision import choose_precision
 
     device = measured_device(options["device"], options["gpus"])
     precision = choose_precision(options["precision"] or settings().analysis.precision, [device])
@@ -106,7 +107,7 @@ def profile(family: str, as_json: bool, output: Path | None, **options: Any) -> 
 
 
 def _encoder(
-    family: str, device: Device, precision: Precision, options: dict[str, Any]
+    family: str, device: Device, precision: str, options: dict[str, Any]
 ) -> BatchedEncoder:
     """Real or random weights on the device."""
     from virnucpro.encoders.batched import BatchedEncoder

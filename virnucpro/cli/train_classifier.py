@@ -144,7 +144,7 @@ def _devices(options: dict[str, Any], threads: int | None) -> tuple[Device, ...]
 
 def _recipe(options: dict[str, Any], devices: Sequence[Device]) -> Recipe:
     """The recipe with the options on top."""
-    from virnucpro.devices import choose_precision
+    from virnucpro.precision import choose_precision
     from virnucpro.training.classifier.recipe import RECIPES
 
     names = ("hidden", "epochs", "batch_size", "learning_rate", "patience", "seed", "precision")

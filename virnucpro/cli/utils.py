@@ -22,7 +22,8 @@ def utils() -> None:
 @shared_options
 def list_devices(as_json: bool) -> None:
     """Show the CPU and the GPUs that a run could use."""
-    from virnucpro.devices import choose_precision, host_threads, visible_gpus
+    from virnucpro.devices import host_threads, visible_gpus
+    from virnucpro.precision import choose_precision
 
     gpus = visible_gpus()
     if as_json:

@@ -22,7 +22,7 @@ LEAST_SCALE = 1e-12  # of a row of zeros
 ENDS = 1  # blocks at either end that stay in 16 bit: what enters and leaves there is not averaged
 
 
-def quantise(stack: Stack) -> None:
+def use_fp8_layers(stack: Stack) -> None:
     """Put 8-bit layers in place of the linear ones of all blocks but the first and the last."""
     for block in stack[ENDS : len(stack) - ENDS]:
         for name, layer in list(block.named_children()):

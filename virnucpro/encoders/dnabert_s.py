@@ -19,6 +19,7 @@ import torch
 from tokenizers import Tokenizer
 from torch import nn
 
+from virnucpro.compute.arithmetic import prepare_blocks, torch_dtype
 from virnucpro.compute.attention import (
     attend,
     attention_kernel,
@@ -29,13 +30,10 @@ from virnucpro.compute.attention import (
 from virnucpro.compute.batching import bucket_of, by_buckets
 from virnucpro.compute.budget import Bounds
 from virnucpro.compute.compiled import Example, Stack
-from virnucpro.compute.fp8 import quantise
 from virnucpro.compute.linear import GatedLinear, Linear
-from virnucpro.contracts import Precision
 from virnucpro.encoders.batched import STEP, Batch, BatchedEncoder, make_batch
 from virnucpro.encoders.dnabert_files import Sizes, read_sizes, read_tokenizer, stored_names
 from virnucpro.encoders.weights import (
-    DTYPES,
     assign,
     read_folder,
     read_json,
@@ -72,7 +70,7 @@ def width(path: Path) -> int:
 
 
 def open_encoder(
-    source: EncoderSource, device: str, precision: Precision, *, budget: int | None, truncation: int
+    source: EncoderSource, device: str, precision: str, *, budget: int | None, truncation: int
 ) -> DnabertEncoder:
     """Load ``source`` onto ``device``. ``budget`` is sequences a batch; None finds it.
 
@@ -89,9 +87,8 @@ def open_encoder(
     where = torch.device(device)
     with torch.device("meta"):
         model = Dnabert(sizes)
-    assign(model, stored_names(model.state_dict()), weights, where, DTYPES[precision])
-    if precision == "fp8":
-        quantise(model.blocks)
+    assign(model, stored_names(model.state_dict()), weights, where, torch_dtype(precision))
+    prepare_blocks(model.blocks, precision)
     tokenizer = read_tokenizer(source.path / "tokenizer.json", sizes.vocabulary)
     return DnabertEncoder(model, tokenizer, sizes.heads, where, budget)
 

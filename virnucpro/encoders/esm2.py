@@ -14,16 +14,15 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from virnucpro.compute.arithmetic import prepare_blocks, torch_dtype
 from virnucpro.compute.attention import attention_kernel, masked_mean
 from virnucpro.compute.batching import bucket_of, by_tokens
 from virnucpro.compute.budget import Bounds
 from virnucpro.compute.compiled import Example
-from virnucpro.compute.fp8 import quantise
-from virnucpro.contracts import Precision
 from virnucpro.encoders.batched import Batch, BatchedEncoder, make_batch
 from virnucpro.encoders.esm2_files import read_checkpoint, width_of
 from virnucpro.encoders.esm2_network import Esm2, Rotary, rotary_tables
-from virnucpro.encoders.weights import DTYPES, assign, read_json, weight_files
+from virnucpro.encoders.weights import assign, read_json, weight_files
 
 if TYPE_CHECKING:
     from virnucpro.encoders.registry import EncoderSource
@@ -62,7 +61,7 @@ def width(path: Path) -> int:
 
 
 def open_encoder(
-    source: EncoderSource, device: str, precision: Precision, *, budget: int | None, truncation: int
+    source: EncoderSource, device: str, precision: str, *, budget: int | None, truncation: int
 ) -> Esm2Encoder:
     """Load the weights of ``source`` onto ``device``. ``budget`` is tokens a batch; None finds it.
 
@@ -71,12 +70,11 @@ def open_encoder(
     """
     assert source.path is not None
     checkpoint = read_checkpoint(source.path)
-    where, dtype = torch.device(device), DTYPES[precision]
+    where, dtype = torch.device(device), torch_dtype(precision)
     with torch.device("meta"):
         model = Esm2(checkpoint.sizes)
     assign(model, checkpoint.names, checkpoint.weights, where, dtype)
-    if precision == "fp8":
-        quantise(model.blocks)
+    prepare_blocks(model.blocks, precision)
     rotary = rotary_tables(checkpoint.inv_freq, truncation + 2, where)
     return Esm2Encoder(model, rotary, where, budget, truncation)
 

@@ -24,8 +24,9 @@ import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 
+from virnucpro.compute.arithmetic import torch_dtype
 from virnucpro.compute.cores import Cores
-from virnucpro.contracts import Json, Precision, ReportProgress
+from virnucpro.contracts import Json, ReportProgress
 from virnucpro.encoders.lite_features import (
     CENSUS_FEATURES,
     CODONS,
@@ -43,7 +44,7 @@ from virnucpro.encoders.lite_features import (
 )
 from virnucpro.encoders.lite_network import NO_CODE, Branch, Shape
 from virnucpro.encoders.registry import EncoderSource
-from virnucpro.encoders.weights import DTYPES, read_safetensors
+from virnucpro.encoders.weights import read_safetensors
 from virnucpro.errors import ModelError
 
 Molecule = Literal["nucleotide", "protein"]
@@ -88,14 +89,14 @@ class LiteEncoder:
         branch: Branch,
         censuses: Sequence[Census],
         device: torch.device,
-        precision: Precision,
+        precision: str,
         truncation: int | None,
     ) -> None:
         self._molecule = molecule
         self._branch = branch.to(device)
         self._censuses = censuses
         self._device = device
-        self._dtype = DTYPES[precision]
+        self._dtype = torch_dtype(precision)
         self._truncation = truncation
         self._batch = BATCH
         self._cores = Cores()
@@ -231,7 +232,7 @@ class LiteFamily:
         self,
         source: EncoderSource,
         device: str,
-        precision: Precision,
+        precision: str,
         *,
         budget: int | None,
         truncation: int,

@@ -9,11 +9,9 @@ import torch
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 from torch import nn
 
-from virnucpro.compute.fp8 import quantise
-from virnucpro.contracts import Precision
+from virnucpro.compute.arithmetic import prepare_blocks, torch_dtype
 from virnucpro.encoders import dnabert_files, dnabert_s, esm2, esm2_files, esm2_network
 from virnucpro.encoders.batched import BatchedEncoder
-from virnucpro.encoders.weights import DTYPES
 from virnucpro.errors import UsageError
 
 # Layers, width, heads: README of https://github.com/facebookresearch/esm, "Available models", and
@@ -36,7 +34,7 @@ def random_encoder(
     family: str,
     architecture: str,
     device: str,
-    precision: Precision,
+    precision: str,
     *,
     budget: int | None,
     truncation: int,
@@ -50,14 +48,13 @@ def random_encoder(
         UsageError: an architecture that is not known, or that cannot be built.
     """
     layers, width, heads = _architecture(architecture)
-    where, dtype = torch.device(device), DTYPES[precision]
+    where, dtype = torch.device(device), torch_dtype(precision)
     if family == "esm2":
         size = esm2_files.Sizes(layers, width, heads, 4 * width, 1e-5, True)
         with torch.device("meta"):
             protein = esm2_network.Esm2(size)
         _fill(protein, where, dtype)
-        if precision == "fp8":
-            quantise(protein.blocks)
+        prepare_blocks(protein.blocks, precision)
         pairs = width // heads // 2
         frequencies = esm2_files.rotary_frequencies(pairs)
         rotary = esm2_network.rotary_tables(frequencies, truncation + 2, where)
@@ -66,8 +63,7 @@ def random_encoder(
     with torch.device("meta"):
         nucleotide = dnabert_s.Dnabert(sizes)
     _fill(nucleotide, where, dtype)
-    if precision == "fp8":
-        quantise(nucleotide.blocks)
+    prepare_blocks(nucleotide.blocks, precision)
     return dnabert_s.DnabertEncoder(nucleotide, _tokenizer(), heads, where, budget)
 
 

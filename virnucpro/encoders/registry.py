@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Protocol, cast
 
-from virnucpro.contracts import Encoder, Precision
+from virnucpro.contracts import Encoder
 from virnucpro.errors import ModelError, UsageError
 from virnucpro.models.store import check_digest, find
 from virnucpro.store.disk import sha256_of
@@ -65,7 +65,7 @@ class Family(Protocol):
         self,
         source: EncoderSource,
         device: str,
-        precision: Precision,
+        precision: str,
         *,
         budget: int | None,
         truncation: int,
@@ -111,7 +111,7 @@ def locate(name: str, role: Molecule) -> EncoderSource:
     return EncoderSource(family, name, path, files, digest_of(digests), width)
 
 
-def check_precision(precision: Precision, *sources: EncoderSource) -> None:
+def check_precision(precision: str, *sources: EncoderSource) -> None:
     """Refuse, before anything is computed, a precision that one of the encoders does not have.
 
     Raises:
@@ -128,7 +128,7 @@ def digest_of(digests: Sequence[str]) -> str:
 
 
 def open_encoder(
-    source: EncoderSource, device: str, precision: Precision, *, budget: int | None, truncation: int
+    source: EncoderSource, device: str, precision: str, *, budget: int | None, truncation: int
 ) -> Encoder:
     """Load ``source`` onto ``device`` (``cpu``, ``cuda`` or ``cuda:N``).
 

@@ -22,16 +22,9 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import nn
 
-from virnucpro.contracts import Precision
 from virnucpro.errors import ModelError
 from virnucpro.store.features import warnings_of_torch
 
-DTYPES: Mapping[Precision, torch.dtype] = {
-    "fp32": torch.float32,
-    "bf16": torch.bfloat16,
-    "fp16": torch.float16,
-    "fp8": torch.bfloat16,  # of what is not in 8 bit, and before it is: see encoders/fp8.py
-}
 # The first line of a git-LFS pointer; https://github.com/git-lfs/git-lfs/blob/main/docs/spec.md
 _LFS = b"version https://git-lfs.github.com/spec/"
 _AGAIN = "it is damaged or incomplete: fetch it again"

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Protocol
 
 from virnucpro.classifier import ClassifierInfo
-from virnucpro.contracts import Executor, FailedTask, Precision, Stage, Task, TaskResult
+from virnucpro.contracts import Executor, FailedTask, Stage, Task, TaskResult
 from virnucpro.encoders.registry import EncoderSource
 from virnucpro.errors import OutputError
 from virnucpro.events import Event, FileFinished, Notice, StageFinished, StageStarted
@@ -80,7 +80,7 @@ class Job:
     layout: Layout
     analysis: AnalysisSettings
     machine: MachineSettings
-    precision: Precision
+    precision: str
     nucleotide: EncoderSource
     protein: EncoderSource
     classifier: ClassifierInfo

@@ -11,12 +11,12 @@ from pathlib import Path
 
 from virnucpro.classifier import check_fit, inspect
 from virnucpro.contracts import Device
-from virnucpro.devices import choose_precision
 from virnucpro.encoders.registry import check_precision, locate
 from virnucpro.errors import ModelError, OutputError, ResumeRefusedError, UsageError
 from virnucpro.events import Event, Notice
 from virnucpro.layout import STDIN, Layout, stem_of
 from virnucpro.models.store import check_digest, find
+from virnucpro.precision import choose_precision
 from virnucpro.run.engine import Job
 from virnucpro.settings import TOY_WARNING, AnalysisSettings, MachineSettings
 from virnucpro.store.disk import Disk

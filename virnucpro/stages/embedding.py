@@ -21,7 +21,6 @@ from virnucpro.contracts import (
     FailedTask,
     Json,
     OutputFile,
-    Precision,
     Receipts,
     ReportProgress,
     Session,
@@ -58,7 +57,7 @@ class EmbeddingStage:
     disk: Disk
     molecule: Molecule
     source: EncoderSource
-    precision: Precision
+    precision: str
     truncation: int
     budget: int | None
     kept: Mapping[str, int] = field(default_factory=dict)

@@ -8,13 +8,14 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from virnucpro.contracts import Device, Executor, Json, Precision, Stage
-from virnucpro.devices import choose_devices, choose_precision, visible_gpus
+from virnucpro.contracts import Device, Executor, Json, Stage
+from virnucpro.devices import choose_devices, visible_gpus
 from virnucpro.encoders.registry import TOY, EncoderSource, check_precision, locate
 from virnucpro.errors import ResumeRefusedError, UsageError
 from virnucpro.events import Event, Notice, StageFinished, StageStarted
 from virnucpro.executors.signals import Interruption
 from virnucpro.layout import Layout
+from virnucpro.precision import choose_precision
 from virnucpro.run.accounting import circumstances, device_facts, encoder_facts
 from virnucpro.run.engine import run
 from virnucpro.run.failures import failures, record_table
@@ -54,7 +55,7 @@ class PartJob:
     layout: Layout
     disk: Disk
     machine: MachineSettings
-    precision: Precision
+    precision: str
     truncation: int
     nucleotide: EncoderSource
     protein: EncoderSource

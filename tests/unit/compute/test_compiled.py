@@ -11,6 +11,7 @@ from virnucpro.compute.compiled import ALIKE, NotCompiledError
 from virnucpro.compute.cores import one_thread
 from virnucpro.encoders.profiling import made_up
 from virnucpro.encoders.random_weights import random_encoder
+from virnucpro.precision import PRECISIONS
 
 LENGTHS = {"esm2": [30] * 8 + list(range(20, 60, 2)), "dnabert-s": [60, 200, 300]}
 SIZES = {"esm2": "4x32x2", "dnabert-s": "4x48x4"}
@@ -69,7 +70,7 @@ def test_every_batch_goes_through_the_compiled_block_and_nothing_more_is_compile
     assert len({batch.inputs[0].shape for batch in several}) > 3
     assert compiler.called == checked + len(several) * len(encoder.network.blocks)
     assert compiler.compiled == kinds
-    assert difference(fused, plain) < {"fp32": 1e-5, "bf16": 0.1, "fp8": 0.3}[precision]
+    assert difference(fused, plain) < PRECISIONS[precision].largest_difference
 
 
 @pytest.mark.parametrize("family", LENGTHS)

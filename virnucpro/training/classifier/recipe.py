@@ -6,8 +6,6 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
-from virnucpro.contracts import Precision
-
 RecipeName = Literal["original", "modern"]
 STEP_EPOCHS, STEP_FACTOR = 10, 0.85  # train.py of the original: StepLR(step_size=10, gamma=0.85)
 WARM_UP = 1.0  # epochs in which a cosine schedule rises from zero
@@ -46,7 +44,7 @@ class Recipe:
     dropout: float = 0.5
     patience: int = 5
     seed: int = 42
-    precision: Precision = "fp32"
+    precision: str = "fp32"
 
     def rate(self, progress: float) -> float:
         """The learning rate after ``progress`` epochs."""
