@@ -14,7 +14,7 @@ LAYERS = (
     ("errors", "contracts", "events", "formatting", "__init__"),
     ("precision", "settings", "configuration", "layout", "devices", "io", "store", "models"),
     ("compute",),
-    ("encoders", "classifier"),
+    ("encoders", "classifier", "metrics"),
     ("stages", "executors"),
     ("run",),
     ("training", "evaluation", "benchmark"),

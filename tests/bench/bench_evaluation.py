@@ -64,7 +64,7 @@ def main() -> None:
         drawn = time.perf_counter()
     contig_fdr(sample.scores, np.ones(len(sample.scores), np.int64))
     rated = time.perf_counter()
-    print(f"{wanted.rows:,} rows, {wanted.genomes:,} genomes, {len(found.lines)} slices")
+    print(f"{wanted.rows:,} rows, {wanted.genomes:,} genomes, {len(found.slices)} slices")
     print(f"read and join   {read - start:6.1f} s")
     print(f"measure         {measured - read:6.1f} s")
     print(f"draw            {drawn - measured:6.1f} s")

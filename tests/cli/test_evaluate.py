@@ -236,7 +236,7 @@ def test_figures_stay_where_calibration_fails(call: Callable, made: Path, tmp_pa
         (("--calibrate", TOY_CLASSIFIER, "--output", "x.pth"), "suffix .safetensors"),
         (("--calibrate", TOY_CLASSIFIER, "--output", TOY_CLASSIFIER), "exists"),
         (("--threshold", "1.5"), "--threshold"),
-        (("--labels", "nowhere.tsv"), "is no file"),
+        (("--labels", "nowhere.tsv"), "is not a file"),
     ],
 )
 def test_wrong_options(

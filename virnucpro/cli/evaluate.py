@@ -75,15 +75,14 @@ def evaluate(predictions: Path, labels: Path, **options: Any) -> None:
     """
     _check_options(**{name: options[name] for name in ("calibrate", "output", "force")})
     _check_installed()
-    from virnucpro.evaluation.run import Request, carry_out
+    from virnucpro.evaluation.run import EvaluationRequest, run_evaluation
     from virnucpro.formatting import printable
 
-    def say(text: str) -> None:
+    def notify(text: str) -> None:
         if not quiet():
             click.echo(printable(text), err=True)
 
-    request = Request(predictions, labels, **options)
-    result = carry_out(request, say)
+    result = run_evaluation(EvaluationRequest(predictions, labels, **options), notify)
     if not quiet():
         click.echo(printable(result))
 

@@ -160,6 +160,8 @@ def _recipe(options: dict[str, Any], devices: Sequence[Device]) -> Recipe:
 
 
 def _summary(fitted: Fitted, output: Path) -> list[str]:
+    from virnucpro.metrics.classification import metric_text
+
     facts = fitted.facts
     card = output.with_suffix(".md")
     if facts is None:
@@ -167,8 +169,8 @@ def _summary(fitted: Fitted, output: Path) -> list[str]:
     lines = [f"Trained for {facts.epochs} epochs; kept epoch {facts.best_epoch}."]
     for part, figures in facts.figures.items():
         lines.append(
-            f"{part}: {figures['frames']:,} frames, AUROC {figures['auroc']:.4f}, accuracy "
-            f"{figures['accuracy']:.4f}, F1 {figures['f1']:.4f}"
+            f"{part}: {figures['frames']:,} frames, AUROC {metric_text(figures['auroc'])}, "
+            f"accuracy {metric_text(figures['accuracy'])}, F1 {metric_text(figures['f1'])}"
         )
     lines.append(f"Scores are calibrated with a temperature of {facts.temperature:.4g}.")
     lengths = facts.dataset.lengths()

@@ -10,23 +10,26 @@ import numpy as np
 
 from virnucpro.classifier import ClassifierInfo
 from virnucpro.errors import InputError, UsageError
-from virnucpro.evaluation.metrics import calibration_error, reliability
-from virnucpro.evaluation.sample import Bools, Floats, Ints, Sample
-from virnucpro.training.temperature import HIGHEST, LOWEST, fit_temperature
+from virnucpro.evaluation.sample import Sample
+from virnucpro.metrics.classification import Bools, Floats, Ints, calibration_error, reliability
+from virnucpro.metrics.temperature import HIGHEST, LOWEST, fit_temperature, log_loss
 
-SURE = 2.0**-53  # as near to 0 or 1 as float64 tells from it: a margin of 36.7
-FEWEST = 100  # frames of either label
+NEAREST = 2.0**-53  # the distance from 0 or 1 that float64 can hold: a margin of 36.7
+FEWEST_FRAMES = 100  # of either label
 
 
 @dataclass(frozen=True)
 class Calibration:
-    """What calibrating changed.
+    """What calibrating changed. Everything is measured on the frames of the fit.
 
     Attributes:
-        frames: frames it was fitted to, half of them virus.
-        temperature: what logits are divided by from now on; before, 1.0 where the file said none.
-        loss: mean negative log likelihood, in nats; ``error`` the expected calibration error; both
-            on these frames, before and after.
+        frames: the number of frames of the fit, half of them virus.
+        temperature_before: what logits were divided by; 1.0 where the file had none.
+        temperature: what logits are divided by from now on.
+        loss_before: mean negative log likelihood, in nats.
+        loss: the same at the new temperature.
+        error_before: expected calibration error.
+        error: the same at the new temperature.
     """
 
     frames: int
@@ -41,11 +44,12 @@ class Calibration:
 def fit_calibration(sample: Sample, before: float) -> Calibration:
     """Fit a temperature to frame scores that were made at the temperature ``before``.
 
-    As many frames of either label are used, as a classifier is calibrated for equal shares; of
-    the larger, frames at even distances in its order of scores.
+    The same number of frames of either label is used, because a classifier is calibrated for equal
+    shares. Of the larger class, frames are taken at even distances in the order of their scores.
 
     Raises:
-        InputError: too few frames of a label, none on the wrong side, or scores that say nothing.
+        InputError: there are too few frames of a label, none is on the wrong side, or the scores
+            are close to guessing.
     """
     rows = _balanced(sample)
     margins, virus = logit_margins(sample.scores[rows]) * before, sample.virus[rows]
@@ -64,32 +68,27 @@ def fit_calibration(sample: Sample, before: float) -> Calibration:
         len(rows),
         before,
         after,
-        *(_loss(margins / t, virus) for t in (before, after)),
+        *(log_loss(virus, margins / t) for t in (before, after)),
         *(_error(margins / t, virus) for t in (before, after)),
     )
 
 
 def logit_margins(scores: Floats) -> Floats:
-    """``[n]`` differences of two logits, virus less others, from the softmax of virus."""
-    clipped = np.clip(scores, SURE, 1 - SURE)
+    """Return ``[n]`` differences of two logits, virus less others, from the softmax of virus."""
+    clipped = np.clip(scores, NEAREST, 1 - NEAREST)
     return np.log(clipped) - np.log(1 - clipped)
 
 
 def _balanced(sample: Sample) -> Ints:
     sides = [np.flatnonzero(sample.virus == side) for side in (True, False)]
     fewer = min(map(len, sides))
-    if fewer < FEWEST:
+    if fewer < FEWEST_FRAMES:
         raise InputError(
             f"{len(sides[0]):,} frames of virus and {len(sides[1]):,} of others are labelled and "
-            f"scored: calibration needs {FEWEST} of either"
+            f"scored: calibration needs {FEWEST_FRAMES} of either"
         )
     ordered = [side[np.argsort(sample.scores[side], kind="stable")] for side in sides]
-    places = [np.arange(fewer) * len(side) // fewer for side in ordered]
-    return np.concatenate([side[place] for side, place in zip(ordered, places, strict=True)])
-
-
-def _loss(margins: Floats, virus: Bools) -> float:
-    return float(np.mean(np.logaddexp(0, np.where(virus, -margins, margins))))
+    return np.concatenate([side[np.arange(fewer) * len(side) // fewer] for side in ordered])
 
 
 def _error(margins: Floats, virus: Bools) -> float:
@@ -98,21 +97,23 @@ def _error(margins: Floats, virus: Bools) -> float:
 
 
 def check_made_by(info: ClassifierInfo, run: Path | None) -> bool:
-    """Whether the run says that this classifier made its predictions; False where it says nothing.
+    """Return whether the run says that this classifier made its predictions.
+
+    The result is False where the run does not say which classifier that was.
 
     Raises:
-        UsageError: another classifier made them.
+        UsageError: another classifier made the predictions.
     """
     if run is None:
         return False
     try:
-        said = json.loads(run.read_bytes())["models"]["classifier"]
-        made_by, path = str(said["sha256"]), str(said["path"])
+        classifier = json.loads(run.read_bytes())["models"]["classifier"]
+        digest, path = str(classifier["sha256"]), str(classifier["path"])
     except (OSError, ValueError, KeyError, TypeError):
         return False
-    if made_by != info.sha256:
+    if digest != info.sha256:
         raise UsageError(
-            f"these predictions were made by {path} (SHA-256 {made_by[:12]}...), which is not "
-            f"{info.path} ({info.sha256[:12]}...): predict again, or name that one"
+            f"these predictions were made by {path} (SHA-256 {digest[:12]}...), which is not "
+            f"{info.path} ({info.sha256[:12]}...): predict again, or name that classifier"
         )
     return True

@@ -1,25 +1,25 @@
-"""An evaluation for programs: ``evaluation.json`` and ``evaluation.tsv``."""
+"""Write an evaluation for programs: ``evaluation.json`` and ``evaluation.tsv``."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 
 from virnucpro import __version__
 from virnucpro.contracts import Json
 from virnucpro.evaluation.calibration import Calibration
-from virnucpro.evaluation.evaluation import Evaluation, Line
-from virnucpro.evaluation.intervals import RESAMPLES, Interval
-from virnucpro.evaluation.predictions import MEANING, Level
+from virnucpro.evaluation.evaluation import Evaluation, SliceResult
+from virnucpro.evaluation.predictions import SCORE_FORMULAS, Level
+from virnucpro.metrics.bootstrap import RESAMPLES, Interval
 
 SCHEMA = 1
-_FIGURES = ("auroc", "auprc", "accuracy", "precision", "recall", "f1", "brier", "ece")
+_COUNTS = ("rows", "virus", "others", "tp", "fp", "tn", "fn")
+_METRICS = ("auroc", "auprc", "accuracy", "precision", "recall", "f1", "mcc", "brier", "ece")
 
 
 @dataclass(frozen=True)
-class Inputs:
-    """What was evaluated: file names, their digests (SHA-256, hex) and what a row is."""
+class EvaluatedFiles:
+    """The files that were evaluated, their digests (SHA-256, hex) and what a row is."""
 
     predictions: str
     predictions_sha256: str
@@ -28,7 +28,7 @@ class Inputs:
     level: Level
 
     def document(self, threshold: float) -> dict[str, Json]:
-        """What decides the figures."""
+        """Return what decides the result."""
         return {
             "predictions": {"file": self.predictions, "sha256": self.predictions_sha256},
             "labels": {"file": self.labels, "sha256": self.labels_sha256},
@@ -37,14 +37,14 @@ class Inputs:
         }
 
 
-def as_json(found: Evaluation, inputs: Inputs, calibration: Calibration | None) -> str:
-    """``evaluation.json``; a figure that is not defined is null."""
-    counts = found.sample.counts
+def as_json(evaluation: Evaluation, files: EvaluatedFiles, calibration: Calibration | None) -> str:
+    """Return ``evaluation.json``. A metric that is not defined is null."""
+    counts = evaluation.sample.counts
     document: dict[str, Json] = {
         "schema": SCHEMA,
         "virnucpro": __version__,
-        **inputs.document(found.threshold),
-        "score": MEANING[inputs.level],
+        **files.document(evaluation.threshold),
+        "score": SCORE_FORMULAS[files.level],
         "counts": {
             "rows": counts.rows,
             "used": counts.used,
@@ -57,68 +57,61 @@ def as_json(found: Evaluation, inputs: Inputs, calibration: Calibration | None) 
             "rows_of_the_training_part": counts.trained,
             "label_rows_without_a_label": counts.blank,
         },
-        "overall": _line(found.lines[0]),
-        "lengths": [_line(line) for line in found.of_kind("length")],
-        "groups": [_line(line) for line in found.of_kind("group")],
-        "reliability": [asdict(b) for b in found.reliability],
-        "false_discovery_rates": [asdict(d) for d in found.discoveries],
+        "overall": _slice(evaluation.overall),
+        "lengths": [_slice(result) for result in evaluation.of_kind("length")],
+        "groups": [_slice(result) for result in evaluation.of_kind("group")],
+        "reliability": [asdict(b) for b in evaluation.reliability],
+        "false_discovery_rates": [asdict(d) for d in evaluation.false_discoveries],
         "calibration": None if calibration is None else asdict(calibration),
         "resamples": RESAMPLES,
-        "notes": list(found.notes),
+        "notes": list(evaluation.notes),
     }
     return json.dumps(document, indent=1) + "\n"
 
 
-def _line(line: Line) -> dict[str, Json]:
+def _slice(result: SliceResult) -> dict[str, Json]:
     return {
-        "name": line.name,
-        **({"label": line.label} if line.label else {}),
-        "genomes": line.spread.genomes,
-        **asdict(line.measures),
-        "correct": line.correct,
+        "name": result.name,
+        **({"label": result.label} if result.label else {}),
+        "genomes": result.intervals.genomes,
+        **result.metrics.as_dict(),
+        "correct": result.correct,
         "intervals": {
             name: None if interval is None else list(interval)
-            for name, interval in _intervals(line).items()
+            for name, interval in _intervals(result).items()
         },
-        "notes": list(line.notes),
+        "notes": list(result.notes),
     }
 
 
-def _intervals(line: Line) -> dict[str, Interval]:
-    return {name: getattr(line.spread, name) for name in ("auroc", "accuracy", "correct")}
+def _intervals(result: SliceResult) -> dict[str, Interval]:
+    return {name: getattr(result.intervals, name) for name in ("auroc", "accuracy", "correct")}
 
 
-# The table for programs
+def as_tsv(evaluation: Evaluation) -> str:
+    """Return ``evaluation.tsv``: a header, then one row overall, per length and per group.
+
+    What is not defined is ``NA``.
+    """
+    rows = [_row(result) for result in evaluation.slices]
+    return "".join("\t".join(fields) + "\n" for fields in (rows[0], *(r.values() for r in rows)))
 
 
-def as_tsv(found: Evaluation) -> str:
-    """``evaluation.tsv``: one row overall, a length, a group; ``NA`` where nothing is defined."""
-    return "".join("\t".join(map(_field, row.values())) + "\n" for row in _with_header(found.lines))
-
-
-def _with_header(lines: Sequence[Line]) -> Iterable[Mapping[str, object]]:
-    rows = [_row(line) for line in lines]
-    yield {name: name for name in rows[0]}
-    yield from rows
-
-
-def _row(line: Line) -> dict[str, object]:
-    measures = asdict(line.measures)
-    counts = {name: measures[name] for name in ("rows", "virus", "others", "tp", "fp", "tn", "fn")}
-    figures: dict[str, object] = {}
-    for name, value in {**{f: measures[f] for f in _FIGURES}, "correct": line.correct}.items():
-        figures[name] = value
-        if name in (intervals := _intervals(line)):
-            low, high = intervals[name] or (None, None)
-            figures |= {f"{name}_low": low, f"{name}_high": high}
-    what = {"slice": line.kind, "label": line.label or "NA", "name": line.name}
-    return {
-        **what,
-        "genomes": line.spread.genomes,
-        **counts,
-        **figures,
-        "note": "; ".join(line.notes) or "NA",
+def _row(result: SliceResult) -> dict[str, str]:
+    metrics, intervals = result.metrics.as_dict(), _intervals(result)
+    columns: dict[str, object] = {
+        "slice": result.kind,
+        "label": result.label or "NA",
+        "name": result.name,
+        "genomes": result.intervals.genomes,
+        **{name: metrics[name] for name in _COUNTS},
     }
+    for name, value in {**{m: metrics[m] for m in _METRICS}, "correct": result.correct}.items():
+        columns[name] = value
+        if name in intervals:
+            columns[f"{name}_low"], columns[f"{name}_high"] = intervals[name] or (None, None)
+    columns["note"] = "; ".join(result.notes) or "NA"
+    return {name: _field(value) for name, value in columns.items()}
 
 
 def _field(value: object) -> str:

@@ -1,4 +1,4 @@
-"""Measure a sample: overall, by length, by group, with intervals and notes on what is missing."""
+"""Measure a sample: overall, by length and by group, with intervals and notes."""
 
 from __future__ import annotations
 
@@ -6,42 +6,47 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from virnucpro.evaluation.intervals import FEWEST, MOST_SLICES, Spread, spreads
-from virnucpro.evaluation.metrics import (
-    NO_SCORES,
-    ONE_CLASS,
-    Bin,
-    Measures,
-    measure,
-    reliability,
+from virnucpro.evaluation.intervals import (
+    FEWEST_GENOMES,
+    MOST_SLICES,
+    SliceIntervals,
+    slice_intervals,
 )
 from virnucpro.evaluation.sample import Sample
-from virnucpro.evaluation.slices import Kind, cells_of, slices_of
+from virnucpro.evaluation.slices import SliceKind, cells_of, slices_of
+from virnucpro.metrics.classification import (
+    ReliabilityBin,
+    ScoreMetrics,
+    measure_scores,
+    reliability,
+)
 
-STATED = (0.01, 0.05, 0.1, 0.2)  # false discovery rates that are compared with the truth
+ONE_CLASS = "one class only: AUROC, AUPRC, precision, F1 and MCC are not defined"
+NO_SCORES = "calls without scores: AUROC, AUPRC, Brier score and calibration are not defined"
+STATED_RATES = (0.01, 0.05, 0.1, 0.2)  # false discovery rates that are compared with the truth
 SEED = 1
 
 
 @dataclass(frozen=True)
-class Line:
-    """A slice with its figures.
+class SliceResult:
+    """A slice with its metrics.
 
-    ``correct`` is the share of its rows that are called as they are labelled; of a group, of the
-    group's own rows, where ``measures`` also count the pooled rows of the other label.
+    ``correct`` is the share of the rows that are called as they are labelled. For a group, it
+    counts the rows of the group alone, where ``metrics`` also count the rows of the other label.
     """
 
-    kind: Kind
+    kind: SliceKind
     label: str
     name: str
-    measures: Measures
+    metrics: ScoreMetrics
     correct: float | None
-    spread: Spread
+    intervals: SliceIntervals
     notes: tuple[str, ...]
 
 
 @dataclass(frozen=True)
-class Discoveries:
-    """Contigs with an ``fdr`` of at most ``stated``, and the share of them that are no virus."""
+class FalseDiscoveries:
+    """Contigs with an ``fdr`` of at most ``stated``, and the share of them that are not viruses."""
 
     stated: float
     contigs: int
@@ -51,19 +56,24 @@ class Discoveries:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Everything that was measured; ``lines`` begins with the whole sample."""
+    """Everything that was measured. ``slices`` begins with the whole sample."""
 
     sample: Sample
     threshold: float
     graded: bool
-    lines: tuple[Line, ...]
-    reliability: tuple[Bin, ...]
-    discoveries: tuple[Discoveries, ...]
+    slices: tuple[SliceResult, ...]
+    reliability: tuple[ReliabilityBin, ...]
+    false_discoveries: tuple[FalseDiscoveries, ...]
     notes: tuple[str, ...]
 
-    def of_kind(self, kind: Kind) -> list[Line]:
-        """The lines that are slices by ``kind``."""
-        return [line for line in self.lines if line.kind == kind]
+    @property
+    def overall(self) -> SliceResult:
+        """The whole sample."""
+        return self.slices[0]
+
+    def of_kind(self, kind: SliceKind) -> list[SliceResult]:
+        """Return the results that are slices by ``kind``."""
+        return [result for result in self.slices if result.kind == kind]
 
 
 def evaluate(sample: Sample, threshold: float, *, graded: bool) -> Evaluation:
@@ -73,66 +83,67 @@ def evaluate(sample: Sample, threshold: float, *, graded: bool) -> Evaluation:
         threshold: a row is called virus where its score is at least this.
         graded: False where the scores are calls.
     """
-    sample = _by_score(sample)
+    sample = _sorted_by_score(sample)
     cells = cells_of(sample)
     slices = slices_of(sample, cells)
-    right = (sample.scores >= threshold) == sample.virus
-    found = spreads(sample, cells, slices, right, graded=graded, seed=SEED)
-    lines = []
-    for part, spread in zip(slices, found, strict=True):
+    correct_calls = (sample.scores >= threshold) == sample.virus
+    all_intervals = slice_intervals(sample, cells, slices, correct_calls, graded=graded, seed=SEED)
+    results = []
+    for part, intervals in zip(slices, all_intervals, strict=True):
         rows = part.rows[cells.of_row]
-        measures = measure(sample.virus[rows], sample.scores[rows], threshold, graded=graded)
-        if (
-            part.kind == "group"
-        ):  # the mixture of a group and a pool has an arbitrary share of virus
-            measures = replace(measures, brier=None, ece=None)
-        own = right[part.own[cells.of_row]]
+        metrics = measure_scores(sample.virus[rows], sample.scores[rows], threshold, graded=graded)
+        if part.kind == "group":  # a group and the pool of others have an arbitrary share of virus
+            metrics = replace(metrics, brier=None, ece=None)
+        own = correct_calls[part.own[cells.of_row]]
+        if not metrics.both_classes:
+            notes: tuple[str, ...] = (ONE_CLASS,)
+        elif len(slices) > MOST_SLICES:
+            notes = (f"more than {MOST_SLICES} lengths and groups: no intervals",)
+        elif intervals.accuracy is None:
+            notes = (f"fewer than {FEWEST_GENOMES} genomes of a label: no intervals",)
+        else:
+            notes = ()
         correct = float(own.mean()) if len(own) else None
-        notes = _notes(measures, spread, len(slices))
-        lines.append(
-            Line(part.kind, part.label, part.name, measures, correct, spread, tuple(notes))
+        results.append(
+            SliceResult(part.kind, part.label, part.name, metrics, correct, intervals, notes)
         )
-    bins = tuple(reliability(sample.virus, sample.scores)) if graded else ()
-    remarks = tuple(_remarks(sample, graded=graded))
-    return Evaluation(sample, threshold, graded, tuple(lines), bins, _discoveries(sample), remarks)
+    return Evaluation(
+        sample,
+        threshold,
+        graded,
+        tuple(results),
+        tuple(reliability(sample.virus, sample.scores)) if graded else (),
+        _false_discoveries(sample),
+        tuple(_notes(sample, graded=graded)),
+    )
 
 
-def _by_score(sample: Sample) -> Sample:
-    """The highest score first: so is every slice then, and curves of sorted scores are quick."""
+def _sorted_by_score(sample: Sample) -> Sample:
+    """Put the highest score first. Then every slice is sorted, and its curves are quick."""
     order = np.argsort(-sample.scores, kind="stable")
     columns = ("scores", "virus", "groups", "clusters", "lengths", "fdr")
     return replace(sample, **{name: getattr(sample, name)[order] for name in columns})
 
 
-def _notes(measures: Measures, spread: Spread, slices: int) -> list[str]:
-    if not measures.virus or not measures.others:
-        return [ONE_CLASS]
-    if slices > MOST_SLICES:
-        return [f"more than {MOST_SLICES} lengths and groups: no intervals"]
-    if spread.accuracy is None:
-        return [f"fewer than {FEWEST} genomes of a label: no intervals"]
-    return []
-
-
-def _remarks(sample: Sample, *, graded: bool) -> list[str]:
-    """What a reader of the figures must know, in sentences."""
-    remarks = [] if graded else [NO_SCORES]
+def _notes(sample: Sample, *, graded: bool) -> list[str]:
+    """Return what a reader of the metrics must know, in sentences."""
+    notes = [] if graded else [NO_SCORES]
     if sample.counts.trained:
-        remarks.append(
+        notes.append(
             f"{sample.counts.trained:,} of the {sample.counts.used:,} rows are of records in the "
             f"training part: a classifier trained on them looks better than it is"
         )
-    return remarks
+    return notes
 
 
-def _discoveries(sample: Sample) -> tuple[Discoveries, ...]:
+def _false_discoveries(sample: Sample) -> tuple[FalseDiscoveries, ...]:
     known = ~np.isnan(sample.fdr)
     if not known.any():
         return ()
     fdr, virus = sample.fdr[known], sample.virus[known]
-    found = []
-    for stated in STATED:
+    rows = []
+    for stated in STATED_RATES:
         called = fdr <= stated
         contigs, false = int(called.sum()), int((~virus[called]).sum())
-        found.append(Discoveries(stated, contigs, false, false / contigs if contigs else None))
-    return tuple(found)
+        rows.append(FalseDiscoveries(stated, contigs, false, false / contigs if contigs else None))
+    return tuple(rows)

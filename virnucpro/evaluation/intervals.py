@@ -1,35 +1,41 @@
-"""95 % intervals of AUROC and accuracy, from resampled genomes.
+"""95 % intervals of the metrics of every slice, from resampled genomes.
 
-Rows of one genome resemble each other, so genomes are drawn, not rows: with replacement, as many
-of each label as there are (a cluster bootstrap; Field and Welsh 2007, JRSS B 69:369-390). All
-slices are measured in the same resamples, from counts by cell and level of score.
+All slices are measured in the same resamples, from counts by cell and level of score.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from virnucpro.evaluation.sample import Bools, Floats, Ints, Sample
+from virnucpro.evaluation.sample import Sample
 from virnucpro.evaluation.slices import Cells, Slice
+from virnucpro.metrics.bootstrap import (
+    LEVELS,
+    RESAMPLES,
+    Interval,
+    auroc_of_counts,
+    draw_genomes,
+    percentile_interval,
+    ratio_or_nan,
+    score_levels,
+)
+from virnucpro.metrics.classification import Bools, Floats, Ints
 
-Interval = tuple[float, float] | None
-
-RESAMPLES = 200
-AT_A_TIME = 8  # resamples; divides RESAMPLES
-LEVELS = 512  # of scores, equally filled; rows of one level count as ties within a resample
-MOST_SLICES = 200  # of more, the intervals would take minutes
-FEWEST = 2  # genomes of a label
+BATCH = 8  # resamples that are measured at a time; divides RESAMPLES
+MOST_SLICES = 200  # with more, the intervals would take minutes
+FEWEST_GENOMES = 2  # of a label
 
 
 @dataclass(frozen=True)
-class Spread:
-    """Genomes of a slice, and its intervals; None where a label has fewer than ``FEWEST`` genomes.
+class SliceIntervals:
+    """The number of genomes of a slice, and the intervals of its metrics.
 
-    ``genomes`` and ``correct`` are those of the group alone, where the slice is a group.
+    An interval is None where a label has fewer than ``FEWEST_GENOMES`` genomes. ``genomes`` and
+    ``correct`` are those of the group alone where the slice is a group.
     """
 
     genomes: int
@@ -38,114 +44,83 @@ class Spread:
     correct: Interval
 
 
-def spreads(
-    sample: Sample, cells: Cells, slices: list[Slice], right: Bools, *, graded: bool, seed: int
-) -> list[Spread]:
-    """The spread of every slice.
+def slice_intervals(
+    sample: Sample,
+    cells: Cells,
+    slices: Sequence[Slice],
+    correct_calls: Bools,
+    *,
+    graded: bool,
+    seed: int,
+) -> list[SliceIntervals]:
+    """Compute the intervals of every slice.
 
     Args:
-        right: ``[n]``, whether a row is called as it is labelled.
+        correct_calls: ``[n]``, whether a row is called as it is labelled.
         graded: whether the scores are more than calls.
-        seed: of the draws; the same seed gives the same intervals.
+        seed: of the draws. The same seed gives the same intervals.
     """
-    genomes = [_genomes(sample, cells, s) for s in slices]
+
+    def genomes_in(chosen_cells: Bools) -> int:
+        return len(np.unique(sample.clusters[chosen_cells[cells.of_row]]))
+
+    genomes = [[genomes_in(c) for c in (s.own, s.virus, s.others)] for s in slices]
     if len(slices) > MOST_SLICES:
-        return [Spread(own, None, None, None) for own, _, _ in genomes]
-    drawn = _resampled(sample, cells, slices, right, seed)
-    found = []
-    for (own, virus, others), (auroc, accuracy, correct) in zip(genomes, drawn, strict=True):
-        both = min(virus, others) >= FEWEST
-        found.append(
-            Spread(
+        return [SliceIntervals(own, None, None, None) for own, _, _ in genomes]
+    resampled = _resampled_metrics(sample, cells, slices, correct_calls, seed)
+    intervals = []
+    for (own, virus, others), values in zip(genomes, resampled, strict=True):
+        auroc, accuracy, correct = map(percentile_interval, values)
+        enough = min(virus, others) >= FEWEST_GENOMES
+        intervals.append(
+            SliceIntervals(
                 own,
-                _interval(auroc) if both and graded else None,
-                _interval(accuracy) if both else None,
-                _interval(correct) if own >= FEWEST else None,
+                auroc if enough and graded else None,
+                accuracy if enough else None,
+                correct if own >= FEWEST_GENOMES else None,
             )
         )
-    return found
+    return intervals
 
 
-def _genomes(sample: Sample, cells: Cells, part: Slice) -> tuple[int, int, int]:
-    """Genomes of its own cells, of its virus cells and of the others."""
-    there = np.zeros(sample.clusters.max() + 1, np.bool_)
-
-    def count(chosen: Bools) -> int:
-        there[:] = False
-        there[sample.clusters[chosen[cells.of_row]]] = True
-        return int(there.sum())
-
-    return count(part.own), count(part.virus), count(part.others)
-
-
-def _resampled(
-    sample: Sample, cells: Cells, slices: list[Slice], right: Bools, seed: int
-) -> npt.NDArray[np.float64]:
-    """``[slices, 3, RESAMPLES]``: AUROC, accuracy and share correct; NaN where undefined."""
-    rng = np.random.default_rng(seed)
+def _resampled_metrics(
+    sample: Sample, cells: Cells, slices: Sequence[Slice], correct_calls: Bools, seed: int
+) -> Floats:
+    """Return ``[slices, 3, RESAMPLES]``: AUROC, accuracy, share correct; NaN where undefined."""
+    generator = np.random.default_rng(seed)
     of_virus = np.zeros(sample.clusters.max() + 1, np.bool_)
     of_virus[sample.clusters[sample.virus]] = True
-    labels = [np.flatnonzero(of_virus), np.flatnonzero(~of_virus)]
-    keys = cells.of_row * LEVELS + _levels(sample.scores)
-    rows = _counted(keys, sample.clusters, len(cells.virus) * LEVELS, len(of_virus))
-    good = cells.of_row[right]
-    hits = _counted(good, sample.clusters[right], len(cells.virus), len(of_virus))
-    virus, others, own = (
-        np.array([getattr(s, side) for s in slices], np.float64)
-        for side in ("virus", "others", "own")
+    genomes_of_labels = [np.flatnonzero(of_virus), np.flatnonzero(~of_virus)]
+    keys = cells.of_row * LEVELS + score_levels(sample.scores)
+    row_counts = _count_by_genome(keys, sample.clusters, len(cells.virus) * LEVELS, len(of_virus))
+    correct_counts = _count_by_genome(
+        cells.of_row[correct_calls],
+        sample.clusters[correct_calls],
+        len(cells.virus),
+        len(of_virus),
     )
-    found = np.empty((len(slices), 3, RESAMPLES))
-    for start in range(0, RESAMPLES, AT_A_TIME):
-        drawn = np.stack([_draw(rng, labels, len(of_virus)) for _ in range(AT_A_TIME)], axis=1)
-        counts = (rows @ drawn).reshape(len(cells.virus), LEVELS, AT_A_TIME)
-        for r in range(AT_A_TIME):
-            found[:, 0, start + r] = _auroc(virus @ counts[:, :, r], others @ counts[:, :, r])
-        right_ones, all_ones = hits @ drawn, counts.sum(axis=1)  # [cells, AT_A_TIME]
-        batch = slice(start, start + AT_A_TIME)
-        found[:, 1, batch] = _ratio((virus + others) @ right_ones, (virus + others) @ all_ones)
-        found[:, 2, batch] = _ratio(own @ right_ones, own @ all_ones)
-    return found
+    virus, others, own = (
+        np.array([getattr(s, name) for s in slices], np.float64)
+        for name in ("virus", "others", "own")
+    )
+    metrics = np.empty((len(slices), 3, RESAMPLES))
+    for start in range(0, RESAMPLES, BATCH):
+        draws = [draw_genomes(generator, genomes_of_labels, len(of_virus)) for _ in range(BATCH)]
+        drawn = np.stack(draws, axis=1)
+        counts = (row_counts @ drawn).reshape(len(cells.virus), LEVELS, BATCH)
+        for r in range(BATCH):
+            levels = counts[:, :, r]
+            metrics[:, 0, start + r] = auroc_of_counts(virus @ levels, others @ levels)
+        correct_rows, all_rows = correct_counts @ drawn, counts.sum(axis=1)  # [cells, BATCH]
+        batch, both = slice(start, start + BATCH), virus + others
+        metrics[:, 1, batch] = ratio_or_nan(both @ correct_rows, both @ all_rows)
+        metrics[:, 2, batch] = ratio_or_nan(own @ correct_rows, own @ all_rows)
+    return metrics
 
 
-def _counted(keys: Ints, clusters: Ints, height: int, width: int) -> Any:
-    """Sparse ``[height, width]``: number of rows with each key and genome."""
+def _count_by_genome(keys: Ints, clusters: Ints, height: int, width: int) -> Any:
+    """Return a sparse ``[height, width]``: the number of rows with each key and genome."""
     from scipy.sparse import coo_matrix
 
     ones = np.ones(len(keys))
     return coo_matrix((ones, (keys, clusters)), (height, width)).tocsr()
-
-
-def _draw(rng: np.random.Generator, labels: list[Ints], clusters: int) -> Floats:
-    """``[clusters]``: how often each genome was drawn."""
-    weights = np.zeros(clusters)
-    for members in labels:
-        if len(members):
-            draws = rng.integers(0, len(members), len(members))
-            weights[members] = np.bincount(draws, minlength=len(members))
-    return weights
-
-
-def _auroc(virus: Floats, others: Floats) -> Floats:
-    """``[slices]`` from counts ``[slices, LEVELS]`` of both labels."""
-    below = np.cumsum(others, axis=1) - others / 2
-    return _ratio((virus * below).sum(axis=1), virus.sum(axis=1) * others.sum(axis=1))
-
-
-def _ratio(part: Floats, whole: Floats) -> Floats:
-    """NaN where ``whole`` is 0: the slice was not drawn."""
-    return np.divide(part, whole, out=np.full_like(whole, np.nan), where=whole > 0)
-
-
-def _levels(scores: Floats) -> Ints:
-    """``[n]``: scores as numbers below ``LEVELS``, in their order."""
-    ends = np.unique(np.quantile(scores, np.linspace(0, 1, LEVELS)[1:-1], method="lower"))
-    return np.searchsorted(ends, scores).astype(np.int64)
-
-
-def _interval(values: Floats) -> Interval:
-    """The middle 95 % of what is defined; None where that is less than half."""
-    defined = values[~np.isnan(values)]
-    if len(defined) < RESAMPLES / 2:
-        return None
-    low, high = np.percentile(defined, (2.5, 97.5))
-    return float(low), float(high)

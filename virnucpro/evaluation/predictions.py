@@ -1,4 +1,4 @@
-"""Where the predictions are, and their rows in one form whatever the table."""
+"""Find predictions and read their rows in one form, whatever the table."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from virnucpro.errors import InputError, UsageError
-from virnucpro.evaluation.tables import Table, open_table
+from virnucpro.evaluation.tables import DelimitedTable, open_table
 from virnucpro.io.chunks import record_of
 from virnucpro.io.frames import chunk_of
 from virnucpro.layout import Layout
@@ -17,17 +17,23 @@ from virnucpro.layout import Layout
 Level = Literal["frame", "chunk", "contig"]
 LEVELS: tuple[Level, ...] = ("frame", "chunk", "contig")
 NAN = math.nan
-MEANING: dict[Level, str] = {
+SCORE_FORMULAS: dict[Level, str] = {
     "frame": "score2 / (score1 + score2)",
     "chunk": "(1 + max_score_1 - max_score_0) / 2",
     "contig": "(1 + virus_score) / 2",
 }
 
 
-class Row(NamedTuple):
-    """A prediction: ``score`` 0 to 1 and ``fdr``, NaN where there is none; ``length`` in bases.
+class PredictionRow(NamedTuple):
+    """One prediction.
 
-    ``chunk`` is empty for a contig, ``length`` 0 where the table does not say.
+    Attributes:
+        chunk: its id; empty for a contig.
+        record: the id of its record.
+        score: 0 to 1; NaN where there is none.
+        status: why it has a score, or none.
+        length: in bases; 0 where the table does not say.
+        fdr: the false discovery rate; NaN where there is none.
     """
 
     chunk: str
@@ -45,32 +51,32 @@ class Predictions:
     Attributes:
         table: the file.
         level: what a row is.
-        stem: name of the run, or of the file.
-        run: record of the run that made it, where it lies at its place.
-        graded: whether it has scores; False for a consensus file with calls only.
+        stem: the name of the run or of the file.
+        run: the ``STEM_run.json`` of the run that made it; None where it is not in its place.
+        graded: whether it has scores. It is False for a consensus file with calls only.
     """
 
-    table: Table
+    table: DelimitedTable
     level: Level
     stem: str
     run: Path | None
     graded: bool = True
 
-    def rows(self) -> Iterator[Row]:
-        """Every row of the table.
+    def rows(self) -> Iterator[PredictionRow]:
+        """Yield every row of the table.
 
         Raises:
-            InputError: it is damaged.
+            InputError: the table is damaged.
         """
         return _READERS[_kind(self.table)](self.table)
 
 
 def find_predictions(path: Path, level: Level | None) -> Predictions:
-    """The table to evaluate: in an output directory of ``predict``, or named itself.
+    """Find the table to evaluate: in an output directory of ``predict``, or ``path`` itself.
 
     Raises:
         UsageError: there is none, there are several, or the table is of another level.
-        InputError: the file is no table of predictions.
+        InputError: the file is not a table of predictions.
     """
     if path.is_dir():
         layout = Layout(path, _only_run(path), 0)
@@ -86,14 +92,14 @@ def find_predictions(path: Path, level: Level | None) -> Predictions:
 def _opened(path: Path, level: Level | None, layout: Layout) -> Predictions:
     table = open_table(path)
     kind = _kind(table)
-    found = _LEVEL[kind]
-    if level is not None and level != found:
+    table_level = _LEVEL[kind]
+    if level is not None and level != table_level:
         raise UsageError(
-            f"{path} has one row a {found}, not a {level}: leave out --level, or name the output "
-            f"directory of predict"
+            f"{path} has one row per {table_level}, not per {level}: leave out --level, or name "
+            f"the output directory of predict"
         )
     run = layout.run_json if layout.run_json.exists() else None
-    return Predictions(table, found, layout.stem, run, kind != "calls")
+    return Predictions(table, table_level, layout.stem, run, kind != "calls")
 
 
 def _only_run(folder: Path) -> str:
@@ -112,14 +118,14 @@ def _only_run(folder: Path) -> str:
 def _table_of(layout: Layout, level: Level) -> Path:
     places = {
         "frame": (layout.predictions,),
-        "chunk": (layout.chunks_table, layout.consensus),  # older versions wrote the second only
+        "chunk": (layout.chunks_table, layout.consensus),  # older versions wrote only the second
         "contig": (layout.contigs_table,),
     }[level]
     for path in places:
         if path.exists():
             return path
     raise UsageError(
-        f"{places[0]} is not there: the run has not finished (go on with virnucpro predict "
+        f"{places[0]} does not exist: the run has not finished (continue it with virnucpro predict "
         f"--resume), or choose another --level"
     )
 
@@ -142,59 +148,59 @@ _LEVEL: dict[str, Level] = {
 }
 
 
-def _kind(table: Table) -> str:
+def _kind(table: DelimitedTable) -> str:
     for kind, columns in _COLUMNS.items():
         if set(columns) <= set(table.columns):
             return kind
     raise InputError(
-        f"{table.path} is no table of predictions (columns {', '.join(table.columns[:6])}): see "
+        f"{table.path} is not a table of predictions (columns {', '.join(table.columns[:6])}): see "
         f"docs/files.md for those of predict"
     )
 
 
-def _frames(table: Table) -> Iterator[Row]:
+def _frames(table: DelimitedTable) -> Iterator[PredictionRow]:
     for number, (frame, others, virus) in table.rows("Sequence_ID", "score1", "score2"):
         chunk = chunk_of(frame)
         pair = _score(table, number, others), _score(table, number, virus)
         if sum(pair) == 0:
-            raise table.fault(number, "both scores are 0")
-        # Close to 1 a float32 score2 is coarse; score1 has what it lacks.
-        yield Row(chunk, _record(chunk), pair[1] / sum(pair), "scored", 0, NAN)
+            raise table.error(number, "both scores are 0")
+        # Close to 1, a float32 score2 is coarse. score1 has the missing digits.
+        yield PredictionRow(chunk, _record(chunk), pair[1] / sum(pair), "scored", 0, NAN)
 
 
-def _chunks(table: Table) -> Iterator[Row]:
+def _chunks(table: DelimitedTable) -> Iterator[PredictionRow]:
     names = ("record", "chunk", "status", "max_score_0", "max_score_1", "start", "end")
     for number, row in table.rows(*names):
         record, chunk, status, others, virus, start, end = row
         score = NAN if virus == "NA" else _margin(table, number, others, virus)
-        yield Row(chunk, record, score, status, _whole(table, number, start, end), NAN)
+        yield PredictionRow(chunk, record, score, status, _whole(table, number, start, end), NAN)
 
 
-def _contigs(table: Table) -> Iterator[Row]:
+def _contigs(table: DelimitedTable) -> Iterator[PredictionRow]:
     names = ["record", "length", "status", "virus_score"]
-    names += ["fdr"] if "fdr" in table.columns else []  # runs of before have no such column
+    names += ["fdr"] if "fdr" in table.columns else []  # older runs do not have this column
     for number, (record, length, status, score, *more) in table.rows(*names):
         size = _whole(table, number, "1", length)
         value = NAN if score == "NA" else (1 + _number(table, number, score)) / 2
         fdr = _number(table, number, more[0]) if more and more[0] != "NA" else NAN
-        yield Row("", record, _checked(table, number, value), status, size, fdr)
+        yield PredictionRow("", record, _checked(table, number, value), status, size, fdr)
 
 
-def _consensus(table: Table) -> Iterator[Row]:
+def _consensus(table: DelimitedTable) -> Iterator[PredictionRow]:
     for number, (chunk, others, virus) in table.rows(*_COLUMNS["consensus"]):
         score = _margin(table, number, others, virus)
-        yield Row(chunk, _record(chunk), score, "scored", 0, NAN)
+        yield PredictionRow(chunk, _record(chunk), score, "scored", 0, NAN)
 
 
-def _calls(table: Table) -> Iterator[Row]:
-    said = {"true": 1.0, "false": 0.0}
+def _calls(table: DelimitedTable) -> Iterator[PredictionRow]:
+    calls = {"true": 1.0, "false": 0.0}
     for number, (chunk, call) in table.rows(*_COLUMNS["calls"]):
-        if call.lower() not in said:
-            raise table.fault(number, f"Is_Virus is {call!r}, expected True or False")
-        yield Row(chunk, _record(chunk), said[call.lower()], "scored", 0, NAN)
+        if call.lower() not in calls:
+            raise table.error(number, f"Is_Virus is {call!r}, expected True or False")
+        yield PredictionRow(chunk, _record(chunk), calls[call.lower()], "scored", 0, NAN)
 
 
-_READERS: dict[str, Callable[[Table], Iterator[Row]]] = {
+_READERS: dict[str, Callable[[DelimitedTable], Iterator[PredictionRow]]] = {
     "frames": _frames,
     "chunks": _chunks,
     "contigs": _contigs,
@@ -204,38 +210,38 @@ _READERS: dict[str, Callable[[Table], Iterator[Row]]] = {
 
 
 def _record(chunk: str) -> str:
-    """The record of a chunk; an id in another form is taken whole."""
+    """Return the record of a chunk. An id in another form is taken whole."""
     try:
         return record_of(chunk)[0]
     except ValueError:
         return chunk
 
 
-def _margin(table: Table, number: int, others: str, virus: str) -> float:
+def _margin(table: DelimitedTable, number: int, others: str, virus: str) -> float:
     return (1 + _score(table, number, virus) - _score(table, number, others)) / 2
 
 
-def _score(table: Table, number: int, text: str) -> float:
+def _score(table: DelimitedTable, number: int, text: str) -> float:
     return _checked(table, number, _number(table, number, text))
 
 
-def _checked(table: Table, number: int, value: float) -> float:
+def _checked(table: DelimitedTable, number: int, value: float) -> float:
     if value < 0 or value > 1:  # not true of NaN: no score
-        raise table.fault(number, "a score is out of range")
+        raise table.error(number, "a score is out of range")
     return value
 
 
-def _number(table: Table, number: int, text: str) -> float:
+def _number(table: DelimitedTable, number: int, text: str) -> float:
     try:
         value = float(text)
     except ValueError:
         value = NAN
     if not math.isfinite(value):
-        raise table.fault(number, f"{text!r} is no number")
+        raise table.error(number, f"{text!r} is not a number")
     return value
 
 
-def _whole(table: Table, number: int, start: str, end: str) -> int:
+def _whole(table: DelimitedTable, number: int, start: str, end: str) -> int:
     if not (start.isdecimal() and end.isdecimal()):
-        raise table.fault(number, f"{start!r} to {end!r} is no range of bases")
+        raise table.error(number, f"{start!r} to {end!r} is not a range of bases")
     return int(end) - int(start) + 1

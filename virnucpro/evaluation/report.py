@@ -1,4 +1,4 @@
-"""An evaluation for people: the table on the terminal and ``evaluation.md``."""
+"""Write an evaluation for people: the table on the terminal and ``evaluation.md``."""
 
 from __future__ import annotations
 
@@ -7,15 +7,17 @@ from collections.abc import Iterable, Sequence
 
 from virnucpro import __version__
 from virnucpro.evaluation.calibration import Calibration
-from virnucpro.evaluation.documents import Inputs
-from virnucpro.evaluation.evaluation import Evaluation, Line
-from virnucpro.evaluation.intervals import RESAMPLES, Interval
-from virnucpro.evaluation.metrics import BINS
-from virnucpro.evaluation.predictions import MEANING
-from virnucpro.evaluation.slices import Kind
+from virnucpro.evaluation.documents import EvaluatedFiles
+from virnucpro.evaluation.evaluation import Evaluation, SliceResult
+from virnucpro.evaluation.predictions import SCORE_FORMULAS
+from virnucpro.evaluation.slices import SliceKind
+from virnucpro.metrics.bootstrap import RESAMPLES, Interval
+from virnucpro.metrics.classification import BINS, metric_text
 
 SHOWN = 40  # lines printed on the terminal
-_HEADS: tuple[str, ...] = (
+_HEADINGS = ("slice", "genomes", "virus", "others", "AUROC", "95 %", "AUPRC", "accuracy", "95 %",
+             "correct", "precision", "recall", "F1", "MCC", "ECE")  # fmt: skip
+_TERMINAL = (
     "slice",
     "genomes",
     "virus",
@@ -23,29 +25,22 @@ _HEADS: tuple[str, ...] = (
     "AUROC",
     "95 %",
     "AUPRC",
-    "accuracy",
-    "95 %",
+    "correct",
+    "F1",
 )
-_HEADS += ("correct", "precision", "recall", "F1", "ECE")
-_NARROW = ("slice", "genomes", "virus", "others", "AUROC", "95 %", "AUPRC", "correct", "F1")
 _MARKUP = re.compile(r"([\\`*_{}\[\]()#+!|<>&~])")
 
 
-def figure(value: float | None) -> str:
-    """Four digits, or ``NA``."""
-    return "NA" if value is None else f"{value:.4f}"
-
-
-def as_text(found: Evaluation) -> str:
-    """The table for the terminal; with many groups only those with the worst AUROC."""
-    lines = list(found.lines)
-    if len(lines) > SHOWN:
-        groups = sorted(found.of_kind("group"), key=_worst_first)
-        first = [line for line in lines if line.kind != "group"]
-        lines = first + groups[: max(0, SHOWN - len(first))]
-    table = [list(_HEADS), *(_cells(line) for line in lines)]
-    rows = [[row[_HEADS.index(name)] for name in _NARROW] for row in table]
-    widths = [max(len(row[i]) for row in rows) for i in range(len(_NARROW))]
+def as_text(evaluation: Evaluation) -> str:
+    """Return the table for the terminal. Of many groups it has only those with the worst AUROC."""
+    results = list(evaluation.slices)
+    if len(results) > SHOWN:
+        groups = sorted(evaluation.of_kind("group"), key=_worst_first)
+        first = [result for result in results if result.kind != "group"]
+        results = first + groups[: max(0, SHOWN - len(first))]
+    table = [list(_HEADINGS), *(_cells(result) for result in results)]
+    rows = [[row[_HEADINGS.index(name)] for name in _TERMINAL] for row in table]
+    widths = [max(len(row[i]) for row in rows) for i in range(len(_TERMINAL))]
     text = [
         "  ".join(
             cell.ljust(width) if i == 0 else cell.rjust(width)
@@ -53,44 +48,44 @@ def as_text(found: Evaluation) -> str:
         )
         for row in rows
     ]
-    hidden = len(found.lines) - len(lines)
+    hidden = len(evaluation.slices) - len(results)
     return "\n".join([*text, *([f"{hidden:,} more groups: evaluation.tsv"] if hidden else [])])
 
 
-def _worst_first(line: Line) -> float:
-    return 2.0 if line.measures.auroc is None else line.measures.auroc
+def _worst_first(result: SliceResult) -> float:
+    return 2.0 if result.metrics.auroc is None else result.metrics.auroc
 
 
-def _cells(line: Line) -> list[str]:
-    m = line.measures
+def _cells(result: SliceResult) -> list[str]:
+    m = result.metrics
     return [
-        _name(line),
-        f"{line.spread.genomes:,}",
+        _name(result),
+        f"{result.intervals.genomes:,}",
         f"{m.virus:,}",
         f"{m.others:,}",
-        figure(m.auroc),
-        _range(line.spread.auroc),
-        figure(m.auprc),
-        figure(m.accuracy),
-        _range(line.spread.accuracy),
-        figure(line.correct),
-        *(figure(value) for value in (m.precision, m.recall, m.f1, m.ece)),
+        metric_text(m.auroc),
+        _range(result.intervals.auroc),
+        metric_text(m.auprc),
+        metric_text(m.accuracy),
+        _range(result.intervals.accuracy),
+        metric_text(result.correct),
+        *(metric_text(value) for value in (m.precision, m.recall, m.f1, m.mcc, m.ece)),
     ]
 
 
-def _name(line: Line) -> str:
-    if line.kind == "length":
-        return f"{line.name} bases"
-    return f"{line.label} {line.name}".strip()
+def _name(result: SliceResult) -> str:
+    if result.kind == "length":
+        return f"{result.name} bases"
+    return f"{result.label} {result.name}".strip()
 
 
 def _range(interval: Interval) -> str:
     return "NA" if interval is None else f"{interval[0]:.3f}-{interval[1]:.3f}"
 
 
-def count_lines(found: Evaluation) -> list[str]:
-    """Sentences: what was measured, and what could not be and why."""
-    counts = found.sample.counts
+def count_lines(evaluation: Evaluation) -> list[str]:
+    """Return sentences on what was measured, and on what could not be measured and why."""
+    counts = evaluation.sample.counts
     lines = [f"{counts.used:,} of {counts.rows:,} rows have a label and a score."]
     if counts.unlabelled:
         lines.append(f"{counts.unlabelled:,} rows have no label and were left out.")
@@ -104,67 +99,71 @@ def count_lines(found: Evaluation) -> list[str]:
 
 
 def calibration_line(calibration: Calibration, output: str) -> str:
-    """What calibrating changed, and where the classifier is."""
+    """Return a sentence on what calibrating changed and where the classifier is."""
     c = calibration
     return (
         f"Temperature {c.temperature:.4f} (before: {c.temperature_before:.4f}), from {c.frames:,} "
-        f"frames: calibration error {figure(c.error_before)} -> {figure(c.error)}. "
+        f"frames: calibration error {metric_text(c.error_before)} -> {metric_text(c.error)}. "
         f"Calibrated classifier: {output}"
     )
 
 
 def as_markdown(
-    found: Evaluation, inputs: Inputs, calibration: Calibration | None, plots: Sequence[str]
+    evaluation: Evaluation,
+    files: EvaluatedFiles,
+    calibration: Calibration | None,
+    plots: Sequence[str],
 ) -> str:
-    """``evaluation.md``: the report."""
+    """Return ``evaluation.md``, the report."""
     parts = [
         "# Evaluation",
-        f"Predictions: {_plain(inputs.predictions)}, one row a {inputs.level}.\n"
-        f"Labels: {_plain(inputs.labels)}.\n"
-        f"Score: `{MEANING[inputs.level]}`; virus from {found.threshold:g} on.",
-        "\n".join(f"- {line}" for line in (*count_lines(found), *found.notes)),
+        f"Predictions: {_plain(files.predictions)}, one row per {files.level}.\n"
+        f"Labels: {_plain(files.labels)}.\n"
+        f"Score: `{SCORE_FORMULAS[files.level]}`; virus from {evaluation.threshold:g} on.",
+        "\n".join(f"- {line}" for line in (*count_lines(evaluation), *evaluation.notes)),
         "## All rows",
-        _table(("truth", "called virus", "called others"), _confusion(found.lines[0])),
-        _table(("figure", "value", "95 %"), _figures(found.lines[0])),
-        *_slices(found, "length", "By length"),
-        *_slices(found, "group", "By group"),
-        *_discoveries(found),
+        _table(("truth", "called virus", "called others"), _confusion(evaluation.overall)),
+        _table(("metric", "value", "95 %"), _overall(evaluation.overall)),
+        *_slices(evaluation, "length", "By length"),
+        *_slices(evaluation, "group", "By group"),
+        *_discoveries(evaluation),
         *([] if calibration is None else _calibrated(calibration)),
         *(["## Plots"] if plots else []),
         *(f"![{name}]({name})" for name in plots),
         f"Intervals: the middle 95 % of {RESAMPLES} resamples of genomes (of records, where no "
         f"genome is given). `NA`: not defined. docs/evaluation.md of virnucpro {__version__} says "
-        f"what the figures mean.",
+        f"what the metrics mean.",
     ]
     return "\n\n".join(parts) + "\n"
 
 
-def _confusion(line: Line) -> list[list[str]]:
-    m = line.measures
+def _confusion(result: SliceResult) -> list[list[str]]:
+    m = result.metrics
     return [["virus", f"{m.tp:,}", f"{m.fn:,}"], ["others", f"{m.fp:,}", f"{m.tn:,}"]]
 
 
-def _figures(line: Line) -> list[list[str]]:
-    m, spread = line.measures, line.spread
+def _overall(result: SliceResult) -> list[list[str]]:
+    m, intervals = result.metrics, result.intervals
     return [
-        ["AUROC", figure(m.auroc), _range(spread.auroc)],
-        ["AUPRC (average precision)", figure(m.auprc), ""],
-        ["accuracy", figure(m.accuracy), _range(spread.accuracy)],
-        ["precision", figure(m.precision), ""],
-        ["recall", figure(m.recall), ""],
-        ["F1", figure(m.f1), ""],
-        ["Brier score", figure(m.brier), ""],
-        [f"expected calibration error ({BINS} bins)", figure(m.ece), ""],
-        *([f"note: {note}", "", ""] for note in line.notes),
+        ["AUROC", metric_text(m.auroc), _range(intervals.auroc)],
+        ["AUPRC (average precision)", metric_text(m.auprc), ""],
+        ["accuracy", metric_text(m.accuracy), _range(intervals.accuracy)],
+        ["precision", metric_text(m.precision), ""],
+        ["recall", metric_text(m.recall), ""],
+        ["F1", metric_text(m.f1), ""],
+        ["MCC", metric_text(m.mcc), ""],
+        ["Brier score", metric_text(m.brier), ""],
+        [f"expected calibration error ({BINS} bins)", metric_text(m.ece), ""],
+        *([f"note: {note}", "", ""] for note in result.notes),
     ]
 
 
-def _slices(found: Evaluation, kind: Kind, title: str) -> list[str]:
-    lines = found.of_kind(kind)
-    if not lines:
+def _slices(evaluation: Evaluation, kind: SliceKind, title: str) -> list[str]:
+    results = evaluation.of_kind(kind)
+    if not results:
         return []
-    notes = [f"- {_plain(_name(line))}: {note}" for line in lines for note in line.notes]
-    table = _table(_HEADS, [[_plain(cell) for cell in _cells(line)] for line in lines])
+    notes = [f"- {_plain(_name(result))}: {note}" for result in results for note in result.notes]
+    table = _table(_HEADINGS, [[_plain(cell) for cell in _cells(result)] for result in results])
     about = (
         "A group is measured against all rows of the other label. `correct` and `genomes` are of "
         "the group alone: the share of its rows that are called as they are labelled."
@@ -177,33 +176,33 @@ def _slices(found: Evaluation, kind: Kind, title: str) -> list[str]:
     ]
 
 
-def _discoveries(found: Evaluation) -> list[str]:
-    if not found.discoveries:
+def _discoveries(evaluation: Evaluation) -> list[str]:
+    if not evaluation.false_discoveries:
         return []
     rows = [
-        [f"{d.stated:g}", f"{d.contigs:,}", f"{d.false:,}", figure(d.realised)]
-        for d in found.discoveries
+        [f"{d.stated:g}", f"{d.contigs:,}", f"{d.false:,}", metric_text(d.realised)]
+        for d in evaluation.false_discoveries
     ]
-    heads = ("stated, at most", "contigs", "no virus", "realised")
-    return ["## False discovery rates", _table(heads, rows)]
+    headings = ("stated, at most", "contigs", "not virus", "realised")
+    return ["## False discovery rates", _table(headings, rows)]
 
 
 def _calibrated(calibration: Calibration) -> list[str]:
     c = calibration
     rows = [
-        ["temperature", figure(c.temperature_before), figure(c.temperature)],
-        ["mean negative log likelihood, nats", figure(c.loss_before), figure(c.loss)],
-        ["expected calibration error", figure(c.error_before), figure(c.error)],
+        ["temperature", metric_text(c.temperature_before), metric_text(c.temperature)],
+        ["mean negative log likelihood, nats", metric_text(c.loss_before), metric_text(c.loss)],
+        ["expected calibration error", metric_text(c.error_before), metric_text(c.error)],
     ]
-    about = f"Fitted to {c.frames:,} frames, half of them virus; the figures are of these frames."
+    about = f"Fitted to {c.frames:,} frames, half of them virus. The values are of these frames."
     return ["## Calibration", about, _table(("", "before", "after"), rows)]
 
 
-def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    lines = [heads, ["---"] * len(heads), *rows]
+def _table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = [headings, ["---"] * len(headings), *rows]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
 def _plain(text: str) -> str:
-    """``text`` as it is, whatever Markdown or HTML would make of it."""
+    """Return ``text`` with the letters escaped that mean something in Markdown or HTML."""
     return _MARKUP.sub(r"\\\1", text)

@@ -1,4 +1,4 @@
-"""Predictions beside what is known of their records, as arrays."""
+"""Join predictions and labels into arrays."""
 
 from __future__ import annotations
 
@@ -9,15 +9,12 @@ from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 
 from virnucpro.errors import InputError
-from virnucpro.evaluation.labels import Labels, Origin
-from virnucpro.evaluation.predictions import Predictions, Row
+from virnucpro.evaluation.labels import Label, Labels
+from virnucpro.evaluation.predictions import PredictionRow, Predictions
+from virnucpro.metrics.classification import Bools, Floats, Ints
 
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
-Bools = npt.NDArray[np.bool_]
 K = TypeVar("K", bound=Hashable)
 
 # Upper ends of the classes of length, in bases, where the labels name no chunk length. The first
@@ -27,8 +24,8 @@ CONTIG_LENGTHS = (500, 1000, 3000, 10000)
 
 
 @dataclass(frozen=True)
-class Counts:
-    """What of the predictions and labels could be used.
+class SampleCounts:
+    """How many of the predictions and labels could be used.
 
     Attributes:
         rows: rows of the table of predictions.
@@ -51,15 +48,16 @@ class Counts:
 
 @dataclass(frozen=True)
 class Sample:
-    """Rows with a score and a label; all arrays have one entry a row.
+    """Rows with a score and a label. All arrays have one entry per row.
 
     Attributes:
         scores: 0 to 1.
-        virus: what is true.
-        groups: numbers of ``group_names``, which are pairs of label and group; a group that has
-            both labels is two.
-        clusters: numbers of genomes, what is drawn for intervals; of one label each.
-        lengths: numbers of ``length_names``, short to long; empty names where nothing is known.
+        virus: the label.
+        groups: numbers of ``group_names``, which are pairs of label and group. A group
+            that has both labels is two.
+        clusters: numbers of genomes, which are drawn for intervals. A genome has one label.
+        lengths: numbers of ``length_names``, short to long. A name is empty where nothing is
+            known.
         fdr: stated false discovery rates of contigs, NaN where there are none.
     """
 
@@ -71,17 +69,17 @@ class Sample:
     lengths: Ints
     length_names: tuple[str, ...]
     fdr: Floats
-    counts: Counts
+    counts: SampleCounts
 
 
 def label_of(virus: bool) -> str:
-    """``virus`` or ``others``."""
+    """Return ``virus`` or ``others``."""
     return "virus" if virus else "others"
 
 
 @dataclass
-class _Numbers(Generic[K]):
-    """Numbers things in the order in which they are first seen."""
+class _Numbering(Generic[K]):
+    """Number things in the order in which they are first seen."""
 
     known: dict[K, int] = field(default_factory=dict)
 
@@ -91,59 +89,59 @@ class _Numbers(Generic[K]):
 
 @dataclass
 class _Columns:
-    """The arrays of a sample while they grow: 8 bytes a row and column."""
+    """The arrays of a sample while they grow. They take 8 bytes per row and column."""
 
     scores: array[float] = field(default_factory=lambda: array("d"))
     fdr: array[float] = field(default_factory=lambda: array("d"))
-    origins: array[int] = field(default_factory=lambda: array("q"))
+    labels: array[int] = field(default_factory=lambda: array("q"))
     bases: array[int] = field(default_factory=lambda: array("q"))
 
-    def add(self, row: Row, origin: int) -> None:
+    def add(self, row: PredictionRow, label: int) -> None:
         self.scores.append(row.score)
         self.fdr.append(row.fdr)
-        self.origins.append(origin)
+        self.labels.append(label)
         self.bases.append(row.length)
 
 
 def join(predictions: Predictions, labels: Labels) -> Sample:
-    """Give every prediction its label: that of its chunk, where it is known, or of its record.
+    """Give every prediction the label of its chunk, where that is known, or else of its record.
 
     Raises:
         InputError: the table of predictions is damaged, or no row has a label and a score.
     """
-    columns, origins = _Columns(), _Numbers[Origin]()
+    columns, label_numbers = _Columns(), _Numbering[Label]()
     unscored: Counter[tuple[str, str]] = Counter()
     seen: set[str] = set()
     rows = unlabelled = 0
     for row in predictions.rows():
         rows += 1
-        origin = labels.chunks.get(row.chunk) or labels.records.get(row.record)
-        if origin is None:
+        label = labels.chunks.get(row.chunk) or labels.records.get(row.record)
+        if label is None:
             unlabelled += 1
             continue
-        seen.add(origin.record)
-        if row.score == row.score:  # not NaN
-            columns.add(row, origins(origin))
+        seen.add(label.record)
+        if row.score == row.score:  # the score is not NaN
+            columns.add(row, label_numbers(label))
         else:
-            unscored[label_of(origin.virus), row.status] += 1
-    if not origins.known:
+            unscored[label_of(label.virus), row.status] += 1
+    if not label_numbers.known:
         raise InputError(
             f"none of the {rows:,} rows of {predictions.table.path} has a label and a score "
             f"({unlabelled:,} have no label): check that the table labels the same records, by the "
             f"first word of their headers"
         )
-    known = list(origins.known)
-    number = np.array(columns.origins, np.int64)
+    known = list(label_numbers.known)
+    number = np.array(columns.labels, np.int64)
     absent = Counter(label_of(o.virus) for o in labels.records.values() if o.record not in seen)
     trained = int(_column((o.part == "train" for o in known), number).sum())
-    counts = Counts(rows, len(number), unlabelled, unscored, absent, trained, labels.blank)
+    counts = SampleCounts(rows, len(number), unlabelled, unscored, absent, trained, labels.blank)
     return _sample(columns, known, number, predictions.level == "contig", counts)
 
 
 def _sample(
-    columns: _Columns, known: list[Origin], number: Ints, contigs: bool, counts: Counts
+    columns: _Columns, known: list[Label], number: Ints, contigs: bool, counts: SampleCounts
 ) -> Sample:
-    groups, clusters = _Numbers[tuple[str, str]](), _Numbers[tuple[str, str]]()
+    groups, clusters = _Numbering[tuple[str, str]](), _Numbering[tuple[str, str]]()
     lengths, length_names = _lengths(columns, known, number, contigs)
     group = [groups((label_of(o.virus), o.group)) for o in known]
     cluster = [clusters((label_of(o.virus), o.genome)) for o in known]
@@ -161,14 +159,14 @@ def _sample(
 
 
 def _column(values: Iterable[int], number: Ints) -> Ints:
-    """Values of the origins, given to every row."""
+    """Spread one value per label over the rows."""
     return np.fromiter(values, np.int64)[number]
 
 
 def _lengths(
-    columns: _Columns, known: list[Origin], number: Ints, contigs: bool
+    columns: _Columns, known: list[Label], number: Ints, contigs: bool
 ) -> tuple[Ints, tuple[str, ...]]:
-    """Classes of length: chunk lengths that the labels name, else bases in ranges."""
+    """Return the length class of each row: the chunk length of its label, else a range of bases."""
     asked = _column((o.length for o in known), number)
     if asked.all() and not contigs:
         values, lengths = np.unique(asked, return_inverse=True)

@@ -7,9 +7,10 @@ from typing import Literal
 
 import numpy as np
 
-from virnucpro.evaluation.sample import Bools, Ints, Sample
+from virnucpro.evaluation.sample import Sample
+from virnucpro.metrics.classification import Bools, Ints
 
-Kind = Literal["overall", "length", "group"]
+SliceKind = Literal["overall", "length", "group"]
 NO_GROUP = "(no group)"
 
 
@@ -18,15 +19,15 @@ class Slice:
     """Rows that are measured together, as a choice of cells.
 
     Attributes:
-        kind: what it is a slice by.
-        label: of a group, ``virus`` or ``others``; else empty.
-        name: of the length or group.
-        virus: ``[cells]``, those of its rows that are virus.
-        others: ``[cells]``, those that are not.
-        own: ``[cells]``, for a group the cells of the group alone; else all of them.
+        kind: what the sample is sliced by.
+        label: ``virus`` or ``others`` for a group, else empty.
+        name: the length or the group.
+        virus: ``[cells]``, the cells of the slice that are virus.
+        others: ``[cells]``, the cells of the slice that are not.
+        own: ``[cells]``, for a group the cells of the group alone, else all cells of the slice.
     """
 
-    kind: Kind
+    kind: SliceKind
     label: str
     name: str
     virus: Bools
@@ -35,16 +36,16 @@ class Slice:
 
     @property
     def rows(self) -> Bools:
-        """``[cells]``, all of the slice."""
+        """All cells of the slice, ``[cells]``."""
         return self.virus | self.others
 
 
 @dataclass(frozen=True)
 class Cells:
-    """The rows that have label, group and length in common are a cell.
+    """The cells of a sample. Rows with the same label, group and length form a cell.
 
     Attributes:
-        of_row: ``[n]``, number of each row's cell.
+        of_row: ``[n]``, the number of the cell of each row.
         virus: ``[cells]``.
         group: ``[cells]``, numbers of ``Sample.group_names``.
         length: ``[cells]``, numbers of ``Sample.length_names``.
@@ -66,19 +67,19 @@ def cells_of(sample: Sample) -> Cells:
 
 
 def slices_of(sample: Sample, cells: Cells) -> list[Slice]:
-    """All slices: overall, then by length, then by group; each of the two only where it is known.
+    """Return the whole sample, then the lengths, then the groups, where these are known.
 
     A group has one label. Its rows are measured against all rows of the other label.
     """
-    everything = np.ones(len(cells.virus), np.bool_)
-    found = [Slice("overall", "", "all", cells.virus, ~cells.virus, everything)]
+    all_cells = np.ones(len(cells.virus), np.bool_)
+    slices = [Slice("overall", "", "all", cells.virus, ~cells.virus, all_cells)]
     for number, name in enumerate(sample.length_names):
         if name:
             own = cells.length == number
-            found.append(Slice("length", "", name, cells.virus & own, ~cells.virus & own, own))
-    named = sorted((*pair, n) for n, pair in enumerate(sample.group_names))
-    for label, name, number in named if any(name for _, name, _ in named) else ():
-        own = cells.group == number
-        virus, others = (own, ~cells.virus) if label == "virus" else (cells.virus, own)
-        found.append(Slice("group", label, name or NO_GROUP, virus, others, own))
-    return found
+            slices.append(Slice("length", "", name, cells.virus & own, ~cells.virus & own, own))
+    if any(name for _, name in sample.group_names):
+        for label, name, number in sorted((*pair, n) for n, pair in enumerate(sample.group_names)):
+            own = cells.group == number
+            virus, others = (own, ~cells.virus) if label == "virus" else (cells.virus, own)
+            slices.append(Slice("group", label, name or NO_GROUP, virus, others, own))
+    return slices

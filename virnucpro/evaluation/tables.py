@@ -1,4 +1,4 @@
-"""Tab-separated tables with a header, read by the names of their columns."""
+"""Read tab-separated tables with a header by the names of their columns."""
 
 from __future__ import annotations
 
@@ -10,14 +10,16 @@ from virnucpro.errors import InputError, UsageError
 
 
 @dataclass(frozen=True)
-class Table:
-    """A table on disk; ``columns`` are the names in its first line."""
+class DelimitedTable:
+    """A table on disk. ``columns`` are the names in its first line."""
 
     path: Path
     columns: tuple[str, ...]
 
     def rows(self, *names: str) -> Iterator[tuple[int, list[str]]]:
-        """Line number and fields of the columns ``names``, row by row; empty lines are passed over.
+        """Yield the line number and the fields of the columns ``names``, row by row.
+
+        Empty lines are skipped.
 
         Raises:
             InputError: a column is missing, or a line has another number of fields.
@@ -28,14 +30,14 @@ class Table:
                 f"{self.path} has no column {missing[0]!r}, its first line names "
                 f"{', '.join(self.columns[:12])}: check that it is the right table"
             )
-        places = [self.columns.index(name) for name in names]
+        indices = [self.columns.index(name) for name in names]
         width = len(self.columns)
         for number, line in self._lines():
             fields = line.rstrip("\r\n").split("\t")
             if len(fields) == width:
-                yield number, [fields[place] for place in places]
+                yield number, [fields[index] for index in indices]
             elif fields != [""]:
-                raise self.fault(number, f"{len(fields)} fields, expected {width}")
+                raise self.error(number, f"{len(fields)} fields, expected {width}")
 
     def _lines(self) -> Iterator[tuple[int, str]]:
         with self.path.open(encoding="utf-8", newline="\n") as stream:
@@ -43,19 +45,21 @@ class Table:
                 next(stream)
                 yield from enumerate(stream, 2)
             except UnicodeDecodeError as error:
-                raise InputError(f"{self.path} is not in UTF-8: save it so") from error
+                raise InputError(
+                    f"{self.path} is not in UTF-8: save it in this encoding"
+                ) from error
 
-    def fault(self, number: int, what: str) -> InputError:
-        """An error at a line."""
-        return InputError(f"{self.path}: line {number}: {what}; correct or make the table again")
+    def error(self, number: int, what: str) -> InputError:
+        """Return an error at a line."""
+        return InputError(f"{self.path}: line {number}: {what}; correct the table or make it again")
 
 
-def open_table(path: Path) -> Table:
+def open_table(path: Path) -> DelimitedTable:
     """Read the header of a table.
 
     Raises:
         UsageError: the file is missing or cannot be read.
-        InputError: it is empty, or no text.
+        InputError: it is empty, or it is not text.
     """
     try:
         with path.open(encoding="utf-8", newline="\n") as stream:
@@ -63,8 +67,8 @@ def open_table(path: Path) -> Table:
     except OSError as error:
         raise UsageError(f"{path} cannot be read ({error.strerror}): check its path") from error
     except UnicodeDecodeError as error:
-        raise InputError(f"{path} is no text in UTF-8: name a tab-separated table") from error
+        raise InputError(f"{path} is not text in UTF-8: name a tab-separated table") from error
     if not header.strip():
         raise InputError(f"{path} is empty: name a tab-separated table with a header")
     columns = header.lstrip("\ufeff").rstrip("\r\n").split("\t")
-    return Table(path, tuple(column.strip() for column in columns))
+    return DelimitedTable(path, tuple(column.strip() for column in columns))

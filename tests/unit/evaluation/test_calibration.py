@@ -12,12 +12,12 @@ import pytest
 from virnucpro.classifier import inspect
 from virnucpro.errors import InputError, UsageError
 from virnucpro.evaluation.calibration import (
-    FEWEST,
+    FEWEST_FRAMES,
     check_made_by,
     fit_calibration,
     logit_margins,
 )
-from virnucpro.evaluation.sample import Counts, Sample
+from virnucpro.evaluation.sample import Sample, SampleCounts
 from virnucpro.settings import TOY_CLASSIFIER
 
 
@@ -37,7 +37,7 @@ def _frames(rows: int, share: float, sharpness: float) -> Sample:
         numbers,
         (),
         np.full(rows, np.nan),
-        Counts(rows, rows, 0, {}, {}, 0, 0),
+        SampleCounts(rows, rows, 0, {}, {}, 0, 0),
     )
 
 
@@ -73,7 +73,7 @@ def test_scores_of_exactly_0_and_1_stay_finite() -> None:
 
 
 def test_too_little_to_calibrate_on() -> None:
-    sample = _frames(2 * FEWEST - 10, 0.5, 1.0)
+    sample = _frames(2 * FEWEST_FRAMES - 10, 0.5, 1.0)
     with pytest.raises(InputError, match="calibration needs 100 of either"):
         fit_calibration(sample, 1.0)
 

@@ -7,10 +7,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from virnucpro.evaluation.evaluation import Evaluation, Line, evaluate
+from virnucpro.evaluation.evaluation import ONE_CLASS, Evaluation, SliceResult, evaluate
 from virnucpro.evaluation.intervals import MOST_SLICES
-from virnucpro.evaluation.metrics import ONE_CLASS
-from virnucpro.evaluation.sample import Counts, Sample
+from virnucpro.evaluation.sample import Sample, SampleCounts
 
 
 def _sample(scores, virus, groups=None, genomes=None, lengths=None, fdr=None) -> Sample:
@@ -29,12 +28,12 @@ def _sample(scores, virus, groups=None, genomes=None, lengths=None, fdr=None) ->
         lengths=np.array([classes.index(n) for n in lengths] if lengths else [0] * len(virus)),
         length_names=tuple(map(str, classes)),
         fdr=np.array(fdr if fdr is not None else [np.nan] * len(virus), float),
-        counts=Counts(len(virus), len(virus), 0, {}, {}, 0, 0),
+        counts=SampleCounts(len(virus), len(virus), 0, {}, {}, 0, 0),
     )
 
 
-def _by_name(found: Evaluation) -> dict[str, Line]:
-    return {f"{line.label} {line.name}".strip(): line for line in found.lines}
+def _by_name(found: Evaluation) -> dict[str, SliceResult]:
+    return {f"{line.label} {line.name}".strip(): line for line in found.slices}
 
 
 def test_a_group_is_measured_against_all_rows_of_the_other_label() -> None:
@@ -43,19 +42,19 @@ def test_a_group_is_measured_against_all_rows_of_the_other_label() -> None:
     groups = ["a", "b", "b", "c", "c", "d"]
     lines = _by_name(evaluate(_sample(scores, virus, groups), 0.5, graded=True))
     a, b, c, d = (lines[name] for name in ("virus a", "virus b", "others c", "others d"))
-    assert a.measures.auroc == 1
-    assert b.measures.auroc == pytest.approx(4 / 6)  # 0.8 is above both 0.4 and 0.6
-    assert c.measures.auroc == pytest.approx(4 / 6)
-    assert d.measures.auroc == 1
-    assert (b.measures.virus, b.measures.others) == (2, 3)
-    assert (b.measures.tp, b.measures.fn, b.measures.fp, b.measures.tn) == (1, 1, 1, 2)
+    assert a.metrics.auroc == 1
+    assert b.metrics.auroc == pytest.approx(4 / 6)  # 0.8 is above both 0.4 and 0.6
+    assert c.metrics.auroc == pytest.approx(4 / 6)
+    assert d.metrics.auroc == 1
+    assert (b.metrics.virus, b.metrics.others) == (2, 3)
+    assert (b.metrics.tp, b.metrics.fn, b.metrics.fp, b.metrics.tn) == (1, 1, 1, 2)
     assert b.correct == 0.5
-    assert b.measures.accuracy == pytest.approx(3 / 5)
-    assert (c.measures.virus, c.measures.others, c.correct) == (3, 2, 0.5)
+    assert b.metrics.accuracy == pytest.approx(3 / 5)
+    assert (c.metrics.virus, c.metrics.others, c.correct) == (3, 2, 0.5)
     assert d.correct == 1
-    assert b.measures.ece is None  # of an arbitrary mixture
-    assert lines["all"].measures.auroc == pytest.approx(7 / 9)
-    assert lines["all"].correct == lines["all"].measures.accuracy
+    assert b.metrics.ece is None  # of an arbitrary mixture
+    assert lines["all"].metrics.auroc == pytest.approx(7 / 9)
+    assert lines["all"].correct == lines["all"].metrics.accuracy
 
 
 def test_a_group_with_both_labels_is_two() -> None:
@@ -69,7 +68,7 @@ def test_a_group_with_both_labels_is_two() -> None:
 def test_lengths_are_not_pooled() -> None:
     scores = [0.9, 0.1, 0.2, 0.8]
     found = evaluate(_sample(scores, [1, 0, 1, 0], lengths=[500, 500, 150, 150]), 0.5, graded=True)
-    assert [(line.name, line.measures.auroc) for line in found.of_kind("length")] == [
+    assert [(line.name, line.metrics.auroc) for line in found.of_kind("length")] == [
         ("150", 0),
         ("500", 1),
     ]
@@ -77,9 +76,9 @@ def test_lengths_are_not_pooled() -> None:
 
 def test_one_class_is_said_and_not_made_up() -> None:
     found = evaluate(_sample([0.9, 0.1, 0.3], [1, 1, 1], ["a", "a", "b"]), 0.5, graded=True)
-    assert all(line.measures.auroc is None for line in found.lines)
-    assert all(line.notes == (ONE_CLASS,) for line in found.lines)
-    assert all(line.spread.auroc is None for line in found.lines)
+    assert all(line.metrics.auroc is None for line in found.slices)
+    assert all(line.notes == (ONE_CLASS,) for line in found.slices)
+    assert all(line.intervals.auroc is None for line in found.slices)
 
 
 def _clustered(genomes: int, rows: int, seed: int = 0) -> Sample:
@@ -95,7 +94,7 @@ def test_intervals_are_over_genomes_and_not_over_rows() -> None:
     clustered = _clustered(100, 30)
     rows = replace(clustered, clusters=np.arange(len(clustered.scores)))
     wide, narrow = (
-        evaluate(sample, 0.5, graded=True).lines[0].spread.auroc for sample in (clustered, rows)
+        evaluate(sample, 0.5, graded=True).slices[0].intervals.auroc for sample in (clustered, rows)
     )
     assert wide is not None
     assert narrow is not None
@@ -109,7 +108,7 @@ def test_the_interval_is_that_of_a_plain_bootstrap(digits: int) -> None:
 
     sample = _clustered(60, 4, seed=3)
     sample = replace(sample, scores=sample.scores.round(digits))
-    ours = evaluate(sample, 0.5, graded=True).lines[0].spread
+    ours = evaluate(sample, 0.5, graded=True).slices[0].intervals
     rng = np.random.default_rng(9)
     members = [np.flatnonzero(sample.clusters == g) for g in range(60)]
     areas, accuracies = [], []
@@ -125,7 +124,7 @@ def test_the_interval_is_that_of_a_plain_bootstrap(digits: int) -> None:
 
 def test_the_same_seed_gives_the_same_intervals_in_any_order_of_rows() -> None:
     sample = _clustered(40, 5)
-    once, again = (evaluate(sample, 0.5, graded=True).lines[0].spread for _ in range(2))
+    once, again = (evaluate(sample, 0.5, graded=True).slices[0].intervals for _ in range(2))
     assert once == again
 
 
@@ -133,11 +132,11 @@ def test_a_single_genome_has_no_interval() -> None:
     scores, virus = [0.9, 0.8, 0.4, 0.1, 0.2, 0.6], [1, 1, 1, 0, 0, 0]
     sample = _sample(scores, virus, ["a", "a", "b", "c", "c", "c"], [0, 0, 1, 2, 3, 4])
     lines = _by_name(evaluate(sample, 0.5, graded=True))
-    assert lines["all"].spread.auroc is not None
-    assert lines["virus a"].spread.genomes == 1
-    assert lines["virus a"].spread.auroc is None
+    assert lines["all"].intervals.auroc is not None
+    assert lines["virus a"].intervals.genomes == 1
+    assert lines["virus a"].intervals.auroc is None
     assert "fewer than 2 genomes" in lines["virus a"].notes[0]
-    assert lines["others c"].spread.correct is not None
+    assert lines["others c"].intervals.correct is not None
 
 
 def test_too_many_groups_have_no_intervals_and_it_is_said() -> None:
@@ -145,17 +144,17 @@ def test_too_many_groups_have_no_intervals_and_it_is_said() -> None:
     names = [f"g{i}" for i in range(count)]
     sample = _sample(np.linspace(0, 1, count), np.arange(count) % 2, names)
     found = evaluate(sample, 0.5, graded=True)
-    assert found.lines[0].spread.auroc is None
-    assert "no intervals" in found.lines[0].notes[0]
+    assert found.slices[0].intervals.auroc is None
+    assert "no intervals" in found.slices[0].notes[0]
 
 
 def test_stated_and_realised_rates_of_false_discoveries() -> None:
     fdr = [0.005, 0.03, 0.04, 0.15, np.nan]
     found = evaluate(_sample([0.9, 0.8, 0.7, 0.6, 0.1], [1, 1, 0, 0, 0], fdr=fdr), 0.5, graded=True)
-    rows = [(d.stated, d.contigs, d.false) for d in found.discoveries]
+    rows = [(d.stated, d.contigs, d.false) for d in found.false_discoveries]
     assert rows == [(0.01, 1, 0), (0.05, 3, 1), (0.1, 3, 1), (0.2, 4, 2)]
-    assert found.discoveries[1].realised == pytest.approx(1 / 3)
+    assert found.false_discoveries[1].realised == pytest.approx(1 / 3)
 
 
 def test_without_rates_there_is_nothing_to_compare() -> None:
-    assert evaluate(_sample([0.9, 0.1], [1, 0]), 0.5, graded=True).discoveries == ()
+    assert evaluate(_sample([0.9, 0.1], [1, 0]), 0.5, graded=True).false_discoveries == ()

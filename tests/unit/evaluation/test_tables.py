@@ -8,7 +8,7 @@ import pytest
 
 from virnucpro.errors import InputError, UsageError
 from virnucpro.evaluation.labels import read_labels
-from virnucpro.evaluation.predictions import Predictions, Row, find_predictions
+from virnucpro.evaluation.predictions import PredictionRow, Predictions, find_predictions
 from virnucpro.evaluation.sample import Sample, join
 from virnucpro.stages.consensus import HEADER as CONSENSUS
 from virnucpro.stages.output import CHUNKS_HEADER, CONTIGS_HEADER
@@ -24,7 +24,7 @@ def _write(path: Path, text: str) -> Path:
     return path
 
 
-def _rows(predictions: Predictions) -> list[Row]:
+def _rows(predictions: Predictions) -> list[PredictionRow]:
     return list(predictions.rows())
 
 
@@ -79,7 +79,7 @@ def test_a_table_by_itself_says_what_it_is(run: Path) -> None:
         found = find_predictions(run / name, None)
         assert (found.level, found.stem, found.graded) == (level, "s", True)
         assert _rows(found)[0].score == 0.75
-    with pytest.raises(UsageError, match="one row a chunk, not a contig"):
+    with pytest.raises(UsageError, match="one row per chunk, not per contig"):
         find_predictions(run / "s_chunks.tsv", "contig")
 
 
@@ -108,14 +108,14 @@ def test_a_frame_that_is_nearly_certain_keeps_its_margin(tmp_path: Path) -> None
     ("text", "says"),
     [
         ("", "empty"),
-        ("a\tb\n1\t2\n", "no table of predictions"),
+        ("a\tb\n1\t2\n", "not a table of predictions"),
         (CHUNKS_HEADER + "a\tb\n", "line 2: 2 fields, expected 8"),
-        (FRAMES + "aF1\tvirus\tx\t1\n", "line 2: 'x' is no number"),
-        (FRAMES + "aF1\tvirus\t0.5\tnan\n", "line 2: 'nan' is no number"),
+        (FRAMES + "aF1\tvirus\tx\t1\n", "line 2: 'x' is not a number"),
+        (FRAMES + "aF1\tvirus\t0.5\tnan\n", "line 2: 'nan' is not a number"),
         (FRAMES + "aF1\tvirus\t0.5\t1.5\n", "line 2: a score is out of range"),
         (FRAMES + "aF1\tvirus\t0\t0\n", "line 2: both scores are 0"),
         ("Modified_ID\tIs_Virus\na\tperhaps\n", "Is_Virus is 'perhaps'"),
-        (CHUNKS_HEADER + "a\ta_chunk_1\tx\t500\tscored\t1\t0.2\t0.8\n", "no range of bases"),
+        (CHUNKS_HEADER + "a\ta_chunk_1\tx\t500\tscored\t1\t0.2\t0.8\n", "not a range of bases"),
     ],
 )
 def test_mistakes_in_predictions(tmp_path: Path, text: str, says: str) -> None:
@@ -177,7 +177,7 @@ def test_the_frames_table_of_a_data_set(tmp_path: Path) -> None:
         ("record\tgroup\na\tx\n", "no column 'label'"),
         ("record\tlabel\na\tplant\n", "line 2: label 'plant' is none of"),
         ("record\tlabel\na\tvirus\na\tothers\n", "labelled virus and others"),
-        ("record\tlabel\na\t\n", "labels no record"),
+        ("record\tlabel\na\t\n", "no row with a label"),
         ("record\tlabel\na\tvirus\n\nb\tvirus\textra\n", "line 4: 3 fields, expected 2"),
     ],
 )

@@ -1,4 +1,4 @@
-"""How good the scores of single frames are, in the usual figures."""
+"""The metrics of a trained classifier on single frames."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import numpy as np
 import numpy.typing as npt
 
 from virnucpro.classifier import Classifier
+from virnucpro.metrics.classification import auroc, confusion_counts
+from virnucpro.metrics.temperature import log_loss
 from virnucpro.training.classifier.features import OpenFeatures, PartFeatures
-
-FIGURES = ("frames", "virus", "accuracy", "precision", "recall", "f1", "auroc", "log_loss")
 
 
 def logits_of(classifier: Classifier, features: PartFeatures) -> npt.NDArray[np.float64]:
@@ -22,30 +22,20 @@ def logits_of(classifier: Classifier, features: PartFeatures) -> npt.NDArray[np.
 
 def assess(
     logits: npt.NDArray[np.float64], labels: npt.NDArray[np.int64], temperature: float
-) -> Mapping[str, float]:
-    """``FIGURES`` of frames, called virus where that is the likelier class.
+) -> Mapping[str, float | None]:
+    """Compute the metrics of frames that are called virus where that is the likelier class.
 
-    NaN is a figure that these frames do not define, such as an AUROC with one class only.
+    A metric that these frames do not define, such as the AUROC of one class only, is None.
     """
-    from sklearn.metrics import (
-        accuracy_score,
-        f1_score,
-        precision_score,
-        recall_score,
-        roc_auc_score,
-    )
-
-    margins = (logits[:, 1] - logits[:, 0]) / temperature
-    calls = (margins > 0).astype(np.int64)
-    both = len(np.unique(labels)) == 2
-    undefined = {"zero_division": np.nan}
+    margins, virus = (logits[:, 1] - logits[:, 0]) / temperature, labels == 1
+    counts = confusion_counts(virus, margins > 0)
     return {
-        "frames": len(labels),
-        "virus": int(labels.sum()),
-        "accuracy": float(accuracy_score(labels, calls)),
-        "precision": float(precision_score(labels, calls, **undefined)),
-        "recall": float(recall_score(labels, calls, **undefined)),
-        "f1": float(f1_score(labels, calls, **undefined)),
-        "auroc": float(roc_auc_score(labels, margins)) if both else float("nan"),
-        "log_loss": float(np.logaddexp(0, np.where(labels == 1, -margins, margins)).mean()),
+        "frames": counts.rows,
+        "virus": counts.virus,
+        "accuracy": counts.accuracy,
+        "precision": counts.precision,
+        "recall": counts.recall,
+        "f1": counts.f1,
+        "auroc": auroc(virus, margins),
+        "log_loss": log_loss(virus, margins),
     }

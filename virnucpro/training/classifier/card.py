@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -10,7 +9,7 @@ from pathlib import Path
 
 from virnucpro import __version__
 from virnucpro.contracts import Json
-from virnucpro.training.classifier.assessment import FIGURES
+from virnucpro.metrics.classification import metric_text
 from virnucpro.training.classifier.recipe import Recipe
 from virnucpro.training.data.dataset import PARTS, Dataset
 
@@ -42,7 +41,7 @@ class Facts:
     best_epoch: int
     epochs: int
     left_out: Mapping[str, int]
-    figures: Mapping[str, Mapping[str, float]]
+    figures: Mapping[str, Mapping[str, float | None]]
 
 
 def card_text(facts: Facts, name: str) -> str:
@@ -139,7 +138,7 @@ def _figures(facts: Facts) -> list[str]:
     parts = list(facts.figures)
     rows = [
         (figure.replace("_", " "), *(_number(facts.figures[part][figure]) for part in parts))
-        for figure in FIGURES
+        for figure in next(iter(facts.figures.values()))
     ]
     lines += _table(("", *parts), rows)
     lines += [
@@ -172,10 +171,8 @@ def _listed(lengths: Sequence[int]) -> str:
     return " or ".join(map(str, lengths))
 
 
-def _number(value: float) -> str:
-    if math.isnan(value):
-        return "NA"
-    return f"{value:,}" if isinstance(value, int) else f"{value:.4f}"
+def _number(value: float | None) -> str:
+    return f"{value:,}" if isinstance(value, int) else metric_text(value)
 
 
 def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:

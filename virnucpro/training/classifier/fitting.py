@@ -18,6 +18,7 @@ from virnucpro.contracts import Device, Json
 from virnucpro.errors import InputError, UsageError
 from virnucpro.events import Notice
 from virnucpro.executors.signals import Interruption
+from virnucpro.metrics.temperature import fit_temperature
 from virnucpro.models.catalogue import KNOWN
 from virnucpro.store.disk import Disk
 from virnucpro.store.lock import locked
@@ -33,7 +34,6 @@ from virnucpro.training.classifier.recipe import Recipe
 from virnucpro.training.classifier.savepoint import Savepoint, load
 from virnucpro.training.classifier.trainer import Plan
 from virnucpro.training.data.dataset import LABELS, PARTS, Dataset, Part
-from virnucpro.training.temperature import fit_temperature
 
 Show = Callable[[Notice | TrainingEvent], None]
 

@@ -15,6 +15,8 @@ from torch import nn
 
 from virnucpro.compute.cores import settle
 from virnucpro.errors import DeviceError, InputError
+from virnucpro.metrics.classification import auroc
+from virnucpro.metrics.temperature import log_loss
 from virnucpro.store.disk import Disk
 from virnucpro.training.classifier.features import (
     OpenFeatures,
@@ -176,8 +178,6 @@ class _Trainer:
 
     def _validate(self) -> tuple[float, float]:
         """Mean cross entropy and AUROC on the validation part, the same on every process."""
-        from sklearn.metrics import roc_auc_score
-
         labels = self._plan.validation.labels
         mine = share_of(len(labels), self._team.rank, self._team.world)
         logits = torch.zeros(len(labels), 2, device=self._team.device)
@@ -192,8 +192,8 @@ class _Trainer:
         margins = found[:, 1] - found[:, 0]
         if not np.isfinite(margins).all():
             return float("nan"), float("nan")
-        loss = np.logaddexp(0, np.where(labels == 1, -margins, margins)).mean()
-        return float(loss), float(roc_auc_score(labels, margins))
+        area = auroc(labels == 1, margins)
+        return log_loss(labels == 1, margins), float("nan") if area is None else area
 
     def _end_epoch(self, validation_loss: float, auroc: float, seconds: float) -> None:
         """Keep the best, decide whether it was the last, save and report."""

@@ -21,13 +21,14 @@ from virnucpro.encoders.lite_features import Words
 from virnucpro.encoders.weights import read_pickle
 from virnucpro.errors import InputError, ModelError, ResumeRefusedError, UsageError
 from virnucpro.executors.signals import Interruption
+from virnucpro.metrics.classification import auroc
+from virnucpro.metrics.temperature import fit_temperature
 from virnucpro.store.disk import Disk, DiskWithoutResume, sha256_of
 from virnucpro.store.lock import locked
 from virnucpro.training.data.dataset import Dataset, Part
 from virnucpro.training.lite.censuses import WORDS, CountedWords, count_words
 from virnucpro.training.lite.encoders import LiteRecipe, Pair, Trainer, chunk_scores, margins
 from virnucpro.training.lite.frames import FrameSet, folds_of, load_frames
-from virnucpro.training.temperature import fit_temperature
 
 SAVE_SECONDS = 60.0
 ENCODERS = ("lite-nucleotide", "lite-protein")
@@ -218,14 +219,12 @@ def _temperature(sets: Sequence[FrameSet], found: Sequence[Any]) -> float | None
 
 def _figures(frames: FrameSet, margin: Any, temperature: float) -> dict[str, Any]:
     """AUROC of chunks, None where one label is missing; and how many there are."""
-    from sklearn.metrics import roc_auc_score
-
     scores, virus = chunk_scores(margin / temperature, frames)
-    both = bool(virus.any() and not virus.all())
+    area = auroc(virus, scores)
     return {
         "chunks": len(scores),
         "virus": int(virus.sum()),
-        "auroc": round(float(roc_auc_score(virus, scores)), 4) if both else None,
+        "auroc": None if area is None else round(area, 4),
     }
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from virnucpro.training.temperature import HIGHEST, LOWEST, fit_temperature
+from virnucpro.metrics.temperature import HIGHEST, LOWEST, fit_temperature
 
 
 def drawn(temperature, count=200_000, seed=3):

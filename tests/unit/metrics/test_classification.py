@@ -5,12 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from virnucpro.evaluation.metrics import (
+from virnucpro.metrics.classification import (
     BINS,
-    average_precision,
+    auroc,
     calibration_error,
+    confusion_counts,
     curves,
-    measure,
+    measure_scores,
     reliability,
 )
 
@@ -19,13 +20,14 @@ SCORES = np.array([0.9, 0.8, 0.3, 0.7, 0.1])
 
 
 def test_counts_and_figures_by_hand() -> None:
-    found = measure(VIRUS, SCORES, 0.5)
+    found = measure_scores(VIRUS, SCORES, 0.5)
     assert (found.rows, found.virus, found.others) == (5, 3, 2)
     assert (found.tp, found.fp, found.tn, found.fn) == (2, 1, 1, 1)
     assert found.accuracy == pytest.approx(3 / 5)
     assert found.precision == pytest.approx(2 / 3)
     assert found.recall == pytest.approx(2 / 3)
     assert found.f1 == pytest.approx(2 / 3)
+    assert found.mcc == pytest.approx((2 * 1 - 1 * 1) / 6)  # the root of 3 * 3 * 2 * 2
     assert found.auroc == pytest.approx(5 / 6)  # of six pairs only 0.3 and 0.7 stand wrong
     assert found.auprc == pytest.approx((1 + 1 + 3 / 4) / 3)
     assert found.brier == pytest.approx((0.01 + 0.04 + 0.49 + 0.49 + 0.01) / 5)
@@ -33,51 +35,66 @@ def test_counts_and_figures_by_hand() -> None:
 
 
 def test_the_threshold_itself_is_called_virus() -> None:
-    assert measure(VIRUS, SCORES, 0.8).tp == 2
-    assert measure(VIRUS, SCORES, 0.81).tp == 1
+    assert measure_scores(VIRUS, SCORES, 0.8).tp == 2
+    assert measure_scores(VIRUS, SCORES, 0.81).tp == 1
 
 
 def test_ties_count_half() -> None:
-    found = measure(np.array([True, False]), np.array([0.5, 0.5]), 0.5)
+    found = measure_scores(np.array([True, False]), np.array([0.5, 0.5]), 0.5)
     assert found.auroc == 0.5
     assert found.auprc == 0.5
 
 
 def test_the_same_as_scikit_learn() -> None:
-    from sklearn.metrics import average_precision_score, brier_score_loss, f1_score, roc_auc_score
+    from sklearn.metrics import (
+        average_precision_score,
+        brier_score_loss,
+        f1_score,
+        matthews_corrcoef,
+        roc_auc_score,
+    )
 
     rng = np.random.default_rng(0)
     virus = rng.random(2000) < 0.3
     scores = np.round(np.clip(rng.normal(0.4 + 0.2 * virus, 0.2), 0, 1), 2)  # with ties
-    found = measure(virus, scores, 0.5)
+    found = measure_scores(virus, scores, 0.5)
     assert found.auroc == pytest.approx(roc_auc_score(virus, scores))
     assert found.auprc == pytest.approx(average_precision_score(virus, scores))
     assert found.brier == pytest.approx(brier_score_loss(virus, scores))
     assert found.f1 == pytest.approx(f1_score(virus, scores >= 0.5))
+    assert found.mcc == pytest.approx(matthews_corrcoef(virus, scores >= 0.5))
+    assert auroc(virus, scores) == found.auroc
 
 
 @pytest.mark.parametrize("label", [True, False])
 def test_one_class_has_no_area_and_no_precision(label: bool) -> None:
-    found = measure(np.full(3, label), SCORES[:3], 0.5)
-    assert (found.auroc, found.auprc, found.precision, found.f1) == (None,) * 4
+    found = measure_scores(np.full(3, label), SCORES[:3], 0.5)
+    assert (found.auroc, found.auprc, found.precision, found.f1, found.mcc) == (None,) * 5
+    assert auroc(np.full(3, label), SCORES[:3]) is None
     assert found.recall == (pytest.approx(2 / 3) if label else None)
     assert found.accuracy == pytest.approx(2 / 3 if label else 1 / 3)
     assert found.brier is not None
 
 
 def test_nothing_called_virus_has_no_precision() -> None:
-    found = measure(VIRUS, SCORES, 1.0)
+    found = measure_scores(VIRUS, SCORES, 1.0)
     assert found.precision is None
+    assert found.mcc is None
     assert (found.recall, found.f1) == (0, 0)
 
 
+def test_counts_of_calls() -> None:
+    counts = confusion_counts(VIRUS, np.array([True, False, False, False, True]))
+    assert (counts.tp, counts.fp, counts.tn, counts.fn) == (1, 1, 1, 2)
+
+
 def test_no_rows() -> None:
-    found = measure(np.empty(0, bool), np.empty(0), 0.5)
+    found = measure_scores(np.empty(0, bool), np.empty(0), 0.5)
     assert (found.rows, found.accuracy, found.brier, found.ece) == (0, None, None, None)
 
 
 def test_calls_have_no_figures_of_scores() -> None:
-    found = measure(VIRUS, (SCORES >= 0.5).astype(float), 0.5, graded=False)
+    found = measure_scores(VIRUS, (SCORES >= 0.5).astype(float), 0.5, graded=False)
     assert (found.auroc, found.auprc, found.brier, found.ece) == (None,) * 4
     assert found.f1 == pytest.approx(2 / 3)
 
@@ -101,6 +118,7 @@ def test_over_and_under_confidence_in_one_bin_cancel_only_within_it() -> None:
 
 def test_average_precision_is_no_trapezoid() -> None:
     found = curves(VIRUS, SCORES)
-    assert average_precision(found) == pytest.approx(11 / 12)
+    assert found is not None
+    assert found.average_precision == pytest.approx(11 / 12)
     assert found.precision[0] == 1
     assert found.recall[-1] == found.false_positive_rate[-1] == 1

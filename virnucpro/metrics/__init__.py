@@ -1,0 +1,1 @@
+"""Metrics of a two-class classifier, used by training and by evaluation."""
