@@ -57,7 +57,7 @@ def test_imports_point_down(path: Path) -> None:
 
 @pytest.mark.parametrize("path", _modules(), ids=lambda p: str(p.relative_to(PACKAGE)))
 def test_no_module_is_two(path: Path) -> None:
-    assert len(path.read_text().splitlines()) <= 320
+    assert len(path.read_text().splitlines()) <= 600
 
 
 def test_the_command_line_starts_without_heavy_imports() -> None:

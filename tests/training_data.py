@@ -57,7 +57,7 @@ def make_dataset(
         "sources": [{"file": "genomes.fa", "sha256": "0" * 64}],
         "parts": parts,
     }
-    dataset.facts_file.write_text(json.dumps(facts))
+    dataset.description_file.write_text(json.dumps(facts))
     lines = ["record\tsource\tlabel\tgroup\tgenome\tpart\tbases\tchunks\tframes\tnote\n"]
     for part, count in zip(PARTS, genomes, strict=True):
         found = []
@@ -71,7 +71,7 @@ def make_dataset(
                 lines.append("\t".join(map(str, (*cells, *numbers, ""))) + "\n")
         random.Random(part).shuffle(found)
         parts[part] = _write_part(dataset, part, found, shard)
-    dataset.facts_file.write_text(json.dumps(facts))
+    dataset.description_file.write_text(json.dumps(facts))
     dataset.genomes_table.write_text("".join(lines))
     return dataset
 

@@ -115,7 +115,7 @@ def test_the_card_says_what_is_so(train, dataset, tmp_path):
     output = tmp_path / "my.safetensors"
     assert train(output, *QUICK).code == 0
     card = output.with_suffix(".md").read_text()
-    facts = dataset.facts()["parts"]
+    facts = dataset.description()["parts"]
     for part in PARTS:
         frames = sum(facts[part][label] for label in ("virus", "others"))
         assert f"({frames})" in card
@@ -166,7 +166,7 @@ def test_what_cannot_be_trained(call, train, dataset, tmp_path):
     assert call("train", "embed", raw.root, *toy).code == 0
     assert call(*command, *QUICK).code == 0
     assert "There was no test part" in (tmp_path / "a.md").read_text()
-    raw.facts_file.write_text(raw.facts_file.read_text() + "\n")  # prepared again
+    raw.description_file.write_text(raw.description_file.read_text() + "\n")  # prepared again
     stale = call(*command, *QUICK, "--force")
     assert stale.code == 64
     assert "is not embedded as it is now" in stale.err

@@ -11,7 +11,7 @@ from tests.training_data import make_dataset
 from virnucpro.encoders.toy import ToyEncoder
 from virnucpro.io.fasta import read_fasta
 from virnucpro.store.features import load_features
-from virnucpro.training.records import read_record
+from virnucpro.training.data.dataset import read_embedding_record
 
 TOY = ("--model-type", "toy", "--device", "cpu")
 
@@ -39,7 +39,7 @@ def test_features_of_every_frame(call, dataset):
         sequences = [s for _, s in read_fasta(layout.split("protein", 1))]
         expected = ToyEncoder("protein", 1024).encode(sequences, lambda s, t: None)
         assert torch.equal(merged[0].data[:, 16:], expected)
-        record = read_record(layout)
+        record = read_embedding_record(layout)
         assert record["counts"] == {
             "shards": dataset.shards(part),
             "frames": len(names),
@@ -147,9 +147,9 @@ def test_what_cannot_be_embedded(call, dataset, tmp_path):
     nucleotides = dataset.layout("test").split("nucleotide", 1)
     nucleotides.write_text(nucleotides.read_text() + ">more\nACGT\n")
     assert "frames, not" in call("train", "embed", dataset.root, *TOY).err
-    facts = json.loads(dataset.facts_file.read_text())
+    facts = json.loads(dataset.description_file.read_text())
     facts["parts"].pop("test")
-    dataset.facts_file.write_text(json.dumps(facts))
+    dataset.description_file.write_text(json.dumps(facts))
     assert call("train", "embed", dataset.root, *TOY).code == 0
     refused = call("train", "embed", dataset.root, *TOY, "--parts", "test")
     assert refused.code == 64

@@ -10,7 +10,7 @@ import pytest
 
 from virnucpro.io.records import read_records
 from virnucpro.training.data.dataset import PARTS, Dataset
-from virnucpro.training.data.table import read_table
+from virnucpro.training.data.table import read_genome_table
 
 LITE = Path(__file__).parents[2] / "examples/lite/genomes.tsv"
 COMPLEMENT = str.maketrans("ACGT", "TGCA")
@@ -84,7 +84,7 @@ def test_slices_of_an_organelle_stay_together(rows: list[dict[str, str]]) -> Non
 
 
 def test_the_table_of_the_small_model_covers_all_genomes(genomes: Path, call: Callable) -> None:
-    table = read_table(LITE, genomes)
+    table = read_genome_table(LITE, genomes)
     with (genomes / "MANIFEST.tsv").open(newline="") as stream:
         listed = {row["file"]: row["label"] for row in csv.DictReader(stream, delimiter="\t")}
     labels = {"viral": "virus", "nonviral": "others"}

@@ -116,7 +116,7 @@ def prepare(table: Path, output_dir: Path, genomes: Path | None, **options: Any)
     only frames inside annotated proteins are kept. The same command gives the same data set to
     the byte, and does nothing where it is there.
     """
-    from virnucpro.training.data.prepare import Recipe
+    from virnucpro.training.data.prepare import DatasetSettings
 
     force = options.pop("force")
     lengths = _lengths(options.pop("lengths"))
@@ -124,8 +124,8 @@ def prepare(table: Path, output_dir: Path, genomes: Path | None, **options: Any)
         raise UsageError(
             f"--genomes {genomes} is no folder: name the one that the paths start from"
         )
-    recipe = Recipe(table, genomes or table.parent, lengths, **options)
-    return _carry_out(recipe, output_dir, force)
+    settings = DatasetSettings(table, genomes or table.parent, lengths, **options)
+    return _carry_out(settings, output_dir, force)
 
 
 def _lengths(given: Iterable[str]) -> tuple[int, ...]:
@@ -141,10 +141,10 @@ def _lengths(given: Iterable[str]) -> tuple[int, ...]:
     return tuple(dict.fromkeys(int(word) for word in words))
 
 
-def _carry_out(recipe: Any, output_dir: Path, force: bool) -> int:
+def _carry_out(settings: Any, output_dir: Path, force: bool) -> int:
     from virnucpro.executors.signals import interruptible
     from virnucpro.training.data.dataset import Dataset
-    from virnucpro.training.data.prepare import prepare
+    from virnucpro.training.data.prepare import prepare_dataset
     from virnucpro.ui.progress import Progress
 
     path = config_path()
@@ -153,21 +153,21 @@ def _carry_out(recipe: Any, output_dir: Path, force: bool) -> int:
     dataset = Dataset(output_dir)
     try:
         with interruptible(), Progress(display) as progress:
-            prepared = prepare(recipe, dataset, progress, command=sys.argv, force=force)
-        for notice in prepared.facts["notices"]:
+            prepared = prepare_dataset(settings, dataset, progress, command=sys.argv, force=force)
+        for notice in prepared.description["notices"]:
             progress.warn(notice)
     except RunInterruptedError as stop:
         raise RunInterruptedError(
             stop.signal_number, "run the same command again to start over"
         ) from stop
     if display.level not in ("WARNING", "ERROR"):
-        click.echo(_summary(prepared.facts))
+        click.echo(_summary(prepared.description))
         said = {
             "made": "The data set is in",
             "found": "It was there already, made by the same command from the same genomes:",
             "remade": f"What was there is now in {dataset.previous}; the data set is in",
         }
-        click.echo(f"{said[prepared.how]} {output_dir}")
+        click.echo(f"{said[prepared.outcome]} {output_dir}")
     return 0
 
 

@@ -30,8 +30,7 @@ from virnucpro.store.disk import Disk, sha256_of
 from virnucpro.store.ledger import Ledger
 from virnucpro.store.lock import locked
 from virnucpro.store.state import RunState, admit, read_state, write_state
-from virnucpro.training.data.dataset import PARTS, Dataset, Part
-from virnucpro.training.records import read_record
+from virnucpro.training.data.dataset import PARTS, Dataset, Part, read_embedding_record
 
 Emit = Callable[[Event], None]
 
@@ -175,7 +174,7 @@ def _jobs(
     nucleotide = locate(analysis.nucleotide_model, "nucleotide")
     protein = locate(analysis.protein_model, "protein")
     check_precision(precision, nucleotide, protein)
-    facts = dataset.facts()["parts"]
+    facts = dataset.description()["parts"]
     jobs = []
     for part in parts:
         layout = dataset.layout(part)
@@ -263,7 +262,7 @@ def _embed_part(
     failed = len({name for failure in found for name in failure.ids})
     document = {
         **circumstances(request.command),
-        "data set": sha256_of(dataset.facts_file),
+        "data_set": sha256_of(dataset.description_file),
         "models": {
             "nucleotide": encoder_facts(job.nucleotide),
             "protein": encoder_facts(job.protein),
@@ -284,7 +283,7 @@ def _embed_part(
 
 def _record(layout: Layout, disk: Disk, document: dict[str, Json], *, computed: bool) -> None:
     """Write ``PART_run.json``, unless nothing was done and it says the same already."""
-    lasting = ("data set", "models", "truncation", "precision", "counts")
-    there = read_record(layout)
+    lasting = ("data_set", "models", "truncation", "precision", "counts")
+    there = read_embedding_record(layout)
     if computed or there is None or any(there.get(key) != document[key] for key in lasting):
         disk.save(layout.run_json, (json.dumps(document, indent=1) + "\n").encode())

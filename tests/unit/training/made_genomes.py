@@ -45,7 +45,7 @@ def write_table(path: Path, rows: Iterable[Mapping[str, str]]) -> Path:
     return path
 
 
-class Silent:
+class RecordedProgress:
     """A watch that keeps what it was told."""
 
     def __init__(self) -> None:

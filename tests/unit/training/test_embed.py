@@ -20,8 +20,8 @@ from virnucpro.executors.local import LocalExecutor
 from virnucpro.io.fasta import read_fasta
 from virnucpro.settings import AnalysisSettings, MachineSettings
 from virnucpro.store.features import load_features
+from virnucpro.training.data.dataset import read_embedding_record
 from virnucpro.training.embed import EmbedRequest, embed
-from virnucpro.training.records import read_record
 
 
 @dataclass(frozen=True)
@@ -72,11 +72,11 @@ def test_failed_frames_are_left_out_and_tried_again(tmp_path):
     assert not any(part.failed for part in others)
     assert poison in (dataset.root / "failed_files.txt").read_text()
     assert poison not in load_features(layout.merged(1), "merged").ids
-    assert read_record(layout)["counts"]["failed"] == 1
+    assert read_embedding_record(layout)["counts"]["failed"] == 1
 
     results = embed(request, lambda event: None)
     assert not any(part.failed for part in results)
     assert load_features(layout.merged(1), "merged").ids[3] == poison
-    assert read_record(layout)["counts"]["failed"] == 0
+    assert read_embedding_record(layout)["counts"]["failed"] == 0
     assert not (dataset.root / "failed_files.txt").exists()
     assert not layout.part_folders()

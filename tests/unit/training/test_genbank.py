@@ -10,7 +10,7 @@ import pytest
 
 from tests.unit.training.made_genomes import coding
 from virnucpro.errors import InputError, UsageError
-from virnucpro.training.data.genbank import Coding, is_genbank, read_genbank
+from virnucpro.training.data.genbank import CodingSequences, is_genbank, read_genbank
 
 SeqIO = pytest.importorskip("Bio.SeqIO")
 from Bio.Seq import Seq  # noqa: E402
@@ -65,16 +65,16 @@ def test_records_with_header_and_sequence(read, packed):
 def test_a_frame_must_lie_in_an_annotated_protein(read):
     protein = str(Seq(SEQUENCE[:1500]).translate())
     ((_, _, _, coding_of),) = read(genbank(cds(0, 1500, translation=protein), sequence=SEQUENCE))
-    assert coding_of.holds(protein[100:266], 300, 800)
-    assert not coding_of.holds(protein[100:266], 1500, 2000)  # nothing is annotated there
-    assert not coding_of.holds("W" + protein[100:266], 300, 800)
+    assert coding_of.contains(protein[100:266], 300, 800)
+    assert not coding_of.contains(protein[100:266], 1500, 2000)  # nothing is annotated there
+    assert not coding_of.contains("W" + protein[100:266], 300, 800)
 
 
 def test_without_a_translation_the_bases_are_translated(read):
     reverse = str(Seq(SEQUENCE[601:1500]).reverse_complement())
     expected = str(Seq(reverse[1:][: (len(reverse) - 1) // 3 * 3]).translate())
     ((_, _, _, coding_of),) = read(genbank(cds(601, 1500, -1, codon_start="2"), sequence=SEQUENCE))
-    assert coding_of.holds(expected, 601, 1500)
+    assert coding_of.contains(expected, 601, 1500)
     assert len(expected) == 299
 
 
@@ -82,20 +82,20 @@ def test_another_genetic_code(read):
     ((_, _, _, coding_of),) = read(
         genbank(cds(0, 9, transl_table="4"), sequence="ATGTGAACC" + SEQUENCE)
     )
-    assert coding_of.holds("MWT", 0, 9)
+    assert coding_of.contains("MWT", 0, 9)
 
 
 def test_pseudogenes_and_other_features_code_for_nothing(read):
     gene = SeqFeature(FeatureLocation(0, 1500, 1), type="gene")
     ((_, _, _, coding_of),) = read(genbank(gene, cds(0, 1500, pseudo=""), sequence=SEQUENCE))
-    assert not coding_of.holds(str(Seq(SEQUENCE[:1500]).translate())[5:50], 0, 500)
+    assert not coding_of.contains(str(Seq(SEQUENCE[:1500]).translate())[5:50], 0, 500)
 
 
 def test_joined_pieces(read):
     place = CompoundLocation([FeatureLocation(0, 300, 1), FeatureLocation(600, 900, 1)])
     ((_, _, _, coding_of),) = read(genbank(SeqFeature(place, type="CDS"), sequence=SEQUENCE))
     joined = str(Seq(SEQUENCE[:300] + SEQUENCE[600:900]).translate())
-    assert coding_of.holds(joined[90:110], 600, 900)
+    assert coding_of.contains(joined[90:110], 600, 900)
 
 
 def test_many_overlapping_proteins_are_all_found():
@@ -103,13 +103,13 @@ def test_many_overlapping_proteins_are_all_found():
         (start, start + 3 * size, f"{chr(65 + n)}" * size)
         for n, (start, size) in enumerate([(0, 900), (10, 5), (40, 5), (2000, 50), (2100, 4)])
     ]
-    found = Coding(proteins)
-    assert found.holds("AAAA", 2600, 2650)  # of the long one, which begins first
-    assert not found.holds("BBB", 30, 40)
-    assert found.holds("BBB", 24, 30)
-    assert found.holds("EEEE", 2105, 2107)
-    assert not found.holds("AAAA", 2700, 2750)
-    assert not Coding([]).holds("A", 0, 10)
+    found = CodingSequences(proteins)
+    assert found.contains("AAAA", 2600, 2650)  # of the long one, which begins first
+    assert not found.contains("BBB", 30, 40)
+    assert found.contains("BBB", 24, 30)
+    assert found.contains("EEEE", 2105, 2107)
+    assert not found.contains("AAAA", 2700, 2750)
+    assert not CodingSequences([]).contains("A", 0, 10)
 
 
 def test_a_record_that_only_refers_to_others_has_no_sequence(read):

@@ -84,7 +84,7 @@ def test_what_is_written(dataset, done):
     assert sorted(p.name for p in done.iterdir() if p.name != ".lite.lock") == sorted(NAMES)
     facts = json.loads((done / "lite.json").read_text())
     assert facts["command"] == "virnucpro train lite DATASET --output-dir DIR --steps 5 --seed 0"
-    assert facts["data set"] == sha256_of(dataset.facts_file)
+    assert facts["data_set"] == sha256_of(dataset.description_file)
     assert facts["recipe"]["steps"] == 5
     files = LiteFiles(done)
     info = inspect(files.classifier)
@@ -181,5 +181,5 @@ def test_without_validation_and_without_a_label(tmp_path):
     empty = make_dataset(tmp_path / "empty", genomes=(0, 1, 1), codons=300)
     with pytest.raises(InputError, match="no frames to train on"):
         fit(empty, tmp_path / "none")
-    with pytest.raises(UsageError, match="is no data set"):
+    with pytest.raises(UsageError, match="is not a data set"):
         fit(Dataset(tmp_path / "nowhere"), tmp_path / "none")

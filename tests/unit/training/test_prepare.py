@@ -11,7 +11,13 @@ from itertools import pairwise
 
 import pytest
 
-from tests.unit.training.made_genomes import Silent, coding, mutated, write_fasta, write_table
+from tests.unit.training.made_genomes import (
+    RecordedProgress,
+    coding,
+    mutated,
+    write_fasta,
+    write_table,
+)
 from virnucpro.errors import InputError, LockedError, ResumeRefusedError, UsageError
 from virnucpro.io.chunks import chunk_spans, record_of
 from virnucpro.io.fasta import read_fasta
@@ -20,7 +26,7 @@ from virnucpro.io.records import read_records
 from virnucpro.layout import MOLECULES
 from virnucpro.store.disk import Disk
 from virnucpro.training.data.dataset import PARTS, Dataset
-from virnucpro.training.data.prepare import Recipe, prepare
+from virnucpro.training.data.prepare import DatasetSettings, prepare_dataset
 
 FILES = {
     "phages.fa.gz": [
@@ -48,10 +54,10 @@ ROWS = [
 
 
 @pytest.fixture
-def recipe(tmp_path):
+def settings(tmp_path):
     for name, records in FILES.items():
         write_fasta(tmp_path / "in" / name, records)
-    return Recipe(
+    return DatasetSettings(
         write_table(tmp_path / "genomes.tsv", ROWS),
         tmp_path / "in",
         (300, 150),
@@ -63,9 +69,9 @@ def recipe(tmp_path):
 
 
 @pytest.fixture
-def made(recipe, tmp_path):
+def made(settings, tmp_path):
     dataset = Dataset(tmp_path / "data")
-    return prepare(recipe, dataset, Silent()), dataset
+    return prepare_dataset(settings, dataset, RecordedProgress()), dataset
 
 
 def genomes(dataset):
@@ -165,7 +171,7 @@ def test_what_became_of_every_record(made):
     assert {name: int(row["frames"]) for name, row in rows.items()} == {
         name: counts[name] for name in rows
     }
-    left = {entry["reason"]: entry for entry in prepared.facts["left_out"]}
+    left = {entry["reason"]: entry for entry in prepared.description["left_out"]}
     assert left["related"] == {"reason": "related", "genomes": 1, "records": 1, "bases": 4600}
     assert left["unused"]["records"] == 0
 
@@ -176,7 +182,7 @@ def test_train_and_validation_are_balanced_by_length_and_test_is_not(made):
         counts = Counter((row.length, row.label) for row in dataset.frames(part))
         for length in (300, 150):
             assert counts[length, "virus"] == counts[length, "others"] > 0
-    facts = prepared.facts
+    facts = prepared.description
     test = Counter(row.label for row in dataset.frames("test"))
     assert test["virus"] != test["others"]
     assert facts["parts"]["test"] == {
@@ -196,9 +202,11 @@ def test_train_and_validation_are_balanced_by_length_and_test_is_not(made):
     )
 
 
-def test_unbalanced_takes_all(recipe, tmp_path):
-    prepared = prepare(replace(recipe, balance=False), Dataset(tmp_path / "all"), Silent())
-    assert all(row["frames"] == row["open"] for row in prepared.facts["counts"])
+def test_unbalanced_takes_all(settings, tmp_path):
+    prepared = prepare_dataset(
+        replace(settings, balance=False), Dataset(tmp_path / "all"), RecordedProgress()
+    )
+    assert all(row["frames"] == row["open"] for row in prepared.description["counts"])
 
 
 def test_shards_are_shuffled(made):
@@ -217,21 +225,21 @@ def _digests(root):
     }
 
 
-def test_two_runs_are_equal_to_the_byte(made, recipe, tmp_path):
+def test_two_runs_are_equal_to_the_byte(made, settings, tmp_path):
     first, dataset = made
     other = Dataset(tmp_path / "other")
-    again = prepare(recipe, other, Silent(), command=("again",))
+    again = prepare_dataset(settings, other, RecordedProgress(), command=("again",))
     assert _digests(dataset.root) == _digests(other.root)
-    assert first.facts | {"command": ["again"]} == again.facts == other.facts()
-    prepare(replace(recipe, seed=4), Dataset(tmp_path / "seed"), Silent())
+    assert first.description | {"command": ["again"]} == again.description == other.description()
+    prepare_dataset(replace(settings, seed=4), Dataset(tmp_path / "seed"), RecordedProgress())
     assert _digests(dataset.root) != _digests(tmp_path / "seed")
 
 
-def test_a_stride(recipe, tmp_path):
+def test_a_stride(settings, tmp_path):
     rows = [{"file": "held.fa", "label": "virus", "group": "g", "split": "test"}]
-    wide = replace(recipe, table=write_table(tmp_path / "held.tsv", rows), stride=1000)
+    wide = replace(settings, table=write_table(tmp_path / "held.tsv", rows), stride=1000)
     dataset = Dataset(tmp_path / "wide")
-    prepare(wide, dataset, Silent())
+    prepare_dataset(wide, dataset, RecordedProgress())
     assert [row["chunks"] for row in genomes(dataset)] == ["6", "6"]  # 0, 1000, 2000; both lengths
     assert {len(s) for f in shards(dataset, "test", "nucleotide") for _, s in f} <= {
         298,
@@ -243,37 +251,37 @@ def test_a_stride(recipe, tmp_path):
     }
 
 
-def test_the_same_again_does_nothing(made, recipe):
+def test_the_same_again_does_nothing(made, settings):
     first, dataset = made
     before = {
         p: p.stat().st_mtime_ns for p in dataset.root.rglob("*") if p.name != "dataset.locked"
     }
-    again = prepare(recipe, dataset, Silent())
-    assert (first.how, again.how) == ("made", "found")
-    assert again.facts == first.facts
+    again = prepare_dataset(settings, dataset, RecordedProgress())
+    assert (first.outcome, again.outcome) == ("made", "found")
+    assert again.description == first.description
     assert {
         p: p.stat().st_mtime_ns for p in dataset.root.rglob("*") if p.name != "dataset.locked"
     } == before
 
 
-def test_another_recipe_is_refused_and_forced(made, recipe, tmp_path):
+def test_another_recipe_is_refused_and_forced(made, settings, tmp_path):
     _, dataset = made
     feature = dataset.layout("train").features("protein", 1)
     feature.write_bytes(b"took a day")
     with pytest.raises(ResumeRefusedError, match=r"seed: was 3, is 4"):
-        prepare(replace(recipe, seed=4), dataset, Silent())
+        prepare_dataset(replace(settings, seed=4), dataset, RecordedProgress())
     write_fasta(tmp_path / "in" / "held.fa", [("H1", coding(77, 2000))])
-    write_table(recipe.table, ROWS[:3])
+    write_table(settings.table, ROWS[:3])
     with pytest.raises(ResumeRefusedError) as error:
-        prepare(recipe, dataset, Silent())
+        prepare_dataset(settings, dataset, RecordedProgress())
     assert "the rows of the table are others" in str(error.value)
     assert "genomes that differ: held.fa, more.fa" in str(error.value)
     assert feature.exists()
-    assert prepare(recipe, dataset, Silent(), force=True).how == "remade"
+    assert prepare_dataset(settings, dataset, RecordedProgress(), force=True).outcome == "remade"
     assert not feature.exists()
     assert (dataset.previous / "train_protein" / feature.name).read_bytes() == b"took a day"
     assert (dataset.previous / "dataset.json").exists()
-    assert prepare(recipe, dataset, Silent()).how == "found"
+    assert prepare_dataset(settings, dataset, RecordedProgress()).outcome == "found"
 
 
 class Stopping(Disk):
@@ -289,38 +297,40 @@ class Stopping(Disk):
         return super().open_new(path)
 
 
-def test_an_interrupted_run_is_no_data_set_and_the_next_one_starts_over(made, recipe, tmp_path):
+def test_an_interrupted_run_is_no_data_set_and_the_next_one_starts_over(made, settings, tmp_path):
     _, whole = made
     files = sum(1 for p in whole.root.rglob("*") if p.is_file() and p.name != "dataset.locked")
     for after in (0, 1, 3, files - 1, files):
         dataset = Dataset(tmp_path / f"stopped{after}")
         with pytest.raises(KeyboardInterrupt):
-            prepare(recipe, dataset, Silent(), disk=Stopping(after))
-        assert not dataset.facts_file.exists()
-        assert prepare(recipe, dataset, Silent()).how == "made"
+            prepare_dataset(settings, dataset, RecordedProgress(), disk=Stopping(after))
+        assert not dataset.description_file.exists()
+        assert prepare_dataset(settings, dataset, RecordedProgress()).outcome == "made"
         assert _digests(dataset.root) == _digests(whole.root)
 
 
-def test_foreign_folders_are_left_alone(recipe, tmp_path):
+def test_foreign_folders_are_left_alone(settings, tmp_path):
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "train_contigs.tsv").write_text("of a run of predict")
-    with pytest.raises(UsageError, match=r"train_contigs\.tsv, which is of no data set"):
-        prepare(recipe, Dataset(tmp_path / "data"), Silent())
+    with pytest.raises(
+        UsageError, match=r"train_contigs\.tsv, which does not belong to a data set"
+    ):
+        prepare_dataset(settings, Dataset(tmp_path / "data"), RecordedProgress())
     with pytest.raises(UsageError, match="is a file"):
-        prepare(recipe, Dataset(recipe.table), Silent())
+        prepare_dataset(settings, Dataset(settings.table), RecordedProgress())
 
 
-def test_one_process_at_a_time(made, recipe):
+def test_one_process_at_a_time(made, settings):
     from virnucpro.store.lock import locked
 
     _, dataset = made
     with locked(dataset.lock), pytest.raises(LockedError):
-        prepare(recipe, dataset, Silent())
+        prepare_dataset(settings, dataset, RecordedProgress())
 
 
-def test_progress_adds_up(recipe, tmp_path):
-    watch = Silent()
-    prepare(recipe, Dataset(tmp_path / "data"), watch)
+def test_progress_adds_up(settings, tmp_path):
+    watch = RecordedProgress()
+    prepare_dataset(settings, Dataset(tmp_path / "data"), watch)
     assert watch.done == watch.totals
     assert len(watch.steps) == 4
 
@@ -332,19 +342,19 @@ def test_progress_adds_up(recipe, tmp_path):
         ({"genome": "(nothing)"}, "genome finds no name in the header of"),
     ],
 )
-def test_rows_that_fit_nothing(recipe, tmp_path, row, said):
-    write_table(recipe.table, [*ROWS[1:3], {**ROWS[0], **row}])
+def test_rows_that_fit_nothing(settings, tmp_path, row, said):
+    write_table(settings.table, [*ROWS[1:3], {**ROWS[0], **row}])
     with pytest.raises(InputError, match=f"genomes.tsv: line 4: .*{said}"):
-        prepare(recipe, Dataset(tmp_path / "data"), Silent())
+        prepare_dataset(settings, Dataset(tmp_path / "data"), RecordedProgress())
 
 
-def test_a_row_after_one_that_takes_all(recipe, tmp_path):
-    write_table(recipe.table, [ROWS[1], {**ROWS[1], "group": "again"}])
+def test_a_row_after_one_that_takes_all(settings, tmp_path):
+    write_table(settings.table, [ROWS[1], {**ROWS[1], "group": "again"}])
     with pytest.raises(InputError, match=r"line 3: .* earlier rows take them all"):
-        prepare(recipe, Dataset(tmp_path / "data"), Silent())
+        prepare_dataset(settings, Dataset(tmp_path / "data"), RecordedProgress())
 
 
-def test_the_first_row_that_matches_takes_a_record_and_the_rest_is_unused(recipe, tmp_path):
+def test_the_first_row_that_matches_takes_a_record_and_the_rest_is_unused(settings, tmp_path):
     rows = [
         {"file": "bacteria.fa", "label": "others", "group": "one", "match": "^B1 "},
         {
@@ -355,27 +365,27 @@ def test_the_first_row_that_matches_takes_a_record_and_the_rest_is_unused(recipe
             "split": "train",
         },
     ]
-    write_table(recipe.table, rows)
+    write_table(settings.table, rows)
     dataset = Dataset(tmp_path / "data")
-    prepared = prepare(recipe, dataset, Silent())
+    prepared = prepare_dataset(settings, dataset, RecordedProgress())
     found = {row["record"]: row for row in genomes(dataset)}
     assert found["B1"]["group"] == "one"
     assert {found[n]["group"] for n in ("B10", "B11", "B12", "B13")} == {"ten"}
     assert (found["B2"]["part"], found["B2"]["note"]) == ("unused", "no row of the table is for it")
-    assert prepared.facts["left_out"][2]["records"] == 12
-    assert any("no frames of label virus" in notice for notice in prepared.facts["notices"])
+    assert prepared.description["left_out"][2]["records"] == 12
+    assert any("no frames of label virus" in notice for notice in prepared.description["notices"])
 
 
-def test_nothing_open_at_all(recipe, tmp_path):
+def test_nothing_open_at_all(settings, tmp_path):
     write_fasta(tmp_path / "in" / "held.fa", [("H", "TTAGTTAGTTAACTAACTAA" * 40)])
-    write_table(recipe.table, [ROWS[1]])
+    write_table(settings.table, [ROWS[1]])
     with pytest.raises(InputError, match="no genome has an open frame"):
-        prepare(recipe, Dataset(tmp_path / "data"), Silent())
+        prepare_dataset(settings, Dataset(tmp_path / "data"), RecordedProgress())
     assert not (tmp_path / "data" / "dataset.json").exists()
-    assert not Dataset(tmp_path / "data").spool.exists()
+    assert not Dataset(tmp_path / "data").sequences_file.exists()
 
 
-def test_genbank_keeps_annotated_frames_only(recipe, tmp_path):
+def test_genbank_keeps_annotated_frames_only(settings, tmp_path):
     pytest.importorskip("Bio")
     from Bio.Seq import Seq
 
@@ -389,9 +399,9 @@ def test_genbank_keeps_annotated_frames_only(recipe, tmp_path):
     rows = [
         {"file": "virus.gbff", "label": "virus", "group": "g", "split": "test", "genome": r"^(\S+)"}
     ]
-    write_table(recipe.table, rows)
+    write_table(settings.table, rows)
     dataset = Dataset(tmp_path / "data")
-    prepare(recipe, dataset, Silent())
+    prepare_dataset(settings, dataset, RecordedProgress())
     frames = list(dataset.frames("test"))
     proteins = [s for f in shards(dataset, "test", "protein") for _, s in f]
     assert {row.record for row in frames} == {"GB1.1"}
@@ -399,11 +409,11 @@ def test_genbank_keeps_annotated_frames_only(recipe, tmp_path):
     assert {row.frame[-2] for row in frames} == {"F"}
     whole = [record for record in chunk_spans(3000, 300) if record[1] <= 1500]
     assert len([row for row in frames if row.length == 300]) == len(whole)
-    assert json.loads(dataset.facts_file.read_text())["sources"][0]["file"] == "virus.gbff"
+    assert json.loads(dataset.description_file.read_text())["sources"][0]["file"] == "virus.gbff"
 
 
-def test_a_source_that_changes_meanwhile(recipe, tmp_path):
-    class Meddling(Silent):
+def test_a_source_that_changes_meanwhile(settings, tmp_path):
+    class Meddling(RecordedProgress):
         def begin(self, title: str, total: float) -> None:
             super().begin(title, total)
             if title.startswith("cutting"):
@@ -413,11 +423,11 @@ def test_a_source_that_changes_meanwhile(recipe, tmp_path):
                 )
 
     with pytest.raises(InputError, match=r"held\.fa changed while it was used"):
-        prepare(recipe, Dataset(tmp_path / "data"), Meddling())
+        prepare_dataset(settings, Dataset(tmp_path / "data"), Meddling())
 
 
-def test_renamed_records_are_the_sources_own(made, recipe):
+def test_renamed_records_are_the_sources_own(made, settings):
     _, dataset = made
     names = {row["record"] for row in genomes(dataset)}
-    own = {r.id for name in FILES for r in read_records(recipe.folder / name)}
+    own = {r.id for name in FILES for r in read_records(settings.folder / name)}
     assert names - own == {"B1.2"}

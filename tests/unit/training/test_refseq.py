@@ -19,7 +19,7 @@ from virnucpro.training.data.refseq import (
     save_table,
     table_of,
 )
-from virnucpro.training.data.table import read_table
+from virnucpro.training.data.table import read_genome_table
 
 DATA = {f"viral/viral.{n}.genomic.gbff.gz": bytes([n]) * 70_000 for n in (1, 2, 10)} | {
     "archaea/archaea.1.1.genomic.fna.gz": b"fasta" * 1000,
@@ -180,12 +180,12 @@ def test_the_table_is_one_for_prepare(tmp_path, form, header, genome):
     text = table_of(files, form)
     assert save_table(text, tmp_path, Disk())
     assert save_table(text, tmp_path, Disk())
-    rows = read_table(tmp_path / "refseq.tsv", tmp_path)
+    rows = read_genome_table(tmp_path / "refseq.tsv", tmp_path)
     assert [(row.label, row.group) for row in rows] == [
         ("virus", "RefSeq viral"),
         ("others", "RefSeq fungi"),
     ]
-    assert rows[0].genome_of(header.split()[0], header) == genome
+    assert rows[0].genome_name(header.split()[0], header) == genome
     (tmp_path / "refseq.tsv").write_text("edited")
     assert not save_table(text, tmp_path, Disk())
     assert (tmp_path / "refseq.tsv").read_text() == "edited"

@@ -7,7 +7,7 @@ import pytest
 
 from tests.unit.training.made_genomes import coding, mutated
 from virnucpro.training.data import relatives
-from virnucpro.training.data.relatives import SCALED, K, shares, sketch
+from virnucpro.training.data.relatives import SCALED, K, merge_sketches, shared_fraction, sketch
 
 COMPLEMENT = str.maketrans("ACGT", "TGCA")
 
@@ -60,27 +60,16 @@ def test_one_in_sixteen_is_sampled():
     assert len(sketch(coding(4, 160_000))) == pytest.approx(10_000, rel=0.05)
 
 
-def test_shares():
-    held = sketch(coding(5, 20_000))
+def test_shared_fractions():
+    held_out = sketch(coding(5, 20_000))
     half = coding(5, 20_000)[:10_000] + coding(6, 10_000)
     near = mutated(coding(5, 20_000), 0.05)
-    found = dict(
-        shares(
-            [
-                ("same", [held]),
-                ("half", [sketch(half)]),
-                ("two records", [sketch(half[:10_000]), sketch(half[10_000:])]),
-                ("near", [sketch(near)]),
-                ("other", [sketch(coding(7, 20_000))]),
-                ("tiny", [sketch("ACGT")]),
-            ],
-            held,
-        )
-    )
-    assert found["same"] == 1
-    assert found["half"] == pytest.approx(0.5, abs=0.05)
-    assert found["two records"] == pytest.approx(0.5, abs=0.05)
-    assert 0.1 < found["near"] < 0.45  # 0.95 ** 31 = 0.2, and a quarter of the bases was C before
-    assert found["other"] == 0
-    assert found["tiny"] == 0
-    assert dict(shares([("same", [held])], sketch(""))) == {"same": 0}
+    two_records = merge_sketches([sketch(half[:10_000]), sketch(half[10_000:])])
+    assert shared_fraction(held_out, held_out) == 1
+    assert shared_fraction(sketch(half), held_out) == pytest.approx(0.5, abs=0.05)
+    assert shared_fraction(two_records, held_out) == pytest.approx(0.5, abs=0.05)
+    # 0.95 ** 31 = 0.2, and a quarter of the bases was C before
+    assert 0.1 < shared_fraction(sketch(near), held_out) < 0.45
+    assert shared_fraction(sketch(coding(7, 20_000)), held_out) == 0
+    assert shared_fraction(sketch("ACGT"), held_out) == 0
+    assert shared_fraction(held_out, sketch("")) == 0

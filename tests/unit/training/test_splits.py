@@ -9,22 +9,22 @@ import pytest
 
 from tests.unit.training.made_genomes import coding, mutated
 from virnucpro.errors import InputError
+from virnucpro.training.data.genomes import GenomeSurvey, SurveyedRecord
 from virnucpro.training.data.relatives import sketch
-from virnucpro.training.data.splits import assign, check_labels, drop_relatives
-from virnucpro.training.data.survey import Origin, Survey
-from virnucpro.training.data.table import SourceRow, Split
+from virnucpro.training.data.splits import assign_parts, check_labels, drop_relatives
+from virnucpro.training.data.table import SourceRow, SplitRule
 
 
-def row(line: int = 2, split: Split | None = None, label: str = "virus") -> SourceRow:
-    return SourceRow(line, "a.fa", Path("a.fa"), label, "g", split or Split(), None, None)
+def row(line: int = 2, split: SplitRule | None = None, label: str = "virus") -> SourceRow:
+    return SourceRow(line, "a.fa", Path("a.fa"), label, "g", split or SplitRule(), None, None)
 
 
-def origin(genome: str, of: SourceRow | None) -> Origin:
-    return Origin(f"record of {genome}", "a.fa", of, genome, 1000)
+def origin(genome: str, of: SourceRow | None) -> SurveyedRecord:
+    return SurveyedRecord(f"record of {genome}", "a.fa", of, genome, 1000)
 
 
 def parts(origins, **options):
-    assign(origins, **{"test": 0.1, "validation": 0.1, "seed": 0, **options})
+    assign_parts(origins, **{"test": 0.1, "validation": 0.1, "seed": 0, **options})
     return [o.part for o in origins]
 
 
@@ -50,17 +50,19 @@ def test_a_genome_stays_together_and_keeps_its_part_when_others_come():
 
 def test_rows_with_their_own_part_or_fraction():
     assert (
-        parts([origin(f"g{n}", row(split=Split("validation"))) for n in range(5)])
+        parts([origin(f"g{n}", row(split=SplitRule("validation"))) for n in range(5)])
         == ["validation"] * 5
     )
-    assert parts([origin(f"g{n}", row(split=Split(test=1.0))) for n in range(5)]) == ["test"] * 5
-    none = parts([origin(f"g{n}", row(split=Split(test=0.0))) for n in range(500)], test=1.0)
+    assert (
+        parts([origin(f"g{n}", row(split=SplitRule(test=1.0))) for n in range(5)]) == ["test"] * 5
+    )
+    none = parts([origin(f"g{n}", row(split=SplitRule(test=0.0))) for n in range(500)], test=1.0)
     assert set(none) == {"train", "validation"}
 
 
 def test_held_out_by_one_row_is_held_out_of_all():
-    first = origin("g", row(2, Split("train")))
-    second = origin("g", row(3, Split("test")))
+    first = origin("g", row(2, SplitRule("train")))
+    second = origin("g", row(3, SplitRule("test")))
     third = origin("g", row(4))
     assert parts([first, second, third]) == [None, "test", "test"]
     assert first.note == "line 3 of the table sends its genome to test"
@@ -85,8 +87,8 @@ def test_relatives_of_held_out_genomes_are_dropped():
         ("related to it", "train", other[:5000] + coding(5, 5000)),
         ("related to the dropped one", "train", coding(6, 5000)),
     ]
-    origins = [Origin(n, "a.fa", row(), n, len(s), part=p) for n, p, s in made]
-    drop_relatives(Survey((), origins, [sketch(s) for _, _, s in made]), 0.05)
+    origins = [SurveyedRecord(n, "a.fa", row(), n, len(s), part=p) for n, p, s in made]
+    drop_relatives(GenomeSurvey((), origins, [sketch(s) for _, _, s in made]), 0.05)
     assert {o.name: o.part for o in origins if o.part is None}.keys() == {
         "same in train",
         "near in validation",
@@ -102,10 +104,10 @@ def test_all_records_of_a_related_genome_go_and_its_share_counts_them_together()
     base = coding(1, 20_000)
     records = [("held", "h", base), ("a", "g", base[:2000]), ("b", "g", coding(2, 8000))]
     origins = [
-        Origin(n, "a.fa", row(), g, len(s), part="test" if n == "held" else "train")
+        SurveyedRecord(n, "a.fa", row(), g, len(s), part="test" if n == "held" else "train")
         for n, g, s in records
     ]
-    found = Survey((), origins, [sketch(s) for _, _, s in records])
+    found = GenomeSurvey((), origins, [sketch(s) for _, _, s in records])
     drop_relatives(found, 0.3)
     assert [o.part for o in origins] == ["test", "train", "train"]
     drop_relatives(found, 0.1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from virnucpro.errors import InputError, UsageError
-from virnucpro.training.data.table import Split, read_table
+from virnucpro.training.data.table import SplitRule, read_genome_table
 
 HEADER = "file\tlabel\tgroup\tsplit\tgenome\tmatch\n"
 
@@ -18,7 +18,7 @@ def table(tmp_path):
     def _table(text: str | bytes):
         path = tmp_path / "genomes.tsv"
         path.write_bytes(text if isinstance(text, bytes) else text.encode())
-        return read_table(path, tmp_path)
+        return read_genome_table(path, tmp_path)
 
     return _table
 
@@ -33,20 +33,20 @@ def test_all_that_a_row_can_say(table, tmp_path):
     assert (first.line, second.line) == (4, 5)
     assert first.path == (tmp_path / "a.fa").resolve()
     assert (first.label, second.label) == ("virus", "others")
-    assert first.split == Split(test=0.2)
-    assert second.split == Split()
-    assert first.takes("x phage lambda")
-    assert not first.takes("x phage T4")
-    assert second.takes("anything")
-    assert first.genome_of("X_frag1", "X_frag1 phage") == "X"
-    assert first.genome_of("X", "X phage") is None
-    assert second.genome_of("X.2", "X phage") == "X.2"
+    assert first.split == SplitRule(test=0.2)
+    assert second.split == SplitRule()
+    assert first.matches("x phage lambda")
+    assert not first.matches("x phage T4")
+    assert second.matches("anything")
+    assert first.genome_name("X_frag1", "X_frag1 phage") == "X"
+    assert first.genome_name("X", "X phage") is None
+    assert second.genome_name("X.2", "X phage") == "X.2"
 
 
 def test_names_of_genomes_have_no_tabs(table):
     (row,) = table(HEADER + "a.fa\t1\tg\t\t\\|(.*)\\|\n")
-    assert row.genome_of("x", "x |Human\tvirus  1 | y") == "Human virus 1"
-    assert row.genome_of("x", "x | | y") is None
+    assert row.genome_name("x", "x |Human\tvirus  1 | y") == "Human virus 1"
+    assert row.genome_name("x", "x | | y") is None
 
 
 @pytest.mark.parametrize(
@@ -67,11 +67,11 @@ def test_labels(table, label, expected):
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("auto", Split()),
-        ("train", Split("train")),
-        ("validation", Split("validation")),
-        ("test", Split("test")),
-        ("test=1", Split(test=1.0)),
+        ("auto", SplitRule()),
+        ("train", SplitRule("train")),
+        ("validation", SplitRule("validation")),
+        ("test", SplitRule("test")),
+        ("test=1", SplitRule(test=1.0)),
     ],
 )
 def test_splits(table, text, expected):
@@ -94,11 +94,11 @@ def test_splits(table, text, expected):
         (HEADER + "a.fa\t1\tg\ttest=2\n", "split 'test=2' is none of"),
         (HEADER + "a.fa\t1\tg\ttest=nan\n", "split 'test=nan' is none of"),
         (HEADER + "a.fa\t1\tg\tvalidation=0.1\n", "is none of"),
-        (HEADER + "a.fa\t1\tg\t\t(\n", "genome '.' is no regular expression"),
+        (HEADER + "a.fa\t1\tg\t\t(\n", "genome '.' is not a regular expression"),
         (HEADER + "a.fa\t1\tg\t\t\\S+\n", "has no group: put the name in parentheses"),
-        (HEADER + "a.fa\t1\tg\t\t\t[\n", "match '.' is no regular expression"),
+        (HEADER + "a.fa\t1\tg\t\t\t[\n", "match '.' is not a regular expression"),
         (HEADER + "a.fa\t1\tg\t\t\t\tmore\n", "7 fields, but the header has 6"),
-        (b"PK\x03\x04\xff\xfe", "no UTF-8 text"),
+        (b"PK\x03\x04\xff\xfe", "not UTF-8 text"),
     ],
 )
 def test_mistakes(table, text, said):
@@ -118,4 +118,4 @@ def test_all_mistakes_are_named_at_once(table):
 
 def test_a_table_that_is_not_there(tmp_path):
     with pytest.raises(UsageError, match="cannot be read"):
-        read_table(tmp_path / "none.tsv", tmp_path)
+        read_genome_table(tmp_path / "none.tsv", tmp_path)

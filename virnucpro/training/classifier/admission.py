@@ -14,8 +14,7 @@ from virnucpro.events import Notice
 from virnucpro.store.disk import Disk, sha256_of
 from virnucpro.training.classifier.recipe import Recipe
 from virnucpro.training.classifier.savepoint import Savepoint, load, save
-from virnucpro.training.data.dataset import PARTS, Dataset
-from virnucpro.training.records import read_record
+from virnucpro.training.data.dataset import PARTS, Dataset, read_embedding_record
 
 
 @dataclass(frozen=True)
@@ -46,7 +45,7 @@ def records_of(dataset: Dataset) -> dict[str, Mapping[str, Json]]:
     Raises:
         UsageError: a part is missing, was not embedded, or not in the same way as the others.
     """
-    digest = sha256_of(dataset.facts_file) if dataset.facts() else ""
+    digest = sha256_of(dataset.description_file) if dataset.description() else ""
     again = f"embed it: virnucpro train embed {dataset.root}"
     found: dict[str, Mapping[str, Json]] = {}
     for part in PARTS:
@@ -59,8 +58,8 @@ def records_of(dataset: Dataset) -> dict[str, Mapping[str, Json]]:
                     else f"{dataset.root} has no frames to train on: prepare it with more genomes"
                 )
             continue
-        record = read_record(dataset.layout(part))
-        if record is None or record.get("data set") != digest:
+        record = read_embedding_record(dataset.layout(part))
+        if record is None or record.get("data_set") != digest:
             raise UsageError(f"part {part} of {dataset.root} is not embedded as it is now: {again}")
         found[part] = record
     ways = {_way(record) for record in found.values()}
@@ -86,7 +85,7 @@ def identity_of(
         for part in ("train", "validation")
     }
     return {
-        "data set": sha256_of(dataset.facts_file),
+        "data_set": sha256_of(dataset.description_file),
         "nucleotide model": record["models"]["nucleotide"]["sha256"],
         "protein model": record["models"]["protein"]["sha256"],
         "precision of the encoders": record["precision"],

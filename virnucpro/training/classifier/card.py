@@ -73,7 +73,7 @@ def _purpose(facts: Facts, name: str) -> list[str]:
 
 
 def _data(facts: Facts) -> list[str]:
-    said = facts.dataset.facts()
+    said = facts.dataset.description()
     lines = ["Sources:", ""]
     for source in said.get("sources", ()):
         file, digest = _cell(Path(str(source["file"])).name), str(source["sha256"])[:16]

@@ -176,7 +176,7 @@ def _finish(
     models = records["train"]["models"]
     facts = Facts(
         dataset=dataset,
-        digest=str(identity["data set"]),
+        digest=str(identity["data_set"]),
         recipe=request.recipe,
         command=_command(request),
         devices=tuple(device.name for device in request.devices),

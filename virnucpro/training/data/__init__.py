@@ -1,1 +1,1 @@
-"""A labelled data set: genomes to frames of a training, a validation and a test part."""
+"""A labelled data set: from genomes to frames of a training, a validation and a test part."""

@@ -1,17 +1,18 @@
-"""A labelled data set on disk: what ``train prepare`` writes and all other training reads.
+"""A labelled data set on disk: ``train prepare`` writes it, all other training commands read it.
 
 ::
 
     DATASET/
-      dataset.json                 how it was made, and the size of every part
-      genomes.tsv                  one row a record: source, genome, group, label, part, reason
-      train_frames.tsv             one row a frame, in the order of the shards
+      dataset.json                 the settings it was made with, and the size of every part
+      genomes.tsv                  one row per record: source, genome, group, label, part, reason
+      train_frames.tsv             one row per frame, in the order of the shards
       train_nucleotide/output_1.fa ...   shards of at most ``shard_size`` frames
       train_protein/output_1.fa ...      the same frames as proteins
       validation_...  test_...
 
-A part has the layout of stages 3 to 6 of a run whose stem is the part's name, so its shards are
-embedded and merged by the stages of ``predict``; ``train_merged/output_1_merged.pt`` are features.
+A part has the layout of stages 3 to 6 of a run whose stem is the name of the part. Its shards are
+therefore embedded and merged by the stages of ``predict``, and
+``train_merged/output_1_merged.pt`` holds the features of the first shard.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Literal
 
@@ -29,23 +31,24 @@ from virnucpro.layout import Layout, ShardLayout
 Part = Literal["train", "validation", "test"]
 PARTS: tuple[Part, ...] = ("train", "validation", "test")
 Label = Literal["others", "virus"]
-LABELS: tuple[Label, Label] = ("others", "virus")  # class 0 and 1 of every classifier
+LABELS: tuple[Label, Label] = ("others", "virus")  # class 0 and class 1 of every classifier
 SCHEMA = 1
 FRAMES_HEADER = "frame\tchunk\trecord\tgenome\tgroup\tlabel\tlength\n"
 
 
 @dataclass(frozen=True, slots=True)
 class LabelledFrame:
-    """An open frame of a chunk of known origin.
+    """An open frame whose genome is known to be viral or not.
 
     Attributes:
-        frame: its id in the shards: the chunk's id and the frame's label (``...F1``).
-        chunk: id of the chunk; unique in the data set.
-        record: id of the record the chunk was cut from.
-        genome: what is never divided between the parts.
-        group: name under which results are reported (a family, a source file).
+        frame: the id of the frame in the shards: the id of its chunk and the label of the frame
+            (``...F1``).
+        chunk: the id of its chunk, unique in the data set.
+        record: the id of the record that the chunk was cut from.
+        genome: the genome of the record. A genome is never divided between the parts.
+        group: the name under which results are reported (a family, a source file).
         label: ``virus`` or ``others``.
-        length: chunk length that was asked for, in bases; the chunk of a short record is shorter.
+        length: the requested chunk length in bases. The chunk of a short record is shorter.
     """
 
     frame: str
@@ -57,7 +60,7 @@ class LabelledFrame:
     length: int
 
     def row(self) -> str:
-        """Its line of the frames table."""
+        """Return the line of this frame in the frames table."""
         return (
             f"{self.frame}\t{self.chunk}\t{self.record}\t{self.genome}\t{self.group}\t"
             f"{self.label}\t{self.length}\n"
@@ -66,80 +69,88 @@ class LabelledFrame:
 
 @dataclass(frozen=True)
 class Dataset:
-    """The files of a data set in the folder ``root``."""
+    """The data set in the folder ``root``.
+
+    ``dataset.json`` is read once, when it is first needed.
+    """
 
     root: Path
 
     @property
-    def facts_file(self) -> Path:
-        """How it was made."""
+    def description_file(self) -> Path:
+        """Return the path of ``dataset.json``."""
         return self.root / "dataset.json"
 
     @property
     def genomes_table(self) -> Path:
-        """One row a record of the sources, with the part it went to, or why to none."""
+        """Return the path of the table with one row per record of the genome files."""
         return self.root / "genomes.tsv"
 
     @property
     def lock(self) -> Path:
-        """Held while the data set is made."""
+        """Return the path of the file that is locked while the data set is made."""
         return self.root / ".checkpoints" / "dataset.locked"
 
     @property
-    def spool(self) -> Path:
-        """All open frames, while the data set is made."""
+    def sequences_file(self) -> Path:
+        """Return the path of the file that holds all open frames while the data set is made."""
         return self.root / ".checkpoints" / "dataset.spool"
 
     @property
     def previous(self) -> Path:
-        """An earlier data set that ``--force`` moved aside."""
+        """Return the folder into which ``--force`` moves an earlier data set."""
         return self.root / ".checkpoints" / "dataset.previous"
 
     def frames_table(self, part: Part) -> Path:
-        """One row a frame of ``part``, in the order of its shards."""
+        """Return the path of the table with one row per frame of ``part``."""
         return self.root / f"{part}_frames.tsv"
 
     def layout(self, part: Part) -> Layout:
-        """Shards, features and state of ``part``, as those of a run."""
+        """Return the paths of shards, features and state of ``part``, as those of a run."""
         return ShardLayout(self.root, part, self.lengths()[0])
 
-    def facts(self) -> dict[str, Json]:
-        """The content of ``dataset.json``.
+    def description(self) -> dict[str, Json]:
+        """Return the content of ``dataset.json``.
 
-        ``schema``, ``lengths`` (bases), ``shard_size``, ``seed``, ``version`` of the program,
-        ``command``, ``sources`` (file, sha256) and ``parts``: for each that has frames its
-        ``shards``, ``frames``, and of these ``others`` and ``virus``. Also the other settings it
-        was made with, and for its summary ``counts``, ``left_out`` and ``notices``.
+        It has ``schema``, ``lengths`` (bases), ``shard_size``, ``seed``, ``version`` of the
+        program, ``command``, ``sources`` (file, sha256) and ``parts``: for each part with frames
+        its ``shards``, its ``frames``, and how many of them are ``others`` and ``virus``. It also
+        has the other settings, and ``counts``, ``left_out`` and ``notices`` for the summary.
 
         Raises:
-            UsageError: there is no data set here.
-            InputError: the file is damaged or from a newer program.
+            UsageError: the folder holds no data set.
+            InputError: the file is damaged or was written by a newer program.
         """
+        return self._description
+
+    @cached_property
+    def _description(self) -> dict[str, Json]:
+        path = self.description_file
         try:
-            said = json.loads(self.facts_file.read_text(encoding="utf-8"))
+            content = json.loads(path.read_text(encoding="utf-8"))
         except OSError as error:
             raise UsageError(
-                f"{self.root} is no data set ({self.facts_file.name}: {error.strerror}): make one "
-                f"with virnucpro train prepare"
+                f"{self.root} is not a data set ({path.name}: {error.strerror}): make one with "
+                f"virnucpro train prepare"
             ) from error
         except ValueError as error:
-            raise InputError(f"{self.facts_file} is damaged: make the data set again") from error
-        if not isinstance(said, dict) or not isinstance(said.get("schema"), int):
-            raise InputError(f"{self.facts_file} is damaged: make the data set again")
-        if said["schema"] > SCHEMA:
-            raise InputError(f"{self.facts_file} was written by a newer virnucpro: update this one")
-        return said
+            raise InputError(f"{path} is damaged: make the data set again") from error
+        if not isinstance(content, dict) or not isinstance(content.get("schema"), int):
+            raise InputError(f"{path} is damaged: make the data set again")
+        if content["schema"] > SCHEMA:
+            raise InputError(f"{path} was written by a newer virnucpro: update this one")
+        return content
 
     def lengths(self) -> tuple[int, ...]:
-        """Chunk lengths in bases, the first of them that of the finished classifier's default."""
-        return tuple(int(length) for length in self.facts()["lengths"])
+        """Return the chunk lengths in bases. The first is what a classifier expects by default."""
+        return tuple(int(length) for length in self.description()["lengths"])
 
     def shards(self, part: Part) -> int:
-        """Number of shards of ``part``; 0 where it has no frames."""
-        return int(self.facts()["parts"].get(part, {}).get("shards", 0))
+        """Return the number of shards of ``part``: 0 if it has no frames."""
+        return int(self.description()["parts"].get(part, {}).get("shards", 0))
 
     def frames(self, part: Part) -> Iterator[LabelledFrame]:
-        """The frames of ``part``, in the order of its shards.
+        """Yield the frames of ``part`` in the order of its shards.
 
         Raises:
             InputError: the table is missing or damaged.
@@ -148,10 +159,10 @@ class Dataset:
 
 
 def read_frames(path: Path) -> Iterator[LabelledFrame]:
-    """The rows of a frames table.
+    """Yield the rows of a frames table.
 
     Raises:
-        InputError: it cannot be read, or a line is not a row of such a table.
+        InputError: the table cannot be read, or a line is not a row of such a table.
     """
     try:
         stream = path.open(encoding="utf-8", newline="\n")
@@ -161,11 +172,26 @@ def read_frames(path: Path) -> Iterator[LabelledFrame]:
         )
     with stream:
         if next(stream, "") != FRAMES_HEADER:
-            raise InputError(f"{path} is no table of frames: prepare the data again")
-        for number, line in enumerate(stream, 2):
+            raise InputError(f"{path} is not a table of frames: prepare the data again")
+        for line_number, line in enumerate(stream, 2):
             fields = line.rstrip("\n").split("\t")
             if len(fields) != 7 or fields[5] not in LABELS or not fields[6].isdecimal():
-                raise InputError(f"{path}: line {number} is damaged: prepare the data again")
-            frame, chunk, record, genome, group, label, length = fields
-            kind: Label = "virus" if label == "virus" else "others"
-            yield LabelledFrame(frame, chunk, record, genome, group, kind, int(length))
+                raise InputError(f"{path}: line {line_number} is damaged: prepare the data again")
+            frame, chunk, record, genome, group, label_text, length = fields
+            label: Label = "virus" if label_text == "virus" else "others"
+            yield LabelledFrame(frame, chunk, record, genome, group, label, int(length))
+
+
+def read_embedding_record(layout: Layout) -> dict[str, Json] | None:
+    """Return what ``train embed`` recorded about a part (``PART_run.json``).
+
+    The record has ``data_set`` (SHA-256 of ``dataset.json``), ``models`` (``nucleotide`` and
+    ``protein``, each with family, name, path, sha256 and dim), ``truncation``, ``precision`` and
+    ``counts`` (``shards``, ``frames``, ``failed``), among others. None means that there is no
+    record that can be read.
+    """
+    try:
+        document = json.loads(layout.run_json.read_bytes())
+    except (OSError, ValueError):
+        return None
+    return document if isinstance(document, dict) else None

@@ -1,4 +1,4 @@
-"""GenBank files: the sequence of each record, and the proteins that are annotated on it."""
+"""A reader of GenBank files: the sequence of each record, and its annotated proteins."""
 
 from __future__ import annotations
 
@@ -19,22 +19,24 @@ if TYPE_CHECKING:
     from Bio.SeqRecord import SeqRecord
 
 
-class Coding:
-    """The annotated proteins of a record, by where they lie."""
+class CodingSequences:
+    """The annotated proteins of a record, ordered by their position."""
 
     def __init__(self, proteins: list[tuple[int, int, str]]) -> None:
-        """``proteins``: first base (0-based), end and residues of each coding sequence."""
+        """Take the first base (from 0), the end and the residues of each coding sequence."""
         self._proteins = sorted(proteins)
         self._starts = [start for start, _, _ in self._proteins]
-        # Ends do not ascend with the starts; their running maximum does, and finds the first
-        # protein that can reach a place.
-        self._reach: list[int] = []
+        # Ends do not ascend with the starts. Their running maximum does, so a binary search in
+        # it finds the first protein that can reach a position.
+        self._furthest_ends: list[int] = []
+        furthest = 0
         for _, end, _ in self._proteins:
-            self._reach.append(max(end, self._reach[-1] if self._reach else 0))
+            furthest = max(end, furthest)
+            self._furthest_ends.append(furthest)
 
-    def holds(self, protein: str, start: int, stop: int) -> bool:
-        """Whether ``protein`` is part of one that overlaps the bases ``start:stop``."""
-        first = bisect_left(self._reach, start + 1)
+    def contains(self, protein: str, start: int, stop: int) -> bool:
+        """Return whether ``protein`` is part of one that overlaps the bases ``start:stop``."""
+        first = bisect_left(self._furthest_ends, start + 1)
         last = bisect_left(self._starts, stop)
         return any(
             end > start and protein in residues for _, end, residues in self._proteins[first:last]
@@ -42,7 +44,7 @@ class Coding:
 
 
 def is_genbank(path: Path) -> bool:
-    """Whether the file, expanded, begins as a GenBank file does.
+    """Return whether the expanded content of a file begins as a GenBank file does.
 
     Raises:
         UsageError, InputError: as :func:`expanded_blocks`.
@@ -51,15 +53,15 @@ def is_genbank(path: Path) -> bool:
         return next(blocks, b"").lstrip().startswith(b"LOCUS ")
 
 
-def read_genbank(path: Path) -> Iterator[tuple[str, str, str, Coding]]:
+def read_genbank(path: Path) -> Iterator[tuple[str, str, str, CodingSequences]]:
     """Yield (id, header, sequence, annotated proteins) of the records of a GenBank file.
 
-    The header is made of id, definition and ``[organism]``, so that patterns can find any of
-    them. The sequence is empty where the file has none (a record that only refers to others).
+    The header consists of the id, the definition and ``[organism]``, so that patterns can find
+    each of them. The sequence is empty if the file has none (a record that refers to others).
 
     Raises:
         UsageError: Biopython is not installed, or the file cannot be read.
-        InputError: the file is damaged, or a letter is no nucleotide.
+        InputError: the file is damaged, or contains a letter that is not a nucleotide.
     """
     try:
         from Bio import BiopythonParserWarning, SeqIO
@@ -69,14 +71,14 @@ def read_genbank(path: Path) -> Iterator[tuple[str, str, str, Coding]]:
             f"pip install 'virnucpro[train]'"
         ) from error
     with closing(expanded_blocks(path)) as blocks:
-        text = io.TextIOWrapper(io.BufferedReader(_Expanded(blocks)), "utf-8", errors="replace")
+        text = io.TextIOWrapper(io.BufferedReader(_BlockStream(blocks)), "utf-8", errors="replace")
         records = SeqIO.parse(text, "genbank")  # type: ignore[no-untyped-call]
         number = 0
         while True:
             number += 1
             try:
                 with warnings.catch_warnings():
-                    # Oddities of single annotations; what matters here fails as an error.
+                    # These warnings are about single annotations. What matters here raises.
                     warnings.simplefilter("ignore", BiopythonParserWarning)
                     record = next(records, None)
             except (ValueError, AssertionError, IndexError) as error:
@@ -85,76 +87,74 @@ def read_genbank(path: Path) -> Iterator[tuple[str, str, str, Coding]]:
                 ) from error
             if record is None:
                 return
-            yield _described(record, path, number)
+            yield _read_record(record, path, number)
 
 
-def _described(record: SeqRecord, path: Path, number: int) -> tuple[str, str, str, Coding]:
-    name = str(record.id or "").split()
-    if not name or name[0].startswith("<unknown"):
-        raise InputError(f"{path}: record {number} has no VERSION or LOCUS name: give it one")
-    organism = str(record.annotations.get("organism", ""))
-    words = f"{name[0]} {record.description} [{organism}]"
-    header = "".join(c if c.isprintable() else " " for c in words)
-    sequence = _letters(record, path, name[0])
-    return name[0], header, sequence, Coding(list(_proteins(record)) if sequence else [])
-
-
-def _letters(record: SeqRecord, path: Path, name: str) -> str:
+def _read_record(
+    record: SeqRecord, path: Path, number: int
+) -> tuple[str, str, str, CodingSequences]:
     from Bio.Seq import UndefinedSequenceError
 
+    words = str(record.id or "").split()
+    if not words or words[0].startswith("<unknown"):
+        raise InputError(f"{path}: record {number} has no VERSION or LOCUS name: give it one")
+    name = words[0]
+    organism = str(record.annotations.get("organism", ""))
+    text = f"{name} {record.description} [{organism}]"
+    header = "".join(letter if letter.isprintable() else " " for letter in text)
     try:
         raw = bytes(record.seq)  # type: ignore[arg-type]
     except UndefinedSequenceError:
-        return ""
+        return name, header, "", CodingSequences([])
     letters = cleaned(raw)
     if letters is None:
         raise InputError(f"{path}: record '{shortened(name)}': {complaint(raw)[1]}")
-    return letters[0]
+    sequence = letters[0]
+    return name, header, sequence, CodingSequences(list(_proteins(record)) if sequence else [])
 
 
 def _proteins(record: SeqRecord) -> Iterator[tuple[int, int, str]]:
-    """(first base, end, residues) of each coding sequence; pseudogenes code for nothing."""
-    for feature in record.features:
-        said: dict[str, list[str]] = feature.qualifiers
-        if feature.type != "CDS" or feature.location is None:
-            continue
-        if "pseudo" in said or "pseudogene" in said:
-            continue
-        residues = said["translation"][0] if "translation" in said else _translated(feature, record)
-        place: Any = feature.location
-        yield int(place.start), int(place.end), residues
-
-
-def _translated(feature: Any, record: SeqRecord) -> str:
-    """The residues of a coding sequence that comes without its translation."""
+    """Yield (first base, end, residues) of each coding sequence. Pseudogenes are passed over."""
     from Bio.Data.CodonTable import TranslationError
 
-    said = feature.qualifiers
-    try:
-        bases = feature.extract(record.seq)[int(said.get("codon_start", ["1"])[0]) - 1 :]
-        bases = bases[: len(bases) // 3 * 3]
-        return str(bases.translate(table=int(said.get("transl_table", ["1"])[0])))
-    except (TranslationError, ValueError, KeyError):
-        return ""  # a location in another record, or an unknown code
+    for feature in record.features:
+        qualifiers: dict[str, list[str]] = feature.qualifiers
+        location: Any = feature.location
+        if feature.type != "CDS" or location is None:
+            continue
+        if "pseudo" in qualifiers or "pseudogene" in qualifiers:
+            continue
+        if "translation" in qualifiers:
+            residues = qualifiers["translation"][0]
+        else:
+            try:
+                offset = int(qualifiers.get("codon_start", ["1"])[0]) - 1
+                bases = feature.extract(record.seq)[offset:]  # type: ignore[no-untyped-call]
+                bases = bases[: len(bases) // 3 * 3]
+                table = int(qualifiers.get("transl_table", ["1"])[0])
+                residues = str(bases.translate(table=table))
+            except (TranslationError, ValueError, KeyError):
+                residues = ""  # the location is in another record, or the code is unknown
+        yield int(location.start), int(location.end), residues
 
 
-class _Expanded(io.RawIOBase):
-    """Blocks of bytes as a file."""
+class _BlockStream(io.RawIOBase):
+    """A readable file over blocks of bytes."""
 
     def __init__(self, blocks: Generator[bytes, None, None]) -> None:
         super().__init__()
         self._blocks = blocks
-        self._left = memoryview(b"")
+        self._rest = memoryview(b"")
 
     def readable(self) -> bool:
-        """It is for reading."""
+        """Return that this stream can be read."""
         return True
 
     def readinto(self, buffer: Any) -> int:
-        """Fill ``buffer`` as far as the current block goes; 0 at the end."""
-        if not self._left:
-            self._left = memoryview(next(self._blocks, b""))
-        count = min(len(buffer), len(self._left))
-        buffer[:count] = self._left[:count]
-        self._left = self._left[count:]
+        """Fill ``buffer`` as far as the current block goes, and return how far: 0 at the end."""
+        if not self._rest:
+            self._rest = memoryview(next(self._blocks, b""))
+        count = min(len(buffer), len(self._rest))
+        buffer[:count] = self._rest[:count]
+        self._rest = self._rest[count:]
         return count

@@ -1,9 +1,11 @@
-"""Writing the parts of a data set: which frames are taken, their shards and their tables."""
+"""The parts of a data set: which frames are taken, their shards, their tables and their counts."""
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -13,8 +15,6 @@ from virnucpro.io.fasta import fasta_bytes
 from virnucpro.io.frames import FRAME_LABELS
 from virnucpro.layout import MOLECULES, Layout
 from virnucpro.store.disk import Disk
-from virnucpro.training.data.balance import balanced, shuffled
-from virnucpro.training.data.cutting import Frames, frame_chunk, spans
 from virnucpro.training.data.dataset import (
     FRAMES_HEADER,
     LABELS,
@@ -23,158 +23,307 @@ from virnucpro.training.data.dataset import (
     LabelledFrame,
     Part,
 )
-from virnucpro.training.data.survey import Origin, Watch
+from virnucpro.training.data.genomes import (
+    CutFrames,
+    Reason,
+    SurveyedRecord,
+    chunk_positions,
+    length_chunk_id,
+)
+from virnucpro.training.progress import StepProgress
 
 GENOMES_HEADER = "record\tsource\tlabel\tgroup\tgenome\tpart\tbases\tchunks\tframes\tnote\n"
-_NO_PART = len(PARTS)
+Indices = npt.NDArray[np.int64]
+
+
+# --- which frames are taken, and in which order ----------------------------------------------
+
+
+def quotas(sizes: Sequence[int], target: int) -> list[int]:
+    """Return how many frames of each group are taken, so that there are ``target`` in all.
+
+    The numbers are in proportion to the square root of the ``sizes``. In proportion to the sizes
+    themselves, two bacterial genomes would make up most of the class. The same number of each
+    group would use little of the diverse groups and all of the poor ones. With the square root, a
+    group of a hundred times the size counts ten times. A group that is smaller than its quota is
+    taken whole, and the other groups share the rest.
+    """
+    if target >= sum(sizes):
+        return list(sizes)
+    remaining_target = float(target)
+    roots = [float(np.sqrt(size)) for size in sizes]
+    remaining_roots = sum(roots)
+    exact = [0.0] * len(sizes)
+    for group in sorted(range(len(sizes)), key=lambda number: sizes[number]):
+        # From the smallest group on: after the first that is not taken whole, no larger one is.
+        quota = remaining_target * roots[group] / remaining_roots if remaining_roots else 0.0
+        exact[group] = min(float(sizes[group]), quota)
+        remaining_target -= exact[group]
+        remaining_roots -= roots[group]
+    taken = [int(number) for number in exact]
+    by_fraction = sorted(range(len(sizes)), key=lambda group: (taken[group] - exact[group], group))
+    for group in by_fraction[: target - sum(taken)]:
+        taken[group] += 1
+    return taken
+
+
+def shuffled(count: int, *seeds: int) -> Indices:
+    """Return the numbers below ``count`` in an order that depends on ``seeds`` only: ``[count]``.
+
+    The order is made from the raw output of PCG-64, which NumPy keeps the same between versions
+    (NEP 19), unlike the output of its ``permutation``.
+    """
+    keys = np.random.PCG64(np.random.SeedSequence(seeds)).random_raw(count)
+    return np.argsort(keys, kind="stable")
+
+
+def balanced(
+    virus: npt.NDArray[np.bool_], groups: npt.NDArray[np.int32], *seeds: int
+) -> npt.NDArray[np.bool_]:
+    """Return which frames to take so that both classes have the same number: bool ``[n]``.
+
+    ``virus`` says which frames are viral, ``groups`` holds the group of each frame. If a class has
+    no frames, all frames are taken.
+    """
+    taken = np.ones(len(virus), bool)
+    counts = int((~virus).sum()), int(virus.sum())
+    if min(counts) == 0 or counts[0] == counts[1]:
+        return taken
+    larger = virus if counts[1] > counts[0] else ~virus
+    members = [np.flatnonzero(larger & (groups == group)) for group in np.unique(groups[larger])]
+    group_quotas = quotas([len(frames) for frames in members], min(counts))
+    for number, (frames, quota) in enumerate(zip(members, group_quotas, strict=True)):
+        taken[frames[shuffled(len(frames), *seeds, number)[quota:]]] = False
+    return taken
 
 
 @dataclass(frozen=True)
-class Selection:
+class SelectedFrames:
     """The frames of all records, and which of them are taken.
 
-    Arrays ``[n]``, one entry a frame: ``parts`` is a place in ``PARTS``, ``virus`` its label.
+    Arrays ``[n]`` with one entry per frame: ``part_numbers`` (int8) is the index of its part in
+    ``PARTS``, ``virus`` is its label, ``taken`` says whether it goes into the data set.
     """
 
-    origins: Sequence[Origin]
+    records: Sequence[SurveyedRecord]
     lengths: Sequence[int]
-    frames: Frames
-    parts: npt.NDArray[np.int8]
+    frames: CutFrames
+    part_numbers: npt.NDArray[np.int8]
     virus: npt.NDArray[np.bool_]
     taken: npt.NDArray[np.bool_]
 
+    def labelled(self, number: int) -> LabelledFrame:
+        """Return the names of the frame with index ``number``."""
+        record = self.records[int(self.frames.record_numbers[number])]
+        assert record.row is not None
+        length = self.lengths[int(self.frames.length_numbers[number])]
+        chunk = length_chunk_id(record.name, length, int(self.frames.chunk_numbers[number]))
+        return LabelledFrame(
+            frame=chunk + FRAME_LABELS[int(self.frames.label_numbers[number])],
+            chunk=chunk,
+            record=record.name,
+            genome=record.genome,
+            group=record.row.group,
+            label=record.row.label,
+            length=length,
+        )
 
-def select(
-    origins: Sequence[Origin], lengths: Sequence[int], frames: Frames, *, balance: bool, seed: int
-) -> Selection:
-    """Take all frames of test, and as many of each label in train and validation, by length."""
-    part_of = np.array([PARTS.index(o.part) if o.part else _NO_PART for o in origins], np.int8)
-    virus_of = np.array([o.row is not None and o.row.label == "virus" for o in origins], bool)
-    names: dict[str, int] = {}
+
+def select_frames(
+    records: Sequence[SurveyedRecord],
+    lengths: Sequence[int],
+    frames: CutFrames,
+    *,
+    balance: bool,
+    seed: int,
+) -> SelectedFrames:
+    """Choose the frames of the data set.
+
+    All frames of the test part are taken. With ``balance``, train and validation get the same
+    number of frames of each label, for each chunk length.
+    """
+    no_part = len(PARTS)
+    part_of = np.array([PARTS.index(r.part) if r.part else no_part for r in records], np.int8)
+    virus_of = np.array([r.row is not None and r.row.label == "virus" for r in records], bool)
+    group_numbers: dict[str, int] = {}
     group_of = np.array(
-        [names.setdefault(o.row.group if o.row else "", len(names)) for o in origins], np.int32
+        [
+            group_numbers.setdefault(r.row.group if r.row else "", len(group_numbers))
+            for r in records
+        ],
+        np.int32,
     )
-    parts, virus = part_of[frames.origins], virus_of[frames.origins]
-    taken = np.ones(len(parts), bool)
-    for number, part in enumerate(PARTS):
+    part_numbers, virus = part_of[frames.record_numbers], virus_of[frames.record_numbers]
+    taken = np.ones(len(part_numbers), bool)
+    for part_number, part in enumerate(PARTS):
         if not balance or part == "test":
             continue
-        for place, length in enumerate(lengths):
-            own = np.flatnonzero((parts == number) & (frames.lengths == place))
-            groups = group_of[frames.origins[own]]
-            taken[own] = balanced(virus[own], groups, seed, number, length)
-    return Selection(origins, lengths, frames, parts, virus, taken)
+        for length_number, length in enumerate(lengths):
+            candidates = np.flatnonzero(
+                (part_numbers == part_number) & (frames.length_numbers == length_number)
+            )
+            groups = group_of[frames.record_numbers[candidates]]
+            taken[candidates] = balanced(virus[candidates], groups, seed, part_number, length)
+    return SelectedFrames(records, lengths, frames, part_numbers, virus, taken)
+
+
+# --- writing ---------------------------------------------------------------------------------
 
 
 def write_parts(
-    root: Dataset, chosen: Selection, shard_size: int, seed: int, disk: Disk, watch: Watch
+    dataset: Dataset,
+    selected: SelectedFrames,
+    shard_size: int,
+    seed: int,
+    disk: Disk,
+    progress: StepProgress,
 ) -> dict[str, Json]:
-    """Write shards and frames tables; returns ``parts`` of ``dataset.json``.
+    """Write shards and frames tables, and return ``parts`` of ``dataset.json``.
 
-    The frames of a part are shuffled over all lengths; counts those of each origin.
+    The frames of a part are shuffled over all lengths. The frames of each record are counted.
     """
-    watch.begin("writing shards", int(chosen.taken.sum()))
-    for number, count in enumerate(np.bincount(chosen.frames.origins[chosen.taken]).tolist()):
-        chosen.origins[number].frames = count
-    facts: dict[str, Json] = {}
-    for number, part in enumerate(PARTS):
-        own = np.flatnonzero((chosen.parts == number) & chosen.taken)
-        if not len(own):
+    progress.begin("writing shards", int(selected.taken.sum()))
+    taken_records = selected.frames.record_numbers[selected.taken]
+    for record_number, count in enumerate(np.bincount(taken_records).tolist()):
+        selected.records[record_number].frames = count
+    sizes: dict[str, Json] = {}
+    for part_number, part in enumerate(PARTS):
+        members = np.flatnonzero((selected.part_numbers == part_number) & selected.taken)
+        if not len(members):
             continue
-        order = own[shuffled(len(own), seed, number)]
-        layout = Layout(root.root, part, chosen.lengths[0])
-        shards = _write_shards(layout, chosen, order, shard_size, disk, watch)
-        _write_table(root, part, chosen, order, disk)
-        virus = int(chosen.virus[order].sum())
-        facts[part] = {
+        order = members[shuffled(len(members), seed, part_number)]
+        shards = _write_shards(dataset, part, selected, order, shard_size, disk, progress)
+        with disk.create(dataset.frames_table(part)) as table:
+            table.write(FRAMES_HEADER.encode())
+            for number in order.tolist():
+                table.write(selected.labelled(number).row().encode(), 1)
+        virus = int(selected.virus[order].sum())
+        sizes[part] = {
             "shards": shards,
             "frames": len(order),
             "others": len(order) - virus,
             "virus": virus,
         }
-    return facts
+    return sizes
 
 
 def _write_shards(
-    layout: Layout,
-    chosen: Selection,
-    order: npt.NDArray[np.int64],
+    dataset: Dataset,
+    part: Part,
+    selected: SelectedFrames,
+    order: Indices,
     shard_size: int,
     disk: Disk,
-    watch: Watch,
+    progress: StepProgress,
 ) -> int:
-    number = 0
-    with chosen.frames.sequences() as sequences:
+    """Write the frames of a part in this order, and return the number of shards."""
+    # The description of the data set, which Dataset.layout reads, is written last.
+    layout = Layout(dataset.root, part, selected.lengths[0])
+    shard = 0
+    with selected.frames.sequences() as sequences:
         for start in range(0, len(order), shard_size):
-            number += 1
-            rows = order[start : start + shard_size].tolist()
-            names = [_labelled(chosen, row).frame for row in rows]
+            shard += 1
+            numbers = order[start : start + shard_size].tolist()
+            ids = [selected.labelled(number).frame for number in numbers]
             for molecule in MOLECULES:
-                pairs = ((n, sequences(r, molecule)) for n, r in zip(names, rows, strict=True))
-                disk.save(layout.split(molecule, number), fasta_bytes(pairs), len(rows))
-            watch.advance(len(rows))
-    return number
+                pairs = (
+                    (frame_id, sequences.read(number, molecule))
+                    for frame_id, number in zip(ids, numbers, strict=True)
+                )
+                disk.save(layout.split(molecule, shard), fasta_bytes(pairs), len(numbers))
+            progress.advance(len(numbers))
+    return shard
 
 
-def _write_table(
-    root: Dataset, part: Part, chosen: Selection, order: npt.NDArray[np.int64], disk: Disk
-) -> None:
-    with disk.create(root.frames_table(part)) as table:
-        table.write(FRAMES_HEADER.encode())
-        for row in order.tolist():
-            table.write(_labelled(chosen, row).row().encode(), 1)
-
-
-def _labelled(chosen: Selection, frame: int) -> LabelledFrame:
-    origin = chosen.origins[int(chosen.frames.origins[frame])]
-    assert origin.row is not None
-    length = chosen.lengths[int(chosen.frames.lengths[frame])]
-    chunk = frame_chunk(origin.name, length, int(chosen.frames.chunks[frame]))
-    label = FRAME_LABELS[int(chosen.frames.labels[frame])]
-    row = origin.row
-    return LabelledFrame(
-        chunk + label, chunk, origin.name, origin.genome, row.group, row.label, length
-    )
-
-
-def write_genomes(root: Dataset, origins: Sequence[Origin], disk: Disk) -> None:
-    """Write what became of every record."""
-    with disk.create(root.genomes_table) as table:
+def write_genomes_table(dataset: Dataset, records: Sequence[SurveyedRecord], disk: Disk) -> None:
+    """Write the table that says where every record went."""
+    with disk.create(dataset.genomes_table) as table:
         table.write(GENOMES_HEADER.encode())
-        for o in origins:
-            label, group = (o.row.label, o.row.group) if o.row else ("", "")
-            part = o.part or ("dropped" if o.row else "unused")
-            note = o.note or ("" if o.frames else "none of its frames is in the data set")
-            fields = (o.name, o.source, label, group, o.genome, part, o.bases, o.chunks, o.frames)
-            table.write(("\t".join(map(str, (*fields, note))) + "\n").encode(), 1)
+        for record in records:
+            fields = (
+                record.name,
+                record.source,
+                record.row.label if record.row else "",
+                record.row.group if record.row else "",
+                record.genome,
+                record.part or ("dropped" if record.row else "unused"),
+                record.bases,
+                record.chunks,
+                record.frames,
+                record.note or ("" if record.frames else "none of its frames is in the data set"),
+            )
+            table.write(("\t".join(map(str, fields)) + "\n").encode(), 1)
 
 
-def counts(chosen: Selection, stride: int | None) -> list[dict[str, Json]]:
-    """Genomes, chunks, open frames and frames taken of each part, label and length."""
+# --- counts for the summary ------------------------------------------------------------------
+
+
+def frame_counts(selected: SelectedFrames, stride: int | None) -> list[dict[str, Json]]:
+    """Return genomes, chunks, open frames and frames taken, by part, label and length."""
     rows: list[dict[str, Json]] = []
-    by: dict[tuple[str, str], list[Origin]] = {}
-    for o in chosen.origins:
-        if o.part and o.row:
-            by.setdefault((o.part, o.row.label), []).append(o)
-    for number, part in enumerate(PARTS):
-        for kind, label in enumerate(LABELS):
-            own = by.get((part, label), [])
-            for place, length in enumerate(chosen.lengths):
+    records_of: dict[tuple[str, str], list[SurveyedRecord]] = defaultdict(list)
+    for record in selected.records:
+        if record.part and record.row:
+            records_of[record.part, record.row.label].append(record)
+    for part_number, part in enumerate(PARTS):
+        for class_number, label in enumerate(LABELS):
+            records = records_of[part, label]
+            for length_number, length in enumerate(selected.lengths):
                 frames = (
-                    (chosen.parts == number)
-                    & (chosen.virus == bool(kind))
-                    & (chosen.frames.lengths == place)
+                    (selected.part_numbers == part_number)
+                    & (selected.virus == bool(class_number))
+                    & (selected.frames.length_numbers == length_number)
                 )
                 rows.append(
                     {
                         "part": part,
                         "label": label,
                         "length": length,
-                        "genomes": len({o.genome for o in own}),
-                        "bases": sum(o.bases for o in own),
-                        "chunks": sum(len(spans(o.bases, length, stride)) for o in own),
+                        "genomes": len({record.genome for record in records}),
+                        "bases": sum(record.bases for record in records),
+                        "chunks": sum(
+                            len(chunk_positions(record.bases, length, stride)) for record in records
+                        ),
                         "open": int(frames.sum()),
-                        "frames": int((frames & chosen.taken).sum()),
+                        "frames": int((frames & selected.taken).sum()),
                     }
                 )
     return rows
+
+
+def left_out_counts(records: Sequence[SurveyedRecord]) -> list[dict[str, Json]]:
+    """Return genomes, records and bases that went to no part, by reason."""
+    rows: list[dict[str, Json]] = []
+    for reason in get_args(Reason):
+        dropped = [record for record in records if record.reason == reason]
+        rows.append(
+            {
+                "reason": reason,
+                "genomes": len({record.genome for record in dropped}),
+                "records": len(dropped),
+                "bases": sum(record.bases for record in dropped),
+            }
+        )
+    return rows
+
+
+def part_notices(sizes: dict[str, Json], requested_parts: set[str]) -> list[str]:
+    """Return a sentence for each part, and each label of a part, that has no frames.
+
+    ``sizes`` are ``parts`` of ``dataset.json``. A part that was not requested may be empty.
+    """
+    notices = []
+    for part in PARTS:
+        if part not in sizes:
+            if part in requested_parts:
+                notices.append(
+                    f"{part} has no frames: there are few genomes, and their names decide; take "
+                    f"another --seed or a larger fraction, or name the part in the split column"
+                )
+            continue
+        notices += [
+            f"{part} has no frames of label {label}: nothing can be learned or measured there"
+            for label in LABELS
+            if not sizes[part][label]
+        ]
+    return notices

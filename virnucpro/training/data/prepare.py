@@ -1,4 +1,4 @@
-"""``train prepare``: from a table of genomes to a labelled data set on disk."""
+"""``train prepare``: make a labelled data set on disk from a table of genomes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import get_args
+from typing import Literal
 
 from virnucpro import __version__
 from virnucpro.contracts import Json
@@ -15,29 +15,36 @@ from virnucpro.errors import InputError, ResumeRefusedError, UsageError
 from virnucpro.layout import Layout
 from virnucpro.store.disk import Disk, DiskWithoutResume, sha256_of
 from virnucpro.store.lock import locked
-from virnucpro.training.data.cutting import cut
-from virnucpro.training.data.dataset import LABELS, PARTS, SCHEMA, Dataset
-from virnucpro.training.data.parts import counts, select, write_genomes, write_parts
-from virnucpro.training.data.splits import assign, check_labels, drop_relatives
-from virnucpro.training.data.survey import Origin, Reason, Source, Watch, sources_of, survey
-from virnucpro.training.data.table import SourceRow, read_table
+from virnucpro.training.data.dataset import PARTS, SCHEMA, Dataset
+from virnucpro.training.data.genomes import GenomeFile, cut_genomes, genome_files, survey_genomes
+from virnucpro.training.data.parts import (
+    frame_counts,
+    left_out_counts,
+    part_notices,
+    select_frames,
+    write_genomes_table,
+    write_parts,
+)
+from virnucpro.training.data.splits import assign_parts, check_labels, drop_relatives
+from virnucpro.training.data.table import SourceRow, read_genome_table
+from virnucpro.training.progress import StepProgress
 
 
 @dataclass(frozen=True)
-class Recipe:
-    """What a data set is made from, and how.
+class DatasetSettings:
+    """The settings of ``train prepare``.
 
     Attributes:
-        table: the table of sources.
-        folder: where its relative paths start.
+        table: the table of genome files.
+        folder: the folder that its relative paths start from.
         lengths: chunk lengths in bases.
-        validation: fraction of the genomes that go to validation.
-        test: fraction of the genomes that are held out.
-        relatives: largest share of 31-mers that a genome may have in common with held-out ones.
-        shard_size: frames a shard.
-        balance: whether train and validation get as many frames of each label.
-        stride: bases from one chunk to the next; None cuts as ``predict`` does.
-        seed: for the parts, the choice of frames and their order.
+        validation: the fraction of the genomes that go to validation.
+        test: the fraction of the genomes that are held out.
+        relatives: the largest fraction of its 31-mers that a genome may share with held-out ones.
+        shard_size: frames per shard.
+        balance: whether train and validation get the same number of frames of each label.
+        stride: bases from the start of a chunk to that of the next; None cuts as ``predict`` does.
+        seed: the seed of the parts, of the choice of frames and of their order.
     """
 
     table: Path
@@ -51,8 +58,8 @@ class Recipe:
     stride: int | None = None
     seed: int = 0
 
-    def settings(self) -> dict[str, Json]:
-        """All that decides about the content, beside table and sources."""
+    def identity(self) -> dict[str, Json]:
+        """Return the settings that decide about the content, beside table and genome files."""
         return {
             "lengths": list(self.lengths),
             "validation": self.validation,
@@ -66,169 +73,150 @@ class Recipe:
 
 
 @dataclass(frozen=True)
-class Prepared:
-    """A data set that is there: the content of its ``dataset.json``, and how it came about.
+class PreparedDataset:
+    """The content of ``dataset.json``, and how the data set came about.
 
-    ``how`` is ``made``, ``found`` (made by an earlier run of the same command) or ``remade``
-    (the earlier one was moved to ``previous``).
+    ``outcome`` is ``made``, ``found`` (an earlier run of the same command made it) or ``remade``
+    (the earlier data set was moved to ``previous``).
     """
 
-    facts: dict[str, Json]
-    how: str
+    description: dict[str, Json]
+    outcome: Literal["made", "found", "remade"]
 
 
-def prepare(
-    recipe: Recipe,
+def prepare_dataset(
+    settings: DatasetSettings,
     dataset: Dataset,
-    watch: Watch,
+    progress: StepProgress,
     *,
     command: Sequence[str] = (),
     force: bool = False,
     disk: Disk | None = None,
-) -> Prepared:
-    """Make the data set, unless the same one is there already.
+) -> PreparedDataset:
+    """Make the data set, unless the same one exists already.
 
     Raises:
-        UsageError: table or a source cannot be read, or the folder holds something else.
-        InputError: table or a source has mistakes, or there is not one open frame.
-        ResumeRefused: a data set made in another way is there; ``force`` moves it aside.
-        LockedError: another process is at work in the folder.
+        UsageError: the table or a genome file cannot be read, or the folder holds other files.
+        InputError: the table or a genome file has mistakes, or no genome has an open frame.
+        ResumeRefusedError: a data set with other settings exists; ``force`` moves it aside.
+        LockedError: another process works in the folder.
         OutputError: the disk is full or unwritable.
     """
     disk = disk or DiskWithoutResume()
-    if recipe.test + recipe.validation > 1:
+    if settings.test + settings.validation > 1:
         raise UsageError(
-            f"--test {recipe.test} and --validation {recipe.validation} are more than all genomes"
+            f"--test {settings.test} and --validation {settings.validation} are more than all "
+            f"genomes"
         )
-    rows = read_table(recipe.table, recipe.folder)
-    sources = sources_of(rows)
+    rows = read_genome_table(settings.table, settings.folder)
+    files = genome_files(rows)
     _refuse_foreign(dataset)
     disk.make_folder(dataset.lock.parent)
     with locked(dataset.lock):
-        wanted = _wanted(recipe, rows, sources, watch)
-        if dataset.facts_file.exists() and not force:
-            facts = dataset.facts()
-            if changed := _changes(facts, wanted):
+        identity = _identity(settings, rows, files, progress)
+        if dataset.description_file.exists() and not force:
+            description = Dataset(dataset.root).description()
+            if changed := _changes(description, identity):
                 raise ResumeRefusedError(
                     f"{dataset.root} holds a data set that was made in another way:\n{changed}\n"
                     f"choose another --output-dir, or make it anew with --force"
                 )
-            return Prepared(facts, "found")
-        how = "remade" if force and _move_aside(dataset, disk) else "made"
+            return PreparedDataset(description, "found")
+        outcome: Literal["made", "remade"] = (
+            "remade" if force and _move_aside(dataset, disk) else "made"
+        )
         _clear(dataset, disk)
-        facts = {
+        description = {
             "schema": SCHEMA,
             "version": __version__,
             "command": list(command),
-            **wanted,
-            **_make(recipe, sources, dataset, disk, watch),
+            **identity,
+            **_make_files(settings, files, dataset, disk, progress),
         }
-        # Last: a folder without it holds no data set.
-        disk.save(dataset.facts_file, (json.dumps(facts, indent=1) + "\n").encode())
-    return Prepared(facts, how)
+        # This file is written last: a folder without it holds no data set.
+        disk.save(dataset.description_file, (json.dumps(description, indent=1) + "\n").encode())
+    return PreparedDataset(description, outcome)
 
 
-def _make(
-    recipe: Recipe, sources: tuple[Source, ...], dataset: Dataset, disk: Disk, watch: Watch
+def _make_files(
+    settings: DatasetSettings,
+    files: tuple[GenomeFile, ...],
+    dataset: Dataset,
+    disk: Disk,
+    progress: StepProgress,
 ) -> dict[str, Json]:
-    """Write all files but ``dataset.json``; returns what that says about them."""
-    found = survey(recipe.table, sources, watch)
-    check_labels(recipe.table, found.origins)
-    assign(found.origins, test=recipe.test, validation=recipe.validation, seed=recipe.seed)
-    drop_relatives(found, recipe.relatives)
-    found.sketches.clear()
+    """Write all files except ``dataset.json``, and return what that file says about them."""
+    survey = survey_genomes(settings.table, files, progress)
+    records = survey.records
+    check_labels(settings.table, records)
+    assign_parts(records, test=settings.test, validation=settings.validation, seed=settings.seed)
+    drop_relatives(survey, settings.relatives)
+    survey.sketches.clear()  # they are large, and not needed any more
+    lengths, stride = settings.lengths, settings.stride
     try:
-        frames = cut(found, recipe.lengths, recipe.stride, dataset.spool, disk, watch)
-        chosen = select(
-            found.origins, recipe.lengths, frames, balance=recipe.balance, seed=recipe.seed
+        frames = cut_genomes(survey, lengths, stride, dataset.sequences_file, disk, progress)
+        selected = select_frames(
+            records, lengths, frames, balance=settings.balance, seed=settings.seed
         )
-        if not chosen.taken.any():
+        if not selected.taken.any():
             raise InputError(
-                f"{recipe.table}: no genome has an open frame in a chunk of "
-                f"{', '.join(map(str, recipe.lengths))} bases: try a smaller --expected-length"
+                f"{settings.table}: no genome has an open frame in a chunk of "
+                f"{', '.join(map(str, lengths))} bases: try a smaller --expected-length"
             )
-        parts = write_parts(dataset, chosen, recipe.shard_size, recipe.seed, disk, watch)
+        sizes = write_parts(dataset, selected, settings.shard_size, settings.seed, disk, progress)
     finally:
-        disk.remove(dataset.spool)
-    write_genomes(dataset, found.origins, disk)
+        disk.remove(dataset.sequences_file)
+    write_genomes_table(dataset, records, disk)
+    requested_parts = {"train"}
+    if settings.validation > 0:
+        requested_parts.add("validation")
+    if settings.test > 0:
+        requested_parts.add("test")
     return {
-        "parts": parts,
-        "counts": counts(chosen, recipe.stride),
-        "left_out": _left_out(found.origins),
-        "notices": _notices(recipe, parts),
+        "parts": sizes,
+        "counts": frame_counts(selected, stride),
+        "left_out": left_out_counts(records),
+        "notices": part_notices(sizes, requested_parts),
     }
 
 
-def _wanted(
-    recipe: Recipe, rows: tuple[SourceRow, ...], sources: tuple[Source, ...], watch: Watch
+def _identity(
+    settings: DatasetSettings,
+    rows: tuple[SourceRow, ...],
+    files: tuple[GenomeFile, ...],
+    progress: StepProgress,
 ) -> dict[str, Json]:
-    """What a data set made now would be made from: settings, rows, and contents of the files."""
-    said = json.dumps([row.said() for row in rows])
-    watch.begin("checksums of the genomes", sum(source.seen[0] for source in sources))
-    files = []
-    for source in sources:
-        files.append({"file": source.file, "sha256": sha256_of(source.path)})
-        watch.advance(source.seen[0])
+    """Return what decides about the data set: settings, rows, and checksums of the files."""
+    row_text = json.dumps([row.identity() for row in rows])
+    progress.begin("checksums of the genomes", sum(file.stamp[0] for file in files))
+    sources = []
+    for file in files:
+        sources.append({"file": file.name, "sha256": sha256_of(file.path)})
+        progress.advance(file.stamp[0])
     return {
-        **recipe.settings(),
-        "table": hashlib.sha256(said.encode()).hexdigest(),
-        "sources": files,
+        **settings.identity(),
+        "table": hashlib.sha256(row_text.encode()).hexdigest(),
+        "sources": sources,
     }
 
 
-def _changes(facts: dict[str, Json], wanted: dict[str, Json]) -> str:
-    """A line for each thing that differs; empty where nothing does."""
+def _changes(description: dict[str, Json], identity: dict[str, Json]) -> str:
+    """Return a line for each difference; the text is empty if there is none."""
     lines = []
-    for name, now in wanted.items():
-        was = facts.get(name)
-        if was == now:
+    for name, now in identity.items():
+        before = description.get(name)
+        if before == now:
             continue
         if name == "table":
             lines.append("  the rows of the table are others")
         elif name == "sources":
-            before = {entry["file"]: entry["sha256"] for entry in was or ()}
-            files = [e["file"] for e in now if before.get(e["file"]) != e["sha256"]]
-            files += sorted(before.keys() - {e["file"] for e in now})
+            old_digests = {entry["file"]: entry["sha256"] for entry in before or ()}
+            files = [e["file"] for e in now if old_digests.get(e["file"]) != e["sha256"]]
+            files += sorted(old_digests.keys() - {e["file"] for e in now})
             lines.append(f"  genomes that differ: {', '.join(files[:5]) or 'their order'}")
         else:
-            lines.append(f"  {name}: was {was}, is {now}")
+            lines.append(f"  {name}: was {before}, is {now}")
     return "\n".join(lines)
-
-
-def _left_out(origins: Sequence[Origin]) -> list[dict[str, Json]]:
-    """Genomes, records and bases that went to no part, by reason."""
-    rows = []
-    for reason in get_args(Reason):
-        own = [o for o in origins if o.reason == reason]
-        rows.append(
-            {
-                "reason": reason,
-                "genomes": len({o.genome for o in own}),
-                "records": len(own),
-                "bases": sum(o.bases for o in own),
-            }
-        )
-    return rows
-
-
-def _notices(recipe: Recipe, parts: dict[str, Json]) -> list[str]:
-    """What a person would want to know before training with it."""
-    found = []
-    asked = {"train": True, "validation": recipe.validation > 0, "test": recipe.test > 0}
-    for part in PARTS:
-        if part not in parts:
-            if asked[part]:
-                found.append(
-                    f"{part} has no frames: there are few genomes, and their names decide; take "
-                    f"another --seed or a larger fraction, or name the part in the split column"
-                )
-            continue
-        found += [
-            f"{part} has no frames of label {label}: nothing can be learned or measured there"
-            for label in LABELS
-            if not parts[part][label]
-        ]
-    return found
 
 
 # --- the folder ------------------------------------------------------------------------------
@@ -236,7 +224,7 @@ def _notices(recipe: Recipe, parts: dict[str, Json]) -> list[str]:
 
 def _owned(dataset: Dataset) -> list[Path]:
     """All files of a data set that exist, ``dataset.json`` first: it is what makes it one."""
-    files = [dataset.facts_file, dataset.genomes_table, dataset.spool]
+    files = [dataset.description_file, dataset.genomes_table, dataset.sequences_file]
     files += [dataset.frames_table(part) for part in PARTS]
     found = [path for path in files if path.exists()]
     for part in PARTS:
@@ -245,19 +233,19 @@ def _owned(dataset: Dataset) -> list[Path]:
 
 
 def _refuse_foreign(dataset: Dataset) -> None:
-    """Never write over what is no data set.
+    """Refuse a folder whose files do not belong to a data set.
 
     Raises:
-        UsageError: the folder is a file, or holds files of those names of another origin.
+        UsageError: the folder is a file, or holds files that ``train prepare`` would overwrite.
     """
     if dataset.root.exists() and not dataset.root.is_dir():
         raise UsageError(f"--output-dir {dataset.root} is a file: name a folder")
-    if dataset.facts_file.exists() or dataset.lock.exists():
+    if dataset.description_file.exists() or dataset.lock.exists():
         return
     if there := _owned(dataset):
         raise UsageError(
-            f"{dataset.root} holds {there[0].name}, which is of no data set: choose another "
-            f"--output-dir"
+            f"{dataset.root} holds {there[0].name}, which does not belong to a data set: "
+            f"choose another --output-dir"
         )
 
 
@@ -270,8 +258,9 @@ def _clear(dataset: Dataset, disk: Disk) -> None:
     features = [file for part in PARTS for file in Layout(dataset.root, part, 0).feature_files()]
     if features:
         raise UsageError(
-            f"{dataset.root} has features ({features[0].name}) but no {dataset.facts_file.name}: "
-            f"choose another --output-dir, or start over with --force"
+            f"{dataset.root} has features ({features[0].name}) but no "
+            f"{dataset.description_file.name}: choose another --output-dir, or start over with "
+            f"--force"
         )
     for path in _owned(dataset):
         disk.remove_tree(path)
@@ -279,7 +268,7 @@ def _clear(dataset: Dataset, disk: Disk) -> None:
         for folder in ("nucleotide", "protein"):
             disk.sweep(dataset.root / f"{part}_{folder}")
     disk.sweep(dataset.root)
-    disk.sweep(dataset.spool.parent)
+    disk.sweep(dataset.sequences_file.parent)
 
 
 def _move_aside(dataset: Dataset, disk: Disk) -> bool:

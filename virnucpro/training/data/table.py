@@ -1,4 +1,4 @@
-"""The table that says which genomes are viral: one row a file, or a part of one.
+"""The table that says which genomes are viral. A row is for a file, or for a part of one.
 
 ::
 
@@ -7,7 +7,7 @@
     bacteria.fa          others    bacteria  test=0.2
     mixed.fa             virus     phages    test                        phage
 
-Tab-separated, UTF-8; blank lines and lines that begin with ``#`` are passed over.
+The table is tab-separated UTF-8. Blank lines and lines that begin with ``#`` are passed over.
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ _LABELS: Mapping[str, Label] = {
     "nonviral": "others",
     "0": "others",
 }
-_LISTED = 10  # mistakes that a message names
+_SHOWN_MISTAKES = 10
 
 
 @dataclass(frozen=True, slots=True)
-class Split:
-    """Where the genomes of a row go.
+class SplitRule:
+    """The parts that the genomes of a row go to.
 
     Attributes:
-        part: all of them to this part; None leaves it to the hash of their names.
-        test: fraction of them that is held out, where ``part`` is None; None is the fraction
-            that holds for the whole data set.
+        part: the part that all of them go to; None leaves it to the hash of their names.
+        test: the fraction of them that is held out if ``part`` is None; None means the fraction
+            of the whole data set.
     """
 
     part: Part | None = None
@@ -54,15 +54,15 @@ class SourceRow:
     """A row of the table.
 
     Attributes:
-        line: its number in the file, from 1.
-        file: the path as it is written there.
-        path: the file itself.
+        line: its line number in the table, from 1.
+        file: the path as the table writes it.
+        path: the resolved path.
         label: ``virus`` or ``others``.
-        group: name under which results are reported.
-        split: where its genomes go.
-        genome: finds the genome's name in a record's header, as its first group; None makes
-            every record a genome.
-        match: the row takes only records whose header it finds something in; None takes all.
+        group: the name under which results are reported.
+        split: the parts that its genomes go to.
+        genome: a pattern whose first group is the name of the genome in the header of a record;
+            None makes every record a genome.
+        match: a pattern; the row takes only records whose header contains it. None takes all.
     """
 
     line: int
@@ -70,70 +70,71 @@ class SourceRow:
     path: Path
     label: Label
     group: str
-    split: Split
+    split: SplitRule
     genome: re.Pattern[str] | None
     match: re.Pattern[str] | None
 
-    def takes(self, header: str) -> bool:
-        """Whether the row is for the record with this header (without ``>``)."""
+    def matches(self, header: str) -> bool:
+        """Return whether the row may take the record with this header (without ``>``)."""
         return self.match is None or self.match.search(header) is not None
 
-    def genome_of(self, name: str, header: str) -> str | None:
-        """Genome of the record ``name``, which is unique; None where the pattern finds none."""
+    def genome_name(self, name: str, header: str) -> str | None:
+        """Return the genome of a record with the unique name ``name``.
+
+        None means that the pattern finds no name in the header.
+        """
         if self.genome is None:
             return name
-        found = self.genome.search(header)
-        name = " ".join((found[1] or "").split()) if found else ""
-        return name or None
+        match = self.genome.search(header)
+        return " ".join((match[1] or "").split()) or None if match else None
 
-    def said(self) -> list[str]:
-        """What of the row decides about the data set: everything but where the file lies."""
+    def identity(self) -> list[str]:
+        """Return what decides about the data set: all fields but the folder of the file."""
         split = self.split.part or ("auto" if self.split.test is None else f"{self.split.test}")
-        patterns = [p.pattern if p else "" for p in (self.genome, self.match)]
+        patterns = [pattern.pattern if pattern else "" for pattern in (self.genome, self.match)]
         return [self.file, self.label, self.group, split, *patterns]
 
 
-class _Mistake(Exception):
-    """What is wrong with a line."""
+class _RowError(Exception):
+    """Says what is wrong with a line of the table."""
 
 
-def read_table(path: Path, folder: Path) -> tuple[SourceRow, ...]:
-    """The rows of the table ``path``; relative paths in it start from ``folder``.
+def read_genome_table(path: Path, folder: Path) -> tuple[SourceRow, ...]:
+    """Return the rows of the table ``path``. Relative paths in it start from ``folder``.
 
     Raises:
         UsageError: the table cannot be read.
         InputError: it has mistakes; the message names the lines of the first ten.
     """
-    lines = _lines(path)
-    first = next(lines, None)
-    if first is None:
+    lines = _read_lines(path)
+    header = next(lines, None)
+    if header is None:
         raise InputError(f"{path} is empty: write a header ({' '.join(REQUIRED)}) and rows")
+    try:
+        columns = _check_columns([name.strip() for name in header[1]])
+    except _RowError as error:
+        raise InputError(f"{path}: line {header[0]}: {error}") from None
     rows: list[SourceRow] = []
     mistakes: list[str] = []
-    try:
-        columns = _columns([name.strip() for name in first[1]])
-    except _Mistake as mistake:
-        raise InputError(f"{path}: line {first[0]}: {mistake}") from None
-    for number, fields in lines:
+    for line, fields in lines:
         try:
-            rows.append(_row(number, columns, fields, folder))
-        except _Mistake as mistake:
-            mistakes.append(f"line {number}: {mistake}")
+            rows.append(_parse_row(line, columns, fields, folder))
+        except _RowError as error:
+            mistakes.append(f"line {line}: {error}")
+    if len(mistakes) == 1:
+        raise InputError(f"{path}: {mistakes[0]}")
     if mistakes:
-        more = len(mistakes) - _LISTED
-        shown = [*mistakes[:_LISTED], *([f"and {more} more"] if more > 0 else [])]
-        raise InputError(f"{path}: {shown[0]}" if len(shown) == 1 else _listed(path, shown))
+        shown = mistakes[:_SHOWN_MISTAKES]
+        if len(mistakes) > _SHOWN_MISTAKES:
+            shown.append(f"and {len(mistakes) - _SHOWN_MISTAKES} more")
+        raise InputError("\n  ".join([f"{path} has mistakes:", *shown]))
     if not rows:
         raise InputError(f"{path} has a header but no rows: add one for each file")
     return tuple(rows)
 
 
-def _listed(path: Path, shown: list[str]) -> str:
-    return "\n  ".join([f"{path} has mistakes:", *shown])
-
-
-def _lines(path: Path) -> Iterator[tuple[int, list[str]]]:
-    """(number, fields) of the lines that say something."""
+def _read_lines(path: Path) -> Iterator[tuple[int, list[str]]]:
+    """Yield (line number, fields) of the lines that are neither blank nor a comment."""
     try:
         text = path.read_bytes().decode("utf-8-sig")
     except OSError as error:
@@ -141,84 +142,89 @@ def _lines(path: Path) -> Iterator[tuple[int, list[str]]]:
             f"table {path} cannot be read ({error.strerror}): check its path"
         ) from error
     except UnicodeDecodeError:
-        raise InputError(f"{path} is no UTF-8 text: save the table as UTF-8, not as .xlsx") from (
-            None
-        )
+        raise InputError(
+            f"{path} is not UTF-8 text: save the table as UTF-8, not as .xlsx"
+        ) from None
     for number, line in enumerate(text.split("\n"), 1):
         if line.strip() and not line.startswith("#"):
             yield number, line.rstrip("\r").split("\t")
 
 
-def _columns(fields: list[str]) -> list[str]:
+def _check_columns(names: list[str]) -> list[str]:
     known = (*REQUIRED, *OPTIONAL)
-    for name in fields:
+    for name in names:
         if name not in known:
             near = difflib.get_close_matches(name.lower(), known, n=1)
             hint = f"did you mean {near[0]}?" if near else f"known are {', '.join(known)}"
-            raise _Mistake(f"there is no column {shortened(name)!r}; {hint} (tabs between columns)")
-        if fields.count(name) > 1:
-            raise _Mistake(f"the column {name} is there twice")
-    if missing := [name for name in REQUIRED if name not in fields]:
-        raise _Mistake(f"column {', '.join(missing)} is missing (tabs between columns)")
-    return fields
+            raise _RowError(
+                f"there is no column {shortened(name)!r}; {hint} (tabs between columns)"
+            )
+        if names.count(name) > 1:
+            raise _RowError(f"the column {name} is there twice")
+    if missing := [name for name in REQUIRED if name not in names]:
+        raise _RowError(f"column {', '.join(missing)} is missing (tabs between columns)")
+    return names
 
 
-def _row(number: int, columns: list[str], fields: list[str], folder: Path) -> SourceRow:
+def _parse_row(line: int, columns: list[str], fields: list[str], folder: Path) -> SourceRow:
     if any(field.strip() for field in fields[len(columns) :]):
-        raise _Mistake(f"{len(fields)} fields, but the header has {len(columns)}")
-    said = dict.fromkeys((*REQUIRED, *OPTIONAL), "")
+        raise _RowError(f"{len(fields)} fields, but the header has {len(columns)}")
+    values = dict.fromkeys((*REQUIRED, *OPTIONAL), "")
     for name, field in zip(columns, fields, strict=False):
-        # A blank may be part of a pattern; everywhere else it is a slip.
-        said[name] = field if name in ("genome", "match") and field.strip() else field.strip()
+        # A blank may be part of a pattern. Everywhere else it is a slip.
+        values[name] = field if name in ("genome", "match") and field.strip() else field.strip()
     for name in REQUIRED:
-        if not said[name]:
-            raise _Mistake(f"{name} is empty (tabs between columns)")
-    if said["label"].lower() not in _LABELS:
-        raise _Mistake(f"label {shortened(said['label'])!r} is neither virus (1) nor others (0)")
-    path = (folder / said["file"]).resolve()
+        if not values[name]:
+            raise _RowError(f"{name} is empty (tabs between columns)")
+    label = _LABELS.get(values["label"].lower())
+    if label is None:
+        raise _RowError(f"label {shortened(values['label'])!r} is neither virus (1) nor others (0)")
+    path = (folder / values["file"]).resolve()
     if not path.is_file():
-        what = "is a folder: name a file" if path.is_dir() else f"not found: {path} is not there"
-        raise _Mistake(f"file {shortened(said['file'])} {what} (see --genomes)")
-    genome = _pattern("genome", said["genome"])
+        problem = "is a folder: name a file" if path.is_dir() else f"not found: {path} is not there"
+        raise _RowError(f"file {shortened(values['file'])} {problem} (see --genomes)")
+    genome = _parse_pattern("genome", values["genome"])
     if genome is not None and not genome.groups:
-        raise _Mistake(
-            f"genome {shortened(said['genome'])!r} has no group: put the name in parentheses, "
+        raise _RowError(
+            f"genome {shortened(values['genome'])!r} has no group: put the name in parentheses, "
             f"as in ^(\\w+)_frag"
         )
     return SourceRow(
-        number,
-        said["file"],
+        line,
+        values["file"],
         path,
-        _LABELS[said["label"].lower()],
-        said["group"],
-        _split(said["split"]),
+        label,
+        values["group"],
+        _parse_split(values["split"]),
         genome,
-        _pattern("match", said["match"]),
+        _parse_pattern("match", values["match"]),
     )
 
 
-def _pattern(column: str, text: str) -> re.Pattern[str] | None:
+def _parse_pattern(column: str, text: str) -> re.Pattern[str] | None:
     if not text:
         return None
     try:
         return re.compile(text)
     except re.error as error:
-        raise _Mistake(f"{column} {shortened(text)!r} is no regular expression: {error}") from None
+        raise _RowError(
+            f"{column} {shortened(text)!r} is not a regular expression: {error}"
+        ) from None
 
 
-def _split(text: str) -> Split:
+def _parse_split(text: str) -> SplitRule:
     if text in ("", "auto"):
-        return Split()
+        return SplitRule()
     for part in PARTS:
         if text == part:
-            return Split(part)
+            return SplitRule(part)
     name, _, fraction = text.partition("=")
     try:
-        value = float(fraction)
+        test = float(fraction)
     except ValueError:
-        value = -1.0
-    if name.strip() != "test" or not 0 <= value <= 1:
-        raise _Mistake(
+        test = -1.0
+    if name.strip() != "test" or not 0 <= test <= 1:
+        raise _RowError(
             f"split {shortened(text)!r} is none of auto, train, validation, test, test=0.2"
         )
-    return Split(test=value)
+    return SplitRule(test=test)

@@ -104,7 +104,7 @@ def fit_lite(
     disk, files = disk or DiskWithoutResume(), LiteFiles(root.absolute())
     identity = {
         "recipe": asdict(recipe),
-        "data set": sha256_of(dataset.facts_file) if dataset.facts() else "",
+        "data_set": sha256_of(dataset.description_file) if dataset.description() else "",
         "words": [asdict(kind) for kind in words],
         "threads": torch.get_num_threads(),
     }
@@ -163,7 +163,7 @@ def _write(
 ) -> Mapping[str, Any]:
     """Write the encoders, calibrate on what they give after rounding, and write the rest."""
     command = _command(identity["recipe"])
-    said = {"command": command, "version": __version__, "data_set": identity["data set"]}
+    said = {"command": command, "version": __version__, "data_set": identity["data_set"]}
     everyone = [words.census for words in counted]
     disk.save(files.nucleotide, encoder_bytes("nucleotide", pair.nucleotide, (), said))
     disk.save(files.protein, encoder_bytes("protein", pair.protein, everyone, said))
@@ -257,7 +257,7 @@ def _finished(files: LiteFiles, identity: Mapping[str, Any]) -> bool:
         return False
     try:
         said = json.loads(files.facts.read_text(encoding="utf-8"))
-        other = any(said[name] != identity[name] for name in ("recipe", "data set", "words"))
+        other = any(said[name] != identity[name] for name in ("recipe", "data_set", "words"))
         digests = [said["encoders"][name] for name in ENCODERS]
     except (OSError, ValueError, KeyError, TypeError):
         other, digests = True, []

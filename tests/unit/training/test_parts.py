@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from virnucpro.training.data.balance import balanced, quotas, shuffled
+from virnucpro.training.data.parts import balanced, quotas, shuffled
 
 
 @given(st.lists(st.integers(1, 10_000), min_size=1, max_size=20), st.data())
