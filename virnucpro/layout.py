@@ -215,10 +215,14 @@ class Layout:
         frames = (self.frames(molecule) for molecule in MOLECULES)
         return frozenset(p.name for p in (self.chunked, *frames, *tables, self.failed_fasta))
 
+    def chunked_files(self) -> list[Path]:
+        """Return the files of chunks that exist, of whatever chunk length."""
+        return sorted(self.root.glob(f"{_literal(self.stem)}_chunked*.fa"))
+
     def owned(self) -> list[Path]:
         """Everything of this run that exists, its state last: what a new run would overwrite."""
         files = [
-            *self.root.glob(f"{_literal(self.stem)}_chunked*.fa"),
+            *self.chunked_files(),
             *(self.frames(molecule) for molecule in MOLECULES),
             *(self.folder(molecule) for molecule in MOLECULES),
             self.merged_folder,

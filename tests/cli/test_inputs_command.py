@@ -24,6 +24,7 @@ from tests.cli.inputs import (
     public_folder,
     result_bytes,
     table,
+    written,
 )
 from tests.cli.inputs_command import CONFIGURATIONS, NAMES, OPTIONS
 
@@ -114,13 +115,51 @@ def test_62_and_63_output_that_is_not_empty(call: Callable, source: Path, tmp_pa
     assert "nothing to resume" in first.err
     assert "starting from the beginning" in first.err
     results = result_bytes(out)
-    check_refused(
-        call(*arguments), 64, (str(out), "go on with --resume"), "start over with --force"
-    )
+    for options in ((), ("--resume",)):
+        again = call(*arguments, *options)
+        check_accepted(again)
+        assert "is finished" in again.err
+        assert "Nothing to compute" in again.out
+        other = call(*arguments, "-e", 300, *options)
+        check_refused(other, 3, (str(out), "chunk length: was 500, is 300"), "--force")
     assert result_bytes(out) == results
-    check_accepted(call(*arguments, "--resume"))
     check_accepted(call(*arguments, "--force"))
     assert result_bytes(out) == results
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("sample_nucleotide.fa", "sample_protein.faa", "sample_chunked500.fa"),
+        *("sample_protein/output_1.fa", "sample_virus.fna", "sample_contigs.tsv"),
+        "sample_merged/prediction_results.txt",
+    ],
+)
+def test_62_files_of_somebody_else_are_never_overwritten(
+    call: Callable, source: Path, tmp_path: Path, name: str
+) -> None:
+    out = tmp_path / "out"
+    (out / name).parent.mkdir(parents=True)
+    (out / name).write_text("mine")
+    for options in ((), ("--resume",)):
+        refused = call("predict", source, "-o", out, *TOY, *options)
+        check_refused(refused, 64, (str(out), name), "start over with --force")
+        assert written(out) == [name]
+        assert (out / name).read_text() == "mine"
+    for _ in range(2):  # the second --force must not remove what the first one moved
+        check_accepted(call("predict", source, "-o", out, *TOY, "--force"))
+    kept = [path.read_text() for path in (out / ".checkpoints").rglob(Path(name).name)]
+    assert "mine" in kept
+
+
+def test_62_several_inputs_share_an_output_directory(
+    call: Callable, source: Path, tmp_path: Path
+) -> None:
+    other = tmp_path / "other.fa"
+    other.write_bytes(source.read_bytes())
+    for path in (source, other, source):
+        check_accepted(call("predict", path, "-o", tmp_path / "out", *TOY))
+    assert result_bytes(tmp_path / "out", "other").keys() == result_bytes(tmp_path / "out").keys()
 
 
 def test_62_other_files_in_the_output_directory_are_no_hindrance(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 
 import pytest
 import torch
@@ -94,7 +95,8 @@ def test_only_what_is_missing_or_damaged_or_changed_is_computed(call, dataset):
 def test_an_interrupted_run_goes_on(shell, call, dataset):
     """A run that a full disk ended: what it finished is not done again."""
     layout = dataset.layout("train")
-    layout.merged_folder.parent.mkdir(exist_ok=True)
+    assert call("train", "embed", dataset.root, *TOY, "--parts", "train").code == 0
+    shutil.rmtree(layout.merged_folder)
     layout.merged_folder.write_text("in the way")
     assert call("train", "embed", dataset.root, *TOY).code == 6
     before = stamps(dataset)

@@ -27,7 +27,7 @@ from virnucpro.store import legacy
 from virnucpro.store.disk import Disk, sha256_of
 from virnucpro.store.ledger import Ledger
 from virnucpro.store.lock import locked
-from virnucpro.store.state import RunState, admit, read_state, write_state
+from virnucpro.store.state import RunState, admit_run, read_state, write_state
 
 Emit = Callable[[Event], None]
 CPU_LIMITS = Limits(silence=3600)  # a batch of ESM-2 3B takes minutes on one slow core
@@ -94,12 +94,13 @@ def _admitted(request: Request, job: Job, digest: str, emit: Emit) -> RunState:
 
     Raises:
         ResumeRefused: what is there was made from something else.
-        UsageError: results are there and neither resume nor force was asked for.
+        UsageError: files would be overwritten that are not ours.
     """
     layout, disk = job.layout, job.disk
     state = _state(request, job, digest)
-    if notice := admit(layout, disk, state, resume=request.resume, force=request.force):
-        emit(Notice("info", notice))
+    admission = admit_run(layout, disk, state, resume=request.resume, force=request.force)
+    if admission.notice:
+        emit(Notice("info", admission.notice))
     earlier = read_state(layout)  # None where it was moved aside just now
     state = replace(state, budgets=earlier.budgets if earlier else {})
     write_state(layout, disk, state)

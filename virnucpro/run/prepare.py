@@ -95,7 +95,7 @@ def prepare(
         emit(Notice("warning", warning))
     source = layout.spooled if request.source == STDIN else Path(request.source).absolute()
     wanted: str = request.analysis.precision
-    if request.resume:
+    if request.resume or not request.force:
         wanted = precision_of(layout, wanted, force=request.force)
     precision = choose_precision(wanted, devices)
     check_precision(precision, nucleotide, protein)

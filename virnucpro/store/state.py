@@ -1,20 +1,19 @@
-"""The state of a run: what its results depend on, compared before anything is resumed."""
+"""The state of a run: what its results depend on, and whether a later start may go on with it."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from virnucpro import __version__
 from virnucpro.contracts import Json
 from virnucpro.errors import ResumeRefusedError, UsageError
-from virnucpro.layout import Layout
+from virnucpro.layout import MOLECULES, Layout
 from virnucpro.store import legacy
 from virnucpro.store.disk import Disk
-
-SCHEMA = 1
+from virnucpro.store.guard import Admission, ExistingWork, WorkIdentity, admit_work, files_in
+from virnucpro.store.migrations import current_schema, upgraded
 
 
 @dataclass(frozen=True)
@@ -23,7 +22,7 @@ class RunState:
 
     Attributes:
         source: the input as given, for messages only.
-        science: decides the results.
+        analysis: everything that decides the results, by a name for people.
         budgets: batch budgets that were measured, by encoder and kind of device. Batches decide
             the last bits of an embedding: the same ones make the same bytes on the same device.
     """
@@ -32,50 +31,38 @@ class RunState:
     analysis: Mapping[str, Json]
     budgets: Mapping[str, int] = field(default_factory=dict)
 
-
-def refuse_links(layout: Layout) -> None:
-    """Keep out of folders that somebody else may share or exchange.
-
-    Raises:
-        ResumeRefused: a symbolic link stands in place of the state folder (exit 3).
-    """
-    for path in (layout.checkpoints, layout.state):
-        if path.is_symlink():
-            raise ResumeRefusedError(
-                f"{path} is a symbolic link; checkpoints are kept only in a folder of their own: "
-                f"remove the link"
-            )
+    @property
+    def identity(self) -> WorkIdentity:
+        """What the guard compares."""
+        return WorkIdentity(f"the run of {self.source}", self.analysis)
 
 
 def read_state(layout: Layout) -> RunState | None:
-    """The state of an earlier run of the same STEM, or None.
+    """Return the state of an earlier run of the same STEM; None where there is none.
+
+    A damaged state counts as none: the receipts alone then decide what is done again.
 
     Raises:
-        ResumeRefused: a newer version wrote it (exit 3).
+        ResumeRefusedError: a newer version wrote it (exit 3).
     """
     try:
-        document = json.loads(layout.run_state.read_bytes())
-        if document["schema"] > SCHEMA:
-            raise ResumeRefusedError(
-                f"{layout.run_state} was written by a newer version ({document['producer']}); "
-                f"upgrade virnucpro, or start over with --force"
-            )
+        document = upgraded(
+            "run state", json.loads(layout.run_state.read_bytes()), layout.run_state
+        )
         budgets = {
             str(key): value
             for key, value in dict(document.get("budgets", {})).items()
             if isinstance(value, int) and value > 0
         }
         return RunState(str(document["source"]), dict(document["analysis"]), budgets)
-    except (FileNotFoundError, NotADirectoryError):
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
-    except (OSError, ValueError, KeyError, TypeError):
-        return None  # damaged: the receipts alone decide what is done again
 
 
 def write_state(layout: Layout, disk: Disk, state: RunState) -> None:
     """Record what the run depends on, before anything is computed, and whenever a budget is new."""
     document = {
-        "schema": SCHEMA,
+        "schema": current_schema("run state"),
         "producer": f"virnucpro {__version__}",
         "source": state.source,
         "analysis": dict(state.analysis),
@@ -84,91 +71,82 @@ def write_state(layout: Layout, disk: Disk, state: RunState) -> None:
     disk.save(layout.run_state, (json.dumps(document, indent=1) + "\n").encode())
 
 
-def admit(layout: Layout, disk: Disk, wanted: RunState, *, resume: bool, force: bool) -> str | None:
-    """Decide whether the run may go on in this directory; moves old files aside under ``force``.
+def admit_run(
+    layout: Layout, disk: Disk, wanted: RunState, *, resume: bool = False, force: bool = False
+) -> Admission:
+    """Decide whether the run may start or go on; see :mod:`virnucpro.store.guard`.
 
-    Returns:
-        A sentence for the user, or None.
+    A run of version 1 of the program is taken over only with ``resume``.
 
     Raises:
-        ResumeRefused: what is there was made from something else (exit 3).
-        UsageError: results are there and neither ``resume`` nor ``force`` was given (exit 64).
+        ResumeRefusedError: the earlier run depended on something else, a newer version wrote it,
+            or a symbolic link stands in place of the state folder (exit 3).
+        UsageError: files would be overwritten that are not ours, or are those of a run of version
+            1 that is not to be taken over (exit 64).
+        OutputError: files cannot be moved aside, or the note about a run of version 1 cannot be
+            written.
     """
-    refuse_links(layout)
-    there = layout.owned()
-    refusal: ResumeRefusedError | UsageError | None
+    for path in (layout.checkpoints, layout.state):
+        if path.is_symlink():
+            raise ResumeRefusedError(
+                f"{path} is a symbolic link; checkpoints are kept only in a folder of their own: "
+                f"remove the link"
+            )
     try:
-        there = [] if _only_begun(layout) else there
-        refusal = _refusal(layout, there, wanted, resume)
-    except ResumeRefusedError as newer:  # a state of the future: --force starts over there, too
-        refusal = newer
-    if refusal is None:
-        if resume and not there:
-            return f"nothing to resume in {layout.root}: starting from the beginning"
-        if there and read_state(layout) is None and legacy.found(layout):
-            return legacy.survey(layout, disk)
-        return None
-    if not force:
-        raise refusal
-    _move_aside(layout, disk, [*there, layout.legacy_state] if legacy.found(layout) else there)
-    return f"--force: starting over; what was there is now in {layout.previous}"
-
-
-def _only_begun(layout: Layout) -> bool:
-    """Whether an earlier run ended before its first stage, as on input that was refused."""
-    begun = layout.owned() == [layout.state] and read_state(layout) is not None
-    return begun and not any(layout.state.glob("*.done"))
-
-
-def _refusal(
-    layout: Layout, there: list[Path], wanted: RunState, resume: bool
-) -> ResumeRefusedError | UsageError | None:
-    if not there:
-        return None
-    earlier = read_state(layout)
-    changed = _changes(earlier, wanted) if earlier else _legacy_changes(layout, wanted)
-    if earlier and earlier.source != wanted.source and any(n == "input" for n, _, _ in changed):
-        return ResumeRefusedError(
-            f"{layout.root} holds a run of another input of the same name: {earlier.source}, not "
-            f"{wanted.source}; choose another --output-dir, or start over with --force"
+        earlier = read_state(layout)
+    except ResumeRefusedError:  # written by a newer version
+        if not force:
+            raise
+        newer = ExistingWork(layout.root, layout.previous, layout.owned())
+        return admit_work(wanted.identity, newer, disk, force=True)
+    receipts = _has_receipts(layout)
+    files = [path for path in layout.owned() if path != layout.state and files_in([path])]
+    if earlier is None and not receipts and legacy.found(layout):
+        return _admit_legacy(layout, disk, wanted, resume=resume, force=force)
+    if receipts or layout.legacy_survey.exists():
+        existing = ExistingWork(
+            layout.root,
+            layout.previous,
+            layout.owned(),
+            identity=earlier.identity if earlier else None,
+            finished=layout.run_json.exists() and not layout.failed_fasta.exists(),
         )
-    if not resume:
-        return UsageError(
-            f"{layout.root} already holds files of {layout.stem} ({there[0].name}, ...): go on "
-            f"with --resume, or start over with --force"
+    else:  # nothing was finished: of the files, only those that come first may be ours
+        first = [path for path in files if earlier and path in layout.chunked_files()]
+        existing = ExistingWork(
+            layout.root,
+            layout.previous,
+            [*first, layout.state] if first else [],
+            [path for path in files if path not in first],
+            identity=earlier.identity if earlier and first else None,
         )
-    if changed:
-        rows = "\n".join(f"  {name}: was {was}, is {now}" for name, was, now in changed)
-        return ResumeRefusedError(
-            f"results would differ from those already in {layout.root}:\n{rows}\n"
-            f"resume with the same input and settings, or start over with --force"
+    return admit_work(wanted.identity, existing, disk, resume=resume, force=force)
+
+
+def _has_receipts(layout: Layout) -> bool:
+    """Return whether any task of the run was finished here."""
+    folders = [layout.state, layout.merged_folder, *map(layout.folder, MOLECULES)]
+    return any(next(folder.glob("*.done"), None) is not None for folder in folders)
+
+
+def _admit_legacy(
+    layout: Layout, disk: Disk, wanted: RunState, *, resume: bool, force: bool
+) -> Admission:
+    """Decide about a run of version 1; one that is taken over is noted before it is changed."""
+    own_files = [*layout.owned(), layout.legacy_state]
+    if not resume and not force:
+        raise UsageError(
+            f"{layout.root} already holds files of {layout.stem} that an earlier version of the "
+            f"program made ({own_files[0].name}, ...): take them over with --resume, or start over "
+            f"with --force, which moves them aside"
         )
-    return None
-
-
-def _changes(earlier: RunState, wanted: RunState) -> list[tuple[str, str, str]]:
-    """(name, was, is) of everything that differs; long digests shortened."""
-    names = [n for n in wanted.analysis if earlier.analysis.get(n) != wanted.analysis[n]]
-    return [
-        (name, _short(earlier.analysis.get(name)), _short(wanted.analysis[name])) for name in names
-    ]
-
-
-def _legacy_changes(layout: Layout, wanted: RunState) -> list[tuple[str, str, str]]:
-    return legacy.differences(layout, wanted.analysis) if legacy.found(layout) else []
-
-
-def _short(value: Json) -> str:
-    text = str(value)
-    return f"sha256 {text[:12]}..." if len(text) == 64 else text
-
-
-def _move_aside(layout: Layout, disk: Disk, there: list[Path]) -> None:
-    """Keep the latest earlier run, once, under ``STEM.previous``."""
-    # A kill half way leaves the folder under its first name, and the next --force goes on with it.
-    moving = layout.previous.with_suffix(".moving")
-    disk.make_folder(moving)
-    for path in there:
-        disk.move(path, moving / path.name)
-    disk.remove_tree(layout.previous)
-    disk.move(moving, layout.previous)
+    differing = {name: was for name, was, _ in legacy.differences(layout, wanted.analysis)}
+    identity = WorkIdentity(
+        f"a run of {layout.stem} by an earlier version of the program",
+        {**wanted.analysis, **differing},
+    )
+    existing = ExistingWork(layout.root, layout.previous, own_files, identity=identity)
+    admission = admit_work(wanted.identity, existing, disk, resume=resume, force=force)
+    if admission.decision != "continue":
+        return admission
+    return Admission("continue", legacy.survey(layout, disk))

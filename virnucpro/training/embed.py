@@ -29,7 +29,7 @@ from virnucpro.stages.shards import ShardsStage
 from virnucpro.store.disk import Disk, sha256_of
 from virnucpro.store.ledger import Ledger
 from virnucpro.store.lock import locked
-from virnucpro.store.state import RunState, admit, read_state, write_state
+from virnucpro.store.state import RunState, admit_run, read_state, write_state
 from virnucpro.training.data.dataset import PARTS, Dataset, Part, read_embedding_record
 
 Emit = Callable[[Event], None]
@@ -213,10 +213,9 @@ def _admitted(job: PartJob, force: bool, emit: Emit) -> PartJob:
     Raises:
         ResumeRefused: what is there was made with other models.
     """
-    begun = bool(job.layout.owned())
-    notice = admit(job.layout, job.disk, job.state, resume=True, force=force)
-    if notice and begun:
-        emit(Notice("info", notice))
+    admission = admit_run(job.layout, job.disk, job.state, force=force)
+    if admission.notice:
+        emit(Notice("info", admission.notice))
     earlier = read_state(job.layout)  # None where it was moved aside just now
     job = replace(job, budgets=earlier.budgets if earlier else {})
     write_state(job.layout, job.disk, job.state)

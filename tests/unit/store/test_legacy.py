@@ -203,7 +203,12 @@ def test_a_damaged_note_costs_work_but_nothing_wrong_is_taken_over(
 def test_without_the_state_file_features_are_nobodys(interrupted: tuple[Path, Layout]) -> None:
     source, layout = interrupted
     layout.legacy_state.unlink()
-    shown = predict(source, layout.root, resume=True)
+    before = {p: p.read_bytes() for p in layout.root.rglob("*") if p.is_file()}
+    for resume in (False, True):
+        with pytest.raises(UsageError, match=r"not its own: in_chunked200\.fa"):
+            predict(source, layout.root, resume=resume)
+        assert all(path.read_bytes() == data for path, data in before.items())
+    shown = predict(source, layout.root, force=True)
     assert (shown.pieces["dnabert"], shown.pieces["esm"]) == (3, 3)
 
 
@@ -219,7 +224,10 @@ def test_the_state_file_of_another_input_says_nothing(interrupted: tuple[Path, L
     text = layout.legacy_state.read_text()
     layout.legacy_state.write_text(text.replace("in_chunked", "other_chunked"))
     assert legacy.stems(layout.root) == ["other"]
-    shown = predict(source, layout.root, resume=True)
+    with pytest.raises(UsageError, match=r"not its own: in_chunked200\.fa"):
+        predict(source, layout.root, resume=True)
+    assert len(legacy.feature_files(layout)) == 5
+    shown = predict(source, layout.root, force=True)
     assert (shown.pieces["dnabert"], shown.pieces["esm"]) == (3, 3)
     assert layout.legacy_state.exists()
 
@@ -228,7 +236,7 @@ def test_without_resume_it_is_refused_and_force_moves_it_aside(
     interrupted: tuple[Path, Layout], expected: dict[str, bytes]
 ) -> None:
     source, layout = interrupted
-    with pytest.raises(UsageError, match=r"already holds files of in"):
+    with pytest.raises(UsageError, match=r"already holds files of in .*earlier version.*--resume"):
         predict(source, layout.root)
     assert len(legacy.feature_files(layout)) == 5
     shown = predict(source, layout.root, force=True)

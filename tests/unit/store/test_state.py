@@ -12,7 +12,7 @@ from virnucpro.errors import LockedError, ResumeRefusedError, UsageError
 from virnucpro.layout import Layout
 from virnucpro.store.disk import Disk
 from virnucpro.store.lock import locked
-from virnucpro.store.state import RunState, admit, write_state
+from virnucpro.store.state import RunState, admit_run, write_state
 
 STATE = RunState("/data/s.fa", {"input": "a" * 64, "chunk length": 500, "precision": "fp32"})
 
@@ -24,13 +24,15 @@ def layout(tmp_path: Path) -> Layout:
 
 @pytest.fixture
 def begun(layout: Layout) -> Layout:
+    """A run whose first stage is finished."""
     write_state(layout, Disk(), STATE)
+    layout.receipt("chunking").write_text("{}")
     layout.contigs_table.write_text("old")
     return layout
 
 
 def _admit(layout: Layout, state: RunState = STATE, **flags: bool) -> str | None:
-    return admit(layout, Disk(), state, **{"resume": False, "force": False, **flags})
+    return admit_run(layout, Disk(), state, **flags).notice
 
 
 def test_an_empty_folder_is_free(layout: Layout) -> None:
@@ -42,10 +44,67 @@ def test_another_stem_in_the_folder_is_no_hindrance(begun: Layout) -> None:
     assert _admit(replace(begun, stem="t")) is None
 
 
-def test_results_are_not_overwritten(begun: Layout) -> None:
-    with pytest.raises(UsageError, match=r"--resume.*--force"):
-        _admit(begun)
-    assert _admit(begun, resume=True) is None
+def test_our_own_run_goes_on_with_and_without_resume(begun: Layout) -> None:
+    for resume in (False, True):
+        assert _admit(begun, resume=resume) == "going on with the run of /data/s.fa"
+    begun.run_json.write_text("{}")
+    for resume in (False, True):
+        assert "is finished" in str(_admit(begun, resume=resume))
+
+
+def test_receipts_without_a_state_are_a_run_of_ours(begun: Layout) -> None:
+    begun.run_state.unlink()
+    assert "going on" in str(_admit(begun))
+    begun.state.rename(begun.checkpoints / "gone")
+    folder = begun.folder("protein")
+    folder.mkdir()
+    (folder / "output_1_ESM.pt.done").write_text("{}")
+    assert "going on" in str(_admit(begun))
+
+
+FOREIGN = [
+    *("s_protein.faa", "s_nucleotide.fa", "s_chunked500.fa", "s_chunked300.fa", "s_contigs.tsv"),
+    *("s_protein/output_1.fa", "s_nucleotide/notes.txt", "s_virus.fna", "s_run.json"),
+    *("s_merged/prediction_results.txt", "s_failed_sequences.fa", "s_chunks.tsv"),
+]
+
+
+@pytest.mark.parametrize("resume", [False, True])
+@pytest.mark.parametrize("name", FOREIGN)
+def test_files_that_no_run_of_ours_wrote_are_refused_and_named(
+    layout: Layout, name: str, resume: bool
+) -> None:
+    path = layout.root / name
+    path.parent.mkdir(exist_ok=True)
+    path.write_text("mine")
+    with pytest.raises(UsageError, match=f"{name}.*--force"):
+        _admit(layout, resume=resume)
+    assert path.read_text() == "mine"
+    assert not layout.checkpoints.exists()
+    assert "starting over" in str(_admit(layout, force=True))
+    assert [p.read_text() for p in layout.checkpoints.rglob(path.name)] == ["mine"]
+
+
+def test_a_file_that_came_after_a_refused_input_is_not_ours(layout: Layout) -> None:
+    write_state(layout, Disk(), STATE)
+    other = RunState(STATE.source, {**STATE.analysis, "input": "b" * 64})
+    assert _admit(layout, other) is None  # the input was corrected: nothing of the run is kept
+    layout.frames("protein").write_text("mine")
+    with pytest.raises(UsageError, match=r"s_protein\.faa"):
+        _admit(layout)
+
+
+def test_chunks_of_a_run_that_was_killed_before_its_first_receipt_are_ours(
+    layout: Layout,
+) -> None:
+    write_state(layout, Disk(), STATE)
+    layout.chunked.write_text(">a_chunk_1\nA\n")
+    assert "going on" in str(_admit(layout))
+
+
+def test_an_empty_folder_is_no_hindrance(layout: Layout) -> None:
+    layout.folder("protein").mkdir()
+    assert _admit(layout) is None
 
 
 @pytest.mark.parametrize(
@@ -56,25 +115,28 @@ def test_results_are_not_overwritten(begun: Layout) -> None:
         ("input", "b" * 64, "input: was sha256 aaaaaaaaaaaa..., is sha256 bbbbbbbbbbbb..."),
     ],
 )
-def test_other_science_is_refused_and_named(
+def test_other_settings_are_refused_and_named(
     begun: Layout, name: str, value: object, message: str
 ) -> None:
     state = RunState(STATE.source, {**STATE.analysis, name: value})
-    with pytest.raises(ResumeRefusedError) as caught:
-        _admit(begun, state, resume=True)
-    assert message in str(caught.value)
+    for resume in (True, False):
+        with pytest.raises(ResumeRefusedError) as caught:
+            _admit(begun, state, resume=resume)
+        assert message in str(caught.value)
     assert begun.contigs_table.read_text() == "old"
 
 
 def test_another_input_of_the_same_name_is_refused_and_both_are_named(begun: Layout) -> None:
     state = RunState("/other/s.fa", {**STATE.analysis, "input": "b" * 64})
     for resume in (True, False):
-        with pytest.raises(ResumeRefusedError, match=r"/data/s.fa, not /other/s.fa"):
+        with pytest.raises(
+            ResumeRefusedError, match=r"run of /data/s.fa, not the run of /other/s.fa"
+        ):
             _admit(begun, state, resume=resume)
 
 
 def test_a_moved_input_is_the_same_input(begun: Layout) -> None:
-    assert _admit(begun, RunState("/moved/s.fa", STATE.analysis), resume=True) is None
+    assert "going on" in str(_admit(begun, RunState("/moved/s.fa", STATE.analysis)))
 
 
 def test_force_moves_everything_aside(begun: Layout) -> None:
@@ -84,7 +146,7 @@ def test_force_moves_everything_aside(begun: Layout) -> None:
 
 
 def test_resume_and_force_start_over_only_where_resume_refuses(begun: Layout) -> None:
-    assert _admit(begun, resume=True, force=True) is None
+    assert "going on" in str(_admit(begun, resume=True, force=True))
     assert begun.contigs_table.exists()
     other = RunState(STATE.source, {**STATE.analysis, "chunk length": 300})
     assert "starting over" in str(_admit(begun, other, resume=True, force=True))

@@ -1,0 +1,212 @@
+"""The guard: whether the files that are there are the same work, and what a command may do then.
+
+Every command that writes results asks :func:`admit_work` before it writes anything:
+
+===========================================  =====================================================
+what is there                                what happens
+===========================================  =====================================================
+nothing                                      the work starts
+unfinished work of the same identity         it goes on, with ``--resume`` or without
+finished work of the same identity           the command says so, and checks it
+work of another identity                     ``ResumeRefusedError`` (exit 3), naming what changed
+files that are not proved to be ours         ``UsageError`` (exit 64), naming them
+any of these, with ``--force``               everything is moved aside, and the work starts
+===========================================  =====================================================
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from virnucpro.contracts import Json
+from virnucpro.errors import ResumeRefusedError, UsageError
+from virnucpro.store.disk import Disk
+
+Decision = Literal["start", "continue", "finished"]
+NAMED_FILES = 5  # files that a message lists before it only counts the others
+
+
+@dataclass(frozen=True)
+class WorkIdentity:
+    """What the results of a piece of work depend on.
+
+    Attributes:
+        label: the work in words, for messages: ``the run of /data/sample.fa``.
+        settings: everything that decides the results, by a name for people: digests of inputs and
+            models, parameters. Neither paths nor hardware belong here.
+    """
+
+    label: str
+    settings: Mapping[str, Json]
+
+    def changes_since(self, earlier: WorkIdentity) -> list[tuple[str, Json, Json]]:
+        """Return name, earlier value and present value of each setting that differs.
+
+        A setting that only the earlier work knows counts as a change, too.
+        """
+        names = dict.fromkeys([*self.settings, *earlier.settings])
+        values = [(name, earlier.settings.get(name), self.settings.get(name)) for name in names]
+        return [(name, was, now) for name, was, now in values if _plain(was) != _plain(now)]
+
+
+@dataclass(frozen=True)
+class ExistingWork:
+    """What a command found where it would write.
+
+    Attributes:
+        place: the output directory or file, for messages.
+        previous: folder that takes what ``--force`` moves aside.
+        own_files: files and folders that an earlier start of this command is proved to have made,
+            those that prove it last.
+        foreign_files: the other files and folders that would be overwritten or removed.
+        identity: of the earlier work; None where there was none, or where only its receipts are
+            left, which then decide task by task what is done again.
+        finished: whether the earlier work came to its end.
+        option: what names another place on the command line.
+    """
+
+    place: Path
+    previous: Path
+    own_files: Sequence[Path] = ()
+    foreign_files: Sequence[Path] = ()
+    identity: WorkIdentity | None = None
+    finished: bool = False
+    option: str = "--output-dir"
+
+
+@dataclass(frozen=True)
+class Admission:
+    """What the guard decided.
+
+    Attributes:
+        decision: ``start`` at the beginning, ``continue`` what an earlier start left, or check
+            what is ``finished``.
+        notice: a sentence for the user; None where nothing needs to be said.
+    """
+
+    decision: Decision
+    notice: str | None = None
+
+
+def admit_work(
+    wanted: WorkIdentity,
+    existing: ExistingWork,
+    disk: Disk,
+    *,
+    resume: bool = False,
+    force: bool = False,
+) -> Admission:
+    """Decide whether the work may start or go on; moves earlier files aside under ``force``.
+
+    ``force`` together with ``resume`` starts over only where ``resume`` alone would be refused.
+
+    Raises:
+        ResumeRefusedError: the earlier work depended on something else (exit 3).
+        UsageError: files that are not ours would be overwritten (exit 64).
+        OutputError: the files cannot be moved aside.
+    """
+    refusal = foreign_files_refusal(existing) or _changes_refusal(wanted, existing)
+    if force and (refusal or not resume):
+        folder = move_aside(existing, disk)
+        if folder is None:
+            return Admission("start")
+        return Admission("start", f"--force: starting over; what was there is now in {folder}")
+    if refusal:
+        raise refusal
+    if not existing.own_files:
+        nothing = f"nothing to resume in {existing.place}: starting from the beginning"
+        return Admission("start", nothing if resume else None)
+    label = (existing.identity or wanted).label
+    if existing.finished:
+        return Admission("finished", f"{label} is finished: its results are checked")
+    return Admission("continue", f"going on with {label}")
+
+
+def foreign_files_refusal(existing: ExistingWork) -> UsageError | None:
+    """Return the refusal to overwrite files that are not ours; None where there are none."""
+    if not existing.foreign_files:
+        return None
+    place = existing.place
+    files = sorted(files_in(existing.foreign_files))
+    names = [str(f.relative_to(place) if place in f.parents else f) for f in files]
+    more = len(names) - NAMED_FILES
+    listed = ", ".join(names[:NAMED_FILES]) + (f" and {more:,} more" if more > 0 else "")
+    return UsageError(
+        f"{place} already holds files that this command would overwrite and that are not "
+        f"its own: {listed}; move them away, choose another {existing.option}, or start over with "
+        f"--force, which moves them to {existing.previous.parent}"
+    )
+
+
+def _changes_refusal(wanted: WorkIdentity, existing: ExistingWork) -> ResumeRefusedError | None:
+    if existing.identity is None:
+        return None
+    changes = wanted.changes_since(existing.identity)
+    if not changes:
+        return None
+    rows = "\n".join(f"  {name}: was {_short(was)}, is {_short(now)}" for name, was, now in changes)
+    earlier = existing.identity.label
+    instead = f", not {wanted.label}" if wanted.label != earlier else ""
+    return ResumeRefusedError(
+        f"{existing.place} holds {earlier}{instead}; the results would differ:\n{rows}\n"
+        f"repeat the command with the earlier input and settings, choose another "
+        f"{existing.option}, or start over with --force, which moves aside what is there"
+    )
+
+
+def files_in(paths: Sequence[Path]) -> list[Path]:
+    """Return the files among ``paths`` and below the folders among them; links count as files."""
+    files: list[Path] = []
+    for path in paths:
+        if path.is_symlink() or not path.is_dir():
+            files += [path] if path.is_symlink() or path.exists() else []
+        else:
+            files += files_in(sorted(path.iterdir()))
+    return files
+
+
+def move_aside(existing: ExistingWork, disk: Disk) -> Path | None:
+    """Move earlier files into ``existing.previous``; returns the folder, None for no files.
+
+    Of our own work the latest one is kept. A folder that took foreign files is never removed:
+    they go to ``previous`` with a number.
+
+    Raises:
+        OutputError: the disk is full or unwritable.
+    """
+    paths = [*existing.foreign_files, *existing.own_files]
+    previous = existing.previous
+    # After a kill half way the folder has its first name, and the next --force goes on with it.
+    moving = previous.with_name(f"{previous.name}.moving")
+    if not paths and not moving.exists():
+        return None
+    if existing.foreign_files:
+        number = 1
+        while (folder := previous.with_name(f"{previous.name}.{number}")).exists():
+            number += 1
+        disk.make_folder(folder)
+        for path in paths:
+            disk.move(path, folder / path.name)
+        return folder
+    disk.make_folder(moving)
+    for path in paths:
+        disk.remove_tree(moving / path.name)
+        disk.move(path, moving / path.name)
+    disk.remove_tree(previous)
+    disk.move(moving, previous)
+    return previous
+
+
+def _plain(value: Json) -> str:
+    """A value as JSON has it: what was read from a file compares equal to what was written."""
+    return json.dumps(value, sort_keys=True)
+
+
+def _short(value: Json) -> str:
+    """A value for a message; of a digest only the beginning."""
+    text = value if isinstance(value, str) else json.dumps(value)
+    return f"sha256 {text[:12]}..." if len(text) == 64 else text
