@@ -21,15 +21,15 @@ lint: .venv/checked
 	$(BIN)/mypy
 
 bench: .venv/tested  ## host stages in records a second, an evaluation, how well 8 workers share
-	$(BIN)/python tests/bench/bench_bio.py
-	$(BIN)/python tests/bench/bench_evaluation.py
-	$(BIN)/python -m tests.bench.bench_pool --workers 1,8 --seconds 40 --spans 250
+	$(BIN)/python -m benchmarks.reading
+	$(BIN)/python -m benchmarks.evaluation
+	$(BIN)/python -m benchmarks.scheduling --workers 1,8 --seconds 40 --spans 250
 
 gpu:  ## check the GPU path, then measure it, with the packages that PYTHON has; ten minutes
-	$(PYTHON) -m tests.gpu.measure .gpu
+	$(PYTHON) -m benchmarks.gpu .gpu
 
 faults: .venv/tested  ## stop and fail the program at every single write; some ten minutes
-	$(BIN)/python -m tests.faults.sweep .faults --rounds 50
+	$(BIN)/python -m tools.fault_sweep .faults --rounds 50
 
 clean:
 	rm -rf .venv .demo .faults .gpu

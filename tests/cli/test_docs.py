@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 import pytest
 
-from tests.bench import expected
+from benchmarks import expected_rates
 from virnucpro.cli.app import app
 
 ROOT = Path(__file__).parents[2]
@@ -41,7 +41,7 @@ def test_documented_commands_are_accepted(page: str, line: str) -> None:
 
 
 def test_the_expected_rates_are_those_that_the_command_prints(capsys) -> None:
-    expected.main()
+    expected_rates.main()
     table = capsys.readouterr().out
     assert len(table.splitlines()) > 3
     assert table in (ROOT / "GPU_OPTIMIZATION.md").read_text()

@@ -1,4 +1,4 @@
-"""``python -m tests.gpu.measure``, rehearsed without a GPU: it must not rot until there is one."""
+"""``python -m benchmarks.gpu``, rehearsed without a GPU: it must not rot until there is one."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from pathlib import Path
 import click
 import pytest
 
+from benchmarks.gpu import measure
+from benchmarks.gpu.goals import goals
+from benchmarks.gpu.parts import QUICK, REAL, SMALL, Part, parts
 from tests.faults.processes import family, running, until
-from tests.gpu import measure
-from tests.gpu.goals import goals
-from tests.gpu.parts import QUICK, REAL, SMALL, Part, parts
 from virnucpro.cli.app import app
 from virnucpro.cli.benchmark import benchmark
 
@@ -112,7 +112,7 @@ def commands_with(text: str) -> list[str]:
 
 def test_terminated_it_leaves_nothing_behind(tmp_path):
     out, scratch = tmp_path / "out", tmp_path / "scratch"
-    command = [sys.executable, "-m", "tests.gpu.measure", str(out), "--device", "cpu", "--small"]
+    command = [sys.executable, "-m", "benchmarks.gpu", str(out), "--device", "cpu", "--small"]
     command += ["--parts", "pool-fp32", "--scratch", str(scratch)]
     run = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL)
     try:

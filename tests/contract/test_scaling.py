@@ -1,6 +1,6 @@
 """Eight workers share uneven work; the bounds leave room for a machine that is busy four times over.
 
-``tests/bench/bench_pool.py`` measures the same with more work, and prints it.
+``benchmarks/scheduling.py`` measures the same with more work, and prints it.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.bench.bench_pool import measure, uneven
+from benchmarks.scheduling import measure, uneven
 
 
 @pytest.mark.parametrize(

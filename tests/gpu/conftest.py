@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from tests.gpu.embedding import Models
-from tests.gpu.models import Pair, write_pair
+from benchmarks.gpu.models import Pair, write_pair
+from tests.gpu.reference_embeddings import Models
 from virnucpro.devices import visible_gpus
 from virnucpro.precision import PRECISIONS
 

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.gpu.models import Pair, write_contigs
 from examples.make_example import SOURCE
 from tests.faults.processes import family, running, until
-from tests.gpu.models import Pair, write_contigs
 from virnucpro.io.fasta import read_fasta
 from virnucpro.layout import Layout
 from virnucpro.precision import PRECISIONS

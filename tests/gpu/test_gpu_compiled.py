@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch._dynamo.utils import counters
 
-from tests.gpu.embedding import ROLES, SMALL, WIDE, Models, check, sequences
+from tests.gpu.reference_embeddings import ROLES, SMALL, WIDE, Models, check, sequences
 from tests.unit.encoders.small import quiet
 from virnucpro.compute.cores import one_thread
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from tests.gpu.embedding import OTHER, ROLES, SMALL, WIDE, Models, check, sequences
+from tests.gpu.reference_embeddings import OTHER, ROLES, SMALL, WIDE, Models, check, sequences
 from tests.unit.encoders.small import quiet
 from virnucpro.precision import PRECISIONS
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from tests.gpu.embedding import ROLES, SMALL, Models, check, sequences
-from tests.gpu.tight import Tight
+from tests.gpu.limited_memory import Tight
+from tests.gpu.reference_embeddings import ROLES, SMALL, Models, check, sequences
 from tests.unit.encoders.small import quiet
 from virnucpro.compute.budget import CudaMemory, find_budget
 from virnucpro.contracts import Device, TaskResult

@@ -12,8 +12,8 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
-from tests.gpu.goals import benchmark_rows, goals, lines, read
-from tests.gpu.parts import Scale, version
+from benchmarks.gpu.goals import benchmark_rows, goals, lines, read
+from benchmarks.gpu.parts import Scale, version
 
 SCHEMA = 1
 TAIL = 30  # lines of the log of a part that failed
@@ -65,7 +65,7 @@ class Summary:
     def _save(self) -> None:
         document = {
             "schema": SCHEMA,
-            "command": shlex.join(["python", "-m", "tests.gpu.measure", *sys.argv[1:]]),
+            "command": shlex.join(["python", "-m", "benchmarks.gpu", *sys.argv[1:]]),
             "rehearsal": self._scale.device == "cpu",
             "machine": self._machine,
             "goals": [goal.row() for goal in goals(self._out, self._scale)],

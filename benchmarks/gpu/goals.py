@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.gpu.parts import Scale
+from benchmarks.gpu.parts import Scale
 
 FULL = 168  # tokens of a full frame of a 500 bp chunk
 REAL = 100  # tokens of 499 bases: the real tokenizer's; the made-up one has some 130

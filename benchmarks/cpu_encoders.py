@@ -1,7 +1,7 @@
 """The encoders on the CPU beside what others run: tokens a second, in turn, in one process.
 
-    python -m tests.bench.bench_cpu esm2_t12_35M_UR50D [--letters 166] [--rounds 5]
-    python -m tests.bench.bench_cpu DNABERT-S --letters 499 [--threads 1]
+    python -m benchmarks.cpu_encoders esm2_t12_35M_UR50D [--letters 166] [--rounds 5]
+    python -m benchmarks.cpu_encoders DNABERT-S --letters 499 [--threads 1]
 
 ESM-2: fair-esm in batches of 2,048 tokens as the original ran it, ``EsmModel`` of transformers on
 the same batches, and ours. DNABERT-S: one sequence at a time through torch's own linear layers,

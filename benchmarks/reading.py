@@ -1,6 +1,6 @@
 """Rates of reading, chunking and translation, beside plain Python in the same run.
 
-    python tests/bench/bench_bio.py [--chunks 20000] [--input genomes.fa]
+    python -m benchmarks.reading [--chunks 20000] [--input genomes.fa]
 
 Both versions cut the same records into chunks, translate them in six frames and format the chunks
 and the open frames as FASTA. Their output bytes are compared. Reading is

@@ -1,8 +1,8 @@
 """Coverage-guided fuzzing of what reads files; outside CI. Needs ``pip install atheris``.
 
-    python -m tests.faults.fuzz records -max_total_time=1800 CORPUS
-    python -m tests.faults.fuzz features -max_total_time=900 CORPUS
-    python -m tests.faults.fuzz receipts -max_total_time=900 CORPUS
+    python -m tools.fuzz records -max_total_time=1800 CORPUS
+    python -m tools.fuzz features -max_total_time=900 CORPUS
+    python -m tools.fuzz receipts -max_total_time=900 CORPUS
 
 Anything but content or the program's own error is a crash; keep its input as a case in the tests.
 """

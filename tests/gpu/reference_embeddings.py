@@ -6,7 +6,7 @@ from pathlib import Path
 
 import torch
 
-from tests.gpu.models import write_dnabert, write_esm2
+from benchmarks.gpu.models import write_dnabert, write_esm2
 from tests.unit.encoders.small import quiet
 from virnucpro.benchmark.measuring import agreement
 from virnucpro.encoders.batched import BatchedEncoder

@@ -1,6 +1,6 @@
 """Seconds and memory of evaluating a table of chunks, and of false discovery rates.
 
-    python tests/bench/bench_evaluation.py [--rows 1000000] [--genomes 2000] [--groups 50]
+    python -m benchmarks.evaluation [--rows 1000000] [--genomes 2000] [--groups 50]
 
 Scores are random: the figures mean nothing. ``--genomes`` equal to ``--rows`` is the hardest case
 for the intervals.

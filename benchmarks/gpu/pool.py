@@ -1,6 +1,6 @@
 """From a file of contigs to features and calls, through the pool of workers, with random models.
 
-    python -m tests.gpu.pool FOLDER --precision bf16 --json FILE [--esm SIZE --dnabert SIZE ...]
+    python -m benchmarks.gpu.pool FOLDER --precision bf16 --json FILE [--esm SIZE --dnabert SIZE ...]
 
 Models of these sizes are written to FOLDER in the files that the released ones come in, and
 ``virnucpro predict`` is run on made-up contigs. What FOLDER has already is used again.
@@ -17,7 +17,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from tests.gpu.models import CHUNK, write_contigs, write_pair
+from benchmarks.gpu.models import CHUNK, write_contigs, write_pair
 from virnucpro.io.fasta import read_fasta
 from virnucpro.layout import Layout
 

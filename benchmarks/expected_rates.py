@@ -1,6 +1,6 @@
 """What to expect of a GPU, by arithmetic: nothing here is measured.
 
-    python -m tests.bench.expected
+    python -m benchmarks.expected_rates
 
 Prints the table of GPU_OPTIMIZATION.md. The work of a frame of a 500 bp chunk is counted; the rates
 of the GPUs are those of their data sheets, but for the H200, whose bf16 rate is of a product of

@@ -1,7 +1,7 @@
 """Kill a run by SIGKILL at random moments, resume it, and compare with an undisturbed one.
 
-    python -m tests.faults.kill_and_resume FOLDER --reads 1000000 --kills 10
-    python -m tests.faults.kill_and_resume FOLDER --reads 20000 --kills 3 --workers 2
+    python -m tools.kill_and_resume FOLDER --reads 1000000 --kills 10
+    python -m tools.kill_and_resume FOLDER --reads 20000 --kills 3 --workers 2
 
 Uses the toy model type. Prints what happened; exits 1 if a result file differs.
 """

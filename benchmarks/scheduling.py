@@ -1,6 +1,6 @@
 """How well N workers share uneven work, with a device that only sleeps in proportion to tokens.
 
-    python -m tests.bench.bench_pool [--workers 1,2,4,8] [--seconds 24] [--spans 1000,500,250,125]
+    python -m benchmarks.scheduling [--workers 1,2,4,8] [--seconds 24] [--spans 1000,500,250,125]
 
 ``gain`` is the device time of all tasks over the time from the first task to the last commit:
 how many times faster than one worker that never waits. Spans, receipts, commits and joins are

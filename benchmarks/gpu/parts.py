@@ -75,7 +75,7 @@ def parts(scale: Scale, out: Path, scratch: Path) -> list[Part]:
 
     def pool(precision: str, seconds: float) -> Part:
         name = f"pool-{precision}"
-        command = ["tests.gpu.pool", str(scratch), "--device", scale.device]
+        command = ["benchmarks.gpu.pool", str(scratch), "--device", scale.device]
         command += ["--esm", scale.esm, "--dnabert", scale.dnabert, "--precision", precision]
         command += ["--frames", str(scale.frames), "--json", str(out / f"{name}.json")]
         return Part(name, seconds, (sys.executable, "-m", *command))

@@ -1,7 +1,7 @@
 """Stop the program, or fail the disk, at its k-th operation; resume; compare every result.
 
-    python -m tests.faults.sweep FOLDER            every k, every fault: minutes
-    python -m tests.faults.sweep FOLDER --every 9  a sample
+    python -m tools.fault_sweep FOLDER            every k, every fault: minutes
+    python -m tools.fault_sweep FOLDER --every 9  a sample
 
 One warmed process makes the children by fork, so that a case costs a fraction of a second. The
 toy encoder runs in the child's own process. Prints a line a fault and exits 1 if a case failed.

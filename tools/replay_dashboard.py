@@ -1,6 +1,6 @@
 """Look at the dashboard without GPUs: the events of a simulated run, shown by the real screen.
 
-    python tests/bench/replay_dashboard.py --workers 8 --seconds 20 --warp 20
+    python -m tools.replay_dashboard --workers 8 --seconds 20 --warp 20
 
 GPUs, figures and readings are invented; nothing is computed.
 """

@@ -1,7 +1,7 @@
 """Check the GPU path, then measure it: everything in one go, the most important first.
 
-    python -m tests.gpu.measure OUT [--minutes 9] [--quick] [--parts tests,esm2,...]
-    python -m tests.gpu.measure OUT --device cpu --small     # a rehearsal, without a GPU
+    python -m benchmarks.gpu OUT [--minutes 9] [--quick] [--parts tests,esm2,...]
+    python -m benchmarks.gpu OUT --device cpu --small     # a rehearsal, without a GPU
 
 The tests of this folder run first; where one fails, nothing is measured and the exit code is 1.
 Where they are too slow the rest is measured, and the exit code is 1.
@@ -27,8 +27,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from tests.gpu.parts import QUICK, REAL, SMALL, Part, Scale, parts, version
-from tests.gpu.summary import REQUIRED, WELCOME, Summary, gpus
+from benchmarks.gpu.parts import QUICK, REAL, SMALL, Part, Scale, parts, version
+from benchmarks.gpu.summary import REQUIRED, WELCOME, Summary, gpus
 from virnucpro.precision import PRECISIONS
 
 ROOT = Path(__file__).parents[2]
@@ -149,11 +149,6 @@ def _end(process: subprocess.Popen[bytes]) -> None:
     process.wait()
 
 
-def _terminated(*_: object) -> None:
-    """As Ctrl-C would: parts are ended, scratch files removed."""
+def stop_on_sigterm(*_: object) -> None:
+    """Handle SIGTERM as Ctrl-C: end the part that is running and remove the scratch files."""
     sys.exit(128 + signal.SIGTERM)
-
-
-if __name__ == "__main__":
-    signal.signal(signal.SIGTERM, _terminated)
-    sys.exit(main())
