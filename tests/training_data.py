@@ -73,7 +73,7 @@ def make_dataset(
         parts[part] = _write_part(dataset, part, found, shard)
     dataset.description_file.write_text(json.dumps(facts))
     dataset.genomes_table.write_text("".join(lines))
-    return dataset
+    return Dataset(root)  # its description is read once, and was read before it was complete
 
 
 def _write_part(dataset: Dataset, part: str, found: list, shard: int) -> dict[str, int]:
