@@ -31,8 +31,8 @@ from virnucpro.events import (
 )
 from virnucpro.layout import Layout
 from virnucpro.settings import DisplaySettings
-from virnucpro.ui.nvml import Reading
-from virnucpro.ui.screen import Screen
+from virnucpro.ui.readings import GpuReading
+from virnucpro.ui.run_screen import RunScreen
 
 SPAN, LENGTH = 1000, 168  # sequences a piece, tokens a sequence
 SPEED = 210.0  # sequences a second and GPU
@@ -41,13 +41,13 @@ SPEED = 210.0  # sequences a second and GPU
 class Invented:
     """Readings of GPUs that are not there."""
 
-    def read(self, device: Device) -> Reading | None:
+    def read(self, device: Device) -> GpuReading | None:
         if device.kind != "cuda":
             return None
         jitter = random.Random(f"{device.uuid} {time.monotonic():.0f}")
         used = int((31 + device.index / 2 + jitter.random()) * 2**30)
         watts = jitter.uniform(560, 690)
-        return Reading(
+        return GpuReading(
             used,
             device.memory,
             jitter.randint(94, 100),
@@ -77,7 +77,7 @@ def task(number: int, folder: Path) -> Task:
 class Run:
     """A simulated ESM-2 stage. Times are those of ``clock``."""
 
-    def __init__(self, screen: Screen, workers: int, pieces: int, clock) -> None:
+    def __init__(self, screen: RunScreen, workers: int, pieces: int, clock) -> None:
         self._show, self._clock = screen.show, clock
         self._workers, self._pieces = workers, pieces
         self._random = random.Random(7)
@@ -159,7 +159,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         layout = Layout(Path(folder), "simulated", 500)
         display = DisplaySettings(progress=not chosen.no_progress, log_file=chosen.log_file)
-        with Screen(display, layout, gauges=Invented(), clock=clock) as screen:
+        with RunScreen(display, layout, gpus=Invented(), clock=clock) as screen:
             Run(screen, chosen.workers, chosen.pieces, clock).play(chosen.seconds * chosen.warp)
 
 

@@ -157,6 +157,11 @@ class DisplaySettings:
     log_file: Path | None = None
     auto_log: bool = True
 
+    @property
+    def quiet(self) -> bool:
+        """Whether only warnings and errors are shown."""
+        return self.level in ("WARNING", "ERROR")
+
 
 def override(settings: _S, **values: Any) -> _S:
     """``settings`` with each value that is not None."""

@@ -124,13 +124,13 @@ def _carry_out(request: Any, display: DisplaySettings, warnings: tuple[str, ...]
     from virnucpro.events import Notice
     from virnucpro.executors.signals import interruptible
     from virnucpro.run.predict import execute
-    from virnucpro.ui.screen import Screen
+    from virnucpro.ui.run_screen import RunScreen
 
-    with interruptible() as interruption, Screen(display, request.layout) as screen:
+    with interruptible() as interruption, RunScreen(display, request.layout) as screen:
         for warning in warnings:
             screen.show(Notice("warning", warning))
         summary = execute(request, screen.show, interruption=interruption)
-    if display.level not in ("WARNING", "ERROR"):
+    if not display.quiet:
         _say(summary_text(summary, request.layout.root))
     return EXIT_PARTIAL if summary.failed_records else EXIT_OK
 

@@ -106,7 +106,7 @@ def classifier(dataset: Path, output: Path, **options: Any) -> int:
     from virnucpro.events import Notice
     from virnucpro.executors.signals import interruptible
     from virnucpro.training.classifier.fitting import FitRequest, fit
-    from virnucpro.ui.training import TrainingScreen
+    from virnucpro.ui.training_screen import TrainingScreen
 
     devices = _devices(options, options["threads"] or configuration.machine.threads)
     recipe = _recipe(options, devices)
@@ -116,7 +116,7 @@ def classifier(dataset: Path, output: Path, **options: Any) -> int:
         for warning in configuration.warnings:
             screen.show(Notice("warning", warning))
         fitted = fit(request, screen.show, interruption)
-    if display.level not in ("WARNING", "ERROR"):
+    if not display.quiet:
         click.echo("\n".join(_summary(fitted, output)))
     return EXIT_OK
 

@@ -9,8 +9,7 @@ from typing import Any
 
 import click
 
-from virnucpro.cli.meter import TransferMeter
-from virnucpro.cli.options import shared_options
+from virnucpro.cli.options import displayed, shared_options
 from virnucpro.errors import EXIT_OK, EXIT_PARTIAL, InputError, RunInterruptedError, UsageError
 
 EPILOG = """\b
@@ -113,27 +112,29 @@ def _bring(
     release: Any, files: Sequence[Any], folder: Path, mirrors: Sequence[str], form: Any
 ) -> int:
     from virnucpro.io.download import RefusedError
+    from virnucpro.settings import DisplaySettings
     from virnucpro.store.disk import DiskWithoutResume
     from virnucpro.store.lock import locked
     from virnucpro.training.data.refseq import TABLE, fetch_file, save_table, table_of
+    from virnucpro.ui.step_screen import StepScreen
 
     disk = DiskWithoutResume()
     lock = folder / ".checkpoints" / "download.locked"
     disk.make_folder(lock.parent)
     failures = []
-    with locked(lock):
+    with locked(lock), StepScreen(displayed(DisplaySettings(), progress=True)) as screen:
         for number, file in enumerate(files, 1):
-            meter = TransferMeter(f"{number}/{len(files)} {file.name}", quiet=_quiet())
+            title = f"{number}/{len(files)} {file.name}"
             try:
-                how = fetch_file(file, folder, mirrors, meter, time.sleep)
+                how = fetch_file(file, folder, mirrors, screen.transfer(title), time.sleep)
             except (RefusedError, InputError) as error:  # this file's trouble; the others can come
                 failures.append(str(error))
-                _say(f"{number}/{len(files)} {file.name}: failed")
+                screen.say(f"{title}: failed")
             else:
                 said = "checksum right" if how == "fetched" else "here already, checksum right"
-                _say(f"{number}/{len(files)} {file.name}: {said}")
+                screen.say(f"{title}: {said}")
             finally:
-                meter.close()
+                screen.end()
         listing = folder / f"release{release.number}.files.installed"
         disk.save(listing, release.listing.encode())
         if failures:

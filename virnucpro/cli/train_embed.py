@@ -85,16 +85,16 @@ def embed(dataset: Path, **options: Any) -> int:
     from virnucpro.training.data.dataset import PARTS, Dataset
     from virnucpro.training.embed import EmbedRequest
     from virnucpro.training.embed import embed as carry_out
-    from virnucpro.ui.screen import Screen
+    from virnucpro.ui.run_screen import RunScreen
 
     parts = options["parts"]
     request = EmbedRequest(dataset, analysis, machine, parts, options["force"], tuple(sys.argv))
     layout = Dataset(dataset.absolute()).layout((parts or PARTS)[0])
-    with interruptible() as interruption, Screen(display, layout) as screen:
+    with interruptible() as interruption, RunScreen(display, layout) as screen:
         for warning in configuration.warnings:
             screen.show(Notice("warning", warning))
         results = carry_out(request, screen.show, interruption=interruption)
-    if display.level not in ("WARNING", "ERROR"):
+    if not display.quiet:
         click.echo("\n".join(_summary(dataset, results)))
     return EXIT_PARTIAL if any(result.failed for result in results) else EXIT_OK
 

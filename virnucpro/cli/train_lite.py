@@ -69,7 +69,7 @@ def lite(
     from virnucpro.training.data.dataset import Dataset
     from virnucpro.training.lite.encoders import LiteRecipe
     from virnucpro.training.lite.run import check_packages, fit_lite
-    from virnucpro.ui.progress import Progress
+    from virnucpro.ui.step_screen import StepScreen
 
     check_packages()
     if threads:
@@ -81,7 +81,7 @@ def lite(
     from virnucpro.executors.signals import interruptible
 
     try:
-        with interruptible() as interruption, Progress(display) as progress:
+        with interruptible() as interruption, StepScreen(display) as progress:
             facts = fit_lite(
                 Dataset(dataset),
                 output_dir,
@@ -95,7 +95,7 @@ def lite(
     except RunInterruptedError as stop:
         same = "the same command again without --force" if force else "the same command again"
         raise RunInterruptedError(stop.signal_number, f"run {same} to go on") from stop
-    if display.level not in ("WARNING", "ERROR"):
+    if not display.quiet:
         click.echo("\n".join(_summary(facts, Dataset(dataset).lengths()[0], output_dir)))
     return 0
 

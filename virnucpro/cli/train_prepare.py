@@ -145,14 +145,14 @@ def _carry_out(settings: Any, output_dir: Path, force: bool) -> int:
     from virnucpro.executors.signals import interruptible
     from virnucpro.training.data.dataset import Dataset
     from virnucpro.training.data.prepare import prepare_dataset
-    from virnucpro.ui.progress import Progress
+    from virnucpro.ui.step_screen import StepScreen
 
     path = config_path()
     configuration = load_configuration(path) if path else default_configuration()
     display = displayed(configuration.display, progress=True)
     dataset = Dataset(output_dir)
     try:
-        with interruptible(), Progress(display) as progress:
+        with interruptible(), StepScreen(display) as progress:
             prepared = prepare_dataset(settings, dataset, progress, command=sys.argv, force=force)
         for notice in prepared.description["notices"]:
             progress.warn(notice)
@@ -160,7 +160,7 @@ def _carry_out(settings: Any, output_dir: Path, force: bool) -> int:
         raise RunInterruptedError(
             stop.signal_number, "run the same command again to start over"
         ) from stop
-    if display.level not in ("WARNING", "ERROR"):
+    if not display.quiet:
         click.echo(_summary(prepared.description))
         said = {
             "made": "The data set is in",

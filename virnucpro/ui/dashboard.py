@@ -1,142 +1,213 @@
-"""The table that is redrawn: the stage on two lines, below it a line a GPU.
+"""The dashboard of a run: the stage on two lines, below it one line per GPU; the same in words.
 
 Column widths are fixed, so that nothing jumps when a number grows; the bars take what is left.
-Columns that a narrow terminal has no room for are left out, the least telling first.
+Columns that a narrow terminal has no room for are left out, the least informative first.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Literal
 
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from virnucpro.formatting import clock_time, short_number
-from virnucpro.ui.figures import Figures, amount, host_text, memory
-from virnucpro.ui.meter import Worker
-from virnucpro.ui.words import label, piece
+from virnucpro.formatting import (
+    UNKNOWN,
+    clock_time,
+    counted,
+    gibibytes,
+    memory_size,
+    percent,
+    rate_text,
+    short_number,
+)
+from virnucpro.ui.labels import task_label, worker_label
+from virnucpro.ui.readings import GpuReading, HostReading
+from virnucpro.ui.stage_progress import StageProgress, WorkerProgress
+from virnucpro.ui.terminal import SHORTEST_BAR, bar, bar_line, cropped
 
-SHORTEST_BAR, LONGEST_BAR = 6, 40
-ROOMY = 100  # columns from which on two blanks separate figures
+LONGEST_BAR = 40  # characters
+ROOMY = 100  # width from which two blanks separate the columns
 STYLES = {"busy": "", "idle": "dim", "loading": "cyan", "dead": "bold red"}
 
 
 @dataclass(frozen=True)
-class Column:
-    """A figure of a worker. ``least`` is the narrowest terminal that shows it."""
+class Dashboard:
+    """All that is shown at one moment. ``readings`` are by number of the worker."""
+
+    progress: StageProgress
+    readings: Mapping[int, GpuReading] = field(default_factory=dict)
+    host: HostReading | None = None
+
+    def reading(self, worker: WorkerProgress) -> GpuReading:
+        """Return the reading of a worker's device; all values are None where there is none."""
+        return self.readings.get(worker.number, GpuReading())
+
+    @property
+    def heading(self) -> list[str]:
+        """The stage, its files or tasks, the time, and failures, as separate texts."""
+        progress = self.progress
+        parts = [progress.title]
+        if progress.files > 1:
+            parts.append(f"{progress.files_done:,} of {progress.files:,} files")
+        elif progress.tasks > 1:
+            tasks_done = min(progress.tasks_done, progress.tasks)
+            parts.append(f"{tasks_done:,} of {progress.tasks:,} tasks")
+        if progress.encoding and all(w.state == "loading" for w in progress.workers):
+            parts.append("loading the model")
+        if (seconds := progress.remaining) is not None:
+            parts.append(f"{clock_time(seconds)} left")
+        else:
+            parts.append(f"{clock_time(progress.elapsed)} so far")
+        if progress.failed:
+            parts.append(f"{progress.failed:,} failed")
+        return parts
+
+    @property
+    def counts(self) -> str:
+        """``134,222 of 1,200,000 seq  1,692/s  489k tok/s``, of a width that hardly changes."""
+        progress = self.progress
+        expected = f"{progress.expected:,}"
+        done = f"{progress.sequences:,}"
+        text = f"{done:>{len(expected)}} of {expected}" if progress.expected else f"{done:>9}"
+        work = progress.per_second
+        speed = f"{short_number(work.sequences) if work else UNKNOWN:>5}/s"
+        if progress.encoding:
+            text += " seq"
+            speed += f" {short_number(work.tokens) if work else UNKNOWN:>5} tok/s"
+        return f"{text}  {speed}"
+
+    def picture(self, width: int, *, ascii_only: bool = False) -> Group:
+        """Return the dashboard in lines of at most ``width``; nothing before the first stage."""
+        if not self.progress.number:
+            return Group()
+        heading = Text()
+        for number, part in enumerate(self.heading):
+            style = "bold" if number == 0 else "bold red" if part.endswith(" failed") else ""
+            heading.append("  " if number else "").append(part, style)
+        if (share := self.progress.share) is None:
+            summary = cropped(Text(self.counts.strip()), width, ascii_only=ascii_only)
+        else:
+            figures = f"  {100 * share:5.1f}%  {self.counts}"
+            summary = bar_line("", share, figures, width, ascii_only=ascii_only)
+        lines: list[RenderableType] = [cropped(heading, width, ascii_only=ascii_only), summary]
+        if self.progress.workers:
+            lines += [Text(), worker_table(self, width, ascii_only=ascii_only)]
+        if self.host is not None:
+            text = Text(host_text(self.host), style="dim")
+            lines.append(cropped(text, width, ascii_only=ascii_only))
+        return Group(*lines)
+
+    def line_parts(self) -> list[str]:
+        """Return the same in words: the stage, each worker, the host; empty before a stage."""
+        progress = self.progress
+        if not progress.number:
+            return []
+        share = "" if progress.share is None else f" ({percent(progress.share, 1)})"
+        parts = [", ".join(self.heading), f"{' '.join(self.counts.split())}{share}"]
+        for worker in progress.workers:
+            reading = self.reading(worker)
+            state: str = worker.state_shown(progress.now)
+            if state == "busy":
+                work = worker.rate.per_second(progress.now)
+                state = ""
+                if work is not None:
+                    state = f"{rate_text(work.sequences)} {rate_text(work.tokens, 'tok')}"
+            figures = (
+                worker_label(worker.number, worker.device),
+                counted(worker.tasks, "task"),
+                f"{worker.sequences:,} ({percent(progress.part(worker))})",
+                state,
+                memory_text(reading),
+                measured(reading.utilisation, " %"),
+                measured(reading.temperature, " C"),
+                measured(reading.power, " W"),
+            )
+            parts.append(" ".join(figure for figure in figures if figure))
+        if self.host is not None:
+            parts.append(host_text(self.host))
+        return parts
+
+
+@dataclass(frozen=True)
+class WorkerColumn:
+    """A figure of each worker; ``least`` is the width of the narrowest terminal that shows it."""
 
     title: str
     width: int
     least: int
-    text: Callable[[Figures, Worker], str]
+    text: Callable[[Dashboard, WorkerProgress], str]
     justify: Literal["left", "right"] = "right"
 
 
-def _speed(figures: Figures, worker: Worker) -> str:
-    state = worker.shown(figures.meter.now)
+def _speed(board: Dashboard, worker: WorkerProgress) -> str:
+    state = worker.state_shown(board.progress.now)
     if state != "busy":
         return state
-    pace = worker.rate.pace(figures.meter.now)
-    return short_number(pace.sequences) if pace else ""
+    work = worker.rate.per_second(board.progress.now)
+    return short_number(work.sequences) if work else ""
 
 
-def _tokens(figures: Figures, worker: Worker) -> str:
-    now = figures.meter.now
-    pace = worker.rate.pace(now) if worker.shown(now) == "busy" else None
-    return short_number(pace.tokens) if pace else ""
+def _tokens(board: Dashboard, worker: WorkerProgress) -> str:
+    now = board.progress.now
+    work = worker.rate.per_second(now) if worker.state_shown(now) == "busy" else None
+    return short_number(work.tokens) if work else ""
 
 
-def _count(figures: Figures, worker: Worker) -> str:
+def _sequences(board: Dashboard, worker: WorkerProgress) -> str:
     text = f"{worker.sequences:,}"
     return text if len(text) <= 9 else short_number(worker.sequences)
 
 
-def _task(figures: Figures, worker: Worker) -> str:
+def _task(board: Dashboard, worker: WorkerProgress) -> str:
     if worker.task is None:
         return ""
-    return f"{clock_time(figures.meter.now - worker.since)} {piece(worker.task)}"
+    return f"{clock_time(board.progress.now - worker.since)} {task_label(worker.task)}"
 
 
-COLUMNS = (
-    Column("", 6, 0, lambda f, w: label(w.number, w.device), "left"),
-    Column("pieces", 6, 66, lambda f, w: short_number(w.tasks)),
-    Column("sequences", 9, 50, _count),
-    Column("part", 4, 76, lambda f, w: f"{100 * f.meter.part(w):.0f}%"),
-    Column("seq/s", 7, 0, _speed),
-    Column("tok/s", 5, 58, _tokens),
+WORK_COLUMNS = (
+    WorkerColumn("", 6, 0, lambda board, w: worker_label(w.number, w.device), "left"),
+    WorkerColumn("tasks", 6, 66, lambda board, w: short_number(w.tasks)),
+    WorkerColumn("sequences", 9, 50, _sequences),
+    WorkerColumn("part", 4, 76, lambda board, w: f"{100 * board.progress.part(w):.0f}%"),
+    WorkerColumn("seq/s", 7, 0, _speed),
+    WorkerColumn("tok/s", 5, 58, _tokens),
 )
-GAUGES = (
-    Column("memory", 10, 62, lambda f, w: memory(f.reading(w))),
-    Column("util", 4, 40, lambda f, w: amount(f.reading(w).utilisation, "%")),
-    Column("temp", 4, 72, lambda f, w: amount(f.reading(w).temperature, "°C")),
-    Column("power", 6, 110, lambda f, w: amount(f.reading(w).power, " W")),
+GPU_COLUMNS = (
+    WorkerColumn("memory", 10, 62, lambda board, w: memory_text(board.reading(w))),
+    WorkerColumn("util", 4, 40, lambda board, w: measured(board.reading(w).utilisation, "%")),
+    WorkerColumn("temp", 4, 72, lambda board, w: measured(board.reading(w).temperature, "°C")),
+    WorkerColumn("power", 6, 110, lambda board, w: measured(board.reading(w).power, " W")),
 )
-TASK = Column("now", 34, 134, _task, "left")
+TASK_COLUMN = WorkerColumn("now", 34, 134, _task, "left")
 
 
-def bar(share: float, width: int, style: str, *, ascii_only: bool) -> Text:
-    """``share`` (0 to 1) of ``width`` cells; it can be read without colours too."""
-    full, half, rest = ("#", "#", "-") if ascii_only else ("━", "╸", "─")
-    halves = min(2 * width, int(2 * share * width + 1e-9))
-    if share > 0:
-        halves = max(1, halves)
-    done = full * (halves // 2) + half * (halves % 2)
-    return Text.assemble((done, style), (rest * (width - len(done)), "dim"))
-
-
-def heading(figures: Figures, width: int, *, ascii_only: bool) -> Text:
-    """The first line."""
-    text = Text()
-    for number, part in enumerate(figures.heading):
-        style = "bold" if number == 0 else "bold red" if part.endswith(" failed") else ""
-        text.append("  " if number else "").append(part, style)
-    return _cropped(text, width, ascii_only)
-
-
-def progress(figures: Figures, width: int, *, ascii_only: bool) -> Text:
-    """The second line: bar and counts of the whole stage."""
-    share, counts = figures.meter.share, figures.counts
-    if share is None:
-        return _cropped(Text(counts.strip()), width, ascii_only)
-    words = f"  {100 * share:5.1f}%  {counts}"
-    room = width - len(words)
-    if room < SHORTEST_BAR:
-        return _cropped(Text(words.strip()), width, ascii_only)
-    return bar(share, room, "green", ascii_only=ascii_only) + Text(words)
-
-
-def _cropped(text: Text, width: int, ascii_only: bool) -> Text:
-    text.no_wrap = True
-    text.truncate(width, overflow="crop" if ascii_only else "ellipsis")
-    return text
-
-
-def columns(figures: Figures, width: int) -> list[Column]:
-    """Those that a terminal of ``width`` has room for and that have anything to show."""
-    wanted: Sequence[Column] = (*COLUMNS, *(GAUGES if figures.readings else ()), TASK)
-    return [column for column in wanted if column.least <= width]
-
-
-def workers(figures: Figures, width: int, *, ascii_only: bool) -> Table:
-    """The table of the workers. The longest bar is as far as the whole stage is."""
-    shown = columns(figures, width)
+def worker_table(board: Dashboard, width: int, *, ascii_only: bool) -> Table:
+    """Return the table of the workers. The longest bar is as far as the whole stage is."""
+    candidates: Sequence[WorkerColumn] = (
+        *WORK_COLUMNS,
+        *(GPU_COLUMNS if board.readings else ()),
+        TASK_COLUMN,
+    )
+    columns = [column for column in candidates if column.least <= width]
     gap = 2 if width >= ROOMY else 1
-    room = width - sum(column.width + gap for column in shown)
+    room = width - sum(column.width + gap for column in columns)
     room = min(room, LONGEST_BAR) if room >= SHORTEST_BAR else 0
     table = Table(box=None, padding=(0, gap, 0, 0), pad_edge=False, header_style="dim")
-    for number, column in enumerate(shown):
+    for number, column in enumerate(columns):
         table.add_column(column.title, justify=column.justify, width=column.width, no_wrap=True)
         if number == 0 and room:
             table.add_column("", width=room, no_wrap=True)
-    most = max((worker.sequences for worker in figures.meter.workers), default=0)
-    for worker in figures.meter.workers:
-        style = STYLES[worker.shown(figures.meter.now)]
-        cells = [_cell(column.text(figures, worker), style, ascii_only) for column in shown]
+    progress = board.progress
+    most = max((worker.sequences for worker in progress.workers), default=0)
+    for worker in progress.workers:
+        style = STYLES[worker.state_shown(progress.now)]
+        cells = [_cell(column.text(board, worker), style, ascii_only) for column in columns]
         if room:
-            share = (figures.meter.share or 0) * worker.sequences / max(most, 1)
+            share = (progress.share or 0) * worker.sequences / max(most, 1)
             cells.insert(1, bar(share, room, "cyan", ascii_only=ascii_only))
         table.add_row(*cells)
     return table
@@ -148,16 +219,21 @@ def _cell(text: str, style: str, ascii_only: bool) -> Text:
     return Text(text, style=style, overflow="crop" if ascii_only else "ellipsis")
 
 
-def frame(figures: Figures, width: int, *, ascii_only: bool = False) -> Group:
-    """One picture of the dashboard, in lines of at most ``width``; nothing before a stage."""
-    if not figures.meter.number:
-        return Group()
-    lines: list[RenderableType] = [
-        heading(figures, width, ascii_only=ascii_only),
-        progress(figures, width, ascii_only=ascii_only),
-    ]
-    if figures.meter.workers:
-        lines += [Text(), workers(figures, width, ascii_only=ascii_only)]
-    if figures.host is not None:
-        lines.append(_cropped(Text(host_text(figures.host), style="dim"), width, ascii_only))
-    return Group(*lines)
+def memory_text(reading: GpuReading) -> str:
+    """Return used and total memory: ``34/151 GiB``; empty where it is not known."""
+    if reading.memory_used is None:
+        return ""
+    if reading.memory_total is None:
+        return memory_size(reading.memory_used)
+    return f"{gibibytes(reading.memory_used)}/{memory_size(reading.memory_total)}"
+
+
+def measured(value: float | None, unit: str) -> str:
+    """Return a measured value with its unit: ``61 °C``; empty where it is not known."""
+    return "" if value is None else f"{value:.0f}{unit}"
+
+
+def host_text(host: HostReading) -> str:
+    """Return memory and load of the host: ``host 2.1 GiB, load 3.4``."""
+    load = "" if host.load is None else f", load {host.load:.1f}"
+    return f"host {memory_size(host.memory)}{load}"

@@ -9,7 +9,6 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
 from typing import TextIO
 
 from virnucpro.errors import OutputError
@@ -27,166 +26,161 @@ from virnucpro.events import (
     WorkerReady,
     WorkerReport,
 )
-from virnucpro.formatting import counted, memory_size, printable, seconds_text
+from virnucpro.formatting import counted, memory_size, percent, printable, seconds_text
 from virnucpro.store.disk import unwritable
-from virnucpro.ui.words import full_label, piece
+from virnucpro.ui.labels import task_label, worker_name
 
 
-def describe(event: Event, places: Mapping[int, str] | None = None) -> str | None:
-    """An event in words; None for one that is only for a progress bar.
+class LogFile:
+    """A text file of lines, each with its time. Without a path, nothing is written.
 
-    ``places`` are the devices of the workers; one without is this process itself.
-    """
-    match event:
-        case StageStarted():
-            why = f" because {'; '.join(event.reasons)}" if event.reasons else ""
-            return f"stage {event.number} {event.stage}: {counted(event.todo, 'piece')} to do{why}"
-        case StageFinished():
-            return (
-                f"stage {event.number} {event.stage} finished after {seconds_text(event.seconds)}"
-            )
-        case TaskStarted(worker, task):
-            return f"{_place(worker, places)} started {piece(task)} ({task.count:,} sequences)"
-        case TaskFinished(worker, task, seconds):
-            return (
-                f"{_place(worker, places)} finished {piece(task)} after {seconds_text(seconds, 2)}"
-            )
-        case TaskFailed(worker, failed):
-            what = f"{piece(failed.task)}: {failed.error}: {failed.message}"
-            return f"{_place(worker, places)} gave up {what}"
-        case WorkerReady() | WorkerDied() | WorkerReport():
-            return _of_worker(event)
-        case Notice(level, message):
-            return f"{level}: {message}"
-        case FileFinished(_, task):
-            return f"{task.outputs[0].name} is complete: {task.count:,} sequences"
-        case Progressed():
-            return None
-
-
-def _place(worker: int, places: Mapping[int, str] | None) -> str:
-    return (places or {}).get(worker, "host")
-
-
-def _of_worker(event: WorkerReady | WorkerDied | WorkerReport) -> str:
-    where = full_label(event.worker, event.device)
-    match event:
-        case WorkerReady(_, device, stage, seconds):
-            uuid = f" ({device.uuid})" if device.uuid else ""
-            facts = ", ".join(f"{name} {value}" for name, value in event.facts.items())
-            known = f": {facts}" if facts else ""
-            return f"{where}{uuid} ready for {stage} after {seconds_text(seconds)}{known}"
-        case WorkerDied():
-            return f"worker {event.worker} on {where} died: {event.reason}"
-        case WorkerReport():
-            share = 100 * event.idle / max(event.busy + event.idle, 1e-9)
-            peak = f", peak memory {memory_size(event.peak_memory)}" if event.peak_memory else ""
-            return (
-                f"{where}: {counted(event.tasks, 'piece')} of {event.stage}, "
-                f"idle {share:.1f} % of {seconds_text(event.busy + event.idle)}{peak}"
-            )
-
-
-@dataclass
-class _File:
-    """What became of a file that is worked on in spans."""
-
-    sequences: int = 0
-    pieces: Counter[str] = field(default_factory=Counter)
-    seconds: float = 0.0
-
-
-class RunLog:
-    """Appends to a log file.
-
-    ``path`` is opened at the first stage: before that it is not yet certain that the run may
-    touch its directory. What happened earlier is written then.
+    A run opens its file at its first stage: before that it is not yet certain that it may touch
+    its directory. What was logged earlier is written then.
     """
 
-    def __init__(self, path: Path | None, *, at_once: bool = False) -> None:
-        """``at_once`` opens the file now: the user named it.
+    def __init__(self, path: Path | None, *, open_now: bool = False) -> None:
+        """``open_now`` opens the file at once, because the user named it.
 
         Raises:
             OutputError: the file cannot be written.
         """
         self._path = path
         self._stream: TextIO | None = None
-        self._early: list[str] = []
+        self._waiting: list[str] = []
         self._lock = threading.Lock()
-        self._places: dict[int, str] = {}
-        self._files: dict[str, _File] = {}
-        if at_once:
-            self._open()
+        if open_now:
+            self.open()
 
-    def _open(self) -> None:
-        if self._path is None:
+    def open(self) -> None:
+        """Open the file, unless it is open already.
+
+        Raises:
+            OutputError: the file cannot be written.
+        """
+        if self._path is None or self._stream is not None:
             return
         with unwritable(self._path):
             self._path.parent.mkdir(parents=True, exist_ok=True)
             self._stream = self._path.open("a", encoding="utf-8", errors="backslashreplace")
 
-    def show(self, event: Event) -> str | None:
-        """Write a line for an event, and return its text.
+    def line(self, text: str) -> None:
+        """Write a line. Any thread may call this.
+
+        Raises:
+            OutputError: the file cannot be written.
+        """
+        if self._path is None:
+            return
+        with self._lock:
+            self._waiting.append(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {printable(text)}\n")
+            if self._stream is not None:
+                with unwritable(self._path):
+                    self._stream.writelines(self._waiting)
+                    self._stream.flush()
+                self._waiting.clear()
+
+    def close(self, error: BaseException | None = None) -> None:
+        """Close the file; ``error`` is what ended the command, where it did not succeed."""
+        with suppress(OSError, OutputError):  # a full disk has been reported already
+            if error is not None:
+                self.line(f"ended by {type(error).__name__}: {error}")
+        if self._stream is not None:
+            with suppress(OSError):
+                self._stream.close()
+
+
+@dataclass
+class SplitFileWork:
+    """What has been done for one split file: sequences, seconds, and tasks by worker."""
+
+    sequences: int = 0
+    seconds: float = 0.0
+    tasks: Counter[str] = field(default_factory=Counter)
+
+
+class EventLog:
+    """Writes the events of a run to a log file, and sums up each split file after its stage."""
+
+    def __init__(self, log: LogFile) -> None:
+        self._log = log
+        self._workers: dict[int, str] = {}
+        self._files: dict[str, SplitFileWork] = {}
+
+    def write(self, event: Event) -> str | None:
+        """Write a line for an event, and return its text; None for mere progress.
 
         Raises:
             OutputError: the file cannot be written.
         """
         if isinstance(event, StageStarted):
-            self._places.clear()  # each stage announces its workers anew; the host's have none
-            if self._stream is None:
-                self._open()
+            self._workers.clear()  # each stage announces its workers anew; the host is none
+            self._log.open()
         elif isinstance(event, WorkerReady):
-            self._places[event.worker] = full_label(event.worker, event.device)
+            self._workers[event.worker] = worker_name(event.worker, event.device)
         elif isinstance(event, TaskFinished) and event.task.span is not None:
-            self._count(event)
+            work = self._files.setdefault(event.task.inputs[0].name, SplitFileWork())
+            work.sequences += event.task.count
+            work.seconds += event.seconds
+            work.tasks[self._workers.get(event.worker, "host")] += 1
         elif isinstance(event, StageFinished):
-            self._list_files()
-        if text := describe(event, self._places):
-            self.line(text)
+            self._write_files()
+        if text := describe(event, self._workers):
+            self._log.line(text)
         return text
 
-    def _count(self, event: TaskFinished) -> None:
-        file = self._files.setdefault(event.task.inputs[0].name, _File())
-        file.sequences += event.task.count
-        file.seconds += event.seconds
-        file.pieces[_place(event.worker, self._places)] += 1
-
-    def _list_files(self) -> None:
+    def _write_files(self) -> None:
         for name in sorted(self._files, key=lambda name: (len(name), name)):  # 2 before 10
-            file = self._files[name]
-            where = ", ".join(f"{place} ({n})" for place, n in sorted(file.pieces.items()))
-            done = f"{file.sequences:,} sequences in {counted(file.pieces.total(), 'piece')}"
-            self.line(f"{name}: {done}, {seconds_text(file.seconds, 2)} of work, on {where}")
+            work = self._files[name]
+            workers = ", ".join(f"{worker} ({n})" for worker, n in sorted(work.tasks.items()))
+            self._log.line(
+                f"{name}: {counted(work.sequences, 'sequence')} in "
+                f"{counted(work.tasks.total(), 'task')}, {seconds_text(work.seconds, 2)} of work, "
+                f"on {workers}"
+            )
         self._files.clear()
 
-    def line(self, text: str) -> None:
-        """Write a line. Safe to call from any thread.
 
-        Raises:
-            OutputError: the file cannot be written.
-        """
-        with self._lock:
-            self._early.append(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {printable(text)}\n")
-            if self._stream is not None and self._path is not None:
-                with unwritable(self._path):
-                    self._stream.writelines(self._early)
-                    self._stream.flush()
-                self._early.clear()
+def describe(event: Event, workers: Mapping[int, str] | None = None) -> str | None:
+    """Return an event in words; None for one that only moves a progress bar.
 
-    def __enter__(self) -> RunLog:
-        """The log itself."""
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """Note how the run ended, and close."""
-        with suppress(OSError, OutputError):  # a full disk has been said already
-            if kind is not None:
-                self.line(f"ended by {kind.__name__}: {error}")
-        if self._stream is not None:
-            with suppress(OSError):
-                self._stream.close()
+    ``workers`` are the names of the workers by number; one without a name is this process.
+    """
+    names = workers or {}
+    match event:
+        case StageStarted():
+            reasons = f" because {'; '.join(event.reasons)}" if event.reasons else ""
+            tasks = counted(event.todo, "task")
+            return f"stage {event.number} {event.stage}: {tasks} to do{reasons}"
+        case StageFinished(stage, number, seconds):
+            return f"stage {number} {stage} finished after {seconds_text(seconds)}"
+        case WorkerReady(worker, device, stage, seconds):
+            uuid = f" ({device.uuid})" if device.uuid else ""
+            facts = ", ".join(f"{name} {value}" for name, value in event.facts.items())
+            details = f": {facts}" if facts else ""
+            name = worker_name(worker, device)
+            return f"{name}{uuid} ready for {stage} after {seconds_text(seconds)}{details}"
+        case TaskStarted(worker, task):
+            sequences = counted(task.count, "sequence")
+            return f"{names.get(worker, 'host')} started {task_label(task)} ({sequences})"
+        case TaskFinished(worker, task, seconds):
+            duration = seconds_text(seconds, 2)
+            return f"{names.get(worker, 'host')} finished {task_label(task)} after {duration}"
+        case TaskFailed(worker, failed):
+            failure = f"{task_label(failed.task)}: {failed.error}: {failed.message}"
+            return f"{names.get(worker, 'host')} gave up {failure}"
+        case FileFinished(_, task):
+            return f"{task.outputs[0].name} is complete: {counted(task.count, 'sequence')}"
+        case WorkerDied(worker, device, reason):
+            return f"worker {worker} on {worker_name(worker, device)} died: {reason}"
+        case WorkerReport():
+            seconds = event.busy + event.idle
+            peak = f", peak memory {memory_size(event.peak_memory)}" if event.peak_memory else ""
+            return (
+                f"{worker_name(event.worker, event.device)}: {counted(event.tasks, 'task')} of "
+                f"{event.stage}, idle {percent(event.idle / max(seconds, 1e-9), 1)} of "
+                f"{seconds_text(seconds)}{peak}"
+            )
+        case Notice(level, message):
+            return f"{level}: {message}"
+        case Progressed():
+            return None

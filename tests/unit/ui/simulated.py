@@ -1,4 +1,4 @@
-"""A clock that is set by hand, invented GPUs, pieces of work, and a terminal in memory."""
+"""A clock that is set by hand, invented GPUs, tasks of work, and a terminal in memory."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from rich.console import Console
 
 from virnucpro.contracts import Device, Task
 from virnucpro.events import StageStarted
-from virnucpro.ui.nvml import Reading
+from virnucpro.ui.readings import GpuReading
 
 
 class Hand:
@@ -29,21 +29,21 @@ class Terminal(io.StringIO):
         return True
 
 
-class Gauges:
+class FixedReader:
     """Readings that are given; remembers whether it was closed."""
 
-    def __init__(self, reading: Reading | None = None) -> None:
+    def __init__(self, reading: GpuReading | None = None) -> None:
         self.reading = reading
         self.closed = False
 
-    def read(self, device: Device) -> Reading | None:
+    def read(self, device: Device) -> GpuReading | None:
         return self.reading
 
     def close(self) -> None:
         self.closed = True
 
 
-FULL = Reading(34 * 2**30, 140 * 2**30, 99, 61, 612.0)
+FULL = GpuReading(34 * 2**30, 140 * 2**30, 99, 61, 612.0)
 
 
 def terminal(width: int = 80, **options: object) -> Console:
@@ -72,5 +72,5 @@ def span(start: int, count: int = 100, weight: int = 10_000, file: str = "output
     )
 
 
-def begin(pieces: int = 10, count: int = 100, weight: int = 10_000) -> StageStarted:
-    return StageStarted("esm", 5, 1, pieces, pieces * count, pieces * weight)
+def begin(tasks: int = 10, count: int = 100, weight: int = 10_000) -> StageStarted:
+    return StageStarted("esm", 5, 1, tasks, tasks * count, tasks * weight)

@@ -18,49 +18,47 @@ from virnucpro.events import (
     WorkerDied,
     WorkerReady,
 )
-from virnucpro.ui.dashboard import bar, frame
-from virnucpro.ui.figures import Figures, plain_parts
-from virnucpro.ui.host import HostReading, read_host
-from virnucpro.ui.meter import Meter
-from virnucpro.ui.nvml import Reading
-from virnucpro.ui.plain import folded, one_line
+from virnucpro.ui.dashboard import Dashboard
+from virnucpro.ui.readings import GpuReading, HostReading, read_host
+from virnucpro.ui.stage_progress import StageProgress
+from virnucpro.ui.terminal import bar, folded, one_line
 
 
-def _lines(figures: Figures, width: int, *, ascii_only: bool = False) -> list[str]:
+def _lines(board: Dashboard, width: int, *, ascii_only: bool = False) -> list[str]:
     console = Console(file=io.StringIO(), width=width, color_system=None, legacy_windows=False)
-    console.print(frame(figures, width, ascii_only=ascii_only))
+    console.print(board.picture(width, ascii_only=ascii_only))
     assert isinstance(console.file, io.StringIO)
     return console.file.getvalue().splitlines()
 
 
 def _running(
     workers: int = 8, scale: int = 1, file: str = "output_1.fa", hand: Hand | None = None
-) -> Figures:
+) -> Dashboard:
     hand = hand or Hand()
-    meter = Meter(hand)
-    meter.update(begin(1200, 1000 * scale, 168_000 * scale))
+    progress = StageProgress(hand)
+    progress.update(begin(1200, 1000 * scale, 168_000 * scale))
     for number in range(workers):
-        meter.update(WorkerReady(number, gpu(number), "esm", 1.0))
+        progress.update(WorkerReady(number, gpu(number), "esm", 1.0))
     for n in range(12):
         hand.now += 5
         for number in range(workers):
             task = span(1000 * n, 1000 * scale, 168_000 * scale, file)
-            meter.update(TaskStarted(number, task))
-            meter.update(Progressed(number, 1000 * scale, 160_000 * scale))
+            progress.update(TaskStarted(number, task))
+            progress.update(Progressed(number, 1000 * scale, 160_000 * scale))
             if n < 11:
-                meter.update(TaskFinished(number, task, 5.0))
+                progress.update(TaskFinished(number, task, 5.0))
     readings = dict.fromkeys(range(workers), FULL)
-    return Figures(meter, readings, HostReading(3 * 2**30, 4.2))
+    return Dashboard(progress, readings, HostReading(3 * 2**30, 4.2))
 
 
 def test_eight_gpus_in_eighty_columns() -> None:
     lines = _lines(_running(), 80)
     assert len(lines) <= 13
     text = "\n".join(lines)
-    assert lines[0].startswith("[5/9] ESM-2  88 of 1,200 pieces  11:")
+    assert lines[0].startswith("[5/9] ESM-2  88 of 1,200 tasks  11:")
     assert "96,000 of 1,200,000 seq" in lines[1]
     assert "8.0%" in lines[1]
-    for title in ("pieces", "sequences", "part", "seq/s", "tok/s", "memory", "util", "temp"):
+    for title in ("tasks", "sequences", "part", "seq/s", "tok/s", "memory", "util", "temp"):
         assert title in text
     for number in range(8):
         row = next(line for line in lines if line.startswith(f"GPU {number}"))
@@ -73,15 +71,15 @@ def test_eight_gpus_in_eighty_columns() -> None:
 @pytest.mark.parametrize("scale", [1, 10_000])
 @pytest.mark.parametrize("ascii_only", [True, False])
 def test_no_line_is_wider_than_the_terminal(width: int, scale: int, ascii_only: bool) -> None:
-    figures = _running(8, scale, "output_äöü_[red]" + "x" * 100 + ".fa")
-    lines = _lines(figures, width, ascii_only=ascii_only)
+    board = _running(8, scale, "output_äöü_[red]" + "x" * 100 + ".fa")
+    lines = _lines(board, width, ascii_only=ascii_only)
     assert max(map(len, lines)) <= width
     assert sum(line.startswith("GPU") for line in lines) == 8  # one line a GPU, not folded
     if ascii_only:
         assert "\n".join(lines).isascii()
 
 
-def test_a_wide_terminal_has_room_for_power_and_the_piece() -> None:
+def test_a_wide_terminal_has_room_for_power_and_the_task() -> None:
     text = "\n".join(_lines(_running(2, file="[red]x.fa"), 140))
     assert "612 W" in text
     assert "0:00 [red]x.fa[11000:12000]" in text  # literal, no markup
@@ -89,39 +87,39 @@ def test_a_wide_terminal_has_room_for_power_and_the_piece() -> None:
 
 def test_the_state_of_a_worker_and_failures_are_seen() -> None:
     hand = Hand()
-    figures = _running(3, hand=hand)
-    meter = figures.meter
-    meter.update(WorkerDied(1, gpu(1), "signal 9"))
-    meter.update(TaskFailed(2, FailedTask(span(0, 1, 1), "E", "m", ("a", "b", "c"))))
-    assert " idle " not in "\n".join(_lines(figures, 80))  # between two pieces it does not flicker
+    board = _running(3, hand=hand)
+    progress = board.progress
+    progress.update(WorkerDied(1, gpu(1), "signal 9"))
+    progress.update(TaskFailed(2, FailedTask(span(0, 1, 1), "E", "m", ("a", "b", "c"))))
+    assert " idle " not in "\n".join(_lines(board, 80))  # between two tasks it does not flicker
     hand.now += 3
-    lines = _lines(figures, 80)
+    lines = _lines(board, 80)
     assert lines[0].endswith("  3 failed")
     assert " dead " in next(line for line in lines if line.startswith("GPU 1"))
     assert " idle " in next(line for line in lines if line.startswith("GPU 2"))
-    meter.update(begin())
-    assert "loading the model" in _lines(figures, 80)[0]
+    progress.update(begin())
+    assert "loading the model" in _lines(board, 80)[0]
 
 
 def test_without_readings_their_columns_are_gone() -> None:
-    figures = Figures(_running(2).meter)
-    assert "memory" not in "\n".join(_lines(figures, 80))
-    partial = Figures(figures.meter, {0: Reading(utilisation=50)})
+    board = Dashboard(_running(2).progress)
+    assert "memory" not in "\n".join(_lines(board, 80))
+    partial = Dashboard(board.progress, {0: GpuReading(utilisation=50)})
     assert " 50%" in "\n".join(_lines(partial, 80))
 
 
 def test_a_host_stage_is_a_single_bar() -> None:
     hand = Hand()
-    meter = Meter(hand)
-    assert _lines(Figures(meter), 80) == []
-    meter.update(StageStarted("chunking", 1, 1, 1, 0, 0))
+    progress = StageProgress(hand)
+    assert _lines(Dashboard(progress), 80) == []
+    progress.update(StageStarted("chunking", 1, 1, 1, 0, 0))
     hand.now += 65
-    meter.update(Progressed(0, 130_000, 0))
-    assert _lines(Figures(meter), 80) == ["[1/9] Chunking  1:05 so far", "130,000  2,000/s"]
-    meter.update(StageStarted("translation", 2, 1, 1, 1000, 0))
+    progress.update(Progressed(0, 130_000, 0))
+    assert _lines(Dashboard(progress), 80) == ["[1/9] Chunking  1:05 so far", "130,000  2,000/s"]
+    progress.update(StageStarted("translation", 2, 1, 1, 1000, 0))
     hand.now += 20
-    meter.update(Progressed(0, 500, 0))
-    first, second = _lines(Figures(meter), 80)
+    progress.update(Progressed(0, 500, 0))
+    first, second = _lines(Dashboard(progress), 80)
     assert first == "[2/9] Translation  0:20 left"
     assert "━╸─" in second
     assert second.endswith(" 50.0%    500 of 1,000     25/s")
@@ -136,23 +134,23 @@ def test_a_bar(share: float, drawn: str) -> None:
 
 
 def test_the_plain_line_has_the_same_figures() -> None:
-    figures = _running(2)
-    line = one_line(plain_parts(figures))
-    assert line.startswith("[5/9] ESM-2, 22 of 1,200 pieces, ")
+    board = _running(2)
+    line = one_line(board.line_parts())
+    assert line.startswith("[5/9] ESM-2, 22 of 1,200 tasks, ")
     assert (
-        "24,000 of 1,200,000 seq 400/s 64.0k tok/s (2.0 %) | GPU 0 11 pieces 12,000 (50 %)" in line
+        "24,000 of 1,200,000 seq 400/s 64.0k tok/s (2.0 %) | GPU 0 11 tasks 12,000 (50 %)" in line
     )
     assert "200/s 32.0k tok/s 34/140 GiB 99 % 61 C 612 W | GPU 1" in line
     assert line.endswith("host 3.0 GiB, load 4.2")
-    assert max(map(len, folded(plain_parts(figures), 80).splitlines())) <= 80
+    assert max(map(len, folded(board.line_parts(), 80).splitlines())) <= 80
 
 
 def test_a_cpu_worker_is_named_by_its_number() -> None:
-    meter = Meter(Hand())
-    meter.update(begin())
+    progress = StageProgress(Hand())
+    progress.update(begin())
     for number in range(2):
-        meter.update(WorkerReady(number, Device("cpu"), "esm", 1.0))
-    assert "CPU 1 0 pieces 0 (0 %) idle" in one_line(plain_parts(Figures(meter)))
+        progress.update(WorkerReady(number, Device("cpu"), "esm", 1.0))
+    assert "CPU 1 0 tasks 0 (0 %) idle" in one_line(Dashboard(progress).line_parts())
 
 
 def test_the_host_can_be_read() -> None:

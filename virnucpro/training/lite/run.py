@@ -35,7 +35,7 @@ ENCODERS = ("lite-nucleotide", "lite-protein")
 
 
 class Progress(Protocol):
-    """Shows how far it is; see ``virnucpro.ui.progress``."""
+    """Shows how far it is; see ``virnucpro.ui.step_screen``."""
 
     def begin(self, title: str, total: float) -> None:
         """A step of ``total`` units begins."""

@@ -9,7 +9,7 @@ from rich.console import Console
 from virnucpro.events import Notice
 from virnucpro.settings import DisplaySettings
 from virnucpro.training.classifier.progress import EpochEnded, Seen
-from virnucpro.ui.training import TrainingScreen
+from virnucpro.ui.training_screen import TrainingScreen
 
 
 def shown(events, **display):
@@ -20,6 +20,7 @@ def shown(events, **display):
         for second, event in events:
             now[0] = second
             screen.show(event)
+            screen.tick()
     return console.file.getvalue().splitlines()
 
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import io
 import threading
 import time
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 from rich.console import Console
 
-from tests.unit.ui.simulated import FULL, Gauges, Hand, begin, gpu, span, terminal
+from tests.unit.ui.simulated import FULL, FixedReader, Hand, begin, gpu, span, terminal
 from virnucpro.contracts import Device, FailedTask
 from virnucpro.errors import OutputError
 from virnucpro.events import (
@@ -28,9 +29,9 @@ from virnucpro.events import (
 )
 from virnucpro.layout import Layout
 from virnucpro.settings import DisplaySettings
-from virnucpro.ui.log import RunLog, describe
-from virnucpro.ui.plain import Ticker
-from virnucpro.ui.screen import Screen
+from virnucpro.ui.log import EventLog, LogFile, describe
+from virnucpro.ui.run_screen import RunScreen
+from virnucpro.ui.terminal import Ticker
 
 SHOW_CURSOR = "\x1b[?25h"
 
@@ -61,7 +62,7 @@ def layout(tmp_path: Path) -> Layout:
 
 
 def test_the_log_names_the_gpu_and_the_seconds_of_each_file(layout: Layout) -> None:
-    with Screen(DisplaySettings(), layout, _piped(), Gauges()) as screen:
+    with RunScreen(DisplaySettings(), layout, _piped(), FixedReader()) as screen:
         for event in _events():
             screen.show(event)
         screen.show(StageFinished("esm", 5, 3.0))
@@ -71,7 +72,7 @@ def test_the_log_names_the_gpu_and_the_seconds_of_each_file(layout: Layout) -> N
     )
     assert "GPU 0 NVIDIA H200 started output_1.fa[0:100] (100 sequences)" in log
     assert "GPU 0 NVIDIA H200 finished output_1.fa[0:100] after 2.50 s" in log
-    assert "output_1.fa: 100 sequences in 1 piece, 2.50 s of work, on GPU 0 NVIDIA H200 (1)" in log
+    assert "output_1.fa: 100 sequences in 1 task, 2.50 s of work, on GPU 0 NVIDIA H200 (1)" in log
 
 
 @pytest.mark.parametrize("shown", ["dashboard", "plain", "quiet"])
@@ -79,7 +80,7 @@ def test_the_line_goes_to_the_log_whatever_is_shown(layout: Layout, shown: str) 
     hand = Hand()
     console = terminal() if shown == "dashboard" else _piped()
     display = DisplaySettings(level="WARNING" if shown == "quiet" else "INFO")
-    with Screen(display, layout, console, Gauges(FULL), hand) as screen:
+    with RunScreen(display, layout, console, FixedReader(FULL), hand) as screen:
         for event in _events():
             screen.show(event)
         screen.tick()
@@ -89,18 +90,18 @@ def test_the_line_goes_to_the_log_whatever_is_shown(layout: Layout, shown: str) 
         screen.tick()
     lines = [line for line in layout.log.read_text().splitlines() if "[5/9] ESM-2" in line]
     assert len(lines) == 1
-    for figure in ("1 of 10 pieces", "50 of 1,000", "GPU 0", "34/140 GiB", "99 %", "61 C", "host"):
+    for figure in ("1 of 10 tasks", "50 of 1,000", "GPU 0", "34/140 GiB", "99 %", "61 C", "host"):
         assert figure in lines[0]
     plain = [line for line in _text(console).splitlines() if line.startswith("[5/9] ESM-2,")]
     assert len(plain) == (1 if shown == "plain" else 0)
 
 
 def test_the_dashboard_is_drawn_without_events_and_leaves_the_terminal_fine(layout: Layout) -> None:
-    console, gauges = terminal(), Gauges(FULL)
+    console, reader = terminal(), FixedReader(FULL)
     before = threading.active_count()
 
     def interrupted() -> None:
-        with Screen(DisplaySettings(), layout, console, gauges) as screen:
+        with RunScreen(DisplaySettings(), layout, console, reader) as screen:
             for event in _events():
                 screen.show(event)
             screen.tick()
@@ -115,7 +116,7 @@ def test_the_dashboard_is_drawn_without_events_and_leaves_the_terminal_fine(layo
     assert "34/140 GiB" in text
     assert text.rindex(SHOW_CURSOR) > text.rindex("GPU 0")
     assert text.index(SHOW_CURSOR) < text.index("ESM-2")  # visible at all times
-    assert gauges.closed
+    assert reader.closed
     time.sleep(0.3)
     assert threading.active_count() == before
     assert "ended by OutputError: full" in layout.log.read_text()
@@ -131,14 +132,14 @@ def test_the_dashboard_is_drawn_without_events_and_leaves_the_terminal_fine(layo
 )
 def test_no_dashboard_where_none_is_wanted(layout: Layout, display: DisplaySettings) -> None:
     console = terminal()
-    with Screen(display, layout, console, Gauges()) as screen:
+    with RunScreen(display, layout, console, FixedReader()) as screen:
         screen.show(begin())
     assert _text(console) == ""
 
 
 def test_forced_colours_make_no_terminal(layout: Layout) -> None:
     console = Console(file=io.StringIO(), force_terminal=True)
-    with Screen(DisplaySettings(), layout, console, Gauges()) as screen:
+    with RunScreen(DisplaySettings(), layout, console, FixedReader()) as screen:
         screen.show(begin())
     assert _text(console) == ""
 
@@ -146,7 +147,7 @@ def test_forced_colours_make_no_terminal(layout: Layout) -> None:
 def test_ids_and_messages_are_literal(layout: Layout) -> None:
     console = _piped()
     failed = FailedTask(span(0, 1), "ValueError", "[bold]no[/bold] \x1b[2J", ("[red]id[/red]",))
-    with Screen(DisplaySettings(), layout, console, Gauges()) as screen:
+    with RunScreen(DisplaySettings(), layout, console, FixedReader()) as screen:
         screen.show(begin())
         screen.show(TaskFailed(0, failed))
         screen.show(Notice("warning", "[link=x]record[/link] :smile: 12"))
@@ -160,7 +161,9 @@ def test_ids_and_messages_are_literal(layout: Layout) -> None:
 
 def test_a_stall_is_on_the_screen_and_in_the_log_once(layout: Layout) -> None:
     hand, console = Hand(), _piped()
-    with Screen(DisplaySettings(level="WARNING"), layout, console, Gauges(), hand) as screen:
+    with RunScreen(
+        DisplaySettings(level="WARNING"), layout, console, FixedReader(), hand
+    ) as screen:
         for event in (*_events(), TaskStarted(0, span(100))):
             screen.show(event)
         for _ in range(5):
@@ -172,7 +175,7 @@ def test_a_stall_is_on_the_screen_and_in_the_log_once(layout: Layout) -> None:
 
 def test_a_long_stage_leaves_a_line(layout: Layout) -> None:
     console = _piped()
-    with Screen(DisplaySettings(), layout, console, Gauges()) as screen:
+    with RunScreen(DisplaySettings(), layout, console, FixedReader()) as screen:
         screen.show(begin())
         screen.show(StageFinished("esm", 5, 3723))
     assert _text(console) == "[5/9] ESM-2 took 1:02:03\n"
@@ -186,9 +189,9 @@ def test_a_long_stage_leaves_a_line(layout: Layout) -> None:
         (WorkerDied(3, gpu(1), "signal 9"), "worker 3 on GPU 1 NVIDIA H200 died: signal 9"),
         (
             WorkerReport(0, gpu(2), "esm", 90, 10, 7, 2**31),
-            "GPU 2 NVIDIA H200: 7 pieces of esm, idle 10.0 % of 100.0 s, peak memory 2.0 GiB",
+            "GPU 2 NVIDIA H200: 7 tasks of esm, idle 10.0 % of 100.0 s, peak memory 2.0 GiB",
         ),
-        (StageStarted("esm", 5, 2, 3, 0, 0, ("input changed (3x)",)), "stage 5 esm: 3 pieces to do because input changed (3x)"),
+        (StageStarted("esm", 5, 2, 3, 0, 0, ("input changed (3x)",)), "stage 5 esm: 3 tasks to do because input changed (3x)"),
         (Progressed(0, 1, 1), None),
     ],
 )  # fmt: skip
@@ -198,9 +201,10 @@ def test_events_in_words(event: Event, text: str | None) -> None:
 
 def test_a_host_stage_is_not_the_work_of_a_gpu(tmp_path: Path) -> None:
     path = tmp_path / "log"
-    with RunLog(path, at_once=True) as log:
+    with closing(LogFile(path, open_now=True)) as log:
+        writer = EventLog(log)
         for event in (*_events(), StageStarted("merging", 6, 1, 1, 0, 0), TaskStarted(0, span(5))):
-            log.show(event)
+            writer.write(event)
     assert "host started output_1.fa[5:105]" in path.read_text()
 
 
@@ -208,7 +212,10 @@ def test_a_full_disk_is_an_error_with_advice() -> None:
     full = Path("/dev/full")
     if not full.exists():
         pytest.skip("no /dev/full")
-    with pytest.raises(OutputError, match="free some space"), RunLog(full, at_once=True) as log:
+    with (
+        pytest.raises(OutputError, match="free some space"),
+        closing(LogFile(full, open_now=True)) as log,
+    ):
         log.line("a")
 
 

@@ -7,8 +7,7 @@ from types import SimpleNamespace
 
 from tests.unit.ui.simulated import gpu
 from virnucpro.contracts import Device
-from virnucpro.ui.host import read_host
-from virnucpro.ui.nvml import Nvml, Reading
+from virnucpro.ui.readings import GpuReading, NvmlReader, read_host
 
 
 class Driver:
@@ -50,9 +49,9 @@ class Driver:
 
 def test_what_is_missing_is_none() -> None:
     driver = Driver()
-    nvml = Nvml(driver)
+    nvml = NvmlReader(driver)
     for _ in range(3):
-        assert nvml.read(gpu(0)) == Reading(5, 9, None, 61, 612.0)
+        assert nvml.read(gpu(0)) == GpuReading(5, 9, None, 61, 612.0)
     assert nvml.read(gpu(1)) is None
     assert nvml.read(Device("cpu")) is None
     nvml.close()
@@ -62,12 +61,12 @@ def test_what_is_missing_is_none() -> None:
 
 def test_without_a_driver() -> None:
     driver = Driver(there=False)
-    nvml = Nvml(driver)
+    nvml = NvmlReader(driver)
     assert nvml.read(gpu(0)) is None
     assert nvml.read(gpu(0)) is None
     nvml.close()
     assert (driver.opened, driver.closed) == (1, 0)
-    assert Nvml().read(Device("cuda", 0, uuid="GPU-of-no-machine")) is None
+    assert NvmlReader().read(Device("cuda", 0, uuid="GPU-of-no-machine")) is None
 
 
 def test_a_host_without_proc(tmp_path: Path) -> None:

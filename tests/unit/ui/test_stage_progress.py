@@ -1,0 +1,176 @@
+"""Dashboard from events, with a clock set by hand."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.unit.ui.simulated import Hand, begin, gpu, span
+from virnucpro.contracts import FailedTask, Task
+from virnucpro.events import (
+    FileFinished,
+    Progressed,
+    StageStarted,
+    TaskFailed,
+    TaskFinished,
+    TaskStarted,
+    WorkerDied,
+    WorkerReady,
+)
+from virnucpro.ui.dashboard import Dashboard
+from virnucpro.ui.rate import WINDOW, RecentRate, WorkAmount
+from virnucpro.ui.stage_progress import StageProgress
+
+
+@pytest.fixture
+def hand() -> Hand:
+    return Hand()
+
+
+@pytest.fixture
+def progress(hand: Hand) -> StageProgress:
+    return StageProgress(hand)
+
+
+def _work(
+    progress: StageProgress, hand: Hand, worker: int, start: int, seconds: float, steps: int = 4
+) -> None:
+    task = span(start)
+    progress.update(TaskStarted(worker, task))
+    for _ in range(steps):
+        hand.now += seconds / steps
+        progress.update(Progressed(worker, 100 // steps, 7000 // steps))
+    progress.update(TaskFinished(worker, task, seconds))
+
+
+def test_a_worker_has_its_part_of_what_is_done(progress: StageProgress, hand: Hand) -> None:
+    progress.update(begin())
+    for number in range(2):
+        progress.update(WorkerReady(number, gpu(number), "esm", 1.0))
+    for start, worker in ((0, 0), (100, 0), (200, 0), (300, 1)):
+        _work(progress, hand, worker, start, 5)
+    first, second = progress.workers
+    assert (first.tasks, first.sequences, first.tokens) == (3, 300, 21_000)
+    assert (progress.part(first), progress.part(second)) == (0.75, 0.25)
+    assert (progress.sequences, progress.tasks_done, progress.share) == (400, 4, 0.4)
+    assert first.usual_seconds == 5
+
+
+def test_remaining_time_goes_by_weight_not_by_tokens_as_counted(
+    progress: StageProgress, hand: Hand
+) -> None:
+    progress.update(begin())
+    progress.update(WorkerReady(0, gpu(0), "esm", 1.0))
+    _work(progress, hand, 0, 0, 20)  # 100 of 1,000 sequences; the tokens differ from the weight
+    assert progress.remaining == pytest.approx(180)
+
+
+@pytest.mark.parametrize(
+    ("share_done", "seconds", "told"),
+    [(0, 60, False), (1, 5, False), (1, 11, True), (2, 5, True), (2, 0.5, False)],
+)
+def test_no_forecast_at_the_start(
+    progress: StageProgress, hand: Hand, share_done: int, seconds: float, told: bool
+) -> None:
+    progress.update(begin(tasks=1))
+    hand.now += 300  # loading the model takes its time, which is no measure of the work
+    progress.update(WorkerReady(0, gpu(0), "esm", 300))
+    progress.update(TaskStarted(0, span(0)))
+    hand.now += seconds
+    if share_done:
+        progress.update(Progressed(0, share_done, share_done * 70))
+    assert (progress.remaining is not None) is told
+    if told:
+        assert progress.remaining == pytest.approx(seconds * (100 - share_done) / share_done)
+
+
+def test_what_a_dead_worker_had_begun_is_taken_back(progress: StageProgress, hand: Hand) -> None:
+    progress.update(begin())
+    progress.update(WorkerReady(0, gpu(0), "esm", 1.0))
+    _work(progress, hand, 0, 0, 5)
+    progress.update(TaskStarted(0, span(100)))
+    progress.update(Progressed(0, 60, 4200))
+    assert progress.sequences == 160
+    progress.update(WorkerDied(0, gpu(0), "signal 9"))
+    assert (progress.sequences, progress.workers[0].state) == (100, "dead")
+    progress.update(WorkerReady(0, gpu(0), "esm", 1.0))
+    _work(progress, hand, 0, 100, 5)
+    assert (progress.sequences, progress.share, progress.workers[0].state) == (200, 0.2, "idle")
+
+
+def test_halves_and_failures_end_at_all_done(progress: StageProgress, hand: Hand) -> None:
+    progress.update(begin(tasks=1))
+    progress.update(WorkerReady(0, gpu(0), "esm", 1.0))
+    progress.update(TaskStarted(0, span(0)))
+    progress.update(Progressed(0, 80, 0))
+    for half in (span(0, 99, 9_900), span(99, 1, 100)):
+        progress.update(TaskStarted(0, half))
+        hand.now += 1
+        if half.count == 99:
+            progress.update(Progressed(0, 99, 0))
+            progress.update(TaskFinished(0, half, 1.0))
+    progress.update(TaskFailed(0, FailedTask(span(99, 1, 100), "ValueError", "bad", ("r",))))
+    assert (progress.sequences, progress.share, progress.failed, progress.workers[0].state) == (
+        100,
+        1.0,
+        1,
+        "idle",
+    )
+
+
+def test_the_next_stage_knows_the_workers_but_not_the_dead(progress: StageProgress) -> None:
+    progress.update(begin())
+    for number in range(3):
+        progress.update(WorkerReady(number, gpu(number), "dnabert", 1.0))
+    progress.update(WorkerDied(1, gpu(1), "lost"))
+    progress.update(StageStarted("merging", 6, 1, 1, 0, 0))
+    assert progress.workers == []
+    progress.update(begin())
+    assert [(w.number, w.state) for w in progress.workers] == [(0, "loading"), (2, "loading")]
+    progress.update(StageStarted("esm", 5, 10, 0, 0, 0))
+    assert progress.workers == []
+
+
+def test_a_stage_of_the_host(progress: StageProgress, hand: Hand) -> None:
+    progress.update(StageStarted("translation", 2, 1, 1, 1000, 0))
+    progress.update(TaskStarted(0, span(0, 1000, 0)))
+    hand.now += 10
+    for _ in range(250):
+        progress.update(Progressed(0, 1, 0))
+    assert (progress.title, progress.workers, progress.share) == ("[2/9] Translation", [], 0.25)
+    assert progress.remaining == pytest.approx(30)
+    progress.update(StageStarted("chunking", 1, 1, 1, 0, 0))
+    assert (progress.share, progress.remaining) == (None, None)
+    progress.update(StageStarted("merging", 6, 4, 4, 0, 0))
+    progress.update(TaskStarted(0, span(0)))
+    hand.now += 10
+    progress.update(TaskFinished(0, span(0), 10))
+    assert progress.share == 0.25
+
+
+def test_the_rate_forgets_what_is_older_than_its_window() -> None:
+    rate = RecentRate(0.0)
+    for second in range(1, 101):
+        rate.add(second, WorkAmount(100, 1000))
+    for second in range(101, 161):
+        rate.add(second, WorkAmount(10, 100))
+    pace = rate.per_second(160)
+    assert pace is not None
+    assert pace.sequences == pytest.approx(10, rel=0.01)
+    assert rate.per_second(160 + WINDOW).sequences == pytest.approx(5, rel=0.1)  # type: ignore[union-attr]
+
+
+def test_the_rate_of_rare_reports_does_not_fall_to_nothing_between_them() -> None:
+    rate = RecentRate(0.0)
+    for minute in range(1, 30):
+        rate.add(60.0 * minute, WorkAmount(600))
+        assert rate.per_second(60.0 * minute).sequences == pytest.approx(10)  # type: ignore[union-attr]
+
+
+def test_files_are_counted_where_a_stage_has_several() -> None:
+    progress = StageProgress(lambda: 0.0)
+    progress.update(StageStarted("esm", 5, 3, 12, 1200, 1200, files=3))
+    whole = Task("esm", 1, (Path("output_1.fa"),), (Path("output_1_ESM.pt"),), Path("r"), count=400)
+    progress.update(FileFinished("esm", whole))
+    assert "1 of 3 files" in Dashboard(progress).heading

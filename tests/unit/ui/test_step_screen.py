@@ -1,0 +1,111 @@
+"""Progress of long commands and downloads, on a terminal and without one."""
+
+from __future__ import annotations
+
+import io
+import time
+
+import pytest
+from rich.console import Console
+
+from tests.unit.ui.simulated import Hand, Terminal
+from virnucpro.settings import DisplaySettings
+from virnucpro.ui.step_screen import StepScreen
+
+
+def _screen(stream: io.StringIO, hand: Hand, **display: object) -> StepScreen:
+    return StepScreen(DisplaySettings(**display), Console(file=stream, width=200), hand)  # type: ignore[arg-type]
+
+
+def _on_a_terminal(stream: Terminal) -> Console:
+    return Console(file=stream, width=100, force_terminal=True, color_system=None)
+
+
+def test_a_line_every_ten_seconds_without_a_terminal() -> None:
+    stream, hand = io.StringIO(), Hand()
+    with _screen(stream, hand) as screen:
+        screen.begin("reading", 400)
+        for _ in range(4):
+            hand.now += 5
+            screen.advance(100)
+            screen.tick()
+        screen.begin("writing", 10)
+        hand.now += 1
+        screen.advance(10)
+        screen.tick()
+    assert stream.getvalue().splitlines() == [
+        "reading: 50 %, 0:10 left",
+        "reading: 100 %, 0:00 left",
+        "reading took 0:20",
+    ]
+
+
+def test_a_download_says_bytes_and_counts_only_what_came_now() -> None:
+    stream, hand = io.StringIO(), Hand()
+    with _screen(stream, hand) as screen:
+        report = screen.transfer("model.pt")
+        report(5_000_000_000, 8_000_000_000)  # an earlier download had left so much
+        hand.now += 10
+        report(6_000_000_000, 8_000_000_000)
+        screen.tick()
+        unsized = screen.transfer("table.tsv")
+        unsized(0, None)
+        hand.now += 10
+        unsized(51_000, None)
+        screen.tick()
+        screen.end()
+        hand.now += 10
+        screen.tick()
+    assert stream.getvalue().splitlines() == [
+        "model.pt: 6.0 GB of 8.0 GB, 75 %, 0:20 left",
+        "table.tsv: 51.0 kB",
+    ]
+
+
+@pytest.mark.parametrize("level", ["WARNING", "ERROR"])
+def test_quiet_shows_warnings_only(level: str) -> None:
+    stream, hand = io.StringIO(), Hand()
+    with _screen(stream, hand, level=level) as screen:
+        screen.begin("reading", 0)
+        hand.now += 30
+        screen.advance(1)
+        screen.tick()
+        screen.warn("odd\x1b[2J")
+    assert stream.getvalue() == "warning: odd\\x1b[2J\n"
+
+
+def test_a_bar_on_a_terminal_that_is_gone_afterwards() -> None:
+    stream = Terminal()
+    with StepScreen(DisplaySettings(), _on_a_terminal(stream), Hand()) as screen:
+        screen.begin("reading", 4)
+        screen.advance(1)
+        screen.begin("writing", 4)
+        screen.advance(2)
+        time.sleep(0.6)  # it is drawn four times per second
+    text = stream.getvalue()
+    assert "writing" in text
+    assert "50 %" in text
+    assert text.rsplit("\x1b[2K", 1)[1].strip() == ""  # the line is gone, the cursor is not
+    assert text.rindex("\x1b[?25h") > text.rindex("\x1b[?25l")
+
+
+def test_nothing_is_drawn_before_a_download_reports() -> None:
+    stream = Terminal()
+    with StepScreen(DisplaySettings(), _on_a_terminal(stream), Hand()) as screen:
+        screen.transfer("model.pt")
+        time.sleep(0.3)
+    assert stream.getvalue() == ""
+
+
+def test_a_step_that_failed_is_not_said_to_have_ended() -> None:
+    stream, hand = io.StringIO(), Hand()
+
+    def fail() -> None:
+        with _screen(stream, hand) as screen:
+            screen.begin("reading", 4)
+            hand.now += 30
+            raise ValueError("full")
+
+    with pytest.raises(ValueError, match="full"):
+        fail()
+    assert stream.getvalue() == ""

@@ -1,0 +1,120 @@
+"""The screen of commands with steps of known size: ``train prepare``, ``train lite``, downloads."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from types import TracebackType
+
+from rich.console import Console
+from rich.text import Text
+
+from virnucpro.formatting import byte_size, clock_time, percent
+from virnucpro.settings import DisplaySettings
+from virnucpro.ui.log import LogFile
+from virnucpro.ui.rate import Clock
+from virnucpro.ui.terminal import LINE_SECONDS, ProgressScreen, bar_line, cropped
+
+EARLIEST = 1.0  # seconds; before that, no time is forecast
+
+
+class StepScreen(ProgressScreen):
+    """Shows one step after the other on standard error: how far it is, and the time left."""
+
+    def __init__(
+        self,
+        display: DisplaySettings,
+        console: Console | None = None,
+        clock: Clock = time.monotonic,
+    ) -> None:
+        """Open a log file that the user named.
+
+        Raises:
+            OutputError: the file cannot be written.
+        """
+        super().__init__(display, LogFile(display.log_file, open_now=True), console, clock)
+        self._title = ""
+        self._in_bytes = False
+        self._total: float | None = None
+        self._amount = self._first_amount = 0.0
+        self._began = clock()
+
+    def begin(self, title: str, total: float) -> None:
+        """Begin a step of ``total`` units; the step before it is done."""
+        self.end()
+        self._start(title, total, 0.0, in_bytes=False)
+
+    def advance(self, amount: float) -> None:
+        """Report that ``amount`` more units of the step are done."""
+        with self.lock:
+            self._amount += amount
+
+    def transfer(self, title: str) -> Callable[[int, int | None], None]:
+        """Return the function to which a download reports its progress.
+
+        It takes the bytes that have arrived and, where it is known, the size of the whole. Nothing
+        is drawn before its first call. :meth:`end` ends the step.
+        """
+
+        def report(arrived: int, total: int | None) -> None:
+            if self._title != title:
+                self._start(title, total, arrived, in_bytes=True)
+            with self.lock:
+                self._amount, self._total = arrived, total
+
+        return report
+
+    def _start(self, title: str, total: float | None, amount: float, *, in_bytes: bool) -> None:
+        with self.lock:
+            self._title, self._total, self._in_bytes = title, total, in_bytes
+            self._amount = self._first_amount = amount
+            self._began = self.clock()
+        self.draw()
+
+    def end(self) -> None:
+        """End the step, and say how long it took if it took long."""
+        seconds = self.clock() - self._began
+        with self.lock:
+            title, self._title = self._title, ""
+        self.erase()
+        if title and seconds >= LINE_SECONDS and not self._in_bytes:
+            self.say(f"{title} took {clock_time(seconds)}")
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """End the last step, if it succeeded, and leave the terminal as it was."""
+        if kind is None:
+            self.end()
+        super().__exit__(kind, error, trace)
+
+    def picture(self, width: int, *, ascii_only: bool) -> Text:
+        """Return the step as a bar with its figures."""
+        if not self._title or self._total is None:
+            return cropped(Text("".join(self.line_parts())), width, ascii_only=ascii_only)
+        figures = f"  {self._figures()}"
+        return bar_line(f"{self._title}  ", self._share, figures, width, ascii_only=ascii_only)
+
+    def line_parts(self) -> list[str]:
+        """Return the step in words."""
+        return [f"{self._title}: {self._figures()}"] if self._title else []
+
+    @property
+    def _share(self) -> float:
+        return min(self._amount / self._total, 1.0) if self._total else 1.0
+
+    def _figures(self) -> str:
+        figures = []
+        if self._in_bytes:
+            total = "" if self._total is None else f" of {byte_size(self._total)}"
+            figures.append(f"{byte_size(self._amount)}{total}")
+        if self._total is not None:
+            figures.append(percent(self._share))
+        seconds, amount = self.clock() - self._began, self._amount - self._first_amount
+        if self._total is not None and seconds >= EARLIEST and amount > 0:
+            rest = max(self._total - self._amount, 0.0)
+            figures.append(f"{clock_time(rest * seconds / amount)} left")
+        return ", ".join(figures)

@@ -1,0 +1,105 @@
+"""The screen of ``train classifier``: how far a training is."""
+
+from __future__ import annotations
+
+import time
+
+from rich.console import Console
+from rich.text import Text
+
+from virnucpro.events import Notice
+from virnucpro.formatting import clock_time, percent
+from virnucpro.settings import DisplaySettings
+from virnucpro.training.classifier.progress import EpochEnded, Seen, TrainingEvent
+from virnucpro.ui.log import LogFile
+from virnucpro.ui.rate import Clock
+from virnucpro.ui.terminal import ProgressScreen, bar_line
+
+AVERAGED_EPOCHS = 5  # latest epochs whose duration the forecast goes by
+
+
+def epoch_text(event: EpochEnded) -> str:
+    """Return the result of an epoch in one line."""
+    best = "the best so far" if event.best == event.epoch else f"best: epoch {event.best}"
+    return (
+        f"epoch {event.epoch} of at most {event.epochs}: loss {event.loss:.4f}, validation "
+        f"{event.validation_loss:.4f}, AUROC {event.auroc:.4f} ({best})"
+    )
+
+
+class TrainingScreen(ProgressScreen):
+    """Shows a training on standard error; a log file has every epoch."""
+
+    logs_lines = False
+
+    def __init__(
+        self,
+        display: DisplaySettings,
+        console: Console | None = None,
+        clock: Clock = time.monotonic,
+    ) -> None:
+        """Open a log file that the user named.
+
+        Raises:
+            OutputError: the file cannot be written.
+        """
+        super().__init__(display, LogFile(display.log_file, open_now=True), console, clock)
+        self._seconds: list[float] = []
+        self._ended: EpochEnded | None = None
+        self._seen: Seen | None = None
+
+    def show(self, event: Notice | TrainingEvent) -> None:
+        """Show an event.
+
+        Raises:
+            OutputError: the log file cannot be written.
+        """
+        self.draw()
+        if isinstance(event, Notice):
+            self.notice(event)
+        elif isinstance(event, Seen):
+            with self.lock:
+                self._seen = event
+        else:
+            with self.lock:
+                self._ended, self._seen = event, None
+                self._seconds = [*self._seconds, event.seconds][-AVERAGED_EPOCHS:]
+                text = f"{epoch_text(event)}; {self._time_left()}"
+            self.log.line(text)
+            if self.verbose:
+                self.say(text)
+                self.last_line = self.clock()
+
+    def picture(self, width: int, *, ascii_only: bool) -> Text:
+        """Return the current epoch as a bar, with the figures of the one before."""
+        epoch, share = self._current_epoch()
+        last = self._ended
+        result = f"loss {last.validation_loss:.4f}, AUROC {last.auroc:.4f}, " if last else ""
+        figures = f"  {percent(share)}  {result}{self._time_left()}"
+        return bar_line(f"{epoch}  ", share, figures, width, ascii_only=ascii_only)
+
+    def line_parts(self) -> list[str]:
+        """Return the current epoch, and the result of the one before, in words."""
+        if self._seen is None and self._ended is None:
+            return []
+        if self._seen is None:
+            assert self._ended is not None
+            return [f"{epoch_text(self._ended)}; {self._time_left()}"]
+        epoch, share = self._current_epoch()
+        return [f"{epoch}: {percent(share)} of its frames; {self._time_left()}"]
+
+    def _current_epoch(self) -> tuple[str, float]:
+        """Return which epoch is under way, and its share that is done, 0 to 1."""
+        if self._seen is not None:
+            epoch = f"epoch {self._seen.epoch} of at most {self._seen.epochs}"
+            return epoch, self._seen.frames / max(self._seen.total, 1)
+        if self._ended is not None:
+            return f"epoch {self._ended.epoch} of at most {self._ended.epochs}", 1.0
+        return "epoch 1", 0.0
+
+    def _time_left(self) -> str:
+        """Return the longest time that is left: early stopping may end the training at any time."""
+        if not self._seconds or self._ended is None:
+            return "time left unknown until the first epoch ends"
+        seconds = sum(self._seconds) / len(self._seconds)
+        return f"at most {clock_time(seconds * (self._ended.epochs - self._ended.epoch))} left"
