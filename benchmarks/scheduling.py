@@ -21,7 +21,8 @@ from tests.contract.counting import Counting
 from tests.contract.running import run_stage
 from virnucpro.contracts import Device
 from virnucpro.events import Event, TaskStarted, WorkerReport
-from virnucpro.executors.spawn import SpawnExecutor
+from virnucpro.executors.executor import Executor
+from virnucpro.executors.processes import ProcessPool
 
 
 @dataclass(frozen=True)
@@ -72,13 +73,14 @@ def measure(
         if isinstance(event, TaskStarted) and not first:
             first.append(time.perf_counter())
 
-    executor = SpawnExecutor([Device("cpu", index) for index in range(workers)], 1)
+    devices = [Device("cpu", index) for index in range(workers)]
+    executor = Executor(ProcessPool(devices, tokenizer_threads=1), host_threads=workers)
     try:
         # Everybody is ready before the clock starts, as in a run where loading is shared work.
         warm = folder / "warm"
         warm.mkdir()
         some = make_files(warm, [1] * workers * 2)[0]
-        run_stage(Counting(some, warm, seconds_a_base=0.01), executor, warm)
+        run_stage(Counting(some, warm, seconds_per_base=0.01), executor, warm)
         outcomes, events = run_stage(stage, executor, folder, see)
         elapsed = time.perf_counter() - first[0]
     finally:

@@ -49,7 +49,7 @@ class Counting:
     files: tuple[Path, ...]
     folder: Path
     span: int = 10
-    seconds_a_base: float = 0.0
+    seconds_per_base: float = 0.0
     opening: Opening = "well"
     broken: int = -9
     batch: int = 8
@@ -146,7 +146,7 @@ class CountingSession:
         lines = []
         for batch in _batches(records, self._batch):
             _fill_memory([name for name, _ in batch])
-            time.sleep(self._stage.seconds_a_base * sum(len(text) for _, text in batch))
+            time.sleep(self._stage.seconds_per_base * sum(len(text) for _, text in batch))
             for name, sequence in batch:
                 _misbehave(name, self._stage.folder)
                 lines.append(f"{name} {len(sequence)}\n")

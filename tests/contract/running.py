@@ -6,8 +6,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tests.contract.counting import Counting
-from virnucpro.contracts import Executor, TaskOutcome
+from virnucpro.contracts import TaskOutcome
 from virnucpro.events import Event
+from virnucpro.executors.executor import Executor
 from virnucpro.layout import Layout
 from virnucpro.run.spans import Spans
 from virnucpro.store.disk import Disk

@@ -10,36 +10,38 @@ import pytest
 import torch
 
 from tests.contract.counting import Counting
+from tests.contract.pools import ANY_POOL, POOLS, SURVIVING_POOLS, pool_sizes
 from tests.contract.running import fasta, run_stage
-from virnucpro.contracts import Device, Executor, FailedTask, Session, TaskResult
+from virnucpro.contracts import Device, FailedTask, Session, TaskResult
 from virnucpro.errors import DeviceError, OutputError
 from virnucpro.events import Progressed, WorkerReport
-from virnucpro.executors.local import LocalExecutor
-from virnucpro.executors.messages import Open, Ready, Up
-from virnucpro.executors.spawn import SpawnExecutor
-from virnucpro.executors.worker import _open
+from virnucpro.executors.executor import Executor
+from virnucpro.executors.pool import PoolEvent, StageOpened
+from virnucpro.executors.worker import TaskRunner
 
-CPU = Device("cpu", threads=1)
-
-
-def _make(kind: str) -> Executor:
-    return LocalExecutor(CPU) if kind == "local" else SpawnExecutor([CPU] * int(kind), 1)
+SIZES = (1, 2, 4)
 
 
-@pytest.fixture(params=["local", "1", "2", "4"])
+def _executor(request: pytest.FixtureRequest) -> Iterator[Executor]:
+    name, size = request.param
+    made = Executor(POOLS[name].make([Device("cpu", threads=1)] * size), host_threads=1)
+    yield made
+    made.close()
+    assert not multiprocessing.active_children()
+
+
+@pytest.fixture(params=pool_sizes(ANY_POOL, SIZES), ids=lambda pool: f"{pool[0]}-{pool[1]}")
 def executor(request: pytest.FixtureRequest) -> Iterator[Executor]:
-    made = _make(request.param)
-    yield made
-    made.close()
-    assert not multiprocessing.active_children()
+    """An executor over every pool."""
+    yield from _executor(request)
 
 
-@pytest.fixture(params=["1", "2"])
-def pool(request: pytest.FixtureRequest) -> Iterator[Executor]:
-    made = _make(request.param)
-    yield made
-    made.close()
-    assert not multiprocessing.active_children()
+@pytest.fixture(
+    params=pool_sizes(SURVIVING_POOLS, SIZES[:2]), ids=lambda pool: f"{pool[0]}-{pool[1]}"
+)
+def surviving_executor(request: pytest.FixtureRequest) -> Iterator[Executor]:
+    """An executor over every pool whose workers may die."""
+    yield from _executor(request)
 
 
 def test_every_sequence_exactly_once_in_file_order(executor: Executor, tmp_path: Path) -> None:
@@ -67,14 +69,14 @@ class Threads(Counting):
 
 def test_a_model_is_opened_on_the_threads_that_it_works_on(tmp_path: Path) -> None:
     """Else nothing that is compiled in it would be used: torch asks for the same number."""
-    before, said = torch.get_num_threads(), list[Up]()
+    before, events = torch.get_num_threads(), list[PoolEvent]()
     torch.set_num_threads(3)
     try:
-        _open(Open(Threads((), tmp_path), 0), Device("cpu", threads=2), said.append)
+        TaskRunner(0, Device("cpu", threads=2), events.append).open(Threads((), tmp_path), 0)
         assert torch.get_num_threads() == 2
     finally:
         torch.set_num_threads(before)
-    assert [type(message) for message in said] == [Ready]
+    assert [type(event) for event in events] == [StageOpened]
 
 
 def test_a_second_run_has_nothing_to_do(executor: Executor, tmp_path: Path) -> None:
@@ -113,26 +115,28 @@ def test_a_full_disk_ends_the_run_with_its_own_error(executor: Executor, tmp_pat
         run_stage(stage, executor, tmp_path)
 
 
-def test_a_model_that_cannot_be_opened_is_no_data_error(pool: Executor, tmp_path: Path) -> None:
+def test_a_model_that_cannot_be_opened_is_no_data_error(executor: Executor, tmp_path: Path) -> None:
     stage = Counting((fasta(tmp_path, "f.fa", ["a"]),), tmp_path, opening="raises")
     with pytest.raises(DeviceError, match="this model is damaged"):
-        run_stage(stage, pool, tmp_path)
+        run_stage(stage, executor, tmp_path)
 
 
-def test_a_worker_that_always_dies_at_opening_ends_therun_stage(
-    pool: Executor, tmp_path: Path
+def test_a_worker_that_always_dies_at_opening_ends_the_run(
+    surviving_executor: Executor, tmp_path: Path
 ) -> None:
     stage = Counting((fasta(tmp_path, "f.fa", ["a"]),), tmp_path, opening="dies")
     with pytest.raises(DeviceError, match="exit code 9"):
-        run_stage(stage, pool, tmp_path)
+        run_stage(stage, surviving_executor, tmp_path)
 
 
 @pytest.mark.parametrize("death", ["exit", "killed"])
-def test_a_sequence_that_kills_workers_is_found(pool: Executor, tmp_path: Path, death: str) -> None:
+def test_a_sequence_that_kills_workers_is_found(
+    surviving_executor: Executor, tmp_path: Path, death: str
+) -> None:
     ids = [f"a{n}" for n in range(6)]
     ids[2] = f"{death}2"
     stage = Counting((fasta(tmp_path, "f.fa", ids),), tmp_path, span=3)
-    outcomes, _ = run_stage(stage, pool, tmp_path)
+    outcomes, _ = run_stage(stage, surviving_executor, tmp_path)
     assert [o.ids for o in outcomes if isinstance(o, FailedTask)] == [(ids[2],)]
     assert sum(o.task.count for o in outcomes if isinstance(o, TaskResult)) == 5
     written = [line.split()[0] for line in (tmp_path / "f.txt").read_text().splitlines()]

@@ -1,4 +1,4 @@
-"""What kind of trouble an error is."""
+"""Which kind of failure an exception is."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from virnucpro.errors import OutputError
-from virnucpro.executors.faults import fault
+from virnucpro.executors.failures import describe_failure
 
 
 @pytest.mark.parametrize(
@@ -18,11 +18,11 @@ from virnucpro.executors.faults import fault
         (torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB"), "memory"),
         (torch.AcceleratorError("CUDA error: device-side assert triggered"), "device"),
         (RuntimeError("CUDA error: CUBLAS_STATUS_EXECUTION_FAILED"), "device"),
-        (OutputError("the disk is full"), "fatal"),
+        (OutputError("the disk is full"), "run"),
     ],
 )
 def test_errors_are_told_apart(error: Exception, kind: str) -> None:
-    told = fault(None, error)
-    assert (told.kind, told.error) == (kind, type(error).__name__)
-    assert "\n" not in told.message
-    assert told.message
+    failure = describe_failure(error)
+    assert (failure.kind, failure.error) == (kind, type(error).__name__)
+    assert "\n" not in failure.message
+    assert failure.message

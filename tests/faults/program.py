@@ -1,6 +1,6 @@
 """A program that runs the counting stage on two workers: to be interrupted and killed.
 
-python -m tests.faults.program FOLDER SECONDS_A_BASE GRACE
+python -m tests.faults.program FOLDER SECONDS_PER_BASE GRACE
 """
 
 from __future__ import annotations
@@ -12,15 +12,17 @@ from tests.contract.counting import Counting
 from tests.contract.running import run_stage
 from virnucpro.contracts import Device
 from virnucpro.errors import VirNucProError
-from virnucpro.executors.crew import Limits
+from virnucpro.executors.executor import Executor
+from virnucpro.executors.processes import ProcessPool
+from virnucpro.executors.scheduler import TimeLimits
 from virnucpro.executors.signals import interruptible
-from virnucpro.executors.spawn import SpawnExecutor
 
 
-def main(folder: Path, seconds_a_base: float, grace: float) -> int:
-    stage = Counting((folder / "f.fa",), folder, span=4, seconds_a_base=seconds_a_base)
+def main(folder: Path, seconds_per_base: float, grace: float) -> int:
+    stage = Counting((folder / "f.fa",), folder, span=4, seconds_per_base=seconds_per_base)
     with interruptible() as interruption:
-        executor = SpawnExecutor([Device("cpu")] * 2, 1, interruption, Limits(grace=grace))
+        pool = ProcessPool([Device("cpu")] * 2, tokenizer_threads=1)
+        executor = Executor(pool, 1, interruption, TimeLimits(grace=grace))
         try:
             run_stage(stage, executor, folder)
         except VirNucProError as error:

@@ -2,37 +2,51 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.contract.counting import Counting
+from tests.contract.pools import ANY_POOL, POOLS, SURVIVING_POOLS
 from tests.contract.running import fasta, run_stage
 from virnucpro.contracts import Device, FailedTask, TaskOutcome
 from virnucpro.errors import DeviceError, OutputError
 from virnucpro.events import Event, Notice, Progressed, WorkerDied, WorkerReport
-from virnucpro.executors.crew import Limits
-from virnucpro.executors.local import LocalExecutor
-from virnucpro.executors.spawn import SpawnExecutor
+from virnucpro.executors.executor import Executor
+from virnucpro.executors.scheduler import TimeLimits
 
-Make = Callable[..., SpawnExecutor]
+Make = Callable[..., Executor]
 
 
-@pytest.fixture
-def pool() -> Iterator[Make]:
-    """Makes pools of so many workers and closes them."""
-    made = []
+@contextmanager
+def _maker(pool: str) -> Iterator[Make]:
+    executors = []
 
-    def make(workers: int, **limits: float) -> SpawnExecutor:
-        devices = [Device("cpu", index) for index in range(workers)]
-        made.append(SpawnExecutor(devices, 1, limits=Limits(**limits)))
-        return made[-1]
+    def make(workers: int, indices: Sequence[int] = (), **limits: float) -> Executor:
+        devices = [Device("cpu", index) for index in indices or range(workers)]
+        executors.append(Executor(POOLS[pool].make(devices), 1, limits=TimeLimits(**limits)))
+        return executors[-1]
 
     yield make
-    for executor in made:
+    for executor in executors:
         executor.close()
+
+
+@pytest.fixture(params=SURVIVING_POOLS)
+def pool(request: pytest.FixtureRequest) -> Iterator[Make]:
+    """Make executors with so many workers, over each pool whose workers may die."""
+    with _maker(request.param) as make:
+        yield make
+
+
+@pytest.fixture(params=ANY_POOL)
+def any_pool(request: pytest.FixtureRequest) -> Iterator[Make]:
+    """Make executors with so many workers, or fewer, over each pool."""
+    with _maker(request.param) as make:
+        yield make
 
 
 def _check(ids: list[str], bad: list[str], outcomes: list[TaskOutcome], folder: Path) -> None:
@@ -51,38 +65,37 @@ def _warnings(events: list[Event]) -> str:
     return "\n".join(event.message for event in _of(events, Notice))
 
 
-@pytest.mark.parametrize(
-    ("fault", "error"),
-    [
-        ("poison", "ValueError"),
-        ("exit", "WorkerDied"),
-        ("killed", "WorkerDied"),
-        ("segfault", "WorkerDied"),
-        ("report", "WorkerDied"),
-        ("cuda", "WorkerDied"),
-        ("obese", "MemoryError"),
-    ],
-)
+@pytest.mark.parametrize(("fault", "error"), [("poison", "ValueError"), ("obese", "MemoryError")])
 def test_two_bad_sequences_are_found_and_no_other_lost(
-    pool: Make, tmp_path: Path, fault: str, error: str
+    any_pool: Make, tmp_path: Path, fault: str, error: str
 ) -> None:
+    _find_two(any_pool(2), tmp_path, fault, error)
+
+
+@pytest.mark.parametrize("fault", ["exit", "killed", "segfault", "report", "cuda"])
+def test_two_deadly_sequences_are_found_and_no_other_lost(
+    pool: Make, tmp_path: Path, fault: str
+) -> None:
+    events = _find_two(pool(2), tmp_path, fault, "WorkerDied")
+    # A span twice, its halves once, one sequence twice.
+    assert len(_of(events, WorkerDied)) == 5 + 6
+
+
+def _find_two(executor: Executor, folder: Path, fault: str, error: str) -> list[Event]:
     ids = [f"a{n}" for n in range(18)]
     ids[3], ids[11] = bad = [f"{fault}3", f"{fault}11"]
-    stage = Counting((fasta(tmp_path, "f.fa", ids),), tmp_path, span=6)
-    outcomes, events = run_stage(stage, pool(2), tmp_path)
-    _check(ids, bad, outcomes, tmp_path)
+    stage = Counting((fasta(folder, "f.fa", ids),), folder, span=6)
+    outcomes, events = run_stage(stage, executor, folder)
+    _check(ids, bad, outcomes, folder)
     assert {o.error for o in outcomes if isinstance(o, FailedTask)} == {error}
     assert sum(event.sequences for event in _of(events, Progressed)) == 16
-    if error == "WorkerDied":
-        assert (
-            len(_of(events, WorkerDied)) == 5 + 6
-        )  # a span twice, its halves once, one sequence twice
+    return events
 
 
-def test_a_file_of_which_nothing_can_be_computed(pool: Make, tmp_path: Path) -> None:
+def test_a_file_of_which_nothing_can_be_computed(any_pool: Make, tmp_path: Path) -> None:
     bad = [f"poison{n}" for n in range(7)]
     files = (fasta(tmp_path, "f.fa", ["a0", "a1"]), fasta(tmp_path, "g.fa", bad))
-    outcomes, _ = run_stage(Counting(files, tmp_path), pool(2), tmp_path)
+    outcomes, _ = run_stage(Counting(files, tmp_path), any_pool(2), tmp_path)
     _check(["a0", "a1"], bad, outcomes, tmp_path)
     assert (tmp_path / "g.txt").read_text() == ""
 
@@ -104,23 +117,21 @@ def test_a_death_that_does_not_come_again_costs_nothing(pool: Make, tmp_path: Pa
     assert sum(event.sequences for event in _of(events, Progressed)) == 4
 
 
-@pytest.mark.parametrize("workers", [0, 1])
-def test_with_smaller_batches_everything_fits(pool: Make, tmp_path: Path, workers: int) -> None:
+def test_with_smaller_batches_everything_fits(any_pool: Make, tmp_path: Path) -> None:
     ids = [f"a{n}" for n in range(20)]
     ids[5] = "fat5"
     stage = Counting((fasta(tmp_path, "f.fa", ids),), tmp_path, span=10)
-    executor = pool(1) if workers else LocalExecutor(Device("cpu"))
-    outcomes, events = run_stage(stage, executor, tmp_path)
+    outcomes, events = run_stage(stage, any_pool(1), tmp_path)
     _check(ids, [], outcomes, tmp_path)
     assert "batches are 8 times smaller" in _warnings(events)
     assert [event.peak_memory for event in _of(events, WorkerReport)] == [1000]  # and stay so
     assert sum(event.sequences for event in _of(events, Progressed)) == 20
 
 
-def test_batches_made_smaller_in_vain_grow_again(pool: Make, tmp_path: Path) -> None:
+def test_batches_made_smaller_in_vain_grow_again(any_pool: Make, tmp_path: Path) -> None:
     ids = ["obese0", *(f"a{n}" for n in range(1, 12))]
     stage = Counting((fasta(tmp_path, "f.fa", ids),), tmp_path, span=4)
-    outcomes, events = run_stage(stage, pool(1), tmp_path)
+    outcomes, events = run_stage(stage, any_pool(1), tmp_path)
     _check(ids, ["obese0"], outcomes, tmp_path)
     assert [event.peak_memory for event in _of(events, WorkerReport)] == [8000]
 
@@ -151,18 +162,14 @@ def test_when_no_device_is_left_the_run_ends(
     pool: Make, tmp_path: Path, opening: Any, why: str
 ) -> None:
     stage = Counting((fasta(tmp_path, "f.fa", ["a0"]),), tmp_path, opening=opening)
-    executor = SpawnExecutor([Device("cpu", 1)], 1, limits=Limits(opening=1.0))
     with pytest.raises(DeviceError, match=f"no device is left.*{why}") as raised:
-        run_stage(stage, executor, tmp_path)
+        run_stage(stage, pool(1, indices=[1], opening=1.0), tmp_path)
     assert raised.value.exit_code == 4
-    executor.close()
 
 
 def test_a_spare_device_takes_over(pool: Make, tmp_path: Path) -> None:
     stage = Counting((fasta(tmp_path, "f.fa", ["a0"]),), tmp_path, opening="dies on 1")
-    executor = SpawnExecutor([Device("cpu", 1), Device("cpu", 0)], 1)
-    outcomes, _ = run_stage(stage, executor, tmp_path)
-    executor.close()
+    outcomes, _ = run_stage(stage, pool(2, indices=[1, 0]), tmp_path)
     _check(["a0"], [], outcomes, tmp_path)
 
 
@@ -185,7 +192,7 @@ def test_where_everything_dies_the_run_ends(pool: Make, tmp_path: Path) -> None:
 
 def test_a_full_disk_lets_the_others_finish(pool: Make, tmp_path: Path) -> None:
     files = (fasta(tmp_path, "f.fa", ["full"]), fasta(tmp_path, "g.fa", ["a0", "a1"]))
-    stage = Counting(files, tmp_path, seconds_a_base=0.1)
+    stage = Counting(files, tmp_path, seconds_per_base=0.1)
     with pytest.raises(OutputError) as raised:
         run_stage(stage, pool(2), tmp_path)
     assert raised.value.exit_code == 6
@@ -193,8 +200,10 @@ def test_a_full_disk_lets_the_others_finish(pool: Make, tmp_path: Path) -> None:
     assert not (tmp_path / "f.txt").exists()
 
 
-def test_a_pool_can_be_used_after_a_stage_that_was_left_early(pool: Make, tmp_path: Path) -> None:
-    executor = pool(2)
+def test_a_pool_can_be_used_after_a_stage_that_was_left_early(
+    any_pool: Make, tmp_path: Path
+) -> None:
+    executor = any_pool(2)
     stage = Counting((fasta(tmp_path, "f.fa", ["a0", "a1"]),), tmp_path, 1, 0.02)
     ledgerless = executor.run(stage, stage.split(stage.plan()[0]), lambda event: None)
     next(ledgerless)

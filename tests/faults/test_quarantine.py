@@ -18,7 +18,8 @@ from virnucpro.contracts import (
     TaskResult,
 )
 from virnucpro.events import Event
-from virnucpro.executors.local import LocalExecutor
+from virnucpro.executors.executor import Executor
+from virnucpro.executors.local import LocalPool
 from virnucpro.io.fasta import read_fasta
 from virnucpro.run.engine import run
 from virnucpro.run.failures import record_failures
@@ -55,8 +56,8 @@ class Poisoned:
         return call
 
 
-class PoisonedExecutor(LocalExecutor):
-    """Runs ESM-2 poisoned, everything else as it is."""
+class PoisonedExecutor(Executor):
+    """Runs ESM-2 poisoned, every other stage unchanged."""
 
     def run(
         self, stage: Stage, tasks: Iterable[Task], emit: Callable[[Event], None]
@@ -90,7 +91,7 @@ def _run_poisoned(request: Request) -> int:
     job = replace(job, seen=stamp(job.source))
     layout.state.mkdir(parents=True, exist_ok=True)
     ledger = Ledger(layout, disk, {job.source: sha256_of(job.source)})
-    run(job, ledger, PoisonedExecutor(CPU), _ignore)
+    run(job, ledger, PoisonedExecutor(LocalPool(CPU), host_threads=1), _ignore)
     lost = {name for _, r in ledger.receipts("esm") for name in failed_ids(r.facts)}
     assert lost == set(POISON)
     return record_failures(layout, disk, job.source, str(job.source), ledger)

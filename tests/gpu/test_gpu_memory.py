@@ -15,7 +15,8 @@ from virnucpro.encoders.profiling import made_up
 from virnucpro.encoders.random_weights import random_encoder
 from virnucpro.encoders.registry import locate
 from virnucpro.events import Notice, WorkerReport
-from virnucpro.executors.spawn import SpawnExecutor
+from virnucpro.executors.executor import Executor
+from virnucpro.executors.processes import ProcessPool
 from virnucpro.layout import Layout
 from virnucpro.store.disk import Disk
 from virnucpro.store.features import load_features
@@ -70,7 +71,7 @@ def test_out_of_memory_in_a_worker_halves_its_batches(models: Models, device, tm
     stage = Tight(layout, Disk(), "protein", source, "fp32", 1024, 32768, spare=128 * MIB)
     where = visible_gpus()[0] if device == "cuda" else Device("cpu")
     events = []
-    pool = SpawnExecutor([where], 1)
+    pool = Executor(ProcessPool([where], tokenizer_threads=1), host_threads=1)
     try:
         outcomes = list(pool.run(stage, stage.split(stage.whole(proteins)), events.append))
     finally:

@@ -1,4 +1,4 @@
-"""Ctrl-C, SIGTERM and SIGUSR1 (Slurm's early warning): the first ends a run in good order."""
+"""Ctrl-C, SIGTERM and SIGUSR1 (the early warning of Slurm): the first one ends a run cleanly."""
 
 from __future__ import annotations
 
@@ -17,8 +17,7 @@ class Interruption:
     """The first signal that asked the run to end.
 
     It is raised as :class:`RunInterruptedError` where it arrives (every write is atomic), except in
-    a
-    block that holds it: a pool of workers reads ``number`` and lets the tasks in flight finish.
+    a block that holds it: there the scheduler reads ``number`` and lets the tasks in flight finish.
     """
 
     def __init__(self) -> None:
@@ -26,10 +25,10 @@ class Interruption:
         self._held = False
 
     def receive(self, number: int, frame: FrameType | None = None) -> None:
-        """A signal arrived. A second one ends the process at once; its workers die with it.
+        """Receive a signal. A second one ends the process at once; its workers die with it.
 
         Raises:
-            Interrupted: for the first one, unless it is held.
+            RunInterruptedError: for the first one, unless it is held.
         """
         if self.number is not None:
             os._exit(RunInterruptedError(self.number).exit_code)
@@ -39,17 +38,18 @@ class Interruption:
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Only take note of a signal in this block.
+        """Only record a signal in this block.
 
         Raises:
-            Interrupted: at the end of the block, when one arrived in it and nothing was raised.
+            RunInterruptedError: at the end of the block, if a signal arrived in it and nothing
+                else was raised.
         """
-        before, self._held = self.number, True
+        earlier_number, self._held = self.number, True
         try:
             yield
         finally:
             self._held = False
-        if self.number is not None and before is None:
+        if self.number is not None and earlier_number is None:
             raise RunInterruptedError(self.number)
 
 
@@ -57,17 +57,17 @@ class Interruption:
 def interruptible() -> Iterator[Interruption]:
     """Catch the signals in the block; see :class:`Interruption`."""
     interruption = Interruption()
-    earlier = {number: signal.signal(number, interruption.receive) for number in SIGNALS}
+    previous_handlers = {number: signal.signal(number, interruption.receive) for number in SIGNALS}
     try:
         yield interruption
     finally:
-        for number, previous in earlier.items():
-            signal.signal(number, previous)
+        for number, handler in previous_handlers.items():
+            signal.signal(number, handler)
 
 
 @contextmanager
-def blocked() -> Iterator[None]:
-    """Keep the signals waiting; a process started in the block never sees one sent to its group."""
+def blocked_signals() -> Iterator[None]:
+    """Hold the signals back; a process started in the block starts with them held back too."""
     previous = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
     try:
         yield

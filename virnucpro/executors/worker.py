@@ -1,101 +1,155 @@
-"""One worker: opens stages on its device and calls their sessions on tasks."""
+"""What a worker does, in whatever process it lives: open stages and carry out their tasks."""
 
 from __future__ import annotations
 
-import ctypes
-import os
-import signal
+import gc
 import sys
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import replace
-from multiprocessing.connection import Connection
+from collections.abc import Callable
 
-from virnucpro.contracts import Device, Json, ModelSession, Session, Task, TaskResult
-from virnucpro.executors.faults import Reporter, carry_out, fault, shrink
-from virnucpro.executors.messages import Down, Finished, Open, Progress, Ready, Run, Up
-from virnucpro.executors.signals import SIGNALS
+from virnucpro.contracts import (
+    Device,
+    ModelSession,
+    ReportProgress,
+    Session,
+    Stage,
+    Task,
+    TaskResult,
+)
+from virnucpro.errors import RunInterruptedError
+from virnucpro.executors.failures import WorkFailure, describe_failure
+from virnucpro.executors.pool import (
+    PoolEvent,
+    ProgressMade,
+    StageOpened,
+    TaskCompleted,
+    WorkFailed,
+)
 
-_PR_SET_PDEATHSIG = 1  # linux/prctl.h
-
-
-def prepare_process(device: Device, tokenizer_threads: int) -> None:
-    """Settle this process on its device, before torch is imported and CUDA touched.
-
-    Signals are the parent's business; a worker dies with its parent, however that ends.
-    """
-    for number in SIGNALS:
-        signal.signal(number, signal.SIG_IGN)
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if device.kind == "cuda":
-        os.environ["CUDA_VISIBLE_DEVICES"] = device.uuid
-        os.environ.setdefault("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True")
-    os.environ["RAYON_NUM_THREADS"] = str(tokenizer_threads)  # the tokenizers library reads it
-    os.environ["OMP_NUM_THREADS"] = str(device.threads)  # and torch this one, when it is imported
+REPORT_SECONDS = 0.2  # between two progress events; a display needs no more
 
 
-def use_threads(device: Device) -> None:
-    """Give torch, where it is imported, the device's share of the host's cores."""
+def set_torch_threads(threads: int) -> None:
+    """Have torch compute on so many threads of the host, if torch is imported."""
     if torch := sys.modules.get("torch"):
-        torch.set_num_threads(device.threads)
+        torch.set_num_threads(threads)
 
 
-def facts_of(session: Session) -> Mapping[str, Json]:
-    """What a session says of itself; nothing where it is a plain callable."""
-    return session.facts() if isinstance(session, ModelSession) else {}
+class ProgressReporter:
+    """Gathers progress, so that a fast encoder does not spend its time on messages."""
+
+    def __init__(self, send: ReportProgress, seconds: float = REPORT_SECONDS) -> None:
+        """``send`` gets sequences and tokens, at most once in ``seconds``."""
+        self._send = send
+        self._seconds = seconds
+        self._unsent = self._sent = (0, 0)
+        self._last = time.monotonic()
+
+    def __call__(self, sequences: int, tokens: int) -> None:
+        """Add sequences and tokens that have just been finished."""
+        self._unsent = (self._unsent[0] + sequences, self._unsent[1] + tokens)
+        if time.monotonic() - self._last >= self._seconds:
+            self.flush()
+
+    def flush(self) -> None:
+        """Send what was gathered."""
+        if any(self._unsent):
+            self._send(*self._unsent)
+        self._sent = (self._sent[0] + self._unsent[0], self._sent[1] + self._unsent[1])
+        self._unsent = (0, 0)
+        self._last = time.monotonic()
+
+    def take_back(self) -> None:
+        """Send the negative of all that was sent: the task failed and will be done again."""
+        if any(self._sent):
+            self._send(-self._sent[0], -self._sent[1])
+        self._unsent = self._sent = (0, 0)
 
 
-def peak_of(session: Session) -> int:
-    """Bytes of device memory that a session has held at the most; 0 where it does not say."""
-    return session.peak_memory() if isinstance(session, ModelSession) else 0
+class TaskRunner:
+    """Opens stages on one device and carries out their tasks, one after the other.
 
+    Every pool runs one for each worker, on the worker's side of its transport.
+    """
 
-def main(connection: Connection, parent: int, device: Device, tokenizer_threads: int) -> None:
-    """Life of a worker process: messages in, messages out, until ``Stop`` or the pipe closes."""
-    prepare_process(device, tokenizer_threads)
-    if os.getppid() != parent:
-        return  # the parent died before this process could ask to die with it
-    send: Callable[[Up], None] = connection.send
-    session: Session | None = None
-    try:
+    def __init__(self, worker: int, device: Device, send: Callable[[PoolEvent], None]) -> None:
+        """``send`` delivers events to the pool; ``worker`` is the number that they carry."""
+        self._worker = worker
+        self._device = device
+        self._send = send
+        self._session: Session | None = None
+
+    def open(self, stage: Stage, halvings: int) -> None:
+        """Load what ``stage`` needs and halve its batches ``halvings`` times.
+
+        Sends :class:`StageOpened`, or :class:`WorkFailed` without a task.
+        """
+        self._session = None  # frees the previous model before the next one is loaded
+        started = time.perf_counter()
+        # torch does not use what was compiled with another number of threads, and does not say so.
+        set_torch_threads(self._device.threads)
+        try:
+            session = stage.open(self._device)
+            facts = session.facts() if isinstance(session, ModelSession) else {}
+            halve_batches(session, halvings)
+        except RunInterruptedError:
+            raise
+        except Exception as error:  # noqa: BLE001 - the edge of a worker: the pool reports it
+            seconds = time.perf_counter() - started
+            self._send(WorkFailed(self._worker, None, describe_failure(error), seconds))
+            return
+        self._session = session
+        self._send(StageOpened(self._worker, time.perf_counter() - started, facts))
+
+    def run(self, task: Task) -> None:
+        """Carry out ``task``; while memory runs out, halve the batches and try again.
+
+        Sends progress, then :class:`TaskCompleted` or :class:`WorkFailed`.
+
+        Raises:
+            RunInterruptedError: a signal arrived, and this is the process that catches signals.
+        """
+        session = self._session
+        assert session is not None, "a stage is opened before its tasks are submitted"
+        started = time.perf_counter()
+        reporter = ProgressReporter(
+            lambda sequences, tokens: self._send(ProgressMade(self._worker, sequences, tokens))
+        )
+        halvings = 0
         while True:
-            message: Down = connection.recv()
-            if isinstance(message, Open):
-                session = None  # frees the previous model before the next one is loaded
-                session = _open(message, device, send)
-                if session is None:
-                    return
-            elif isinstance(message, Run):
-                assert session is not None
-                _run(session, message.task, send)
-            else:
+            outcome = _attempt(session, task, reporter)
+            if isinstance(outcome, TaskResult):
+                break
+            reporter.take_back()
+            if outcome.kind != "memory" or not halve_batches(session, 1):
+                seconds = time.perf_counter() - started
+                self._send(WorkFailed(self._worker, task, outcome, seconds))
                 return
-    except (EOFError, BrokenPipeError, ConnectionResetError):
-        return  # the parent is gone
+            halvings += 1
+        reporter.flush()
+        seconds = time.perf_counter() - started
+        peak_memory = session.peak_memory() if isinstance(session, ModelSession) else 0
+        self._send(TaskCompleted(self._worker, outcome, seconds, halvings, peak_memory))
 
 
-def _open(message: Open, device: Device, send: Callable[[Up], None]) -> Session | None:
-    started = time.perf_counter()
-    # What is compiled on one number of threads is not used on another, and torch does not say so.
-    use_threads(device)
+def _attempt(session: Session, task: Task, report: ReportProgress) -> TaskResult | WorkFailure:
+    """Carry out ``task`` once.
+
+    A function of its own, so that the traceback, which may hold tensors of the failed batch, is
+    freed before the next attempt.
+    """
     try:
-        session = message.stage.open(device)
-        facts = facts_of(session)
-        shrink(session, message.halvings)
-    except Exception as error:  # noqa: BLE001 - the edge of a worker: the parent reports it
-        send(fault(None, error))
-        return None
-    send(Ready(time.perf_counter() - started, facts))
-    return session
+        return session(task, report)
+    except RunInterruptedError:
+        raise
+    except Exception as error:  # noqa: BLE001 - the edge of a task: one must not end the others
+        return describe_failure(error)
 
 
-def _run(session: Session, task: Task, send: Callable[[Up], None]) -> None:
-    started = time.perf_counter()
-    reporter = Reporter(lambda sequences, tokens: send(Progress(sequences, tokens)))
-    outcome, halvings = carry_out(session, task, reporter)
-    seconds = time.perf_counter() - started
-    if isinstance(outcome, TaskResult):
-        send(Finished(outcome, seconds, halvings, peak_of(session)))
-    else:
-        send(replace(outcome, seconds=seconds))
+def halve_batches(session: Session, times: int) -> int:
+    """Halve the batches of a session up to ``times`` times; return how often that was possible."""
+    for count in range(times):
+        gc.collect()  # the error's traceback may still hold tensors of the failed batch
+        if not (isinstance(session, ModelSession) and session.shrink()):
+            return count
+    return times

@@ -3,25 +3,21 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import BinaryIO
 
-from virnucpro.contracts import Device, Executor
 from virnucpro.devices import choose_devices, visible_gpus
 from virnucpro.events import Event, Notice
-from virnucpro.executors.crew import Limits
-from virnucpro.executors.local import LocalExecutor
+from virnucpro.executors.executor import open_executor
 from virnucpro.executors.signals import Interruption
-from virnucpro.executors.spawn import SpawnExecutor
 from virnucpro.layout import STDIN, Layout
 from virnucpro.run.accounting import Summary, counts, recorded_counts, summarise, write_run_json
 from virnucpro.run.engine import Job, remove_intermediate, run
 from virnucpro.run.failures import record_failures
 from virnucpro.run.prepare import Request, check_paths, prepare
 from virnucpro.run.worker_reports import Workers
-from virnucpro.settings import MachineSettings
 from virnucpro.stages.chunking import stamp
 from virnucpro.store import legacy
 from virnucpro.store.disk import Disk, sha256_of
@@ -30,7 +26,6 @@ from virnucpro.store.lock import locked
 from virnucpro.store.state import RunState, admit_run, read_state, write_state
 
 Emit = Callable[[Event], None]
-CPU_LIMITS = Limits(silence=3600)  # a batch of ESM-2 3B takes minutes on one slow core
 
 
 def execute(
@@ -67,7 +62,7 @@ def execute(
         workers = Workers(
             state.budgets, lambda b: write_state(layout, disk, replace(state, budgets=b)), emit
         )
-        executor = executor_on(devices, request.machine, interruption)
+        executor = open_executor(devices, request.machine, interruption)
         try:
             outcome = run(job, ledger, executor, workers.show)
         finally:
@@ -123,16 +118,6 @@ def _state(request: Request, job: Job, digest: str) -> RunState:
             "precision": job.precision,
         },
     )
-
-
-def executor_on(
-    devices: Sequence[Device], machine: MachineSettings, interruption: Interruption | None
-) -> Executor:
-    """In this process on one CPU; else a worker process a device."""
-    if devices[0].kind == "cpu" and machine.cpu_workers is None:
-        return LocalExecutor(devices[0])
-    limits = CPU_LIMITS if devices[0].kind == "cpu" else Limits()
-    return SpawnExecutor(devices, machine.tokenizer_threads, interruption, limits, machine.threads)
 
 
 def _spool(stream: BinaryIO, path: Path, disk: Disk) -> None:

@@ -13,13 +13,14 @@ from virnucpro.devices import choose_devices, visible_gpus
 from virnucpro.encoders.registry import TOY, EncoderSource, check_precision, locate
 from virnucpro.errors import ResumeRefusedError, UsageError
 from virnucpro.events import Event, Notice, StageFinished, StageStarted
+from virnucpro.executors.executor import open_executor
 from virnucpro.executors.signals import Interruption
 from virnucpro.layout import Layout
 from virnucpro.precision import choose_precision
 from virnucpro.run.accounting import circumstances, device_facts, encoder_facts
 from virnucpro.run.engine import run
 from virnucpro.run.failures import failures, record_table
-from virnucpro.run.predict import executor_on, sweep
+from virnucpro.run.predict import sweep
 from virnucpro.run.prepare import check_writable, precision_of
 from virnucpro.run.worker_reports import Workers
 from virnucpro.settings import AnalysisSettings, MachineSettings
@@ -128,7 +129,7 @@ def embed(
             stack.enter_context(locked(job.layout.lock))
         _refuse_mixture(dataset, jobs)
         jobs = [_admitted(job, request.force, emit) for job in jobs]
-        executor = executor or executor_on(devices, request.machine, interruption)
+        executor = executor or open_executor(devices, request.machine, interruption)
         stack.callback(executor.close)
         budgets: dict[str, int] = {}
         results = []

@@ -12,8 +12,8 @@ import torch
 from virnucpro.contracts import Device, ReportProgress, Stage, Task, TaskOutcome, TaskResult
 from virnucpro.errors import OutputError
 from virnucpro.events import Event, Progressed, TaskFinished, TaskStarted
-from virnucpro.executors.local import ABREAST, LocalExecutor
-from virnucpro.executors.spawn import SpawnExecutor
+from virnucpro.executors.executor import HOST_TASKS, Executor
+from virnucpro.executors.local import LocalPool
 from virnucpro.io.fasta import fasta_bytes
 from virnucpro.layout import Layout
 from virnucpro.stages.merging import IncompleteFeaturesError, MergingStage
@@ -93,12 +93,8 @@ class Full(MergingStage):
 
 EXECUTORS = pytest.mark.parametrize(
     "executor",
-    [
-        LocalExecutor(Device("cpu", threads=1)),
-        LocalExecutor(Device("cpu", threads=3)),
-        SpawnExecutor([Device("cpu", threads=2)] * 4, 1),
-    ],
-    ids=["one thread", "three", "a pool"],
+    [Executor(LocalPool(Device("cpu")), host_threads=threads) for threads in (1, 3, 8)],
+    ids=["one thread", "three", "eight"],
 )
 
 
@@ -113,7 +109,7 @@ def _run(executor: Any, stage: Stage, tasks: list[Task]) -> tuple[list[TaskOutco
 
 @EXECUTORS
 def test_files_are_merged_in_order_on_any_number_of_threads(layout: Layout, executor: Any) -> None:
-    tasks = [_file(layout, n, IDS, IDS[::-1]) for n in range(1, 3 * ABREAST)]
+    tasks = [_file(layout, n, IDS, IDS[::-1]) for n in range(1, 3 * HOST_TASKS)]
     outcomes, events = _run(executor, MergingStage(layout, Disk()), tasks)
     assert [outcome.task for outcome in outcomes] == tasks
     kinds = (TaskStarted, Progressed, TaskFinished)

@@ -16,7 +16,8 @@ from virnucpro.contracts import (
     TaskResult,
 )
 from virnucpro.events import Event
-from virnucpro.executors.local import LocalExecutor
+from virnucpro.executors.executor import Executor
+from virnucpro.executors.local import LocalPool
 from virnucpro.io.fasta import read_fasta
 from virnucpro.settings import AnalysisSettings, MachineSettings
 from virnucpro.store.features import load_features
@@ -47,11 +48,11 @@ class Poisoned:
         return call
 
 
-class PoisonedExecutor(LocalExecutor):
+class PoisonedExecutor(Executor):
     """In this process; one protein fails."""
 
     def __init__(self, poison: str) -> None:
-        super().__init__(Device("cpu", threads=1))
+        super().__init__(LocalPool(Device("cpu", threads=1)), host_threads=1)
         self.poison = poison
 
     def run(

@@ -13,14 +13,14 @@ from virnucpro.errors import InputError, ResumeRefusedError
 from virnucpro.executors.signals import Interruption
 from virnucpro.store.disk import Disk
 from virnucpro.training.classifier.features import moments, survey
+from virnucpro.training.classifier.group import TrainingGroup
 from virnucpro.training.classifier.processes import train_on
 from virnucpro.training.classifier.progress import EpochEnded
 from virnucpro.training.classifier.recipe import MODERN, ORIGINAL
 from virnucpro.training.classifier.savepoint import Savepoint, load, save
-from virnucpro.training.classifier.team import Team
 from virnucpro.training.classifier.trainer import Plan, train
 
-ALONE = Team(0, 1, torch.device("cpu"))
+ALONE = TrainingGroup(0, 1, torch.device("cpu"))
 SMALL = dataclasses.replace(ORIGINAL, hidden=16, epochs=3, batch_size=4)
 WIDE = dataclasses.replace(MODERN, hidden=16, epochs=3, batch_size=8)
 

@@ -1,4 +1,4 @@
-"""The training loop, as each process of a team runs it."""
+"""The training loop, as each process of a training runs it."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ from virnucpro.training.classifier.features import (
     share_of,
     shares,
 )
+from virnucpro.training.classifier.group import TrainingGroup
 from virnucpro.training.classifier.network import Network, dropout_mask
 from virnucpro.training.classifier.progress import EpochEnded, Seen, TrainingEvent
 from virnucpro.training.classifier.recipe import Recipe
 from virnucpro.training.classifier.savepoint import load, save
-from virnucpro.training.classifier.team import Team
 
 ReportProgress = Callable[[TrainingEvent], None]
 Stop = Callable[[], bool]
@@ -41,7 +41,7 @@ REPORT_SECONDS = 0.2
 
 @dataclass(frozen=True)
 class Plan:
-    """What a team trains, on what, and where it saves. Picklable.
+    """What is trained, on what, and where it saves. Picklable.
 
     ``mean`` and ``deviation`` ``[width]`` standardise the inputs: 0 and 1 leave them as they are.
     """
@@ -55,7 +55,7 @@ class Plan:
 
 
 def train(
-    plan: Plan, team: Team, report: ReportProgress, stop: Stop, disk: Disk | None = None
+    plan: Plan, group: TrainingGroup, report: ReportProgress, stop: Stop, disk: Disk | None = None
 ) -> bool:
     """Train from the savepoint on, which must be there, to the end or until ``stop`` says so.
 
@@ -69,7 +69,7 @@ def train(
     """
     settle()
     try:
-        return _Trainer(plan, team, report, stop, disk or Disk()).train()
+        return _Trainer(plan, group, report, stop, disk or Disk()).train()
     except torch.OutOfMemoryError as error:
         raise DeviceError(
             "out of GPU memory: is another program using the GPU? Else use a smaller --batch-size"
@@ -80,23 +80,23 @@ class _Trainer:
     """One process's network, optimizer and place in the data."""
 
     def __init__(
-        self, plan: Plan, team: Team, report: ReportProgress, stop: Stop, disk: Disk
+        self, plan: Plan, group: TrainingGroup, report: ReportProgress, stop: Stop, disk: Disk
     ) -> None:
-        self._plan, self._team, self._recipe = plan, team, plan.recipe
+        self._plan, self._group, self._recipe = plan, group, plan.recipe
         self._report, self._stop, self._disk = report, stop, disk
         point = load(plan.savepoint)
         assert point is not None
         self._point = point
-        self._network = Network(plan.train.width, plan.recipe, team.total).to(team.device)
+        self._network = Network(plan.train.width, plan.recipe, group.total).to(group.device)
         if point.network:
             self._network.load_state_dict(point.network)
         self._optimizer = _optimizer(self._network, plan.recipe)
         if point.optimizer:
             self._optimizer.load_state_dict(point.optimizer)
-        self._model = team.wrapped(self._network)
+        self._model = group.wrapped(self._network)
         self._train, self._validation = OpenFeatures(plan.train), OpenFeatures(plan.validation)
-        self._mean = torch.from_numpy(plan.mean).float().to(team.device)
-        self._scale = torch.from_numpy(1 / plan.deviation).float().to(team.device)
+        self._mean = torch.from_numpy(plan.mean).float().to(group.device)
+        self._scale = torch.from_numpy(1 / plan.deviation).float().to(group.device)
         self._reported = 0.0
 
     def train(self) -> bool:
@@ -123,11 +123,11 @@ class _Trainer:
         )
         seen = sum(len(b) for b in [b for w in windows for b in w.batches][: point.batch])
         # The sum over the processes was saved; the first of them goes on with it.
-        before = point.loss if self._team.rank == 0 else 0.0
-        loss = torch.tensor(before, dtype=torch.float64, device=self._team.device)
+        before = point.loss if self._group.rank == 0 else 0.0
+        loss = torch.tensor(before, dtype=torch.float64, device=self._group.device)
         self._model.train()
         for number, rows, x, labels in self._batches(windows, point.batch):
-            if number % CHECK_BATCHES == 0 and self._team.any(self._stop()):
+            if number % CHECK_BATCHES == 0 and self._group.any(self._stop()):
                 self._save(number, loss)
                 return False
             loss += self._step(number, len(rows), seen, x, labels)
@@ -144,7 +144,7 @@ class _Trainer:
         for window in windows:
             left = window.batches[max(0, done - number) :]
             number += len(window.batches) - len(left)
-            mine = shares(left, self._team.rank, self._team.world)
+            mine = shares(left, self._group.rank, self._group.world)
             if not mine:
                 continue
             features = self._train.take(np.concatenate(mine))
@@ -158,29 +158,29 @@ class _Trainer:
         self, number: int, count: int, seen: int, x: torch.Tensor, labels: torch.Tensor
     ) -> torch.Tensor:
         """One batch; returns the sum of this process's losses."""
-        recipe, team, point = self._recipe, self._team, self._point
-        for group in self._optimizer.param_groups:
-            group["lr"] = recipe.rate(point.epoch + seen / len(self._plan.train))
-        mine = share_of(count, team.rank, team.world)
-        kept = dropout_mask(count, recipe, point.epoch, number)[mine].to(team.device)
+        recipe, group, point = self._recipe, self._group, self._point
+        for settings in self._optimizer.param_groups:
+            settings["lr"] = recipe.rate(point.epoch + seen / len(self._plan.train))
+        mine = share_of(count, group.rank, group.world)
+        kept = dropout_mask(count, recipe, point.epoch, number)[mine].to(group.device)
         self._optimizer.zero_grad()
-        with torch.autocast(team.device.type, torch.bfloat16, enabled=recipe.precision == "bf16"):
+        with torch.autocast(group.device.type, torch.bfloat16, enabled=recipe.precision == "bf16"):
             logits = self._model(self._standard(x), kept, count)
-        loss = F.cross_entropy(logits, labels.to(team.device), reduction="sum")
-        (loss * team.world / count).backward()  # type: ignore[no-untyped-call]
+        loss = F.cross_entropy(logits, labels.to(group.device), reduction="sum")
+        (loss * group.world / count).backward()  # type: ignore[no-untyped-call]
         self._optimizer.step()
         return loss.detach()
 
     def _standard(self, x: torch.Tensor) -> torch.Tensor:
         """Features on the device, with mean 0 and variance 1 where the recipe wants that."""
-        x = x.to(self._team.device)
+        x = x.to(self._group.device)
         return (x - self._mean) * self._scale if self._recipe.standardise else x
 
     def _validate(self) -> tuple[float, float]:
         """Mean cross entropy and AUROC on the validation part, the same on every process."""
         labels = self._plan.validation.labels
-        mine = share_of(len(labels), self._team.rank, self._team.world)
-        logits = torch.zeros(len(labels), 2, device=self._team.device)
+        mine = share_of(len(labels), self._group.rank, self._group.world)
+        logits = torch.zeros(len(labels), 2, device=self._group.device)
         self._network.eval()
         unused = torch.empty(0)
         with torch.no_grad():
@@ -188,7 +188,7 @@ class _Trainer:
             for block in self._validation.blocks(mine.start, mine.stop):
                 logits[start : start + len(block)] = self._network(self._standard(block), unused, 0)
                 start += len(block)
-            found = self._team.total(logits).cpu().numpy().astype(np.float64)
+            found = self._group.total(logits).cpu().numpy().astype(np.float64)
         margins = found[:, 1] - found[:, 0]
         if not np.isfinite(margins).all():
             return float("nan"), float("nan")
@@ -217,25 +217,25 @@ class _Trainer:
             point.best = {k: v.cpu().clone() for k, v in self._network.state_dict().items()}
         point.finished = point.epoch >= recipe.epochs or point.epoch - best >= recipe.patience
         point.loss = 0.0
-        self._save(0, torch.tensor(0.0, device=self._team.device))
-        if self._team.rank == 0:
+        self._save(0, torch.tensor(0.0, device=self._group.device))
+        if self._group.rank == 0:
             self._report(event)
 
     def _save(self, batch: int, loss: torch.Tensor) -> None:
         point = self._point
         point.batch, point.loss = batch, float(self._total(loss))
-        if self._team.rank == 0:
+        if self._group.rank == 0:
             point.network = {k: v.cpu() for k, v in self._network.state_dict().items()}
             point.optimizer = self._optimizer.state_dict()
             save(self._plan.savepoint, point, self._disk)
 
     def _total(self, loss: torch.Tensor) -> torch.Tensor:
         with torch.no_grad():
-            return self._team.total(loss)
+            return self._group.total(loss)
 
     def _show(self, seen: int) -> None:
         now = time.monotonic()
-        if self._team.rank == 0 and now - self._reported >= REPORT_SECONDS:
+        if self._group.rank == 0 and now - self._reported >= REPORT_SECONDS:
             self._reported = now
             epoch = self._point.epoch + 1
             self._report(Seen(epoch, self._recipe.epochs, seen, len(self._plan.train)))

@@ -10,46 +10,48 @@ import torch.distributed as dist
 from torch import nn
 
 
-class _Sum(torch.autograd.Function):
-    """The sum over all processes. Each depends on every summand: so gradients are summed too."""
+class SumOverProcesses(torch.autograd.Function):
+    """The sum over all processes. It depends on every summand, so gradients are summed too."""
 
     @staticmethod
     def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
-        added = x.clone()
-        dist.all_reduce(added)
-        return added
+        """Return the sum of ``x`` over all processes."""
+        total = x.clone()
+        dist.all_reduce(total)
+        return total
 
     @staticmethod
     def backward(ctx: Any, gradient: torch.Tensor) -> torch.Tensor:
-        added = gradient.contiguous().clone()
-        dist.all_reduce(added)
-        return added
+        """Return the sum of ``gradient`` over all processes."""
+        total = gradient.contiguous().clone()
+        dist.all_reduce(total)
+        return total
 
 
 @dataclass(frozen=True)
-class Team:
-    """Process ``rank`` of ``world``, on ``device``. A world of one needs no process group."""
+class TrainingGroup:
+    """Process ``rank`` of ``world`` on ``device``; one process alone needs no process group."""
 
     rank: int
     world: int
     device: torch.device
 
     def total(self, x: torch.Tensor) -> torch.Tensor:
-        """Sum over all processes, the same bits on each; passes gradients."""
+        """Return the sum over all processes, the same bits on each; it passes gradients."""
         if self.world == 1:
             return x
-        added: torch.Tensor = _Sum.apply(x)  # type: ignore[no-untyped-call]
-        return added
+        total: torch.Tensor = SumOverProcesses.apply(x)  # type: ignore[no-untyped-call]
+        return total
 
     def any(self, flag: bool) -> bool:
-        """Whether ``flag`` is set on any process."""
+        """Return whether ``flag`` is set on any process."""
         if self.world == 1:
             return flag
         with torch.no_grad():
             return bool(self.total(torch.tensor(float(flag), device=self.device)) > 0)
 
     def wrapped(self, network: nn.Module) -> nn.Module:
-        """``network`` with gradients averaged over the processes."""
+        """Return ``network`` with its gradients averaged over the processes."""
         if self.world == 1:
             return network
         ids = [self.device] if self.device.type == "cuda" else None

@@ -1,0 +1,41 @@
+"""The worker pools that the contract tests and the fault tests run over.
+
+A new pool is one more line in ``POOLS``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from virnucpro.contracts import Device
+from virnucpro.executors.local import LocalPool
+from virnucpro.executors.pool import WorkerPool
+from virnucpro.executors.processes import ProcessPool
+
+
+@dataclass(frozen=True)
+class PoolKind:
+    """How to make a pool, and what it can do.
+
+    ``survives``: a task that ends its process leaves this one alive. ``parallel``: it has one
+    worker for each device, not one in all.
+    """
+
+    make: Callable[[Sequence[Device]], WorkerPool]
+    survives: bool = True
+    parallel: bool = True
+
+
+POOLS = {
+    "local": PoolKind(lambda devices: LocalPool(devices[0]), survives=False, parallel=False),
+    "processes": PoolKind(lambda devices: ProcessPool(devices, tokenizer_threads=1)),
+}
+
+ANY_POOL = sorted(POOLS)
+SURVIVING_POOLS = [name for name in ANY_POOL if POOLS[name].survives]
+
+
+def pool_sizes(names: Sequence[str], sizes: Sequence[int]) -> list[tuple[str, int]]:
+    """Return each pool with each number of workers that it can have, for parametrisation."""
+    return [(name, size) for name in names for size in (sizes if POOLS[name].parallel else (1,))]

@@ -1,0 +1,134 @@
+"""The executor of a run: host stages in threads of this process, all others on a worker pool."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+from virnucpro.contracts import Device, Stage, Task, TaskOutcome, TaskResult
+from virnucpro.events import Event, Progressed, TaskFinished, TaskStarted
+from virnucpro.executors.local import LocalPool
+from virnucpro.executors.pool import WorkerPool
+from virnucpro.executors.processes import ProcessPool
+from virnucpro.executors.scheduler import Scheduler, TimeLimits
+from virnucpro.executors.signals import Interruption
+from virnucpro.executors.worker import ProgressReporter, set_torch_threads
+from virnucpro.settings import MachineSettings
+
+CPU_LIMITS = TimeLimits(silence=3600)  # a batch of ESM-2 3B takes minutes on one slow core
+HOST_TASKS = 8  # tasks of a host stage at a time: merging 10,000 frames takes 0.13 GB
+HOST_THREAD = "host"
+
+
+def open_executor(
+    devices: Sequence[Device], machine: MachineSettings, interruption: Interruption | None
+) -> Executor:
+    """Return the executor for the chosen devices.
+
+    One CPU computes in this process, unless a number of workers was asked for; every other choice
+    gets a worker process for each device. ``interruption`` is what catches the signals, if
+    anything does.
+    """
+    if devices[0].kind == "cpu" and machine.cpu_workers is None:
+        return Executor(LocalPool(devices[0]), devices[0].threads)
+    pool = ProcessPool(devices, machine.tokenizer_threads)
+    host_threads = machine.threads or sum(device.threads for device in devices)
+    limits = CPU_LIMITS if devices[0].kind == "cpu" else TimeLimits()
+    return Executor(pool, host_threads, interruption, limits)
+
+
+class Executor:
+    """Carries out the tasks of one stage after the other."""
+
+    def __init__(
+        self,
+        pool: WorkerPool,
+        host_threads: int,
+        interruption: Interruption | None = None,
+        limits: TimeLimits | None = None,
+    ) -> None:
+        """``host_threads`` are for host stages.
+
+        With an ``interruption``, tasks in flight may finish after a signal. Without one, which is
+        right for a pool in this process, a signal that is caught elsewhere raises its error in
+        the middle of a task; every write is atomic.
+        """
+        self._pool = pool
+        self._host_threads = host_threads
+        self._interruption = interruption or Interruption()
+        self._limits = limits or TimeLimits()
+
+    def run(
+        self, stage: Stage, tasks: Iterable[Task], emit: Callable[[Event], None]
+    ) -> Iterator[TaskOutcome]:
+        """Carry out ``tasks``; outcomes of a worker stage come in the order of completion.
+
+        Before an error is raised, the outcomes of all finished tasks are yielded.
+
+        Raises:
+            RunInterruptedError: a signal arrived.
+            DeviceError: no device is left, or too many attempts in a row failed.
+            VirNucProError: an error that concerns the whole run.
+        """
+        if stage.kind == "cpu":
+            yield from run_host_stage(stage, tasks, emit, self._host_threads)
+            return
+        stale_tasks = list(tasks)
+        if stale_tasks:
+            with self._interruption.held():
+                scheduler = Scheduler(
+                    stage, stale_tasks, self._pool, emit, self._interruption, self._limits
+                )
+                yield from scheduler.outcomes()
+
+    def close(self) -> None:
+        """End the workers; those that are at work are not waited for.
+
+        Raises:
+            RunInterruptedError: a first signal arrived meanwhile; the workers are gone all the
+                same.
+        """
+        with self._interruption.held():
+            self._pool.close()
+
+
+def run_host_stage(
+    stage: Stage, tasks: Iterable[Task], emit: Callable[[Event], None], threads: int
+) -> Iterator[TaskOutcome]:
+    """Carry out the tasks of a host stage in this process; any error ends the run.
+
+    Outcomes come in order. Up to ``HOST_TASKS`` tasks run at a time, on ``threads`` threads in
+    all; events are emitted only in the thread that asks for the outcomes.
+    """
+    set_torch_threads(threads)
+    session = stage.open(Device("cpu"))
+    todo = list(tasks)
+    if threads == 1 or len(todo) == 1:
+        for task in todo:
+            emit(TaskStarted(0, task))
+            started = time.perf_counter()
+            reporter = ProgressReporter(lambda *counts: emit(Progressed(0, *counts)))
+            result = session(task, reporter)
+            reporter.flush()
+            emit(TaskFinished(0, task, time.perf_counter() - started))
+            yield result
+        return
+
+    def carry_out(task: Task) -> tuple[TaskResult, list[tuple[int, int]]]:
+        reports: list[tuple[int, int]] = []
+        return session(task, lambda *counts: reports.append(counts)), reports
+
+    workers = min(threads, HOST_TASKS)
+    with ThreadPoolExecutor(workers, HOST_THREAD, set_torch_threads, (1,)) as pool:
+        try:
+            for task, future in [(task, pool.submit(carry_out, task)) for task in todo]:
+                emit(TaskStarted(0, task))
+                started = time.perf_counter()
+                result, reports = future.result()
+                for counts in reports:
+                    emit(Progressed(0, *counts))
+                emit(TaskFinished(0, task, time.perf_counter() - started))
+                yield result
+        finally:
+            pool.shutdown(cancel_futures=True)  # what is at work ends: its writes are atomic

@@ -1,0 +1,139 @@
+"""The retry policy: what becomes of a task that failed, and when a device or the run is given up.
+
+A sequence that cannot be computed is found by dividing the task that holds it until the sequence
+is alone. What may have another cause is tried again first: by another worker, or in a fresh one
+with the smallest batches. The policy only keeps count; the scheduler carries out what it decides.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+
+from virnucpro.contracts import FailedTask, Stage, Task
+from virnucpro.errors import DeviceError
+from virnucpro.executors.failures import FailureKind
+
+# Failed openings in a row after which a device is given up. A first failure may pass by itself
+# (another program that held the memory has ended); three do not.
+MAX_OPENINGS = 3
+# Tasks that end the worker on one device, and that another worker then finishes, after which the
+# device is given up. One or two may be chance.
+MAX_EXITS_ON_DEVICE = 3
+# Failed attempts in a row, with nothing finished in between, after which the run ends: the cause
+# is not the sequences. To find one deadly sequence among 1,000 takes 13 attempts, six neighbours
+# among 250 take about 25.
+MAX_FAILURES_IN_A_ROW = 30
+
+
+@dataclass(frozen=True)
+class RetryDecision:
+    """What becomes of a task that was not finished.
+
+    Attributes:
+        tasks: what is carried out instead: the task itself, its two halves, or nothing.
+        failed: the task, if it is given up.
+        smallest_batches: ``tasks`` is to be carried out by a fresh worker that goes one sequence
+            at a time.
+    """
+
+    tasks: tuple[Task, ...] = ()
+    failed: FailedTask | None = None
+    smallest_batches: bool = False
+
+
+class RetryPolicy:
+    """Decides what is tried again in one stage. Tasks are known by their receipts."""
+
+    def __init__(self, stage: Stage) -> None:
+        """``stage`` divides its tasks and names the sequences in them."""
+        self._stage = stage
+        self._exits: dict[Path, list[int]] = {}  # the workers that exited over an unfinished task
+        self._halves: set[Path] = set()  # of tasks that ended workers, or that did not fit
+        self._exits_on_device: Counter[int] = Counter()
+        self._failed_openings: Counter[int] = Counter()
+        self._failures_in_a_row = 0
+        self._last_failure = ""
+
+    @property
+    def limit_error(self) -> DeviceError | None:
+        """The error that ends the run, once too many attempts in a row have failed."""
+        if self._failures_in_a_row < MAX_FAILURES_IN_A_ROW:
+            return None
+        return DeviceError(
+            f"{self._failures_in_a_row} attempts in a row failed; the last failure: "
+            f"{self._last_failure}. Check the device, then continue with --resume"
+        )
+
+    def exited_over(self, worker: int, task: Task) -> bool:
+        """Return whether this worker has exited over ``task`` before."""
+        return worker in self._exits.get(task.receipt, [])
+
+    def after_opening(self, worker: int) -> None:
+        """Note that a worker has opened the stage."""
+        self._failed_openings[worker] = 0
+
+    def after_failed_opening(self, worker: int, kind: FailureKind) -> bool:
+        """Return whether the device is given up because the stage cannot be opened on it."""
+        self._failed_openings[worker] += 1
+        return kind == "data" or self._failed_openings[worker] >= MAX_OPENINGS
+
+    def after_success(self, worker: int, task: Task) -> list[int]:
+        """Return the other workers whose devices are given up, now that ``task`` is finished.
+
+        They exited over it and over other tasks that were then finished elsewhere.
+        """
+        self._failures_in_a_row = 0
+        broken = []
+        for other in self._exits.pop(task.receipt, []):
+            if other != worker:
+                self._exits_on_device[other] += 1
+                if self._exits_on_device[other] == MAX_EXITS_ON_DEVICE:
+                    broken.append(other)
+        return broken
+
+    def after_data_error(self, task: Task, error: str, message: str) -> RetryDecision:
+        """Decide on a task in which a sequence is wrong: it is divided at once."""
+        return self._divide(task, error, message)
+
+    def after_exit(self, worker: int, task: Task | None, reason: str) -> RetryDecision:
+        """Decide on the task that a worker was at when it exited, if any.
+
+        It is tried again once, then divided. The halves are divided at their first exit.
+        """
+        self._count_failure(reason)
+        if task is None:
+            return RetryDecision()
+        exits = self._exits.setdefault(task.receipt, [])
+        exits.append(worker)
+        if len(exits) == 1 and not (task.receipt in self._halves and task.count > 1):
+            return RetryDecision((task,))
+        return self._divide(task, "WorkerDied", reason, remember=True)
+
+    def after_out_of_memory(
+        self, task: Task, error: str, message: str, reason: str, *, had_smallest_batches: bool
+    ) -> RetryDecision:
+        """Decide on a task that did not fit, not even with the smallest batches of its worker.
+
+        It is tried once more in a fresh worker, since memory may have been lost to fragmentation
+        or to an earlier failure, then divided. The halves are divided without that attempt.
+        """
+        self._count_failure(reason)
+        if had_smallest_batches or task.receipt in self._halves:
+            return self._divide(task, error, message, remember=True)
+        return RetryDecision((task,), smallest_batches=True)
+
+    def _count_failure(self, reason: str) -> None:
+        self._failures_in_a_row += 1
+        self._last_failure = reason
+
+    def _divide(
+        self, task: Task, error: str, message: str, *, remember: bool = False
+    ) -> RetryDecision:
+        halves = self._stage.halve(task)
+        if halves is None:
+            return RetryDecision(failed=FailedTask(task, error, message, self._stage.ids(task)))
+        if remember:
+            self._halves.update(half.receipt for half in halves)
+        return RetryDecision(halves)

@@ -1,0 +1,410 @@
+"""The scheduler hands the tasks of one stage to the workers of a pool and collects outcomes."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from virnucpro.contracts import Device, Stage, Task, TaskOutcome
+from virnucpro.errors import DeviceError, RunInterruptedError, VirNucProError
+from virnucpro.events import (
+    Event,
+    Notice,
+    Progressed,
+    TaskFailed,
+    TaskFinished,
+    TaskStarted,
+    WorkerDied,
+    WorkerReady,
+    WorkerReport,
+)
+from virnucpro.executors.failures import FailureKind, run_error
+from virnucpro.executors.pool import (
+    PoolEvent,
+    ProgressMade,
+    StageOpened,
+    TaskCompleted,
+    WorkerExited,
+    WorkerPool,
+    WorkerSilent,
+    WorkFailed,
+)
+from virnucpro.executors.retry import RetryDecision, RetryPolicy
+from virnucpro.executors.signals import Interruption
+
+WAIT_SECONDS = 0.5  # longest wait between two looks at signals and at workers that are silent
+# Tasks per worker at the end of a stage that are handed out heaviest first.
+TAIL_TASKS = 4
+# Halvings that bring every batch budget down to one sequence: two to the 20th is a million.
+SMALLEST_BATCHES = 20
+
+Emit = Callable[[Event], None]
+
+
+@dataclass(frozen=True)
+class TimeLimits:
+    """Seconds after which a worker is replaced or no longer waited for.
+
+    Attributes:
+        silence: without an event, while it carries out a task. No batch takes so long on a GPU.
+        opening: without an event, while it opens a stage: 11 GB of weights may come over a slow
+            network.
+        grace: for the tasks in flight, when the run has to end early.
+    """
+
+    silence: float = 600.0
+    opening: float = 1800.0
+    grace: float = 10.0
+
+
+@dataclass
+class WorkerState:
+    """What the scheduler knows of a worker in this stage.
+
+    Attributes:
+        tasks: submitted to it: the first is being carried out, a second one is queued.
+        is_open: it has opened the stage and takes tasks.
+        smallest_batches: it was opened with the smallest batches, for a single task.
+        halvings: how often its batches were halved in this stage.
+        reported: sequences and tokens that it reported of its current task.
+        task_began: when it began its current task.
+        stall_reported: the user was told that it is silent.
+        busy_seconds, finished_tasks, peak_memory: for the report at the end.
+    """
+
+    number: int
+    device: Device
+    tasks: deque[Task] = field(default_factory=deque)
+    is_open: bool = False
+    smallest_batches: bool = False
+    halvings: int = 0
+    reported: tuple[int, int] = (0, 0)
+    task_began: float = 0.0
+    stall_reported: bool = False
+    busy_seconds: float = 0.0
+    finished_tasks: int = 0
+    peak_memory: int = 0
+
+    @property
+    def title(self) -> str:
+        """Which worker it is, for messages."""
+        return f"worker {self.number} on {self.device.name}"
+
+
+class Scheduler:
+    """Carries out the tasks of one stage on the workers of a pool.
+
+    What happens after a failure is decided by a :class:`RetryPolicy`. When the run has to end,
+    because of a signal or an error, no more tasks are handed out, and those in flight may still
+    finish within the grace period.
+    """
+
+    def __init__(
+        self,
+        stage: Stage,
+        tasks: Sequence[Task],
+        pool: WorkerPool,
+        emit: Emit,
+        interruption: Interruption,
+        limits: TimeLimits,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """``interruption`` says that a signal arrived; ``clock`` returns seconds."""
+        self._stage = stage
+        self._pool = pool
+        self._emit = emit
+        self._interruption = interruption
+        self._limits = limits
+        self._clock = clock
+        self._policy = RetryPolicy(stage)
+        self._tasks = tasks
+        self._queue: list[Task] = []  # the next task is the last one
+        self._workers: dict[int, WorkerState] = {}
+        self._outcomes: deque[TaskOutcome] = deque()
+        self._final_error: VirNucProError | None = None
+        self._deadline = 0.0
+        self._first_task_began: float | None = None
+
+    def outcomes(self) -> Iterator[TaskOutcome]:
+        """Yield outcomes in the order in which tasks are finished or given up.
+
+        Raises:
+            RunInterruptedError: a signal arrived.
+            DeviceError: no device is left, or too many attempts in a row failed.
+            VirNucProError: a worker met an error that concerns the whole run.
+        """
+        while len(self._pool.workers) < len(self._tasks) and self._pool.start() is not None:
+            pass
+        if not self._pool.workers:
+            raise DeviceError("no device is left: check the devices, then continue with --resume")
+        for number in self._pool.workers:
+            self._add_worker(number)
+        # File by file, so that files are joined while others are computed and not all at the end;
+        # the last tasks heaviest first, so that all workers end at about the same time.
+        tail = TAIL_TASKS * len(self._workers)
+        last_tasks = sorted(self._tasks[-tail:], key=lambda task: -task.weight)
+        self._queue = [*self._tasks[:-tail], *last_tasks][::-1]
+        while self._continues():
+            self._hand_out()
+            self._pool.wait(WAIT_SECONDS, self._handle)
+            while self._outcomes:
+                yield self._outcomes.popleft()
+        self._report_workers()
+        if self._final_error is not None:
+            raise self._final_error
+
+    def _continues(self) -> bool:
+        if self._interruption.number is not None:
+            self._end(RunInterruptedError(self._interruption.number))
+        busy = any(worker.tasks for worker in self._workers.values())
+        if self._final_error is not None:
+            return busy and self._clock() < self._deadline
+        return busy or bool(self._queue)
+
+    def _hand_out(self) -> None:
+        """Give each worker a task and, if there are enough, a second one so that it never waits."""
+        if self._final_error is not None:
+            return
+        workers = [w for w in self._workers.values() if w.is_open and not w.smallest_batches]
+        for submitted, reserve in ((0, 0), (1, len(self._workers))):
+            for worker in workers:
+                if len(worker.tasks) != submitted or len(self._queue) <= reserve:
+                    continue
+                # No task over which this worker exited before, unless there is no other worker.
+                for position in reversed(range(len(self._queue))):
+                    task = self._queue[position]
+                    if len(self._workers) == 1 or not self._policy.exited_over(worker.number, task):
+                        self._submit(worker, self._queue.pop(position))
+                        break
+
+    def _submit(self, worker: WorkerState, task: Task) -> None:
+        if self._first_task_began is None:
+            self._first_task_began = self._clock()
+        if not worker.tasks:
+            worker.task_began = self._clock()
+        worker.tasks.append(task)
+        self._pool.submit(worker.number, task)
+        self._emit(TaskStarted(worker.number, task))
+
+    def _handle(self, event: PoolEvent) -> None:
+        worker = self._workers.get(event.worker)
+        if worker is None:
+            return
+        if not isinstance(event, WorkerSilent):
+            worker.stall_reported = False
+        match event:
+            case StageOpened(_, seconds, facts):
+                worker.is_open = True
+                self._policy.after_opening(worker.number)
+                name = self._stage.name
+                self._emit(WorkerReady(worker.number, worker.device, name, seconds, facts))
+            case ProgressMade(_, sequences, tokens):
+                worker.reported = (worker.reported[0] + sequences, worker.reported[1] + tokens)
+                self._emit(Progressed(worker.number, sequences, tokens))
+            case TaskCompleted():
+                self._after_completion(worker, event)
+            case WorkFailed():
+                self._after_failure(worker, event)
+            case WorkerExited(_, reason):
+                self._after_exit(worker, reason)
+            case WorkerSilent(_, seconds):
+                self._check_silence(worker, seconds)
+
+    def _after_completion(self, worker: WorkerState, event: TaskCompleted) -> None:
+        task = self._take_task(worker, event.seconds)
+        worker.finished_tasks += 1
+        worker.peak_memory = event.peak_memory
+        self._emit(TaskFinished(worker.number, task, event.seconds))
+        self._outcomes.append(event.result)
+        if event.halvings:
+            worker.halvings += event.halvings
+            text = (
+                f"worker {worker.number} ran out of memory: its batches are "
+                f"{2**worker.halvings} times smaller now; is another program using the device?"
+            )
+            self._emit(Notice("warning", text))
+        for number in self._policy.after_success(worker.number, task):
+            if broken := self._workers.get(number):
+                self._give_up_device(broken, f"{broken.title} died over tasks that others finished")
+        if self._final_error is not None and worker.tasks:
+            self._remove(worker)  # it has begun its next task
+        else:
+            self._restore_batches(worker)
+
+    def _after_failure(self, worker: WorkerState, event: WorkFailed) -> None:
+        failure, task = event.failure, event.task
+        text = f"{failure.error}: {failure.message}"
+        if failure.kind == "run" or self._final_error is not None:
+            self._remove(worker)
+            if failure.kind == "run":
+                self._end(run_error(failure))
+        elif task is None:
+            reason = f"{worker.title} cannot load the model: {text}"
+            self._after_failed_opening(worker, reason, failure.kind)
+        elif failure.kind == "data":
+            self._take_task(worker, event.seconds)
+            decision = self._policy.after_data_error(task, failure.error, failure.message)
+            self._carry_out(worker, decision)
+            self._restore_batches(worker)
+        elif failure.kind == "memory":
+            self._after_out_of_memory(worker, event)
+        else:
+            self._after_exit(worker, text)
+
+    def _after_out_of_memory(self, worker: WorkerState, event: WorkFailed) -> None:
+        task = self._take_task(worker, event.seconds)
+        failure = event.failure
+        decision = self._policy.after_out_of_memory(
+            task,
+            failure.error,
+            failure.message,
+            f"{worker.title} is out of memory: {failure.message}",
+            had_smallest_batches=worker.smallest_batches,
+        )
+        self._end_at_limit()
+        if decision.smallest_batches and self._final_error is None:
+            text = f"{worker.title} has too little memory for {task.name}"
+            self._emit(Notice("warning", f"{text}: it is tried once more in a fresh worker"))
+            self._replace(worker, smallest_batches=True)
+            self._submit(worker, task)
+        else:
+            self._replace(worker)
+            self._carry_out(worker, decision)
+
+    def _after_exit(self, worker: WorkerState, reason: str) -> None:
+        """Deal with a worker that died, or that has to be ended."""
+        text = f"{worker.title} died ({reason})"
+        self._emit(WorkerDied(worker.number, worker.device, reason))
+        if self._final_error is not None:
+            self._remove(worker)
+            return
+        if not worker.is_open:
+            self._after_failed_opening(worker, f"{text} while it loaded the model", "device")
+            return
+        self._emit(Notice("warning", f"{text}; a new worker takes its place"))
+        self._take_back_progress(worker)
+        task = None
+        if worker.tasks:
+            task = self._take_task(worker, self._clock() - worker.task_began)
+        decision = self._policy.after_exit(worker.number, task, text)
+        self._end_at_limit()
+        self._replace(worker)
+        self._carry_out(worker, decision)
+
+    def _after_failed_opening(self, worker: WorkerState, reason: str, kind: FailureKind) -> None:
+        if self._policy.after_failed_opening(worker.number, kind):
+            self._give_up_device(worker, reason)
+        else:
+            self._emit(Notice("warning", f"{reason}; trying again"))
+            self._replace(worker)
+
+    def _check_silence(self, worker: WorkerState, seconds: float) -> None:
+        """Replace a worker that is at work and has said nothing for too long."""
+        if worker.is_open and not worker.tasks:
+            return
+        limit = self._limits.silence if worker.is_open else self._limits.opening
+        silence = f"no sign of life for {seconds:.0f} s"
+        if seconds >= limit:
+            self._after_exit(worker, silence)
+        elif seconds >= limit / 2 and not worker.stall_reported:
+            worker.stall_reported = True
+            text = f"{worker.title} stalled: {silence}; it is ended after {limit:.0f} s"
+            self._emit(Notice("warning", text))
+
+    def _carry_out(self, worker: WorkerState, decision: RetryDecision) -> None:
+        self._queue.extend(reversed(decision.tasks))
+        if decision.failed is not None:
+            self._emit(TaskFailed(worker.number, decision.failed))
+            self._outcomes.append(decision.failed)
+
+    def _take_task(self, worker: WorkerState, seconds: float) -> Task:
+        """Take the task from a worker that is through with it, successfully or not."""
+        worker.busy_seconds += seconds
+        worker.task_began = self._clock()
+        worker.reported = (0, 0)
+        return worker.tasks.popleft()
+
+    def _take_back_progress(self, worker: WorkerState) -> None:
+        if any(worker.reported):
+            self._emit(Progressed(worker.number, -worker.reported[0], -worker.reported[1]))
+        worker.reported = (0, 0)
+
+    def _restore_batches(self, worker: WorkerState) -> None:
+        """Open the stage again on a worker whose single task with the smallest batches is over."""
+        if worker.smallest_batches and self._final_error is None:
+            worker.smallest_batches = worker.is_open = False
+            self._pool.open(worker.number, self._stage, worker.halvings)
+
+    def _add_worker(self, number: int) -> None:
+        self._workers[number] = WorkerState(number, self._pool.workers[number])
+        self._pool.open(number, self._stage, 0)
+
+    def _replace(self, worker: WorkerState, *, smallest_batches: bool = False) -> None:
+        """Restart a worker; the task that was queued for it goes to any worker that is free."""
+        if self._final_error is not None:
+            self._remove(worker)
+            return
+        self._queue.extend(worker.tasks)
+        worker.tasks.clear()
+        worker.is_open = worker.stall_reported = False
+        worker.smallest_batches = smallest_batches
+        self._pool.restart(worker.number)
+        halvings = SMALLEST_BATCHES if smallest_batches else worker.halvings
+        self._pool.open(worker.number, self._stage, halvings)
+
+    def _remove(self, worker: WorkerState) -> None:
+        """End a worker for good, unless that has been done."""
+        if self._workers.pop(worker.number, None) is not None:
+            self._pool.remove(worker.number)
+
+    def _give_up_device(self, worker: WorkerState, reason: str) -> None:
+        """Continue without a device: with one that was not needed so far, or with the others."""
+        self._take_back_progress(worker)
+        self._queue.extend(worker.tasks)
+        self._remove(worker)
+        successor = None if self._final_error is not None else self._pool.start()
+        if successor is not None:
+            self._add_worker(successor)
+        count = len(self._workers)
+        if count:
+            others = f"{count} other worker{'s' if count > 1 else ''}"
+            text = f"{reason}; its device is given up, the run goes on with {others}"
+            self._emit(Notice("warning", text))
+        else:
+            self._end(DeviceError(f"no device is left: {reason}"))
+
+    def _end_at_limit(self) -> None:
+        if (error := self._policy.limit_error) is not None:
+            self._end(error)
+
+    def _end(self, error: VirNucProError) -> None:
+        """Hand out no more tasks; those in flight may still finish. The first error counts."""
+        if self._final_error is not None:
+            return
+        self._final_error = error
+        self._deadline = self._clock() + self._limits.grace
+        for worker in [w for w in self._workers.values() if not w.is_open]:
+            self._remove(worker)
+        if any(worker.tasks for worker in self._workers.values()):
+            text = f"stopping: up to {self._limits.grace:.0f} s for the tasks in flight"
+            self._emit(Notice("warning", text))
+
+    def _report_workers(self) -> None:
+        """Say how each worker spent the time since the first task was handed out."""
+        if self._first_task_began is None:
+            return
+        elapsed = self._clock() - self._first_task_began
+        for worker in self._workers.values():
+            self._emit(
+                WorkerReport(
+                    worker.number,
+                    worker.device,
+                    self._stage.name,
+                    worker.busy_seconds,
+                    max(0.0, elapsed - worker.busy_seconds),
+                    worker.finished_tasks,
+                    worker.peak_memory,
+                )
+            )
