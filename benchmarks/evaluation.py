@@ -22,7 +22,7 @@ from virnucpro.evaluation.plots import draw_plots
 from virnucpro.evaluation.predictions import find_predictions
 from virnucpro.evaluation.sample import join
 from virnucpro.stages.fdr import contig_fdr
-from virnucpro.stages.output import CHUNKS_HEADER
+from virnucpro.tables import CHUNKS
 
 
 def write_tables(folder: Path, rows: int, genomes: int, groups: int) -> tuple[Path, Path]:
@@ -35,7 +35,7 @@ def write_tables(folder: Path, rows: int, genomes: int, groups: int) -> tuple[Pa
     scores = (1 / (1 + np.exp(-level))).astype(np.float32)
     others, lengths = (1 - scores).astype(str), rng.choice([150, 300, 500], rows)
     with chunks.open("w") as out:
-        out.write(CHUNKS_HEADER)
+        out.write(CHUNKS.header)
         parts = zip(record, lengths, others, scores.astype(str), strict=True)
         for i, (name, length, o, v) in enumerate(parts):
             out.write(f"r{name}\tr{name}_chunk_{i}\t1\t{length}\tscored\t1\t{o}\t{v}\n")

@@ -12,7 +12,17 @@ PACKAGE = Path(__file__).parents[1] / "virnucpro"
 # From the bottom to the top. A module may import from its own layer and from those before it.
 LAYERS = (
     ("errors", "contracts", "events", "formatting", "__init__"),
-    ("precision", "settings", "configuration", "layout", "devices", "io", "store", "models"),
+    (
+        "precision",
+        "settings",
+        "configuration",
+        "tables",
+        "layout",
+        "devices",
+        "io",
+        "store",
+        "models",
+    ),
     ("compute",),
     ("encoders", "classifier", "metrics"),
     ("stages", "executors"),

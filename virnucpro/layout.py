@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from virnucpro.tables import CHUNKS, CONSENSUS, CONTIGS, FAILURES, FRAMES, PREDICTIONS, RECORDS
+
 Molecule = Literal["nucleotide", "protein"]
 MOLECULES: tuple[Molecule, Molecule] = ("nucleotide", "protein")
 FEATURE_SUFFIX: dict[Molecule, str] = {"nucleotide": "DNABERT_S", "protein": "ESM"}
@@ -88,12 +90,12 @@ class Layout:
     @property
     def predictions(self) -> Path:
         """One row a frame."""
-        return self.merged_folder / "prediction_results.txt"
+        return self.root / PREDICTIONS.place(self.stem)
 
     @property
     def consensus(self) -> Path:
         """One row a scored chunk; tab-separated in spite of its name."""
-        return self.merged_folder / "prediction_results_highestscore.csv"
+        return self.root / CONSENSUS.place(self.stem)
 
     def result(self, suffix: str) -> Path:
         """``STEM_suffix`` in the output directory."""
@@ -102,12 +104,12 @@ class Layout:
     @property
     def chunks_table(self) -> Path:
         """One row a chunk."""
-        return self.result("chunks.tsv")
+        return self.root / CHUNKS.place(self.stem)
 
     @property
     def contigs_table(self) -> Path:
         """One row a record."""
-        return self.result("contigs.tsv")
+        return self.root / CONTIGS.place(self.stem)
 
     @property
     def virus_fasta(self) -> Path:
@@ -127,7 +129,7 @@ class Layout:
     @property
     def failed_table(self) -> Path:
         """What failed, for all runs of the output directory."""
-        return self.root / "failed_files.txt"
+        return self.root / FAILURES.place(self.stem)
 
     # State
 
@@ -169,12 +171,12 @@ class Layout:
     @property
     def records_table(self) -> Path:
         """Id and length of each input record."""
-        return self.state / "records.tsv"
+        return self.root / RECORDS.place(self.stem)
 
     @property
     def frames_table(self) -> Path:
         """Open frames and status of each chunk."""
-        return self.state / "frames.tsv"
+        return self.root / FRAMES.place(self.stem)
 
     @property
     def spooled(self) -> Path:

@@ -30,7 +30,7 @@ def test_call(scores: list[tuple[str, str]], call: str, tier: str) -> None:
     chunks = [_chunk(n * 100, n * 100 + 100, *pair) for n, pair in enumerate(scores)]
     verdict = call_record(len(chunks) * 100, chunks)
     assert verdict.call == call
-    assert verdict.row("r", 100, 1, "NA").split("\t")[7] == tier
+    assert verdict.row("r", 100, 1, None).split("\t")[7] == tier
 
 
 def test_the_score_is_weighted_by_the_root_of_the_margin() -> None:
@@ -57,7 +57,7 @@ def test_coverage_counts_overlapping_chunks_once() -> None:
 def test_an_unscored_record_has_a_reason(statuses: list[str], status: str) -> None:
     verdict = call_record(100, [_unscored(s) for s in statuses])
     assert (verdict.call, verdict.status) == ("unscored", status)
-    assert verdict.row("r", 0, 0, "NA").split("\t")[6:8] == ["NA", "NA"]
+    assert verdict.row("r", 0, 0, None).split("\t")[6:8] == ["NA", "NA"]
 
 
 def test_coordinates_in_the_table_are_one_based_and_inclusive() -> None:

@@ -13,8 +13,7 @@ from virnucpro.layout import Layout
 from virnucpro.store.disk import Disk
 from virnucpro.store.ledger import Ledger
 from virnucpro.store.lock import locked
-
-HEADER = "input\tfile\tstage\terror\tmessage\tsequences\n"
+from virnucpro.tables import FAILURES, RECORDS
 
 
 @dataclass(frozen=True)
@@ -64,9 +63,8 @@ def record_table(layout: Layout, disk: Disk, label: str, found: list[Failure]) -
 
 
 def _records(layout: Layout, source: Path, wanted: set[str]) -> Iterator[tuple[str, str]]:
-    names = layout.records_table.read_text(encoding="utf-8").splitlines()
-    for line, record in zip(names, read_records(source), strict=True):
-        name = line.split("\t")[0]
+    names = RECORDS.read(layout.records_table, "record")
+    for (name,), record in zip(names, read_records(source), strict=True):
         if name in wanted:
             yield record.header.replace(record.id, name, 1), record.sequence
 
@@ -78,7 +76,7 @@ def _update_table(path: Path, disk: Disk, label: str, found: list[Failure]) -> N
         kept = [line for line in lines if line.split("\t", 1)[0] != _cell(label)]
     rows = [_row(label, failure) for failure in found]
     if kept or rows:
-        text = "".join([HEADER, *kept, *rows])
+        text = "".join([FAILURES.header, *kept, *rows])
         # A file name may hold bytes that are no text.
         disk.save(path, text.encode("utf-8", "surrogateescape"), len(kept) + len(rows))
     else:
@@ -86,8 +84,14 @@ def _update_table(path: Path, disk: Disk, label: str, found: list[Failure]) -> N
 
 
 def _row(label: str, failure: Failure) -> str:
-    cells = (label, failure.file, failure.stage, failure.error, failure.message)
-    return "\t".join([*map(_cell, cells), ",".join(failure.ids)]) + "\n"
+    return FAILURES.line(
+        input=_cell(label),
+        file=_cell(failure.file),
+        stage=_cell(failure.stage),
+        error=_cell(failure.error),
+        message=_cell(failure.message),
+        sequences=",".join(failure.ids),
+    )
 
 
 def _cell(text: str) -> str:

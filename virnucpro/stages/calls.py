@@ -6,13 +6,19 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from virnucpro.tables import CHUNKS, CONTIGS
+
 # Thresholds of the files' contract (docs/files.md).
 VIRUS_ABOVE = 0.3
 HIGH_TIER = 0.6
 CONFIDENT = 0.8
 CONTRADICTED = 0.3
-MISSING = "NA"
 REASONS = ("failed", "no_open_frame", "ambiguous", "too_short")
+
+
+_chunk_row = CHUNKS.row_format(
+    "record", "chunk", "start", "end", "status", "frames", "max_score_0", "max_score_1"
+)
 
 
 class Chunk(NamedTuple):
@@ -37,9 +43,9 @@ class Chunk(NamedTuple):
 
     def row(self, record: str) -> str:
         """Its line of the chunks table: 1-based, inclusive coordinates."""
-        return (
-            f"{record}\t{self.id}\t{self.start + 1}\t{self.stop}\t{self.status}\t{self.frames}\t"
-            f"{self.others}\t{self.virus}\n"
+        start = self.start + 1
+        return _chunk_row(
+            record, self.id, start, self.stop, self.status, self.frames, self.others, self.virus
         )
 
 
@@ -55,16 +61,27 @@ class Call(NamedTuple):
     nonviral: int
     undecided: int
 
-    def row(self, record: str, length: int, chunks: int, fdr: str) -> str:
-        """Its line of the contigs table; ``fdr`` as text."""
-        score = tier = MISSING
-        if self.scored:
-            score = f"{self.score:.6f}"
-            tier = "high" if abs(self.score) > HIGH_TIER else "low"
-        return (
-            f"{record}\t{length}\t{chunks}\t{self.scored}\t{self.coverage:.4f}\t{self.call}\t"
-            f"{score}\t{tier}\t{self.viral}\t{self.nonviral}\t{self.undecided}\t{self.status}\t"
-            f"{fdr}\n"
+    @property
+    def tier(self) -> str:
+        """Whether the score is far from 0."""
+        return "high" if abs(self.score) > HIGH_TIER else "low"
+
+    def row(self, record: str, length: int, chunks: int, fdr: float | None) -> str:
+        """Its line of the contigs table."""
+        return CONTIGS.line(
+            record=record,
+            length=length,
+            chunks=chunks,
+            chunks_scored=self.scored,
+            coverage=self.coverage,
+            call=self.call,
+            virus_score=self.score if self.scored else None,
+            tier=self.tier if self.scored else None,
+            confident_viral=self.viral,
+            confident_nonviral=self.nonviral,
+            undecided=self.undecided,
+            status=self.status,
+            fdr=fdr,
         )
 
 

@@ -16,6 +16,7 @@ from virnucpro.io.chunks import chunk_id, chunk_spans
 from virnucpro.io.fasta import fasta_bytes
 from virnucpro.io.records import Record, read_records
 from virnucpro.stages.base import HostStage
+from virnucpro.tables import RECORDS
 
 # A classifier has seen chunks of its own length; on reads of half of it accuracy is near chance
 # (released models on 150 bp reads: 0.53, nine of ten non-viral reads called viral).
@@ -77,7 +78,8 @@ class ChunkingStage(HostStage):
         ):
             for record in read_records(self.source, limit=limit):
                 name = renamer(record).id if renamer else record.id
-                table.write(f"{name}\t{len(record.sequence)}\n".encode(), rows=1)
+                line = RECORDS.line(record=name, length=len(record.sequence))
+                table.write(line.encode(), rows=1)
                 pieces = _chunks(name, record, length)
                 while batch := list(islice(pieces, BATCH)):
                     fasta.write(fasta_bytes(batch), rows=len(batch))

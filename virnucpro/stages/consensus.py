@@ -11,8 +11,8 @@ from typing import ClassVar
 from virnucpro.contracts import Receipts, ReportProgress, Task, TaskResult
 from virnucpro.io.frames import chunk_of
 from virnucpro.stages.base import HostStage
+from virnucpro.tables import CONSENSUS, PREDICTIONS
 
-HEADER = "Modified_ID\tIs_Virus\tmax_score_0\tmax_score_1\n"
 BATCH = 8192  # rows written at a time
 
 
@@ -29,7 +29,7 @@ class ConsensusStage(HostStage):
     def run(self, task: Task, report: ReportProgress) -> TaskResult:
         """Take the highest score of each class over the frames of a chunk."""
         with self.disk.create(task.outputs[0]) as out:
-            out.write(HEADER.encode())
+            out.write(CONSENSUS.header.encode())
             lines = _consensus(task.inputs[0])
             while batch := list(islice(lines, BATCH)):
                 out.write("".join(batch).encode(), len(batch))
@@ -37,12 +37,11 @@ class ConsensusStage(HostStage):
 
 
 def _consensus(predictions: Path) -> Iterator[str]:
-    with predictions.open(encoding="utf-8", newline="\n") as stream:
-        next(stream)
-        rows = (line.rstrip("\n").split("\t") for line in stream)
-        # The frames of a chunk stand together: results are in input order.
-        for chunk, frames in groupby(rows, key=lambda row: chunk_of(row[0])):
-            scores = [(row[2], row[3]) for row in frames]
-            others = max((s[0] for s in scores), key=float)
-            virus = max((s[1] for s in scores), key=float)
-            yield f"{chunk}\t{float(virus) >= float(others)}\t{others}\t{virus}\n"
+    row_of = CONSENSUS.row_format("Modified_ID", "Is_Virus", "max_score_0", "max_score_1")
+    rows = PREDICTIONS.read(predictions, "Sequence_ID", "score1", "score2")
+    # The frames of a chunk stand together: results are in input order.
+    for chunk, frames in groupby(rows, key=lambda row: chunk_of(row[0])):
+        scores = [(row[1], row[2]) for row in frames]
+        others = max((s[0] for s in scores), key=float)
+        virus = max((s[1] for s in scores), key=float)
+        yield row_of(chunk, float(virus) >= float(others), others, virus)

@@ -17,16 +17,12 @@ from virnucpro.contracts import Receipts, ReportProgress, Task, TaskResult
 from virnucpro.io.chunks import chunk_spans
 from virnucpro.io.records import read_records
 from virnucpro.stages.base import HostStage
-from virnucpro.stages.calls import MISSING, Chunk, call_record
+from virnucpro.stages.calls import Chunk, call_record
 from virnucpro.stages.chunking import Stamp, changed, stamp
 from virnucpro.stages.fdr import contig_fdr
 from virnucpro.store.disk import Writing
+from virnucpro.tables import CHUNKS, CONSENSUS, CONTIGS, FRAMES, MISSING, RECORDS
 
-CHUNKS_HEADER = "record\tchunk\tstart\tend\tstatus\tframes\tmax_score_0\tmax_score_1\n"
-CONTIGS_HEADER = (
-    "record\tlength\tchunks\tchunks_scored\tcoverage\tcall\tvirus_score\ttier\t"
-    "confident_viral\tconfident_nonviral\tundecided\tstatus\tfdr\n"
-)
 BATCH = 8192  # rows or lines written at a time
 LINE = 80  # bases a line of FASTA for people, as NCBI writes it
 
@@ -67,8 +63,8 @@ class OutputStage(HostStage):
             self.disk.create(task.outputs[1]) as contigs_table,
             self.disk.create(task.outputs[2]) as virus,
         ):
-            chunks_table.write(CHUNKS_HEADER.encode())
-            contigs_table.write(CONTIGS_HEADER.encode())
+            chunks_table.write(CHUNKS.header.encode())
+            contigs_table.write(CONTIGS.header.encode())
             everything = self._chunks()
             # A record is read before its chunks are gathered, and both are let go before the next
             # one is read: a chromosome takes a GB while it is parsed.
@@ -103,31 +99,30 @@ class OutputStage(HostStage):
             {"counts": {f"{of}:{what}": count for (of, what), count in sorted(counts.items())}},
         )
 
-    def _rates(self) -> Iterator[str]:
-        """False discovery rate of every record, as text; of the whole run, so it is read twice."""
+    def _rates(self) -> Iterator[float | None]:
+        """False discovery rate of every record; of the whole run, so it is read twice."""
         if not self.calibrated:
-            return repeat(MISSING)
+            return repeat(None)
         probabilities, scored = array("d"), array("q")
         for _, _, chunks in self._chunks():
             found = [chunk.probability for chunk in chunks if chunk.status == "scored"]
             probabilities.extend(found)
             scored.append(len(found))
         fdr = contig_fdr(np.array(probabilities), np.array(scored, np.int64))
-        return (MISSING if math.isnan(rate) else f"{rate:.6f}" for rate in fdr)
+        return (None if math.isnan(rate) else rate for rate in fdr.tolist())
 
     def _chunks(self) -> Iterator[tuple[str, int, list[Chunk]]]:
         """Name, length and chunks of every record."""
-        frames = _rows(self.layout.frames_table)
-        scores = _rows(self.layout.consensus)
-        next(scores)  # header
+        frames = FRAMES.read(self.layout.frames_table, "chunk", "frames", "status")
+        scores = CONSENSUS.read(self.layout.consensus, "Modified_ID", "max_score_0", "max_score_1")
         score = next(scores, None)
-        for name, length in _rows(self.layout.records_table):
+        for name, length in RECORDS.read(self.layout.records_table, "record", "length"):
             chunks = []
             for start, stop in chunk_spans(int(length), self.layout.chunk_length):
                 chunk, count, status = next(frames)
-                others = virus = "NA"
+                others = virus = MISSING
                 if score is not None and score[0] == chunk:
-                    status, others, virus = "scored", score[2], score[3]
+                    status, others, virus = "scored", score[1], score[2]
                     score = next(scores, None)
                 elif int(count) > 0:
                     status = "failed"
@@ -135,12 +130,6 @@ class OutputStage(HostStage):
             yield name, int(length), chunks
         if score is not None:
             raise AssertionError(f"{self.layout.consensus} scores {score[0]}, which is no chunk")
-
-
-def _rows(path: Path) -> Iterator[list[str]]:
-    with path.open(encoding="utf-8", newline="\n") as stream:
-        for line in stream:
-            yield line.rstrip("\n").split("\t")
 
 
 def _write_fasta(out: Writing, header: str, sequence: str) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,8 +17,7 @@ from virnucpro.compute.prefetch import prefetched
 from virnucpro.contracts import Receipts, ReportProgress, Task, TaskResult
 from virnucpro.stages.base import HostStage
 from virnucpro.store.features import load_features
-
-HEADER = "Sequence_ID\tPrediction\tscore1\tscore2\n"
+from virnucpro.tables import PREDICTIONS
 
 
 @dataclass(frozen=True)
@@ -51,9 +50,9 @@ class PredictionStage(HostStage):
             closing(self._slabs(task.inputs)) as slabs,
             closing(Cores().map(scored, slabs)) as scores,
         ):
-            out.write(HEADER.encode())
+            out.write(PREDICTIONS.header.encode())
             for (ids, _), pairs in scores:
-                out.write("".join(_lines(ids, pairs.numpy())).encode(), len(ids))
+                out.write(_lines(ids, pairs.numpy()).encode(), len(ids))
                 report(len(ids), 0)
         return TaskResult(task, (out.output,))
 
@@ -68,11 +67,9 @@ class PredictionStage(HostStage):
                     yield features.ids[some], features.data[some]
 
 
-def _lines(
-    ids: list[str], scores: np.ndarray[tuple[int, int], np.dtype[np.float32]]
-) -> Iterator[str]:
-    """Rows of the table; a float32 in its shortest decimal form that reads back the same."""
-    others, virus = scores[:, 0].astype(str).tolist(), scores[:, 1].astype(str).tolist()
+def _lines(ids: list[str], scores: np.ndarray[tuple[int, int], np.dtype[np.float32]]) -> str:
+    """Format rows of the table; a float32 as its shortest decimal form that reads back the same."""
+    row_of = PREDICTIONS.row_format("Sequence_ID", "Prediction", "score1", "score2")
     calls = np.where(scores[:, 1] > scores[:, 0], "virus", "others").tolist()
-    for name, call, first, second in zip(ids, calls, others, virus, strict=True):
-        yield f"{name}\t{call}\t{first}\t{second}\n"
+    others, virus = scores[:, 0].astype(str).tolist(), scores[:, 1].astype(str).tolist()
+    return "".join(map(row_of, ids, calls, others, virus))

@@ -12,6 +12,7 @@ from virnucpro.contracts import Receipts, ReportProgress, Task, TaskResult
 from virnucpro.io.fasta import fasta_bytes, read_fasta
 from virnucpro.io.frames import ChunkFrames, open_frames
 from virnucpro.stages.base import HostStage
+from virnucpro.tables import FRAMES
 
 BATCH = 4096  # chunks translated at a time: some 2 MB of bases, which fits into a cache
 
@@ -64,5 +65,6 @@ def _pairs(ids: list[str], found: list[ChunkFrames], molecule: str) -> Iterator[
 
 
 def _table(ids: list[str], found: list[ChunkFrames]) -> bytes:
+    row_of = FRAMES.row_format("chunk", "frames", "status")
     rows = zip(ids, found, strict=True)
-    return "".join(f"{name}\t{len(c.frames)}\t{c.status}\n" for name, c in rows).encode()
+    return "".join([row_of(name, len(c.frames), c.status) for name, c in rows]).encode()

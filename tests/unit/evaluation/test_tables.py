@@ -10,9 +10,7 @@ from virnucpro.errors import InputError, UsageError
 from virnucpro.evaluation.labels import read_labels
 from virnucpro.evaluation.predictions import PredictionRow, Predictions, find_predictions
 from virnucpro.evaluation.sample import Sample, join
-from virnucpro.stages.consensus import HEADER as CONSENSUS
-from virnucpro.stages.output import CHUNKS_HEADER, CONTIGS_HEADER
-from virnucpro.stages.prediction import HEADER as FRAMES
+from virnucpro.tables import CHUNKS, CONSENSUS, CONTIGS, PREDICTIONS
 from virnucpro.training.data.dataset import FRAMES_HEADER
 
 LABELS = "record\tlabel\tgroup\tgenome\na\tvirus\tPhages\tg1\nb\tothers\tBacteria\tg2\n"
@@ -34,17 +32,20 @@ def run(tmp_path: Path) -> Path:
     out = tmp_path / "out"
     _write(
         out / "s_chunks.tsv",
-        CHUNKS_HEADER + "a\ta_chunk_1\t1\t500\tscored\t1\t0.25\t0.75\n"
+        CHUNKS.header + "a\ta_chunk_1\t1\t500\tscored\t1\t0.25\t0.75\n"
         "a\ta_chunk_2\t401\t700\tno_open_frame\t0\tNA\tNA\n"
         "b\tb_chunk_1\t1\t150\tscored\t2\t0.9\t0.3\nc\tc_chunk_1\t1\t150\tscored\t1\t0.5\t0.5\n",
     )
     _write(
         out / "s_contigs.tsv",
-        CONTIGS_HEADER + "a\t700\t2\t1\t0.7\tvirus\t0.500000\tlow\t0\t0\t1\tscored\t0.100000\n"
+        CONTIGS.header + "a\t700\t2\t1\t0.7\tvirus\t0.500000\tlow\t0\t0\t1\tscored\t0.100000\n"
         "b\t150\t1\t0\t0\tunscored\tNA\tNA\t0\t0\t0\tno_open_frame\tNA\n",
     )
-    _write(out / "s_merged/prediction_results.txt", FRAMES + "a_chunk_1F1\tvirus\t0.25\t0.75\n")
-    consensus = CONSENSUS + "a_chunk_1\tTrue\t0.25\t0.75\n"
+    _write(
+        out / "s_merged/prediction_results.txt",
+        PREDICTIONS.header + "a_chunk_1F1\tvirus\t0.25\t0.75\n",
+    )
+    consensus = CONSENSUS.header + "a_chunk_1\tTrue\t0.25\t0.75\n"
     _write(out / "s_merged/prediction_results_highestscore.csv", consensus)
     return out
 
@@ -90,7 +91,7 @@ def test_runs_of_older_versions(tmp_path: Path) -> None:
     found = find_predictions(tmp_path / "out", None)
     assert not found.graded
     assert [(row.record, row.score) for row in found.rows()] == [("a", 1.0), ("b", 0.0)]
-    contigs = CONTIGS_HEADER.replace("\tfdr", "")
+    contigs = CONTIGS.header.replace("\tfdr", "")
     row = "a\t700\t2\t1\t0.7\tvirus\t-1.000000\tlow\t0\t0\t1\tscored\n"
     older = find_predictions(_write(tmp_path / "t_contigs.tsv", contigs + row), None)
     (only,) = older.rows()
@@ -99,7 +100,7 @@ def test_runs_of_older_versions(tmp_path: Path) -> None:
 
 
 def test_a_frame_that_is_nearly_certain_keeps_its_margin(tmp_path: Path) -> None:
-    path = _write(tmp_path / "p.txt", FRAMES + "a_chunk_1F1\tvirus\t3e-09\t1.0\n")
+    path = _write(tmp_path / "p.txt", PREDICTIONS.header + "a_chunk_1F1\tvirus\t3e-09\t1.0\n")
     (frame,) = find_predictions(path, None).rows()
     assert 1 - frame.score == pytest.approx(3e-9)
 
@@ -109,13 +110,13 @@ def test_a_frame_that_is_nearly_certain_keeps_its_margin(tmp_path: Path) -> None
     [
         ("", "empty"),
         ("a\tb\n1\t2\n", "not a table of predictions"),
-        (CHUNKS_HEADER + "a\tb\n", "line 2: 2 fields, expected 8"),
-        (FRAMES + "aF1\tvirus\tx\t1\n", "line 2: 'x' is not a number"),
-        (FRAMES + "aF1\tvirus\t0.5\tnan\n", "line 2: 'nan' is not a number"),
-        (FRAMES + "aF1\tvirus\t0.5\t1.5\n", "line 2: a score is out of range"),
-        (FRAMES + "aF1\tvirus\t0\t0\n", "line 2: both scores are 0"),
+        (CHUNKS.header + "a\tb\n", "line 2: 2 fields, expected 8"),
+        (PREDICTIONS.header + "aF1\tvirus\tx\t1\n", "line 2: 'x' is not a number"),
+        (PREDICTIONS.header + "aF1\tvirus\t0.5\tnan\n", "line 2: 'nan' is not a number"),
+        (PREDICTIONS.header + "aF1\tvirus\t0.5\t1.5\n", "line 2: a score is out of range"),
+        (PREDICTIONS.header + "aF1\tvirus\t0\t0\n", "line 2: both scores are 0"),
         ("Modified_ID\tIs_Virus\na\tperhaps\n", "Is_Virus is 'perhaps'"),
-        (CHUNKS_HEADER + "a\ta_chunk_1\tx\t500\tscored\t1\t0.2\t0.8\n", "not a range of bases"),
+        (CHUNKS.header + "a\ta_chunk_1\tx\t500\tscored\t1\t0.2\t0.8\n", "not a range of bases"),
     ],
 )
 def test_mistakes_in_predictions(tmp_path: Path, text: str, says: str) -> None:
@@ -224,7 +225,10 @@ def test_chunk_lengths_of_a_data_set_go_before_bases(tmp_path: Path) -> None:
         for name, length in (("r_500bp_chunk_1", 500), ("r_300bp_chunk_1", 300))
     )
     _write(tmp_path / "test_frames.tsv", FRAMES_HEADER + rows)
-    text = FRAMES + "r_500bp_chunk_1F1\tvirus\t0.2\t0.8\nr_300bp_chunk_1F1\tothers\t0.6\t0.4\n"
+    text = (
+        PREDICTIONS.header
+        + "r_500bp_chunk_1F1\tvirus\t0.2\t0.8\nr_300bp_chunk_1F1\tothers\t0.6\t0.4\n"
+    )
     frames = find_predictions(_write(tmp_path / "p.txt", text), None)
     sample = join(frames, read_labels(tmp_path / "test_frames.tsv"))
     assert [sample.length_names[i] for i in sample.lengths] == ["500", "300"]

@@ -18,9 +18,10 @@ from virnucpro.run.predict import execute
 from virnucpro.run.prepare import Request
 from virnucpro.settings import TOY_CLASSIFIER, AnalysisSettings, MachineSettings
 from virnucpro.stages.fdr import contig_fdr
-from virnucpro.stages.output import CONTIGS_HEADER, OutputStage
+from virnucpro.stages.output import OutputStage
 from virnucpro.store.disk import sha256_of
 from virnucpro.store.receipts import fingerprint
+from virnucpro.tables import CONTIGS
 
 CODONS = ["GCT", "ACC", "GGA", "TTC", "CAT", "AAG", "CTG", "GAT"]
 RECORDS = 130  # enough for the correction of the share of virus
@@ -142,4 +143,4 @@ def test_a_temperature_of_one_is_another_result(tmp_path: Path) -> None:
 
 
 def test_the_header_ends_with_the_rate() -> None:
-    assert CONTIGS_HEADER.rstrip("\n").split("\t")[-2:] == ["status", "fdr"]
+    assert CONTIGS.names[-2:] == ("status", "fdr")
