@@ -1,0 +1,152 @@
+"""A worker pool in memory, with a clock of its own: no processes and no waiting."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from virnucpro.contracts import Device, Stage, Task, TaskResult
+from virnucpro.executors.failures import WorkFailure
+from virnucpro.executors.pool import (
+    HandleEvent,
+    ProgressMade,
+    StageOpened,
+    TaskCompleted,
+    WorkerExited,
+    WorkerSilent,
+    WorkFailed,
+)
+
+
+class FakeStage:
+    """Tasks over sequences that are only numbers; nothing is ever computed."""
+
+    name = "fake"
+
+    def task(self, start: int, stop: int, weight: int = 0) -> Task:
+        """Return the task for the sequences from ``start`` to before ``stop``."""
+        receipt = Path(f"{start}-{stop}.done")
+        span = (start, stop)
+        return Task("fake", 1, (), (), receipt, weight=weight, span=span, count=stop - start)
+
+    def tasks(self, count: int, size: int = 4) -> list[Task]:
+        """Return ``count`` tasks of ``size`` sequences."""
+        return [self.task(n * size, (n + 1) * size) for n in range(count)]
+
+    def halve(self, task: Task) -> tuple[Task, Task] | None:
+        """Return both halves; None for one sequence."""
+        assert task.span is not None
+        start, stop = task.span
+        middle = (start + stop) // 2
+        return None if task.count == 1 else (self.task(start, middle), self.task(middle, stop))
+
+    def ids(self, task: Task) -> tuple[str, ...]:
+        """Return the numbers of the sequences, as text."""
+        assert task.span is not None
+        return tuple(map(str, range(*task.span)))
+
+
+@dataclass
+class FakeWorker:
+    """A worker of a fake pool: its unfinished work and how often its batches were halved."""
+
+    device: Device
+    work: deque[Task | None] = field(default_factory=deque)  # None: open the stage
+    halvings: int = 0
+    silence: float = 0.0
+
+
+Behaviour = Callable[[int, Task | None, int], str]
+"""What happens when a worker (number) does a task, or opens the stage (None), with its halvings.
+
+``ok``, ``ok after a halving``, ``exits``, ``silent``, or a kind of failure.
+"""
+
+
+class FakePool:
+    """In each ``wait`` half a second passes, and each worker with work ends one piece of it."""
+
+    STEP = 0.5
+
+    def __init__(self, devices: int, behaviour: Behaviour) -> None:
+        self.now = 0.0
+        self.calls: list[str] = []
+        self.attempts: list[tuple[int, Task]] = []  # carried out, whatever came of it
+        self.most_submitted = 0
+        self._unused = [(n, Device("cpu", n, f"device {n}")) for n in range(devices)][::-1]
+        self._workers: dict[int, FakeWorker] = {}
+        self._behaviour = behaviour
+
+    def clock(self) -> float:
+        """Return the seconds that have passed."""
+        return self.now
+
+    @property
+    def workers(self) -> Mapping[int, Device]:
+        return {number: worker.device for number, worker in self._workers.items()}
+
+    def start(self) -> int | None:
+        if not self._unused:
+            return None
+        number, device = self._unused.pop()
+        self._workers[number] = FakeWorker(device)
+        self.calls.append(f"start {number}")
+        return number
+
+    def open(self, worker: int, stage: Stage, halvings: int) -> None:
+        self._workers[worker].work.clear()
+        self._workers[worker].work.append(None)
+        self._workers[worker].halvings = halvings
+        self.calls.append(f"open {worker} with {halvings} halvings")
+
+    def submit(self, worker: int, task: Task) -> None:
+        self._workers[worker].work.append(task)
+        self._workers[worker].silence = 0.0
+        self.most_submitted = max(self.most_submitted, len(self._workers[worker].work))
+
+    def wait(self, seconds: float, handle: HandleEvent) -> None:
+        self.now += self.STEP
+        for number, worker in list(self._workers.items()):
+            if self._workers.get(number) is worker:
+                self._step(number, worker, handle)
+
+    def _step(self, number: int, worker: FakeWorker, handle: HandleEvent) -> None:
+        if not worker.work:
+            handle(WorkerSilent(number, 1e6))  # nobody may mind: it has nothing to do
+            return
+        task = worker.work[0]
+        behaviour = self._behaviour(number, task, worker.halvings)
+        if behaviour == "silent":
+            worker.silence += self.STEP
+            handle(WorkerSilent(number, worker.silence))
+            return
+        worker.work.popleft()
+        worker.silence = 0.0
+        if task is not None:
+            self.attempts.append((number, task))
+            handle(ProgressMade(number, task.count, 10 * task.count))
+        if behaviour == "exits":
+            handle(WorkerExited(number, "signal 9"))
+        elif behaviour not in ("ok", "ok after a halving"):
+            failure = WorkFailure(behaviour, "FakeError", f"{behaviour} failure")  # type: ignore[arg-type]
+            if task is not None:
+                handle(ProgressMade(number, -task.count, -10 * task.count))
+            handle(WorkFailed(number, task, failure, self.STEP))
+        elif task is None:
+            handle(StageOpened(number, self.STEP))
+        else:
+            halvings = int(behaviour == "ok after a halving")
+            handle(TaskCompleted(number, TaskResult(task, ()), self.STEP, halvings))
+
+    def restart(self, worker: int) -> None:
+        self._workers[worker] = FakeWorker(self._workers[worker].device)
+        self.calls.append(f"restart {worker}")
+
+    def remove(self, worker: int) -> None:
+        del self._workers[worker]
+        self.calls.append(f"remove {worker}")
+
+    def close(self) -> None:
+        self._workers.clear()

@@ -1,0 +1,95 @@
+"""What the retry policy decides, asked directly."""
+
+from __future__ import annotations
+
+from tests.unit.executors.fake_pool import FakeStage
+from virnucpro.executors.retry import (
+    MAX_EXITS_ON_DEVICE,
+    MAX_FAILURES_IN_A_ROW,
+    MAX_OPENINGS,
+    RetryDecision,
+    RetryPolicy,
+)
+
+STAGE = FakeStage()
+
+
+def _policy() -> RetryPolicy:
+    return RetryPolicy(STAGE)  # type: ignore[arg-type]
+
+
+def test_halves_of_a_deadly_task_are_divided_at_their_first_exit() -> None:
+    policy, task = _policy(), STAGE.task(0, 4)
+    assert policy.after_exit(0, task, "signal 9").tasks == (task,)
+    assert policy.exited_over(0, task)
+    assert not policy.exited_over(1, task)
+    halves = policy.after_exit(1, task, "signal 9").tasks
+    assert halves == (STAGE.task(0, 2), STAGE.task(2, 4))
+    quarters = policy.after_exit(1, halves[0], "signal 9").tasks
+    assert quarters == (STAGE.task(0, 1), STAGE.task(1, 2))
+    assert policy.after_exit(1, quarters[0], "signal 9").tasks == (quarters[0],)  # once more
+    failed = policy.after_exit(0, quarters[0], "worker 0 died (signal 9)").failed
+    assert failed is not None
+    assert (failed.error, failed.ids) == ("WorkerDied", ("0",))
+    assert failed.message == "worker 0 died (signal 9)"
+
+
+def test_too_many_failures_in_a_row_are_an_error() -> None:
+    policy, task = _policy(), STAGE.task(0, 4)
+    for _ in range(MAX_FAILURES_IN_A_ROW - 1):
+        assert policy.after_exit(0, None, "worker 0 died") == RetryDecision()
+    assert policy.limit_error is None
+    policy.after_success(0, task)
+    for _ in range(MAX_FAILURES_IN_A_ROW):
+        assert policy.limit_error is None
+        policy.after_exit(0, None, "worker 0 died (signal 9)")
+    assert "the last failure: worker 0 died (signal 9)" in str(policy.limit_error)
+
+
+def test_only_what_others_finish_counts_against_a_device() -> None:
+    policy = _policy()
+    for number in range(2 * MAX_EXITS_ON_DEVICE):
+        task = STAGE.task(number, number + 1)
+        policy.after_exit(0, task, "signal 9")
+        assert policy.after_success(0, task) == []
+    for number in range(MAX_EXITS_ON_DEVICE):
+        task = STAGE.task(number, number + 1)
+        policy.after_exit(0, task, "signal 9")
+        expected = [0] if number == MAX_EXITS_ON_DEVICE - 1 else []
+        assert policy.after_success(1, task) == expected
+
+
+def test_out_of_memory_has_one_attempt_with_the_smallest_batches() -> None:
+    policy, task = _policy(), STAGE.task(0, 4)
+    first = policy.after_out_of_memory(
+        task, "MemoryError", "too large", "worker 0", had_smallest_batches=False
+    )
+    assert first == RetryDecision((task,), smallest_batches=True)
+    second = policy.after_out_of_memory(
+        task, "MemoryError", "too large", "worker 0", had_smallest_batches=True
+    )
+    assert not second.smallest_batches
+    third = policy.after_out_of_memory(
+        second.tasks[0], "MemoryError", "too large", "worker 0", had_smallest_batches=False
+    )
+    assert third.tasks == (STAGE.task(0, 1), STAGE.task(1, 2))
+
+
+def test_a_wrong_sequence_is_divided_at_once_and_its_halves_are_not_suspected() -> None:
+    policy = _policy()
+    halves = policy.after_data_error(STAGE.task(0, 4), "ValueError", "bad letter").tasks
+    assert policy.after_exit(0, halves[0], "signal 9").tasks == halves[:1]
+    failed = policy.after_data_error(STAGE.task(0, 1), "ValueError", "bad letter").failed
+    assert failed is not None
+    assert (failed.error, failed.message, failed.ids) == ("ValueError", "bad letter", ("0",))
+
+
+def test_a_device_is_given_up_after_failed_openings_in_a_row() -> None:
+    policy = _policy()
+    for _ in range(2):
+        policy.after_opening(0)
+        for _ in range(MAX_OPENINGS - 1):
+            assert not policy.after_failed_opening(0, "device")
+    assert not policy.after_failed_opening(1, "memory")
+    assert policy.after_failed_opening(0, "memory")
+    assert policy.after_failed_opening(1, "data")  # the same happens every time

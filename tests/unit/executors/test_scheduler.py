@@ -1,0 +1,333 @@
+"""The scheduler and its retry policy over a pool in memory, whatever happens to the workers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from tests.unit.executors.fake_pool import Behaviour, FakePool, FakeStage
+from virnucpro.contracts import FailedTask, Task, TaskOutcome, TaskResult
+from virnucpro.errors import DeviceError, OutputError, RunInterruptedError, VirNucProError
+from virnucpro.events import (
+    Event,
+    Notice,
+    Progressed,
+    TaskStarted,
+    WorkerDied,
+    WorkerReady,
+    WorkerReport,
+)
+from virnucpro.executors.retry import MAX_EXITS_ON_DEVICE, MAX_FAILURES_IN_A_ROW, MAX_OPENINGS
+from virnucpro.executors.scheduler import SMALLEST_BATCHES, Scheduler, TimeLimits
+from virnucpro.executors.signals import Interruption
+
+STAGE = FakeStage()
+LIMITS = TimeLimits(silence=20, opening=50, grace=5)
+
+
+@dataclass
+class Trial:
+    """Some tasks on a fake pool: what came of them, and the error at the end."""
+
+    pool: FakePool
+    outcomes: list[TaskOutcome] = field(default_factory=list)
+    events: list[Event] = field(default_factory=list)
+    error: VirNucProError | None = None
+
+    @property
+    def finished(self) -> list[int]:
+        """The sequences of all results."""
+        spans = [o.task.span for o in self.outcomes if isinstance(o, TaskResult)]
+        return sorted(number for span in spans if span for number in range(*span))
+
+    @property
+    def failed(self) -> list[tuple[str, tuple[str, ...]]]:
+        """Error and ids of what was given up."""
+        return [(o.error, o.ids) for o in self.outcomes if isinstance(o, FailedTask)]
+
+    @property
+    def warnings(self) -> str:
+        """What the user was told."""
+        return "\n".join(self.of(Notice, "message"))
+
+    def of(self, kind: type, attribute: str) -> list[Any]:
+        """One attribute of all events of a kind."""
+        return [getattr(event, attribute) for event in self.events if isinstance(event, kind)]
+
+
+def run(
+    behaviour: Behaviour,
+    tasks: list[Task],
+    workers: int = 2,
+    interruption: Interruption | None = None,
+) -> Trial:
+    """Carry out ``tasks``, and check what holds in every case."""
+    pool = FakePool(workers, behaviour)
+    trial = Trial(pool)
+    scheduler = Scheduler(
+        STAGE,  # type: ignore[arg-type]
+        tasks,
+        pool,
+        trial.events.append,
+        interruption or Interruption(),
+        LIMITS,
+        pool.clock,
+    )
+    try:
+        for outcome in scheduler.outcomes():
+            trial.outcomes.append(outcome)
+    except VirNucProError as error:
+        trial.error = error
+    assert pool.most_submitted <= 2
+    assert len(set(trial.finished)) == len(trial.finished)
+    if trial.error is None:
+        sequences = {number for task in tasks for number in range(*task.span)}  # type: ignore[misc]
+        given_up = {int(name) for _, ids in trial.failed for name in ids}
+        assert set(trial.finished) | given_up == sequences
+        assert sum(trial.of(Progressed, "sequences")) == len(trial.finished)
+    return trial
+
+
+def holds(task: Task | None, *sequences: int) -> bool:
+    """Whether a task covers one of the sequences."""
+    return task is not None and any(n in range(*task.span) for n in sequences)  # type: ignore[misc]
+
+
+def always_ok(worker: int, task: Task | None, halvings: int) -> str:
+    return "ok"
+
+
+def test_every_task_is_carried_out_once_by_all_workers() -> None:
+    trial = run(always_ok, STAGE.tasks(20), workers=3)
+    assert len(trial.pool.attempts) == 20
+    assert {worker for worker, _ in trial.pool.attempts} == {0, 1, 2}
+    assert trial.pool.most_submitted == 2  # one ahead
+    assert sum(trial.of(WorkerReport, "tasks")) == 20
+    assert not trial.warnings
+
+
+def test_no_more_workers_than_tasks_are_started() -> None:
+    assert set(run(always_ok, STAGE.tasks(2), workers=5).pool.workers) == {0, 1}
+
+
+def test_the_last_tasks_go_heaviest_first() -> None:
+    tasks = [STAGE.task(n, n + 1, weight=n) for n in range(12)]
+    trial = run(always_ok, tasks, workers=1)
+    assert [task.weight for _, task in trial.pool.attempts] == [*range(8), 11, 10, 9, 8]
+
+
+def test_a_task_whose_worker_was_killed_is_retried_by_another_one() -> None:
+    exits = iter(["exits"])
+
+    def behaviour(worker: int, task: Task | None, halvings: int) -> str:
+        return next(exits, "ok") if holds(task, 5) else "ok"
+
+    trial = run(behaviour, STAGE.tasks(6))
+    first, second = (worker for worker, task in trial.pool.attempts if holds(task, 5))
+    assert first != second
+    assert trial.of(WorkerDied, "reason") == ["signal 9"]
+    assert trial.of(WorkerDied, "worker") == [first]
+    assert "a new worker takes its place" in trial.warnings
+    assert min(trial.of(Progressed, "sequences")) == -4  # progress is taken back
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+def test_a_task_that_ends_its_worker_twice_is_divided(workers: int) -> None:
+    trial = run(lambda w, task, h: "exits" if holds(task, 5) else "ok", STAGE.tasks(6), workers)
+    assert trial.failed == [("WorkerDied", ("5",))]
+    spans = [task.span for _, task in trial.pool.attempts if holds(task, 5)]
+    # The task twice, its half once, the sequence twice.
+    assert spans == [(4, 8), (4, 8), (4, 6), (5, 6), (5, 6)]
+
+
+def test_a_sequence_that_is_wrong_is_found_without_a_retry() -> None:
+    trial = run(lambda w, task, h: "data" if holds(task, 5) else "ok", STAGE.tasks(6))
+    assert trial.failed == [("FakeError", ("5",))]
+    spans = [task.span for _, task in trial.pool.attempts if holds(task, 5)]
+    assert spans == [(4, 8), (4, 6), (5, 6)]
+    assert not any(call.startswith("restart") for call in trial.pool.calls)
+
+
+def test_a_device_that_does_not_answer_is_an_exit() -> None:
+    trial = run(lambda w, task, h: "device" if holds(task, 5) else "ok", STAGE.tasks(6))
+    assert trial.failed == [("WorkerDied", ("5",))]
+    assert len(trial.of(WorkerDied, "reason")) == 5
+
+
+def test_a_device_that_dies_over_tasks_that_others_finish_is_given_up() -> None:
+    trial = run(
+        lambda worker, task, h: "exits" if task and worker == 1 else "ok", STAGE.tasks(30), 2
+    )
+    assert trial.failed == []
+    assert "died over tasks that others finished; its device is given up" in trial.warnings
+    assert "goes on with 1 other worker" in trial.warnings
+    assert MAX_EXITS_ON_DEVICE <= len(trial.of(WorkerDied, "worker")) <= MAX_EXITS_ON_DEVICE + 1
+    assert set(trial.pool.workers) == {0}
+
+
+def test_what_does_not_fit_is_tried_alone_with_the_smallest_batches() -> None:
+    trial = run(
+        lambda w, task, halvings: "memory" if holds(task, 5) and not halvings else "ok",
+        STAGE.tasks(6),
+        workers=1,
+    )
+    assert trial.failed == []
+    smallest = f"open 0 with {SMALLEST_BATCHES} halvings"
+    assert trial.pool.calls == [
+        "start 0",
+        "open 0 with 0 halvings",
+        "restart 0",
+        smallest,
+        "open 0 with 0 halvings",
+    ]
+    assert "once more in a fresh worker" in trial.warnings
+
+
+def test_what_does_not_even_fit_alone_is_divided_at_once() -> None:
+    trial = run(lambda w, task, h: "memory" if holds(task, 5) else "ok", STAGE.tasks(6))
+    assert trial.failed == [("FakeError", ("5",))]
+    spans = [task.span for _, task in trial.pool.attempts if holds(task, 5)]
+    assert spans == [(4, 8), (4, 8), (4, 6), (5, 6)]
+
+
+def test_a_worker_is_used_again_after_its_task_failed_with_the_smallest_batches() -> None:
+    def behaviour(worker: int, task: Task | None, halvings: int) -> str:
+        return ("data" if halvings else "memory") if holds(task, 5) else "ok"
+
+    trial = run(behaviour, STAGE.tasks(6), workers=1)
+    assert [ids for _, ids in trial.failed] == [("5",)]
+
+
+def test_batches_stay_halved_after_a_restart() -> None:
+    def behaviour(worker: int, task: Task | None, halvings: int) -> str:
+        if holds(task, 9) and not halvings:
+            return "exits"
+        return "ok after a halving" if holds(task, 1) else "ok"
+
+    trial = run(behaviour, STAGE.tasks(6), workers=1)
+    assert trial.failed == []
+    assert trial.pool.calls[-1] == "open 0 with 1 halvings"
+    assert "its batches are 2 times smaller now" in trial.warnings
+
+
+def test_a_silent_worker_is_replaced_after_a_warning() -> None:
+    trial = run(lambda w, task, h: "silent" if holds(task, 5) else "ok", STAGE.tasks(6))
+    assert trial.failed == [("WorkerDied", ("5",))]
+    assert "stalled: no sign of life for 10 s; it is ended after 20 s" in trial.warnings
+    assert set(trial.of(WorkerDied, "reason")) == {"no sign of life for 20 s"}
+    assert trial.pool.now >= 5 * LIMITS.silence
+
+
+def test_a_worker_without_tasks_may_be_silent() -> None:
+    pool_waits = iter(range(20))
+
+    def behaviour(worker: int, task: Task | None, halvings: int) -> str:
+        return "silent" if holds(task, 0) and next(pool_waits, None) is not None else "ok"
+
+    trial = run(behaviour, STAGE.tasks(2))
+    assert trial.pool.now > 10  # in which one of the workers had nothing to do
+    assert trial.of(WorkerDied, "worker") == []
+
+
+@pytest.mark.parametrize(("opening", "seconds"), [("silent", LIMITS.opening), ("exits", 0)])
+def test_a_device_on_which_the_stage_does_not_open_is_given_up(
+    opening: str, seconds: float
+) -> None:
+    trial = run(
+        lambda worker, task, h: opening if task is None and worker == 1 else "ok", STAGE.tasks(900)
+    )
+    assert trial.failed == []
+    deaths = trial.of(WorkerDied, "worker")
+    assert deaths == [1] * min(len(deaths), MAX_OPENINGS)
+    assert trial.pool.now >= seconds
+    if opening == "exits":
+        assert set(trial.pool.workers) == {0}
+
+
+def test_a_spare_device_takes_over() -> None:
+    trial = run(
+        lambda worker, task, h: "data" if task is None and worker == 0 else "ok",
+        STAGE.tasks(1),
+        workers=2,
+    )
+    assert trial.pool.calls[:4] == [
+        "start 0",
+        "open 0 with 0 halvings",
+        "remove 0",
+        "start 1",
+    ]
+    assert trial.error is None
+
+
+def test_when_no_device_is_left_the_run_ends() -> None:
+    trial = run(lambda w, task, h: "ok" if task else "data", STAGE.tasks(5))
+    assert isinstance(trial.error, DeviceError)
+    assert "no device is left" in str(trial.error)
+    assert "data failure" in str(trial.error)
+
+
+def test_too_many_failures_in_a_row_end_the_run() -> None:
+    trial = run(lambda w, task, h: "exits" if task else "ok", STAGE.tasks(100, 100))
+    assert isinstance(trial.error, DeviceError)
+    assert f"{MAX_FAILURES_IN_A_ROW} attempts in a row failed" in str(trial.error)
+    assert len(trial.of(WorkerDied, "worker")) <= MAX_FAILURES_IN_A_ROW + 1
+
+
+def test_an_error_of_the_run_lets_the_tasks_in_flight_finish() -> None:
+    trial = run(lambda w, task, h: "run" if holds(task, 0) else "ok", STAGE.tasks(40), workers=3)
+    assert isinstance(trial.error, OutputError)  # the error's class is unknown to the program
+    started = trial.of(TaskStarted, "task")
+    assert len(started) < 10
+    assert len(trial.finished) >= 8
+    assert "stopping: up to 5 s for the tasks in flight" in trial.warnings
+
+
+def test_a_signal_lets_the_tasks_in_flight_finish() -> None:
+    interruption = Interruption()
+
+    def behaviour(worker: int, task: Task | None, halvings: int) -> str:
+        if holds(task, 13):
+            interruption.number = 15
+        return "ok"
+
+    trial = run(behaviour, STAGE.tasks(40), interruption=interruption)
+    assert isinstance(trial.error, RunInterruptedError)
+    assert trial.error.exit_code == 143
+    assert 13 in trial.finished
+    assert len(trial.finished) < 40
+    assert len(trial.of(WorkerReady, "worker")) == 2
+
+
+def test_a_task_that_takes_longer_than_the_grace_period_is_abandoned() -> None:
+    interruption = Interruption()
+
+    def behaviour(worker: int, task: Task | None, halvings: int) -> str:
+        if holds(task, 13):
+            interruption.number = 2
+            return "silent"
+        return "ok"
+
+    trial = run(behaviour, STAGE.tasks(40), interruption=interruption)
+    assert isinstance(trial.error, RunInterruptedError)
+    assert trial.error.exit_code == 130
+    assert 13 not in trial.finished
+    assert trial.pool.now < 2 * LIMITS.grace
+
+
+def test_a_worker_that_dies_after_a_signal_is_not_replaced() -> None:
+    interruption = Interruption()
+
+    def behaviour(worker: int, task: Task | None, halvings: int) -> str:
+        if holds(task, 13):
+            interruption.number = 2
+        return "exits" if interruption.number else "ok"
+
+    trial = run(behaviour, STAGE.tasks(40), interruption=interruption)
+    assert isinstance(trial.error, RunInterruptedError)
+    assert sum(call.startswith("restart") for call in trial.pool.calls) <= 1
+
+
+def test_a_pool_without_devices_is_an_error() -> None:
+    assert isinstance(run(always_ok, STAGE.tasks(2), workers=0).error, DeviceError)
