@@ -1,11 +1,11 @@
-"""Which devices a run gets, from tables of what is asked and what is there."""
+"""Which devices a run gets, from tables of requested and visible ones."""
 
 from __future__ import annotations
 
 import pytest
 
 from virnucpro.contracts import Device
-from virnucpro.devices import _gpu_or_none, choose_devices, visible_gpus
+from virnucpro.devices import choose_devices, read_gpu, visible_gpus
 from virnucpro.errors import DeviceError, UsageError
 from virnucpro.settings import MachineSettings
 
@@ -92,4 +92,4 @@ class LostGpu:
 
 
 def test_a_lost_gpu_is_passed_over() -> None:
-    assert _gpu_or_none(LostGpu(), 0) is None
+    assert read_gpu(LostGpu(), 0) is None
