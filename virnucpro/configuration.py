@@ -1,6 +1,6 @@
-"""The YAML configuration file: every key, its meaning, its setting.
+"""The YAML configuration file: every key, the setting it fills, and what it means.
 
-The keys of the program's earlier versions keep working. One table drives reading, checking and
+The keys of version 1 keep working. One table drives reading, checking and
 ``virnucpro utils generate-config``.
 """
 
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,58 +16,184 @@ import yaml
 
 from virnucpro.errors import ConfigError
 from virnucpro.precision import PRECISION_CHOICES
-from virnucpro.settings import AnalysisSettings, DisplaySettings, MachineSettings
+from virnucpro.settings import (
+    COMPILE_CHOICES,
+    DUPLICATE_ID_CHOICES,
+    MODEL_TYPES,
+    SHOWN_MODEL_TYPES,
+    AnalysisSettings,
+    DisplaySettings,
+    MachineSettings,
+)
 
 MAX_DEPTH = 16
 MAX_BYTES = 1 << 20  # a configuration is a page of text; more is a mistake or an attack
 
 
 @dataclass(frozen=True)
-class Key:
-    """One YAML key: dotted name, the setting it fills, accepted values, a line for people."""
+class ConfigKey:
+    """One key of the configuration file.
+
+    Attributes:
+        name: the key with the groups it stands in, separated by dots.
+        setting: the setting it fills: ``analysis``, ``machine`` or ``display``, and its attribute.
+        accepts: ``count`` (a whole number from 1), ``text``, ``flag``, ``inverted flag`` (true
+            turns the setting off), or the accepted words, separated by ``|``. A question mark at
+            the end also accepts null and ``auto``: the program decides.
+        description: a sentence for people.
+    """
 
     name: str
     setting: str
-    kind: str
-    help: str
+    accepts: str
+    description: str
 
 
-_PRECISIONS = "|".join(PRECISION_CHOICES)
 KEYS = (
-    Key("prediction.batch_size", "machine.classifier_rows", "count", "rows the classifier reads"),
-    Key("prediction.num_workers", "machine.tokenizer_threads", "count", "threads for tokens"),
-    Key("prediction.sequences_per_file", "analysis.sequences_per_file", "count", "frames a file"),
-    Key(
+    ConfigKey(
+        "prediction.batch_size",
+        "machine.classifier_rows",
+        "count",
+        "Rows that the classifier reads at a time.",
+    ),
+    ConfigKey(
+        "prediction.num_workers",
+        "machine.tokenizer_threads",
+        "count",
+        "Host threads per worker that make tokens.",
+    ),
+    ConfigKey(
+        "prediction.sequences_per_file",
+        "analysis.sequences_per_file",
+        "count",
+        "Frames per split file.",
+    ),
+    ConfigKey(
         "prediction.default_model_type",
         "analysis.model_type",
-        "300|500|lite|custom|toy",
-        "classifier",
+        "|".join(MODEL_TYPES),
+        "Model type.",
     ),
-    Key("prediction.expected_length", "analysis.chunk_length", "count?", "bases a chunk"),
-    Key("prediction.model_path", "analysis.classifier", "text?", "classifier of type custom"),
-    Key("prediction.models.300", "analysis.classifiers.300", "text", "classifier of type 300"),
-    Key("prediction.models.500", "analysis.classifiers.500", "text", "classifier of type 500"),
-    Key("prediction.duplicate_ids", "analysis.duplicate_ids", "error|rename", "doubled record ids"),
-    Key("device.default", "machine.device", "text", "auto, cpu, cuda, cuda:0,2 or a UUID"),
-    Key("device.gpus", "machine.gpus", "text?", "indices or UUIDs, e.g. 0,1,2"),
-    Key("device.fallback_to_cpu", "machine.fallback_to_cpu", "flag", "auto may do without a GPU"),
-    Key("device.cpu_workers", "machine.cpu_workers", "count?", "worker processes on the CPU"),
-    Key("device.precision", "analysis.precision", _PRECISIONS, "encoder arithmetic"),
-    Key("device.compile", "machine.compile", "auto|always|never", "compile models for a GPU"),
-    Key("features.dnabert.model_name", "analysis.nucleotide_model", "text", "hub name or folder"),
-    Key("features.dnabert.batch_size", "machine.dnabert_sequences", "count?", "sequences a batch"),
-    Key("features.esm.model_name", "analysis.protein_model", "text", "name, folder or file"),
-    Key("features.esm.truncation_seq_length", "analysis.truncation", "count", "residues embedded"),
-    Key("features.esm.toks_per_batch", "machine.esm_tokens", "count?", "tokens a batch"),
-    Key("parallelization.num_workers", "machine.max_workers", "count?", "GPUs used at most"),
-    Key("parallelization.threads", "machine.threads", "count?", "host threads in all"),
-    Key("files.auto_cleanup", "files.auto_cleanup", "flag", "remove intermediate files at the end"),
-    Key("logging.default_level", "display.level", "DEBUG|INFO|WARNING|ERROR", "what is shown"),
-    Key("logging.auto_log_file", "display.auto_log", "flag", "log to .checkpoints/STEM/run.log"),
+    ConfigKey(
+        "prediction.expected_length",
+        "analysis.chunk_length",
+        "count?",
+        "Bases per chunk; null takes those of the model type.",
+    ),
+    ConfigKey(
+        "prediction.model_path",
+        "analysis.classifier",
+        "text?",
+        "Classifier file of model type custom.",
+    ),
+    ConfigKey(
+        "prediction.models.300",
+        "analysis.classifiers.300",
+        "text",
+        "Classifier file of model type 300.",
+    ),
+    ConfigKey(
+        "prediction.models.500",
+        "analysis.classifiers.500",
+        "text",
+        "Classifier file of model type 500.",
+    ),
+    ConfigKey(
+        "prediction.duplicate_ids",
+        "analysis.duplicate_ids",
+        "|".join(DUPLICATE_ID_CHOICES),
+        "What is done with record ids that occur twice.",
+    ),
+    ConfigKey("device.default", "machine.device", "text", "auto, cpu, cuda, cuda:0,2 or a UUID."),
+    ConfigKey("device.gpus", "machine.gpus", "text?", "Indices or UUIDs of GPUs, such as 0,1,2."),
+    ConfigKey(
+        "device.fallback_to_cpu",
+        "machine.fallback_to_cpu",
+        "flag",
+        "Whether auto may use the CPU if there is no GPU.",
+    ),
+    ConfigKey(
+        "device.cpu_workers",
+        "machine.cpu_workers",
+        "count?",
+        "Worker processes on the CPU; null computes in the main process.",
+    ),
+    ConfigKey(
+        "device.precision",
+        "analysis.precision",
+        "|".join(PRECISION_CHOICES),
+        "Arithmetic of the encoders.",
+    ),
+    ConfigKey(
+        "device.compile",
+        "machine.compile",
+        "|".join(COMPILE_CHOICES),
+        "Whether models are compiled for a GPU.",
+    ),
+    ConfigKey(
+        "features.dnabert.model_name",
+        "analysis.nucleotide_model",
+        "text",
+        "Nucleotide encoder: name on the Hugging Face hub, or folder.",
+    ),
+    ConfigKey(
+        "features.dnabert.batch_size",
+        "machine.dnabert_sequences",
+        "count?",
+        "Sequences per batch; null measures what the device takes.",
+    ),
+    ConfigKey(
+        "features.esm.model_name",
+        "analysis.protein_model",
+        "text",
+        "Protein encoder: name of an ESM-2 model, name on the hub, folder or file.",
+    ),
+    ConfigKey(
+        "features.esm.truncation_seq_length",
+        "analysis.truncation",
+        "count",
+        "Residues per protein that are embedded.",
+    ),
+    ConfigKey(
+        "features.esm.toks_per_batch",
+        "machine.esm_tokens",
+        "count?",
+        "Tokens per batch; null measures what the device takes.",
+    ),
+    ConfigKey(
+        "parallelization.num_workers",
+        "machine.max_workers",
+        "count?",
+        "Largest number of GPUs; null uses all.",
+    ),
+    ConfigKey(
+        "parallelization.threads",
+        "machine.threads",
+        "count?",
+        "Host threads in total; null uses all cores.",
+    ),
+    ConfigKey(
+        "files.auto_cleanup",
+        "machine.keep_intermediate",
+        "inverted flag",
+        "Whether intermediate files are removed at the end.",
+    ),
+    ConfigKey(
+        "logging.default_level",
+        "display.level",
+        "DEBUG|INFO|WARNING|ERROR",
+        "What is shown.",
+    ),
+    ConfigKey(
+        "logging.auto_log_file",
+        "display.auto_log",
+        "flag",
+        "Whether a log is written to .checkpoints/STEM/run.log.",
+    ),
 )
 
-# Keys of older default files that no longer mean anything.
-OBSOLETE = (
+# Keys of the configuration files of version 1 that no longer have an effect.
+OBSOLETE_KEYS = (
     "version",
     "features.dnabert.trust_remote_code",
     "features.esm.representation_layer",
@@ -83,86 +209,88 @@ OBSOLETE = (
 
 @dataclass(frozen=True)
 class Configuration:
-    """The three groups of settings, with warnings about the file they came from."""
+    """The settings of a command, with warnings about the file that they came from."""
 
-    analysis: AnalysisSettings
-    machine: MachineSettings
-    display: DisplaySettings
+    analysis: AnalysisSettings = field(default_factory=AnalysisSettings)
+    machine: MachineSettings = field(default_factory=MachineSettings)
+    display: DisplaySettings = field(default_factory=DisplaySettings)
     warnings: tuple[str, ...] = ()
 
+    def with_values(self, values: Mapping[str, Any]) -> Configuration:
+        """Return these settings with ``values``, named as in :attr:`ConfigKey.setting`, on top.
 
-def default_configuration() -> Configuration:
-    """The settings without a configuration file."""
-    return Configuration(AnalysisSettings(), MachineSettings(), DisplaySettings())
+        Raises:
+            UsageError: a value is out of its range (exit 64).
+        """
+        changes: dict[str, dict[str, Any]] = {"analysis": {}, "machine": {}, "display": {}}
+        classifiers = dict(self.analysis.classifiers)
+        for setting, value in values.items():
+            group, name, *entry = setting.split(".")
+            if entry:
+                classifiers[entry[0]] = value
+            else:
+                changes[group][name] = value
+        return replace(
+            self,
+            analysis=replace(self.analysis, classifiers=classifiers, **changes["analysis"]),
+            machine=replace(self.machine, **changes["machine"]),
+            display=replace(self.display, **changes["display"]),
+        )
 
 
 def load_configuration(path: Path) -> Configuration:
     """Read a configuration file on top of the defaults.
 
     Raises:
-        ConfigError: missing, not YAML, unknown key or wrong type; names key and line (exit 64).
+        ConfigError: the file is missing or not YAML, a key is unknown or a value has the wrong
+            type; the message names the key or the line (exit 64).
     """
-    document = _parse(path)
     known = {key.name: key for key in KEYS}
     values: dict[str, Any] = {}
     obsolete = []
-    for name, value in _flatten(document, known):
+    for name, value in _flatten(_parse(path), known):
         if name in known:
             values[known[name].setting] = _checked(path, known[name], value)
-        elif any(name == o or name.startswith(o + ".") for o in OBSOLETE):
+        elif any(name == key or name.startswith(key + ".") for key in OBSOLETE_KEYS):
             obsolete.append(name)
         else:
-            raise ConfigError(f"{path}: unknown key {name}{_suggestion(name, known)}")
+            close = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+            advice = f"did you mean {close[0]}?" if close else "see virnucpro utils generate-config"
+            raise ConfigError(f"{path}: unknown key {name}; {advice}")
     warnings: tuple[str, ...] = ()
     if obsolete:
-        warnings = (f"{path}: ignored, no longer of any effect: {', '.join(obsolete)}",)
-    return _apply(values, warnings)
+        warnings = (f"{path}: these keys no longer have an effect: {', '.join(obsolete)}",)
+    return replace(Configuration().with_values(values), warnings=warnings)
 
 
 def default_yaml() -> str:
-    """The defaults as a commented configuration file, each key with its meaning."""
-    lines = ["# VirNucPro configuration. Every value here is the default.", ""]
-    opened: list[str] = []
+    """Return the defaults as a commented configuration file, each key with its meaning."""
+    lines = ["# Configuration of VirNucPro. Every value in this file is the default.", ""]
+    open_groups: list[str] = []
     for key in KEYS:
-        *groups, leaf = key.name.split(".")
+        *groups, leaf = (f'"{part}"' if part.isdigit() else part for part in key.name.split("."))
         shared = 0
-        while shared < min(len(groups), len(opened)) and groups[shared] == opened[shared]:
+        while shared < min(len(groups), len(open_groups)) and groups[shared] == open_groups[shared]:
             shared += 1
         for depth in range(shared, len(groups)):
-            lines.append(f"{'  ' * depth}{_quoted(groups[depth])}:")
-        opened = groups
-        text = f"{'  ' * len(groups)}{_quoted(leaf)}: {_yaml_value(_default(key))}"
-        lines.append(f"{text}  # {key.help}{_choices(key)}")
+            lines.append(f"{'  ' * depth}{groups[depth]}:")
+        open_groups = groups
+        group, name, *entry = key.setting.split(".")
+        value = getattr(getattr(Configuration(), group), name)
+        value = value[entry[0]] if entry else not value if key.accepts == "inverted flag" else value
+        written = yaml.safe_dump(value, default_flow_style=True).strip().removesuffix("...").strip()
+        choices = ""
+        if "|" in key.accepts:  # toy is for tests only
+            shown = SHOWN_MODEL_TYPES if name == "model_type" else key.accepts.split("|")
+            choices = f" One of {', '.join(shown)}."
+        lines.append(f"{'  ' * len(groups)}{leaf}: {written}  # {key.description}{choices}")
     return "\n".join(lines) + "\n"
-
-
-def _quoted(name: str) -> str:
-    return f'"{name}"' if name.isdigit() else name
-
-
-def _choices(key: Key) -> str:
-    shown = [value for value in key.kind.split("|") if value != "toy"]  # for tests only
-    return f": {', '.join(shown)}" if "|" in key.kind else ""
-
-
-def _yaml_value(value: Any) -> str:
-    text = yaml.safe_dump(value, default_flow_style=True).strip()
-    return text.removesuffix("...").strip()
-
-
-def _default(key: Key) -> Any:
-    defaults = default_configuration()
-    if key.setting == "files.auto_cleanup":
-        return not defaults.machine.keep_intermediate
-    group, name, *rest = key.setting.split(".")
-    value = getattr(getattr(defaults, group), name)
-    return value[rest[0]] if rest else value
 
 
 def _parse(path: Path) -> Mapping[str, Any]:
     try:
         if path.stat().st_size > MAX_BYTES:
-            raise ConfigError(f"{path}: larger than 1 MiB, this is no configuration file")
+            raise ConfigError(f"{path} is larger than 1 MiB: this is not a configuration file")
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
         raise ConfigError(
@@ -175,9 +303,11 @@ def _parse(path: Path) -> Mapping[str, Any]:
         document = yaml.safe_load(text)
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else "?"
-        raise ConfigError(f"{path}, line {line}: {error.problem}; this is no plain YAML") from error
+        raise ConfigError(
+            f"{path}, line {line}: {error.problem}; this is not plain YAML"
+        ) from error
     except (yaml.YAMLError, ValueError) as error:
-        raise ConfigError(f"{path}: this is no plain YAML: {error}") from error
+        raise ConfigError(f"{path}: this is not plain YAML: {error}") from error
     if document is None:
         return {}
     if not isinstance(document, Mapping):
@@ -186,7 +316,7 @@ def _parse(path: Path) -> Mapping[str, Any]:
 
 
 def _check_shape(path: Path, text: str) -> None:
-    """Refuse what would take long to read, and no configuration needs."""
+    """Refuse YAML that takes long to read and that no configuration needs."""
     depth = 0
     for event in yaml.parse(text, yaml.SafeLoader):
         if isinstance(event, yaml.AliasEvent):  # can stand for an exponentially large document
@@ -194,67 +324,43 @@ def _check_shape(path: Path, text: str) -> None:
         depth += isinstance(event, yaml.CollectionStartEvent)
         depth -= isinstance(event, yaml.CollectionEndEvent)
         if depth > MAX_DEPTH:
-            raise ConfigError(f"{path}: nested too deeply, this is no configuration file")
+            raise ConfigError(f"{path}: nested too deeply, this is not a configuration file")
 
 
 def _flatten(
-    document: Mapping[Any, Any], known: Mapping[str, Key], prefix: str = ""
+    document: Mapping[Any, Any], known: Mapping[str, ConfigKey], prefix: str = ""
 ) -> Iterator[tuple[str, Any]]:
     for name, value in document.items():
-        full = f"{prefix}{name}"
-        if isinstance(value, Mapping) and value and full not in known:
-            yield from _flatten(value, known, f"{full}.")
-        elif value is None and any(k.startswith(full + ".") for k in known):
+        full_name = f"{prefix}{name}"
+        if isinstance(value, Mapping) and value and full_name not in known:
+            yield from _flatten(value, known, f"{full_name}.")
+        elif value is None and any(key.startswith(full_name + ".") for key in known):
             continue  # a heading with nothing below it
         else:
-            yield full, value
+            yield full_name, value
 
 
-def _checked(path: Path, key: Key, value: Any) -> Any:
-    """``value`` if it is of the key's kind. ``?`` also accepts null and ``auto``."""
-    kind = key.kind
-    if kind.endswith("?"):
-        kind = kind[:-1]
+def _checked(path: Path, key: ConfigKey, value: Any) -> Any:
+    """Return the value of the setting for the value of a key, if the key accepts it."""
+    accepts = key.accepts
+    if accepts.endswith("?"):
+        accepts = accepts[:-1]
         if value is None or value == "auto":
             return None
-    if kind == "flag":
+    if accepts in ("flag", "inverted flag"):
         if isinstance(value, bool):
-            return value
+            return value if accepts == "flag" else not value
         expected = "true or false"
-    elif kind == "count":
+    elif accepts == "count":
         if isinstance(value, int) and not isinstance(value, bool) and value >= 1:
             return value
         expected = "a whole number of 1 or more"
-    elif kind == "text":
+    elif accepts == "text":
         if isinstance(value, str | int) and not isinstance(value, bool) and str(value):
             return str(value)
         expected = "text"
     else:
-        if str(value) in kind.split("|") and not isinstance(value, bool):
+        if str(value) in accepts.split("|") and not isinstance(value, bool):
             return str(value)
-        expected = f"one of {', '.join(kind.split('|'))}"
+        expected = f"one of {', '.join(accepts.split('|'))}"
     raise ConfigError(f"{path}: {key.name} must be {expected}, not {value!r}")
-
-
-def _suggestion(name: str, known: Mapping[str, Key]) -> str:
-    near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
-    return f"; did you mean {near[0]}?" if near else "; see virnucpro utils generate-config"
-
-
-def _apply(values: dict[str, Any], warnings: tuple[str, ...]) -> Configuration:
-    groups: dict[str, dict[str, Any]] = {"analysis": {}, "machine": {}, "display": {}, "files": {}}
-    classifiers = dict(AnalysisSettings().classifiers)
-    for setting, value in values.items():
-        group, name, *rest = setting.split(".")
-        if rest:
-            classifiers[rest[0]] = value
-        else:
-            groups[group][name] = value
-    if "auto_cleanup" in groups["files"]:
-        groups["machine"]["keep_intermediate"] = not groups["files"]["auto_cleanup"]
-    return Configuration(
-        replace(AnalysisSettings(), classifiers=classifiers, **groups["analysis"]),
-        replace(MachineSettings(), **groups["machine"]),
-        replace(DisplaySettings(), **groups["display"]),
-        warnings,
-    )

@@ -1,52 +1,55 @@
-"""Settings of a run, in two halves: what changes results, and what does not.
+"""Settings of a command: those that decide its results, and those that do not.
 
-:class:`AnalysisSettings` enters the state of a run; ``--resume`` refuses when any of it differs.
-:class:`MachineSettings` never does: a run may go on with other GPUs, batch sizes and threads.
-Defaults < configuration file < command line.
+:class:`AnalysisSettings` decide the results. They are part of the state of a run: a run that was
+begun with others is not continued. :class:`MachineSettings` do not: a run may be continued with
+other GPUs, batch sizes and threads. :class:`DisplaySettings` say what is shown and logged.
+The configuration file replaces defaults, and the command line replaces both.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Literal, get_args
 
 from virnucpro.errors import UsageError
 
-Compile = Literal["auto", "always", "never"]
+CompileMode = Literal["auto", "always", "never"]
+COMPILE_CHOICES: tuple[CompileMode, ...] = get_args(CompileMode)
 ModelType = Literal["300", "500", "lite", "custom", "toy"]
-# ``toy`` is for tests and trials of the machinery: accepted, but not shown in help texts.
-MODEL_TYPES: tuple[ModelType, ...] = ("300", "500", "lite", "custom", "toy")
-SHOWN_TYPES = tuple(name for name in MODEL_TYPES if name != "toy")
+MODEL_TYPES: tuple[ModelType, ...] = get_args(ModelType)
+# Model type toy is for tests of the program: it is accepted, but not shown in help texts.
+SHOWN_MODEL_TYPES = tuple(name for name in MODEL_TYPES if name != "toy")
+DuplicateIds = Literal["error", "rename"]
+DUPLICATE_ID_CHOICES: tuple[DuplicateIds, ...] = get_args(DuplicateIds)
 LITE_CLASSIFIER = Path(__file__).parent / "data" / "lite_classifier.safetensors"
 TOY_CLASSIFIER = Path(__file__).parent / "data" / "toy_classifier.safetensors"
 TOY_WARNING = "model type toy: these scores mean nothing; they only show that the program works"
-# What stands at the top of the results of these model types, and in STEM_run.json.
-NOTICES = {
+# Shown above the results of these model types, and written to STEM_run.json.
+MODEL_TYPE_NOTICES = {
     "toy": TOY_WARNING,
     "lite": "model type lite: small models for a first look; the released ones are more accurate",
 }
 
 CODON = 3  # bases
 
-_S = TypeVar("_S", "AnalysisSettings", "MachineSettings")
-
 
 @dataclass(frozen=True)
 class AnalysisSettings:
-    """Everything that changes results.
+    """The settings that decide the results.
 
     Attributes:
-        model_type: which released classifier, ``lite`` for the small models of the package, or
-            ``custom`` with ``classifier``.
-        classifier: its file; a bare name is looked up among the models on disk.
-        chunk_length: bases; records are cut into chunks of this length.
-        sequences_per_file: frames a split file. 10,000 in the original.
-        nucleotide_model: DNABERT-S: hub name or folder.
-        protein_model: ESM-2: released name, hub name, folder or file.
-        truncation: residues of a protein that are embedded. 1024 in the original.
-        precision: arithmetic of the encoders; ``auto`` is bf16 where every GPU has it.
-        duplicate_ids: ``error``, or ``rename`` to make them unique.
+        model_type: ``300`` or ``500`` for a released classifier, ``lite`` for the small models of
+            this package, or ``custom`` for the file ``classifier``.
+        classifier: file of the classifier; a bare name is looked up among the models on disk.
+        chunk_length: bases per chunk.
+        sequences_per_file: frames per split file; 10,000 in version 1.
+        nucleotide_model: encoder of nucleotide sequences: name on the hub, or folder.
+        protein_model: encoder of proteins: name of an ESM-2 model, name on the hub, folder or file.
+        truncation: residues per protein that are embedded; 1024 in version 1.
+        precision: arithmetic of the encoders; see :mod:`virnucpro.precision`.
+        duplicate_ids: ``error`` refuses record ids that occur twice; ``rename`` makes them unique.
+        classifiers: classifier file of each released model type.
     """
 
     model_type: ModelType = "500"
@@ -57,16 +60,16 @@ class AnalysisSettings:
     protein_model: str = "esm2_t36_3B_UR50D"
     truncation: int = 1024
     precision: str = "auto"
-    duplicate_ids: Literal["error", "rename"] = "error"
+    duplicate_ids: DuplicateIds = "error"
     classifiers: dict[str, str] = field(
         default_factory=lambda: {"300": "300_model.pth", "500": "500_model.pth"}
     )
 
     def resolved(self) -> AnalysisSettings:
-        """Fill in what follows from the model type.
+        """Return the settings with what follows from the model type filled in.
 
         Raises:
-            UsageError: ``custom`` without a classifier or a chunk length; a length below 3.
+            UsageError: ``custom`` has no classifier or no chunk length, or a length is below 3.
         """
         if self.chunk_length is not None and self.chunk_length < CODON:
             raise UsageError(f"a chunk of {self.chunk_length} bases is shorter than a codon")
@@ -95,21 +98,22 @@ class AnalysisSettings:
 
 @dataclass(frozen=True)
 class MachineSettings:
-    """Everything that does not change results.
+    """The settings that do not decide the results.
 
     Attributes:
-        device: ``auto``, ``cpu``, ``cuda``, ``cuda:0,2``, a number or a GPU's UUID.
+        device: ``auto``, ``cpu``, ``cuda``, ``cuda:0,2``, a number or the UUID of a GPU.
         gpus: indices among the visible GPUs, or UUIDs, separated by commas.
-        max_workers: use at most so many GPUs.
+        max_workers: largest number of GPUs.
         cpu_workers: worker processes on the CPU; None computes in this process.
-        fallback_to_cpu: whether ``auto`` may do without a GPU.
-        esm_tokens: tokens an ESM-2 batch; None chooses for the device.
-        dnabert_sequences: sequences a DNABERT-S batch; None chooses for the device.
-        classifier_rows: rows read at a time by the classifier.
-        tokenizer_threads: host threads a worker uses for tokens.
-        threads: host threads in all; None takes every core this process may use.
-        compile: whether a GPU's workers compile their models: ``auto`` where there is enough to do.
-        keep_intermediate: keep chunks, frames and features after success.
+        fallback_to_cpu: whether ``auto`` may use the CPU if there is no GPU.
+        esm_tokens: tokens per ESM-2 batch; None chooses for the device.
+        dnabert_sequences: sequences per DNABERT-S batch; None chooses for the device.
+        classifier_rows: rows that the classifier reads at a time.
+        tokenizer_threads: host threads per worker that make tokens.
+        threads: host threads in total; None takes every core that this process may use.
+        compile: whether workers compile their models for a GPU: ``auto`` if the work is large
+            enough to save the time that it takes.
+        keep_intermediate: whether chunks, frames and features are kept after success.
     """
 
     device: str = "auto"
@@ -122,11 +126,15 @@ class MachineSettings:
     classifier_rows: int = 256
     tokenizer_threads: int = 4
     threads: int | None = None
-    compile: Compile = "auto"
+    compile: CompileMode = "auto"
     keep_intermediate: bool = False
 
     def __post_init__(self) -> None:
-        """Reject counts below one (exit 64)."""
+        """Check the counts.
+
+        Raises:
+            UsageError: one of them is below 1 (exit 64).
+        """
         for name in (
             "max_workers",
             "cpu_workers",
@@ -143,13 +151,13 @@ class MachineSettings:
 
 @dataclass(frozen=True)
 class DisplaySettings:
-    """What is shown and logged.
+    """The settings that say what is shown and logged.
 
     Attributes:
         level: ``DEBUG`` (``-v``), ``INFO``, ``WARNING`` (``-q``) or ``ERROR``.
         progress: whether a dashboard may be shown on a terminal.
-        log_file: where the log goes; None is ``.checkpoints/STEM/run.log``.
-        auto_log: whether that log is written at all without ``log_file``.
+        log_file: file of the log; None is ``.checkpoints/STEM/run.log``.
+        auto_log: whether a log is written if there is no ``log_file``.
     """
 
     level: str = "INFO"
@@ -161,8 +169,3 @@ class DisplaySettings:
     def quiet(self) -> bool:
         """Whether only warnings and errors are shown."""
         return self.level in ("WARNING", "ERROR")
-
-
-def override(settings: _S, **values: Any) -> _S:
-    """``settings`` with each value that is not None."""
-    return replace(settings, **{k: v for k, v in values.items() if v is not None})

@@ -2,31 +2,89 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from importlib import import_module
+from typing import Any
+
 import click
 
 from virnucpro import __version__
-from virnucpro.cli.lazy import LazyGroup
 from virnucpro.cli.options import shared_options
 
 COMMANDS = {
     "predict": "virnucpro.cli.predict:predict",
     "status": "virnucpro.cli.status:status",
     "models": "virnucpro.cli.models:models",
-    "train": "virnucpro.cli.train:train",
+    "train": "virnucpro.cli.app:train",
     "evaluate": "virnucpro.cli.evaluate:evaluate",
     "profile": "virnucpro.cli.profile:profile",
     "benchmark": "virnucpro.cli.benchmark:benchmark",
-    "utils": "virnucpro.cli.utils:utils",
+    "utils": "virnucpro.cli.tools:utils",
 }
+TRAIN_COMMANDS = {
+    "download": "virnucpro.cli.train_download:download",
+    "prepare": "virnucpro.cli.train_prepare:prepare",
+    "embed": "virnucpro.cli.train_embed:embed",
+    "classifier": "virnucpro.cli.train_classifier:classifier",
+    "lite": "virnucpro.cli.train_lite:lite",
+}
+EPILOG = """\b
+Examples:
+  virnucpro predict reads.fq.gz
+  virnucpro models list
+"""
+TRAIN_EPILOG = """\b
+The steps in their order (see docs/training.md):
+  virnucpro train prepare genomes.tsv --output-dir DATASET
+  virnucpro train embed DATASET
+  virnucpro train classifier DATASET --output my.safetensors
+"""
+
+
+class LazyGroup(click.Group):
+    """A group whose sub-commands are imported when they are called.
+
+    So ``--version`` and a mistyped command are answered at once.
+    """
+
+    def __init__(self, *args: Any, commands_at: Mapping[str, str], **kwargs: Any) -> None:
+        """``commands_at`` maps each name to ``module:object``, in the order of the help text."""
+        super().__init__(*args, **kwargs)
+        self.commands_at = commands_at
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names in the order of the help text."""
+        return list(self.commands_at)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import and return a command; None if there is no such command."""
+        if cmd_name not in self.commands_at:
+            return None
+        module, name = self.commands_at[cmd_name].split(":")
+        command: click.Command = getattr(import_module(module), name)
+        return command
 
 
 @click.group(
     cls=LazyGroup,
     commands_at=COMMANDS,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-    epilog="Examples: virnucpro predict reads.fq.gz   |   virnucpro models list",
+    epilog=EPILOG,
 )
-@click.version_option(__version__, "-V", "--version", prog_name="virnucpro")
+@click.version_option(
+    __version__, "-V", "--version", prog_name="virnucpro", help="Show the version."
+)
 @shared_options
 def app() -> None:
     """Find viral sequences in FASTA and FASTQ files."""
+
+
+@click.group(
+    cls=LazyGroup,
+    commands_at=TRAIN_COMMANDS,
+    short_help="Train a classifier, or small encoders, on your own genomes.",
+    epilog=TRAIN_EPILOG,
+)
+@shared_options
+def train() -> None:
+    """Train a classifier, or small encoders, on your own labelled genomes."""

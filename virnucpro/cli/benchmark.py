@@ -5,13 +5,19 @@ from __future__ import annotations
 import os
 import shlex
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from virnucpro.cli.measured import measured_device
-from virnucpro.cli.options import COUNT, quiet, shared_options
+from virnucpro.cli.options import (
+    COUNT,
+    PATH,
+    device_options,
+    measured_device,
+    quiet,
+    shared_options,
+    threads_option,
+)
 from virnucpro.contracts import Device, Json
 from virnucpro.errors import UsageError, VirNucProError
 from virnucpro.precision import PRECISIONS, choose_precision, measured_precisions
@@ -36,7 +42,6 @@ MODELS = {
 }
 SEQUENCES = {"cuda": 1024, "cpu": 32}
 WIDTH = 250  # columns, where the output goes to no terminal: nothing is wrapped there
-PATH = click.Path(path_type=Path)
 
 
 def precisions(text: str) -> tuple[str, ...]:
@@ -84,9 +89,8 @@ def precisions(text: str) -> tuple[str, ...]:
     default=True,
     help="Compile our models on a GPU, as predict does for much work.  [default: yes]",
 )
-@click.option("-d", "--device", metavar="D", help="As for predict; the first one is measured.")
-@click.option("--gpus", metavar="LIST", help="As for predict; the first one is measured.")
-@click.option("-t", "--threads", type=COUNT, metavar="N", help="Host threads.  [default: all]")
+@device_options
+@threads_option
 @click.option(
     "--seconds",
     type=click.FloatRange(min=0),
@@ -111,7 +115,7 @@ def benchmark(models: tuple[str, ...], **options: Any) -> None:
     """
     if options["threads"]:
         os.environ["RAYON_NUM_THREADS"] = str(options["threads"])  # the tokenizers library reads it
-    device = measured_device(options["device"], options["gpus"], options["threads"])
+    device = measured_device(options)
     request = _request(models, device, options)
     from virnucpro.benchmark.run import carry_out, disagreeing
     from virnucpro.formatting import printable

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from virnucpro.cli.options import displayed, shared_options
+from virnucpro.cli.options import configuration, shared_options
 from virnucpro.errors import UsageError
 from virnucpro.formatting import byte_size
 from virnucpro.models.catalogue import KNOWN, SETS, HubModel, Model, model_named, models_for
@@ -80,14 +80,13 @@ def fetch(names: tuple[str, ...], model_type: str | None, update: bool) -> None:
     recorded at its first fetch; a damaged file is replaced.
     """
     from virnucpro.models.fetch import fetch as bring
-    from virnucpro.settings import DisplaySettings
     from virnucpro.ui.step_screen import StepScreen
 
     wanted = [*names, model_type] if model_type else list(names)
     if not wanted:
         raise UsageError("name a model, or a model type: virnucpro models fetch 500")
     chosen = dict.fromkeys(model for name in wanted for model in models_for(name))
-    with StepScreen(displayed(DisplaySettings(), progress=True)) as screen:
+    with StepScreen(configuration().display) as screen:
         for model in chosen:
             screen.say(f"{model.name}: {model.address}")
             fetched = bring(model, screen.transfer(model.name), update=update)

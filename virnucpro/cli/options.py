@@ -1,138 +1,209 @@
-"""``-v -q -l -c``: options that work before and after a sub-command."""
+"""The options that several commands share, and what they mean for the settings."""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from virnucpro.configuration import Configuration, load_configuration
 from virnucpro.errors import UsageError
 from virnucpro.precision import PRECISION_CHOICES
-from virnucpro.settings import DisplaySettings
+from virnucpro.settings import COMPILE_CHOICES
+
+if TYPE_CHECKING:
+    from virnucpro.contracts import Device
 
 F = TypeVar("F", bound=Callable[..., Any])
 COUNT = click.IntRange(min=1)
-_NAMES = ("verbose", "quiet", "log_file", "config")
+PATH = click.Path(path_type=Path)
+
+# The setting that each option fills; see Configuration.with_values.
+SETTINGS = {
+    "model_type": "analysis.model_type",
+    "model_path": "analysis.classifier",
+    "expected_length": "analysis.chunk_length",
+    "precision": "analysis.precision",
+    "duplicate_ids": "analysis.duplicate_ids",
+    "device": "machine.device",
+    "gpus": "machine.gpus",
+    "cpu_workers": "machine.cpu_workers",
+    "esm_batch_size": "machine.esm_tokens",
+    "dnabert_batch_size": "machine.dnabert_sequences",
+    "num_workers": "machine.tokenizer_threads",
+    "threads": "machine.threads",
+    "compile": "machine.compile",
+    "batch_size": "machine.classifier_rows",
+}
 
 
 class ModelTypes(click.Choice[str]):
-    """The model types that are shown; ``toy``, for tests of the machinery, is taken as well."""
+    """The model types that help texts show; ``toy``, which is for tests, is accepted too."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """The type, as it is named."""
+        """Return the name of the type."""
         return value if value == "toy" else super().convert(value, param, ctx)
 
 
+def grouped(*options: Callable[[F], F]) -> Callable[[F], F]:
+    """Return one decorator for several options, which help texts show in this order."""
+
+    def decorate(command: F) -> F:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return decorate
+
+
+_shared = grouped(
+    click.option("-v", "--verbose", is_flag=True, help="Show more details."),
+    click.option("-q", "--quiet", is_flag=True, help="Show only warnings and errors."),
+    click.option("-l", "--log-file", type=PATH, metavar="FILE", help="Write a log to this file."),
+    click.option(
+        "-c", "--config", type=PATH, metavar="FILE", help="Read settings from this YAML file."
+    ),
+)
+
+
 def shared_options(command: F) -> F:
-    """Add the four options; their values are kept in the context, the later one wins."""
+    """Add the options that every command has, and that may also stand before its name.
+
+    Their values are kept in the context of click, where the later one replaces the earlier.
+    """
 
     @functools.wraps(command)
     def wrapped(*args: Any, **kwargs: Any) -> Any:
-        given = {name: kwargs.pop(name) for name in _NAMES}
-        shared = click.get_current_context().ensure_object(dict)
+        names = ("verbose", "quiet", "log_file", "config")
+        given = {name: kwargs.pop(name) for name in names}
+        shared = _shared_values()
         shared.update({name: value for name, value in given.items() if value})
         if shared.get("verbose") and shared.get("quiet"):
             raise UsageError("--quiet and --verbose contradict each other: leave one out")
         return command(*args, **kwargs)
 
-    decorated: Any = wrapped
-    for option in (
-        click.option("-c", "--config", type=click.Path(path_type=Path), help="YAML configuration."),
-        click.option("-l", "--log-file", type=click.Path(path_type=Path), help="Log to this file."),
-        click.option("-q", "--quiet", is_flag=True, help="Only warnings and errors."),
-        click.option("-v", "--verbose", is_flag=True, help="More detail."),
-    ):
-        decorated = option(decorated)
-    return decorated  # type: ignore[no-any-return]
+    return _shared(wrapped)  # type: ignore[return-value]
 
 
-def encoder_options(command: F) -> F:
-    """Add the options that say where and how the encoders compute."""
-    decorated: Any = command
-    for option in (
-        click.option(
-            "-t",
-            "--threads",
-            type=COUNT,
-            metavar="N",
-            help="Host threads in all.  [default: all cores]",
-        ),
-        click.option(
-            "-w",
-            "--num-workers",
-            type=COUNT,
-            metavar="N",
-            help="Host threads a worker uses for tokens.",
-        ),
-        click.option(
-            "--dnabert-batch-size", type=COUNT, metavar="N", help="Sequences a DNABERT-S batch."
-        ),
-        click.option("--esm-batch-size", type=COUNT, metavar="N", help="Tokens an ESM-2 batch."),
-        click.option(
-            "--precision",
-            type=click.Choice(PRECISION_CHOICES),
-            help="Arithmetic of the encoders; auto is bf16 on GPUs that have it, fp32 on the CPU.",
-        ),
-        click.option(
-            "--compile",
-            type=click.Choice(["auto", "always", "never"]),
-            help="Compile the models for a GPU; auto: where there is enough to embed.",
-        ),
-        click.option(
-            "--cpu-workers", type=COUNT, metavar="N", help="Compute on the CPU in N processes."
-        ),
-        click.option(
-            "--gpus", metavar="LIST", help="GPUs to use: 0,1,2 or UUIDs.  [default: all visible]"
-        ),
-        click.option(
-            "-d",
-            "--device",
-            metavar="D",
-            help="auto, cpu, cuda, cuda:0,2, a number or a GPU's UUID.  [default: auto]",
-        ),
-    ):
-        decorated = option(decorated)
-    return decorated  # type: ignore[no-any-return]
+threads_option = click.option(
+    "-t",
+    "--threads",
+    type=COUNT,
+    metavar="N",
+    help="Number of host threads in total.  [default: all cores]",
+)
+no_progress_option = click.option(
+    "--no-progress",
+    is_flag=True,
+    help="Print a plain line every 10 seconds instead of drawing the progress.",
+)
+precision_option = click.option(
+    "--precision",
+    type=click.Choice(PRECISION_CHOICES),
+    help="Arithmetic of the encoders; auto is bf16 if every GPU has it, and fp32 on the CPU.",
+)
+device_options = grouped(
+    click.option(
+        "-d",
+        "--device",
+        metavar="D",
+        help="Device: auto, cpu, cuda, cuda:0,2, a number or the UUID of a GPU.  [default: auto]",
+    ),
+    click.option(
+        "--gpus",
+        metavar="LIST",
+        help="GPUs to use, such as 0,1,2, or their UUIDs.  [default: all visible GPUs]",
+    ),
+)
+encoder_options = grouped(
+    device_options,
+    click.option(
+        "--cpu-workers", type=COUNT, metavar="N", help="Compute on the CPU in N processes."
+    ),
+    click.option(
+        "--compile",
+        type=click.Choice(COMPILE_CHOICES),
+        help="Compile the models for a GPU; auto does so if there is enough to embed.",
+    ),
+    precision_option,
+    click.option(
+        "--esm-batch-size", type=COUNT, metavar="N", help="Number of tokens per ESM-2 batch."
+    ),
+    click.option(
+        "--dnabert-batch-size",
+        type=COUNT,
+        metavar="N",
+        help="Number of sequences per DNABERT-S batch.",
+    ),
+    click.option(
+        "-w",
+        "--num-workers",
+        type=COUNT,
+        metavar="N",
+        help="Number of host threads per worker that make tokens.",
+    ),
+    threads_option,
+)
 
 
-def machine_given(options: dict[str, Any]) -> dict[str, Any]:
-    """Values of :func:`encoder_options` by the setting of ``MachineSettings`` that each fills."""
-    return {
-        "device": options["device"],
-        "gpus": options["gpus"],
-        "cpu_workers": options["cpu_workers"],
-        "esm_tokens": options["esm_batch_size"],
-        "dnabert_sequences": options["dnabert_batch_size"],
-        "tokenizer_threads": options["num_workers"],
-        "threads": options["threads"],
-        "compile": options["compile"],
-    }
-
-
-def config_path() -> Path | None:
-    """The configuration file given on the command line."""
-    path: Path | None = click.get_current_context().ensure_object(dict).get("config")
-    return path
+def _shared_values() -> dict[str, Any]:
+    values: dict[str, Any] = click.get_current_context().ensure_object(dict)
+    return values
 
 
 def quiet() -> bool:
-    """Whether only warnings and errors are wanted."""
-    return bool(click.get_current_context().ensure_object(dict).get("quiet"))
+    """Return whether ``--quiet`` was given."""
+    return bool(_shared_values().get("quiet"))
 
 
-def displayed(display: DisplaySettings, *, progress: bool) -> DisplaySettings:
-    """``display`` of the configuration with the options on top."""
-    shared = click.get_current_context().ensure_object(dict)
-    level = (
-        "DEBUG" if shared.get("verbose") else "WARNING" if shared.get("quiet") else display.level
-    )
-    return replace(
-        display,
-        level=level,
-        progress=display.progress and progress,
-        log_file=shared.get("log_file") or display.log_file,
-    )
+def configuration(options: Mapping[str, Any] | None = None) -> Configuration:
+    """Return all settings: defaults, configuration file, and the options of a command on top.
+
+    Options that fill no setting are left to the command.
+
+    Raises:
+        ConfigError: the configuration file is missing or wrong (exit 64).
+        UsageError: a value is out of its range (exit 64).
+    """
+    given, shared = options or {}, _shared_values()
+    path: Path | None = shared.get("config")
+    values = {
+        setting: given[name] for name, setting in SETTINGS.items() if given.get(name) is not None
+    }
+    if given.get("keep_intermediate"):
+        values["machine.keep_intermediate"] = True
+    if given.get("no_progress"):
+        values["display.progress"] = False
+    if shared.get("log_file"):
+        values["display.log_file"] = shared["log_file"]
+    if shared.get("verbose") or shared.get("quiet"):
+        values["display.level"] = "DEBUG" if shared.get("verbose") else "WARNING"
+    return (load_configuration(path) if path else Configuration()).with_values(values)
+
+
+def measured_device(options: Mapping[str, Any]) -> Device:
+    """Return the first device that ``predict`` would take, and settle this process on it.
+
+    CUDA must not have been used in this process before.
+
+    Raises:
+        UsageError: ``--device`` or ``--gpus`` is malformed, or names an unknown GPU.
+        DeviceError: a GPU was asked for and there is none.
+    """
+    from virnucpro.devices import choose_devices, visible_gpus
+
+    given = {name: options.get(name) for name in ("device", "gpus", "threads")}
+    machine = replace(configuration(given).machine, max_workers=1)
+    device = choose_devices(machine, visible_gpus())[0]
+    if device.kind == "cuda":  # as a worker does
+        os.environ["CUDA_VISIBLE_DEVICES"] = device.uuid
+        os.environ.setdefault("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True")
+    import torch
+
+    torch.set_num_threads(device.threads)
+    return device

@@ -5,23 +5,33 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from virnucpro.cli.options import (
     COUNT,
+    PATH,
     ModelTypes,
-    config_path,
-    displayed,
+    configuration,
     encoder_options,
-    machine_given,
+    no_progress_option,
     shared_options,
 )
-from virnucpro.configuration import default_configuration, load_configuration
 from virnucpro.errors import EXIT_OK, EXIT_PARTIAL, UsageError
-from virnucpro.settings import SHOWN_TYPES, DisplaySettings, override
+from virnucpro.settings import DUPLICATE_ID_CHOICES, SHOWN_MODEL_TYPES
 
+if TYPE_CHECKING:
+    from virnucpro.configuration import Configuration
+    from virnucpro.run.accounting import Summary
+    from virnucpro.run.prepare import Request
+
+UNSCORED_REASONS = {
+    "no_open_frame": "no frame without a stop codon",
+    "ambiguous": "only ambiguous letters",
+    "too_short": "shorter than a codon",
+    "failed": "could not be embedded",
+}
 EPILOG = """\b
 Examples:
   virnucpro predict --input contigs.fa --output-dir results
@@ -45,13 +55,11 @@ Exit codes: 0 done, 2 partial (see failed_files.txt), 3 resume refused, 4 GPU mi
     metavar="FILE",
     help="FASTA or FASTQ, plain, gzip, bz2 or xz; - is standard input.",
 )
-@click.option(
-    "-o", "--output-dir", type=click.Path(path_type=Path), help="Default: STEM_predictions."
-)
+@click.option("-o", "--output-dir", type=PATH, help="Default: STEM_predictions.")
 @click.option(
     "-m",
     "--model-type",
-    type=ModelTypes(SHOWN_TYPES),
+    type=ModelTypes(SHOWN_MODEL_TYPES),
     help="Classifier; a number is the chunk length it was made for; lite needs no GPU and no "
     "download, and is less accurate.  [default: 500]",
 )
@@ -70,13 +78,13 @@ Exit codes: 0 done, 2 partial (see failed_files.txt), 3 resume refused, 4 GPU mi
 )
 @click.option(
     "--duplicate-ids",
-    type=click.Choice(["error", "rename"]),
+    type=click.Choice(DUPLICATE_ID_CHOICES),
     help="What to do with record ids that occur twice.  [default: error]",
 )
 @click.option("--resume", is_flag=True, help="Go on with an interrupted run; retries what failed.")
 @click.option("-f", "--force", is_flag=True, help="Start over; what was there is moved aside.")
 @click.option("-k", "--keep-intermediate", is_flag=True, help="Keep chunks, frames and features.")
-@click.option("--no-progress", is_flag=True, help="A plain line every 10 s instead of a dashboard.")
+@no_progress_option
 @click.option("--parallel", is_flag=True, help="Accepted; every visible GPU is used anyway.")
 @shared_options
 def predict(source: str | None, named_source: str | None, **options: Any) -> int:
@@ -88,56 +96,85 @@ def predict(source: str | None, named_source: str | None, **options: Any) -> int
     """
     if (source is None) == (named_source is None):
         raise UsageError("give the input once: virnucpro predict --input FILE (or just FILE)")
-    path = config_path()
-    configuration = load_configuration(path) if path else default_configuration()
-    analysis = override(
-        configuration.analysis,
-        model_type=options["model_type"],
-        classifier=options["model_path"],
-        chunk_length=options["expected_length"],
-        precision=options["precision"],
-        duplicate_ids=options["duplicate_ids"],
-    )
-    machine = override(
-        configuration.machine,
-        **machine_given(options),
-        classifier_rows=options["batch_size"],
-        keep_intermediate=options["keep_intermediate"] or None,
-    )
-    display = displayed(configuration.display, progress=not options["no_progress"])
+    settings = configuration(options)
     from virnucpro.run.prepare import Request
 
     request = Request(
         source or named_source or "",
         options["output_dir"],
-        analysis,
-        machine,
+        settings.analysis,
+        settings.machine,
         options["resume"],
         options["force"],
         tuple(sys.argv),
     )
-    return _carry_out(request, display, configuration.warnings)
+    return _run(request, settings)
 
 
-def _carry_out(request: Any, display: DisplaySettings, warnings: tuple[str, ...]) -> int:
-    from virnucpro.cli.summary import summary_text
+def _run(request: Request, settings: Configuration) -> int:
     from virnucpro.events import Notice
     from virnucpro.executors.signals import interruptible
     from virnucpro.run.predict import execute
     from virnucpro.ui.run_screen import RunScreen
 
-    with interruptible() as interruption, RunScreen(display, request.layout) as screen:
-        for warning in warnings:
+    with interruptible() as interruption, RunScreen(settings.display, request.layout) as screen:
+        for warning in settings.warnings:
             screen.show(Notice("warning", warning))
         summary = execute(request, screen.show, interruption=interruption)
-    if not display.quiet:
-        _say(summary_text(summary, request.layout.root))
+    if not settings.display.quiet:
+        try:
+            click.echo(summary_text(summary, request.layout.root))
+        except BrokenPipeError:  # nobody reads it any more; the run counts all the same
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return EXIT_PARTIAL if summary.failed_records else EXIT_OK
 
 
-def _say(text: str) -> None:
-    """Print to standard output; where nobody reads it any more, the run counts all the same."""
-    try:
-        click.echo(text)
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+def summary_text(summary: Summary, root: Path) -> str:
+    """Plain sentences; file names relative to where the user stands."""
+    lines = [summary.notice] if summary.notice else []
+    if summary.computed == 0:
+        lines.append("Nothing to compute: this run was already finished, its results are intact.")
+    lines += _records(summary)
+    lines += _chunks(summary)
+    if summary.failed_records:
+        lines.append(
+            f"{summary.failed_records:,} records could not be scored in full: see "
+            f"failed_files.txt; the same command with --resume tries them again."
+        )
+    lines.append(f"Results in {_relative(root)}:")
+    lines += [f"  {path.relative_to(root)}" for path in summary.files]
+    return "\n".join(lines)
+
+
+def _records(summary: Summary) -> list[str]:
+    calls = summary.calls
+    if summary.scored == 0:
+        lines = [f"None of the {summary.records:,} records could be scored."]
+    else:
+        lines = [
+            f"{calls.get('virus', 0):,} of {summary.records:,} records are called virus, "
+            f"{calls.get('nonvirus', 0):,} nonvirus, {calls.get('undecided', 0):,} undecided; "
+            f"{sum(summary.unscored.values()):,} could not be scored."
+        ]
+    for reason, count in summary.unscored.items():
+        lines.append(f"  {count:,} unscored: {UNSCORED_REASONS[reason]}")
+    return lines
+
+
+def _chunks(summary: Summary) -> list[str]:
+    total, scored = sum(summary.chunks.values()), summary.chunks.get("scored", 0)
+    if not total:
+        return []
+    lines = [f"{scored:,} of {total:,} chunks were scored, from {summary.frames:,} open frames."]
+    closed = summary.chunks.get("no_open_frame", 0)
+    if closed:
+        lines.append(
+            f"  {closed:,} have a stop codon in every frame and cannot be scored: usual for "
+            f"non-coding DNA, nothing is lost."
+        )
+    return lines
+
+
+def _relative(root: Path) -> str:
+    here = Path.cwd()
+    return str(root.relative_to(here)) if root.is_relative_to(here) else str(root)

@@ -10,12 +10,17 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from virnucpro.cli.measured import measured_device, settings
-from virnucpro.cli.options import shared_options
+from virnucpro.cli.options import (
+    PATH,
+    configuration,
+    device_options,
+    measured_device,
+    precision_option,
+    shared_options,
+)
 from virnucpro.contracts import Device, Json
 from virnucpro.errors import DeviceError, UsageError
 from virnucpro.formatting import memory_size
-from virnucpro.precision import PRECISION_CHOICES
 
 if TYPE_CHECKING:
     from virnucpro.encoders.batched import BatchedEncoder
@@ -50,9 +55,8 @@ def counts(text: str) -> tuple[int, ...]:
 @click.option(
     "--random", "architecture", metavar="SIZE", help="Random weights: a name or LAYERSxWIDTHxHEADS."
 )
-@click.option("-d", "--device", metavar="D", help="As for predict; the first one is measured.")
-@click.option("--gpus", metavar="LIST", help="As for predict; the first one is measured.")
-@click.option("--precision", type=click.Choice(PRECISION_CHOICES), help="Arithmetic.")
+@device_options
+@precision_option
 @click.option(
     "--lengths", type=counts, metavar="LIST", help="Letters a sequence.  [default: 166 or 499]"
 )
@@ -67,7 +71,7 @@ def counts(text: str) -> tuple[int, ...]:
     help="For each budget.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-@click.option("-o", "--output", type=click.Path(path_type=Path), help="Save the JSON here.")
+@click.option("-o", "--output", type=PATH, help="Save the JSON here.")
 @shared_options
 def profile(family: str, as_json: bool, output: Path | None, **options: Any) -> None:
     """Measure how fast an encoder is on this machine, and recommend a batch budget.
@@ -77,8 +81,8 @@ def profile(family: str, as_json: bool, output: Path | None, **options: Any) -> 
     """
     from virnucpro.precision import choose_precision
 
-    device = measured_device(options["device"], options["gpus"])
-    precision = choose_precision(options["precision"] or settings().analysis.precision, [device])
+    device = measured_device(options)
+    precision = choose_precision(configuration(options).analysis.precision, [device])
     encoder = _encoder(family, device, precision, options)
     encoder.make_fast()
     lengths = options["lengths"] or (FRAMES[family],)
@@ -114,7 +118,7 @@ def _encoder(
     from virnucpro.encoders.random_weights import random_encoder
     from virnucpro.encoders.registry import locate, open_encoder
 
-    analysis = settings().analysis
+    analysis = configuration().analysis
     if options["architecture"]:
         if options["model_path"]:
             raise UsageError("--random and --model-path contradict each other: leave one out")

@@ -9,8 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from virnucpro.cli.options import COUNT, config_path, displayed, shared_options
-from virnucpro.configuration import default_configuration, load_configuration
+from virnucpro.cli.options import (
+    COUNT,
+    PATH,
+    configuration,
+    no_progress_option,
+    shared_options,
+    threads_option,
+)
 from virnucpro.contracts import Device
 from virnucpro.errors import EXIT_OK, UsageError
 from virnucpro.settings import MachineSettings
@@ -35,11 +41,11 @@ Exit codes: 0 done, 3 resume refused, 4 GPU missing or lost, or a training proce
 
 
 @click.command(epilog=EPILOG, short_help="Train a classifier on an embedded data set.")
-@click.argument("dataset", type=click.Path(path_type=Path), metavar="DATASET")
+@click.argument("dataset", type=PATH, metavar="DATASET")
 @click.option(
     "-o",
     "--output",
-    type=click.Path(path_type=Path),
+    type=PATH,
     required=True,
     metavar="FILE",
     help="The classifier, .safetensors; its model card is put beside it as .md.",
@@ -75,9 +81,7 @@ Exit codes: 0 done, 3 resume refused, 4 GPU missing or lost, or a training proce
 @click.option("--multi-gpu", is_flag=True, help="Train on every visible GPU, not on one.")
 @click.option("--gpu-ids", metavar="LIST", help="Train on these GPUs: 0,1,2 or UUIDs.")
 @click.option("--processes", type=COUNT, metavar="N", help="Train on the CPU, in N processes.")
-@click.option(
-    "-t", "--threads", type=COUNT, metavar="N", help="Host threads in all.  [default: all cores]"
-)
+@threads_option
 @click.option(
     "--precision",
     type=click.Choice(["fp32", "bf16"]),
@@ -91,7 +95,7 @@ Exit codes: 0 done, 3 resume refused, 4 GPU missing or lost, or a training proce
 )
 @click.option("--resume", is_flag=True, help="Go on with an interrupted training.")
 @click.option("-f", "--force", is_flag=True, help="Start over; what was there is moved aside.")
-@click.option("--no-progress", is_flag=True, help="Plain lines instead of a bar.")
+@no_progress_option
 @shared_options
 def classifier(dataset: Path, output: Path, **options: Any) -> int:
     """Train a classifier on DATASET, which train prepare made and train embed embedded.
@@ -99,24 +103,22 @@ def classifier(dataset: Path, output: Path, **options: Any) -> int:
     The validation part says when to stop and calibrates the scores; the test part is only
     measured at the end. The same command gives the same file to the byte on the CPU.
     """
-    path = config_path()
-    configuration = load_configuration(path) if path else default_configuration()
-    display = displayed(configuration.display, progress=not options["no_progress"])
+    settings = configuration({name: options[name] for name in ("threads", "no_progress")})
 
     from virnucpro.events import Notice
     from virnucpro.executors.signals import interruptible
     from virnucpro.training.classifier.fitting import FitRequest, fit
     from virnucpro.ui.training_screen import TrainingScreen
 
-    devices = _devices(options, options["threads"] or configuration.machine.threads)
+    devices = _devices(options, settings.machine.threads)
     recipe = _recipe(options, devices)
     how = (options["resume"], options["force"], options["tensorboard"])
     request = FitRequest(dataset, output, recipe, devices, *how)
-    with interruptible() as interruption, TrainingScreen(display) as screen:
-        for warning in configuration.warnings:
+    with interruptible() as interruption, TrainingScreen(settings.display) as screen:
+        for warning in settings.warnings:
             screen.show(Notice("warning", warning))
         fitted = fit(request, screen.show, interruption)
-    if not display.quiet:
+    if not settings.display.quiet:
         click.echo("\n".join(_summary(fitted, output)))
     return EXIT_OK
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from virnucpro.cli.options import displayed, shared_options
+from virnucpro.cli.options import configuration, shared_options
 from virnucpro.errors import EXIT_OK, EXIT_PARTIAL, InputError, RunInterruptedError, UsageError
 
 EPILOG = """\b
@@ -112,7 +112,6 @@ def _bring(
     release: Any, files: Sequence[Any], folder: Path, mirrors: Sequence[str], form: Any
 ) -> int:
     from virnucpro.io.download import RefusedError
-    from virnucpro.settings import DisplaySettings
     from virnucpro.store.disk import DiskWithoutResume
     from virnucpro.store.lock import locked
     from virnucpro.training.data.refseq import TABLE, fetch_file, save_table, table_of
@@ -122,7 +121,7 @@ def _bring(
     lock = folder / ".checkpoints" / "download.locked"
     disk.make_folder(lock.parent)
     failures = []
-    with locked(lock), StepScreen(displayed(DisplaySettings(), progress=True)) as screen:
+    with locked(lock), StepScreen(configuration().display) as screen:
         for number, file in enumerate(files, 1):
             title = f"{number}/{len(files)} {file.name}"
             try:

@@ -10,22 +10,21 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from virnucpro.cli.options import (
+    PATH,
     ModelTypes,
-    config_path,
-    displayed,
+    configuration,
     encoder_options,
-    machine_given,
+    no_progress_option,
     shared_options,
 )
-from virnucpro.configuration import default_configuration, load_configuration
 from virnucpro.errors import EXIT_OK, EXIT_PARTIAL
-from virnucpro.settings import SHOWN_TYPES, AnalysisSettings, override
+from virnucpro.settings import SHOWN_MODEL_TYPES, AnalysisSettings
 
 if TYPE_CHECKING:
     from virnucpro.training.data.dataset import Part
     from virnucpro.training.embed import Embedded
 
-TYPES = tuple(name for name in SHOWN_TYPES if name != "custom")
+TYPES = tuple(name for name in SHOWN_MODEL_TYPES if name != "custom")
 EPILOG = """\b
 Examples:
   virnucpro train embed DATASET
@@ -51,7 +50,7 @@ def parts_named(text: str) -> tuple[Part, ...]:
 
 
 @click.command(epilog=EPILOG, short_help="Embed the frames of a data set with two encoders.")
-@click.argument("dataset", type=click.Path(path_type=Path), metavar="DATASET")
+@click.argument("dataset", type=PATH, metavar="DATASET")
 @click.option(
     "-m",
     "--model-type",
@@ -66,7 +65,7 @@ def parts_named(text: str) -> tuple[Part, ...]:
 @encoder_options
 @click.option("--resume", is_flag=True, help="Accepted; it always goes on with what is there.")
 @click.option("-f", "--force", is_flag=True, help="Start over; what was there is moved aside.")
-@click.option("--no-progress", is_flag=True, help="A plain line every 10 s instead of a dashboard.")
+@no_progress_option
 @shared_options
 def embed(dataset: Path, **options: Any) -> int:
     """Embed the frames of DATASET, which train prepare made, for train classifier.
@@ -74,11 +73,8 @@ def embed(dataset: Path, **options: Any) -> int:
     The shards go through the workers of predict. A second run of the same command computes only
     what is missing, and tries again what failed; frames that fail are left out of the training.
     """
-    path = config_path()
-    configuration = load_configuration(path) if path else default_configuration()
-    analysis = _analysis(configuration.analysis, options)
-    machine = override(configuration.machine, **machine_given(options))
-    display = displayed(configuration.display, progress=not options["no_progress"])
+    settings = configuration(options)
+    analysis = _analysis(settings.analysis, options)
 
     from virnucpro.events import Notice
     from virnucpro.executors.signals import interruptible
@@ -88,26 +84,28 @@ def embed(dataset: Path, **options: Any) -> int:
     from virnucpro.ui.run_screen import RunScreen
 
     parts = options["parts"]
-    request = EmbedRequest(dataset, analysis, machine, parts, options["force"], tuple(sys.argv))
+    request = EmbedRequest(
+        dataset, analysis, settings.machine, parts, options["force"], tuple(sys.argv)
+    )
     layout = Dataset(dataset.absolute()).layout((parts or PARTS)[0])
-    with interruptible() as interruption, RunScreen(display, layout) as screen:
-        for warning in configuration.warnings:
+    with interruptible() as interruption, RunScreen(settings.display, layout) as screen:
+        for warning in settings.warnings:
             screen.show(Notice("warning", warning))
         results = carry_out(request, screen.show, interruption=interruption)
-    if not display.quiet:
+    if not settings.display.quiet:
         click.echo("\n".join(_summary(dataset, results)))
     return EXIT_PARTIAL if any(result.failed for result in results) else EXIT_OK
 
 
 def _analysis(analysis: AnalysisSettings, options: dict[str, Any]) -> AnalysisSettings:
-    """Encoders and precision, from model type, configuration and command line."""
-    analysis = override(analysis, model_type=options["model_type"], precision=options["precision"])
+    """Return the encoders of the model type, with those of the options on top."""
     if analysis.model_type == "custom":  # its encoders are those of the configuration
         analysis = replace(analysis, model_type="500")
-    return override(
-        analysis.resolved(),
-        nucleotide_model=options["nucleotide_model"],
-        protein_model=options["protein_model"],
+    analysis = analysis.resolved()
+    return replace(
+        analysis,
+        nucleotide_model=options["nucleotide_model"] or analysis.nucleotide_model,
+        protein_model=options["protein_model"] or analysis.protein_model,
     )
 
 

@@ -10,8 +10,7 @@ from typing import Any
 
 import click
 
-from virnucpro.cli.options import COUNT, config_path, displayed, shared_options
-from virnucpro.configuration import default_configuration, load_configuration
+from virnucpro.cli.options import COUNT, PATH, configuration, shared_options, threads_option
 from virnucpro.errors import RunInterruptedError
 
 EPILOG = """\b
@@ -34,20 +33,18 @@ or unwritable, 64 usage, 65 damaged data, 130/143 interrupted (the same command 
 
 
 @click.command(epilog=EPILOG, short_help="Train small encoders and their classifier, on the CPU.")
-@click.argument("dataset", type=click.Path(path_type=Path), metavar="DATASET")
+@click.argument("dataset", type=PATH, metavar="DATASET")
 @click.option(
     "-o",
     "--output-dir",
-    type=click.Path(path_type=Path),
+    type=PATH,
     required=True,
     metavar="DIR",
     help="Folder of the encoders and the classifier.",
 )
 @click.option("--steps", type=COUNT, metavar="N", help="Batches.  [default: as for the shipped]")
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, metavar="N")
-@click.option(
-    "-t", "--threads", type=COUNT, metavar="N", help="Host threads.  [default: all cores]"
-)
+@threads_option
 @click.option("-f", "--force", is_flag=True, help="Start over; what was there is moved aside.")
 @shared_options
 def lite(
@@ -74,9 +71,7 @@ def lite(
     check_packages()
     if threads:
         torch.set_num_threads(threads)
-    path = config_path()
-    configuration = load_configuration(path) if path else default_configuration()
-    display = displayed(configuration.display, progress=True)
+    display = configuration().display
     recipe = LiteRecipe(seed=seed) if steps is None else LiteRecipe(steps=steps, seed=seed)
     from virnucpro.executors.signals import interruptible
 

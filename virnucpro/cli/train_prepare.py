@@ -9,8 +9,7 @@ from typing import Any
 
 import click
 
-from virnucpro.cli.options import config_path, displayed, shared_options
-from virnucpro.configuration import default_configuration, load_configuration
+from virnucpro.cli.options import PATH, configuration, shared_options
 from virnucpro.errors import RunInterruptedError, UsageError
 
 FRACTION = click.FloatRange(0, 1)
@@ -36,18 +35,18 @@ Exit codes: 0 done (or already there), 3 another data set is there, 5 output dir
 
 
 @click.command(epilog=EPILOG, short_help="Make a labelled data set from a table of genomes.")
-@click.argument("table", type=click.Path(path_type=Path), metavar="TABLE")
+@click.argument("table", type=PATH, metavar="TABLE")
 @click.option(
     "-o",
     "--output-dir",
-    type=click.Path(path_type=Path),
+    type=PATH,
     required=True,
     metavar="DATASET",
     help="Folder of the data set.",
 )
 @click.option(
     "--genomes",
-    type=click.Path(path_type=Path),
+    type=PATH,
     metavar="DIR",
     help="Folder that relative paths in TABLE start from.  [default: that of TABLE]",
 )
@@ -147,15 +146,13 @@ def _carry_out(settings: Any, output_dir: Path, force: bool) -> int:
     from virnucpro.training.data.prepare import prepare_dataset
     from virnucpro.ui.step_screen import StepScreen
 
-    path = config_path()
-    configuration = load_configuration(path) if path else default_configuration()
-    display = displayed(configuration.display, progress=True)
+    display = configuration().display
     dataset = Dataset(output_dir)
     try:
-        with interruptible(), StepScreen(display) as progress:
+        with interruptible(), StepScreen(display) as screen:
             prepared = prepare_dataset(settings, dataset, progress, command=sys.argv, force=force)
         for notice in prepared.description["notices"]:
-            progress.warn(notice)
+            screen.warn(notice)
     except RunInterruptedError as stop:
         raise RunInterruptedError(
             stop.signal_number, "run the same command again to start over"

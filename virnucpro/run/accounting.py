@@ -13,7 +13,7 @@ from virnucpro import __version__
 from virnucpro.contracts import Device, Json
 from virnucpro.layout import Layout
 from virnucpro.run.engine import Job, RunOutcome
-from virnucpro.settings import NOTICES
+from virnucpro.settings import MODEL_TYPE_NOTICES
 from virnucpro.store.disk import Disk
 from virnucpro.store.ledger import Ledger
 
@@ -52,7 +52,7 @@ def summarise(job: Job, ledger: Ledger, outcome: RunOutcome, failed_records: int
     counts: dict[str, int] = dict(ledger.facts(layout.receipt("output"))["counts"])
     status = _group(counts, "status")
     summary = Summary(
-        notice=NOTICES.get(job.analysis.model_type, ""),
+        notice=MODEL_TYPE_NOTICES.get(job.analysis.model_type, ""),
         records=int(ledger.facts(layout.receipt("chunking"))["records"]),
         frames=int(ledger.facts(layout.receipt("translation"))["frames"]),
         calls=_group(counts, "call"),

@@ -32,7 +32,7 @@ from virnucpro.encoders.registry import EncoderSource, open_encoder
 from virnucpro.errors import OutputError
 from virnucpro.io.fasta import read_fasta
 from virnucpro.layout import Layout, Molecule
-from virnucpro.settings import Compile
+from virnucpro.settings import CompileMode
 from virnucpro.store.disk import Disk, sha256_of
 from virnucpro.store.features import Features, all_finite, encode_features, load_features
 
@@ -61,7 +61,7 @@ class EmbeddingStage:
     truncation: int
     budget: int | None
     kept: Mapping[str, int] = field(default_factory=dict)
-    compile: Compile = "auto"
+    compile: CompileMode = "auto"
     sequences: int = 0
 
     version = 1
