@@ -76,17 +76,17 @@ def lite(
     from virnucpro.executors.signals import interruptible
 
     try:
-        with interruptible() as interruption, StepScreen(display) as progress:
+        with interruptible() as interruption, StepScreen(display) as screen:
             facts = fit_lite(
                 Dataset(dataset),
                 output_dir,
                 recipe,
-                progress,
+                screen,
                 interruption=interruption,
                 force=force,
             )
-        if facts is not None and facts["temperature"] is None:
-            progress.warn("no validation frames of both labels: the scores are not calibrated")
+            if facts is not None and facts["temperature"] is None:
+                screen.warn("no validation frames of both labels: the scores are not calibrated")
     except RunInterruptedError as stop:
         same = "the same command again without --force" if force else "the same command again"
         raise RunInterruptedError(stop.signal_number, f"run {same} to go on") from stop

@@ -150,9 +150,9 @@ def _carry_out(settings: Any, output_dir: Path, force: bool) -> int:
     dataset = Dataset(output_dir)
     try:
         with interruptible(), StepScreen(display) as screen:
-            prepared = prepare_dataset(settings, dataset, progress, command=sys.argv, force=force)
-        for notice in prepared.description["notices"]:
-            screen.warn(notice)
+            prepared = prepare_dataset(settings, dataset, screen, command=sys.argv, force=force)
+            for notice in prepared.description["notices"]:
+                screen.warn(notice)
     except RunInterruptedError as stop:
         raise RunInterruptedError(
             stop.signal_number, "run the same command again to start over"
