@@ -1,0 +1,98 @@
+"""How a process is started and settled on its device."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from multiprocessing.connection import Connection
+
+import pytest
+import torch
+
+from virnucpro.contracts import Device
+from virnucpro.executors.processes import ChildProcess, settle_on_device
+from virnucpro.executors.signals import SIGNALS
+
+GPU = Device("cuda", 3, "H200", "GPU-bbbb", 141 << 30, (9, 0), threads=2)
+VARIABLES = (
+    "CUDA_VISIBLE_DEVICES",
+    "PYTORCH_CUDA_ALLOC_CONF",
+    "RAYON_NUM_THREADS",
+    "OMP_NUM_THREADS",
+)
+SETTLED = {
+    "CUDA_VISIBLE_DEVICES": "GPU-bbbb",
+    "PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True",
+    "RAYON_NUM_THREADS": "5",
+    "OMP_NUM_THREADS": "2",
+}
+
+
+def _describe(connection: Connection, greeting: str) -> None:
+    ignored = [number for number in SIGNALS if signal.getsignal(number) == signal.SIG_IGN]
+    connection.send((greeting, ignored, {name: os.environ.get(name) for name in VARIABLES}))
+
+
+def _wait(connection: Connection) -> None:
+    connection.recv()
+
+
+def _exit(connection: Connection) -> None:
+    os._exit(7)
+
+
+def test_a_child_is_settled_on_its_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in VARIABLES:
+        monkeypatch.delenv(name, raising=False)
+    child = ChildProcess("child", GPU, 5, _describe, "hello")
+    greeting, ignored, environment = child.receive()
+    assert greeting == "hello"
+    assert tuple(ignored) == SIGNALS
+    assert environment == SETTLED
+    assert child.receive() is None
+    assert child.exit_reason() == "exit code 0"
+    child.send("nobody listens")
+    child.kill()
+
+
+def test_how_a_child_ended() -> None:
+    children = [ChildProcess("child", Device("cpu"), 1, target) for target in (_exit, _wait)]
+    children[1].process.kill()
+    assert [child.exit_reason() for child in children] == ["exit code 7", "signal 9"]
+    for child in children:
+        child.kill()
+
+
+def test_what_a_child_imports_first_does_not_import_torch() -> None:
+    """torch reads the number of threads, and CUDA its devices, when they are imported."""
+    modules = "virnucpro.executors.processes, virnucpro.training.classifier.processes"
+    program = f"import sys, {modules}; sys.exit('torch' in sys.modules)"
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
+
+
+def test_this_process_can_be_settled_on_a_gpu_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As for a training on a single GPU."""
+    before = torch.get_num_threads()
+    for name in VARIABLES:
+        monkeypatch.setenv(name, "")
+        monkeypatch.delenv(name)
+    try:
+        settle_on_device(GPU, tokenizer_threads=5)
+        assert {name: os.environ[name] for name in VARIABLES} == SETTLED
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_an_allocator_that_the_user_configured_is_left_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    before = torch.get_num_threads()
+    for name in VARIABLES:
+        monkeypatch.setenv(name, "")
+    monkeypatch.setenv("PYTORCH_CUDA_ALLOC_CONF", "max_split_size_mb:512")
+    settle_on_device(GPU, tokenizer_threads=1)
+    torch.set_num_threads(before)
+    assert os.environ["PYTORCH_CUDA_ALLOC_CONF"] == "max_split_size_mb:512"
