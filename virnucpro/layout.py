@@ -16,6 +16,19 @@ _COMPRESSION = (".gz", ".bz2", ".xz")
 _SEQUENCE = (".fa", ".fasta", ".fna", ".fq", ".fastq")
 
 
+def checkpoint_folder(root: Path) -> Path:
+    """Return the folder beside results in ``root`` that keeps states, locks and earlier results."""
+    return root / ".checkpoints"
+
+
+def lock_file(root: Path, name: str) -> Path:
+    """Return the lock file of the work ``name`` in ``root``; nothing else makes such a path.
+
+    ``name`` is the STEM of a run, else the file name of the result.
+    """
+    return checkpoint_folder(root) / f"{name}.lock"
+
+
 def stem_of(source: str) -> str:
     """Name of a run: the input's file name without its compression and sequence suffixes.
 
@@ -136,7 +149,7 @@ class Layout:
     @property
     def checkpoints(self) -> Path:
         """State of all runs in the output directory."""
-        return self.root / ".checkpoints"
+        return checkpoint_folder(self.root)
 
     @property
     def state(self) -> Path:
@@ -151,12 +164,12 @@ class Layout:
     @property
     def lock(self) -> Path:
         """Held by the running process. Beside the state folder, which ``--force`` moves."""
-        return self.checkpoints / f"{self.stem}.lock"
+        return lock_file(self.root, self.stem)
 
     @property
     def failed_lock(self) -> Path:
         """Held while ``failed_table`` is changed. No stem is empty: it is no run's ``lock``."""
-        return self.checkpoints / ".lock"
+        return lock_file(self.root, "")
 
     @property
     def run_state(self) -> Path:

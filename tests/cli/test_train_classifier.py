@@ -138,20 +138,33 @@ def test_what_is_there_is_kept(train, tmp_path):
     output = tmp_path / "my.safetensors"
     assert train(output, *QUICK, "--resume").code == 0  # nothing to resume: from the beginning
     first = output.read_bytes()
-    refused = train(output, *QUICK)
-    assert refused.code == 64
-    assert "--resume" in refused.err
-    assert "--force" in refused.err
-    again = train(output, *QUICK, "--resume")
-    assert again.code == 0
-    assert "Nothing to do" in again.out
-    other = train(output, *QUICK, "--seed", 7, "--resume")
-    assert other.code == 3
-    assert "seed: was 42, is 7" in other.err
+    for options in ((), ("--resume",)):
+        again = train(output, *QUICK, *options)
+        assert again.code == 0
+        assert "is finished" in again.err
+        assert "Nothing to do" in again.out
+        other = train(output, *QUICK, "--seed", 7, *options)
+        assert other.code == 3
+        assert "seed: was 42, is 7" in other.err
+        assert "--force" in other.err
     assert output.read_bytes() == first
     assert train(output, *QUICK, "--seed", 7, "--force").code == 0
     assert output.read_bytes() != first
-    assert (tmp_path / "my.safetensors.previous").read_bytes() == first
+    previous = tmp_path / ".checkpoints/my.safetensors.previous"
+    assert (previous / "my.safetensors").read_bytes() == first
+
+
+@pytest.mark.parametrize("name", ["my.safetensors", "my.md"])
+def test_files_of_somebody_else_are_never_overwritten(train, tmp_path, name):
+    (tmp_path / name).write_text("mine")
+    for options in ((), ("--resume",)):
+        refused = train(tmp_path / "my.safetensors", *QUICK, *options)
+        assert refused.code == 64
+        assert f"not its own: {name};" in refused.err
+        assert (tmp_path / name).read_text() == "mine"
+    for _ in range(2):  # the second --force must not remove what the first one moved
+        assert train(tmp_path / "my.safetensors", *QUICK, "--force").code == 0
+    assert [p.read_text() for p in (tmp_path / ".checkpoints").rglob(name)].count("mine") == 1
 
 
 def test_what_cannot_be_trained(call, train, dataset, tmp_path):
@@ -224,8 +237,7 @@ def test_killed_and_interrupted_and_gone_on_with(start, train, tmp_path):
     path = until_epochs(pieces, 1)
     process.kill()
     process.wait()
-    assert train(pieces, *LONG, 1).code == 64  # an interrupted training is there
-    process = start(pieces, *LONG, 1, "--resume")
+    process = start(pieces, *LONG, 1)  # goes on: until_epochs asks for one epoch more
     until_epochs(pieces, 1)
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=60)

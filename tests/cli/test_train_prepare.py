@@ -69,7 +69,7 @@ def test_a_data_set_its_summary_and_the_second_run(
     assert "It was there already" in again.out
     other = call(*command, "--no-balance")
     assert other.code == 3
-    assert "balance: was True, is False" in other.err
+    assert "balance: was on, is off" in other.err
     forced = call(*command, "--no-balance", "--force", "--quiet")
     assert (forced.code, forced.out) == (0, "")
     assert (dataset.previous / "dataset.json").exists()

@@ -112,16 +112,17 @@ def _bring(
     release: Any, files: Sequence[Any], folder: Path, mirrors: Sequence[str], form: Any
 ) -> int:
     from virnucpro.io.download import RefusedError
+    from virnucpro.layout import lock_file
     from virnucpro.store.disk import DiskWithoutResume
     from virnucpro.store.lock import locked
     from virnucpro.training.data.refseq import TABLE, fetch_file, save_table, table_of
     from virnucpro.ui.step_screen import StepScreen
 
     disk = DiskWithoutResume()
-    lock = folder / ".checkpoints" / "download.locked"
+    lock = lock_file(folder, TABLE)
     disk.make_folder(lock.parent)
     failures = []
-    with locked(lock), StepScreen(configuration().display) as screen:
+    with locked(lock, "this download"), StepScreen(configuration().display) as screen:
         for number, file in enumerate(files, 1):
             title = f"{number}/{len(files)} {file.name}"
             try:

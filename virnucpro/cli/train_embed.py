@@ -63,8 +63,8 @@ def parts_named(text: str) -> tuple[Part, ...]:
     "--parts", type=parts_named, metavar="LIST", help="Of train,validation,test.  [default: all]"
 )
 @encoder_options
-@click.option("--resume", is_flag=True, help="Accepted; it always goes on with what is there.")
-@click.option("-f", "--force", is_flag=True, help="Start over; what was there is moved aside.")
+@click.option("--resume", is_flag=True, help="Accepted; unfinished work goes on without it, too.")
+@click.option("-f", "--force", is_flag=True, help="Start over; move aside what is there.")
 @no_progress_option
 @shared_options
 def embed(dataset: Path, **options: Any) -> int:
@@ -85,7 +85,13 @@ def embed(dataset: Path, **options: Any) -> int:
 
     parts = options["parts"]
     request = EmbedRequest(
-        dataset, analysis, settings.machine, parts, options["force"], tuple(sys.argv)
+        dataset,
+        analysis,
+        settings.machine,
+        parts,
+        options["resume"],
+        options["force"],
+        tuple(sys.argv),
     )
     layout = Dataset(dataset.absolute()).layout((parts or PARTS)[0])
     with interruptible() as interruption, RunScreen(settings.display, layout) as screen:

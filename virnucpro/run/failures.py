@@ -58,7 +58,7 @@ def record_failures(layout: Layout, disk: Disk, source: Path, label: str, ledger
 
 def record_table(layout: Layout, disk: Disk, label: str, found: list[Failure]) -> None:
     """Bring the rows of the input ``label`` in the shared table up to date."""
-    with locked(layout.failed_lock, wait=True):
+    with locked(layout.failed_lock, "the table of failures", wait=True):
         _update_table(layout.failed_table, disk, label, found)
 
 

@@ -16,7 +16,7 @@ from virnucpro.errors import UsageError
 from virnucpro.layout import Layout, Molecule
 from virnucpro.store import legacy
 from virnucpro.store.ledger import look, read_removed
-from virnucpro.store.lock import Owner, read_owner
+from virnucpro.store.lock import A_RUN, LockOwner, read_owner
 from virnucpro.store.receipts import Receipt
 from virnucpro.store.state import read_state
 
@@ -92,7 +92,7 @@ class RunStatus:
     stem: str
     state: State
     source: str | None
-    owner: Owner | None
+    owner: LockOwner | None
     stages: tuple[Progress, ...]
     failed: tuple[Failure, ...]
     features: int = 0  # files that an earlier version left
@@ -141,12 +141,13 @@ def _status(root: Path, stem: str) -> RunStatus | None:
     """What is known of ``stem``; None where there is no run of that name."""
     layout = Layout(root, stem, 0)
     owner = read_owner(layout.lock)
-    if owner is not None and owner.surely_dead:
+    if owner is not None and owner.is_dead:
         owner = None
     if not layout.run_state.exists() and not any(layout.state.glob("*.done")):
         if legacy.found(layout):
             return _legacy(layout, owner)
-        return RunStatus(stem, "running", None, owner, (), ()) if owner else None
+        begun = owner is not None and owner.work == A_RUN
+        return RunStatus(stem, "running", None, owner, (), ()) if begun else None
     state = read_state(layout)
     source = state.source if state else None
     removed = read_removed(layout)
@@ -160,7 +161,7 @@ def _status(root: Path, stem: str) -> RunStatus | None:
     return RunStatus(stem, _state(owner, stages, failed), source, owner, stages, failed)
 
 
-def _state(owner: Owner | None, stages: Iterable[Progress], failed: Iterable[Failure]) -> State:
+def _state(owner: LockOwner | None, stages: Iterable[Progress], failed: Iterable[Failure]) -> State:
     if owner:
         return "running"
     if failed and all(stage.complete for stage in stages if stage.stage not in ENCODERS):
@@ -168,7 +169,7 @@ def _state(owner: Owner | None, stages: Iterable[Progress], failed: Iterable[Fai
     return "finished" if all(stage.complete for stage in stages) else "interrupted"
 
 
-def _legacy(layout: Layout, owner: Owner | None) -> RunStatus:
+def _legacy(layout: Layout, owner: LockOwner | None) -> RunStatus:
     state: State = "legacy finished" if legacy.finished(layout) else "legacy"
     features = len(legacy.feature_files(layout))
     return RunStatus(layout.stem, "running" if owner else state, None, owner, (), (), features)

@@ -22,12 +22,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from virnucpro import __version__
 from virnucpro.contracts import Json
 from virnucpro.errors import ResumeRefusedError, UsageError
 from virnucpro.store.disk import Disk
+from virnucpro.store.migrations import current_schema, upgraded
 
 Decision = Literal["start", "continue", "finished"]
 NAMED_FILES = 5  # files that a message lists before it only counts the others
+NAMED_CHANGES = 20  # the same of settings that differ
 
 
 @dataclass(frozen=True)
@@ -148,7 +151,12 @@ def _changes_refusal(wanted: WorkIdentity, existing: ExistingWork) -> ResumeRefu
     changes = wanted.changes_since(existing.identity)
     if not changes:
         return None
-    rows = "\n".join(f"  {name}: was {_short(was)}, is {_short(now)}" for name, was, now in changes)
+    rows = "\n".join(
+        f"  {name}: was {_short(was)}, is {_short(now)}"
+        for name, was, now in changes[:NAMED_CHANGES]
+    )
+    if len(changes) > NAMED_CHANGES:
+        rows += f"\n  and {len(changes) - NAMED_CHANGES:,} more"
     earlier = existing.identity.label
     instead = f", not {wanted.label}" if wanted.label != earlier else ""
     return ResumeRefusedError(
@@ -201,6 +209,36 @@ def move_aside(existing: ExistingWork, disk: Disk) -> Path | None:
     return previous
 
 
+def save_identity(path: Path, identity: WorkIdentity, disk: Disk) -> None:
+    """Record at ``path`` which work is about to write its files, before the first of them.
+
+    While the record is there, they are proved to be those of the work.
+
+    Raises:
+        OutputError: it cannot be written.
+    """
+    document = {
+        "schema": current_schema("work"),
+        "producer": f"virnucpro {__version__}",
+        "label": identity.label,
+        "settings": dict(identity.settings),
+    }
+    disk.save(path, (json.dumps(document, indent=1) + "\n").encode())
+
+
+def read_identity(path: Path) -> WorkIdentity | None:
+    """Return what :func:`save_identity` recorded; None where there is no readable record.
+
+    Raises:
+        ResumeRefusedError: a newer version of the program wrote it (exit 3).
+    """
+    try:
+        document = upgraded("work", json.loads(path.read_bytes()), path)
+        return WorkIdentity(str(document["label"]), dict(document["settings"]))
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
 def _plain(value: Json) -> str:
     """A value as JSON has it: what was read from a file compares equal to what was written."""
     return json.dumps(value, sort_keys=True)
@@ -208,5 +246,9 @@ def _plain(value: Json) -> str:
 
 def _short(value: Json) -> str:
     """A value for a message; of a digest only the beginning."""
+    if value is None:
+        return "not set"
+    if isinstance(value, bool):
+        return "on" if value else "off"
     text = value if isinstance(value, str) else json.dumps(value)
     return f"sha256 {text[:12]}..." if len(text) == 64 else text

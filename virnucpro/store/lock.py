@@ -1,4 +1,4 @@
-"""One running process for an input in an output directory."""
+"""Lock files: one process at a time works on the same thing."""
 
 from __future__ import annotations
 
@@ -16,26 +16,37 @@ from typing import TextIO
 from virnucpro.errors import LockedError
 from virnucpro.store.disk import host_name, unwritable
 
-# What flock answers on a file system that has no locks.
+# The error numbers of flock on a file system that has no locks.
 _NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
 
 
+A_RUN = "this input"  # what a run of predict or train embed holds a lock for
+
+
 @dataclass(frozen=True)
-class Owner:
-    """Who holds a lock, as written in its file. ``since`` is in seconds of the Unix epoch."""
+class LockOwner:
+    """The process that holds a lock, as written in the lock file.
+
+    Attributes:
+        host: its machine, see :func:`virnucpro.store.disk.host_name`.
+        pid: its number there.
+        since: when it took the lock, in seconds of the Unix epoch.
+        work: what it works on, in words.
+    """
 
     host: str
     pid: int
     since: int
+    work: str = A_RUN
 
     def __str__(self) -> str:
-        """``process 12 on node7, running since 2026-11-21 08:00:00``."""
+        """Return ``process 12 on node7, running since 2026-11-21 08:00:00``."""
         since = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(self.since))
         return f"process {self.pid} on {self.host}, running since {since}"
 
     @property
-    def surely_dead(self) -> bool:
-        """Whether it was a process of this machine that is no more."""
+    def is_dead(self) -> bool:
+        """Whether it was a process of this machine that has certainly ended."""
         if self.host != host_name():
             return False
         try:
@@ -47,25 +58,29 @@ class Owner:
         return self.pid == os.getpid()
 
 
-def read_owner(path: Path) -> Owner | None:
-    """Who wrote the lock file last; None where nobody did, or whoever did has left it."""
+def read_owner(path: Path) -> LockOwner | None:
+    """Return who wrote the lock file last; None where the lock was left, or never taken."""
     try:
         document = json.loads(path.read_text())
-        return Owner(str(document["host"]), int(document["pid"]), int(document["since"]))
+        owner = (str(document["host"]), int(document["pid"]), int(document["since"]))
+        return LockOwner(*owner, str(document["work"]))
     except (OSError, ValueError, KeyError, TypeError):
         return None
 
 
 @contextmanager
-def locked(path: Path, *, wait: bool = False) -> Iterator[Owner | None]:
-    """Hold ``path`` for the duration of the block; ``wait`` until it is free, or refuse at once.
+def locked(path: Path, work: str = A_RUN, *, wait: bool = False) -> Iterator[LockOwner | None]:
+    """Hold the lock file ``path`` for the duration of the block.
+
+    ``wait`` waits until it is free; otherwise a lock that another process holds is refused at once.
+    ``work`` says what is worked on, for the messages of others.
 
     The file is never unlinked: a lock on an unlinked file excludes nobody. The kernel releases it
     when the process ends, however it ends, also on another host of a network file system; so a
     stale owner does not block. Where the file system has no locks, the name in the file counts.
 
     Yields:
-        The stale owner: a process that held the lock and did not leave it in good order.
+        The stale owner: a process that held the lock and ended without leaving it; else None.
 
     Raises:
         LockedError: another process holds it; the message names the owner (exit 5).
@@ -75,41 +90,42 @@ def locked(path: Path, *, wait: bool = False) -> Iterator[Owner | None]:
         path.parent.mkdir(parents=True, exist_ok=True)
         stream = path.open("a+")
     with stream:
-        _acquire(stream, path, wait)
+        _acquire(stream, path, work, wait)
         stale = read_owner(path)
+        owner = LockOwner(host_name(), os.getpid(), int(time.time()), work)
         with unwritable(path):
-            _write(stream, json.dumps(asdict(Owner(host_name(), os.getpid(), int(time.time())))))
+            _rewrite(stream, json.dumps(asdict(owner)))
         try:
             yield stale
         finally:
             with unwritable(path):
-                _write(stream, "")
+                _rewrite(stream, "")
 
 
-def _acquire(stream: TextIO, path: Path, wait: bool) -> None:
+def _acquire(stream: TextIO, path: Path, work: str, wait: bool) -> None:
     try:
         fcntl.flock(stream, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
     except BlockingIOError:
-        raise _refusal(path) from None
+        raise _refusal(path, work) from None
     except OSError as error:
         if error.errno not in _NO_LOCKS:
             raise
         owner = read_owner(path)
-        if owner is not None and not owner.surely_dead:
-            raise _refusal(path) from None
+        if owner is not None and not owner.is_dead:
+            raise _refusal(path, work) from None
 
 
-def _refusal(path: Path) -> LockedError:
+def _refusal(path: Path, work: str) -> LockedError:
     owner = read_owner(path)
-    who = f"{owner}," if owner else "another process"
+    process = f"{owner}," if owner else "another process"
     return LockedError(
-        f"{who} is working on this input in {path.parent.parent}; wait for it to finish, or choose "
-        f"another --output-dir (where that process is gone and the file system has no locks, "
-        f"delete {path})"
+        f"{process} is working on {work} in {path.parent.parent}; wait for it to finish, or choose "
+        f"another output (where that process is gone and the file system has no locks, delete "
+        f"{path})"
     )
 
 
-def _write(stream: TextIO, text: str) -> None:
+def _rewrite(stream: TextIO, text: str) -> None:
     stream.seek(0)
     stream.truncate()
     stream.write(text)

@@ -13,7 +13,7 @@ from typing import Literal
 from virnucpro.contracts import Json
 from virnucpro.errors import ResumeRefusedError
 
-DocumentKind = Literal["run state", "receipt", "data set", "savepoint", "lite training"]
+DocumentKind = Literal["run state", "receipt", "data set", "savepoint", "lite training", "work"]
 Step = Callable[[dict[str, Json]], dict[str, Json]]
 
 SCHEMAS: Mapping[DocumentKind, int] = {
@@ -22,14 +22,15 @@ SCHEMAS: Mapping[DocumentKind, int] = {
     "data set": 1,
     "savepoint": 1,
     "lite training": 1,
+    "work": 1,
 }
 
 
 def _lite_training_without_schema(document: dict[str, Json]) -> dict[str, Json]:
     """Give the digest of the data set one name; ``lite.json`` once held it under two."""
     changed = dict(document)
-    digest = changed.pop("data_set", None)
-    changed.setdefault("data set", digest)
+    digest = changed.pop("data set", None)
+    changed.setdefault("data_set", digest)
     return changed
 
 

@@ -13,9 +13,7 @@ from pathlib import Path
 
 from virnucpro import __version__
 from virnucpro.contracts import Json, OutputFile, Task, TaskResult
-from virnucpro.errors import ResumeRefusedError
-
-SCHEMA = 1
+from virnucpro.store.migrations import current_schema, upgraded
 
 
 class UnusableReceiptError(ValueError):
@@ -70,7 +68,7 @@ def fingerprint(task: Task, input_digests: list[str]) -> str:
 def write_receipt(done: TaskResult, mark: str, root: Path, origin: str) -> bytes:
     """The JSON text of a receipt, one output a line's worth of indentation."""
     document = {
-        "schema": SCHEMA,
+        "schema": current_schema("receipt"),
         "producer": f"virnucpro {__version__}",
         "stage": done.task.stage,
         "fingerprint": mark,
@@ -98,13 +96,7 @@ def read_receipt(path: Path, root: Path) -> Receipt:
         ResumeRefused: written by a newer version of the program (exit 3).
     """
     try:
-        document = json.loads(path.read_bytes())
-        schema = document["schema"]
-        if isinstance(schema, int) and schema > SCHEMA:
-            raise ResumeRefusedError(
-                f"{path} was written by a newer version ({document.get('producer', 'unknown')}); "
-                f"upgrade virnucpro to go on, or start over with --force"
-            )
+        document = upgraded("receipt", json.loads(path.read_bytes()), path)
         return Receipt(
             stage=str(document["stage"]),
             fingerprint=str(document["fingerprint"]),

@@ -44,6 +44,7 @@ class EmbedRequest:
     analysis: AnalysisSettings
     machine: MachineSettings
     parts: tuple[Part, ...] | None = None
+    resume: bool = False
     force: bool = False
     command: tuple[str, ...] = ()
 
@@ -128,7 +129,7 @@ def embed(
         for job in jobs:
             stack.enter_context(locked(job.layout.lock))
         _refuse_mixture(dataset, jobs)
-        jobs = [_admitted(job, request.force, emit) for job in jobs]
+        jobs = [_admitted(job, request, emit) for job in jobs]
         executor = executor or open_executor(devices, request.machine, interruption)
         stack.callback(executor.close)
         budgets: dict[str, int] = {}
@@ -168,9 +169,9 @@ def _jobs(
     """Everything found and checked, before anything is written."""
     analysis = request.analysis
     wanted: str = analysis.precision
-    if not request.force:
+    if request.resume or not request.force:
         for part in PARTS:  # auto is what any part was begun with
-            wanted = precision_of(dataset.layout(part), wanted, force=False)
+            wanted = precision_of(dataset.layout(part), wanted, force=request.force)
     precision = choose_precision(wanted, devices)
     nucleotide = locate(analysis.nucleotide_model, "nucleotide")
     protein = locate(analysis.protein_model, "protein")
@@ -208,13 +209,15 @@ def _refuse_mixture(dataset: Dataset, jobs: Sequence[PartJob]) -> None:
             )
 
 
-def _admitted(job: PartJob, force: bool, emit: Emit) -> PartJob:
+def _admitted(job: PartJob, request: EmbedRequest, emit: Emit) -> PartJob:
     """``job`` with the batch budgets of an earlier start; its state is on the disk.
 
     Raises:
         ResumeRefused: what is there was made with other models.
     """
-    admission = admit_run(job.layout, job.disk, job.state, force=force)
+    admission = admit_run(
+        job.layout, job.disk, job.state, resume=request.resume, force=request.force
+    )
     if admission.notice:
         emit(Notice("info", admission.notice))
     earlier = read_state(job.layout)  # None where it was moved aside just now

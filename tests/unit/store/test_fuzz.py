@@ -17,12 +17,13 @@ from virnucpro.errors import ConfigError, ResumeRefusedError
 from virnucpro.layout import Layout
 from virnucpro.store.features import DamagedFeaturesError, Features, encode_features, load_features
 from virnucpro.store.lock import read_owner
-from virnucpro.store.receipts import SCHEMA, Receipt, UnusableReceiptError, read_receipt
+from virnucpro.store.migrations import current_schema
+from virnucpro.store.receipts import Receipt, UnusableReceiptError, read_receipt
 from virnucpro.store.state import RunState, read_state
 
 GOOD = b"".join(encode_features(Features(["a", "b"], torch.ones(2, 3)), "merged"))
 RECEIPT = {
-    "schema": SCHEMA,
+    "schema": current_schema("receipt"),
     "producer": "virnucpro",
     "stage": "esm",
     "fingerprint": "0" * 64,

@@ -67,7 +67,7 @@ def test_work_without_a_readable_identity_goes_on(own: ExistingWork) -> None:
     [
         ("chunk length", 300, "chunk length: was 500, is 300"),
         ("input", "b" * 64, "input: was sha256 aaaaaaaaaaaa..., is sha256 bbbbbbbbbbbb..."),
-        ("precision", "fp32", "precision: was null, is fp32"),
+        ("precision", "fp32", "precision: was not set, is fp32"),
     ],
 )
 def test_another_identity_is_refused_and_the_change_is_named(
@@ -83,7 +83,7 @@ def test_another_identity_is_refused_and_the_change_is_named(
 
 def test_a_setting_that_only_the_earlier_work_knows_is_a_change(own: ExistingWork) -> None:
     wanted = replace(WANTED, settings={"input": "a" * 64, "chunk length": 500})
-    with pytest.raises(ResumeRefusedError, match=r"lengths: was \[1\], is null"):
+    with pytest.raises(ResumeRefusedError, match=r"lengths: was \[1\], is not set"):
         _admit(own, wanted)
 
 

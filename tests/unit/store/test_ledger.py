@@ -101,7 +101,7 @@ def test_a_receipt_of_the_future_is_refused(task: Task, layout: Layout) -> None:
     _carry_out(task, layout)
     document = json.loads(task.receipt.read_text())
     task.receipt.write_text(json.dumps({**document, "schema": 99, "producer": "virnucpro 9"}))
-    with pytest.raises(ResumeRefusedError, match=r"newer version .virnucpro 9."):
+    with pytest.raises(ResumeRefusedError, match=r"newer version of the program .virnucpro 9."):
         _ledger(layout).check(task)
 
 

@@ -16,7 +16,7 @@ PATH = Path("folder/file.json")
 EXAMPLES: dict[tuple[DocumentKind, int], tuple[dict[str, Json], dict[str, Json]]] = {
     ("lite training", 0): (
         {"data_set": "ab", "data set": "ab", "recipe": {"steps": 5}},
-        {"data set": "ab", "recipe": {"steps": 5}, "schema": 1},
+        {"data_set": "ab", "recipe": {"steps": 5}, "schema": 1},
     ),
 }
 

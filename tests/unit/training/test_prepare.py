@@ -221,7 +221,7 @@ def _digests(root):
     return {
         str(path.relative_to(root)): hashlib.sha256(path.read_bytes()).hexdigest()
         for path in root.rglob("*")
-        if path.is_file() and path.name not in ("dataset.json", "dataset.locked")
+        if path.is_file() and path.name not in ("dataset.json", "dataset.json.lock")
     }
 
 
@@ -254,13 +254,13 @@ def test_a_stride(settings, tmp_path):
 def test_the_same_again_does_nothing(made, settings):
     first, dataset = made
     before = {
-        p: p.stat().st_mtime_ns for p in dataset.root.rglob("*") if p.name != "dataset.locked"
+        p: p.stat().st_mtime_ns for p in dataset.root.rglob("*") if p.name != "dataset.json.lock"
     }
     again = prepare_dataset(settings, dataset, RecordedProgress())
     assert (first.outcome, again.outcome) == ("made", "found")
     assert again.description == first.description
     assert {
-        p: p.stat().st_mtime_ns for p in dataset.root.rglob("*") if p.name != "dataset.locked"
+        p: p.stat().st_mtime_ns for p in dataset.root.rglob("*") if p.name != "dataset.json.lock"
     } == before
 
 
@@ -274,8 +274,10 @@ def test_another_recipe_is_refused_and_forced(made, settings, tmp_path):
     write_table(settings.table, ROWS[:3])
     with pytest.raises(ResumeRefusedError) as error:
         prepare_dataset(settings, dataset, RecordedProgress())
-    assert "the rows of the table are others" in str(error.value)
-    assert "genomes that differ: held.fa, more.fa" in str(error.value)
+    assert "rows of the table: was sha256" in str(error.value)
+    assert "genome file held.fa: was sha256" in str(error.value)
+    more = next(line for line in str(error.value).splitlines() if "genome file more.fa" in line)
+    assert "is not set" in more
     assert feature.exists()
     assert prepare_dataset(settings, dataset, RecordedProgress(), force=True).outcome == "remade"
     assert not feature.exists()
@@ -299,7 +301,7 @@ class Stopping(Disk):
 
 def test_an_interrupted_run_is_no_data_set_and_the_next_one_starts_over(made, settings, tmp_path):
     _, whole = made
-    files = sum(1 for p in whole.root.rglob("*") if p.is_file() and p.name != "dataset.locked")
+    files = sum(1 for p in whole.root.rglob("*") if p.is_file() and p.name != "dataset.json.lock")
     for after in (0, 1, 3, files - 1, files):
         dataset = Dataset(tmp_path / f"stopped{after}")
         with pytest.raises(KeyboardInterrupt):
@@ -309,12 +311,24 @@ def test_an_interrupted_run_is_no_data_set_and_the_next_one_starts_over(made, se
         assert _digests(dataset.root) == _digests(whole.root)
 
 
+def test_a_file_that_came_after_a_refused_table_is_not_ours(settings, tmp_path):
+    dataset = Dataset(tmp_path / "data")
+    rows = [{"file": "held.fa", "label": "virus", "group": "g", "match": "nothing like it"}]
+    wrong = replace(settings, table=write_table(tmp_path / "wrong.tsv", rows))
+    with pytest.raises(InputError):
+        prepare_dataset(wrong, dataset, RecordedProgress())
+    dataset.genomes_table.write_text("mine")
+    with pytest.raises(UsageError, match=r"not its own: genomes\.tsv"):
+        prepare_dataset(settings, dataset, RecordedProgress())
+    assert prepare_dataset(settings, dataset, RecordedProgress(), force=True).outcome == "made"
+    previous = dataset.previous.parent
+    assert [path.read_text() for path in previous.rglob("genomes.tsv")] == ["mine"]
+
+
 def test_foreign_folders_are_left_alone(settings, tmp_path):
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "train_contigs.tsv").write_text("of a run of predict")
-    with pytest.raises(
-        UsageError, match=r"train_contigs\.tsv, which does not belong to a data set"
-    ):
+    with pytest.raises(UsageError, match=r"not its own: train_contigs\.tsv"):
         prepare_dataset(settings, Dataset(tmp_path / "data"), RecordedProgress())
     with pytest.raises(UsageError, match="is a file"):
         prepare_dataset(settings, Dataset(settings.table), RecordedProgress())

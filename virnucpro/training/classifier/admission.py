@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from virnucpro.classifier import inspect
 from virnucpro.contracts import Json
 from virnucpro.errors import InputError, ModelError, ResumeRefusedError, UsageError
 from virnucpro.events import Notice
+from virnucpro.layout import checkpoint_folder, lock_file
 from virnucpro.store.disk import Disk, sha256_of
+from virnucpro.store.guard import ExistingWork, WorkIdentity, admit_work
 from virnucpro.training.classifier.recipe import Recipe
 from virnucpro.training.classifier.savepoint import Savepoint, load, save
 from virnucpro.training.data.dataset import PARTS, Dataset, read_embedding_record
@@ -31,12 +33,17 @@ class TrainingFiles:
     @property
     def savepoint(self) -> Path:
         """The state of an unfinished training."""
-        return self.output.parent / ".checkpoints" / f"{self.output.name}.training.pt"
+        return checkpoint_folder(self.output.parent) / f"{self.output.name}.training.pt"
 
     @property
     def lock(self) -> Path:
         """Held by the process that trains."""
-        return self.output.parent / ".checkpoints" / f"{self.output.name}.lock"
+        return lock_file(self.output.parent, self.output.name)
+
+    @property
+    def previous(self) -> Path:
+        """The folder that takes what ``--force`` moves aside."""
+        return checkpoint_folder(self.output.parent) / f"{self.output.name}.previous"
 
 
 def records_of(dataset: Dataset) -> dict[str, Mapping[str, Json]]:
@@ -95,7 +102,7 @@ def identity_of(
     }
 
 
-def admitted(
+def admit_training(
     files: TrainingFiles,
     identity: dict[str, Json],
     disk: Disk,
@@ -104,63 +111,61 @@ def admitted(
     resume: bool,
     force: bool,
 ) -> Savepoint | None:
-    """The savepoint to go on from, on the disk; None where the classifier is finished already.
+    """Return the savepoint to go on from, which is on the disk; None for a finished training.
 
     Raises:
-        UsageError: something is there and neither resume nor force was asked for.
-        ResumeRefused: it was trained on other data or in another way.
+        UsageError: files that are not ours would be overwritten.
+        ResumeRefusedError: the earlier training used other data or settings, or a newer version of
+            the program wrote its savepoint.
+        InputError: the savepoint is damaged.
     """
-    there = [path for path in (files.output, files.savepoint, files.card) if path.exists()]
-    if there and force and not (resume and _same(files, identity)):
-        for path in there:
-            disk.move(path, path.with_name(f"{path.name}.previous"))
-        show(Notice("info", "--force: starting over; what was there is now in *.previous"))
-        there = []
-    if not there:
-        if resume:
-            show(Notice("info", f"nothing to resume for {files.output.name}: starting anew"))
-        point = Savepoint(identity)
-        save(files.savepoint, point, disk)
-        return point
-    if not resume:
-        what = "an interrupted training" if files.savepoint in there else there[0].name
-        raise UsageError(
-            f"{what} is already at {files.output}: go on with --resume, or start over with --force"
-        )
+    results = [path for path in (files.card, files.output) if path.exists()]
+    existing = ExistingWork(
+        files.output.parent, files.previous, foreign_files=results, option="--output"
+    )
+    label = f"the training of {files.output.name}"
+    point = None
     if files.savepoint.exists():
-        point = load(files.savepoint) or Savepoint(identity)
-        _refuse_changes(point.identity, identity, files)
+        try:
+            point = load(files.savepoint)
+        except (InputError, ResumeRefusedError):
+            if not force:
+                raise
+        # Before a training is over, it has written nothing but its savepoint.
+        own_results = results if point is not None and point.finished else []
+        existing = replace(
+            existing,
+            own_files=[*own_results, files.savepoint],
+            foreign_files=[path for path in results if path not in own_results],
+            identity=WorkIdentity(label, point.identity) if point else None,
+        )
+    elif settings := _identity_in(files.output):
+        existing = replace(
+            existing,
+            own_files=results,
+            foreign_files=[],
+            identity=WorkIdentity(label, settings),
+            finished=True,
+        )
+    wanted = WorkIdentity(label, identity)
+    admission = admit_work(wanted, existing, disk, resume=resume, force=force)
+    if admission.notice:
+        show(Notice("info", admission.notice))
+    if admission.decision == "finished":
+        return None
+    if admission.decision == "continue" and point is not None:
         return point
-    _refuse_changes(_identity_in(files), identity, files)
-    return None
+    point = Savepoint(identity)
+    save(files.savepoint, point, disk)
+    return point
 
 
-def _same(files: TrainingFiles, identity: Mapping[str, Json]) -> bool:
-    """Whether what is there could be gone on with, so that --force is not needed."""
+def _identity_in(output: Path) -> dict[str, Json]:
+    """Return what a classifier that was trained here depends on; empty for any other file."""
+    if not output.exists():
+        return {}
     try:
-        point = load(files.savepoint)
-        _refuse_changes(point.identity if point else _identity_in(files), identity, files)
-    except (ResumeRefusedError, InputError):
-        return False
-    return True
-
-
-def _identity_in(files: TrainingFiles) -> Mapping[str, Json]:
-    """What a finished classifier says of its training; empty where it says nothing."""
-    try:
-        said = json.loads(inspect(files.output).extra.get("training", "{}"))
+        settings = json.loads(inspect(output).extra.get("training", "{}"))
     except (ModelError, ValueError):
         return {}
-    return said if isinstance(said, dict) else {}
-
-
-def _refuse_changes(
-    earlier: Mapping[str, Json], wanted: Mapping[str, Json], files: TrainingFiles
-) -> None:
-    changed = [name for name in wanted if earlier.get(name) != wanted[name]]
-    if changed:
-        rows = "\n".join(f"  {n}: was {earlier.get(n)}, is {wanted[n]}" for n in changed)
-        raise ResumeRefusedError(
-            f"{files.output} was trained on something else, or in another way:\n{rows}\n"
-            f"resume with the same data and options, or start over with --force"
-        )
+    return settings if isinstance(settings, dict) else {}

@@ -22,7 +22,12 @@ from virnucpro.metrics.temperature import fit_temperature
 from virnucpro.models.catalogue import KNOWN
 from virnucpro.store.disk import Disk
 from virnucpro.store.lock import locked
-from virnucpro.training.classifier.admission import TrainingFiles, admitted, identity_of, records_of
+from virnucpro.training.classifier.admission import (
+    TrainingFiles,
+    admit_training,
+    identity_of,
+    records_of,
+)
 from virnucpro.training.classifier.assessment import assess, logits_of
 from virnucpro.training.classifier.board import Board
 from virnucpro.training.classifier.card import Facts, card_text
@@ -78,10 +83,12 @@ def fit(
     _check_request(request, dataset, files)
     identity = identity_of(request.recipe, dataset, records)
     with ExitStack() as stack:
-        stack.enter_context(locked(files.lock))
+        stack.enter_context(locked(files.lock, "this classifier"))
         disk.sweep(files.output.parent, {files.output.name, files.card.name})
         disk.sweep(files.savepoint.parent, {files.savepoint.name})
-        point = admitted(files, identity, disk, show, resume=request.resume, force=request.force)
+        point = admit_training(
+            files, identity, disk, show, resume=request.resume, force=request.force
+        )
         if point is None:
             return Fitted(files.output, files.card)
         board = stack.enter_context(Board(request.tensorboard, point.epoch + 1))

@@ -12,10 +12,9 @@ from typing import Any
 import torch
 
 from virnucpro.contracts import Json
-from virnucpro.errors import InputError, ResumeRefusedError
+from virnucpro.errors import InputError
 from virnucpro.store.disk import Disk
-
-SCHEMA = 1
+from virnucpro.store.migrations import current_schema, upgraded
 
 
 @dataclass
@@ -62,7 +61,7 @@ def save(path: Path, point: Savepoint, disk: Disk) -> None:
         OutputError: the disk is full or unwritable.
     """
     buffer = io.BytesIO()  # torch.save onto a full disk fails without saying so
-    torch.save({"schema": SCHEMA, **vars(point)}, buffer)
+    torch.save({"schema": current_schema("savepoint"), **vars(point)}, buffer)
     disk.save(path, buffer.getvalue())
 
 
@@ -79,10 +78,9 @@ def load(path: Path) -> Savepoint | None:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error")  # torch only warns of some damaged files
-            document = dict(torch.load(path, map_location="cpu", weights_only=True))
-        schema = document.pop("schema")
-        if schema > SCHEMA:
-            raise ResumeRefusedError(f"{path} was written by a newer version: upgrade virnucpro")
+            document = torch.load(path, map_location="cpu", weights_only=True)
+        document = upgraded("savepoint", document, path)
+        del document["schema"]
         return Savepoint(**document)
     except (*damaged, ValueError, Warning) as error:
         raise InputError(f"{path} is damaged: start over with --force") from error

@@ -25,14 +25,14 @@ from pathlib import Path
 from typing import Literal
 
 from virnucpro.contracts import Json
-from virnucpro.errors import InputError, UsageError
-from virnucpro.layout import Layout, ShardLayout
+from virnucpro.errors import InputError, ResumeRefusedError, UsageError
+from virnucpro.layout import Layout, ShardLayout, checkpoint_folder, lock_file
+from virnucpro.store.migrations import upgraded
 
 Part = Literal["train", "validation", "test"]
 PARTS: tuple[Part, ...] = ("train", "validation", "test")
 Label = Literal["others", "virus"]
 LABELS: tuple[Label, Label] = ("others", "virus")  # class 0 and class 1 of every classifier
-SCHEMA = 1
 FRAMES_HEADER = "frame\tchunk\trecord\tgenome\tgroup\tlabel\tlength\n"
 
 
@@ -89,17 +89,22 @@ class Dataset:
     @property
     def lock(self) -> Path:
         """Return the path of the file that is locked while the data set is made."""
-        return self.root / ".checkpoints" / "dataset.locked"
+        return lock_file(self.root, self.description_file.name)
+
+    @property
+    def begun_file(self) -> Path:
+        """Return the path of the record that proves the files of an unfinished data set."""
+        return checkpoint_folder(self.root) / "dataset.begun.json"
 
     @property
     def sequences_file(self) -> Path:
         """Return the path of the file that holds all open frames while the data set is made."""
-        return self.root / ".checkpoints" / "dataset.spool"
+        return checkpoint_folder(self.root) / "dataset.spool"
 
     @property
     def previous(self) -> Path:
         """Return the folder into which ``--force`` moves an earlier data set."""
-        return self.root / ".checkpoints" / "dataset.previous"
+        return checkpoint_folder(self.root) / "dataset.previous"
 
     def frames_table(self, part: Part) -> Path:
         """Return the path of the table with one row per frame of ``part``."""
@@ -127,7 +132,7 @@ class Dataset:
     def _description(self) -> dict[str, Json]:
         path = self.description_file
         try:
-            content = json.loads(path.read_text(encoding="utf-8"))
+            return upgraded("data set", json.loads(path.read_text(encoding="utf-8")), path)
         except OSError as error:
             raise UsageError(
                 f"{self.root} is not a data set ({path.name}: {error.strerror}): make one with "
@@ -135,11 +140,8 @@ class Dataset:
             ) from error
         except ValueError as error:
             raise InputError(f"{path} is damaged: make the data set again") from error
-        if not isinstance(content, dict) or not isinstance(content.get("schema"), int):
-            raise InputError(f"{path} is damaged: make the data set again")
-        if content["schema"] > SCHEMA:
-            raise InputError(f"{path} was written by a newer virnucpro: update this one")
-        return content
+        except ResumeRefusedError as error:
+            raise InputError(f"{path} was written by a newer virnucpro: update this one") from error
 
     def lengths(self) -> tuple[int, ...]:
         """Return the chunk lengths in bases. The first is what a classifier expects by default."""

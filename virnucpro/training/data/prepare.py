@@ -4,18 +4,26 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
 from virnucpro import __version__
 from virnucpro.contracts import Json
-from virnucpro.errors import InputError, ResumeRefusedError, UsageError
-from virnucpro.layout import Layout
+from virnucpro.errors import InputError, UsageError
+from virnucpro.layout import MOLECULES, Layout
 from virnucpro.store.disk import Disk, DiskWithoutResume, sha256_of
+from virnucpro.store.guard import (
+    ExistingWork,
+    WorkIdentity,
+    admit_work,
+    foreign_files_refusal,
+    save_identity,
+)
 from virnucpro.store.lock import locked
-from virnucpro.training.data.dataset import PARTS, SCHEMA, Dataset
+from virnucpro.store.migrations import current_schema
+from virnucpro.training.data.dataset import PARTS, Dataset
 from virnucpro.training.data.genomes import GenomeFile, cut_genomes, genome_files, survey_genomes
 from virnucpro.training.data.parts import (
     frame_counts,
@@ -108,34 +116,39 @@ def prepare_dataset(
             f"--test {settings.test} and --validation {settings.validation} are more than all "
             f"genomes"
         )
+    if dataset.root.exists() and not dataset.root.is_dir():
+        raise UsageError(f"--output-dir {dataset.root} is a file: name a folder")
     rows = read_genome_table(settings.table, settings.folder)
     files = genome_files(rows)
-    _refuse_foreign(dataset)
+    if not force and (refusal := foreign_files_refusal(_existing_work(dataset, {}, force=False))):
+        raise refusal
     disk.make_folder(dataset.lock.parent)
-    with locked(dataset.lock):
+    with locked(dataset.lock, "this data set"):
         identity = _identity(settings, rows, files, progress)
-        if dataset.description_file.exists() and not force:
-            description = Dataset(dataset.root).description()
-            if changed := _changes(description, identity):
-                raise ResumeRefusedError(
-                    f"{dataset.root} holds a data set that was made in another way:\n{changed}\n"
-                    f"choose another --output-dir, or make it anew with --force"
-                )
-            return PreparedDataset(description, "found")
-        outcome: Literal["made", "remade"] = (
-            "remade" if force and _move_aside(dataset, disk) else "made"
-        )
+        wanted = WorkIdentity(_label(dataset), _settings_for_guard(identity))
+        existing = _existing_work(dataset, identity, force=force)
+        admission = admit_work(wanted, existing, disk, force=force)
+        if admission.decision == "finished":
+            return PreparedDataset(Dataset(dataset.root).description(), "found")
         _clear(dataset, disk)
+        save_identity(dataset.begun_file, wanted, disk)
+        try:
+            sizes = _make_files(settings, files, dataset, disk, progress)
+        except InputError:  # what a refused table leaves is of no use
+            _clear(dataset, disk)
+            disk.remove(dataset.begun_file)
+            raise
         description = {
-            "schema": SCHEMA,
+            "schema": current_schema("data set"),
             "version": __version__,
             "command": list(command),
             **identity,
-            **_make_files(settings, files, dataset, disk, progress),
+            **sizes,
         }
         # This file is written last: a folder without it holds no data set.
         disk.save(dataset.description_file, (json.dumps(description, indent=1) + "\n").encode())
-    return PreparedDataset(description, outcome)
+        disk.remove(dataset.begun_file)
+    return PreparedDataset(description, "remade" if existing.finished else "made")
 
 
 def _make_files(
@@ -200,90 +213,65 @@ def _identity(
     }
 
 
-def _changes(description: dict[str, Json], identity: dict[str, Json]) -> str:
-    """Return a line for each difference; the text is empty if there is none."""
-    lines = []
-    for name, now in identity.items():
-        before = description.get(name)
-        if before == now:
-            continue
-        if name == "table":
-            lines.append("  the rows of the table are others")
-        elif name == "sources":
-            old_digests = {entry["file"]: entry["sha256"] for entry in before or ()}
-            files = [e["file"] for e in now if old_digests.get(e["file"]) != e["sha256"]]
-            files += sorted(old_digests.keys() - {e["file"] for e in now})
-            lines.append(f"  genomes that differ: {', '.join(files[:5]) or 'their order'}")
-        else:
-            lines.append(f"  {name}: was {before}, is {now}")
-    return "\n".join(lines)
+def _settings_for_guard(identity: Mapping[str, Json]) -> dict[str, Json]:
+    """Return the identity of a data set with names for people, one for each genome file."""
+    settings = {name: identity.get(name) for name in identity if name not in ("table", "sources")}
+    genomes = {
+        f"genome file {source['file']}": source["sha256"]
+        for source in identity.get("sources") or ()
+    }
+    return {**settings, "rows of the table": identity.get("table"), **genomes}
+
+
+def _label(dataset: Dataset) -> str:
+    return f"the data set {dataset.root.name}"
 
 
 # --- the folder ------------------------------------------------------------------------------
 
 
-def _owned(dataset: Dataset) -> list[Path]:
-    """All files of a data set that exist, ``dataset.json`` first: it is what makes it one."""
+def _own_files(dataset: Dataset) -> list[Path]:
+    """Return the files of a data set that exist, ``dataset.json`` first: it makes it one."""
     files = [dataset.description_file, dataset.genomes_table, dataset.sequences_file]
-    files += [dataset.frames_table(part) for part in PARTS]
-    found = [path for path in files if path.exists()]
     for part in PARTS:
-        found += Layout(dataset.root, part, 0).owned()
-    return found
+        layout = Layout(dataset.root, part, 0)
+        files += [dataset.frames_table(part), *map(layout.folder, MOLECULES)]
+        files += [layout.merged_folder, layout.run_json, layout.state]
+    return [path for path in files if path.exists()]
 
 
-def _refuse_foreign(dataset: Dataset) -> None:
-    """Refuse a folder whose files do not belong to a data set.
+def _existing_work(dataset: Dataset, identity: Mapping[str, Json], *, force: bool) -> ExistingWork:
+    """Return what the folder holds; ``identity`` names the settings that are compared.
+
+    Unfinished work is never compared: nothing of it is used, it is made anew in minutes.
 
     Raises:
-        UsageError: the folder is a file, or holds files that ``train prepare`` would overwrite.
+        InputError: ``dataset.json`` is damaged, and ``force`` does not move it aside.
     """
-    if dataset.root.exists() and not dataset.root.is_dir():
-        raise UsageError(f"--output-dir {dataset.root} is a file: name a folder")
-    if dataset.description_file.exists() or dataset.lock.exists():
-        return
-    if there := _owned(dataset):
-        raise UsageError(
-            f"{dataset.root} holds {there[0].name}, which does not belong to a data set: "
-            f"choose another --output-dir"
-        )
+    files = _own_files(dataset)
+    existing = ExistingWork(dataset.root, dataset.previous)
+    if dataset.description_file.exists():
+        earlier: Mapping[str, Json] = {}
+        if not force:
+            description = Dataset(dataset.root).description()
+            earlier = {name: description.get(name) for name in identity}
+        settings = _settings_for_guard(earlier) if earlier else {}
+        known = WorkIdentity(_label(dataset), settings) if earlier else None
+        return replace(existing, own_files=files, identity=known, finished=True)
+    features = any(Layout(dataset.root, part, 0).feature_files() for part in PARTS)
+    if dataset.begun_file.exists() and not features:
+        return replace(existing, own_files=files)
+    for part in PARTS:  # a run of predict may have the name of a part
+        files += [path for path in Layout(dataset.root, part, 0).owned() if path not in files]
+    return replace(existing, foreign_files=files)
 
 
 def _clear(dataset: Dataset, disk: Disk) -> None:
-    """Remove what an interrupted run left; it is made in minutes, unlike features.
-
-    Raises:
-        UsageError: there are features, of a data set whose ``dataset.json`` is gone.
-    """
-    features = [file for part in PARTS for file in Layout(dataset.root, part, 0).feature_files()]
-    if features:
-        raise UsageError(
-            f"{dataset.root} has features ({features[0].name}) but no "
-            f"{dataset.description_file.name}: choose another --output-dir, or start over with "
-            f"--force"
-        )
-    for path in _owned(dataset):
+    """Remove what an interrupted run left; it is made in minutes, unlike features."""
+    for path in _own_files(dataset):
         disk.remove_tree(path)
     for part in PARTS:
         for folder in ("nucleotide", "protein"):
             disk.sweep(dataset.root / f"{part}_{folder}")
     disk.sweep(dataset.root)
     disk.sweep(dataset.sequences_file.parent)
-
-
-def _move_aside(dataset: Dataset, disk: Disk) -> bool:
-    """Keep the latest earlier data set, once: its features may have taken days.
-
-    Returns whether there was any.
-    """
-    # A kill half way leaves the folder under its first name, and the next --force goes on with it.
-    moving = dataset.previous.with_suffix(".moving")
-    there = _owned(dataset)
-    if not there and not moving.exists():
-        return False
-    disk.make_folder(moving)
-    for path in there:
-        disk.move(path, moving / path.name)
-    disk.remove_tree(dataset.previous)
-    disk.move(moving, dataset.previous)
-    return True
