@@ -164,7 +164,7 @@ def test_files_of_somebody_else_are_never_overwritten(train, tmp_path, name):
         assert (tmp_path / name).read_text() == "mine"
     for _ in range(2):  # the second --force must not remove what the first one moved
         assert train(tmp_path / "my.safetensors", *QUICK, "--force").code == 0
-    assert [p.read_text() for p in (tmp_path / ".checkpoints").rglob(name)].count("mine") == 1
+    assert [p.read_bytes() for p in (tmp_path / ".checkpoints").rglob(name)].count(b"mine") == 1
 
 
 def test_what_cannot_be_trained(call, train, dataset, tmp_path):
