@@ -22,11 +22,14 @@ import torch
 
 from virnucpro.encoders.esm2 import tokenise
 from virnucpro.encoders.profiling import made_up
-from virnucpro.encoders.random_weights import RELEASED, random_encoder
+from virnucpro.encoders.registry import random_encoder, released_families
 
 TRUNCATION = 1024
 BATCHES = 2  # of 2,048 tokens, a round
 Work = Callable[[], int]  # does something once, and says how many tokens it was
+
+
+RELEASED = {name: sizes for f in released_families() for name, sizes in f.released.items()}
 
 
 def ours(family: str, name: str, precision: str, sequences: list[str]) -> Work:
@@ -94,7 +97,7 @@ def hub(name: str, dtype: torch.dtype, tokens: list[torch.Tensor]) -> Work:
 def one_by_one(name: str, sequences: list[str]) -> Work:
     """DNABERT-S in fp32, a sequence at a time, without oneDNN."""
     encoder = random_encoder("dnabert-s", name, "cpu", "fp32", budget=None, truncation=TRUNCATION)
-    encoder.use(1)
+    encoder.set_budget(1)
 
     def work() -> int:
         done = 0

@@ -235,8 +235,8 @@ class Executor(Protocol):
 class Encoder(Protocol):
     """Turns sequences into embeddings. ``dim`` is the width of an embedding."""
 
-    waited: float
-    """Seconds, in all, in which it had no tokens ready to compute with."""
+    host_wait_seconds: float
+    """Time in all in which it had no tokens ready to compute with."""
 
     @property
     def dim(self) -> int:

@@ -15,9 +15,10 @@ from torch import nn
 
 from virnucpro.benchmark.workload import MIXES, SENSE
 from virnucpro.classifier import to_bytes
-from virnucpro.encoders import dnabert_files, esm2_files
 from virnucpro.encoders.batched import BatchedEncoder
-from virnucpro.encoders.random_weights import random_encoder
+from virnucpro.encoders.dnabert_s import dnabert_names
+from virnucpro.encoders.esm2 import esm2_names, rotary_frequencies
+from virnucpro.encoders.registry import random_encoder
 from virnucpro.io.chunks import chunk_spans
 
 CHUNK = 500  # bases
@@ -72,10 +73,10 @@ def write_esm2(path: Path, size: str, device: str) -> int:
     network: Any = encoder.network
     layers, own = len(network.blocks), network.state_dict()
     state: dict[str, torch.Tensor] = {}
-    for name, theirs in esm2_files.stored_names(layers, "fair-esm").items():
+    for name, theirs in esm2_names(layers, "fair-esm").items():
         parts = own[name].cpu().chunk(len(theirs))
         state |= {PREFIX + key: part.clone() for key, part in zip(theirs, parts, strict=True)}
-    rotary = esm2_files.rotary_frequencies(encoder.dim // network.heads // 2).half()
+    rotary = rotary_frequencies(encoder.dim // network.heads // 2).half()
     for i in range(layers):
         state[f"{PREFIX}layers.{i}.self_attn.rot_emb.inv_freq"] = rotary
     about = argparse.Namespace(
@@ -98,7 +99,7 @@ def write_dnabert(folder: Path, size: str, device: str) -> int:
     encoder = drawn("dnabert-s", size, device)
     network: Any = encoder.network
     own = network.state_dict()
-    names = dnabert_files.stored_names(own)
+    names = dnabert_names(own)
     torch.save({names[key][0]: own[key].cpu() for key in own}, folder / "pytorch_model.bin")
     config = {
         "alibi_starting_size": 512,
@@ -108,7 +109,7 @@ def write_dnabert(folder: Path, size: str, device: str) -> int:
         "intermediate_size": network.blocks[0].wo.in_features,
         "layer_norm_eps": network.norm.eps,
         "vocab_size": network.embed.num_embeddings,
-        "type_vocab_size": network.kind.num_embeddings,
+        "type_vocab_size": network.token_type.num_embeddings,
         "pad_token_id": 0,
     }
     (folder / "config.json").write_text(json.dumps(config))

@@ -16,7 +16,7 @@ class Scale:
     """On which device, and how much.
 
     Attributes:
-        esm, dnabert: sizes of the models, as ``virnucpro.encoders.random_weights`` has them.
+        esm, dnabert: sizes of the models, as ``EncoderFamily.released`` has them.
         low, lower: precisions: 16 bit and 8 bit; where a CPU rehearses, what it has in their place.
         sequences: of one call of ESM-2; ``many`` of DNABERT-S; ``few`` beside slow peers.
         frames: of the run through the pool, at least.

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from virnucpro.classifier import load
-from virnucpro.compute.cores import one_thread
+from virnucpro.compute.threads import one_thread
 from virnucpro.encoders.registry import locate, open_encoder
 from virnucpro.precision import PRECISIONS
 
@@ -46,7 +46,7 @@ def test_features(reference, role, precision, compiled):
 def check_features(reference, role, precision, compiled):
     opened = encoder(reference, role, precision)
     if compiled:  # traced and decomposed as for a GPU, but no kernels are built from it
-        opened.network.blocks.fuse(opened.examples(), backend="aot_eager")
+        opened.network.blocks.fuse(opened.compile_examples(), backend="aot_eager")
     folder = reference / "original_500" / f"sample_{role}"
     suffix = "DNABERT_S" if role == "nucleotide" else "ESM"
     files = sorted(folder.glob("output_*.fa"))

@@ -11,7 +11,8 @@ import pytest
 from sklearn.metrics import roc_auc_score
 
 from virnucpro.classifier import inspect
-from virnucpro.encoders.registry import SHIPPED, locate
+from virnucpro.encoders.lite import PACKAGED
+from virnucpro.encoders.registry import locate
 from virnucpro.io.records import read_records
 
 ROOT = Path(__file__).parents[2]
@@ -34,7 +35,7 @@ def rows(table: Path) -> list[list[str]]:
 
 
 def test_it_is_small_and_says_what_it_is() -> None:
-    files = sorted(SHIPPED.glob("lite_*.safetensors"))
+    files = sorted(PACKAGED.glob("lite_*.safetensors"))
     assert [file.name for file in files] == [
         "lite_classifier.safetensors",
         "lite_nucleotide.safetensors",

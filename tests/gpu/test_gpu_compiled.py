@@ -10,7 +10,7 @@ from torch._dynamo.utils import counters
 
 from tests.gpu.reference_embeddings import ROLES, SMALL, WIDE, Models, check, sequences
 from tests.unit.encoders.small import quiet
-from virnucpro.compute.cores import one_thread
+from virnucpro.compute.threads import one_thread
 
 pytestmark = pytest.mark.filterwarnings("default")  # those of torch are not ours
 
@@ -60,13 +60,13 @@ def test_every_batch_goes_through_the_compiled_block(models: Models, device, fam
     budget, work = (1400 if family == "esm2" else 6), sequences(family)
     encoder = models.open(family, SMALL[family], device, precision, budget)
     stack, watched = encoder.network.blocks, Watched()
-    stack.fuse(encoder.examples(), backend=watched)
+    stack.fuse(encoder.compile_examples(), backend=watched)
     kinds = KINDS[family] * (2 if precision == "fp8" else 1)  # 16 bit at the ends
     assert (watched.compiled, watched.called) == (kinds, kinds)
     rows = encoder.encode(work, quiet)
     assert watched.called == kinds + batches_of_several(encoder, work) * len(stack)
     check(rows, models.exact(family, SMALL[family]), precision)
-    encoder.use(1400 if family == "esm2" else 8)
+    encoder.set_budget(1400 if family == "esm2" else 8)
     (square,) = encoder.batches(SQUARE[family])
     assert square.inputs[0].shape[0] == square.inputs[0].shape[1]
     before = watched.called
@@ -85,7 +85,7 @@ def test_compiled_as_predict_does_it(gpu, models: Models, family, precision):
     assert "compile_failed" not in facts
     graphs = counters["stats"]["unique_graphs"]
     for budget in (encoder.budget.amount, encoder.bounds.least, 3000, 40):
-        encoder.use(budget)
+        encoder.set_budget(budget)
         rows = encoder.encode(work, quiet)
         check(rows, models.exact(family, WIDE[family]), precision)
     assert counters["stats"]["unique_graphs"] == graphs

@@ -37,7 +37,7 @@ def test_alone_in_a_batch_and_with_another_budget(models: Models, device, family
     together = encoder.encode(work, quiet)
     alone = torch.cat([encoder.encode([one], quiet) for one in work[::5]])
     check(alone, together[::5], precision)
-    encoder.use(700 if family == "esm2" else 5)
+    encoder.set_budget(700 if family == "esm2" else 5)
     check(encoder.encode(work, quiet), together, precision)
 
 

@@ -12,8 +12,7 @@ from virnucpro.compute.budget import CudaMemory, find_budget
 from virnucpro.contracts import Device, TaskResult
 from virnucpro.devices import visible_gpus
 from virnucpro.encoders.profiling import made_up
-from virnucpro.encoders.random_weights import random_encoder
-from virnucpro.encoders.registry import locate
+from virnucpro.encoders.registry import locate, random_encoder
 from virnucpro.events import Notice, WorkerReport
 from virnucpro.executors.executor import Executor
 from virnucpro.executors.processes import ProcessPool

@@ -20,7 +20,8 @@ from virnucpro.classifier import (
     to_bytes,
     with_temperature,
 )
-from virnucpro.encoders.registry import EncoderSource, locate
+from virnucpro.encoders.family import EncoderSource
+from virnucpro.encoders.registry import locate
 from virnucpro.errors import ModelError
 from virnucpro.settings import TOY_CLASSIFIER
 

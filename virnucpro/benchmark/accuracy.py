@@ -16,13 +16,13 @@ from virnucpro.benchmark.workload import Workload
 from virnucpro.classifier import check_fit, inspect, load
 from virnucpro.contracts import Json
 from virnucpro.errors import ModelError, UsageError
+from virnucpro.layout import MOLECULES
 from virnucpro.models.store import find
 
 Say = Callable[[str], None]
 
 ENOUGH = 0.999  # of the labels must be those of fp32
 CHUNKS = 1000  # fewer cannot show one label in a thousand
-MOLECULES = {"dnabert-s": "nucleotide", "esm2": "protein"}
 EVERY = 10.0  # seconds between two reports
 VIRUS = 1  # column of the scores
 
@@ -38,8 +38,8 @@ def classifier_for(
         UsageError: one was given, but the models are not a real pair.
         ModelError: the given one does not fit them.
     """
-    pair = {model.family: model.source for model in models}
-    nucleotide, protein = pair.get("dnabert-s"), pair.get("esm2")
+    pair = {model.molecule: model.source for model in models}
+    nucleotide, protein = (pair.get(molecule) for molecule in MOLECULES)
     if nucleotide is None or protein is None or len(models) > len(MOLECULES):
         if given is not None:
             raise UsageError(
@@ -74,13 +74,13 @@ def judge(
         ModelError: weights are not here.
     """
     exact = _embedded(models, work, "fp32", device, budget, say)
-    scores = _scores(classifier, exact)
+    scores = _scores(classifier, models, exact)
     found: list[dict[str, Json]] = []
     for precision in (p for p in precisions if p != "fp32"):
         rows = _embedded(models, work, precision, device, budget, say)
         one: dict[str, Json] = {"precision": precision}
         one["embeddings"] = {name: _distance(rows[name], exact[name]) for name in exact}
-        other = _scores(classifier, rows)
+        other = _scores(classifier, models, rows)
         labels = None
         if scores is not None and other is not None:
             labels = labels_agree(other, scores, work.chunks)
@@ -110,9 +110,9 @@ def _embedded(
     for model in models:
         say(f"{model.name}: embedding {len(work.chunks):,} frames in {precision}")
         encoder = open_model(model, device, precision, budget)
-        encoder.make_fast()
+        encoder.optimise()
         watch = Watch(f"{model.name} {precision}", len(work.chunks), say)
-        rows[model.family] = encoder.encode(work.of(model.family), watch)
+        rows[model.family] = encoder.encode(work.of(model.molecule), watch)
     return rows
 
 
@@ -143,11 +143,15 @@ def _distance(rows: torch.Tensor, exact: torch.Tensor) -> dict[str, float]:
     }
 
 
-def _scores(classifier: Path | None, rows: Mapping[str, torch.Tensor]) -> torch.Tensor | None:
+def _scores(
+    classifier: Path | None, models: Sequence[Model], rows: Mapping[str, torch.Tensor]
+) -> torch.Tensor | None:
     """float32 ``[frames, 2]``; None without a classifier."""
     if classifier is None:
         return None
-    return load(classifier).scores(torch.cat([rows[family] for family in MOLECULES], dim=1))
+    families = {model.molecule: model.family for model in models}
+    merged = torch.cat([rows[families[molecule]] for molecule in MOLECULES], dim=1)
+    return load(classifier).scores(merged)
 
 
 def labels_agree(

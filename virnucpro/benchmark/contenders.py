@@ -20,9 +20,7 @@ from virnucpro.benchmark.machine import version
 from virnucpro.benchmark.models import TRUNCATION
 from virnucpro.compute.attention import masked_mean
 from virnucpro.encoders.batched import BatchedEncoder
-from virnucpro.encoders.esm2 import PAD
-from virnucpro.encoders.esm2_files import VOCABULARY, stored_names
-from virnucpro.encoders.esm2_network import DROPOUT_SCALE
+from virnucpro.encoders.esm2 import DROPOUT_SCALE, PAD, VOCABULARY, esm2_names
 
 OURS = "virnucpro"
 FAIR: Final = "fair-esm"
@@ -80,7 +78,7 @@ def one_by_one(encoder: BatchedEncoder) -> Contender:
     and had no fused attention, so that it cannot have been faster than this.
     """
     alone = copy.copy(encoder)  # shares the network
-    alone.use(1)
+    alone.set_budget(1)
 
     def embed(sequences: Sequence[str]) -> torch.Tensor:
         return alone.encode(sequences, _unread)
@@ -197,7 +195,7 @@ def _lend(
     device = next(network.parameters()).device
     blocks = len(network.blocks)  # type: ignore[arg-type]
     state: dict[str, torch.Tensor] = {}
-    for name, theirs in stored_names(blocks, layout).items():
+    for name, theirs in esm2_names(blocks, layout).items():
         state |= dict(zip(theirs, own[name].chunk(len(theirs)), strict=True))
     unknown = model.load_state_dict(state, strict=False, assign=True).unexpected_keys
     assert not unknown, unknown

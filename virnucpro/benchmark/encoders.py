@@ -26,6 +26,8 @@ from virnucpro.benchmark.measuring import ROUNDS, Agreement, Verdict, agreement,
 from virnucpro.benchmark.models import Model, frequencies, linear_flops, timed_open, work_of
 from virnucpro.contracts import Json
 from virnucpro.encoders.batched import BatchedEncoder
+from virnucpro.encoders.esm2 import Esm2Encoder
+from virnucpro.precision import PRECISIONS
 
 Say = Callable[[str], None]
 # By precision: operations of a matrix product, and the seconds it took in each round.
@@ -123,15 +125,14 @@ def _peers(
     """Other implementations with the weights of ``encoder``."""
     if not plan.peers:
         return
-    if model.family == "dnabert-s":
-        if precision == "fp32":
-            yield one_by_one(encoder)
-        return
-    lent = frequencies(model, encoder)
-    peers = [fair_esm(encoder, lent)] if precision == "fp32" else []
-    if precision in plan.precisions and precision != "fp8":
-        peers.append(hub_esm(encoder, lent, precision))
-    yield from (peer for peer in peers if peer is not None)
+    if isinstance(encoder, Esm2Encoder):
+        lent = frequencies(model, encoder)
+        peers = [fair_esm(encoder, lent)] if precision == "fp32" else []
+        if precision in plan.precisions and PRECISIONS[precision].linear_layers == "cast":
+            peers.append(hub_esm(encoder, lent, precision))
+        yield from (peer for peer in peers if peer is not None)
+    elif precision == "fp32":
+        yield one_by_one(encoder)
 
 
 def _checked(model: Model, sequences: Sequence[str], plan: Plan, say: Say) -> list[Entry]:
@@ -165,14 +166,14 @@ def _time(
     least = ROUNDS * sum(entry.first for entry in due)
     expected = max(least, plan.seconds * (len(due) + len(products)))
     say(f"{model.name}: timing {len(due)} implementations in turns, some {expected:.0f} s")
-    waited = [entry.contender.encoder.waited for entry in due]
+    waited = [entry.contender.encoder.host_wait_seconds for entry in due]
     works = [_timed(partial(entry.contender.embed, sequences), device) for entry in due]
     works += [_timed(product, device) for product in products.values()]
     spent = in_turns(works, plan.seconds)
     for entry, seconds, before in zip(due, spent, waited, strict=False):
         entry.timed = seconds
         if entry.contender.implementation in (OURS, ONE_BY_ONE):
-            entry.waited = entry.contender.encoder.waited - before
+            entry.waited = entry.contender.encoder.host_wait_seconds - before
     measured = zip(products.items(), spent[len(due) :], strict=True)
     return {precision: (product.flops, seconds) for (precision, product), seconds in measured}
 

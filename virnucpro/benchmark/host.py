@@ -16,8 +16,8 @@ from virnucpro.benchmark.workload import MIXES, SENSE, Workload
 from virnucpro.classifier import to_bytes
 from virnucpro.contracts import Device, Json, ReportProgress, Task, TaskResult
 from virnucpro.encoders.batched import BatchedEncoder
-from virnucpro.encoders.random_weights import random_encoder
-from virnucpro.encoders.registry import EncoderSource
+from virnucpro.encoders.family import EncoderSource
+from virnucpro.encoders.registry import released_families
 from virnucpro.io.chunks import chunk_spans
 from virnucpro.io.fasta import fasta_bytes
 from virnucpro.layout import MOLECULES, Layout, Molecule
@@ -122,11 +122,11 @@ def _steps(work: Workload, source: Path | None, folder: Path) -> Iterator[Step]:
     run = _Run(folder / "run", source or made, work.chunk_length)
     yield from _frame_steps(run)
     # Tokens do not depend on the size of the model.
-    for family in ("dnabert-s", "esm2"):
-        encoder = random_encoder(family, "1x24x2", "cpu", "fp32", budget=None, truncation=1024)
-        some = list(work.of(family)[:SLICE])
+    for family in released_families():
+        encoder = family.open_random("1x24x2", "cpu", "fp32", budget=None, truncation=1024)
+        some = list(work.of(family.molecule)[:SLICE])
         call = partial(_tokenise, encoder, some)
-        yield Step(f"tokens of {family}", len(some), call, beside=True)
+        yield Step(f"tokens of {family.name}", len(some), call, beside=True)
     if source:
         run = _Run(folder / "made", made, work.chunk_length)
         list(_frame_steps(run))
@@ -166,7 +166,7 @@ def _tokenise(encoder: BatchedEncoder, sequences: list[str]) -> None:
 class _Ready:
     """An encoder whose rows are there at once: what is left of a span is the host's part."""
 
-    waited = 0.0
+    host_wait_seconds = 0.0
 
     def __init__(self, dim: int) -> None:
         self.dim = dim

@@ -12,14 +12,19 @@ import torch
 
 from virnucpro.compute.fp8 import Fp8Linear
 from virnucpro.encoders.batched import BatchedEncoder
-from virnucpro.encoders.esm2_files import read_checkpoint, rotary_frequencies
-from virnucpro.encoders.random_weights import random_encoder
-from virnucpro.encoders.registry import EncoderSource, locate, open_encoder
+from virnucpro.encoders.esm2 import read_esm2, rotary_frequencies
+from virnucpro.encoders.family import EncoderSource
+from virnucpro.encoders.registry import (
+    family_named,
+    locate,
+    open_encoder,
+    random_encoder,
+    released_families,
+)
 from virnucpro.errors import UsageError
+from virnucpro.layout import Molecule
 
-Family = Literal["esm2", "dnabert-s"]
 WeightsFrom = Literal["random", "real"]
-DNABERT = "zhihan1996/DNABERT-S"
 TRUNCATION = 1024  # residues of a protein, as predict has it
 
 
@@ -32,16 +37,21 @@ class Model:
         source: the real weights on this machine; None makes random ones.
     """
 
-    family: Family
+    family: str
     what: str
     source: EncoderSource | None = None
 
     @property
     def name(self) -> str:
         """``esm2_t6_8M_UR50D``, ``dnabert-s``, or ``esm2:`` and a size or the name of a file."""
-        if self.what == self.family or self.what.startswith("esm2_"):
+        if self.what == self.family or self.what.startswith(f"{self.family}_"):
             return self.what
         return f"{self.family}:{Path(self.what).name}"
+
+    @property
+    def molecule(self) -> Molecule:
+        """What it reads."""
+        return family_named(self.family).molecule
 
 
 def model_of(text: str, weights: WeightsFrom) -> Model:
@@ -54,23 +64,24 @@ def model_of(text: str, weights: WeightsFrom) -> Model:
     family, what = _parsed(text)
     if weights == "random":
         return Model(family, what)
-    name = DNABERT if what == "dnabert-s" else what
-    source = locate(name, "protein" if family == "esm2" else "nucleotide")
+    described = family_named(family)
+    name = described.default_model if what == family else what
+    source = locate(name, described.molecule)
     if source.family != family:
         raise UsageError(f"{source.name} is of family {source.family}, not {family}")
     return Model(family, what, source)
 
 
-def _parsed(text: str) -> tuple[Family, str]:
-    family, colon, what = text.partition(":")
-    if not colon and text.startswith("esm2_"):
-        return "esm2", text
-    if not colon and text.lower() in ("dnabert-s", DNABERT.lower()):
-        return "dnabert-s", "dnabert-s"
-    if what and family == "esm2":
-        return "esm2", what
-    if what and family == "dnabert-s":
-        return "dnabert-s", what
+def _parsed(text: str) -> tuple[str, str]:
+    """Return the family and a released name, a size or a place."""
+    name, colon, what = text.partition(":")
+    for family in released_families():
+        if colon and what and name == family.name:
+            return name, what
+        if not colon and text.startswith(f"{family.name}_"):
+            return family.name, text
+        if text.lower() in (family.default_model.lower(), family.name) and family.default_model:
+            return family.name, family.name
     raise UsageError(
         f"{text!r} is no model to measure: name esm2_t36_3B_UR50D or a sister of it, dnabert-s, "
         f"or esm2:WHAT and dnabert-s:WHAT for a size (2x48x4) or, with --weights real, a place"
@@ -85,7 +96,8 @@ def open_model(model: Model, device: str, precision: str, budget: int | None) ->
         ModelError: the weights are damaged.
     """
     if model.source is None:
-        size = "DNABERT-S" if model.what == "dnabert-s" else model.what
+        released = family_named(model.family).released
+        size = next(iter(released)) if model.what == model.family else model.what
         return random_encoder(
             model.family, size, device, precision, budget=budget, truncation=TRUNCATION
         )
@@ -106,7 +118,7 @@ def timed_open(
 def frequencies(model: Model, encoder: BatchedEncoder) -> torch.Tensor:
     """Rotary frequencies of an ESM-2, float32, to lend them to another implementation."""
     if model.source is not None and model.source.path is not None:
-        return read_checkpoint(model.source.path).inv_freq
+        return read_esm2(model.source.path).inv_freq
     heads = int(encoder.network.heads)  # type: ignore[arg-type]
     return rotary_frequencies(encoder.dim // heads // 2)
 

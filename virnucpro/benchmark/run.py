@@ -18,7 +18,7 @@ from virnucpro.benchmark.host import host_seconds, measure_stages
 from virnucpro.benchmark.machine import facts
 from virnucpro.benchmark.models import Model
 from virnucpro.benchmark.workload import MIXES, Workload, from_file, made_up
-from virnucpro.compute.cores import settle
+from virnucpro.compute.threads import call_mkl_functions_once
 from virnucpro.contracts import Device, Json
 from virnucpro.errors import DeviceError
 from virnucpro.store.disk import DiskWithoutResume
@@ -60,7 +60,7 @@ def carry_out(request: Request, device: Device, say: Say) -> Iterator[dict[str, 
         DeviceError: a model does not fit into the memory of the GPU.
         OutputError: the document cannot be written.
     """
-    settle()  # fair-esm and transformers make their rotary tables with torch
+    call_mkl_functions_once()  # fair-esm and transformers make their rotary tables with torch
     mix = MIXES[request.mix]
     whole = from_file(request.source, mix.chunk) if request.source else None
     work = whole.thinned(request.sequences) if whole else made_up(request.mix, request.sequences)
@@ -94,7 +94,7 @@ def _parts(request: Request, work: Workload, document: dict[str, Json], say: Say
         document["host_seconds_a_million"] = host_seconds(document["stages"])
         yield
     for model in request.models:
-        measure = partial(measure_model, model, work.of(model.family), plan, say)
+        measure = partial(measure_model, model, work.of(model.molecule), plan, say)
         document["models"].append(_fitting(measure, model.name))
         yield
         _release()

@@ -13,6 +13,7 @@ from virnucpro.errors import InputError
 from virnucpro.io.chunks import chunk_spans
 from virnucpro.io.frames import GENETIC_CODE, open_frames
 from virnucpro.io.records import read_records
+from virnucpro.layout import Molecule
 
 SENSE = {codon: letter for codon, letter in GENETIC_CODE.items() if letter != "*"}
 BATCH = 4096  # chunks translated at a time
@@ -52,9 +53,9 @@ class Workload:
     proteins: Sequence[str]
     chunks: Sequence[int]
 
-    def of(self, family: str) -> Sequence[str]:
-        """What an encoder of ``family`` (``esm2`` or ``dnabert-s``) takes."""
-        return self.proteins if family == "esm2" else self.nucleotides
+    def of(self, molecule: Molecule) -> Sequence[str]:
+        """Return the frames as an encoder of ``molecule`` takes them."""
+        return self.proteins if molecule == "protein" else self.nucleotides
 
     def thinned(self, count: int) -> Workload:
         """``count`` of the frames, evenly spread; all where there are no more."""

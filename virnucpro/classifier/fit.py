@@ -5,10 +5,9 @@ from __future__ import annotations
 import re
 
 from virnucpro.classifier.files import ClassifierInfo
-from virnucpro.encoders.registry import EncoderSource, digest_of
+from virnucpro.encoders.family import EncoderSource
+from virnucpro.encoders.registry import digest_of, family_named, family_names
 from virnucpro.errors import ModelError
-
-_RELEASED_ESM = re.compile(r"esm2_t\d+_\w+_ur50d")
 
 
 def check_fit(
@@ -65,7 +64,8 @@ def _check_encoder(info: ClassifierInfo, source: EncoderSource) -> list[str]:
         raise error
     if {source.family, asked} & set(named):
         return []
-    if _RELEASED_ESM.fullmatch(asked):
+    released = [_short(name) for name in family_named(source.family).released]
+    if len(released) > 1 and asked in released:  # its name tells it from the others
         raise error
     return [f"{info.path.name} was trained with {', '.join(named)}; {source.name} is taken for it"]
 
@@ -91,8 +91,10 @@ def _short(name: str) -> str:
 
 
 def family_of(entry: str) -> str:
-    """``facebook/esm2_t36_3B_UR50D`` is of family ``esm2``; a family is of itself."""
+    """Return the family whose name an entry begins with, or the entry where there is none.
+
+    ``facebook/esm2_t36_3B_UR50D`` is of family ``esm2``.
+    """
     short = _short(entry)
-    if short.startswith("esm2"):
-        return "esm2"
-    return "dnabert-s" if short.startswith(("dnabert-s", "dnabert_s")) else short
+    families = [name for name in family_names() if short.replace("_", "-").startswith(name)]
+    return max(families, key=len, default=short)

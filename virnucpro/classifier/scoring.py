@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import torch
 import torch.nn.functional as F
 
-from virnucpro.compute.cores import one_thread
+from virnucpro.compute.threads import one_thread
 
 INNER_BATCH = 256  # rows of every matrix product, whatever the caller passes
 
@@ -32,7 +32,7 @@ class Classifier:
         """float32 ``[n, input_width]`` to float32 ``[n, 2]``: others, virus; a row sums to 1.
 
         Rows go through in batches of ``INNER_BATCH``, the last one filled up with zeros, on one
-        thread (see ``encoders.cores``). So a row's score depends on nothing but the row and its
+        thread (see ``compute.threads``). So a row's score depends on nothing but the row and its
         place in such a batch: calls with multiples of ``INNER_BATCH`` rows give the same bits,
         however many.
 

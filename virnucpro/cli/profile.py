@@ -19,6 +19,8 @@ from virnucpro.cli.options import (
     shared_options,
 )
 from virnucpro.contracts import Device, Json
+from virnucpro.encoders.family import BATCH_OPTIONS, LETTERS_PER_FRAME
+from virnucpro.encoders.registry import family_named, family_names
 from virnucpro.errors import DeviceError, UsageError
 from virnucpro.formatting import memory_size
 
@@ -34,8 +36,6 @@ Examples:
 
 Weights are those that predict would take; --random needs none and is as fast.
 """
-FRAMES = {"esm2": 166, "dnabert-s": 499}  # letters of a full frame of a 500 bp chunk
-OPTIONS = {"esm2": "--esm-batch-size", "dnabert-s": "--dnabert-batch-size"}
 DOUBLINGS = {"cpu": 2, "cuda": 5}  # budgets beyond the least one; a CPU gains nothing early
 
 
@@ -49,7 +49,7 @@ def counts(text: str) -> tuple[int, ...]:
 
 @click.command(epilog=EPILOG, short_help="Measure an encoder over rising batch budgets.")
 @click.option(
-    "--model", "family", type=click.Choice(list(FRAMES)), required=True, help="Which encoder."
+    "--model", "family", type=click.Choice(family_names()), required=True, help="Which encoder."
 )
 @click.option("-p", "--model-path", metavar="NAME", help="Another model: name, folder or file.")
 @click.option(
@@ -84,8 +84,9 @@ def profile(family: str, as_json: bool, output: Path | None, **options: Any) -> 
     device = measured_device(options)
     precision = choose_precision(configuration(options).analysis.precision, [device])
     encoder = _encoder(family, device, precision, options)
-    encoder.make_fast()
-    lengths = options["lengths"] or (FRAMES[family],)
+    encoder.optimise()
+    molecule = family_named(family).molecule
+    lengths = options["lengths"] or (LETTERS_PER_FRAME[molecule],)
     document: dict[str, Json] = {
         "model": options["architecture"] or options["model_path"] or family,
         "device": device.name,
@@ -99,7 +100,7 @@ def profile(family: str, as_json: bool, output: Path | None, **options: Any) -> 
     if not as_json:
         click.echo(_title(document))
     points = _measure(encoder, family, lengths, options, quiet=as_json)
-    document |= _advice(family, points)
+    document |= _advice(BATCH_OPTIONS[molecule], points)
     if output is not None:
         from virnucpro.store.disk import Disk
 
@@ -115,8 +116,7 @@ def _encoder(
 ) -> BatchedEncoder:
     """Real or random weights on the device."""
     from virnucpro.encoders.batched import BatchedEncoder
-    from virnucpro.encoders.random_weights import random_encoder
-    from virnucpro.encoders.registry import locate, open_encoder
+    from virnucpro.encoders.registry import locate, open_encoder, random_encoder
 
     analysis = configuration().analysis
     if options["architecture"]:
@@ -126,9 +126,9 @@ def _encoder(
         return random_encoder(
             family, architecture, device.kind, precision, budget=1, truncation=analysis.truncation
         )
-    protein = family == "esm2"
-    name = analysis.protein_model if protein else analysis.nucleotide_model
-    source = locate(options["model_path"] or name, "protein" if protein else "nucleotide")
+    molecule = family_named(family).molecule
+    name = analysis.protein_model if molecule == "protein" else analysis.nucleotide_model
+    source = locate(options["model_path"] or name, molecule)
     encoder = open_encoder(source, device.kind, precision, budget=1, truncation=analysis.truncation)
     if not isinstance(encoder, BatchedEncoder):
         raise UsageError(f"{source.name} has no batch budget to measure: name a real model")
@@ -176,12 +176,12 @@ def _line(point: Point) -> str:
     )
 
 
-def _advice(family: str, points: list[Point]) -> dict[str, Json]:
+def _advice(option: str, points: list[Point]) -> dict[str, Json]:
     from virnucpro.encoders.profiling import recommended
 
     budget = recommended(points)
     return {
         "points": [asdict(point) for point in points],
         "recommended": budget,
-        "option": f"{OPTIONS[family]} {budget}",
+        "option": f"{option} {budget}",
     }

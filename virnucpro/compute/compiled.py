@@ -23,9 +23,9 @@ from torch import nn
 # in 8 bit a last digit decides to which of few numbers a sum is rounded. A block that forgets its
 # positions has 0.995, one that forgets its mask 0.97 (random ESM-2 of 3x640x10, bf16, on a
 # CPU: tests/unit/encoders/test_stack.py).
-ALIKE = {1: 0.99, 2: 0.9995, 4: 0.9995}  # by the bytes of the smallest number of the block
-Options = dict[str, str | int | bool | Callable[..., object]]
-OPTIONS: Options = {
+LEAST_COSINE = {1: 0.99, 2: 0.9995, 4: 0.9995}  # by the bytes of the smallest number of the block
+CompilerOptions = dict[str, str | int | bool | Callable[..., object]]
+OPTIONS: CompilerOptions = {
     # Kernels are compiled in the worker itself, one after the other: a pool of processes for each
     # of eight workers would outnumber the cores, and outlive a worker that is killed.
     "compile_threads": 1,
@@ -42,7 +42,7 @@ OPTIONS: Options = {
     "max_complex_pointwise_cat_inputs": 0,
 }
 
-Block = Callable[..., torch.Tensor]
+BlockFunction = Callable[..., torch.Tensor]
 
 
 class NotCompiledError(RuntimeError):
@@ -50,7 +50,7 @@ class NotCompiledError(RuntimeError):
 
 
 # What a compiler that is missing or broken ends in. torch's own errors are RuntimeErrors.
-BROKEN = (RuntimeError, ImportError, OSError, AttributeError, subprocess.SubprocessError)
+COMPILER_ERRORS = (RuntimeError, ImportError, OSError, AttributeError, subprocess.SubprocessError)
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ class Stack(nn.ModuleList):
 
     def __init__(self, blocks: Iterable[nn.Module]) -> None:
         super().__init__(blocks)
-        self._fused: Block | None = None
+        self._fused: BlockFunction | None = None
 
     @property
     def fused(self) -> bool:
@@ -104,8 +104,8 @@ class Stack(nn.ModuleList):
         each example.
 
         Raises:
-            NotCompiled: a compiled block computes something else.
-            One of ``BROKEN``: there is no compiler, or it fails. The stack stays as it was.
+            NotCompiledError: a compiled block computes something else.
+            One of ``COMPILER_ERRORS``: there is no compiler, or it fails; the stack is unchanged.
         """
         options = _known(OPTIONS) if backend == "inductor" else None
         own = FunctionType(_call.__code__.replace(), _call.__globals__)  # see below
@@ -116,7 +116,7 @@ class Stack(nn.ModuleList):
         self._fused = step
 
 
-def _known(options: Options) -> Options:
+def _known(options: CompilerOptions) -> CompilerOptions:
     """Those that this version of torch has: none of them changes what is computed."""
     import torch._inductor  # takes a second
 
@@ -139,7 +139,7 @@ def _kind(block: nn.Module) -> tuple[type[nn.Module], ...]:
     return tuple(type(module) for module in block.modules())
 
 
-def _check(step: Block, block: nn.Module, example: Example) -> None:
+def _check(step: BlockFunction, block: nn.Module, example: Example) -> None:
     """Have ``step`` compile ``block``, and compare what both make of the example."""
     from torch._dynamo import mark_dynamic  # documented, but nowhere public
 
@@ -152,7 +152,7 @@ def _check(step: Block, block: nn.Module, example: Example) -> None:
                     mark_dynamic(tensor, dimension)
         found = step(block, *inputs).float()
         least = float(F.cosine_similarity(found, expected, dim=-1).min())
-        if not least >= ALIKE[min(p.element_size() for p in block.parameters())]:
+        if not least >= LEAST_COSINE[min(p.element_size() for p in block.parameters())]:
             text = "a compiled block is unlike the same block as written"
             raise NotCompiledError(f"{text}: cosine {least}")
         # Whatever else comes is to be served by the same code: this raises where it is not.

@@ -1,8 +1,8 @@
 """An encoder at work: tokens made ahead on the host, batches on the device, rows coming back.
 
-What both transformers do alike around their forward pass. On a GPU nothing in the loop waits for
-the device but for the batch before the last one: tokens are built in a thread, copies in both
-directions are asynchronous and from pinned memory, everything is on one stream and so in order.
+This is what all transformers do alike around their forward pass. On a GPU the loop waits for
+nothing but the batch before the last one: tokens are built in a thread, copies in both directions
+are asynchronous and from pinned memory, and everything is on one stream and so in order.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ import torch
 from torch import nn
 
 from virnucpro.compute.budget import Bounds, Budget, CudaMemory, find_budget
-from virnucpro.compute.compiled import BROKEN, Example, Stack
-from virnucpro.compute.cores import Cores
+from virnucpro.compute.compiled import COMPILER_ERRORS, Example, Stack
 from virnucpro.compute.linear import GatedLinear, Linear
-from virnucpro.compute.prefetch import prefetched
+from virnucpro.compute.threads import CoreThreads, prefetched
 from virnucpro.contracts import Json, ReportProgress
+from virnucpro.settings import Compile
 
 STEP = 8  # tokens: fused attention on a GPU wants rows of its bias to begin at 16 bytes
 AHEAD = 2  # batches whose tokens are ready before the GPU asks for them
 # The largest block that makes glibc keep blocks of its size (mallopt(3), M_MMAP_THRESHOLD).
-KEPT = (32 << 20) - (1 << 16)
+LARGEST_KEPT_BLOCK = (32 << 20) - (1 << 16)
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Batch:
 
     Attributes:
         indices: which of the sequences.
-        tokens: theirs in all, without padding.
+        tokens: number of their tokens, without padding.
         inputs: what the model takes, on the host.
     """
 
@@ -48,27 +48,31 @@ class Batch:
     inputs: tuple[torch.Tensor, ...]
 
     def pinned(self) -> Batch:
-        """The same in page-locked memory, from which a GPU copies by itself."""
+        """Return the same batch in page-locked memory, from which a GPU copies by itself."""
         return replace(self, inputs=tuple(tensor.pin_memory() for tensor in self.inputs))
 
 
 def make_batch(indices: Sequence[int], tokens: int, *inputs: npt.NDArray[np.generic]) -> Batch:
-    """A batch of NumPy arrays."""
+    """Make a batch of NumPy arrays."""
     return Batch(indices, tokens, tuple(map(torch.from_numpy, inputs)))
 
 
 class BatchedEncoder(ABC):
-    """The loop over batches, its budget and its figures. See :class:`contracts.Encoder`.
+    """The loop over batches, with its budget and its figures. See :class:`contracts.Encoder`.
 
-    ``ahead`` batches are prepared in a thread; none on a CPU, which is busy anyway. ``waited`` are
-    the seconds, in all, in which the next tokens were not ready when they were wanted. On a CPU
-    the threads that torch may use compute a batch each; ``forward`` is called on all of them.
+    A subclass builds batches and computes one. On a CPU the threads that torch may use compute a
+    batch each: ``forward`` is called on all of them.
+
+    Attributes:
+        ahead: batches that are prepared in a thread; none on a CPU, which is busy anyway.
+        host_wait_seconds: time in all in which the next tokens were not ready when needed.
+        budget: tokens or sequences per batch.
     """
 
     bounds: ClassVar[Bounds]
-    worth: ClassVar[float]
-    """Floating-point operations from which on a GPU it pays to compile."""
-    typical: ClassVar[int]
+    compile_from_flops: ClassVar[float]
+    """Floating-point operations from which it pays to compile on a GPU."""
+    typical_tokens: ClassVar[int]
     """Tokens of a sequence, for that decision."""
 
     def __init__(self, device: torch.device, budget: int | None, stack: Stack) -> None:
@@ -78,26 +82,31 @@ class BatchedEncoder(ABC):
         """
         self.device = device
         self._stack = stack
-        self._compiled: dict[str, Json] = {"compiled": False, "compile_seconds": 0.0}
-        self._cores = Cores()
-        if device.type == "cpu":
+        self._compile_facts: dict[str, Json] = {"compiled": False, "compile_seconds": 0.0}
+        self._threads = CoreThreads()
+        self._on_gpu = device.type == "cuda"
+        self.ahead = AHEAD if self._on_gpu else 0
+        self.host_wait_seconds = 0.0
+        memory = None
+        if self._on_gpu:
+            memory = CudaMemory(device)
+            # cuDNN plans anew, for tenths of a second, whenever a batch has another shape.
+            torch.backends.cuda.enable_cudnn_sdp(False)
+        elif device.type == "cpu":
             _keep_freed_memory()
             for block in stack:
-                block.register_forward_pre_hook(self._cores.check)
-        self.ahead = AHEAD if device.type == "cuda" else 0
-        self.waited = 0.0
-        memory = None
-        if device.type == "cuda":
-            memory = CudaMemory(device)
-            # It plans anew, for tenths of a second, whenever a batch has another shape.
-            torch.backends.cuda.enable_cudnn_sdp(False)
-        self.budget = find_budget(self.bounds, budget, memory, self._try)
-        self._release()
+                block.register_forward_pre_hook(self._threads.check)
+        self.budget = find_budget(
+            self.bounds, budget, memory, lambda amount: self._compute(self.probe_batch(amount))
+        )
+        self._release_memory()
+
+    # What a subclass says.
 
     @property
     @abstractmethod
     def dim(self) -> int:
-        """Numbers an embedding."""
+        """Width of an embedding."""
 
     @property
     @abstractmethod
@@ -106,23 +115,25 @@ class BatchedEncoder(ABC):
 
     @abstractmethod
     def batches(self, sequences: Sequence[str]) -> Iterator[Batch]:
-        """``sequences`` in batches of the budget, tokens built; runs ahead, in a thread."""
+        """Put ``sequences`` into batches of the budget, with tokens; runs ahead, in a thread."""
 
     @abstractmethod
-    def sample(self, amount: int) -> Batch:
-        """A batch of about the budget ``amount``, of the shape that frames of 500 bases have."""
+    def probe_batch(self, amount: int) -> Batch:
+        """Make a batch of about the budget ``amount``, shaped as frames of 500 bases are."""
 
     @abstractmethod
-    def examples(self) -> list[Example]:
-        """What a block is called with, one of each kind."""
+    def compile_examples(self) -> list[Example]:
+        """Return what a block is called with, one example of each kind."""
 
     @abstractmethod
     def forward(self, *inputs: torch.Tensor) -> torch.Tensor:
-        """The inputs of a batch, on the device, to float32 ``[B, dim]`` there."""
+        """Compute the inputs of a batch, on the device, to float32 ``[B, dim]`` there."""
 
     @abstractmethod
     def attention(self) -> str:
-        """The kernel that torch takes for the attention of a full batch."""
+        """Return the kernel that torch takes for the attention of a full batch."""
+
+    # What a stage calls.
 
     def encode(self, sequences: Sequence[str], report: ReportProgress) -> torch.Tensor:
         """Embed ``sequences``; float32 ``[n, dim]`` on the CPU, in their order.
@@ -130,24 +141,27 @@ class BatchedEncoder(ABC):
         ``report`` is called when a batch has been computed; on a GPU, the next one is already
         queued by then, and on a CPU as many as it has cores.
         """
-        cuda = self.device.type == "cuda"
-        staged = torch.empty(len(sequences), self.dim, pin_memory=cuda)
-        order: list[int] = []
+        rows = torch.empty(len(sequences), self.dim, pin_memory=self._on_gpu)  # in batch order
+        order: list[int] = []  # of each row, which sequence it is of
         self.budget.largest = 0
-        with closing(self._source(sequences)) as source:
-            computed = self._on_gpu(source, staged) if cuda else self._on_cores(source, staged)
-            with closing(computed):
-                for batch in computed:
-                    order += batch.indices
-                    report(len(batch.indices), batch.tokens)
-        return torch.empty(len(sequences), self.dim).index_copy_(
-            0, torch.tensor(order).long(), staged
-        )
+        batches: Iterable[Batch] = self.batches(sequences)
+        if self._on_gpu:
+            batches = map(Batch.pinned, batches)
+        compute_all = self._compute_on_gpu if self._on_gpu else self._compute_on_cores
+        with (
+            closing(prefetched(batches, self.ahead)) as prepared,
+            closing(compute_all(self._timed(prepared), rows)) as computed,
+        ):
+            for batch in computed:
+                order += batch.indices
+                report(len(batch.indices), batch.tokens)
+        ordered = torch.empty(len(sequences), self.dim)
+        return ordered.index_copy_(0, torch.tensor(order).long(), rows)
 
     @property
     def step(self) -> int:
         """Lengths that batches are padded to are multiples of this."""
-        return STEP if self.device.type == "cuda" else 1
+        return STEP if self._on_gpu else 1
 
     def facts(self) -> Mapping[str, Json]:
         """See :class:`virnucpro.contracts.ModelSession`."""
@@ -157,128 +171,119 @@ class BatchedEncoder(ABC):
             "found": self.budget.found,
             "attention": self.attention(),
             "inference_mode": True,  # around every forward, in ``encode``
-            **self._compiled,
+            **self._compile_facts,
         }
 
-    def worth_compiling(self, sequences: int) -> bool:
-        """Whether a GPU that embeds so many gains more than the seconds that compiling takes."""
-        weights = sum(p.numel() for p in self._stack.parameters())
-        return 2.0 * weights * self.typical * sequences >= self.worth
+    def optimise(self, compile: Compile = "always", sequences: int = 0) -> None:
+        """Do what pays for much work: pack weights on a CPU, compile the blocks on a GPU.
 
-    def compile(self) -> None:
-        """Compile the blocks: worth it where much is to be embedded, and for a GPU.
-
-        Where that fails they stay as they are, and ``facts`` say why.
+        With ``auto``, blocks are compiled where so many ``sequences`` are to be embedded that it
+        gains more than the seconds that compiling takes.
         """
-        started = time.perf_counter()
-        try:
-            self._stack.fuse(self.examples())
-        except torch.OutOfMemoryError:
-            raise
-        except BROKEN as error:
-            reason = next(iter(str(error).splitlines()), "")
-            self._compiled["compile_failed"] = f"{type(error).__name__}: {reason}"
-        self._compiled["compiled"] = self._stack.fused
-        self._compiled["compile_seconds"] = round(time.perf_counter() - started, 3)
-        self._release()
-
-    def make_fast(self) -> None:
-        """What pays for much work: packed weights on a CPU, compiled blocks on a GPU."""
         if self.device.type == "cpu":
             self.pack()
-        else:
+        elif compile == "always" or (compile == "auto" and self.compiling_pays(sequences)):
             self.compile()
+
+    def compiling_pays(self, sequences: int) -> bool:
+        """Return whether a GPU that embeds so many sequences gains from compiled blocks."""
+        weights = sum(p.numel() for p in self._stack.parameters())
+        return 2.0 * weights * self.typical_tokens * sequences >= self.compile_from_flops
+
+    def compile(self) -> None:
+        """Compile the blocks. Where that fails they stay as they are, and ``facts`` say why."""
+        started = time.perf_counter()
+        try:
+            self._stack.fuse(self.compile_examples())
+        except torch.OutOfMemoryError:
+            raise
+        except COMPILER_ERRORS as error:
+            reason = next(iter(str(error).splitlines()), "")
+            self._compile_facts["compile_failed"] = f"{type(error).__name__}: {reason}"
+        self._compile_facts["compiled"] = self._stack.fused
+        self._compile_facts["compile_seconds"] = round(time.perf_counter() - started, 3)
+        self._release_memory()
 
     def pack(self) -> None:
         """Have the linear layers keep their weights as the products of a CPU read them.
 
-        Only what computes here can read them then: no compiler, and nobody they would be lent to.
+        Nothing else can read them then: no compiler, and no other program that shares them.
         """
         for layer in self._stack.modules():
             if isinstance(layer, (Linear, GatedLinear)):
                 layer.pack()
 
-    def state(self, sequences: int, tokens: int) -> torch.Tensor:
-        """What could go into a block: small random numbers, ``[sequences, tokens, dim]``."""
+    def random_state(self, sequences: int, tokens: int) -> torch.Tensor:
+        """Return what could go into a block: small random numbers, ``[sequences, tokens, dim]``."""
         drawn = torch.randn(sequences, tokens, self.dim, generator=torch.Generator().manual_seed(0))
         return (drawn * 0.1).to(self.device, next(self.network.parameters()).dtype)
 
-    def use(self, amount: int) -> None:
-        """Batches of this budget from now on."""
+    def set_budget(self, amount: int) -> None:
+        """Make batches of this budget from now on."""
         self.budget = Budget(amount, "given")
-        self._release()
+        self._release_memory()
 
     def shrink(self) -> bool:
         """Halve the budget; False where the last task already went one sequence at a time."""
         halved = self.budget.halve()
-        self._release()
+        self._release_memory()
         return halved
 
-    def _try(self, amount: int) -> torch.Tensor:
-        return self._computed(self.sample(amount))
+    # The loops of the two kinds of device.
 
-    def _source(self, sequences: Sequence[str]) -> Generator[Batch]:
-        batches: Iterable[Batch] = self.batches(sequences)
-        if self.device.type == "cuda":
-            batches = map(Batch.pinned, batches)
-        return prefetched(batches, self.ahead)
-
-    def _drawn(self, source: Iterator[Batch]) -> Iterator[Batch]:
-        """The same batches; notes the largest, and how long each was waited for."""
+    def _timed(self, prepared: Iterator[Batch]) -> Iterator[Batch]:
+        """Yield the same batches; note the largest, and how long each was waited for."""
         while True:
             started = time.perf_counter()
-            batch = next(source, None)
-            self.waited += time.perf_counter() - started
+            batch = next(prepared, None)
+            self.host_wait_seconds += time.perf_counter() - started
             if batch is None:
                 return
             self.budget.largest = max(self.budget.largest, len(batch.indices))
             yield batch
 
-    def _on_cores(self, source: Iterator[Batch], staged: torch.Tensor) -> Generator[Batch]:
-        """Batches whose rows are in ``staged``, one after the other."""
+    def _compute_on_cores(self, batches: Iterator[Batch], rows: torch.Tensor) -> Generator[Batch]:
+        """Yield batches whose embeddings are in ``rows``, one after the other."""
         start = 0
-        with closing(self._cores.map(self._computed, self._drawn(source))) as computed:
-            for batch, rows in computed:
-                staged[start : start + len(rows)] = rows
-                start += len(rows)
+        with closing(self._threads.map(self._compute, batches)) as computed:
+            for batch, embedded in computed:
+                rows[start : start + len(embedded)] = embedded
+                start += len(embedded)
                 yield batch
 
-    def _on_gpu(self, source: Iterator[Batch], staged: torch.Tensor) -> Generator[Batch]:
-        """The same; the one after it is in the GPU's queue by then."""
+    def _compute_on_gpu(self, batches: Iterator[Batch], rows: torch.Tensor) -> Generator[Batch]:
+        """Yield the same; the batch after it is in the GPU's queue by then."""
         start = 0
         queued: deque[tuple[torch.cuda.Event, Batch]] = deque()
-        for batch in self._drawn(source):
-            rows = self._computed(batch)
-            staged[start : start + len(rows)].copy_(rows, non_blocking=True)
-            start += len(rows)
-            queued.append((self._mark(), batch))
+        for batch in batches:
+            embedded = self._compute(batch)
+            rows[start : start + len(embedded)].copy_(embedded, non_blocking=True)
+            start += len(embedded)
+            finished = torch.cuda.Event()  # type: ignore[no-untyped-call]
+            finished.record(torch.cuda.current_stream(self.device))
+            queued.append((finished, batch))
             if len(queued) > 1:
-                yield _settled(queued)
+                yield _await_oldest(queued)
         while queued:
-            yield _settled(queued)
+            yield _await_oldest(queued)
 
-    def _computed(self, batch: Batch) -> torch.Tensor:
+    def _compute(self, batch: Batch) -> torch.Tensor:
+        """Queue or compute one batch: float32 ``[B, dim]`` on the device."""
         with torch.inference_mode():
             return self.forward(
                 *(tensor.to(self.device, non_blocking=True) for tensor in batch.inputs)
             )
 
-    def _mark(self) -> torch.cuda.Event:
-        """A mark in the GPU's queue behind the work just given to it."""
-        event = torch.cuda.Event()  # type: ignore[no-untyped-call]
-        event.record(torch.cuda.current_stream(self.device))
-        return event
-
-    def _release(self) -> None:
+    def _release_memory(self) -> None:
         """Give back the blocks that batches of another size left; never in the loop."""
-        if self.device.type == "cuda":
+        if self._on_gpu:
             torch.cuda.empty_cache()
 
 
-def _settled(queued: deque[tuple[torch.cuda.Event, Batch]]) -> Batch:
-    """Wait for the oldest batch."""
-    event, batch = queued.popleft()
-    event.synchronize()
+def _await_oldest(queued: deque[tuple[torch.cuda.Event, Batch]]) -> Batch:
+    """Wait until the GPU has computed the oldest batch, and return it."""
+    finished, batch = queued.popleft()
+    finished.synchronize()
     return batch
 
 
@@ -287,4 +292,5 @@ def _keep_freed_memory() -> None:
 
     The kernel would clear every page again: a tenth of the time of ESM-2 35M in float32.
     """
-    torch.empty(KEPT, dtype=torch.uint8)  # glibc keeps blocks as large as any it has seen freed
+    # glibc keeps blocks as large as any it has seen freed.
+    torch.empty(LARGEST_KEPT_BLOCK, dtype=torch.uint8)

@@ -2,21 +2,23 @@
 
 Zhou et al. 2024, https://arxiv.org/abs/2402.08777: BERT with ALiBi (https://arxiv.org/abs/2108.12409)
 and a gated MLP. The code that comes with the released weights does not run with current
-transformers and would have to be trusted; this needs the weights, the tokenizer and the sizes.
-Shapes: B sequences, T tokens, D width, H heads, d = D / H.
+transformers and would have to be trusted; this needs the weights, the tokenizer and the sizes. In
+this order: the network, its tokens and batches, its files, and the family.
+
+Shapes: B sequences, T tokens, D width, H heads, d = D / H, I width of the MLP.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
-from itertools import pairwise
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise, product
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
-from tokenizers import Tokenizer
+from tokenizers import Tokenizer, models, pre_tokenizers, processors
 from torch import nn
 
 from virnucpro.compute.arithmetic import prepare_blocks, torch_dtype
@@ -32,69 +34,37 @@ from virnucpro.compute.budget import Bounds
 from virnucpro.compute.compiled import Example, Stack
 from virnucpro.compute.linear import GatedLinear, Linear
 from virnucpro.encoders.batched import STEP, Batch, BatchedEncoder, make_batch
-from virnucpro.encoders.dnabert_files import Sizes, read_sizes, read_tokenizer, stored_names
+from virnucpro.encoders.family import BASES, EncoderFamily, EncoderSource
 from virnucpro.encoders.weights import (
     assign,
+    counts,
+    fill_randomly,
+    number,
+    parse_architecture,
     read_folder,
     read_json,
     weight_files,
 )
+from virnucpro.errors import ModelError
 
-if TYPE_CHECKING:
-    from virnucpro.encoders.registry import EncoderSource
-
-# 256 sequences are some 26,000 tokens, and more than one bucket of a slice holds.
-BOUNDS = Bounds("sequences", cpu=16, least=16, most=256)
-SLICE = 512  # sequences tokenised together; while one is computed, the next one is tokenised
-FIRST = 128  # of the first slice, for which a GPU has to wait
-FRAME_TOKENS = 120  # the longest bucket of frames of 500 bp chunks, which have 83-117 tokens
-# Computed, not measured: 90,000 frames take some 25 s as it is on an H200, compiling about 10 s.
-WORTH = 2e15
-EXAMPLE = (19, 104)  # sequences and tokens of what a block is compiled with: unlike numbers
-BIAS_ELEMENTS = 1 << 26  # of one batch's attention bias: 128 MiB in 16 bit
+# --- the network -----------------------------------------------------------------------------
 
 
-def recognises(path: Path) -> bool:
-    """Whether the folder's configuration is of a BERT with ALiBi."""
-    return path.is_dir() and "alibi_starting_size" in read_json(path / "config.json")
+@dataclass(frozen=True)
+class DnabertSizes:
+    """What a model is built from; ``eps`` is that of its layer norms."""
 
-
-def files(path: Path) -> tuple[Path, ...]:
-    """The files that decide the result."""
-    return (path / "config.json", path / "tokenizer.json", *weight_files(path))
-
-
-def width(path: Path) -> int:
-    """Embedding width. Raises ModelError where ``config.json`` is incomplete."""
-    return read_sizes(path).width
-
-
-def open_encoder(
-    source: EncoderSource, device: str, precision: str, *, budget: int | None, truncation: int
-) -> DnabertEncoder:
-    """Load ``source`` onto ``device``. ``budget`` is sequences a batch; None finds it.
-
-    Nothing is truncated.
-
-    Raises:
-        ModelError: missing, damaged or not matching weights or tokenizer.
-    """
-    del truncation
-    assert source.path is not None
-    sizes = read_sizes(source.path)
-    weights = read_folder(source.path).renamed(r"bert\.")
-    weights.refuse_more_layers("encoder.layer", sizes.layers)
-    where = torch.device(device)
-    with torch.device("meta"):
-        model = Dnabert(sizes)
-    assign(model, stored_names(model.state_dict()), weights, where, torch_dtype(precision))
-    prepare_blocks(model.blocks, precision)
-    tokenizer = read_tokenizer(source.path / "tokenizer.json", sizes.vocabulary)
-    return DnabertEncoder(model, tokenizer, sizes.heads, where, budget)
+    layers: int
+    width: int
+    heads: int
+    feed_forward: int
+    eps: float
+    vocabulary: int
+    token_types: int
 
 
 def alibi_slopes(heads: int) -> list[float]:
-    """Slopes of ``heads`` heads, as Press et al. define them."""
+    """Return the slopes of ``heads`` heads, as Press et al. define them."""
     power = 1 << (heads.bit_length() - 1)  # the greatest power of two <= heads
     start = 2.0 ** -(2.0 ** -(math.log2(power) - 3))
     slopes = [start ** (k + 1) for k in range(power)]
@@ -102,16 +72,16 @@ def alibi_slopes(heads: int) -> list[float]:
 
 
 def alibi_bias(heads: int, length: int) -> torch.Tensor:
-    """``-slope * |i - j|``; float32 ``[H, length, length]``."""
+    """Return ``-slope * |i - j|``; float32 ``[H, length, length]``."""
     position = torch.arange(length, dtype=torch.float32)
-    distance = (position[:, None] - position[None, :]).abs()
+    distance = (position[:, None] - position[None, :]).abs()  # [length, length]
     return -torch.tensor(alibi_slopes(heads))[:, None, None] * distance
 
 
-class Block(nn.Module):
-    """Post-LN transformer block with a gated MLP."""
+class DnabertBlock(nn.Module):
+    """A transformer block with a gated MLP and layer norms after attention and MLP."""
 
-    def __init__(self, sizes: Sizes) -> None:
+    def __init__(self, sizes: DnabertSizes) -> None:
         super().__init__()
         width = sizes.width
         self.heads = sizes.heads
@@ -126,26 +96,41 @@ class Block(nn.Module):
         """``[B, T, D]`` to the same; ``bias``, added to the scores, is ``[B, H, T, T]``."""
         q, k, v = split_heads(self.qkv(x), self.heads)  # [B, H, T, d]
         attended = attend(q, k, v, bias)  # [B, H, T, d]
-        x = self.attention_norm(self.out.added(merge_heads(attended), x))
+        x = self.attention_norm(self.out.added(merge_heads(attended), x))  # [B, T, D]
         hidden = self.gated(x)  # [B, T, I]
-        normed: torch.Tensor = self.mlp_norm(self.wo.added(hidden, x))
+        normed: torch.Tensor = self.mlp_norm(self.wo.added(hidden, x))  # [B, T, D]
         return normed
 
 
 class Dnabert(nn.Module):
     """Tokens to the states of the last layer."""
 
-    def __init__(self, sizes: Sizes) -> None:
+    def __init__(self, sizes: DnabertSizes) -> None:
         super().__init__()
         self.embed = nn.Embedding(sizes.vocabulary, sizes.width)
-        self.kind = nn.Embedding(sizes.kinds, sizes.width)
+        self.token_type = nn.Embedding(sizes.token_types, sizes.width)
         self.norm = nn.LayerNorm(sizes.width, sizes.eps)
-        self.blocks = Stack(Block(sizes) for _ in range(sizes.layers))
+        self.blocks = Stack(DnabertBlock(sizes) for _ in range(sizes.layers))
 
     def forward(self, tokens: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
         """int64 ``[B, T]`` to ``[B, T, D]`` in the precision of the weights."""
-        x: torch.Tensor = self.blocks(self.norm(self.embed(tokens) + self.kind.weight[0]), bias)
+        embedded = self.embed(tokens) + self.token_type.weight[0]  # [B, T, D]
+        x: torch.Tensor = self.blocks(self.norm(embedded), bias)
         return x
+
+
+# --- tokens and batches ----------------------------------------------------------------------
+
+# 256 sequences are some 26,000 tokens, and more than one bucket of a slice holds.
+BOUNDS = Bounds("sequences", cpu=16, least=16, most=256)
+SLICE = 512  # sequences tokenised together; while one is computed, the next one is tokenised
+FIRST_SLICE = 128  # the first slice is smaller: a GPU has to wait for it
+FRAME_TOKENS = 120  # the longest bucket of frames of 500 bp chunks, which have 83-117 tokens
+BASES_PER_TOKEN = 5  # 499 bases give 83-117 tokens of the byte-pair vocabulary
+# Computed, not measured: 90,000 frames take some 25 s uncompiled on an H200, compiling about 10 s.
+COMPILE_FROM_FLOPS = 2e15
+EXAMPLE = (19, 104)  # sequences and tokens that a block is compiled with: unlike numbers
+BIAS_ELEMENTS = 1 << 26  # of one batch's attention bias: 128 MiB in 16 bit
 
 
 class DnabertEncoder(BatchedEncoder):
@@ -155,8 +140,8 @@ class DnabertEncoder(BatchedEncoder):
     """
 
     bounds = BOUNDS
-    worth = WORTH
-    typical = EXAMPLE[1]
+    compile_from_flops = COMPILE_FROM_FLOPS
+    typical_tokens = EXAMPLE[1]
 
     def __init__(
         self,
@@ -183,13 +168,13 @@ class DnabertEncoder(BatchedEncoder):
         return self._model
 
     def batches(self, sequences: Sequence[str]) -> Iterator[Batch]:
-        """Slices of the longest first, each in buckets of its token lengths.
+        """Put the longest into the first slice, and each slice into buckets of token lengths.
 
         Buckets over all sequences would be fuller, but the first batch would have to wait until
         the last sequence is tokenised.
         """
         order = sorted(range(len(sequences)), key=lambda i: (-len(sequences[i]), i))
-        first = FIRST if self.ahead else SLICE
+        first = FIRST_SLICE if self.ahead else SLICE
         for start, stop in pairwise([0, *range(first, len(order), SLICE), len(order)]):
             part = order[start:stop]
             encoded = self._tokenizer.encode_batch([sequences[i] for i in part])
@@ -197,26 +182,27 @@ class DnabertEncoder(BatchedEncoder):
             lengths = [len(row) for row in ids]
             area = BIAS_ELEMENTS // self._heads
             for rows in by_buckets(lengths, self.budget.amount, step=STEP, area=area):
-                yield _batch([part[row] for row in rows], [ids[row] for row in rows])
+                yield _padded_batch([part[row] for row in rows], [ids[row] for row in rows])
 
-    def sample(self, amount: int) -> Batch:
+    def probe_batch(self, amount: int) -> Batch:
         """The longest frames of 500 bp chunks."""
-        return _batch(range(amount), [[0] * FRAME_TOKENS] * amount)
+        return _padded_batch(range(amount), [[0] * FRAME_TOKENS] * amount)
 
     def forward(self, *inputs: torch.Tensor) -> torch.Tensor:
         """One batch: tokens and which are real, ``[B, T]``, to float32 ``[B, D]``."""
         tokens, real = inputs
-        bias = self._bias_of(tokens.shape[1])[None].masked_fill(~real[:, None, None, :], -math.inf)
+        bias = self._bias_of(tokens.shape[1])[None]  # [1, H, T, T]
+        bias = bias.masked_fill(~real[:, None, None, :], -math.inf)  # [B, H, T, T]
         return masked_mean(self._model(tokens, bias), real)
 
-    def examples(self) -> list[Example]:
+    def compile_examples(self) -> list[Example]:
         """Any batch: there always is a bias."""
         b, t = EXAMPLE
         bias = self._bias_of(t).repeat(b, 1, 1, 1)
-        return [Example((self.state(b, t), bias), ((0, 1), (0, 2, 3)))]
+        return [Example((self.random_state(b, t), bias), ((0, 1), (0, 2, 3)))]
 
     def attention(self) -> str:
-        """With a bias in place of a mask."""
+        """The kernel for a batch, whose bias takes the place of a mask."""
         bias = self._bias_of(FRAME_TOKENS)[None]
         q = bias.new_empty(1, self._heads, FRAME_TOKENS, self.dim // self._heads)
         return attention_kernel(q, bias)
@@ -230,7 +216,7 @@ class DnabertEncoder(BatchedEncoder):
         return bias[:, :length, :length]
 
 
-def _batch(indices: Sequence[int], ids: Sequence[Sequence[int]]) -> Batch:
+def _padded_batch(indices: Sequence[int], ids: Sequence[Sequence[int]]) -> Batch:
     """Token ids of one bucket: int64 ``[B, T]``, and which are real."""
     lengths = np.array([len(row) for row in ids])
     t = bucket_of(int(lengths.max()), STEP)
@@ -239,3 +225,184 @@ def _batch(indices: Sequence[int], ids: Sequence[Sequence[int]]) -> Batch:
         row[: len(values)] = values
     # By length, never by id: the pad id of config.json is [UNK] to the tokenizer.
     return make_batch(indices, int(lengths.sum()), padded, np.arange(t) < lengths[:, None])
+
+
+# --- files -----------------------------------------------------------------------------------
+
+_COUNTS = (
+    "num_hidden_layers",
+    "hidden_size",
+    "num_attention_heads",
+    "intermediate_size",
+    "vocab_size",
+    "type_vocab_size",
+)
+# Our parameter names and the stored ones, outside of layers and within one.
+_ENDS = {
+    "embed": "embeddings.word_embeddings",
+    "token_type": "embeddings.token_type_embeddings",
+    "norm": "embeddings.LayerNorm",
+}
+_LAYER = {
+    "qkv": "attention.self.Wqkv",
+    "out": "attention.output.dense",
+    "attention_norm": "attention.output.LayerNorm",
+    "gated": "mlp.gated_layers",
+    "wo": "mlp.wo",
+    "mlp_norm": "mlp.layernorm",
+}
+
+
+def read_dnabert_sizes(folder: Path) -> DnabertSizes:
+    """Read the sizes from ``config.json``. Raises ModelError for a missing or impossible one."""
+    path = folder / "config.json"
+    config = read_json(path)
+    layers, width, heads, feed_forward, vocabulary, token_types = counts(config, _COUNTS, path)
+    if width % heads:
+        raise ModelError(f"{path}: hidden_size {width} does not divide by {heads} heads")
+    eps = number(config, "layer_norm_eps", path)
+    return DnabertSizes(layers, width, heads, feed_forward, eps, vocabulary, token_types)
+
+
+def dnabert_names(state: Iterable[str]) -> dict[str, tuple[str]]:
+    """Return the stored name of each parameter that a model's ``state_dict`` has."""
+    names: dict[str, tuple[str]] = {}
+    for name in state:
+        *outer, part, kind = name.split(".")
+        stored = f"encoder.layer.{outer[1]}.{_LAYER[part]}" if outer else _ENDS[part]
+        names[name] = (f"{stored}.{kind}",)
+    return names
+
+
+def read_tokenizer(path: Path, vocabulary: int) -> Tokenizer:
+    """Read the byte-pair tokenizer, without padding or truncation.
+
+    Raises:
+        ModelError: damaged, without ``[CLS] ... [SEP]``, or of more than ``vocabulary`` tokens.
+    """
+    content = read_json(path)
+    # The library raises a bare Exception on a file it does not understand: look before.
+    if not isinstance(content.get("model"), dict) or "vocab" not in content["model"]:
+        raise ModelError(f"{path} has no vocabulary: it is no tokenizer file, fetch it again")
+    tokenizer = Tokenizer.from_str(path.read_text(encoding="utf-8"))
+    tokenizer.no_padding()
+    tokenizer.no_truncation()
+    if tokenizer.get_vocab_size() > vocabulary:
+        raise ModelError(
+            f"{path} has {tokenizer.get_vocab_size()} tokens, the model {vocabulary}: the two do "
+            f"not belong together"
+        )
+    if len(tokenizer.encode("").ids) != 2:
+        raise ModelError(f"{path} does not put [CLS] and [SEP] around a sequence: fetch it again")
+    return tokenizer
+
+
+# --- a model without files, for measuring ----------------------------------------------------
+
+_RANDOM_VOCABULARY = 4096
+# Lengths of the words that become one, one after the other.
+_RANDOM_MERGES = ((1, 1), (2, 2), (2, 1), (4, 1), (3, 2))
+
+
+def _all_words(length: int) -> list[str]:
+    return ["".join(letters) for letters in product(BASES, repeat=length)]
+
+
+def _random_tokenizer() -> Tokenizer:
+    """Byte pairs of up to five bases: some 130 tokens for 499 bases, where the real one has 100."""
+    words = dict.fromkeys(["[UNK]", "[CLS]", "[SEP]", *BASES])
+    merges = [
+        (first, second)
+        for a, b in _RANDOM_MERGES
+        for first in _all_words(a)
+        for second in _all_words(b)
+    ]
+    words |= dict.fromkeys(first + second for first, second in merges)
+    vocabulary = {word: number for number, word in enumerate(words)}
+    tokenizer = Tokenizer(models.BPE(vocabulary, merges, unk_token="[UNK]"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="[CLS] $A [SEP]",
+        special_tokens=[(name, vocabulary[name]) for name in ("[CLS]", "[SEP]")],
+    )
+    return tokenizer
+
+
+# --- the family ------------------------------------------------------------------------------
+
+
+class DnabertFamily(EncoderFamily):
+    """DNABERT-S, and other BERT models with ALiBi and a gated MLP."""
+
+    name = "dnabert-s"
+    title = "DNABERT-S"
+    molecule = "nucleotide"
+    alphabet = BASES
+    budget_unit = BOUNDS.unit
+    compiles = True
+    default_model = "zhihan1996/DNABERT-S"
+    # config.json of https://huggingface.co/zhihan1996/DNABERT-S
+    released: Mapping[str, tuple[int, int, int]] = {"DNABERT-S": (12, 768, 12)}
+
+    def recognises(self, path: Path) -> bool:
+        """Return whether this is a folder whose configuration is of a BERT with ALiBi."""
+        return path.is_dir() and "alibi_starting_size" in read_json(path / "config.json")
+
+    def files(self, path: Path) -> tuple[Path, ...]:
+        """Return the configuration, the tokenizer and the weights."""
+        return (path / "config.json", path / "tokenizer.json", *weight_files(path))
+
+    def width(self, path: Path | None) -> int:
+        """Return the width of the model. Raises ModelError where ``config.json`` is incomplete."""
+        assert path is not None
+        return read_dnabert_sizes(path).width
+
+    def open(
+        self,
+        source: EncoderSource,
+        device: str,
+        precision: str,
+        *,
+        budget: int | None,
+        truncation: int,
+    ) -> DnabertEncoder:
+        """Load the model onto ``device``; ``budget`` is sequences per batch, None finds it.
+
+        Nothing is truncated.
+        """
+        sizes = read_dnabert_sizes(source.weights)
+        weights = read_folder(source.weights).renamed(r"bert\.")
+        weights.refuse_more_layers("encoder.layer", sizes.layers)
+        with torch.device("meta"):
+            model = Dnabert(sizes)
+        target = torch.device(device)
+        assign(model, dnabert_names(model.state_dict()), weights, target, torch_dtype(precision))
+        prepare_blocks(model.blocks, precision)
+        tokenizer = read_tokenizer(source.weights / "tokenizer.json", sizes.vocabulary)
+        return DnabertEncoder(model, tokenizer, sizes.heads, target, budget)
+
+    def open_random(
+        self,
+        architecture: str,
+        device: str,
+        precision: str,
+        *,
+        budget: int | None,
+        truncation: int,
+    ) -> DnabertEncoder:
+        """Make a model with random weights and a tokenizer of all words of up to five bases."""
+        layers, width, heads = parse_architecture(architecture, self.released)
+        sizes = DnabertSizes(layers, width, heads, 4 * width, 1e-12, _RANDOM_VOCABULARY, 2)
+        with torch.device("meta"):
+            model = Dnabert(sizes)
+        target = torch.device(device)
+        fill_randomly(model, target, torch_dtype(precision))
+        prepare_blocks(model.blocks, precision)
+        return DnabertEncoder(model, _random_tokenizer(), heads, target, budget)
+
+    def tokens(self, letters: int, truncation: int) -> int:
+        """Return about how many tokens there are, with ``[CLS]`` and ``[SEP]``."""
+        return letters // BASES_PER_TOKEN + 2
+
+
+FAMILY = DnabertFamily()

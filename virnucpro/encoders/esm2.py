@@ -1,90 +1,252 @@
 """ESM-2: proteins to the mean of their residues in the last layer.
 
-Lin et al. 2023, https://doi.org/10.1126/science.ade2574.
-Shapes: B sequences, T tokens, D width, H heads, d = D / H.
+Lin et al. 2023, https://doi.org/10.1126/science.ade2574. The forward pass is that of fair-esm 2.0
+and of ``EsmModel`` in transformers, to about 1e-6 in float32. In this order: the network, its
+tokens and batches, the two layouts of its weights, and the family.
+
+Shapes: B sequences, T tokens, D width, H heads, d = D / H, I width of the feed-forward layer.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import argparse
+import zipfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 import torch
+from torch import nn
 
 from virnucpro.compute.arithmetic import prepare_blocks, torch_dtype
-from virnucpro.compute.attention import attention_kernel, masked_mean
+from virnucpro.compute.attention import attend, attention_kernel, masked_mean, merge_heads
 from virnucpro.compute.batching import bucket_of, by_tokens
 from virnucpro.compute.budget import Bounds
-from virnucpro.compute.compiled import Example
+from virnucpro.compute.compiled import Example, Stack
+from virnucpro.compute.linear import Linear, fuses
 from virnucpro.encoders.batched import Batch, BatchedEncoder, make_batch
-from virnucpro.encoders.esm2_files import read_checkpoint, width_of
-from virnucpro.encoders.esm2_network import Esm2, Rotary, rotary_tables
-from virnucpro.encoders.weights import assign, read_json, weight_files
+from virnucpro.encoders.family import LETTERS_PER_FRAME, RESIDUES, EncoderFamily, EncoderSource
+from virnucpro.encoders.weights import (
+    Weights,
+    assign,
+    check_file,
+    counts,
+    fill_randomly,
+    number,
+    parse_architecture,
+    read_folder,
+    read_json,
+    read_pickle,
+    tensors_of,
+    weight_files,
+)
+from virnucpro.errors import ModelError
 
-if TYPE_CHECKING:
-    from virnucpro.encoders.registry import EncoderSource
+# --- the network -----------------------------------------------------------------------------
+
+VOCABULARY = 33  # <cls> <pad> <eos> <unk>, 27 letters, a null and <mask>
+# Training masked 15 % of the tokens, 80 % of these by <mask>, and scaled the embeddings for it.
+DROPOUT_SCALE = 1 - 0.15 * 0.8
+_ROTARY_BASE = 10000.0  # esm.rotary_embedding.RotaryEmbedding
+
+Rotary = tuple[torch.Tensor, torch.Tensor]
+
+
+@dataclass(frozen=True)
+class Esm2Sizes:
+    """What an ESM-2 is built from. ``eps`` is that of its layer norms."""
+
+    layers: int
+    width: int
+    heads: int
+    feed_forward: int
+    eps: float
+    token_dropout: bool
+
+
+def rotary_frequencies(pairs: int) -> torch.Tensor:
+    """Return the frequencies of a model that stores none: float32 ``[pairs]``, d / 2 of them."""
+    exponents = torch.arange(0, 2 * pairs, 2, dtype=torch.float32) / (2 * pairs)
+    return 1.0 / _ROTARY_BASE**exponents
+
+
+def rotary_tables(inv_freq: torch.Tensor, length: int, device: torch.device) -> Rotary:
+    """Return cosine and sine of position x frequency; float32 ``[length, d/2]`` each.
+
+    The angles are rounded to float32 as in fair-esm, but torch's own ``cos`` is not used: its first
+    call in a process may silently lose half of its digits on a CPU with several threads
+    (pytorch/pytorch#188792; 3 of 60 processes here were wrong by 1.5e-4).
+    """
+    angles = torch.outer(torch.arange(length, dtype=torch.float32), inv_freq.cpu()).numpy()
+    exact = angles.astype(np.float64)  # [length, d/2]
+    cos, sin = np.cos(exact).astype(np.float32), np.sin(exact).astype(np.float32)
+    return torch.from_numpy(cos).to(device), torch.from_numpy(sin).to(device)
+
+
+def rotation_matrices(rotary: Rotary, dtype: torch.dtype) -> torch.Tensor:
+    """Return a matrix per position, ``[T, d, d]``: ``x[t] @ matrices[t]`` is ``x[t]`` rotated."""
+    cos, sin = map(torch.diag_embed, rotary)  # [T, d/2, d/2]
+    upper, lower = torch.cat((cos, sin), dim=-1), torch.cat((-sin, cos), dim=-1)  # [T, d/2, d]
+    return torch.cat((upper, lower), dim=-2).to(dtype)
+
+
+def rotate(x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor | None) -> torch.Tensor:
+    """Apply rotary positions to ``[B, T, ..., d]``, halves paired; in float32 for any type of x.
+
+    ``cos`` and ``sin`` have as many dimensions as ``x``: ``[B or 1, T, ..., d/2]``. Without
+    ``sin``, ``cos`` is what :func:`rotation_matrices` makes, in the type of ``x``.
+    """
+    if sin is None:
+        return _rotate_by_matrices(x, cos)
+    first, second = x.float().chunk(2, dim=-1)  # [B, T, ..., d/2]
+    halves = (first * cos - second * sin, second * cos + first * sin)
+    return torch.cat([half.to(x.dtype) for half in halves], dim=-1)
+
+
+def _rotate_by_matrices(x: torch.Tensor, matrices: torch.Tensor) -> torch.Tensor:
+    """Rotate by one matrix product per position, of all heads together.
+
+    Half of each matrix is zeros, and still a CPU needs half of the time or less: the rows of
+    ``d/2`` numbers that the formula works on are too short for it.
+    """
+    rows = x.flatten(2, -2)  # [B, T, N, d]
+    b, t, n, d = rows.shape
+    if x.dtype == torch.bfloat16:  # oneDNN's product of q and k likes each head in one piece
+        rotated = x.new_empty(b, n, t, d).transpose(1, 2)
+    else:
+        rotated = x.new_empty(b, t, n, d)
+    for i in range(b):
+        torch.bmm(rows[i], matrices, out=rotated[i])
+    return rotated.view(b, t, *x.shape[2:])
+
+
+class TwoPassLayerNorm(nn.LayerNorm):
+    """A layer norm whose compiled form takes the mean and then the variance of a row.
+
+    The row is in the cache the second time. A compiler takes both at once where a row is long
+    (Welford): half as many instructions again, and a GPU waits for these, not for its memory.
+    """
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """``[..., D]`` to the same."""
+        if not torch.compiler.is_compiling():
+            return super().forward(x)
+        row = x.float()
+        centred = row - row.mean(-1, keepdim=True)
+        scale = torch.rsqrt(centred.square().mean(-1, keepdim=True) + self.eps)
+        return (centred * scale * self.weight + self.bias).to(x.dtype)
+
+
+class Esm2Block(nn.Module):
+    """A transformer block with layer norms before attention and feed-forward layer."""
+
+    def __init__(self, sizes: Esm2Sizes) -> None:
+        super().__init__()
+        width = sizes.width
+        self.heads = sizes.heads
+        self.attention_norm = TwoPassLayerNorm(width, sizes.eps)
+        self.qkv = Linear(width, 3 * width)
+        self.out = Linear(width, width)
+        self.mlp_norm = TwoPassLayerNorm(width, sizes.eps)
+        self.fc1 = Linear(width, sizes.feed_forward)
+        self.fc2 = Linear(sizes.feed_forward, width)
+
+    def forward(
+        self,
+        x: torch.Tensor,
+        cos: torch.Tensor,
+        sin: torch.Tensor | None,
+        mask: torch.Tensor | None,
+    ) -> torch.Tensor:
+        """``[B, T, D]`` to ``[B, T, D]``; ``mask`` is true for real keys, ``[B, 1, 1, T]``.
+
+        ``cos`` and ``sin`` are float32 ``[B or 1, T, 1, 1, d/2]``, or as :func:`rotate` says.
+        """
+        b, t, _ = x.shape
+        qkv = self.qkv(self.attention_norm(x)).view(b, t, 3, self.heads, -1)  # [B, T, 3, H, d]
+        q, k = rotate(qkv[:, :, :2], cos, sin).unbind(2)  # [B, T, H, d]
+        v = qkv[:, :, 2]  # [B, T, H, d]
+        attended = attend(q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2), mask)
+        x = self.out.added(merge_heads(attended), x)  # [B, T, D]
+        hidden = self.fc1.gelu(self.mlp_norm(x))  # [B, T, I]
+        return self.fc2.added(hidden, x)
+
+
+class Esm2(nn.Module):
+    """Tokens to the states of the last layer."""
+
+    def __init__(self, sizes: Esm2Sizes) -> None:
+        super().__init__()
+        self.heads = sizes.heads
+        self.scale = DROPOUT_SCALE if sizes.token_dropout else 1.0
+        self.embed = nn.Embedding(VOCABULARY, sizes.width)
+        self.blocks = Stack(Esm2Block(sizes) for _ in range(sizes.layers))
+        self.norm = nn.LayerNorm(sizes.width, sizes.eps)
+
+    def forward(
+        self, tokens: torch.Tensor, rotary: Rotary, mask: torch.Tensor | None
+    ) -> torch.Tensor:
+        """int64 ``[B, T]`` to ``[B, T, D]`` in the precision of the weights.
+
+        ``rotary`` is float32 ``[T, d/2]`` twice, ``mask`` true for real keys, ``[B, 1, 1, T]``.
+        """
+        x = self.embed(tokens) * self.scale  # [B, T, D]
+        normed: torch.Tensor = self.norm(self.blocks(x, *self._rotation(x, rotary), mask))
+        return normed
+
+    def _rotation(
+        self, x: torch.Tensor, rotary: Rotary
+    ) -> tuple[torch.Tensor, torch.Tensor | None]:
+        """Return ``cos`` and ``sin`` in the form that the blocks take here."""
+        if fuses(x) and not self.blocks.fused:
+            return rotation_matrices(rotary, x.dtype), None
+        cos, sin = (table[None, :, None, None] for table in rotary)  # [1, T, 1, 1, d/2]
+        if self.blocks.fused:  # a row of its own for each token: kernels then need no division
+            return cos.repeat(len(x), 1, 1, 1, 1), sin.repeat(len(x), 1, 1, 1, 1)
+        return cos, sin
+
+
+# --- tokens and batches ----------------------------------------------------------------------
 
 CLS, PAD, EOS, UNK = 0, 1, 2, 3
 LETTERS = "LAGVSERTIDPKQNFYMHWCXBUZO.-"  # tokens 4..30
+_TOKEN_OF_LETTER = np.full(256, UNK, np.int64)
+_TOKEN_OF_LETTER[np.frombuffer(LETTERS.encode(), np.uint8)] = np.arange(4, 4 + len(LETTERS))
 # The original's 2048 at least. At 32,768 tokens the smallest matrix product of the 3B model has
-# 0.4 TFLOP: its launch no longer shows. On a CPU 512 are as fast a core as 2048 (35M and 650M, one
-# thread), and a span of 250 proteins is 84 batches for its cores instead of 21.
+# 0.4 TFLOP: its launch no longer shows. On a CPU 512 are as fast per core as 2048 (35M and 650M,
+# one thread), and a span of 250 proteins is 84 batches for its cores instead of 21.
 BOUNDS = Bounds("tokens", cpu=512, least=2048, most=32768)
-FRAME = 166  # residues of a frame of a full 500 bp chunk
-# Computed, not measured: 21,000 frames of the 3B model take some 50 s as it is on an H200, 140 s on
-# an A100; a compiled model takes a third less, and compiling about 20 s.
-WORTH = 2e16
-EXAMPLE = (13, FRAME + 2)  # sequences and tokens of what a block is compiled with: unlike numbers
-
-_TABLE = np.full(256, UNK, np.int64)
-_TABLE[np.frombuffer(LETTERS.encode(), np.uint8)] = 4 + np.arange(len(LETTERS))
+FRAME = LETTERS_PER_FRAME["protein"]
+# Computed, not measured: 21,000 frames of the 3B model take some 50 s uncompiled on an H200, 140 s
+# on an A100; a compiled model takes a third less, and compiling about 20 s.
+COMPILE_FROM_FLOPS = 2e16
+EXAMPLE = (13, FRAME + 2)  # sequences and tokens that a block is compiled with: unlike numbers
 
 
-def recognises(path: Path) -> bool:
-    """Whether ``path`` may be an ESM-2 model: a checkpoint, or a folder whose config says so."""
-    if path.is_file():
-        return path.suffix != ".safetensors"  # that is how fair-esm never stored them
-    return read_json(path / "config.json").get("model_type") == "esm"
+def tokenise(proteins: Sequence[str], step: int = 1) -> npt.NDArray[np.int64]:
+    """Return ``<cls>``, residues, ``<eos>`` and padding: ``[B, longest + 2]``.
 
-
-def files(path: Path) -> tuple[Path, ...]:
-    """The files that decide the result."""
-    return (path,) if path.is_file() else (path / "config.json", *weight_files(path))
-
-
-def width(path: Path) -> int:
-    """Embedding width; raises ModelError where ``path`` is no ESM-2 model."""
-    return width_of(path)
-
-
-def open_encoder(
-    source: EncoderSource, device: str, precision: str, *, budget: int | None, truncation: int
-) -> Esm2Encoder:
-    """Load the weights of ``source`` onto ``device``. ``budget`` is tokens a batch; None finds it.
-
-    Raises:
-        ModelError: missing, damaged or not matching weights.
+    Unknown letters are ``<unk>``. The number of columns is the next multiple of ``step``.
     """
-    assert source.path is not None
-    checkpoint = read_checkpoint(source.path)
-    where, dtype = torch.device(device), torch_dtype(precision)
-    with torch.device("meta"):
-        model = Esm2(checkpoint.sizes)
-    assign(model, checkpoint.names, checkpoint.weights, where, dtype)
-    prepare_blocks(model.blocks, precision)
-    rotary = rotary_tables(checkpoint.inv_freq, truncation + 2, where)
-    return Esm2Encoder(model, rotary, where, budget, truncation)
+    columns = bucket_of(max(map(len, proteins)) + 2, step)
+    tokens = np.full((len(proteins), columns), PAD, np.int64)
+    tokens[:, 0] = CLS
+    for row, protein in zip(tokens, proteins, strict=True):
+        letters = np.frombuffer(protein.encode("ascii", "replace"), np.uint8)
+        row[1 : len(letters) + 1] = _TOKEN_OF_LETTER[letters]
+        row[len(letters) + 1] = EOS
+    return tokens
 
 
 class Esm2Encoder(BatchedEncoder):
     """ESM-2 on a device. An embedding is the mean over the first ``truncation`` residues."""
 
     bounds = BOUNDS
-    worth = WORTH
-    typical = FRAME + 2
+    compile_from_flops = COMPILE_FROM_FLOPS
+    typical_tokens = FRAME + 2
 
     def __init__(
         self,
@@ -110,7 +272,7 @@ class Esm2Encoder(BatchedEncoder):
         return self._model
 
     def batches(self, sequences: Sequence[str]) -> Iterator[Batch]:
-        """Equal lengths together, longest first.
+        """Put equal lengths together, the longest first.
 
         Raises:
             ValueError: an empty sequence, which has no mean.
@@ -130,11 +292,11 @@ class Esm2Encoder(BatchedEncoder):
             return make_batch(indices, total, tokenise(proteins))
         tokens = tokenise(proteins, self.step)
         position = np.arange(tokens.shape[1])
-        real = position < lengths[:, None] + 2  # with cls and eos
-        inner = (position > 0) & (position <= lengths[:, None])
+        real = position < lengths[:, None] + 2  # [B, T], with <cls> and <eos>
+        inner = (position > 0) & (position <= lengths[:, None])  # [B, T], residues
         return make_batch(indices, total, tokens, real, inner)
 
-    def sample(self, amount: int) -> Batch:
+    def probe_batch(self, amount: int) -> Batch:
         """Full frames of 500 bp chunks."""
         proteins = ["A" * min(FRAME, self._truncation)] * max(1, amount // (FRAME + 2))
         return self._batch(range(len(proteins)), proteins)
@@ -150,32 +312,247 @@ class Esm2Encoder(BatchedEncoder):
         real, inner = masks
         return masked_mean(self._model(tokens, rotary, real[:, None, None, :]), inner)
 
-    def examples(self) -> list[Example]:
+    def compile_examples(self) -> list[Example]:
         """Batches of equal lengths, and padded ones."""
         b, t = EXAMPLE[0], min(EXAMPLE[1], len(self._rotary[0]))
         tables = (table[None, :t, None, None].repeat(b, 1, 1, 1, 1) for table in self._rotary)
-        inputs = (self.state(b, t), *tables)
+        inputs = (self.random_state(b, t), *tables)
         mask = torch.ones(b, 1, 1, t, dtype=torch.bool, device=self.device)
         mask[:, :, :, t // 2 :] = False
         free = ((0, 1), (0, 1), (0, 1), (0, 3))
         return [Example((*inputs, None), free), Example((*inputs, mask), free)]
 
     def attention(self) -> str:
-        """Of equal lengths: without a mask."""
+        """The kernel for a batch of equal lengths, which has no mask."""
         heads, weight = self._model.heads, self._model.embed.weight
         return attention_kernel(weight.new_empty(1, heads, FRAME + 2, self.dim // heads), None)
 
 
-def tokenise(proteins: Sequence[str], step: int = 1) -> npt.NDArray[np.int64]:
-    """``<cls>`` residues ``<eos>`` padding: ``[B, longest + 2]``. Unknown letters are ``<unk>``.
+# --- weights ---------------------------------------------------------------------------------
+#
+# layout          path                              sizes from
+# fair-esm        ``esm2_t36_3B_UR50D.pt``          ``cfg`` in the file
+# transformers    folder, safetensors or ``.bin``   ``config.json``
 
-    The number of columns is the next multiple of ``step``.
+Layout = Literal["fair-esm", "transformers"]
+_FAIR_EPS = 1e-5  # torch's default for LayerNorm, which fair-esm's ESM1bLayerNorm keeps
+_FAIR_COUNTS = ("encoder_layers", "encoder_embed_dim", "encoder_attention_heads")
+_HUB_COUNTS = ("num_hidden_layers", "hidden_size", "num_attention_heads", "intermediate_size")
+# Our parameter names and those of the two layouts, within layer {i} and outside of layers.
+_FAIR_LAYER = {
+    "attention_norm": ("layers.{i}.self_attn_layer_norm",),
+    "qkv": tuple(f"layers.{{i}}.self_attn.{part}_proj" for part in "qkv"),
+    "out": ("layers.{i}.self_attn.out_proj",),
+    "mlp_norm": ("layers.{i}.final_layer_norm",),
+    "fc1": ("layers.{i}.fc1",),
+    "fc2": ("layers.{i}.fc2",),
+}
+_HUB_LAYER = {
+    "attention_norm": ("encoder.layer.{i}.attention.LayerNorm",),
+    "qkv": tuple(f"encoder.layer.{{i}}.attention.self.{p}" for p in ("query", "key", "value")),
+    "out": ("encoder.layer.{i}.attention.output.dense",),
+    "mlp_norm": ("encoder.layer.{i}.LayerNorm",),
+    "fc1": ("encoder.layer.{i}.intermediate.dense",),
+    "fc2": ("encoder.layer.{i}.output.dense",),
+}
+_FAIR_ENDS = {"embed": "embed_tokens", "norm": "emb_layer_norm_after"}
+_HUB_ENDS = {"embed": "embeddings.word_embeddings", "norm": "encoder.emb_layer_norm_after"}
+
+
+@dataclass(frozen=True)
+class Esm2Checkpoint:
+    """An ESM-2 on disk.
+
+    Attributes:
+        names: stored names of each parameter of :class:`Esm2`.
+        inv_freq: rotary frequencies, float32 ``[d/2]``.
     """
-    columns = bucket_of(max(map(len, proteins)) + 2, step)
-    tokens = np.full((len(proteins), columns), PAD, np.int64)
-    tokens[:, 0] = CLS
-    for row, protein in zip(tokens, proteins, strict=True):
-        letters = np.frombuffer(protein.encode("ascii", "replace"), np.uint8)
-        row[1 : len(letters) + 1] = _TABLE[letters]
-        row[len(letters) + 1] = EOS
-    return tokens
+
+    sizes: Esm2Sizes
+    weights: Weights
+    names: Mapping[str, tuple[str, ...]]
+    inv_freq: torch.Tensor
+
+
+def read_esm2(path: Path) -> Esm2Checkpoint:
+    """Read ``path`` of either layout; tensors stay mapped from the disk.
+
+    Raises:
+        ModelError: unreadable, or not an ESM-2 model.
+    """
+    if path.is_dir():
+        sizes, weights = _hub_sizes(path), read_folder(path).renamed(r"esm\.")
+        names, prefix = esm2_names(sizes.layers, "transformers"), "encoder.layer"
+    else:
+        sizes, weights = _read_fair_file(path)
+        names, prefix = esm2_names(sizes.layers, "fair-esm"), "layers"
+    weights.refuse_more_layers(prefix, sizes.layers)
+    return Esm2Checkpoint(sizes, weights, names, _stored_frequencies(weights, sizes))
+
+
+def _read_fair_file(path: Path) -> tuple[Esm2Sizes, Weights]:
+    """Read a ``.pt`` of fair-esm, whose ``cfg`` is a Namespace or, in newer files, a dict."""
+    content = read_pickle(path, allowed=[argparse.Namespace])
+    if not isinstance(content, dict) or not {"cfg", "model"} <= set(content):
+        raise ModelError(f"{path} is no ESM-2 checkpoint: expected 'cfg' and 'model' in it")
+    cfg = _as_dict(_as_dict(content["cfg"]).get("model"))
+    layers, width, heads = counts(cfg, _FAIR_COUNTS, path)
+    tensors = tensors_of(content["model"], path)
+    weights = Weights(tensors, dict.fromkeys(tensors, path), path)
+    weights = weights.renamed(r"encoder\.sentence_encoder\.|encoder\.")
+    fc1 = weights.tensors.get("layers.0.fc1.bias")
+    feed_forward = 4 * width if fc1 is None else int(fc1.shape[0])
+    dropout = bool(cfg.get("token_dropout", True))
+    sizes = Esm2Sizes(layers, width, heads, feed_forward, _FAIR_EPS, dropout)
+    return _checked(sizes, path), weights
+
+
+def _as_dict(config: Any) -> dict[str, Any]:
+    if isinstance(config, argparse.Namespace):
+        return vars(config)
+    return config if isinstance(config, dict) else {}
+
+
+def _hub_sizes(folder: Path) -> Esm2Sizes:
+    """Read the sizes from ``config.json``."""
+    path = folder / "config.json"
+    config = read_json(path)
+    if config.get("position_embedding_type") != "rotary" or config.get("emb_layer_norm_before"):
+        raise ModelError(
+            f"{path} is of an older ESM, not of ESM-2 (its positions are "
+            f"{config.get('position_embedding_type')!r}, not 'rotary'): use facebook/esm2_..."
+        )
+    layers, width, heads, feed_forward = counts(config, _HUB_COUNTS, path)
+    eps = number(config, "layer_norm_eps", path)
+    dropout = bool(config.get("token_dropout", False))
+    return _checked(Esm2Sizes(layers, width, heads, feed_forward, eps, dropout), path)
+
+
+def _checked(sizes: Esm2Sizes, path: Path) -> Esm2Sizes:
+    if sizes.width % sizes.heads or sizes.width // sizes.heads % 2:
+        raise ModelError(f"{path}: width {sizes.width} does not divide by {sizes.heads} heads")
+    return sizes
+
+
+def esm2_names(layers: int, layout: Layout) -> dict[str, tuple[str, ...]]:
+    """Return the stored names of each of our parameters; several are stored one below the other."""
+    fair = layout == "fair-esm"
+    layer, ends = (_FAIR_LAYER, _FAIR_ENDS) if fair else (_HUB_LAYER, _HUB_ENDS)
+    names: dict[str, tuple[str, ...]] = {"embed.weight": (f"{ends['embed']}.weight",)}
+    for kind in ("weight", "bias"):
+        names[f"norm.{kind}"] = (f"{ends['norm']}.{kind}",)
+        for i in range(layers):
+            for own_name, stored_names in layer.items():
+                stored = tuple(f"{name.format(i=i)}.{kind}" for name in stored_names)
+                names[f"blocks.{i}.{own_name}.{kind}"] = stored
+    return names
+
+
+def _stored_frequencies(weights: Weights, sizes: Esm2Sizes) -> torch.Tensor:
+    """Return the stored rotary frequencies, or computed ones where none are stored.
+
+    The stored ones were rounded to float16 with the released weights: computing them anew would
+    move the phase by 0.03 rad at position 168. They stand in every layer, or once under a name
+    with a literal ``*``.
+    """
+    pairs = sizes.width // sizes.heads // 2
+    keys = [key for key in weights.tensors if key.split(".")[-1] == "inv_freq"]
+    if not keys:
+        return rotary_frequencies(pairs)
+    stored = [weights.take(key, (pairs,)).float() for key in keys]
+    for key, value in zip(keys, stored, strict=True):
+        if not torch.equal(value, stored[0]) or not bool(torch.isfinite(value).all()):
+            raise ModelError(
+                f"{weights.origin[key]}: {key!r} is damaged, or differs from {keys[0]!r}"
+            )
+    return stored[0].clone()
+
+
+# --- the family ------------------------------------------------------------------------------
+
+
+class Esm2Family(EncoderFamily):
+    """ESM-2 of any size."""
+
+    name = "esm2"
+    title = "ESM-2"
+    molecule = "protein"
+    alphabet = RESIDUES
+    budget_unit = BOUNDS.unit
+    compiles = True
+    # README of https://github.com/facebookresearch/esm, "Available models".
+    released: Mapping[str, tuple[int, int, int]] = {
+        "esm2_t6_8M_UR50D": (6, 320, 20),
+        "esm2_t12_35M_UR50D": (12, 480, 20),
+        "esm2_t30_150M_UR50D": (30, 640, 20),
+        "esm2_t33_650M_UR50D": (33, 1280, 20),
+        "esm2_t36_3B_UR50D": (36, 2560, 40),
+        "esm2_t48_15B_UR50D": (48, 5120, 40),
+    }
+
+    def recognises(self, path: Path) -> bool:
+        """Return whether this is a checkpoint of fair-esm, or a folder whose config says ESM."""
+        if path.is_dir():
+            return read_json(path / "config.json").get("model_type") == "esm"
+        if path.suffix == ".safetensors":  # fair-esm never stored a model like that
+            return False
+        check_file(path)
+        if path.suffix != ".pt" and not zipfile.is_zipfile(path):
+            return False
+        content = read_pickle(path, allowed=[argparse.Namespace])
+        return isinstance(content, dict) and bool({"cfg", "model"} & set(content))
+
+    def files(self, path: Path) -> tuple[Path, ...]:
+        """Return the checkpoint, or the configuration and the weights of a folder."""
+        return (path,) if path.is_file() else (path / "config.json", *weight_files(path))
+
+    def width(self, path: Path | None) -> int:
+        """Return the width of the model. Raises ModelError where it is not an ESM-2."""
+        assert path is not None
+        return _hub_sizes(path).width if path.is_dir() else _read_fair_file(path)[0].width
+
+    def open(
+        self,
+        source: EncoderSource,
+        device: str,
+        precision: str,
+        *,
+        budget: int | None,
+        truncation: int,
+    ) -> Esm2Encoder:
+        """Load the weights onto ``device``. ``budget`` is tokens per batch; None finds it."""
+        checkpoint = read_esm2(source.weights)
+        with torch.device("meta"):
+            model = Esm2(checkpoint.sizes)
+        target = torch.device(device)
+        assign(model, checkpoint.names, checkpoint.weights, target, torch_dtype(precision))
+        prepare_blocks(model.blocks, precision)
+        rotary = rotary_tables(checkpoint.inv_freq, truncation + 2, target)
+        return Esm2Encoder(model, rotary, target, budget, truncation)
+
+    def open_random(
+        self,
+        architecture: str,
+        device: str,
+        precision: str,
+        *,
+        budget: int | None,
+        truncation: int,
+    ) -> Esm2Encoder:
+        """Make a model with random weights and computed rotary frequencies."""
+        layers, width, heads = parse_architecture(architecture, self.released)
+        with torch.device("meta"):
+            model = Esm2(Esm2Sizes(layers, width, heads, 4 * width, _FAIR_EPS, True))
+        target = torch.device(device)
+        fill_randomly(model, target, torch_dtype(precision))
+        prepare_blocks(model.blocks, precision)
+        frequencies = rotary_frequencies(width // heads // 2)
+        rotary = rotary_tables(frequencies, truncation + 2, target)
+        return Esm2Encoder(model, rotary, target, budget, truncation)
+
+    def tokens(self, letters: int, truncation: int) -> int:
+        """Return the residues that count, with ``<cls>`` and ``<eos>``."""
+        return min(letters, truncation) + 2
+
+
+FAMILY = Esm2Family()

@@ -17,16 +17,20 @@ from contextlib import closing
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
+from torch import nn
 
 from virnucpro.compute.arithmetic import torch_dtype
-from virnucpro.compute.cores import Cores
+from virnucpro.compute.threads import CoreThreads
 from virnucpro.contracts import Json, ReportProgress
+from virnucpro.encoders.family import BASES, EncoderFamily, EncoderSource
+from virnucpro.encoders.family import RESIDUES as RESIDUE_LETTERS
 from virnucpro.encoders.lite_features import (
     CENSUS_FEATURES,
     CODONS,
@@ -42,23 +46,86 @@ from virnucpro.encoders.lite_features import (
     residues_of,
     unpacked,
 )
-from virnucpro.encoders.lite_network import NO_CODE, Branch, Shape
-from virnucpro.encoders.registry import EncoderSource
 from virnucpro.encoders.weights import read_safetensors
 from virnucpro.errors import ModelError
+from virnucpro.layout import Molecule
+from virnucpro.precision import PRECISIONS
 
-Molecule = Literal["nucleotide", "protein"]
-BATCH = 64  # frames; four a span of proteins, and 20 % more time than 256 takes on one core
+# --- the network -----------------------------------------------------------------------------
+
+LETTER, CODE = 16, 8  # numbers an embedded letter, and an embedded code of a census
+NARROW, WIDE = 48, 64  # channels of the convolutions
+REACH = 6.0  # standard deviations at which a feature is cut off
+NO_CODE = 16  # at positions where no word begins
+
+
+@dataclass(frozen=True)
+class BranchShape:
+    """Sizes of a branch.
+
+    Attributes:
+        letters: kinds of letters, the unknown one included.
+        features: counts a frame.
+        censuses: censuses whose codes are read beside the letters.
+        dim: width of an embedding.
+    """
+
+    letters: int
+    features: int
+    censuses: int
+    dim: int
+
+
+class Branch(nn.Module):
+    """One molecule of a frame to ``dim`` numbers."""
+
+    mean: torch.Tensor
+    scale: torch.Tensor
+
+    def __init__(self, shape: BranchShape) -> None:
+        super().__init__()
+        self.letters = nn.Embedding(shape.letters, LETTER)
+        self.codes = nn.ModuleList(nn.Embedding(NO_CODE + 1, CODE) for _ in range(shape.censuses))
+        first = LETTER + CODE * shape.censuses
+        self.conv1 = nn.Conv1d(first, NARROW, 8, padding=4, stride=2)
+        self.conv2 = nn.Conv1d(NARROW, WIDE, 5, padding=2, stride=2)
+        self.norm1, self.norm2 = nn.BatchNorm1d(NARROW), nn.BatchNorm1d(WIDE)
+        self.out = nn.Linear(shape.features + 2 * WIDE, shape.dim)
+        self.norm = nn.BatchNorm1d(shape.dim)
+        self.register_buffer("mean", torch.zeros(shape.features))
+        self.register_buffer("scale", torch.ones(shape.features))
+
+    def forward(
+        self, letters: torch.Tensor, features: torch.Tensor, codes: torch.Tensor
+    ) -> torch.Tensor:
+        """Embed frames of one length ``L``.
+
+        int64 ``[B, L]``, float32 ``[B, features]``, int64 ``[B, censuses, L]`` to ``[B, dim]``.
+        """
+        embedded = [self.letters(letters)]
+        embedded += [table(codes[:, number]) for number, table in enumerate(self.codes)]
+        x = torch.cat(embedded, dim=2).transpose(1, 2)  # [B, first, L]
+        x = F.gelu(self.norm1(self.conv1(x)))  # [B, NARROW, L/2 + 1]
+        x = F.gelu(self.norm2(self.conv2(x))).float()  # [B, WIDE, L/4 + 1]
+        counts = ((features - self.mean) / self.scale).clamp(-REACH, REACH)
+        pooled = torch.cat([counts, x.mean(dim=2), x.amax(dim=2)], dim=1)
+        out: torch.Tensor = F.gelu(self.norm(self.out(pooled)))
+        return out
+
+
+# --- the encoder -----------------------------------------------------------------------------
+
+BATCH = 64  # frames; four per span of proteins, and 20 % more time than 256 takes on one core
 SCHEMA = 1
 _KEY = "virnucpro_lite"
 Inputs = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
 
 
-def branch_shape(molecule: Molecule, censuses: int, dim: int) -> Shape:
+def branch_shape(molecule: Molecule, censuses: int, dim: int) -> BranchShape:
     """Sizes of the network of an encoder."""
     if molecule == "nucleotide":
-        return Shape(CODONS + 1, NUCLEOTIDE_FEATURES, 0, dim)
-    return Shape(RESIDUES + 1, PROTEIN_FEATURES + CENSUS_FEATURES * censuses, censuses, dim)
+        return BranchShape(CODONS + 1, NUCLEOTIDE_FEATURES, 0, dim)
+    return BranchShape(RESIDUES + 1, PROTEIN_FEATURES + CENSUS_FEATURES * censuses, censuses, dim)
 
 
 def nucleotide_inputs(codons: Letters) -> Inputs:
@@ -81,7 +148,7 @@ def protein_inputs(residues: Letters, censuses: Sequence[Census]) -> Inputs:
 class LiteEncoder:
     """A branch on its device, called on frames of any lengths."""
 
-    waited = 0.0
+    host_wait_seconds = 0.0
 
     def __init__(
         self,
@@ -99,7 +166,7 @@ class LiteEncoder:
         self._dtype = torch_dtype(precision)
         self._truncation = truncation
         self._batch = BATCH
-        self._cores = Cores()
+        self._threads = CoreThreads()
 
     @property
     def dim(self) -> int:
@@ -112,7 +179,7 @@ class LiteEncoder:
         cut = [text[: self._truncation] for text in sequences]
         batches = self._batches([self._tokens(text) for text in cut])
         with closing(
-            self._cores.map(lambda batch: self._forward([cut[i] for i in batch]), batches)
+            self._threads.map(lambda batch: self._forward([cut[i] for i in batch]), batches)
         ) as computed:
             for batch, rows in computed:
                 out[batch] = rows
@@ -152,7 +219,7 @@ class LiteEncoder:
         return rows.float().cpu()
 
 
-def to_bytes(
+def lite_to_bytes(
     molecule: Molecule, branch: Branch, censuses: Sequence[Census], extra: Mapping[str, Json]
 ) -> bytes:
     """An encoder as a file; the same arguments give the same bytes.
@@ -166,37 +233,39 @@ def to_bytes(
     }
     for number, census in enumerate(censuses):
         tensors[f"census.{number}"] = torch.from_numpy(census.packed().copy())
-    said = {
+    metadata = {
         "schema": SCHEMA,
         "molecule": molecule,
         "dim": branch.out.out_features,
         "censuses": [{"groups": c.words.groups, "seed": c.words.seed} for c in censuses],
         "extra": dict(extra),
     }
-    return save(tensors, {_KEY: json.dumps(said, sort_keys=True)})
+    return save(tensors, {_KEY: json.dumps(metadata, sort_keys=True)})
 
 
-def read(path: Path) -> tuple[Molecule, Branch, list[Census]]:
+def read_lite(path: Path) -> tuple[Molecule, Branch, list[Census]]:
     """The parts of an encoder.
 
     Raises:
         ModelError: it cannot be read, is damaged or from a newer program.
     """
-    said = _metadata(path)
-    if said is None:
+    metadata = _metadata(path)
+    if metadata is None:
         raise ModelError(f"{path} is no lite encoder: it has no {_KEY!r} metadata")
-    if said.get("schema") != SCHEMA:
-        raise ModelError(f"{path} was written by another virnucpro (schema {said.get('schema')})")
+    if metadata.get("schema") != SCHEMA:
+        raise ModelError(
+            f"{path} was written by another virnucpro (schema {metadata.get('schema')})"
+        )
     try:
-        molecule: Molecule = "nucleotide" if said["molecule"] == "nucleotide" else "protein"
-        words = [Words(str(c["groups"]), str(c["seed"])) for c in said["censuses"]]
+        molecule: Molecule = "nucleotide" if metadata["molecule"] == "nucleotide" else "protein"
+        words = [Words(str(c["groups"]), str(c["seed"])) for c in metadata["censuses"]]
         tensors = read_safetensors(path)
         packed = [tensors.pop(f"census.{number}") for number in range(len(words))]
         censuses = [
             Census(kind, unpacked(codes.numpy(), kind.places))
             for kind, codes in zip(words, packed, strict=True)
         ]
-        branch = Branch(branch_shape(molecule, len(words), int(said["dim"])))
+        branch = Branch(branch_shape(molecule, len(words), int(metadata["dim"])))
         counters = {k: v for k, v in branch.state_dict().items() if k.endswith("tracked")}
         branch.load_state_dict({name: t.float() for name, t in tensors.items()} | counters)
     except (KeyError, TypeError, ValueError, RuntimeError) as error:
@@ -206,29 +275,51 @@ def read(path: Path) -> tuple[Molecule, Branch, list[Census]]:
     return molecule, branch.eval().requires_grad_(False), censuses
 
 
-@dataclass(frozen=True)
-class LiteFamily:
-    """The lite encoders of one molecule; see :class:`virnucpro.encoders.registry.Family`."""
+def _metadata(path: Path) -> dict[str, Any] | None:
+    """What a lite file says of itself; None for any other file."""
+    try:
+        with safe_open(path, "pt") as file:
+            metadata = json.loads((file.metadata() or {}).get(_KEY, "null"))
+    except (SafetensorError, OSError, ValueError):
+        return None
+    return metadata if isinstance(metadata, dict) else None
 
-    molecule: Molecule
+
+# --- the family ------------------------------------------------------------------------------
+
+PACKAGED = Path(__file__).parents[1] / "data"
+
+
+class LiteFamily(EncoderFamily):
+    """The lite encoders of one molecule."""
+
+    title = "lite"
+    # Too small to gain from 8 bits; its batches are too small to be given a budget.
+    precisions = tuple(name for name, row in PRECISIONS.items() if row.linear_layers == "cast")
+
+    def __init__(self, molecule: Molecule) -> None:
+        self.molecule = molecule
+        self.name = f"lite-{molecule}"
+        self.alphabet = BASES if molecule == "nucleotide" else RESIDUE_LETTERS
+
+    def packaged(self) -> Path:
+        """Return the encoder of model type ``lite``."""
+        return PACKAGED / f"lite_{self.molecule}.safetensors"
 
     def recognises(self, path: Path) -> bool:
-        """By its metadata."""
-        said = _metadata(path) if path.is_file() and path.suffix == ".safetensors" else None
-        return said is not None and said.get("molecule") == self.molecule
+        """Return whether the metadata of a file say so."""
+        metadata = _metadata(path) if path.is_file() and path.suffix == ".safetensors" else None
+        return metadata is not None and metadata.get("molecule") == self.molecule
 
-    def files(self, path: Path) -> tuple[Path, ...]:
-        """The file itself."""
-        return (path,)
-
-    def width(self, path: Path) -> int:
-        """As its metadata say."""
-        said = _metadata(path) or {}
-        if not isinstance(said.get("dim"), int):
+    def width(self, path: Path | None) -> int:
+        """Return the width that the metadata say."""
+        assert path is not None
+        width = (_metadata(path) or {}).get("dim")
+        if not isinstance(width, int):
             raise ModelError(f"{path} does not say how wide its embeddings are: get it again")
-        return int(said["dim"])
+        return width
 
-    def open_encoder(
+    def open(
         self,
         source: EncoderSource,
         device: str,
@@ -237,25 +328,10 @@ class LiteFamily:
         budget: int | None,
         truncation: int,
     ) -> LiteEncoder:
-        """Load the weights onto the device; its batches are too small to be given a budget.
-
-        Raises:
-            ModelError: the file is damaged.
-        """
-        assert source.path is not None
-        molecule, branch, censuses = read(source.path)
-        cut = truncation if molecule == "protein" else None
-        return LiteEncoder(molecule, branch, censuses, torch.device(device), precision, cut)
+        """Load the weights onto the device. Raises ModelError where the file is damaged."""
+        molecule, branch, censuses = read_lite(source.weights)
+        letters = truncation if molecule == "protein" else None
+        return LiteEncoder(molecule, branch, censuses, torch.device(device), precision, letters)
 
 
 NUCLEOTIDE, PROTEIN = LiteFamily("nucleotide"), LiteFamily("protein")
-
-
-def _metadata(path: Path) -> dict[str, Any] | None:
-    """What a lite file says of itself; None for any other file."""
-    try:
-        with safe_open(path, "pt") as file:
-            said = json.loads((file.metadata() or {}).get(_KEY, "null"))
-    except (SafetensorError, OSError, ValueError):
-        return None
-    return said if isinstance(said, dict) else None

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import torch
 
 from virnucpro.encoders.batched import BatchedEncoder
+from virnucpro.encoders.registry import family_named
 
 BATCHES = 4  # a call, on each thread of a CPU; of one alone nothing could be prepared ahead
 WORTH_IT = 1.02  # a larger budget has to be faster by 2 %: less is noise, and memory is of use
@@ -35,9 +36,9 @@ class Point:
 
 
 def made_up(family: str, lengths: Sequence[int], count: int) -> list[str]:
-    """``count`` random sequences, of each length the same number, always the same ones."""
+    """Return ``count`` random sequences, of each length the same number, always the same ones."""
     draw = random.Random(count)
-    letters = "ACGT" if family == "dnabert-s" else "LAGVSERTIDPKQNFYMHWC"
+    letters = family_named(family).alphabet
     return ["".join(draw.choices(letters, k=lengths[i % len(lengths)])) for i in range(count)]
 
 
@@ -62,7 +63,7 @@ def curve(
     mean = sum(lengths) / len(lengths) if encoder.bounds.unit == "tokens" else 1
     batches = BATCHES * (torch.get_num_threads() if encoder.device.type == "cpu" else 1)
     for budget in budgets:
-        encoder.use(budget)
+        encoder.set_budget(budget)
         sequences = made_up(family, lengths, batches * max(1, int(budget / mean)))
         try:
             yield _point(encoder, sequences, seconds)
@@ -81,14 +82,14 @@ def _point(encoder: BatchedEncoder, sequences: Sequence[str], seconds: float) ->
     encoder.encode(sequences[: len(sequences) // BATCHES], lambda s, t: None)  # warm
     if cuda:
         torch.cuda.reset_peak_memory_stats(encoder.device)
-    started, waited = time.perf_counter(), encoder.waited
+    started, waited = time.perf_counter(), encoder.host_wait_seconds
     while (passed := time.perf_counter() - started) < seconds or not done["sequences"]:
         encoder.encode(sequences, count)  # returns when the last row is on the host
     return Point(
         encoder.budget.amount,
         done["sequences"] / passed,
         done["tokens"] / passed,
-        (encoder.waited - waited) / passed,
+        (encoder.host_wait_seconds - waited) / passed,
         torch.cuda.max_memory_allocated(encoder.device) if cuda else None,
     )
 

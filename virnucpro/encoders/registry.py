@@ -1,130 +1,170 @@
-"""Which encoders there are, where a name's weights lie, and how to open them.
+"""Which encoder families there are, where a named encoder lies, and how to open it.
 
-An encoder is one module, or an object in one, with ``recognises``, ``files``, ``width`` and
-``open_encoder`` (:class:`Family` says what each means) and one line in ``FAMILIES``. The command
-line imports this module: torch comes with the modules of the families, inside functions.
+The command line imports this module, so torch is imported only when a family is: families are
+declared as ``module:object`` and imported when one of them is needed.
 """
 
 from __future__ import annotations
 
 import hashlib
 import importlib
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
-from typing import Literal, Protocol, cast
+from typing import TYPE_CHECKING
 
 from virnucpro.contracts import Encoder
+from virnucpro.encoders.family import BATCH_OPTIONS, EncoderFamily, EncoderSource
 from virnucpro.errors import ModelError, UsageError
+from virnucpro.layout import Molecule
 from virnucpro.models.store import check_digest, find
+from virnucpro.precision import AUTO
 from virnucpro.store.disk import sha256_of
 
-Molecule = Literal["nucleotide", "protein"]
-TOY = "toy"
-LITE = "lite"  # the pair of small encoders that the package ships
-SHIPPED = Path(__file__).parents[1] / "data"
+if TYPE_CHECKING:
+    from virnucpro.encoders.batched import BatchedEncoder
 
-
-@dataclass(frozen=True)
-class EncoderSource:
-    """An encoder that was found on this machine; what a stage holds and a worker opens.
-
-    Attributes:
-        family: a key of ``FAMILIES``, ``toy-nucleotide`` or ``toy-protein``.
-        name: what the user asked for.
-        path: weights file or model folder; None for a toy.
-        files: every file whose content decides the result, in a fixed order.
-        sha256: one digest over their contents, whatever they are called.
-        dim: width of an embedding.
-    """
-
-    family: str
-    name: str
-    path: Path | None
-    files: tuple[Path, ...]
-    sha256: str
-    dim: int
-
-
-class Family(Protocol):
-    """What an entry of ``FAMILIES`` offers."""
-
-    def recognises(self, path: Path) -> bool:
-        """Whether ``path``, an existing file or a folder with ``config.json``, is of this kind."""
-        ...
-
-    def files(self, path: Path) -> tuple[Path, ...]:
-        """The files whose content decides the result. Raises ModelError for a missing one."""
-        ...
-
-    def width(self, path: Path) -> int:
-        """Width of an embedding, read without the weights. Raises ModelError."""
-        ...
-
-    def open_encoder(
-        self,
-        source: EncoderSource,
-        device: str,
-        precision: str,
-        *,
-        budget: int | None,
-        truncation: int,
-    ) -> Encoder:
-        """Load the weights onto the device. Raises ModelError."""
-        ...
-
-
-FAMILIES: dict[str, tuple[Molecule, str]] = {
-    # Asked in this order: to ESM-2, any single file is one of its checkpoints.
-    "lite-nucleotide": ("nucleotide", "virnucpro.encoders.lite:NUCLEOTIDE"),
-    "lite-protein": ("protein", "virnucpro.encoders.lite:PROTEIN"),
-    "dnabert-s": ("nucleotide", "virnucpro.encoders.dnabert_s"),
-    "esm2": ("protein", "virnucpro.encoders.esm2"),
+ENTRY_POINTS = "virnucpro.encoders"  # the group in which other packages register families
+BUILT_IN: Mapping[str, str] = {
+    "lite-nucleotide": "virnucpro.encoders.lite:NUCLEOTIDE",
+    "lite-protein": "virnucpro.encoders.lite:PROTEIN",
+    "dnabert-s": "virnucpro.encoders.dnabert_s:FAMILY",
+    "esm2": "virnucpro.encoders.esm2:FAMILY",
+    "toy-nucleotide": "virnucpro.encoders.toy:NUCLEOTIDE",
+    "toy-protein": "virnucpro.encoders.toy:PROTEIN",
 }
 
 
-def locate(name: str, role: Molecule) -> EncoderSource:
-    """Find the encoder ``name`` on this machine and identify it by its content.
+def family_names() -> tuple[str, ...]:
+    """Return the names of all families, those of other packages last; none is imported."""
+    return tuple(dict.fromkeys([*BUILT_IN, *(point.name for point in _entry_points())]))
 
-    ``name`` is a file or folder, a released or hub name, ``lite`` or ``toy``; a path that exists is
-    taken before a released name. Every file is read once for its digest.
+
+def family_named(name: str) -> EncoderFamily:
+    """Return the family ``name``, imported when it is first asked for.
 
     Raises:
-        ModelError: not here (the message has the command that fetches it), damaged, of an unknown
-            kind, not for ``role``, or other than what was recorded when it was fetched.
+        ModelError: it is unknown, or the package that registered it is broken.
     """
-    if name == TOY:
-        return _toy(role)
-    path = SHIPPED / f"lite_{role}.safetensors" if name == LITE else Path(name).expanduser()
-    path = path.absolute() if path.exists() else _by_name(name)
-    family = _family(path)
-    needed, _ = FAMILIES[family]
-    if needed != role:
-        raise ModelError(f"{path} is a {needed} model ({family}), but a {role} model is needed")
-    module = _module(family)
-    files = module.files(path)
-    _check(files)
-    width = module.width(path)
+    if name in BUILT_IN:
+        module, _, attribute = BUILT_IN[name].partition(":")
+        family: EncoderFamily = getattr(importlib.import_module(module), attribute)
+        return family
+    points = [point for point in _entry_points() if point.name == name]
+    if not points:
+        raise ModelError(f"{name!r} is not an encoder family: expected {', '.join(family_names())}")
+    if len(points) > 1:
+        owners = " and ".join(map(_distribution, points))
+        raise ModelError(f"{owners} both register the encoder family {name!r}: uninstall one")
+    return _loaded(points[0])
+
+
+def _entry_points() -> list[EntryPoint]:
+    return [point for point in entry_points(group=ENTRY_POINTS) if point.name not in BUILT_IN]
+
+
+def _distribution(point: EntryPoint) -> str:
+    return f"{point.dist.name} {point.dist.version}" if point.dist else "a package"
+
+
+def _loaded(point: EntryPoint) -> EncoderFamily:
+    """Import a family of another package; whatever goes wrong there is that package's error."""
+    origin = f"encoder family {point.name!r} of {_distribution(point)} ({point.value})"
+    try:
+        family = point.load()
+    except Exception as error:
+        raise ModelError(
+            f"{origin} cannot be imported: {type(error).__name__}: {error}; update or uninstall "
+            f"that package"
+        ) from error
+    if not isinstance(family, EncoderFamily) or family.name != point.name:
+        raise ModelError(
+            f"{origin} is not an EncoderFamily of that name: update or uninstall that package"
+        )
+    return family
+
+
+def locate(name: str, molecule: Molecule) -> EncoderSource:
+    """Find the encoder ``name`` on this machine and identify it by its content.
+
+    ``name`` is a family whose models come with it (``lite``, ``toy``, or one of another package), a
+    file or folder, or a released or hub name; a path that exists is taken before a released name.
+    Every file is read once for its digest.
+
+    Raises:
+        ModelError: it is not here (the message has the command that fetches it), damaged, of an
+            unknown kind, not for ``molecule``, or other than was recorded when it was fetched.
+    """
+    family, path = _find(name, molecule)
+    if family.molecule != molecule:
+        raise ModelError(
+            f"{path or name} is a {family.molecule} model ({family.name}), but a {molecule} model "
+            f"is needed"
+        )
+    if path is None:
+        identity = f"{family.name} {family.version}".encode()
+        digest = hashlib.sha256(identity).hexdigest()
+        return EncoderSource(family.name, name, None, (), digest, family.width(None))
+    from virnucpro.encoders.weights import check_file
+
+    files = family.files(path)
+    for file in files:
+        check_file(file)
+    width = family.width(path)
     digests = [sha256_of(file) for file in files]
     for file, digest in zip(files, digests, strict=True):
         check_digest(file, digest)
-    return EncoderSource(family, name, path, files, digest_of(digests), width)
-
-
-def check_precision(precision: str, *sources: EncoderSource) -> None:
-    """Refuse, before anything is computed, a precision that one of the encoders does not have.
-
-    Raises:
-        UsageError: fp8 for an encoder of ``lite``, which would gain nothing from it.
-    """
-    for source in sources:
-        if precision == "fp8" and source.family.startswith(LITE):
-            raise UsageError(f"{source.name} cannot be computed in fp8: use --precision bf16")
+    return EncoderSource(family.name, name, path, files, digest_of(digests), width)
 
 
 def digest_of(digests: Sequence[str]) -> str:
-    """What identifies an encoder whose files have these SHA-256 (hex), in their order."""
+    """Return what identifies an encoder whose files have these SHA-256 (hex), in their order."""
     return hashlib.sha256("\n".join(digests).encode()).hexdigest()
+
+
+def _find(name: str, molecule: Molecule) -> tuple[EncoderFamily, Path | None]:
+    """Return the family and the path of an encoder; no path where it has no weights."""
+    for family_name in (f"{name}-{molecule}", name):
+        if family_name in family_names():
+            family = family_named(family_name)
+            packaged = family.packaged()
+            if packaged is not None or not family.has_weights:
+                return family, packaged
+    path = Path(name).expanduser()
+    if path.exists():
+        path = path.absolute()
+    elif path.is_absolute() or path.suffix in {".pt", ".bin", ".safetensors"}:
+        raise ModelError(
+            f"model {name} is not there: check features.*.model_name, or name a model that "
+            f"virnucpro models list shows"
+        )
+    else:
+        path = find(name)
+    return _family_of(path), path
+
+
+def _family_of(path: Path) -> EncoderFamily:
+    """Return the family that recognises the model at ``path``."""
+    from virnucpro.encoders.weights import check_file, read_json
+
+    config = path.parent / "config.json"
+    if path.is_file() and path.suffix in {".bin", ".safetensors", ".json"} and config.exists():
+        raise ModelError(f"{path} is one file of a model: name its folder, {path.parent}")
+    if path.is_dir():
+        check_file(path / "config.json")
+    for name in family_names():
+        family = family_named(name)
+        if family.recognises(path):
+            return family
+    if path.is_file():
+        raise ModelError(
+            f"{path} is not an encoder, or it is damaged: get it again, or train it again"
+        )
+    kind = read_json(path / "config.json").get("model_type")
+    raise ModelError(
+        f"{path / 'config.json'} describes a model of type {kind!r}, not one of those supported: "
+        f"{', '.join(family_names())}"
+    )
 
 
 def open_encoder(
@@ -132,67 +172,85 @@ def open_encoder(
 ) -> Encoder:
     """Load ``source`` onto ``device`` (``cpu``, ``cuda`` or ``cuda:N``).
 
-    ``budget`` bounds a batch: tokens for ESM-2, sequences for DNABERT-S; None chooses for the
-    device. ``truncation`` is how many residues of a protein count; nucleotides are not cut.
+    ``budget`` limits a batch, in the unit of the family; None chooses for the device.
+    ``truncation`` is how many residues of a protein count; nucleotides are not cut.
 
     Raises:
         ModelError: the weights are missing, damaged, or do not fit their configuration.
     """
-    if source.path is None:
-        from virnucpro.encoders.toy import ToyEncoder
+    family = family_named(source.family)
+    return family.open(source, device, precision, budget=budget, truncation=truncation)
 
-        if source.family == "toy-protein":
-            return ToyEncoder("protein", truncation)
-        return ToyEncoder("nucleotide", None)
-    return _module(source.family).open_encoder(
-        source, device, precision, budget=budget, truncation=truncation
+
+def random_encoder(
+    family: str,
+    architecture: str,
+    device: str,
+    precision: str,
+    *,
+    budget: int | None,
+    truncation: int,
+) -> BatchedEncoder:
+    """Make an encoder with random weights; see :meth:`EncoderFamily.open_random`.
+
+    Raises:
+        UsageError: an architecture that is unknown or cannot be built.
+        ModelError: an unknown family.
+    """
+    return family_named(family).open_random(
+        architecture, device, precision, budget=budget, truncation=truncation
     )
 
 
-def _by_name(name: str) -> Path:
-    if Path(name).is_absolute() or Path(name).suffix in {".pt", ".bin", ".safetensors"}:
-        raise ModelError(
-            f"model {name} is not there: check features.*.model_name, or name a model that "
-            f"virnucpro models list shows"
-        )
-    return find(name)
+def check_precision(precision: str, *sources: EncoderSource) -> None:
+    """Refuse, before anything is computed, a precision that one of the encoders does not have.
+
+    Raises:
+        UsageError: an encoder cannot be computed in ``precision``.
+    """
+    for source in sources:
+        precisions = family_named(source.family).precisions
+        if precisions and precision not in precisions:
+            raise UsageError(
+                f"{source.name} cannot be computed in {precision}: use --precision "
+                f"{' or '.join(precisions)}"
+            )
 
 
-def _module(family: str) -> Family:
-    module, _, name = FAMILIES[family][1].partition(":")
-    found = importlib.import_module(module)
-    return cast(Family, getattr(found, name) if name else found)
+def ignored_options(
+    sources: Sequence[EncoderSource],
+    *,
+    budgets: Mapping[Molecule, int | None],
+    precision: str,
+    compile: str,
+) -> list[str]:
+    """Return one sentence for each option that was given and has no effect on an encoder.
+
+    ``budgets``, ``precision`` and ``compile`` are as the user set them.
+    """
+    sentences = []
+    for source in sources:
+        family = family_named(source.family)
+        ignored = {
+            BATCH_OPTIONS[family.molecule]: bool(budgets[family.molecule])
+            and family.budget_unit is None,
+            f"--precision {precision}": precision != AUTO and not family.precisions,
+            "--compile always": compile == "always" and not family.compiles,
+        }
+        sentences += [
+            f"{option} has no effect on the {family.molecule} encoder {source.name}"
+            for option, is_ignored in ignored.items()
+            if is_ignored
+        ]
+    return sentences
 
 
-def _family(path: Path) -> str:
-    """Which kind of model lies at ``path``."""
-    from virnucpro.encoders.weights import check_file, read_json
-
-    beside = path.parent / "config.json"
-    if path.is_file() and path.suffix in {".bin", ".safetensors", ".json"} and beside.exists():
-        raise ModelError(f"{path} is one file of a model: name its folder, {path.parent}")
-    if path.is_dir():
-        check_file(path / "config.json")
-    for family in FAMILIES:
-        if _module(family).recognises(path):
-            return family
-    if path.is_file():
-        raise ModelError(f"{path} is no encoder, or it is damaged: get it again, or train it again")
-    kind = read_json(path / "config.json").get("model_type")
-    raise ModelError(
-        f"{path / 'config.json'} describes a model of type {kind!r}, not one of those supported: "
-        f"{', '.join(FAMILIES)}"
-    )
+def cautions(sources: Sequence[EncoderSource]) -> list[str]:
+    """Return what users are told about results of these encoders, each sentence once."""
+    sentences = [family_named(source.family).caution for source in sources]
+    return list(dict.fromkeys(filter(None, sentences)))
 
 
-def _check(files: tuple[Path, ...]) -> None:
-    from virnucpro.encoders.weights import check_file
-
-    for file in files:
-        check_file(file)
-
-
-def _toy(role: Molecule) -> EncoderSource:
-    from virnucpro.encoders.toy import DIM, digest
-
-    return EncoderSource(f"toy-{role}", TOY, None, (), digest(role), DIM)
+def released_families() -> list[EncoderFamily]:
+    """Return the families of this package that have released models, which can be measured."""
+    return [family for family in map(family_named, BUILT_IN) if family.released]

@@ -12,7 +12,7 @@ from typing import Protocol
 
 from virnucpro.classifier import ClassifierInfo
 from virnucpro.contracts import Executor, FailedTask, Stage, Task, TaskResult
-from virnucpro.encoders.registry import EncoderSource
+from virnucpro.encoders.family import EncoderSource
 from virnucpro.errors import OutputError
 from virnucpro.events import Event, FileFinished, Notice, StageFinished, StageStarted
 from virnucpro.formatting import byte_size

@@ -11,7 +11,8 @@ from pathlib import Path
 
 from virnucpro.classifier import check_fit, inspect
 from virnucpro.contracts import Device
-from virnucpro.encoders.registry import check_precision, locate
+from virnucpro.encoders.family import EncoderSource
+from virnucpro.encoders.registry import check_precision, ignored_options, locate
 from virnucpro.errors import ModelError, OutputError, ResumeRefusedError, UsageError
 from virnucpro.events import Event, Notice
 from virnucpro.layout import STDIN, Layout, stem_of
@@ -99,8 +100,22 @@ def prepare(
         wanted = precision_of(layout, wanted, force=request.force)
     precision = choose_precision(wanted, devices)
     check_precision(precision, nucleotide, protein)
+    for text in ignored_by((nucleotide, protein), request.analysis, request.machine):
+        emit(Notice("warning", text))
     return Job(
         source, layout, analysis, request.machine, precision, nucleotide, protein, classifier, disk
+    )
+
+
+def ignored_by(
+    sources: Sequence[EncoderSource], analysis: AnalysisSettings, machine: MachineSettings
+) -> list[str]:
+    """Return a sentence for each option that was given and has no effect on these encoders."""
+    return ignored_options(
+        sources,
+        budgets={"nucleotide": machine.dnabert_sequences, "protein": machine.esm_tokens},
+        precision=analysis.precision,
+        compile=machine.compile,
     )
 
 

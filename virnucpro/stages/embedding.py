@@ -14,7 +14,7 @@ from typing import Literal
 
 import torch
 
-from virnucpro.compute.cores import one_thread
+from virnucpro.compute.threads import one_thread
 from virnucpro.contracts import (
     Device,
     Encoder,
@@ -28,7 +28,8 @@ from virnucpro.contracts import (
     TaskResult,
 )
 from virnucpro.encoders.batched import BatchedEncoder
-from virnucpro.encoders.registry import EncoderSource, open_encoder
+from virnucpro.encoders.family import EncoderSource
+from virnucpro.encoders.registry import family_named, open_encoder
 from virnucpro.errors import OutputError
 from virnucpro.io.fasta import read_fasta
 from virnucpro.layout import Layout, Molecule
@@ -40,7 +41,6 @@ from virnucpro.store.features import Features, all_finite, encode_features, load
 # fast as one; spans of 1,000: 5.0) and cost no more to write. DNABERT-S is sixteen times as fast:
 # what a span costs beside its sequences, some 10 ms, would weigh more than the balance.
 SPAN: Mapping[Molecule, int] = {"nucleotide": 2500, "protein": 250}
-BASES_A_TOKEN = 5  # DNABERT-S: 499 bases give 83-117 tokens of its byte-pair vocabulary
 
 
 @dataclass(frozen=True)
@@ -104,6 +104,7 @@ class EmbeddingStage:
         ]
 
     def _span(self, task: Task, lengths: Sequence[int], start: int, stop: int) -> Task:
+        family = family_named(self.source.family)
         number = int(task.inputs[0].stem.removeprefix("output_"))
         part = self.layout.part(self.molecule, number, start, stop)
         return replace(
@@ -112,13 +113,8 @@ class EmbeddingStage:
             receipt=part.with_name(part.name + ".done"),
             span=(start, stop),
             count=stop - start,
-            weight=sum(self._tokens(length) for length in lengths[start:stop]),
+            weight=sum(family.tokens(length, self.truncation) for length in lengths[start:stop]),
         )
-
-    def _tokens(self, length: int) -> int:
-        if self.molecule == "nucleotide":
-            return length // BASES_A_TOKEN + 2
-        return min(length, self.truncation) + 2
 
     def halve(self, task: Task) -> tuple[Task, Task] | None:
         """The two halves of a span."""
@@ -172,17 +168,9 @@ class EmbeddingStage:
             truncation=self.truncation,
         )
         if isinstance(encoder, BatchedEncoder):
-            if device.kind == "cpu":
-                encoder.pack()
-            elif self._pays(encoder):
-                encoder.compile()
+            encoder.optimise(self.compile, self.sequences)
         facts = {**encoder.facts(), "precision": self.precision}
         return EmbeddingSession(self, encoder, device, facts | ({"found": "kept"} if kept else {}))
-
-    def _pays(self, encoder: BatchedEncoder) -> bool:
-        if self.compile == "auto":
-            return encoder.worth_compiling(self.sequences)
-        return self.compile == "always"
 
 
 def budget_key(stage: str, device: Device) -> str:
@@ -210,7 +198,7 @@ class EmbeddingSession:
             ArithmeticError: an embedding has NaN or infinite values.
             OutputError: the part file cannot be written.
         """
-        started, waited = time.perf_counter(), self._encoder.waited
+        started, waited = time.perf_counter(), self._encoder.host_wait_seconds
         start, stop = task.span or (0, None)
         records = list(read_fasta(task.inputs[0], start, stop))
         data = self._encoder.encode([sequence for _, sequence in records], report)
@@ -221,7 +209,7 @@ class EmbeddingSession:
         )
         path = task.outputs[0]
         output = self._stage.disk.save(path, content, len(records), durable=task.span is None)
-        facts = {"host_wait": round(self._encoder.waited - waited, 3)}
+        facts = {"host_wait": round(self._encoder.host_wait_seconds - waited, 3)}
         return TaskResult(task, (output,), facts, time.perf_counter() - started)
 
     def facts(self) -> Mapping[str, Json]:

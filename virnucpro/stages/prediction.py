@@ -12,8 +12,7 @@ import numpy as np
 import torch
 
 from virnucpro.classifier import INNER_BATCH, load
-from virnucpro.compute.cores import Cores
-from virnucpro.compute.prefetch import prefetched
+from virnucpro.compute.threads import CoreThreads, prefetched
 from virnucpro.contracts import Receipts, ReportProgress, Task, TaskResult
 from virnucpro.stages.base import HostStage
 from virnucpro.store.features import load_features
@@ -48,7 +47,7 @@ class PredictionStage(HostStage):
         with (
             self.disk.create(task.outputs[0]) as out,
             closing(self._slabs(task.inputs)) as slabs,
-            closing(Cores().map(scored, slabs)) as scores,
+            closing(CoreThreads().map(scored, slabs)) as scores,
         ):
             out.write(PREDICTIONS.header.encode())
             for (ids, _), pairs in scores:

@@ -10,7 +10,8 @@ from pathlib import Path
 
 from virnucpro.contracts import Device, Executor, Json, Stage
 from virnucpro.devices import choose_devices, visible_gpus
-from virnucpro.encoders.registry import TOY, EncoderSource, check_precision, locate
+from virnucpro.encoders.family import EncoderSource
+from virnucpro.encoders.registry import cautions, check_precision, locate
 from virnucpro.errors import ResumeRefusedError, UsageError
 from virnucpro.events import Event, Notice, StageFinished, StageStarted
 from virnucpro.executors.executor import open_executor
@@ -21,7 +22,7 @@ from virnucpro.run.accounting import circumstances, device_facts, encoder_facts
 from virnucpro.run.engine import run
 from virnucpro.run.failures import failures, record_table
 from virnucpro.run.predict import sweep
-from virnucpro.run.prepare import check_writable, precision_of
+from virnucpro.run.prepare import check_writable, ignored_by, precision_of
 from virnucpro.run.worker_reports import Workers
 from virnucpro.settings import AnalysisSettings, MachineSettings
 from virnucpro.stages.embedding import EmbeddingStage
@@ -122,8 +123,8 @@ def embed(
     parts = _parts(dataset, request.parts)
     devices = choose_devices(request.machine, visible_gpus())
     jobs = _jobs(request, dataset, parts, devices, disk)
-    if TOY in (request.analysis.nucleotide_model, request.analysis.protein_model):
-        text = "toy encoders: these features only show that the program works"
+    sources = (jobs[0].nucleotide, jobs[0].protein)
+    for text in (*cautions(sources), *ignored_by(sources, request.analysis, request.machine)):
         emit(Notice("warning", text))
     with ExitStack() as stack:
         for job in jobs:

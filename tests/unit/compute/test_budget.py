@@ -123,7 +123,7 @@ def test_shrinking_ends_at_one_sequence_and_changes_no_result(models, role, lett
 @pytest.mark.parametrize("role", ["protein", "nucleotide"])
 def test_samples_are_batches_of_about_the_budget(models, role):
     encoder = open_path(models[role], role)
-    small, large = (encoder.sample(n * encoder.bounds.least) for n in (1, 2))
+    small, large = (encoder.probe_batch(n * encoder.bounds.least) for n in (1, 2))
     assert len(large.indices) == 2 * len(small.indices)
     size = small.tokens if encoder.bounds.unit == "tokens" else len(small.indices)
     assert 0.9 * encoder.bounds.least <= size <= encoder.bounds.least
@@ -220,6 +220,7 @@ def test_what_is_compiled(tmp_path, models, monkeypatch, compile, sequences, kin
     """With everything on the CPU in truth, and the model opened as it is there."""
     asked = []
     opened = open_path(models["protein"])
+    opened.device = torch.device(kind)
     monkeypatch.setattr(type(opened), "compile", lambda self: asked.append(self))
     monkeypatch.setattr(embedding, "open_encoder", lambda *_, **__: opened)
     monkeypatch.setattr(torch.cuda, "reset_peak_memory_stats", lambda: None)

@@ -7,10 +7,10 @@ import torch
 import torch.nn.functional as F
 
 from tests.unit.encoders.small import quiet
-from virnucpro.compute.compiled import ALIKE, NotCompiledError
-from virnucpro.compute.cores import one_thread
+from virnucpro.compute.compiled import LEAST_COSINE, NotCompiledError
+from virnucpro.compute.threads import one_thread
 from virnucpro.encoders.profiling import made_up
-from virnucpro.encoders.random_weights import random_encoder
+from virnucpro.encoders.registry import random_encoder
 from virnucpro.precision import PRECISIONS
 
 LENGTHS = {"esm2": [30] * 8 + list(range(20, 60, 2)), "dnabert-s": [60, 200, 300]}
@@ -61,7 +61,7 @@ def test_every_batch_goes_through_the_compiled_block_and_nothing_more_is_compile
     encoder, compiler = opened(family, precision), Watched()
     sequences = made_up(family, LENGTHS[family], 60)
     plain = encoder.encode(sequences, quiet)
-    encoder.network.blocks.fuse(encoder.examples(), backend=compiler)
+    encoder.network.blocks.fuse(encoder.compile_examples(), backend=compiler)
     kinds = KINDS[family] * (2 if precision == "fp8" else 1)  # 16 bit at the ends
     checked = 2 * kinds  # against the block as written, and with other sizes
     assert (compiler.compiled, compiler.called) == (kinds, checked)
@@ -77,7 +77,7 @@ def test_every_batch_goes_through_the_compiled_block_and_nothing_more_is_compile
 def test_a_single_sequence_goes_as_it_was_written(family):
     encoder, compiler = opened(family), Watched()
     plain = encoder.encode(made_up(family, LENGTHS[family], 1), quiet)
-    encoder.network.blocks.fuse(encoder.examples(), backend=compiler)
+    encoder.network.blocks.fuse(encoder.compile_examples(), backend=compiler)
     called = compiler.called
     fused = encoder.encode(made_up(family, LENGTHS[family], 1), quiet)
     assert compiler.called == called
@@ -109,7 +109,7 @@ def test_the_compiler_itself(monkeypatch, tmp_path):
 def test_a_compiler_that_makes_something_else_is_found_out():
     encoder = opened("esm2")
     with pytest.raises(NotCompiledError, match=r"unlike the same block as written: cosine -?0"):
-        encoder.network.blocks.fuse(encoder.examples(), backend=Watched(shift=1))
+        encoder.network.blocks.fuse(encoder.compile_examples(), backend=Watched(shift=1))
     assert not encoder.network.blocks.fused
 
 
@@ -135,7 +135,7 @@ def test_code_that_serves_one_size_only_is_found_out(monkeypatch):
     monkeypatch.setattr(torch._dynamo, "mark_dynamic", lambda *_: None)
     encoder = opened("dnabert-s")
     with pytest.raises(RuntimeError, match="recompil"):
-        encoder.network.blocks.fuse(encoder.examples(), backend=Watched())
+        encoder.network.blocks.fuse(encoder.compile_examples(), backend=Watched())
     assert not encoder.network.blocks.fused
 
 
@@ -143,7 +143,7 @@ def test_forgotten_positions_and_masks_are_found_out():
     """What the check compares: a block as written, and one that forgets something."""
     encoder = random_encoder("esm2", "3x640x10", "cpu", "bf16", budget=500, truncation=1024)
     block = encoder.network.blocks[1]
-    _, masked = encoder.examples()
+    _, masked = encoder.compile_examples()
     x, cos, sin, mask = masked.inputs
 
     def likeness(*inputs):
@@ -152,8 +152,8 @@ def test_forgotten_positions_and_masks_are_found_out():
         return float(F.cosine_similarity(*rows, dim=-1).min())
 
     assert likeness(x, cos, sin, mask) > 0.99999
-    assert likeness(x, torch.ones_like(cos), torch.zeros_like(sin), mask) < ALIKE[2]
-    assert likeness(x, cos, sin, None) < ALIKE[2]
+    assert likeness(x, torch.ones_like(cos), torch.zeros_like(sin), mask) < LEAST_COSINE[2]
+    assert likeness(x, cos, sin, None) < LEAST_COSINE[2]
 
 
 def test_too_little_memory_to_compile_is_no_missing_compiler(monkeypatch):
@@ -169,6 +169,6 @@ def test_too_little_memory_to_compile_is_no_missing_compiler(monkeypatch):
 def test_compiling_pays_where_there_is_much_to_embed():
     encoder = opened("esm2")
     weights = sum(p.numel() for p in encoder.network.blocks.parameters())
-    enough = int(encoder.worth / (2 * weights * encoder.typical))
-    assert not encoder.worth_compiling(enough - 1)
-    assert encoder.worth_compiling(enough + 1)
+    enough = int(encoder.compile_from_flops / (2 * weights * encoder.typical_tokens))
+    assert not encoder.compiling_pays(enough - 1)
+    assert encoder.compiling_pays(enough + 1)

@@ -19,7 +19,13 @@ from tests.unit.encoders.small import (
     save_fair,
     sequences,
 )
-from virnucpro.compute.cores import AHEAD, THREAD, BatchAbandonedError, Cores, one_thread
+from virnucpro.compute.threads import (
+    BATCH_THREAD,
+    BATCHES_PER_THREAD,
+    BatchAbandonedError,
+    CoreThreads,
+    one_thread,
+)
 
 THREADS = [1, 2, 3, 8]
 
@@ -35,7 +41,7 @@ def _as_before() -> Iterator[None]:
 @pytest.mark.parametrize("count", [0, 1, 2, 50])
 def test_same_results_in_order(threads: int, count: int) -> None:
     torch.set_num_threads(threads)
-    cores = Cores()
+    cores = CoreThreads()
     for _ in range(2):
         assert list(cores.map(lambda n: n * n, range(count))) == [(n, n * n) for n in range(count)]
     assert torch.get_num_threads() == threads
@@ -55,18 +61,18 @@ def test_work_is_done_on_one_thread_each_and_items_are_drawn_here(threads: int) 
         time.sleep(0.002)
         return torch.get_num_threads(), threading.current_thread().name
 
-    for number, (item, (ours, name)) in enumerate(Cores().map(work, items())):
+    for number, (item, (ours, name)) in enumerate(CoreThreads().map(work, items())):
         assert item == number
         assert ours == 1
-        assert name.startswith(THREAD) == (threads > 1)
-        assert len(drawn) <= number + AHEAD * threads
+        assert name.startswith(BATCH_THREAD) == (threads > 1)
+        assert len(drawn) <= number + BATCHES_PER_THREAD * threads
     assert set(drawn) == {threading.current_thread().name}
 
 
 def test_batches_are_computed_side_by_side() -> None:
     torch.set_num_threads(3)
     together = threading.Barrier(3, timeout=30)
-    assert len(list(Cores().map(lambda _: together.wait(), range(9)))) == 9
+    assert len(list(CoreThreads().map(lambda _: together.wait(), range(9)))) == 9
 
 
 @pytest.mark.parametrize("threads", THREADS)
@@ -79,7 +85,7 @@ def test_an_exception_comes_where_its_result_would_have(threads: int) -> None:
         time.sleep(0.02)
         return n
 
-    cores = Cores()
+    cores = CoreThreads()
     results = cores.map(work, range(20))
     assert [next(results), next(results)] == [(0, 0), (1, 1)]
     with pytest.raises(ValueError, match="batch 2"):
@@ -90,7 +96,7 @@ def test_an_exception_comes_where_its_result_would_have(threads: int) -> None:
 
 def test_work_that_nobody_waits_for_ends_at_its_next_layer() -> None:
     torch.set_num_threads(2)
-    cores = Cores()
+    cores = CoreThreads()
     ended: list[int] = []
 
     def work(n: int) -> int:

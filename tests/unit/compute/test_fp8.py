@@ -10,7 +10,7 @@ from tests.unit.encoders.small import quiet
 from virnucpro.compute.fp8 import MOST, Fp8GatedLinear, Fp8Linear, rounded
 from virnucpro.compute.linear import GatedLinear, Linear
 from virnucpro.encoders.profiling import made_up
-from virnucpro.encoders.random_weights import random_encoder
+from virnucpro.encoders.registry import random_encoder
 
 # Of either operand 4 bits are left: an error of 2^-4 at most, 2^-5.3 on average, in each product,
 # much of which the sum takes out again.

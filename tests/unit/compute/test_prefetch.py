@@ -10,12 +10,12 @@ import pytest
 import torch
 
 from tests.unit.encoders.small import fair_model, make_dnabert, open_path, save_fair, sequences
-from virnucpro.compute.prefetch import THREAD, prefetched
+from virnucpro.compute.threads import PREFETCH_THREAD, prefetched
 from virnucpro.encoders.dnabert_s import SLICE
 
 
 def _threads() -> list[str]:
-    return [t.name for t in threading.enumerate() if t.name.startswith(THREAD)]
+    return [t.name for t in threading.enumerate() if t.name.startswith(PREFETCH_THREAD)]
 
 
 @pytest.mark.parametrize("depth", [0, 1, 2, 9])
@@ -38,7 +38,7 @@ def test_items_are_made_in_the_thread_and_not_too_far_ahead():
     for n in prefetched(source(), 2):
         assert len(made) <= n + 3
     assert made == list(range(20))
-    assert where == {f"{THREAD}_0"}
+    assert where == {f"{PREFETCH_THREAD}_0"}
 
 
 @pytest.mark.parametrize("depth", [0, 2])
@@ -88,7 +88,7 @@ def test_encoding_is_the_same_to_the_bit_with_a_thread(encoder):
     assert torch.equal(rows[0], rows[2])
     assert reports[0] == reports[2]
     assert sum(s for s, _ in reports[0]) == len(texts)
-    assert encoder.waited > 0
+    assert encoder.host_wait_seconds > 0
     assert not _threads()
 
 

@@ -23,8 +23,7 @@ from tests.unit.encoders.small import (
     save_hub,
     sequences,
 )
-from virnucpro.encoders.esm2 import tokenise
-from virnucpro.encoders.esm2_network import rotary_tables, rotate, turns
+from virnucpro.encoders.esm2 import rotary_tables, rotate, rotation_matrices, tokenise
 from virnucpro.errors import ModelError
 
 LENGTHS = [1, 2, 3, 5, 17, 64, 99, 100, 100, 100, 128, 166, 166, 300, 1023, 1024, 1025, 1100]
@@ -278,6 +277,6 @@ def test_turns_are_the_formula(dtype, close) -> None:
     cos, sin = (table[None, :, None, None] for table in rotary)
     pairs = torch.complex(*x.double().chunk(2, dim=-1)) * torch.complex(cos.double(), sin.double())
     expected = torch.cat((pairs.real, pairs.imag), dim=-1)
-    for found in (rotate(x, cos, sin), rotate(x, turns(rotary, dtype), None)):
+    for found in (rotate(x, cos, sin), rotate(x, rotation_matrices(rotary, dtype), None)):
         assert (found.dtype, found.shape) == (dtype, x.shape)
         assert float((found.double() - expected).abs().max()) < close

@@ -14,9 +14,15 @@ from safetensors.torch import load_file, save_file
 
 from tests.unit.encoders.small import LETTERS, open_path, quiet, sequences
 from virnucpro.classifier import to_bytes as classifier_bytes
-from virnucpro.encoders.lite import NUCLEOTIDE, PROTEIN, branch_shape, read, to_bytes
+from virnucpro.encoders.lite import (
+    NUCLEOTIDE,
+    PROTEIN,
+    Branch,
+    branch_shape,
+    lite_to_bytes,
+    read_lite,
+)
 from virnucpro.encoders.lite_features import AMINO_ACIDS, Census, Words
-from virnucpro.encoders.lite_network import Branch
 from virnucpro.encoders.registry import locate
 from virnucpro.errors import ModelError
 from virnucpro.settings import TOY_CLASSIFIER
@@ -57,7 +63,7 @@ def content(molecule):
     random = np.random.default_rng(3)
     words = (EXACT, SPACED) if molecule == "protein" else ()
     censuses = [Census(kind, random.integers(0, 16, kind.places, np.uint8)) for kind in words]
-    return to_bytes(molecule, branch(molecule, len(words)), censuses, {"command": "a test"})
+    return lite_to_bytes(molecule, branch(molecule, len(words)), censuses, {"command": "a test"})
 
 
 @pytest.fixture(scope="module")
@@ -136,14 +142,14 @@ def test_half_precision_is_near(pair, molecule):
 
 def test_file_and_back(pair, molecule):
     path = pair / f"{molecule}.safetensors"
-    found, made, censuses = read(path)
+    found, made, censuses = read_lite(path)
     assert found == molecule
     assert not made.training
     stored = branch(molecule, len(censuses)).state_dict()
     for name, value in made.state_dict().items():
         kept = stored[name].half().float() if value.ndim > 1 else stored[name]
         assert torch.equal(value, kept), name
-    again = to_bytes(molecule, made, censuses, {"command": "a test"})
+    again = lite_to_bytes(molecule, made, censuses, {"command": "a test"})
     assert again == path.read_bytes() == content(molecule)
     with safe_open(path, "pt") as file:
         said = json.loads(file.metadata()["virnucpro_lite"])
@@ -183,10 +189,10 @@ def test_which_file_is_what(pair, tmp_path):
     }
     mine.write_bytes(classifier_bytes(state, encoders=(), chunk_lengths=(), extra={}))
     for path in (mine, TOY_CLASSIFIER):
-        with pytest.raises(ModelError, match="is no encoder, or it is damaged"):
+        with pytest.raises(ModelError, match="is not an encoder, or it is damaged"):
             locate(str(path), "protein")
         with pytest.raises(ModelError, match="is no lite encoder"):
-            read(path)
+            read_lite(path)
 
 
 def changed(path, target, tensors=None, **said):
@@ -225,7 +231,7 @@ def words_of(*pairs):
 def test_damaged_metadata(pair, tmp_path, said, message):
     path = changed(pair / "protein.safetensors", tmp_path / "damaged.safetensors", **said)
     with pytest.raises(ModelError, match=message):
-        read(path)
+        read_lite(path)
 
 
 @pytest.mark.parametrize("bad", [float("nan"), float("inf")])
@@ -258,6 +264,6 @@ def test_a_truncated_file(pair, tmp_path):
     for cut in (0, 4, 100, len(data) // 2, len(data) - 1):
         path.write_bytes(data[:cut])
         with pytest.raises(ModelError, match=str(path)):
-            read(path)
+            read_lite(path)
         with pytest.raises(ModelError, match=str(path)):
             locate(str(path), "protein")

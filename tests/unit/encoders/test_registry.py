@@ -61,7 +61,9 @@ def test_role(tmp_path):
 def test_lite_has_no_fp8():
     pair = [locate("lite", "nucleotide"), locate("lite", "protein")]
     check_precision("bf16", *pair)
-    with pytest.raises(UsageError, match="lite cannot be computed in fp8: use --precision bf16"):
+    with pytest.raises(
+        UsageError, match="lite cannot be computed in fp8: use --precision fp32 or bf16"
+    ):
         check_precision("fp8", *pair)
 
 

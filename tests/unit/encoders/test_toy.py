@@ -14,13 +14,13 @@ TEXTS = {
 }
 
 
-@pytest.mark.parametrize("role", ["nucleotide", "protein"])
-def test_rows_do_not_depend_on_their_batch(role):
-    encoder, texts = ToyEncoder(role, None), TEXTS[role]
+@pytest.mark.parametrize("molecule", ["nucleotide", "protein"])
+def test_rows_do_not_depend_on_their_batch(molecule):
+    encoder, texts = ToyEncoder(molecule, None), TEXTS[molecule]
     together = encoder.encode(texts, quiet)
     assert together.shape == (len(texts), encoder.dim)
     assert together.dtype == torch.float32
-    alone = torch.cat([ToyEncoder(role, None).encode([text], quiet) for text in texts])
+    alone = torch.cat([ToyEncoder(molecule, None).encode([text], quiet) for text in texts])
     assert torch.equal(together, alone)
     assert bool(torch.isfinite(together).all())
     assert len({tuple(row.tolist()) for row in together[2:5]}) == 3

@@ -13,7 +13,7 @@ from tests.unit.encoders.small import open_path, quiet
 from tests.unit.training.lite_sets import SMALL, frame_set, frames
 from virnucpro.classifier import load
 from virnucpro.classifier import to_bytes as classifier_bytes
-from virnucpro.encoders.lite import to_bytes
+from virnucpro.encoders.lite import lite_to_bytes
 from virnucpro.encoders.weights import read_pickle
 from virnucpro.io.frames import GENETIC_CODE
 from virnucpro.training.lite.censuses import count_words
@@ -53,8 +53,8 @@ def bytes_of(trainer, counted):
     pair = trainer.finish()
     censuses = [words.census for words in counted]
     return (
-        to_bytes("nucleotide", pair.nucleotide, (), {}),
-        to_bytes("protein", pair.protein, censuses, {}),
+        lite_to_bytes("nucleotide", pair.nucleotide, (), {}),
+        lite_to_bytes("protein", pair.protein, censuses, {}),
         classifier_bytes(pair.classifier_state(), encoders=(), chunk_lengths=(), extra={}),
     )
 

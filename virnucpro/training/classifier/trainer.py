@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from virnucpro.compute.cores import settle
+from virnucpro.compute.threads import call_mkl_functions_once
 from virnucpro.errors import DeviceError, InputError
 from virnucpro.metrics.classification import auroc
 from virnucpro.metrics.temperature import log_loss
@@ -67,7 +67,7 @@ def train(
         InputError: the loss is no longer finite.
         OutputError: the savepoint cannot be written.
     """
-    settle()
+    call_mkl_functions_once()
     try:
         return _Trainer(plan, group, report, stop, disk or Disk()).train()
     except torch.OutOfMemoryError as error:

@@ -14,7 +14,14 @@ import torch.nn.functional as F
 from torch import nn
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
-from virnucpro.encoders.lite import Inputs, branch_shape, nucleotide_inputs, protein_inputs
+from virnucpro.encoders.lite import (
+    NO_CODE,
+    Branch,
+    Inputs,
+    branch_shape,
+    nucleotide_inputs,
+    protein_inputs,
+)
 from virnucpro.encoders.lite_features import (
     NO_CODON,
     Census,
@@ -22,7 +29,6 @@ from virnucpro.encoders.lite_features import (
     census_features,
     protein_features,
 )
-from virnucpro.encoders.lite_network import NO_CODE, Branch
 from virnucpro.training.lite.censuses import CountedWords
 from virnucpro.training.lite.frames import RESIDUE_OF, Drawn, FrameSet, Sampler
 

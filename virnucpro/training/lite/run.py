@@ -15,8 +15,7 @@ import torch
 
 from virnucpro import __version__
 from virnucpro.classifier import to_bytes as classifier_bytes
-from virnucpro.encoders.lite import read
-from virnucpro.encoders.lite import to_bytes as encoder_bytes
+from virnucpro.encoders.lite import lite_to_bytes, read_lite
 from virnucpro.encoders.lite_features import Words
 from virnucpro.encoders.weights import read_pickle
 from virnucpro.errors import InputError, ModelError, ResumeRefusedError, UsageError
@@ -165,9 +164,9 @@ def _write(
     command = _command(identity["recipe"])
     said = {"command": command, "version": __version__, "data_set": identity["data_set"]}
     everyone = [words.census for words in counted]
-    disk.save(files.nucleotide, encoder_bytes("nucleotide", pair.nucleotide, (), said))
-    disk.save(files.protein, encoder_bytes("protein", pair.protein, everyone, said))
-    pair.nucleotide, pair.protein = read(files.nucleotide)[1], read(files.protein)[1]
+    disk.save(files.nucleotide, lite_to_bytes("nucleotide", pair.nucleotide, (), said))
+    disk.save(files.protein, lite_to_bytes("protein", pair.protein, everyone, said))
+    pair.nucleotide, pair.protein = read_lite(files.nucleotide)[1], read_lite(files.protein)[1]
     parts: list[Part] = ["validation", "test"]
     progress.begin("measuring", len(parts))
     figures: dict[str, Any] = {}

@@ -1,9 +1,10 @@
-"""Batches on the cores of a CPU: each on one thread, as many side by side as there are threads.
+"""Threads: batches on the cores of a CPU, and work of the host that is done ahead.
 
-A matrix product that several threads share is cut in as many parts, and MKL computes a part of one
-to three rows with another kernel than the whole: an embedding's last bits would depend on the
-number of threads, so on the machine, ``--threads`` and ``--cpu-workers``. On one thread they depend
-on the batch alone. Threads that never wait for each other are also faster on a busy machine.
+Each batch is computed on one thread, as many side by side as there are threads. A matrix product
+that several threads share is cut in as many parts, and MKL computes a part of one to three rows
+with another kernel than the whole: an embedding's last bits would depend on the number of threads,
+so on the machine, ``--threads`` and ``--cpu-workers``. On one thread they depend on the batch
+alone. Threads that never wait for each other are also faster on a busy machine.
 """
 
 from __future__ import annotations
@@ -17,8 +18,9 @@ from typing import TypeVar
 
 import torch
 
-THREAD = "batch"
-AHEAD = 2  # batches a thread that are made before the first of them is wanted
+BATCH_THREAD = "batch"
+PREFETCH_THREAD = "tokens-ahead"
+BATCHES_PER_THREAD = 2  # that are made before the first of them has been computed
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -35,7 +37,7 @@ def one_thread() -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def settle() -> None:
+def call_mkl_functions_once() -> None:
     """Call once what MKL dispatches at its first call, while there is one thread to ask for it.
 
     Two threads that ask at once may get a kernel of half the digits (pytorch/pytorch#188792).
@@ -54,10 +56,10 @@ def settle() -> None:
 
 
 class BatchAbandonedError(Exception):
-    """Nobody waits for this batch any more."""
+    """The result of this batch is no longer needed."""
 
 
-class Cores:
+class CoreThreads:
     """As many threads as torch may use in the thread that calls. They are kept between calls."""
 
     def __init__(self) -> None:
@@ -66,16 +68,16 @@ class Cores:
         self._pool: ThreadPoolExecutor | None = None
 
     def check(self, *_: object) -> None:
-        """To be called within long work, as a forward pre-hook of a layer for example.
+        """End the work it is called in; to be called as a forward pre-hook of a layer, for example.
 
         Raises:
-            Abandoned: a signal arrived, or another batch failed: the work is to end now.
+            BatchAbandonedError: a signal arrived, or another batch failed.
         """
         if self._abandoned.is_set():
             raise BatchAbandonedError
 
     def map(self, work: Callable[[T], R], items: Iterable[T]) -> Generator[tuple[T, R]]:
-        """Each item and what ``work`` makes of it on one thread, in order.
+        """Yield each item and what ``work`` makes of it on one thread, in order.
 
         ``items`` are drawn in the calling thread. An exception is raised where its result would
         have come. When the generator is left early, nothing more is begun, and what is being
@@ -92,10 +94,10 @@ class Cores:
             try:
                 for item in items:
                     queued.append((item, pool.submit(work, item)))
-                    if len(queued) == AHEAD * threads:
-                        yield _first(queued)
+                    if len(queued) == BATCHES_PER_THREAD * threads:
+                        yield _oldest_result(queued)
                 while queued:
-                    yield _first(queued)
+                    yield _oldest_result(queued)
             finally:
                 self._abandoned.set()
                 wait([future for _, future in queued if not future.cancel()])
@@ -103,16 +105,43 @@ class Cores:
 
     def _pool_of(self, threads: int) -> ThreadPoolExecutor:
         if self._pool is None or self._threads != threads:
-            settle()
+            call_mkl_functions_once()
             # How many threads torch computes with is a setting of each thread.
-            self._pool = ThreadPoolExecutor(threads, THREAD, torch.set_num_threads, (1,))
+            self._pool = ThreadPoolExecutor(threads, BATCH_THREAD, torch.set_num_threads, (1,))
             self._threads = threads
         return self._pool
 
 
-def _first(queued: deque[tuple[T, Future[R]]]) -> tuple[T, R]:
-    """The oldest. It stays in the queue until it is there: a signal may come first."""
+def _oldest_result(queued: deque[tuple[T, Future[R]]]) -> tuple[T, R]:
+    """Wait for the oldest item. It stays in the queue until then: a signal may come first."""
     item, future = queued[0]
     result = future.result()
     queued.popleft()
     return item, result
+
+
+def prefetched(items: Iterable[T], depth: int) -> Generator[T]:
+    """Yield the same ``items`` in the same order, ``depth`` of them made ahead in one thread.
+
+    With ``depth`` 0 there is no thread, and each is made when it is asked for.
+    An exception is raised where its item would have come. A consumer that stops early closes the
+    generator: nothing more is begun then, and the thread has ended when ``close`` returns.
+    """
+    source = iter(items)
+    if depth == 0:
+        yield from source
+        return
+    end = object()
+
+    def following() -> T | object:
+        return next(source, end)
+
+    with ThreadPoolExecutor(1, thread_name_prefix=PREFETCH_THREAD) as thread:
+        ahead: deque[Future[T | object]] = deque(thread.submit(following) for _ in range(depth))
+        try:
+            while (item := ahead.popleft().result()) is not end:
+                ahead.append(thread.submit(following))
+                yield item  # type: ignore[misc]
+        finally:
+            for future in ahead:
+                future.cancel()

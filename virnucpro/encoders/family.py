@@ -1,0 +1,213 @@
+"""What an encoder family is: everything the program knows about one kind of encoder.
+
+ESM-2, DNABERT-S, lite and toy are families, and so is whatever another package registers; see
+docs/encoders.md for a worked example. Nothing outside this folder asks for a family by its name.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar, Literal
+
+from virnucpro.contracts import Encoder, Json, ReportProgress
+from virnucpro.errors import UsageError
+from virnucpro.layout import Molecule
+from virnucpro.precision import PRECISIONS
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+    import torch
+
+    from virnucpro.encoders.batched import BatchedEncoder
+
+BASES = "ACGT"
+RESIDUES = "LAGVSERTIDPKQNFYMHWC"
+# Letters of a full frame of a 500 base chunk.
+LETTERS_PER_FRAME: Mapping[Molecule, int] = {"nucleotide": 499, "protein": 166}
+# The option of the command line that sets the batch budget of the encoder of a molecule. Each is
+# named after the encoder that the original has for it.
+BATCH_OPTIONS: Mapping[Molecule, str] = {
+    "nucleotide": "--dnabert-batch-size",
+    "protein": "--esm-batch-size",
+}
+Sizes = tuple[int, int, int]
+
+
+@dataclass(frozen=True)
+class EncoderSource:
+    """An encoder that was located on this machine; what a stage holds and a worker opens.
+
+    Attributes:
+        family: name of its family.
+        name: what the user asked for.
+        path: weights file or model folder; None where the family has no weights.
+        files: every file whose content decides the result, in a fixed order.
+        sha256: one digest over their contents, whatever the files are called.
+        dim: width of an embedding.
+    """
+
+    family: str
+    name: str
+    path: Path | None
+    files: tuple[Path, ...]
+    sha256: str
+    dim: int
+
+    @property
+    def weights(self) -> Path:
+        """The weights file or model folder of an encoder that has one."""
+        assert self.path is not None, f"{self.family} has no weights"
+        return self.path
+
+
+class EncoderFamily(ABC):
+    """One kind of encoder: how to recognise, open and describe it.
+
+    A family is declared once, as an object, and registered in ``virnucpro.encoders.registry`` or,
+    from another package, through the entry-point group ``virnucpro.encoders``.
+
+    Attributes:
+        name: unique; also the name of the entry point.
+        title: what people call it.
+        molecule: what it reads.
+        alphabet: letters of sequences that are made up to measure it.
+        budget_unit: what its batch budget counts; None where its batches are always the same, so
+            that the option for the budget has no effect.
+        compiles: whether its blocks are compiled on a GPU.
+        precisions: those it can compute in; empty where it computes in the same way whatever is
+            asked for, so that ``--precision`` has no effect.
+        version: raise it when the same files, or no files, give other embeddings than before.
+        released: layers, width and attention heads of the released models, by name.
+        default_model: the model that a benchmark takes when only the family is named.
+        caution: what users are told about results made with it; empty for nothing.
+    """
+
+    name: str
+    title: str
+    molecule: Molecule
+    alphabet: str
+    budget_unit: Literal["tokens", "sequences"] | None = None
+    compiles: bool = False
+    precisions: tuple[str, ...] = tuple(PRECISIONS)
+    version: int = 1
+    released: Mapping[str, Sizes] = {}
+    default_model: str = ""
+    caution: str = ""
+
+    def packaged(self) -> Path | None:
+        """Return the weights that come with the package and are found by the family's name."""
+        return None
+
+    @property
+    def has_weights(self) -> bool:
+        """Whether its encoders are read from files."""
+        return True
+
+    def recognises(self, path: Path) -> bool:
+        """Return whether ``path`` is of this family.
+
+        ``path`` is an existing file, or a folder with ``config.json``.
+
+        Raises:
+            ModelError: the file is damaged, or reading it would run code.
+        """
+        return False
+
+    def files(self, path: Path) -> tuple[Path, ...]:
+        """Return the files whose content decides the result.
+
+        Raises:
+            ModelError: one is missing.
+        """
+        return (path,)
+
+    @abstractmethod
+    def width(self, path: Path | None) -> int:
+        """Return the width of an embedding, read without the weights.
+
+        Raises:
+            ModelError: the model does not say.
+        """
+
+    @abstractmethod
+    def open(
+        self,
+        source: EncoderSource,
+        device: str,
+        precision: str,
+        *,
+        budget: int | None,
+        truncation: int,
+    ) -> Encoder:
+        """Load the encoder onto ``device`` (``cpu``, ``cuda`` or ``cuda:N``).
+
+        ``budget`` limits a batch, in :attr:`budget_unit`; None chooses one for the device.
+        ``truncation`` is how many residues of a protein count.
+
+        Raises:
+            ModelError: the weights are missing, damaged, or do not fit their configuration.
+        """
+
+    def open_random(
+        self,
+        architecture: str,
+        device: str,
+        precision: str,
+        *,
+        budget: int | None,
+        truncation: int,
+    ) -> BatchedEncoder:
+        """Make a model with random weights, as fast as a released one, to measure without them.
+
+        ``architecture`` is a name of :attr:`released` or ``LAYERSxWIDTHxHEADS``.
+
+        Raises:
+            UsageError: an unknown architecture, or a family that cannot do this.
+        """
+        raise UsageError(f"{self.title} has no models with random weights: name a real one")
+
+    def tokens(self, letters: int, truncation: int) -> int:
+        """Return about how many tokens a sequence has; for balancing and progress only."""
+        return letters if self.molecule == "nucleotide" else min(letters, truncation)
+
+
+class WeightlessEncoder(ABC):
+    """An encoder that is a formula: no weights, fixed batches, on the CPU.
+
+    A subclass says how wide an embedding is and how a batch is embedded.
+    """
+
+    dim: ClassVar[int]
+    batch_size: ClassVar[int] = 2048  # sequences
+    host_wait_seconds = 0.0
+
+    def __init__(self, truncation: int | None = None) -> None:
+        """``truncation`` is how many letters of a sequence are read; None reads all of them."""
+        self._truncation = truncation
+
+    @abstractmethod
+    def embed(self, sequences: Sequence[str]) -> npt.NDArray[np.float32]:
+        """Embed a batch: float32 ``[len(sequences), dim]``."""
+
+    def encode(self, sequences: Sequence[str], report: ReportProgress) -> torch.Tensor:
+        """Embed ``sequences``: float32 ``[n, dim]``, in their order. A token is a letter."""
+        import torch
+
+        rows = torch.empty(len(sequences), self.dim)
+        for start in range(0, len(sequences), self.batch_size):
+            batch = [s[: self._truncation] for s in sequences[start : start + self.batch_size]]
+            rows[start : start + len(batch)] = torch.from_numpy(self.embed(batch))
+            report(len(batch), sum(map(len, batch)))
+        return rows
+
+    def facts(self) -> Mapping[str, Json]:
+        """Return the batch budget, which is the same everywhere."""
+        return {"budget": self.batch_size, "unit": "sequences", "found": "default"}
+
+    def shrink(self) -> bool:
+        """Return False: the batches take no memory worth saving."""
+        return False
