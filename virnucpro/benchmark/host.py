@@ -192,7 +192,7 @@ class _Ready:
 def _embedding_steps(run: _Run, molecule: Molecule) -> Iterator[Step]:
     """What a worker does between two spans, and the parent when a file is complete."""
     encoder = _Ready(WIDTHS[molecule])
-    source = EncoderSource("none", "none", None, (), "0" * 64, encoder.dim)
+    source = EncoderSource(f"toy-{molecule}", "none", None, (), "0" * 64, encoder.dim)
     stage = EmbeddingStage(*run.place, molecule, source, "fp32", 1024, None)
     session = EmbeddingSession(stage, encoder, Device("cpu"), {})
 
