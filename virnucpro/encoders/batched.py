@@ -25,7 +25,7 @@ from virnucpro.compute.compiled import COMPILER_ERRORS, Example, Stack
 from virnucpro.compute.linear import GatedLinear, Linear
 from virnucpro.compute.threads import CoreThreads, prefetched
 from virnucpro.contracts import Json, ReportProgress
-from virnucpro.settings import Compile
+from virnucpro.settings import CompileMode
 
 STEP = 8  # tokens: fused attention on a GPU wants rows of its bias to begin at 16 bytes
 AHEAD = 2  # batches whose tokens are ready before the GPU asks for them
@@ -174,7 +174,7 @@ class BatchedEncoder(ABC):
             **self._compile_facts,
         }
 
-    def optimise(self, compile: Compile = "always", sequences: int = 0) -> None:
+    def optimise(self, compile: CompileMode = "always", sequences: int = 0) -> None:
         """Do what pays for much work: pack weights on a CPU, compile the blocks on a GPU.
 
         With ``auto``, blocks are compiled where so many ``sequences`` are to be embedded that it
