@@ -18,7 +18,7 @@ from tests.training_data import LENGTH, genome, make_dataset
 from virnucpro.classifier import inspect, load
 from virnucpro.settings import AnalysisSettings, MachineSettings
 from virnucpro.store.features import load_features
-from virnucpro.training.classifier.savepoint import load as load_savepoint
+from virnucpro.training.classifier.savepoint import load_savepoint
 from virnucpro.training.data.dataset import PARTS
 from virnucpro.training.embed import EmbedRequest, embed
 

@@ -22,8 +22,8 @@ from virnucpro.errors import EXIT_OK, UsageError
 from virnucpro.settings import MachineSettings
 
 if TYPE_CHECKING:
-    from virnucpro.training.classifier.fitting import Fitted
-    from virnucpro.training.classifier.recipe import Recipe
+    from virnucpro.training.classifier.fitting import FittedClassifier
+    from virnucpro.training.classifier.settings import TrainingSettings
 
 EPILOG = """\b
 Examples:
@@ -107,17 +107,17 @@ def classifier(dataset: Path, output: Path, **options: Any) -> int:
 
     from virnucpro.events import Notice
     from virnucpro.executors.signals import interruptible
-    from virnucpro.training.classifier.fitting import FitRequest, fit
+    from virnucpro.training.classifier.fitting import ClassifierRequest, fit_classifier
     from virnucpro.ui.training_screen import TrainingScreen
 
     devices = _devices(options, settings.machine.threads)
-    recipe = _recipe(options, devices)
+    training = _training_settings(options, devices)
     how = (options["resume"], options["force"], options["tensorboard"])
-    request = FitRequest(dataset, output, recipe, devices, *how)
+    request = ClassifierRequest(dataset, output, training, devices, *how)
     with interruptible() as interruption, TrainingScreen(settings.display) as screen:
         for warning in settings.warnings:
             screen.show(Notice("warning", warning))
-        fitted = fit(request, screen.show, interruption)
+        fitted = fit_classifier(request, screen.show, interruption)
     if not settings.display.quiet:
         click.echo("\n".join(_summary(fitted, output)))
     return EXIT_OK
@@ -144,38 +144,38 @@ def _devices(options: dict[str, Any], threads: int | None) -> tuple[Device, ...]
     return choose_devices(machine, visible_gpus())
 
 
-def _recipe(options: dict[str, Any], devices: Sequence[Device]) -> Recipe:
-    """The recipe with the options on top."""
+def _training_settings(options: dict[str, Any], devices: Sequence[Device]) -> TrainingSettings:
+    """Return the settings of the recipe with the options in their place."""
     from virnucpro.precision import choose_precision
-    from virnucpro.training.classifier.recipe import RECIPES
+    from virnucpro.training.classifier.settings import RECIPES
 
     names = ("hidden", "epochs", "batch_size", "learning_rate", "patience", "seed", "precision")
     given = {name: options[name] for name in names if options[name] is not None}
-    recipe = replace(RECIPES[options["recipe"]], **given)
-    choose_precision(recipe.precision, devices)
-    if len(devices) > recipe.batch_size:
+    training = replace(RECIPES[options["recipe"]], **given)
+    choose_precision(training.precision, devices)
+    if len(devices) > training.batch_size:
         raise UsageError(
-            f"--batch-size {recipe.batch_size} is less than a frame for each of {len(devices)} "
+            f"--batch-size {training.batch_size} is less than a frame for each of {len(devices)} "
             f"processes: use fewer"
         )
-    return recipe
+    return training
 
 
-def _summary(fitted: Fitted, output: Path) -> list[str]:
+def _summary(fitted: FittedClassifier, output: Path) -> list[str]:
     from virnucpro.metrics.classification import metric_text
 
-    facts = fitted.facts
+    report = fitted.report
     card = output.with_suffix(".md")
-    if facts is None:
+    if report is None:
         return [f"Nothing to do: {output} was already trained with these data and settings."]
-    lines = [f"Trained for {facts.epochs} epochs; kept epoch {facts.best_epoch}."]
-    for part, figures in facts.figures.items():
+    lines = [f"Trained for {report.epochs} epochs; kept epoch {report.best_epoch}."]
+    for part, metrics in report.metrics.items():
         lines.append(
-            f"{part}: {figures['frames']:,} frames, AUROC {metric_text(figures['auroc'])}, "
-            f"accuracy {metric_text(figures['accuracy'])}, F1 {metric_text(figures['f1'])}"
+            f"{part}: {metrics['frames']:,} frames, AUROC {metric_text(metrics['auroc'])}, "
+            f"accuracy {metric_text(metrics['accuracy'])}, F1 {metric_text(metrics['f1'])}"
         )
-    lines.append(f"Scores are calibrated with a temperature of {facts.temperature:.4g}.")
-    lengths = facts.dataset.lengths()
+    lines.append(f"Scores are calibrated with a temperature of {report.temperature:.4g}.")
+    lengths = report.dataset.lengths()
     lines.append(f"Classifier: {output}; model card: {card}")
     lines.append(f"Next: virnucpro predict contigs.fa -m custom -p {output} -e {lengths[0]}")
     return lines

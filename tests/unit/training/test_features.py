@@ -12,12 +12,12 @@ from virnucpro.errors import InputError
 from virnucpro.store.features import Features, encode_features, load_features
 from virnucpro.training.classifier import features as module
 from virnucpro.training.classifier.features import (
-    OpenFeatures,
+    FeatureReader,
     PartFeatures,
-    epoch_of,
+    epoch_windows,
+    find_features,
     moments,
-    share_of,
-    survey,
+    process_slice,
 )
 from virnucpro.training.data.dataset import Dataset
 
@@ -34,12 +34,12 @@ def whole(dataset, part):
 
 
 def test_rows_and_labels(embedded):
-    found = survey(embedded, "train")
+    found = find_features(embedded, "train")
     rows = list(embedded.frames("train"))
     assert len(found) == len(rows) == sum(found.rows)
     assert found.left_out == 0
     assert found.labels.tolist() == [int(row.label == "virus") for row in rows]
-    data, opened = whole(embedded, "train"), OpenFeatures(found)
+    data, opened = whole(embedded, "train"), FeatureReader(found)
     order = np.random.default_rng(1).permutation(len(found))
     assert torch.equal(opened.take(order), data[torch.from_numpy(order)])
     assert torch.equal(torch.cat(list(opened.blocks(3, len(found)))), data[3:])
@@ -57,7 +57,7 @@ def test_failed_frames_are_counted(copied):
         features.ids[1:5] + features.ids[7:], features.data[[*range(1, 5), *range(7, 40)]]
     )
     path.write_bytes(b"".join(encode_features(less, "merged")))
-    found = survey(copied, "train")
+    found = find_features(copied, "train")
     assert found.left_out == 3
     labels = {row.frame: int(row.label == "virus") for row in copied.frames("train")}
     assert found.labels[: len(less.ids)].tolist() == [labels[name] for name in less.ids]
@@ -69,13 +69,13 @@ def test_what_does_not_belong_is_refused(copied):
     layout.merged(1).write_bytes(second)
     layout.merged(2).write_bytes(first)
     with pytest.raises(InputError, match=r"not those of train: embed the data again"):
-        survey(copied, "train")
+        find_features(copied, "train")
     layout.merged(1).write_bytes(first[: len(first) // 2])
     with pytest.raises(InputError, match=r"cannot be read.*virnucpro train embed"):
-        survey(copied, "train")
+        find_features(copied, "train")
     layout.merged(1).unlink()
     with pytest.raises(InputError, match="embed the data again"):
-        survey(copied, "train")
+        find_features(copied, "train")
 
 
 def made_up(rows, width=2):
@@ -85,26 +85,26 @@ def made_up(rows, width=2):
 @pytest.mark.parametrize("rows", [[64], [10, 30, 7], [5, 1], [33]])
 def test_an_epoch_has_every_row_once(rows):
     features = made_up(rows)
-    windows = epoch_of(features, 8, seed=1, epoch=0)
+    windows = epoch_windows(features, 8, seed=1, epoch=0)
     batches = [batch for window in windows for batch in window.batches]
     assert sorted(np.concatenate(batches).tolist()) == list(range(len(features)))
     assert all(2 <= len(batch) <= 9 for batch in batches)
-    again = epoch_of(features, 8, seed=1, epoch=0)
+    again = epoch_windows(features, 8, seed=1, epoch=0)
     assert [b.tolist() for w in again for b in w.batches] == [b.tolist() for b in batches]
     for seed, epoch in ((2, 0), (1, 1)):
-        other = epoch_of(features, 8, seed, epoch)
+        other = epoch_windows(features, 8, seed, epoch)
         assert [b.tolist() for w in other for b in w.batches] != [b.tolist() for b in batches]
 
 
 def test_large_parts_go_through_in_windows():
     rows = [100] * 12
-    features = made_up(rows, width=module.WINDOW // 4 // 350)  # three shards a window
-    windows = epoch_of(features, 32, seed=1, epoch=0)
+    features = made_up(rows, width=module.WINDOW_BYTES // 4 // 350)  # three shards a window
+    windows = epoch_windows(features, 32, seed=1, epoch=0)
     assert len(windows) == 4
     for window in windows:
         shards = {row // 100 for batch in window.batches for row in batch.tolist()}
         assert len(shards) == 3
-    single = epoch_of(made_up([100] * 3, width=module.WINDOW), 32, 1, 0)
+    single = epoch_windows(made_up([100] * 3, width=module.WINDOW_BYTES), 32, 1, 0)
     assert [len(np.concatenate(window.batches)) for window in single] == [100] * 3
 
 
@@ -112,5 +112,5 @@ def test_large_parts_go_through_in_windows():
 @pytest.mark.parametrize("world", [1, 2, 3])
 def test_shares_make_the_whole(count, world):
     rows = np.arange(count)
-    parts = [rows[share_of(count, rank, world)] for rank in range(world)]
+    parts = [rows[process_slice(count, rank, world)] for rank in range(world)]
     assert np.concatenate(parts).tolist() == rows.tolist()

@@ -13,14 +13,14 @@ from torch import nn
 from virnucpro.classifier import Classifier
 from virnucpro.training.classifier.network import (
     EPS,
+    ClassifierNetwork,
     GlobalBatchNorm,
-    Network,
     dropout_mask,
     folded,
 )
-from virnucpro.training.classifier.recipe import MODERN, ORIGINAL
+from virnucpro.training.classifier.settings import RECIPES
 
-SMALL = dataclasses.replace(ORIGINAL, hidden=8)
+SMALL = dataclasses.replace(RECIPES["original"], hidden=8)
 
 
 def test_batch_norm_is_torchs():
@@ -38,8 +38,8 @@ def test_batch_norm_is_torchs():
 
 
 def test_first_weights_come_from_the_seed():
-    one, two = Network(6, SMALL, lambda x: x), Network(6, SMALL, lambda x: x)
-    other = Network(6, dataclasses.replace(SMALL, seed=1), lambda x: x)
+    one, two = ClassifierNetwork(6, SMALL, lambda x: x), ClassifierNetwork(6, SMALL, lambda x: x)
+    other = ClassifierNetwork(6, dataclasses.replace(SMALL, seed=1), lambda x: x)
     for key, value in one.state_dict().items():
         assert torch.equal(value, two.state_dict()[key])
     assert not torch.equal(one.hidden_layer.weight, other.hidden_layer.weight)
@@ -52,7 +52,7 @@ def test_dropout():
     assert mask.float().mean().item() == pytest.approx(0.5, abs=0.02)
     assert torch.equal(mask, dropout_mask(2000, SMALL, epoch=1, batch=2))
     assert not torch.equal(mask, dropout_mask(2000, SMALL, epoch=1, batch=3))
-    network = Network(6, SMALL, lambda x: x).train()
+    network = ClassifierNetwork(6, SMALL, lambda x: x).train()
     x = torch.randn(2000, 6)
     kept = network(x, torch.ones(2000, 8, dtype=torch.bool), 2000)
     none = network(x, torch.zeros(2000, 8, dtype=torch.bool), 2000)
@@ -62,7 +62,7 @@ def test_dropout():
 
 
 def test_standardisation_is_folded_into_the_first_layer():
-    network = Network(6, SMALL, lambda x: x).eval()
+    network = ClassifierNetwork(6, SMALL, lambda x: x).eval()
     random = np.random.default_rng(1)
     mean, deviation = random.normal(size=6) * 10, random.random(6) + 0.1
     x = torch.randn(50, 6) * 3 + 2
@@ -73,12 +73,12 @@ def test_standardisation_is_folded_into_the_first_layer():
 
 
 def test_rates():
-    assert [ORIGINAL.rate(p) for p in (0, 9.9, 10, 25)] == pytest.approx(
+    assert [RECIPES["original"].rate(p) for p in (0, 9.9, 10, 25)] == pytest.approx(
         [2e-4, 2e-4, 2e-4 * 0.85, 2e-4 * 0.85**2]
     )
-    assert MODERN.rate(0) == 0
-    assert MODERN.rate(0.5) == pytest.approx(MODERN.learning_rate / 2)
-    assert MODERN.rate(1) == MODERN.learning_rate
-    assert MODERN.rate(MODERN.epochs) == pytest.approx(0, abs=1e-12)
-    rates = [MODERN.rate(p) for p in np.linspace(1, MODERN.epochs, 50)]
+    assert RECIPES["modern"].rate(0) == 0
+    assert RECIPES["modern"].rate(0.5) == pytest.approx(RECIPES["modern"].learning_rate / 2)
+    assert RECIPES["modern"].rate(1) == RECIPES["modern"].learning_rate
+    assert RECIPES["modern"].rate(RECIPES["modern"].epochs) == pytest.approx(0, abs=1e-12)
+    rates = [RECIPES["modern"].rate(p) for p in np.linspace(1, RECIPES["modern"].epochs, 50)]
     assert rates == sorted(rates, reverse=True)

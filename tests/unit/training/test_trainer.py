@@ -12,30 +12,30 @@ from virnucpro.contracts import Device
 from virnucpro.errors import InputError, ResumeRefusedError
 from virnucpro.executors.signals import Interruption
 from virnucpro.store.disk import Disk
-from virnucpro.training.classifier.features import moments, survey
+from virnucpro.training.classifier.features import find_features, moments
 from virnucpro.training.classifier.group import TrainingGroup
 from virnucpro.training.classifier.processes import train_on
 from virnucpro.training.classifier.progress import EpochEnded
-from virnucpro.training.classifier.recipe import MODERN, ORIGINAL
-from virnucpro.training.classifier.savepoint import Savepoint, load, save
-from virnucpro.training.classifier.trainer import Plan, train
+from virnucpro.training.classifier.savepoint import Savepoint, load_savepoint, save_savepoint
+from virnucpro.training.classifier.settings import RECIPES
+from virnucpro.training.classifier.trainer import TrainingPlan, train_network
 
 ALONE = TrainingGroup(0, 1, torch.device("cpu"))
-SMALL = dataclasses.replace(ORIGINAL, hidden=16, epochs=3, batch_size=4)
-WIDE = dataclasses.replace(MODERN, hidden=16, epochs=3, batch_size=8)
+SMALL = dataclasses.replace(RECIPES["original"], hidden=16, epochs=3, batch_size=4)
+WIDE = dataclasses.replace(RECIPES["modern"], hidden=16, epochs=3, batch_size=8)
 
 
 @pytest.fixture(scope="session")
 def parts(embedded):
-    return survey(embedded, "train"), survey(embedded, "validation")
+    return find_features(embedded, "train"), find_features(embedded, "validation")
 
 
 @pytest.fixture
 def plan(parts, tmp_path):
     def _plan(recipe, name="training.pt"):
         path = tmp_path / name
-        save(path, Savepoint({}), Disk())
-        return Plan(recipe, *parts, *moments(parts[0]), path)
+        save_savepoint(path, Savepoint({}), Disk())
+        return TrainingPlan(recipe, *parts, *moments(parts[0]), path)
 
     return _plan
 
@@ -47,7 +47,7 @@ def never():
 def run(plan, stop=never):
     events = []
     torch.set_num_threads(1)
-    finished = train(plan, ALONE, events.append, stop)
+    finished = train_network(plan, ALONE, events.append, stop)
     return finished, [event for event in events if isinstance(event, EpochEnded)]
 
 
@@ -66,12 +66,14 @@ def test_one_seed_one_result(plan, recipe):
         finished, epochs = run(made)
         assert finished
         assert [event.epoch for event in epochs] == [1, 2, 3]
-        points.append(load(made.savepoint))
+        points.append(load_savepoint(made.savepoint))
     same(points[0].best, points[1].best)
     same(points[0].network, points[1].network)
     other = plan(dataclasses.replace(recipe, seed=7), "other")
     run(other)
-    assert not torch.equal(load(other.savepoint).best["bn1.bias"], points[0].best["bn1.bias"])
+    assert not torch.equal(
+        load_savepoint(other.savepoint).best["bn1.bias"], points[0].best["bn1.bias"]
+    )
 
 
 @pytest.mark.parametrize("recipe", [SMALL, WIDE], ids=["original", "modern"])
@@ -100,13 +102,13 @@ def test_stopped_anywhere_and_gone_on_with(plan, recipe, asks):
             break
     if asks > 1:
         assert stops
-        expected, found = load(whole.savepoint), load(made.savepoint)
+        expected, found = load_savepoint(whole.savepoint), load_savepoint(made.savepoint)
         same(expected.network, found.network)
         same(expected.best, found.best)
         times = {"seconds": 0}
         assert [r | times for r in found.history] == [r | times for r in expected.history]
     else:
-        assert load(made.savepoint).epoch == load(made.savepoint).batch == 0
+        assert load_savepoint(made.savepoint).epoch == load_savepoint(made.savepoint).batch == 0
 
 
 @pytest.mark.parametrize("recipe", [SMALL, WIDE], ids=["original", "modern"])
@@ -117,7 +119,7 @@ def test_two_processes_equal_one(plan, recipe):
     events = []
     devices = (Device("cpu", threads=1),) * 2
     assert train_on(double, devices, events.append, Interruption())
-    one, two = load(single.savepoint), load(double.savepoint)
+    one, two = load_savepoint(single.savepoint), load_savepoint(double.savepoint)
     same(one.network, two.network, atol=1e-5, rtol=1e-5)
     for first, second in zip(one.history, two.history, strict=True):
         assert first["loss"] == pytest.approx(second["loss"], abs=1e-5)
@@ -131,7 +133,7 @@ def test_early_stopping_keeps_the_best(plan):
     made = plan(recipe)
     finished, epochs = run(made)
     assert finished
-    point = load(made.savepoint)
+    point = load_savepoint(made.savepoint)
     assert point.finished
     losses = [event.validation_loss for event in epochs]
     best = int(np.argmin(losses)) + 1
@@ -139,7 +141,7 @@ def test_early_stopping_keeps_the_best(plan):
     assert len(epochs) == min(best + 2, 60) < 60
     again = plan(dataclasses.replace(recipe, epochs=best), "again")
     run(again)
-    same(load(again.savepoint).network, point.best)
+    same(load_savepoint(again.savepoint).network, point.best)
 
 
 def test_bf16_is_near(plan):
@@ -157,10 +159,10 @@ def test_a_loss_that_is_not_finite_ends_it(plan):
 
 def test_savepoints(tmp_path):
     path = tmp_path / "training.pt"
-    assert load(path) is None
+    assert load_savepoint(path) is None
     path.write_bytes(b"not this")
     with pytest.raises(InputError, match="start over with --force"):
-        load(path)
+        load_savepoint(path)
     torch.save({"schema": 2}, path)
     with pytest.raises(ResumeRefusedError, match="newer version"):
-        load(path)
+        load_savepoint(path)

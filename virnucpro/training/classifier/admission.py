@@ -14,8 +14,8 @@ from virnucpro.events import Notice
 from virnucpro.layout import checkpoint_folder, lock_file
 from virnucpro.store.disk import Disk, sha256_of
 from virnucpro.store.guard import ExistingWork, WorkIdentity, admit_work
-from virnucpro.training.classifier.recipe import Recipe
-from virnucpro.training.classifier.savepoint import Savepoint, load, save
+from virnucpro.training.classifier.savepoint import Savepoint, load_savepoint, save_savepoint
+from virnucpro.training.classifier.settings import TrainingSettings
 from virnucpro.training.data.dataset import PARTS, Dataset, read_embedding_record
 
 
@@ -83,7 +83,7 @@ def _way(record: Mapping[str, Json]) -> str:
 
 
 def identity_of(
-    recipe: Recipe, dataset: Dataset, records: Mapping[str, Mapping[str, Json]]
+    training: TrainingSettings, dataset: Dataset, records: Mapping[str, Mapping[str, Json]]
 ) -> dict[str, Json]:
     """Everything that decides the weights; compared before a training is gone on with."""
     record = records["train"]
@@ -98,7 +98,7 @@ def identity_of(
         "precision of the encoders": record["precision"],
         "truncation": record["truncation"],
         **frames,
-        **{name.replace("_", " "): value for name, value in asdict(recipe).items()},
+        **{name.replace("_", " "): value for name, value in asdict(training).items()},
     }
 
 
@@ -127,7 +127,7 @@ def admit_training(
     point = None
     if files.savepoint.exists():
         try:
-            point = load(files.savepoint)
+            point = load_savepoint(files.savepoint)
         except (InputError, ResumeRefusedError):
             if not force:
                 raise
@@ -156,7 +156,7 @@ def admit_training(
     if admission.decision == "continue" and point is not None:
         return point
     point = Savepoint(identity)
-    save(files.savepoint, point, disk)
+    save_savepoint(files.savepoint, point, disk)
     return point
 
 

@@ -1,4 +1,7 @@
-"""The model card: what a classifier was trained on, how, and how good it is. Facts only."""
+"""The report of a finished training, and the model card that is written from it.
+
+The card says what a classifier was trained on, how, and how good it is.
+"""
 
 from __future__ import annotations
 
@@ -7,31 +10,40 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+import numpy as np
+import numpy.typing as npt
+
 from virnucpro import __version__
 from virnucpro.contracts import Json
-from virnucpro.metrics.classification import metric_text
-from virnucpro.training.classifier.recipe import Recipe
+from virnucpro.metrics.classification import auroc, confusion_counts, metric_text
+from virnucpro.metrics.temperature import log_loss
+from virnucpro.training.classifier.settings import TrainingSettings
 from virnucpro.training.data.dataset import PARTS, Dataset
 
 
 @dataclass(frozen=True)
-class Facts:
+class TrainingReport:
     """What is known of a finished classifier.
 
     Attributes:
-        digest: SHA-256 (hex) of the data set's ``dataset.json``.
-        models: ``nucleotide`` and ``protein`` encoder, as in the record of embedding.
-        devices: what the classifier was trained on, one name a process.
-        precision: arithmetic of the encoders.
-        temperature: what logits are divided by.
+        dataset: the data set.
+        digest: SHA-256 (hex) of its ``dataset.json``.
+        settings: the settings of the training.
+        command: the command that trains the same classifier.
+        devices: what it was trained on, one name per process.
+        models: the ``nucleotide`` and the ``protein`` encoder, as in the record of embedding.
+        precision: the arithmetic of the encoders.
+        width: numbers per frame.
+        temperature: the number that logits are divided by.
         best_epoch: the epoch whose weights were kept, of ``epochs``.
+        epochs: the epochs that were trained.
         left_out: frames without features, by part.
-        figures: of :func:`virnucpro.training.classifier.assessment.assess`, by part.
+        metrics: those of :func:`frame_metrics`, by part.
     """
 
     dataset: Dataset
     digest: str
-    recipe: Recipe
+    settings: TrainingSettings
     command: str
     devices: Sequence[str]
     models: Mapping[str, Mapping[str, Json]]
@@ -41,146 +53,147 @@ class Facts:
     best_epoch: int
     epochs: int
     left_out: Mapping[str, int]
-    figures: Mapping[str, Mapping[str, float | None]]
+    metrics: Mapping[str, Mapping[str, float | None]]
 
 
-def card_text(facts: Facts, name: str) -> str:
-    """The card of the classifier file ``name``, in Markdown."""
+def frame_metrics(
+    logits: npt.NDArray[np.float64], labels: npt.NDArray[np.int64], temperature: float
+) -> dict[str, float | None]:
+    """Return the metrics of single frames, which are called as the likelier class.
+
+    ``logits`` are ``[n, 2]`` (others, virus), ``labels`` are ``[n]`` (0 or 1). A metric that these
+    frames do not define, such as the AUROC of one class only, is None.
+    """
+    margins, virus = (logits[:, 1] - logits[:, 0]) / temperature, labels == 1
+    counts = confusion_counts(virus, margins > 0)
+    return {
+        "frames": counts.rows,
+        "virus": counts.virus,
+        "accuracy": counts.accuracy,
+        "precision": counts.precision,
+        "recall": counts.recall,
+        "f1": counts.f1,
+        "auroc": auroc(virus, margins),
+        "log_loss": log_loss(virus, margins),
+    }
+
+
+def card_text(report: TrainingReport, name: str) -> str:
+    """Return the card of the classifier file ``name``, in Markdown."""
     sections = [
-        [f"# {_cell(name)}", "", *_purpose(facts, name)],
-        ["## Training data", "", *_data(facts)],
-        ["## Training", "", *_training(facts)],
-        ["## How good it is", "", *_figures(facts)],
-        ["## Limits", "", *_limits(facts)],
+        [f"# {_plain(name)}", "", *_purpose(report, name)],
+        ["## Training data", "", *_training_data(report)],
+        ["## Training", "", *_training(report)],
+        ["## How good it is", "", *_metrics(report)],
+        ["## Limits", "", *_limits(report)],
     ]
     return "\n\n".join("\n".join(section) for section in sections) + "\n"
 
 
-def _purpose(facts: Facts, name: str) -> list[str]:
-    lengths = facts.dataset.lengths()
-    nucleotide, protein = (facts.models[role] for role in ("nucleotide", "protein"))
+def _purpose(report: TrainingReport, name: str) -> list[str]:
+    lengths = report.dataset.lengths()
+    nucleotide, protein = (report.models[role] for role in ("nucleotide", "protein"))
     return [
         "Scores open reading frames of DNA as viral or not, from two embeddings of each frame.",
         "",
-        f"- Input: the {nucleotide['dim']} numbers of {_cell(nucleotide['name'])} "
-        f"({_cell(nucleotide['family'])}), then the {protein['dim']} of {_cell(protein['name'])} "
-        f"({_cell(protein['family'])}); {facts.width} in all.",
-        f"- Chunk length: {_listed(lengths)} bases.",
-        f"- Use: `virnucpro predict INPUT -m custom -p {_cell(name)} -e {lengths[0]}`, with a "
+        f"- Input: the {nucleotide['dim']} numbers of {_plain(nucleotide['name'])} "
+        f"({_plain(nucleotide['family'])}), then the {protein['dim']} of {_plain(protein['name'])} "
+        f"({_plain(protein['family'])}); {report.width} in all.",
+        f"- Chunk length: {_or(lengths)} bases.",
+        f"- Use: `virnucpro predict INPUT -m custom -p {_plain(name)} -e {lengths[0]}`, with a "
         "configuration that names these encoders.",
         f"- Made by virnucpro {__version__}.",
     ]
 
 
-def _data(facts: Facts) -> list[str]:
-    said = facts.dataset.description()
+def _training_data(report: TrainingReport) -> list[str]:
     lines = ["Sources:", ""]
-    for source in said.get("sources", ()):
-        file, digest = _cell(Path(str(source["file"])).name), str(source["sha256"])[:16]
+    for source in report.dataset.description().get("sources", ()):
+        file, digest = _plain(Path(str(source["file"])).name), str(source["sha256"])[:16]
         lines.append(f"- {file} (sha256 {digest}...)")
     genomes: dict[tuple[str, str], dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
     frames: dict[tuple[str, str], dict[str, int]] = defaultdict(lambda: defaultdict(int))
     for part in PARTS:
-        for row in facts.dataset.frames(part) if facts.dataset.shards(part) else ():
-            genomes[row.label, row.group][part].add(row.genome)
-            frames[row.label, row.group][part] += 1
-    cells = [
-        (
-            label,
-            group,
-            *(_amount(len(genomes[label, group][p]), frames[label, group][p]) for p in PARTS),
-        )
-        for label, group in sorted(frames)
-    ]
-    totals = (
-        _amount(
-            sum(len(by_part[part]) for by_part in genomes.values()),
-            sum(by_part[part] for by_part in frames.values()),
-        )
-        for part in PARTS
-    )
+        for frame in report.dataset.frames(part) if report.dataset.shards(part) else ():
+            genomes[frame.label, frame.group][part].add(frame.genome)
+            frames[frame.label, frame.group][part] += 1
+
+    def amounts(groups: Sequence[tuple[str, str]]) -> Iterable[str]:
+        for part in PARTS:
+            genome_count = sum(len(genomes[group][part]) for group in groups)
+            frame_count = sum(frames[group][part] for group in groups)
+            yield f"{genome_count:,} ({frame_count:,})" if frame_count else "-"
+
+    groups = sorted(frames)
+    rows = [(*group, *amounts([group])) for group in groups]
     lines += ["", "Genomes (open frames), by part; no genome is in two parts:", ""]
-    lines += _table(("class", "group", *PARTS), [*cells, ("all", "", *totals)])
-    if lost := sum(facts.left_out.values()):
-        lines += ["", f"{lost:,} of these frames could not be embedded and were left out."]
-    lines += ["", f"Data set (sha256 of dataset.json): {facts.digest}"]
+    lines += _table(("class", "group", *PARTS), [*rows, ("all", "", *amounts(groups))])
+    if left_out := sum(report.left_out.values()):
+        lines += ["", f"{left_out:,} of these frames could not be embedded and were left out."]
+    lines += ["", f"Data set (sha256 of dataset.json): {report.digest}"]
     return lines
 
 
-def _amount(genomes: int, frames: int) -> str:
-    return f"{genomes:,} ({frames:,})" if frames else "-"
-
-
-def _training(facts: Facts) -> list[str]:
-    recipe = asdict(facts.recipe)
-    rows = [(name.replace("_", " "), str(value)) for name, value in recipe.items()]
+def _training(report: TrainingReport) -> list[str]:
+    settings = [
+        (name.replace("_", " "), str(value)) for name, value in asdict(report.settings).items()
+    ]
+    counts = Counter(report.devices)
+    devices = " and ".join(f"{count} x {_plain(name)}" for name, count in counts.items())
+    processes = f"{len(report.devices)} process{'es' if len(report.devices) > 1 else ''}"
     return [
-        f"Best of {facts.epochs} epochs by validation loss: epoch {facts.best_epoch}. "
-        f"Trained on {_machine(facts.devices)}. The encoders computed in {facts.precision}.",
+        f"Best of {report.epochs} epochs by validation loss: epoch {report.best_epoch}. "
+        f"Trained on {devices} ({processes}). The encoders computed in {report.precision}.",
         "",
-        f"    {facts.command}",
+        f"    {report.command}",
         "",
-        *_table(("setting", "value"), rows),
+        *_table(("setting", "value"), settings),
     ]
 
 
-def _machine(devices: Sequence[str]) -> str:
-    counts = Counter(devices)
-    text = " and ".join(f"{n} x {_cell(name)}" for name, n in counts.items())
-    return f"{text} ({len(devices)} process{'es' if len(devices) > 1 else ''})"
-
-
-def _figures(facts: Facts) -> list[str]:
-    lines = [
-        "Figures are of single frames, called virus where that is the likelier class.",
+def _metrics(report: TrainingReport) -> list[str]:
+    parts = list(report.metrics)
+    rows = []
+    for name in next(iter(report.metrics.values())):
+        values = [report.metrics[part][name] for part in parts]
+        texts = [f"{v:,}" if isinstance(v, int) else metric_text(v) for v in values]
+        rows.append((name.replace("_", " "), *texts))
+    test_part = "The test part was used for nothing but this table."
+    return [
+        "The metrics are those of single frames, each called as the likelier class.",
         "",
-    ]
-    parts = list(facts.figures)
-    rows = [
-        (figure.replace("_", " "), *(_number(facts.figures[part][figure]) for part in parts))
-        for figure in next(iter(facts.figures.values()))
-    ]
-    lines += _table(("", *parts), rows)
-    lines += [
+        *_table(("", *parts), rows),
         "",
-        f"Scores are calibrated: logits are divided by a temperature of {facts.temperature:.4g}, "
+        f"Scores are calibrated: logits are divided by a temperature of {report.temperature:.4g}, "
         "fitted on the validation part (Guo et al. 2017).",
-        "The validation part also chose the epoch, so its figures are somewhat flattering.",
+        "The validation part also chose the epoch, so its metrics are somewhat too good.",
+        test_part if "test" in parts else "There was no test part.",
     ]
-    if "test" in parts:
-        lines.append("The test part was used for nothing but this table.")
-    else:
-        lines.append("There was no test part.")
-    return lines
 
 
-def _limits(facts: Facts) -> list[str]:
-    lengths = facts.dataset.lengths()
+def _limits(report: TrainingReport) -> list[str]:
+    lengths = report.dataset.lengths()
     return [
-        f"- Nothing is known about chunks of other lengths than {_listed(lengths)} bases.",
+        f"- Nothing is known about chunks of other lengths than {_or(lengths)} bases.",
         "- Only chunks with an open reading frame get a score.",
         "- Groups of organisms that are not in the table above were not seen in training.",
         "- Scores are calibrated for the share of viral frames in the validation part; a sample "
         "with another share shifts them.",
-        "- `virnucpro predict` calls a record by all of its chunks: these figures are not those "
+        "- `virnucpro predict` calls a record by all of its chunks: these metrics are not those "
         "of records.",
     ]
 
 
-def _listed(lengths: Sequence[int]) -> str:
+def _or(lengths: Sequence[int]) -> str:
     return " or ".join(map(str, lengths))
-
-
-def _number(value: float | None) -> str:
-    return f"{value:,}" if isinstance(value, int) else metric_text(value)
 
 
 def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
     lines = [header, ["---"] * len(header), *rows]
-    return [f"| {' | '.join(_cell(cell) for cell in line)} |" for line in lines]
+    return [f"| {' | '.join(_plain(cell) for cell in line)} |" for line in lines]
 
 
-def _cell(text: Json) -> str:
-    """Names that users gave, without a meaning in Markdown."""
-    plain = " ".join(str(text).split())
-    return "".join(f"\\{c}" if c in "\\`*[]<>|#" else c for c in plain)
+def _plain(text: Json) -> str:
+    """Return names that users gave without any meaning in Markdown."""
+    words = " ".join(str(text).split())
+    return "".join(f"\\{c}" if c in "\\`*[]<>|#" else c for c in words)

@@ -1,8 +1,8 @@
-"""Merged features of a part with their labels, read from the disk as they are needed.
+"""The merged features of a part with their labels, read from the disk as they are needed.
 
-Every file is mapped, never loaded as a whole: a small data set stays in the system's file cache, a
-large one is read a window at a time. An epoch goes through the shards in random order, as many at
-once as make a window, and through the rows of a window in random order.
+Every file is mapped, never loaded as a whole: a small data set stays in the system's file cache,
+and a large one is read window by window. An epoch takes the shards in random order, as many
+together as make a window, and the rows of a window in random order.
 """
 
 from __future__ import annotations
@@ -17,176 +17,174 @@ import torch
 
 from virnucpro.errors import InputError
 from virnucpro.store.features import DamagedFeaturesError, load_features, map_rows
-from virnucpro.training.data.dataset import LABELS, Dataset, LabelledFrame, Part
+from virnucpro.training.data.dataset import LABELS, Dataset, Part
 
-WINDOW = 1 << 30  # bytes of features in memory, over all processes
-BLOCK = 8192  # rows read at a time where their order does not matter
-Rows = npt.NDArray[np.int64]
+WINDOW_BYTES = 1 << 30  # features in memory, over all processes
+BLOCK_ROWS = 8192  # rows that are read together if their order does not matter
+RowNumbers = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
 class PartFeatures:
-    """The features of a part, found and checked; to be opened by each process.
+    """The features of a part, checked but not opened. Each process opens them itself.
 
     Attributes:
-        files: merged feature files, in order.
-        rows: their numbers of rows.
-        width: numbers a row.
+        files: the merged feature files, in order.
+        rows: the number of rows of each file.
+        width: numbers per row.
         labels: int64 ``[n]``, the index in ``LABELS`` of each row.
-        left_out: frames without features: they failed.
+        left_out: the number of frames without features, because they failed.
     """
 
     files: tuple[Path, ...]
     rows: tuple[int, ...]
     width: int
-    labels: Rows
+    labels: npt.NDArray[np.int64]
     left_out: int
 
     def __len__(self) -> int:
         return len(self.labels)
 
 
-def survey(dataset: Dataset, part: Part) -> PartFeatures:
+def find_features(dataset: Dataset, part: Part) -> PartFeatures:
     """Read every feature file of ``part`` once, and match its rows with the frames table by id.
 
     Raises:
         InputError: a file is missing or damaged, or does not belong to the frames.
     """
+
+    def unusable(problem: str) -> InputError:
+        return InputError(f"{problem}: embed the data again: virnucpro train embed {dataset.root}")
+
     frames = dataset.frames(part)
     files, rows, labels, left_out, widths = [], [], [], 0, set()
-    for number in range(1, dataset.shards(part) + 1):
-        path = dataset.layout(part).merged(number)
+    for shard in range(1, dataset.shards(part) + 1):
+        path = dataset.layout(part).merged(shard)
         try:
             features = load_features(path, "merged", mapped=True)
         except DamagedFeaturesError as error:
-            raise _unusable(dataset, f"{path.parent.name}/{error}") from error
-        for name in features.ids:
-            kind, skipped = _label_of(name, frames)
-            if kind is None:
-                raise _unusable(dataset, f"{path.name} holds frames that are not those of {part}")
-            labels.append(kind)
-            left_out += skipped
+            raise unusable(f"{path.parent.name}/{error}") from error
+        for frame_id in features.ids:
+            for frame in frames:
+                if frame.frame == frame_id:
+                    labels.append(LABELS.index(frame.label))
+                    break
+                left_out += 1
+            else:
+                raise unusable(f"{path.name} holds frames that are not those of {part}")
         widths.add(features.data.shape[1])
         files.append(path)
         rows.append(len(features.ids))
     left_out += sum(1 for _ in frames)
     if len(widths) > 1:
-        raise _unusable(dataset, f"the features of {part} differ in width")
+        raise unusable(f"the features of {part} differ in width")
     width = widths.pop() if widths else 0
     return PartFeatures(tuple(files), tuple(rows), width, np.array(labels, np.int64), left_out)
 
 
-def _label_of(name: str, frames: Iterator[LabelledFrame]) -> tuple[int | None, int]:
-    """Label of the next frame called ``name``, and how many stood before it."""
-    for skipped, frame in enumerate(frames):
-        if frame.frame == name:
-            return LABELS.index(frame.label), skipped
-    return None, 0
-
-
-def _unusable(dataset: Dataset, what: str) -> InputError:
-    return InputError(f"{what}: embed the data again: virnucpro train embed {dataset.root}")
-
-
-class OpenFeatures:
-    """The rows of a part, mapped into this process."""
+class FeatureReader:
+    """Reads rows of the features of a part, whose files it maps into this process."""
 
     def __init__(self, features: PartFeatures) -> None:
         """Map the files.
 
         Raises:
-            InputError: a file is gone since it was checked.
+            InputError: a file has changed since it was checked.
         """
         try:
-            self._data = [map_rows(path) for path in features.files]
+            self._files = [map_rows(path) for path in features.files]
         except DamagedFeaturesError as error:
             raise InputError(f"{error}: was the data embedded again meanwhile?") from error
         self._starts = np.concatenate([[0], np.cumsum(features.rows)])
         self._width = features.width
-        if [len(data) for data in self._data] != list(features.rows):
+        if [len(file) for file in self._files] != list(features.rows):
             raise InputError("feature files have changed: was the data embedded again meanwhile?")
 
-    def take(self, rows: Rows) -> torch.Tensor:
-        """float32 ``[len(rows), width]``: these rows, in this order, read in that of the files."""
+    def take(self, rows: RowNumbers) -> torch.Tensor:
+        """Return the given rows, in the given order: float32 ``[len(rows), width]``.
+
+        They are read in the order of the files.
+        """
         order = np.argsort(rows, kind="stable")
         sorted_rows = rows[order]
         cuts = np.searchsorted(sorted_rows, self._starts)
         out = torch.empty(len(rows), self._width)
-        for number, data in enumerate(self._data):
-            part = slice(cuts[number], cuts[number + 1])
-            inside = torch.from_numpy(sorted_rows[part] - self._starts[number])
-            out[torch.from_numpy(order[part])] = data[inside]
+        for number, file in enumerate(self._files):
+            in_file = slice(cuts[number], cuts[number + 1])
+            file_rows = torch.from_numpy(sorted_rows[in_file] - self._starts[number])
+            out[torch.from_numpy(order[in_file])] = file[file_rows]
         return out
 
     def blocks(self, start: int, stop: int) -> Iterator[torch.Tensor]:
-        """The rows ``start`` to ``stop`` in their order, ``BLOCK`` at a time."""
-        for first in range(start, stop, BLOCK):
-            yield self.take(np.arange(first, min(first + BLOCK, stop)))
+        """Yield the rows ``start`` to ``stop`` in their order, ``BLOCK_ROWS`` at a time."""
+        for first in range(start, stop, BLOCK_ROWS):
+            yield self.take(np.arange(first, min(first + BLOCK_ROWS, stop)))
 
 
 def moments(features: PartFeatures) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-    """Mean and standard deviation ``[width]`` over all rows, in float64; 1 where nothing varies."""
-    rows = OpenFeatures(features)
+    """Return mean and standard deviation ``[width]`` over all rows, computed in float64.
+
+    The deviation of a column that does not vary is given as 1.
+    """
+    reader = FeatureReader(features)
     count = len(features)
-    mean = sum(_double(block).sum(axis=0) for block in rows.blocks(0, count)) / count
-    square = sum(((_double(block) - mean) ** 2).sum(axis=0) for block in rows.blocks(0, count))
+
+    def blocks() -> Iterator[npt.NDArray[np.float64]]:
+        return (block.numpy().astype(np.float64) for block in reader.blocks(0, count))
+
+    mean = sum(block.sum(axis=0) for block in blocks()) / count
+    square = sum(((block - mean) ** 2).sum(axis=0) for block in blocks())
     deviation = np.sqrt(square / count)
-    # A column that only rounding moves is no signal, and must not be blown up to one.
-    still = deviation <= 1e-6 * np.maximum(np.abs(mean), 1e-6)
-    return np.asarray(mean), np.where(still, 1.0, deviation)
-
-
-def _double(block: torch.Tensor) -> npt.NDArray[np.float64]:
-    return block.numpy().astype(np.float64)
+    # A column that varies by rounding only carries no signal, and must not be scaled up.
+    constant = deviation <= 1e-6 * np.maximum(np.abs(mean), 1e-6)
+    return np.asarray(mean), np.where(constant, 1.0, deviation)
 
 
 @dataclass(frozen=True)
-class Window:
+class FeatureWindow:
     """Rows that are in memory together, in the order of training, cut into batches."""
 
-    batches: tuple[Rows, ...]
+    batches: tuple[RowNumbers, ...]
 
 
-def epoch_of(features: PartFeatures, batch_size: int, seed: int, epoch: int) -> list[Window]:
-    """The order of an epoch: the same for one seed, on any number of processes.
+def epoch_windows(
+    features: PartFeatures, batch_size: int, seed: int, epoch: int
+) -> list[FeatureWindow]:
+    """Return the order of the rows in an epoch, which is the same on any number of processes.
 
-    A last batch of a single row joins the one before: batch normalisation needs two.
+    A last batch of a single row joins the batch before it: batch normalisation needs two rows.
     """
     random = np.random.default_rng([seed, epoch])
     starts = np.concatenate([[0], np.cumsum(features.rows)])
     windows = []
-    for shards in _grouped(random.permutation(len(features.rows)), features):
-        rows = np.concatenate([np.arange(starts[s], starts[s + 1]) for s in shards])
-        windows.append(Window(tuple(_batches(random.permutation(rows), batch_size))))
+    for shards in _window_shards(random.permutation(len(features.rows)), features):
+        rows = np.concatenate([np.arange(starts[shard], starts[shard + 1]) for shard in shards])
+        stops = list(range(batch_size, len(rows), batch_size))
+        if stops and len(rows) - stops[-1] == 1:
+            stops.pop()
+        windows.append(FeatureWindow(tuple(np.split(random.permutation(rows), stops))))
     return windows
 
 
-def _grouped(shards: Rows, features: PartFeatures) -> Iterator[list[int]]:
-    """Shards whose rows together are at most ``WINDOW`` bytes, or a single one."""
+def _window_shards(shards: npt.NDArray[np.int64], features: PartFeatures) -> Iterator[list[int]]:
+    """Yield shards whose rows together have at most ``WINDOW_BYTES``, or a single shard."""
     group: list[int] = []
-    size = 0
+    group_bytes = 0
     for shard in shards.tolist():
-        more = features.rows[shard] * features.width * 4
-        if group and size + more > WINDOW:
+        shard_bytes = features.rows[shard] * features.width * 4
+        if group and group_bytes + shard_bytes > WINDOW_BYTES:
             yield group
-            group, size = [], 0
+            group, group_bytes = [], 0
         group.append(shard)
-        size += more
+        group_bytes += shard_bytes
     yield group
 
 
-def _batches(rows: Rows, size: int) -> Iterator[Rows]:
-    stops = list(range(size, len(rows), size))
-    if stops and len(rows) - stops[-1] == 1:
-        stops.pop()
-    yield from np.split(rows, stops)
-
-
-def share_of(rows: int, rank: int, world: int) -> slice:
-    """Which of ``rows`` rows one of ``world`` processes takes."""
+def process_slice(rows: int, rank: int, world: int) -> slice:
+    """Return which of ``rows`` rows process ``rank`` of ``world`` processes takes."""
     return slice(rank * rows // world, (rank + 1) * rows // world)
 
 
-def shares(batches: Sequence[Rows], rank: int, world: int) -> list[Rows]:
-    """A process's rows of each batch."""
-    return [batch[share_of(len(batch), rank, world)] for batch in batches]
+def process_rows(batches: Sequence[RowNumbers], rank: int, world: int) -> list[RowNumbers]:
+    """Return the rows of each batch that process ``rank`` of ``world`` processes takes."""
+    return [batch[process_slice(len(batch), rank, world)] for batch in batches]

@@ -1,4 +1,4 @@
-"""From the features of a data set to a finished classifier file with its card."""
+"""From the features of a data set to a finished classifier file with its model card."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 import torch
 
 from virnucpro import __version__
@@ -28,28 +29,41 @@ from virnucpro.training.classifier.admission import (
     identity_of,
     records_of,
 )
-from virnucpro.training.classifier.assessment import assess, logits_of
-from virnucpro.training.classifier.board import Board
-from virnucpro.training.classifier.card import Facts, card_text
-from virnucpro.training.classifier.features import PartFeatures, moments, survey
+from virnucpro.training.classifier.card import TrainingReport, card_text, frame_metrics
+from virnucpro.training.classifier.features import (
+    FeatureReader,
+    PartFeatures,
+    find_features,
+    moments,
+)
 from virnucpro.training.classifier.network import EPS, folded
 from virnucpro.training.classifier.processes import train_on
-from virnucpro.training.classifier.progress import EpochEnded, TrainingEvent
-from virnucpro.training.classifier.recipe import Recipe
-from virnucpro.training.classifier.savepoint import Savepoint, load
-from virnucpro.training.classifier.trainer import Plan
+from virnucpro.training.classifier.progress import EpochEnded, TensorBoardLog, TrainingEvent
+from virnucpro.training.classifier.savepoint import Savepoint, load_savepoint
+from virnucpro.training.classifier.settings import TrainingSettings
+from virnucpro.training.classifier.trainer import TrainingPlan
 from virnucpro.training.data.dataset import LABELS, PARTS, Dataset, Part
 
 Show = Callable[[Notice | TrainingEvent], None]
 
 
 @dataclass(frozen=True)
-class FitRequest:
-    """What the user asked for. ``tensorboard``: where scalars go, if anywhere."""
+class ClassifierRequest:
+    """What the user asked for.
+
+    Attributes:
+        dataset: the folder of the data set.
+        output: the classifier file.
+        settings: the settings of the training.
+        devices: one device per process.
+        resume: continue an earlier training.
+        force: move earlier files aside, and start over.
+        tensorboard: the folder for TensorBoard scalars; None writes none.
+    """
 
     dataset: Path
     output: Path
-    recipe: Recipe
+    settings: TrainingSettings
     devices: Sequence[Device]
     resume: bool = False
     force: bool = False
@@ -57,21 +71,21 @@ class FitRequest:
 
 
 @dataclass(frozen=True)
-class Fitted:
-    """A finished classifier: where it is, and how good, by part.
+class FittedClassifier:
+    """A finished classifier and its model card.
 
-    ``facts`` is None where it was finished before and only found.
+    ``report`` is None if an earlier start had finished it.
     """
 
     output: Path
     card: Path
-    facts: Facts | None = None
+    report: TrainingReport | None = None
 
 
-def fit(
-    request: FitRequest, show: Show, interruption: Interruption, disk: Disk | None = None
-) -> Fitted:
-    """Train a classifier, or finish what an earlier start left.
+def fit_classifier(
+    request: ClassifierRequest, show: Show, interruption: Interruption, disk: Disk | None = None
+) -> FittedClassifier:
+    """Train a classifier, or finish a training that an earlier start began.
 
     Raises:
         VirNucProError: see ``virnucpro.errors``; every finished epoch is kept.
@@ -80,47 +94,46 @@ def fit(
     dataset = Dataset(request.dataset.absolute())
     files = TrainingFiles(request.output.absolute())
     records = records_of(dataset)
-    _check_request(request, dataset, files)
-    identity = identity_of(request.recipe, dataset, records)
+    _check_request(request, files)
+    identity = identity_of(request.settings, dataset, records)
     with ExitStack() as stack:
         stack.enter_context(locked(files.lock, "this classifier"))
         disk.sweep(files.output.parent, {files.output.name, files.card.name})
         disk.sweep(files.savepoint.parent, {files.savepoint.name})
-        point = admit_training(
+        savepoint = admit_training(
             files, identity, disk, show, resume=request.resume, force=request.force
         )
-        if point is None:
-            return Fitted(files.output, files.card)
-        board = stack.enter_context(Board(request.tensorboard, point.epoch + 1))
+        if savepoint is None:
+            return FittedClassifier(files.output, files.card)
+        scalars = stack.enter_context(TensorBoardLog(request.tensorboard, savepoint.epoch + 1))
         show(Notice("info", "reading the features"))
-        parts = {part: survey(dataset, part) for part in PARTS if dataset.shards(part)}
-        plan = _plan(request.recipe, parts, files)
-        _announce(parts, point, show)
+        parts = {part: find_features(dataset, part) for part in PARTS if dataset.shards(part)}
+        plan = _make_plan(request.settings, parts, files)
+        _announce(parts, savepoint, show)
 
-        def report(event: TrainingEvent) -> None:
+        def report_event(event: TrainingEvent) -> None:
             if isinstance(event, EpochEnded):
-                board.add(event)
+                scalars.add(event)
             show(event)
 
         with interruption.held():  # leaving it raises Interrupted, after the savepoint is written
-            finished = train_on(plan, request.devices, report, interruption)
+            finished = train_on(plan, request.devices, report_event, interruption)
         assert finished
-        facts = _finish(request, dataset, records, identity, plan, parts, files, disk)
-    return Fitted(files.output, files.card, facts)
+        report = _finish(request, dataset, records, identity, plan, parts, files, disk)
+    return FittedClassifier(files.output, files.card, report)
 
 
-def _check_request(request: FitRequest, dataset: Dataset, files: TrainingFiles) -> None:
-    """What can be seen before any work.
+def _check_request(request: ClassifierRequest, files: TrainingFiles) -> None:
+    """Check what can be checked before any work.
 
     Raises:
-        UsageError: the output's name, or a missing package.
+        UsageError: the name of the output is not usable, or a package is missing.
     """
     if files.output.suffix != ".safetensors":
         raise UsageError(f"--output {request.output}: the name must end in .safetensors")
     if files.output.is_dir():
         raise UsageError(f"--output {request.output} is a folder: name a file")
-    needed = ["sklearn"] + (["tensorboard"] if request.tensorboard else [])
-    for package in needed:
+    for package in ["sklearn"] + (["tensorboard"] if request.tensorboard else []):
         try:
             __import__(package)
         except ImportError as error:
@@ -129,118 +142,126 @@ def _check_request(request: FitRequest, dataset: Dataset, files: TrainingFiles) 
             ) from error
 
 
-def _plan(recipe: Recipe, parts: Mapping[Part, PartFeatures], files: TrainingFiles) -> Plan:
-    """What the processes need.
+def _make_plan(
+    settings: TrainingSettings, parts: Mapping[Part, PartFeatures], files: TrainingFiles
+) -> TrainingPlan:
+    """Return what the training processes need.
 
     Raises:
-        InputError: train or validation lack frames of a class.
+        InputError: train or validation has no frames of a class.
     """
     train, validation = parts["train"], parts["validation"]
     for part in ("train", "validation"):
-        for kind, label in enumerate(LABELS):
-            if not (parts[part].labels == kind).any():
+        for class_number, label in enumerate(LABELS):
+            if not (parts[part].labels == class_number).any():
                 raise InputError(
                     f"part {part} has no frames of class {label}: prepare the data with more "
                     f"genomes of it"
                 )
-    width = train.width
-    mean, deviation = np.zeros(width), np.ones(width)
-    if recipe.standardise:
+    mean, deviation = np.zeros(train.width), np.ones(train.width)
+    if settings.standardise:
         mean, deviation = moments(train)
-    return Plan(recipe, train, validation, mean, deviation, files.savepoint)
+    return TrainingPlan(settings, train, validation, mean, deviation, files.savepoint)
 
 
-def _announce(parts: Mapping[Part, PartFeatures], point: Savepoint, show: Show) -> None:
+def _announce(parts: Mapping[Part, PartFeatures], savepoint: Savepoint, show: Show) -> None:
     sizes = ", ".join(f"{part} {len(features):,}" for part, features in parts.items())
     show(Notice("info", f"frames: {sizes}; {parts['train'].width:,} numbers each"))
-    lost = sum(features.left_out for features in parts.values())
-    if lost:
-        text = f"{lost:,} frames could not be embedded and are left out"
-        show(Notice("warning", text))
-    if point.epoch or point.batch:
-        show(Notice("info", f"going on in epoch {point.epoch + 1}"))
+    if left_out := sum(features.left_out for features in parts.values()):
+        show(Notice("warning", f"{left_out:,} frames could not be embedded and are left out"))
+    if savepoint.epoch or savepoint.batch:
+        show(Notice("info", f"going on in epoch {savepoint.epoch + 1}"))
 
 
 def _finish(
-    request: FitRequest,
+    request: ClassifierRequest,
     dataset: Dataset,
     records: Mapping[str, Mapping[str, Json]],
     identity: Mapping[str, Json],
-    plan: Plan,
+    plan: TrainingPlan,
     parts: Mapping[Part, PartFeatures],
     files: TrainingFiles,
     disk: Disk,
-) -> Facts:
-    """Temperature, figures, and the files; the classifier's comes last."""
-    point = load(files.savepoint)
-    assert point is not None
-    state: dict[str, torch.Tensor] = point.best
-    if request.recipe.standardise:
+) -> TrainingReport:
+    """Fit the temperature, measure, and write the card and then the classifier."""
+    savepoint = load_savepoint(files.savepoint)
+    assert savepoint is not None
+    state: dict[str, torch.Tensor] = savepoint.best
+    if request.settings.standardise:
         state = folded(state, plan.mean, plan.deviation)
     classifier = Classifier(state, EPS)
-    logits = {part: logits_of(classifier, features) for part, features in parts.items()}
+    logits = {part: _logits_of(classifier, features) for part, features in parts.items()}
     temperature = fit_temperature(logits["validation"], parts["validation"].labels)
-    models = records["train"]["models"]
-    facts = Facts(
+    models = {role: records["train"]["models"][role] for role in ("nucleotide", "protein")}
+    report = TrainingReport(
         dataset=dataset,
         digest=str(identity["data_set"]),
-        recipe=request.recipe,
-        command=_command(request),
+        settings=request.settings,
+        command=_command(request.settings),
         devices=tuple(device.name for device in request.devices),
-        models={role: models[role] for role in ("nucleotide", "protein")},
+        models=models,
         precision=str(records["train"]["precision"]),
         width=plan.train.width,
         temperature=temperature,
-        best_epoch=point.best_epoch,
-        epochs=point.epoch,
+        best_epoch=savepoint.best_epoch,
+        epochs=savepoint.epoch,
         left_out={part: features.left_out for part, features in parts.items()},
-        figures={
-            part: assess(logits[part], parts[part].labels, temperature)
+        metrics={
+            part: frame_metrics(logits[part], parts[part].labels, temperature)
             for part in parts
             if part != "train"
         },
     )
     content = to_bytes(
         state,
-        encoders=[encoder_entry(models[role]) for role in ("nucleotide", "protein")],
+        encoders=[encoder_entry(model) for model in models.values()],
         chunk_lengths=dataset.lengths(),
         extra={
             "made_by": f"virnucpro {__version__}",
-            "command": facts.command,
-            "seed": str(request.recipe.seed),
-            "data_set": facts.digest,
+            "command": report.command,
+            "seed": str(request.settings.seed),
+            "data_set": report.digest,
             "training": json.dumps(identity, sort_keys=True),
         },
         temperature=temperature,
     )
-    disk.save(files.card, card_text(facts, files.output.name).encode())
+    disk.save(files.card, card_text(report, files.output.name).encode())
     disk.save(files.output, content)
     disk.remove(files.savepoint)
-    return facts
+    return report
 
 
-def _command(request: FitRequest) -> str:
-    """The command that trains the same, every setting spelled out.
+def _logits_of(classifier: Classifier, features: PartFeatures) -> npt.NDArray[np.float64]:
+    """Return the logits of every row as predict computes them, before the temperature.
 
-    No path is in it: files made from the same data in the same way are the same to the byte.
+    They are float64 ``[n, 2]``.
     """
-    recipe = request.recipe
+    reader = FeatureReader(features)
+    blocks = [classifier.logits(block).numpy() for block in reader.blocks(0, len(features))]
+    return np.concatenate([np.zeros((0, 2)), *blocks]).astype(np.float64)
+
+
+def _command(settings: TrainingSettings) -> str:
+    """Return the command that trains the same classifier, with every setting written out.
+
+    It contains no path: files made from the same data in the same way are the same to the byte.
+    """
     options = {
-        "recipe": recipe.name,
-        "hidden": recipe.hidden,
-        "epochs": recipe.epochs,
-        "batch-size": recipe.batch_size,
-        "learning-rate": recipe.learning_rate,
-        "patience": recipe.patience,
-        "seed": recipe.seed,
-        "precision": recipe.precision,
+        "recipe": settings.recipe,
+        "hidden": settings.hidden,
+        "epochs": settings.epochs,
+        "batch-size": settings.batch_size,
+        "learning-rate": settings.learning_rate,
+        "patience": settings.patience,
+        "seed": settings.seed,
+        "precision": settings.precision,
     }
     words = " ".join(f"--{name} {value}" for name, value in options.items())
     return f"virnucpro train classifier DATASET --output FILE.safetensors {words}"
 
 
 def encoder_entry(model: Mapping[str, Json]) -> str:
-    """How a classifier file names an encoder: a released model by its name, else its family."""
+    """Return how a classifier file names an encoder: by its release, or else by its family."""
     short = str(model["name"]).rstrip("/").split("/")[-1].removesuffix(".pt")
     released = {known.name.split("/")[-1] for known in KNOWN}
     family = str(model["family"])

@@ -1,8 +1,8 @@
-"""The network in training, equal on one process and on many.
+"""The network in training, which gives the same result on one process and on many.
 
 Its state has the names of the classifier file. Batch normalisation takes mean and variance over
 the whole batch, whichever processes its rows are on (torch's own ``SyncBatchNorm`` does not exist
-on the CPU), and dropout masks are drawn for the whole batch.
+on the CPU). Dropout masks are drawn for the whole batch.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from virnucpro.training.classifier.recipe import Recipe
+from virnucpro.training.classifier.settings import TrainingSettings
 
 EPS, MOMENTUM = 1e-5, 0.1  # torch's defaults for BatchNorm1d
-Total = Callable[[torch.Tensor], torch.Tensor]
-"""Sum of a tensor over all processes; passes gradients."""
+TensorSum = Callable[[torch.Tensor], torch.Tensor]
+"""Returns the sum of a tensor over all processes, and passes gradients."""
 
 
 class GlobalBatchNorm(nn.Module):
     """Batch normalisation of ``[n, hidden]`` over the rows of all processes."""
 
-    def __init__(self, hidden: int, total: Total) -> None:
+    def __init__(self, hidden: int, total: TensorSum) -> None:
         super().__init__()
         self.weight = nn.Parameter(torch.ones(hidden))
         self.bias = nn.Parameter(torch.zeros(hidden))
@@ -34,46 +34,46 @@ class GlobalBatchNorm(nn.Module):
         self.register_buffer("running_var", torch.ones(hidden))
         self._total = total
 
-    def forward(self, x: torch.Tensor, count: int) -> torch.Tensor:
-        """Normalise; in training with the statistics of the ``count`` rows of the whole batch."""
+    def forward(self, x: torch.Tensor, rows: int) -> torch.Tensor:
+        """Normalise ``x``; in training with the statistics of the ``rows`` of the whole batch."""
         if not self.training:
             statistics = self.running_mean, self.running_var
             return F.batch_norm(x, *statistics, self.weight, self.bias, eps=EPS)
-        mean = self._total(x.sum(0)) / count  # [hidden]
+        mean = self._total(x.sum(0)) / rows  # [hidden]
         centred = x - mean
-        variance = self._total((centred * centred).sum(0)) / count
+        variance = self._total((centred * centred).sum(0)) / rows
         with torch.no_grad():
-            unbiased = variance * count / max(count - 1, 1)
+            unbiased = variance * rows / max(rows - 1, 1)
             self.running_mean.lerp_(mean, MOMENTUM)
             self.running_var.lerp_(unbiased, MOMENTUM)
         return centred * (variance + EPS).rsqrt() * self.weight + self.bias
 
 
-class Network(nn.Module):
-    """Linear, batch normalisation, ReLU, dropout, linear."""
+class ClassifierNetwork(nn.Module):
+    """Linear layer, batch normalisation, ReLU, dropout, linear layer."""
 
-    def __init__(self, width: int, recipe: Recipe, total: Total) -> None:
-        """First weights as the original draws them (Xavier), from the recipe's seed."""
+    def __init__(self, width: int, settings: TrainingSettings, total: TensorSum) -> None:
+        """Draw the first weights as the original does (Xavier), from the seed of the settings."""
         super().__init__()
-        random = torch.Generator().manual_seed(recipe.seed)
-        self.hidden_layer = _linear(width, recipe.hidden, random)
-        # Batch normalisation takes this bias out again. Its gradient is nothing but rounding,
-        # which AdamW would blow up to full steps.
+        random = torch.Generator().manual_seed(settings.seed)
+        self.hidden_layer = _linear(width, settings.hidden, random)
+        # Batch normalisation takes this bias out again. Its gradient consists of rounding errors,
+        # which AdamW would turn into full steps.
         self.hidden_layer.bias.requires_grad_(False)
-        self.bn1 = GlobalBatchNorm(recipe.hidden, total)
-        self.output_layer = _linear(recipe.hidden, 2, random)
-        self._keep = 1 - recipe.dropout
+        self.bn1 = GlobalBatchNorm(settings.hidden, total)
+        self.output_layer = _linear(settings.hidden, 2, random)
+        self._keep_probability = 1 - settings.dropout
 
-    def forward(self, x: torch.Tensor, kept: torch.Tensor, count: int) -> torch.Tensor:
-        """``[n, width]`` to ``[n, 2]``.
+    def forward(self, x: torch.Tensor, mask: torch.Tensor, rows: int) -> torch.Tensor:
+        """Return the logits ``[n, 2]`` of ``[n, width]``.
 
-        ``kept`` is the dropout mask ``[n, hidden]``, read in training only; ``count`` are the
-        rows of the whole batch.
+        ``mask`` ``[n, hidden]`` holds the units that dropout keeps; it is read in training only.
+        ``rows`` is the number of rows of the whole batch.
         """
         x = self.hidden_layer(x).float()  # [n, hidden]
-        x = F.relu(self.bn1(x, count))
+        x = F.relu(self.bn1(x, rows))
         if self.training:
-            x = x * kept / self._keep
+            x = x * mask / self._keep_probability
         return torch.as_tensor(self.output_layer(x)).float()  # [n, 2]
 
 
@@ -84,19 +84,34 @@ def _linear(width: int, units: int, random: torch.Generator) -> nn.Linear:
     return layer
 
 
-def dropout_mask(rows: int, recipe: Recipe, epoch: int, batch: int) -> torch.Tensor:
-    """bool ``[rows, hidden]``: the units kept in a batch, the same on every process and device."""
-    entropy = np.random.SeedSequence((recipe.seed, epoch, batch))
+def dropout_mask(rows: int, settings: TrainingSettings, epoch: int, batch: int) -> torch.Tensor:
+    """Return which units are kept in a batch: bool ``[rows, hidden]``.
+
+    The mask is the same on every process and device.
+    """
+    entropy = np.random.SeedSequence((settings.seed, epoch, batch))
     random = torch.Generator().manual_seed(int(entropy.generate_state(1, np.uint64)[0] >> 1))
-    mask = torch.empty(rows, recipe.hidden, dtype=torch.bool)
-    return mask.bernoulli_(1 - recipe.dropout, generator=random)
+    mask = torch.empty(rows, settings.hidden, dtype=torch.bool)
+    return mask.bernoulli_(1 - settings.dropout, generator=random)
+
+
+def weight_decay_groups(network: nn.Module, weight_decay: float) -> list[dict[str, object]]:
+    """Return parameter groups for AdamW: weight decay is for matrices and kernels only.
+
+    Decay would distort scales and biases. Parameters that are not trained are in no group.
+    """
+    trained = [parameter for parameter in network.parameters() if parameter.requires_grad]
+    return [
+        {"params": [p for p in trained if p.ndim > 1], "weight_decay": weight_decay},
+        {"params": [p for p in trained if p.ndim <= 1], "weight_decay": 0.0},
+    ]
 
 
 def folded(
     state: dict[str, torch.Tensor], mean: np.ndarray, deviation: np.ndarray
 ) -> dict[str, torch.Tensor]:
-    """``state`` of a network trained on ``(x - mean) / deviation``, for ``x`` itself."""
+    """Return the state for inputs ``x`` of a network trained on ``(x - mean) / deviation``."""
     weight = state["hidden_layer.weight"].double().numpy() / deviation  # [hidden, width]
     bias = state["hidden_layer.bias"].double().numpy() - weight @ mean
-    first = {"hidden_layer.weight": weight, "hidden_layer.bias": bias}
-    return state | {name: torch.from_numpy(value).float() for name, value in first.items()}
+    first_layer = {"hidden_layer.weight": weight, "hidden_layer.bias": bias}
+    return state | {name: torch.from_numpy(value).float() for name, value in first_layer.items()}

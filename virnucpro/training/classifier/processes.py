@@ -23,7 +23,7 @@ from virnucpro.executors.signals import Interruption
 
 if TYPE_CHECKING:
     from virnucpro.training.classifier.group import TrainingGroup
-    from virnucpro.training.classifier.trainer import Plan, ReportProgress
+    from virnucpro.training.classifier.trainer import ReportEvent, TrainingPlan
 
 HOST = "127.0.0.1"
 END_SECONDS = 10.0  # for the others to end, after one process has failed
@@ -50,7 +50,7 @@ class TrainingEnd:
 
 
 def train_on(
-    plan: Plan, devices: Sequence[Device], report: ReportProgress, interruption: Interruption
+    plan: TrainingPlan, devices: Sequence[Device], report: ReportEvent, interruption: Interruption
 ) -> bool:
     """Train on one process for each device; a single one is this process itself.
 
@@ -63,10 +63,10 @@ def train_on(
     if len(devices) > 1:
         return TrainingProcesses(plan, devices).run(report, interruption)
     settle_on_device(devices[0], tokenizer_threads=1)
-    from virnucpro.training.classifier.trainer import train
+    from virnucpro.training.classifier.trainer import train_network
 
     group = _group(0, 1, devices[0])
-    return train(plan, group, report, lambda: interruption.number is not None)
+    return train_network(plan, group, report, lambda: interruption.number is not None)
 
 
 def _group(rank: int, world: int, device: Device) -> TrainingGroup:
@@ -81,7 +81,7 @@ def _group(rank: int, world: int, device: Device) -> TrainingGroup:
 class TrainingProcesses:
     """The processes of one training, as the parent sees them."""
 
-    def __init__(self, plan: Plan, devices: Sequence[Device]) -> None:
+    def __init__(self, plan: TrainingPlan, devices: Sequence[Device]) -> None:
         """Start the processes and send them the plan."""
         from torch.distributed import TCPStore  # type: ignore[attr-defined]
 
@@ -104,7 +104,7 @@ class TrainingProcesses:
         for child in self._children:
             child.send(plan)
 
-    def run(self, report: ReportProgress, interruption: Interruption) -> bool:
+    def run(self, report: ReportEvent, interruption: Interruption) -> bool:
         """Pass on what the first process reports until all have ended.
 
         Returns whether all of them finished the training.
@@ -176,9 +176,9 @@ def _train_in_group(
     import torch.distributed as dist
     from torch.distributed import TCPStore  # type: ignore[attr-defined]
 
-    plan: Plan = connection.recv()
+    plan: TrainingPlan = connection.recv()
     from virnucpro.executors.worker import set_torch_threads
-    from virnucpro.training.classifier.trainer import train
+    from virnucpro.training.classifier.trainer import train_network
 
     set_torch_threads(device.threads)
     os.environ.setdefault("GLOO_SOCKET_IFNAME", LOOPBACK_INTERFACES.get(sys.platform, "lo"))
@@ -187,6 +187,6 @@ def _train_in_group(
     backend = "nccl" if device.kind == "cuda" else "gloo"
     dist.init_process_group(backend, store=store, rank=rank, world_size=world)
     try:
-        return TrainingEnd(train(plan, group, connection.send, connection.poll))
+        return TrainingEnd(train_network(plan, group, connection.send, connection.poll))
     finally:
         dist.destroy_process_group()

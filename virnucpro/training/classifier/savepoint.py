@@ -1,4 +1,4 @@
-"""The state of a training on the disk: what ``--resume`` goes on with."""
+"""The state of an unfinished training on the disk, with which a later start continues."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ from virnucpro.store.migrations import current_schema, upgraded
 
 @dataclass
 class Savepoint:
-    """A training after ``batch`` batches of epoch ``epoch`` (from 0).
+    """The state of a training after ``batch`` batches of epoch ``epoch`` (from 0).
 
-    Order, dropout and learning rate follow from seed, epoch and batch: there is no other state of
-    a random generator or scheduler.
+    Order, dropout and learning rate follow from seed, epoch and batch, so no state of a random
+    generator or of a schedule is needed.
 
     Attributes:
-        identity: everything that decides the weights; must be the same when it is gone on with.
-        network: its state.
-        optimizer: its state.
-        loss: sum of the losses of the frames seen in the epoch.
-        best: state of the network at its lowest validation loss; empty before the first epoch.
-        history: one row an epoch: the fields of :class:`.progress.EpochEnded`.
-        finished: whether training is over.
+        identity: everything that decides the weights. It must be the same when training continues.
+        network: the state of the network.
+        optimizer: the state of the optimizer.
+        loss: the sum of the losses of the frames seen in this epoch.
+        best: the state of the network at its lowest validation loss; empty before the first epoch.
+        history: one row per epoch with the fields of :class:`.progress.EpochEnded`.
+        finished: whether the training is over.
     """
 
     identity: dict[str, Json]
@@ -46,33 +46,31 @@ class Savepoint:
 
     @property
     def best_epoch(self) -> int:
-        """Number (from 1) of the epoch with the lowest validation loss; 0 before the first."""
+        """Return the epoch (from 1) with the lowest validation loss; 0 before the first."""
         if not self.history:
             return 0
-        return int(
-            min(self.history, key=lambda row: (row["validation_loss"], row["epoch"]))["epoch"]
-        )
+        best_row = min(self.history, key=lambda row: (row["validation_loss"], row["epoch"]))
+        return int(best_row["epoch"])
 
 
-def save(path: Path, point: Savepoint, disk: Disk) -> None:
-    """Write a savepoint, in place of an earlier one.
+def save_savepoint(path: Path, savepoint: Savepoint, disk: Disk) -> None:
+    """Write a savepoint in place of an earlier one.
 
     Raises:
         OutputError: the disk is full or unwritable.
     """
-    buffer = io.BytesIO()  # torch.save onto a full disk fails without saying so
-    torch.save({"schema": current_schema("savepoint"), **vars(point)}, buffer)
+    buffer = io.BytesIO()  # torch.save does not report that a disk is full
+    torch.save({"schema": current_schema("savepoint"), **vars(savepoint)}, buffer)
     disk.save(path, buffer.getvalue())
 
 
-def load(path: Path) -> Savepoint | None:
-    """Read a savepoint; None where there is none.
+def load_savepoint(path: Path) -> Savepoint | None:
+    """Read a savepoint. None means that there is none.
 
     Raises:
         InputError: it is damaged.
-        ResumeRefused: a newer version wrote it.
+        ResumeRefusedError: a newer version wrote it.
     """
-    damaged = (OSError, RuntimeError, EOFError, pickle.UnpicklingError, KeyError, TypeError)
     if not path.exists():
         return None
     try:
@@ -82,5 +80,14 @@ def load(path: Path) -> Savepoint | None:
         document = upgraded("savepoint", document, path)
         del document["schema"]
         return Savepoint(**document)
-    except (*damaged, ValueError, Warning) as error:
+    except (
+        OSError,
+        RuntimeError,
+        EOFError,
+        pickle.UnpicklingError,
+        KeyError,
+        TypeError,
+        ValueError,
+        Warning,
+    ) as error:
         raise InputError(f"{path} is damaged: start over with --force") from error

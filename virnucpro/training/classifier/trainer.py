@@ -11,7 +11,6 @@ import numpy as np
 import numpy.typing as npt
 import torch
 import torch.nn.functional as F
-from torch import nn
 
 from virnucpro.compute.threads import call_mkl_functions_once
 from virnucpro.errors import DeviceError, InputError
@@ -19,34 +18,38 @@ from virnucpro.metrics.classification import auroc
 from virnucpro.metrics.temperature import log_loss
 from virnucpro.store.disk import Disk
 from virnucpro.training.classifier.features import (
-    OpenFeatures,
+    FeatureReader,
+    FeatureWindow,
     PartFeatures,
-    Rows,
-    Window,
-    epoch_of,
-    share_of,
-    shares,
+    RowNumbers,
+    epoch_windows,
+    process_rows,
+    process_slice,
 )
 from virnucpro.training.classifier.group import TrainingGroup
-from virnucpro.training.classifier.network import Network, dropout_mask
+from virnucpro.training.classifier.network import (
+    ClassifierNetwork,
+    dropout_mask,
+    weight_decay_groups,
+)
 from virnucpro.training.classifier.progress import EpochEnded, Seen, TrainingEvent
-from virnucpro.training.classifier.recipe import Recipe
-from virnucpro.training.classifier.savepoint import load, save
+from virnucpro.training.classifier.savepoint import load_savepoint, save_savepoint
+from virnucpro.training.classifier.settings import TrainingSettings
 
-ReportProgress = Callable[[TrainingEvent], None]
-Stop = Callable[[], bool]
-CHECK_BATCHES = 16  # so often the processes agree on whether to stop: asking costs a message
+ReportEvent = Callable[[TrainingEvent], None]
+StopRequested = Callable[[], bool]
+STOP_CHECK_BATCHES = 16  # batches between two agreements on whether to stop: each costs a message
 REPORT_SECONDS = 0.2
 
 
 @dataclass(frozen=True)
-class Plan:
-    """What is trained, on what, and where it saves. Picklable.
+class TrainingPlan:
+    """What is trained, on which features, and where the savepoint is. Picklable.
 
-    ``mean`` and ``deviation`` ``[width]`` standardise the inputs: 0 and 1 leave them as they are.
+    ``mean`` and ``deviation`` ``[width]`` standardise the inputs; 0 and 1 leave them as they are.
     """
 
-    recipe: Recipe
+    settings: TrainingSettings
     train: PartFeatures
     validation: PartFeatures
     mean: npt.NDArray[np.float64]
@@ -54,13 +57,18 @@ class Plan:
     savepoint: Path
 
 
-def train(
-    plan: Plan, group: TrainingGroup, report: ReportProgress, stop: Stop, disk: Disk | None = None
+def train_network(
+    plan: TrainingPlan,
+    group: TrainingGroup,
+    report: ReportEvent,
+    stop_requested: StopRequested,
+    disk: Disk | None = None,
 ) -> bool:
-    """Train from the savepoint on, which must be there, to the end or until ``stop`` says so.
+    """Train from the savepoint, which must exist, to the end or until a stop is requested.
 
     Returns:
-        Whether training is over; where it was stopped, after the batch it was at.
+        Whether the training is finished. If it was stopped, the savepoint holds the state after
+        the last batch.
 
     Raises:
         DeviceError: the device has too little memory.
@@ -69,187 +77,204 @@ def train(
     """
     call_mkl_functions_once()
     try:
-        return _Trainer(plan, group, report, stop, disk or Disk()).train()
+        return NetworkTrainer(plan, group, report, stop_requested, disk or Disk()).train()
     except torch.OutOfMemoryError as error:
         raise DeviceError(
             "out of GPU memory: is another program using the GPU? Else use a smaller --batch-size"
         ) from error
 
 
-class _Trainer:
-    """One process's network, optimizer and place in the data."""
+class NetworkTrainer:
+    """The network, the optimizer and the position in the data of one process."""
 
     def __init__(
-        self, plan: Plan, group: TrainingGroup, report: ReportProgress, stop: Stop, disk: Disk
+        self,
+        plan: TrainingPlan,
+        group: TrainingGroup,
+        report: ReportEvent,
+        stop_requested: StopRequested,
+        disk: Disk,
     ) -> None:
-        self._plan, self._group, self._recipe = plan, group, plan.recipe
-        self._report, self._stop, self._disk = report, stop, disk
-        point = load(plan.savepoint)
-        assert point is not None
-        self._point = point
-        self._network = Network(plan.train.width, plan.recipe, group.total).to(group.device)
-        if point.network:
-            self._network.load_state_dict(point.network)
-        self._optimizer = _optimizer(self._network, plan.recipe)
-        if point.optimizer:
-            self._optimizer.load_state_dict(point.optimizer)
+        """Load the savepoint, and open the features."""
+        self._plan, self._group, self._settings = plan, group, plan.settings
+        self._report, self._stop_requested, self._disk = report, stop_requested, disk
+        savepoint = load_savepoint(plan.savepoint)
+        assert savepoint is not None
+        self._savepoint = savepoint
+        network = ClassifierNetwork(plan.train.width, plan.settings, group.total)
+        self._network = network.to(group.device)
+        if savepoint.network:
+            self._network.load_state_dict(savepoint.network)
+        self._optimizer = _make_optimizer(self._network, plan.settings)
+        if savepoint.optimizer:
+            self._optimizer.load_state_dict(savepoint.optimizer)
         self._model = group.wrapped(self._network)
-        self._train, self._validation = OpenFeatures(plan.train), OpenFeatures(plan.validation)
+        self._train = FeatureReader(plan.train)
+        self._validation = FeatureReader(plan.validation)
         self._mean = torch.from_numpy(plan.mean).float().to(group.device)
         self._scale = torch.from_numpy(1 / plan.deviation).float().to(group.device)
-        self._reported = 0.0
+        self._last_report = 0.0
 
     def train(self) -> bool:
-        """Epoch after epoch."""
-        point = self._point
-        while not point.finished:
+        """Train epoch after epoch, and return whether the training is finished."""
+        savepoint = self._savepoint
+        while not savepoint.finished:
             started = time.perf_counter()
-            if not self._epoch():
+            if not self._train_epoch():
                 return False
-            loss, auroc = self._validate()
+            loss, area = self._validate()
             if not np.isfinite(loss):
                 raise InputError(
-                    f"the loss of epoch {point.epoch + 1} is not finite: use a smaller "
+                    f"the loss of epoch {savepoint.epoch + 1} is not finite: use a smaller "
                     f"--learning-rate, and start over with --force"
                 )
-            self._end_epoch(loss, auroc, time.perf_counter() - started)
+            self._end_epoch(loss, area, time.perf_counter() - started)
         return True
 
-    def _epoch(self) -> bool:
-        """The batches left of an epoch. False where it was asked to stop."""
-        point = self._point
-        windows = epoch_of(
-            self._plan.train, self._recipe.batch_size, self._recipe.seed, point.epoch
+    def _train_epoch(self) -> bool:
+        """Train on the remaining batches of an epoch. Return False if a stop was requested."""
+        savepoint = self._savepoint
+        windows = epoch_windows(
+            self._plan.train, self._settings.batch_size, self._settings.seed, savepoint.epoch
         )
-        seen = sum(len(b) for b in [b for w in windows for b in w.batches][: point.batch])
-        # The sum over the processes was saved; the first of them goes on with it.
-        before = point.loss if self._group.rank == 0 else 0.0
-        loss = torch.tensor(before, dtype=torch.float64, device=self._group.device)
+        batches = [batch for window in windows for batch in window.batches]
+        seen = sum(len(batch) for batch in batches[: savepoint.batch])
+        # The savepoint holds the sum over the processes; the first of them continues with it.
+        earlier_loss = savepoint.loss if self._group.rank == 0 else 0.0
+        loss = torch.tensor(earlier_loss, dtype=torch.float64, device=self._group.device)
         self._model.train()
-        for number, rows, x, labels in self._batches(windows, point.batch):
-            if number % CHECK_BATCHES == 0 and self._group.any(self._stop()):
+        for number, rows, x, labels in self._read_batches(windows, savepoint.batch):
+            if number % STOP_CHECK_BATCHES == 0 and self._group.any(self._stop_requested()):
                 self._save(number, loss)
                 return False
-            loss += self._step(number, len(rows), seen, x, labels)
-            seen += len(rows)
-            self._show(seen)
-        point.batch, point.loss = 0, float(self._total(loss))
+            loss += self._step(number, rows, seen, x, labels)
+            seen += rows
+            self._report_progress(seen)
+        savepoint.batch, savepoint.loss = 0, self._total_loss(loss)
         return True
 
-    def _batches(
-        self, windows: list[Window], done: int
-    ) -> Iterator[tuple[int, Rows, torch.Tensor, torch.Tensor]]:
-        """Number, rows of all processes, and this one's features and labels, of what is left."""
+    def _read_batches(
+        self, windows: list[FeatureWindow], finished_batches: int
+    ) -> Iterator[tuple[int, int, torch.Tensor, torch.Tensor]]:
+        """Yield the batches after the first ``finished_batches`` of an epoch.
+
+        Yields the number of the batch, its rows over all processes, and the features and labels of
+        this process.
+        """
         number = 0
         for window in windows:
-            left = window.batches[max(0, done - number) :]
-            number += len(window.batches) - len(left)
-            mine = shares(left, self._group.rank, self._group.world)
-            if not mine:
+            batches = window.batches[max(0, finished_batches - number) :]
+            number += len(window.batches) - len(batches)
+            own_batches: list[RowNumbers] = process_rows(
+                batches, self._group.rank, self._group.world
+            )
+            if not own_batches:
                 continue
-            features = self._train.take(np.concatenate(mine))
-            stops = np.cumsum([len(rows) for rows in mine]).tolist()
-            for rows, own, stop in zip(left, mine, stops, strict=True):
-                labels = torch.from_numpy(self._plan.train.labels[own])
-                yield number, rows, features[stop - len(own) : stop], labels
+            features = self._train.take(np.concatenate(own_batches))
+            stops = np.cumsum([len(own_rows) for own_rows in own_batches]).tolist()
+            for batch, own_rows, stop in zip(batches, own_batches, stops, strict=True):
+                labels = torch.from_numpy(self._plan.train.labels[own_rows])
+                yield number, len(batch), features[stop - len(own_rows) : stop], labels
                 number += 1
 
     def _step(
-        self, number: int, count: int, seen: int, x: torch.Tensor, labels: torch.Tensor
+        self, number: int, rows: int, seen: int, x: torch.Tensor, labels: torch.Tensor
     ) -> torch.Tensor:
-        """One batch; returns the sum of this process's losses."""
-        recipe, group, point = self._recipe, self._group, self._point
-        for settings in self._optimizer.param_groups:
-            settings["lr"] = recipe.rate(point.epoch + seen / len(self._plan.train))
-        mine = share_of(count, group.rank, group.world)
-        kept = dropout_mask(count, recipe, point.epoch, number)[mine].to(group.device)
+        """Train on one batch, and return the sum of the losses of this process."""
+        settings, group, epoch = self._settings, self._group, self._savepoint.epoch
+        for parameters in self._optimizer.param_groups:
+            parameters["lr"] = settings.rate(epoch + seen / len(self._plan.train))
+        own_rows = process_slice(rows, group.rank, group.world)
+        mask = dropout_mask(rows, settings, epoch, number)[own_rows].to(group.device)
         self._optimizer.zero_grad()
-        with torch.autocast(group.device.type, torch.bfloat16, enabled=recipe.precision == "bf16"):
-            logits = self._model(self._standard(x), kept, count)
+        with torch.autocast(
+            group.device.type, torch.bfloat16, enabled=settings.precision == "bf16"
+        ):
+            logits = self._model(self._standardised(x), mask, rows)
         loss = F.cross_entropy(logits, labels.to(group.device), reduction="sum")
-        (loss * group.world / count).backward()  # type: ignore[no-untyped-call]
+        (loss * group.world / rows).backward()  # type: ignore[no-untyped-call]
         self._optimizer.step()
         return loss.detach()
 
-    def _standard(self, x: torch.Tensor) -> torch.Tensor:
-        """Features on the device, with mean 0 and variance 1 where the recipe wants that."""
+    def _standardised(self, x: torch.Tensor) -> torch.Tensor:
+        """Return features on the device; with mean 0 and variance 1 if the settings say so."""
         x = x.to(self._group.device)
-        return (x - self._mean) * self._scale if self._recipe.standardise else x
+        return (x - self._mean) * self._scale if self._settings.standardise else x
 
     def _validate(self) -> tuple[float, float]:
-        """Mean cross entropy and AUROC on the validation part, the same on every process."""
-        labels = self._plan.validation.labels
-        mine = share_of(len(labels), self._group.rank, self._group.world)
-        logits = torch.zeros(len(labels), 2, device=self._group.device)
+        """Return cross entropy and AUROC on the validation part, the same on every process."""
+        virus = self._plan.validation.labels == 1
+        own_rows = process_slice(len(virus), self._group.rank, self._group.world)
+        logits = torch.zeros(len(virus), 2, device=self._group.device)
         self._network.eval()
-        unused = torch.empty(0)
+        unused_mask = torch.empty(0)
         with torch.no_grad():
-            start = mine.start
-            for block in self._validation.blocks(mine.start, mine.stop):
-                logits[start : start + len(block)] = self._network(self._standard(block), unused, 0)
-                start += len(block)
-            found = self._group.total(logits).cpu().numpy().astype(np.float64)
-        margins = found[:, 1] - found[:, 0]
+            start = own_rows.start
+            for block in self._validation.blocks(own_rows.start, own_rows.stop):
+                stop = start + len(block)
+                logits[start:stop] = self._network(self._standardised(block), unused_mask, 0)
+                start = stop
+            all_logits = self._group.total(logits).cpu().numpy().astype(np.float64)
+        margins = all_logits[:, 1] - all_logits[:, 0]
         if not np.isfinite(margins).all():
             return float("nan"), float("nan")
-        area = auroc(labels == 1, margins)
-        return log_loss(labels == 1, margins), float("nan") if area is None else area
+        area = auroc(virus, margins)
+        return log_loss(virus, margins), float("nan") if area is None else area
 
-    def _end_epoch(self, validation_loss: float, auroc: float, seconds: float) -> None:
-        """Keep the best, decide whether it was the last, save and report."""
-        point, recipe = self._point, self._recipe
-        point.epoch += 1
-        event = EpochEnded(
-            epoch=point.epoch,
-            epochs=recipe.epochs,
-            loss=point.loss / len(self._plan.train),
-            validation_loss=validation_loss,
-            auroc=auroc,
-            rate=self._optimizer.param_groups[0]["lr"],
-            best=0,
-            seconds=round(seconds, 3),
+    def _end_epoch(self, validation_loss: float, area: float, seconds: float) -> None:
+        """Keep the best weights, decide whether training is finished, save and report."""
+        savepoint, settings = self._savepoint, self._settings
+        savepoint.epoch += 1
+        row = {
+            "epoch": savepoint.epoch,
+            "epochs": settings.epochs,
+            "loss": savepoint.loss / len(self._plan.train),
+            "validation_loss": validation_loss,
+            "auroc": area,
+            "rate": self._optimizer.param_groups[0]["lr"],
+            "seconds": round(seconds, 3),
+        }
+        savepoint.history.append(row)
+        best = savepoint.best_epoch
+        event = EpochEnded(**row, best=best)
+        savepoint.history[-1] = asdict(event)
+        if best == savepoint.epoch:
+            state = self._network.state_dict()
+            savepoint.best = {name: value.cpu().clone() for name, value in state.items()}
+        epochs_since_best = savepoint.epoch - best
+        savepoint.finished = (
+            savepoint.epoch >= settings.epochs or epochs_since_best >= settings.patience
         )
-        point.history.append(asdict(event))
-        best = point.best_epoch
-        event = EpochEnded(**{**asdict(event), "best": best})
-        point.history[-1] = asdict(event)
-        if best == point.epoch:
-            point.best = {k: v.cpu().clone() for k, v in self._network.state_dict().items()}
-        point.finished = point.epoch >= recipe.epochs or point.epoch - best >= recipe.patience
-        point.loss = 0.0
         self._save(0, torch.tensor(0.0, device=self._group.device))
         if self._group.rank == 0:
             self._report(event)
 
     def _save(self, batch: int, loss: torch.Tensor) -> None:
-        point = self._point
-        point.batch, point.loss = batch, float(self._total(loss))
+        savepoint = self._savepoint
+        savepoint.batch, savepoint.loss = batch, self._total_loss(loss)
         if self._group.rank == 0:
-            point.network = {k: v.cpu() for k, v in self._network.state_dict().items()}
-            point.optimizer = self._optimizer.state_dict()
-            save(self._plan.savepoint, point, self._disk)
+            state = self._network.state_dict()
+            savepoint.network = {name: value.cpu() for name, value in state.items()}
+            savepoint.optimizer = self._optimizer.state_dict()
+            save_savepoint(self._plan.savepoint, savepoint, self._disk)
 
-    def _total(self, loss: torch.Tensor) -> torch.Tensor:
+    def _total_loss(self, loss: torch.Tensor) -> float:
         with torch.no_grad():
-            return self._group.total(loss)
+            return float(self._group.total(loss))
 
-    def _show(self, seen: int) -> None:
+    def _report_progress(self, seen: int) -> None:
         now = time.monotonic()
-        if self._group.rank == 0 and now - self._reported >= REPORT_SECONDS:
-            self._reported = now
-            epoch = self._point.epoch + 1
-            self._report(Seen(epoch, self._recipe.epochs, seen, len(self._plan.train)))
+        if self._group.rank == 0 and now - self._last_report >= REPORT_SECONDS:
+            self._last_report = now
+            epoch = self._savepoint.epoch + 1
+            self._report(Seen(epoch, self._settings.epochs, seen, len(self._plan.train)))
 
 
-def _optimizer(network: nn.Module, recipe: Recipe) -> torch.optim.Optimizer:
-    """Weight decay is for the matrices only: it has no business with scales and biases."""
-    learned = [p for p in network.parameters() if p.requires_grad]
-    if recipe.optimizer == "sgd":
-        return torch.optim.SGD(learned, recipe.learning_rate, recipe.momentum)
-    matrices = [p for p in learned if p.ndim > 1]
-    others = [p for p in learned if p.ndim <= 1]
-    groups = [
-        {"params": matrices, "weight_decay": recipe.weight_decay},
-        {"params": others, "weight_decay": 0.0},
-    ]
-    return torch.optim.AdamW(groups, recipe.learning_rate)
+def _make_optimizer(
+    network: ClassifierNetwork, settings: TrainingSettings
+) -> torch.optim.Optimizer:
+    if settings.optimizer == "adamw":
+        groups = weight_decay_groups(network, settings.weight_decay)
+        return torch.optim.AdamW(groups, settings.learning_rate)
+    trained = [parameter for parameter in network.parameters() if parameter.requires_grad]
+    return torch.optim.SGD(trained, settings.learning_rate, settings.momentum)
