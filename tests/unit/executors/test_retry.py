@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import ast
+from pathlib import Path
+
+import pytest
+
 from tests.unit.executors.fake_pool import FakeStage
+from virnucpro.executors import retry, scheduler
 from virnucpro.executors.retry import (
     MAX_EXITS_ON_DEVICE,
     MAX_FAILURES_IN_A_ROW,
@@ -93,3 +99,21 @@ def test_a_device_is_given_up_after_failed_openings_in_a_row() -> None:
     assert not policy.after_failed_opening(1, "memory")
     assert policy.after_failed_opening(0, "memory")
     assert policy.after_failed_opening(1, "data")  # the same happens every time
+
+
+@pytest.mark.parametrize("module", [retry, scheduler])
+def test_policy_and_scheduler_know_no_transport(module: object) -> None:
+    tree = ast.parse(Path(str(module.__file__)).read_text())  # type: ignore[attr-defined]
+    imported = {
+        name.split(".")[0]
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Import | ast.ImportFrom)
+        for name in (
+            [alias.name for alias in node.names]
+            if isinstance(node, ast.Import)
+            else [str(node.module)]
+        )
+    }
+    assert not imported & {"multiprocessing", "os", "subprocess", "threading"}
+    if module is retry:
+        assert "time" not in imported

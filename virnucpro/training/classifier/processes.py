@@ -112,7 +112,7 @@ class TrainingProcesses:
         Raises:
             VirNucProError: a process failed.
         """
-        running = {child.connection: rank for rank, child in enumerate(self._children)}
+        running = {rank: child.connection for rank, child in enumerate(self._children)}
         ends: dict[int, TrainingEnd] = {}
         stop_sent, deadline = False, float("inf")
         try:
@@ -121,8 +121,8 @@ class TrainingProcesses:
                     stop_sent = True
                     for child in self._children:
                         child.send(STOP)
-                for connection in connections.wait(list(running), timeout=0.5):
-                    rank = running[connection]  # type: ignore[index]
+                readable = connections.wait(list(running.values()), timeout=0.5)
+                for rank in [rank for rank, pipe in running.items() if pipe in readable]:
                     message = self._children[rank].receive()
                     if message is None:
                         message = self._death(rank)
@@ -130,7 +130,7 @@ class TrainingProcesses:
                         report(message)
                         continue
                     ends[rank] = message
-                    del running[connection]  # type: ignore[arg-type]
+                    del running[rank]
                     if message.failed:  # the others notice by their broken connections
                         deadline = min(deadline, time.monotonic() + END_SECONDS)
             # The error that says most: a broken connection is mostly a consequence of another
