@@ -20,9 +20,9 @@ import torch
 
 from virnucpro.events import Event, Notice, StageStarted
 from virnucpro.io.fasta import read_fasta
-from virnucpro.layout import MOLECULES, Layout
-from virnucpro.run.predict import execute
-from virnucpro.run.prepare import Request
+from virnucpro.layout import MOLECULES, Layout, RunLayout
+from virnucpro.run.predict import run_prediction
+from virnucpro.run.prepare import PredictionRequest
 from virnucpro.settings import AnalysisSettings, MachineSettings
 from virnucpro.store.disk import Disk
 from virnucpro.store.features import load_features
@@ -61,8 +61,8 @@ def predict(source: Path, out: Path, disk: Disk | None = None, **options: object
     """Run the toy model in this process, intermediate files kept."""
     shown = Shown([], Counter())
     machine = MachineSettings(device="cpu", threads=1, keep_intermediate=True)
-    request = Request(str(source), out, SCIENCE, machine, **options)  # type: ignore[arg-type]
-    execute(request, shown, disk)
+    request = PredictionRequest(str(source), out, SCIENCE, machine, **options)  # type: ignore[arg-type]
+    run_prediction(request, shown, disk)
     return shown
 
 
@@ -115,7 +115,7 @@ def make_legacy(folder: Path, *, completed: bool = False) -> tuple[Path, Layout]
     source = folder / "in.fa"
     make_input(source)
     predict(source, folder / "old")
-    layout = Layout(folder / "old", "in", 200)
+    layout = RunLayout(folder / "old", "in", 200)
     age(layout, completed=completed)
     return source, layout
 
@@ -172,7 +172,7 @@ def main() -> int:
             break
         shown = predict(source, layout.root, resume=True)
         # A piece that the stopped run did is not done again; none but the missing one ever is.
-        computed = shown.pieces["dnabert"], shown.pieces["esm"]
+        computed = shown.pieces["nucleotide_embeddings"], shown.pieces["protein_embeddings"]
         same = all(path.read_bytes() == data for path, data in before.items())
         if computed not in ((0, 0), (0, 1)) or not same or results(layout) != expected:
             failed += 1

@@ -23,8 +23,8 @@ from typing import BinaryIO
 import torch
 
 from virnucpro.errors import OutputError, VirNucProError
-from virnucpro.run.predict import execute
-from virnucpro.run.prepare import Request
+from virnucpro.run.predict import run_prediction
+from virnucpro.run.prepare import PredictionRequest
 from virnucpro.settings import AnalysisSettings, MachineSettings
 from virnucpro.store.disk import Bytes, Disk
 
@@ -103,10 +103,10 @@ def run_once(source: Path, out: Path, disk: Disk, *, resume: bool, report: int =
     code = 1
     try:
         analysis = AnalysisSettings(model_type="toy", chunk_length=200, sequences_per_file=1200)
-        request = Request(
+        request = PredictionRequest(
             str(source), out, analysis, MachineSettings(device="cpu", threads=1), resume
         )
-        execute(request, lambda event: None, disk)
+        run_prediction(request, lambda event: None, disk)
         code = 0
     except VirNucProError as error:
         code = error.exit_code

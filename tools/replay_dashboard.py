@@ -29,7 +29,7 @@ from virnucpro.events import (
     WorkerDied,
     WorkerReady,
 )
-from virnucpro.layout import Layout
+from virnucpro.layout import RunLayout
 from virnucpro.settings import DisplaySettings
 from virnucpro.ui.readings import GpuReading
 from virnucpro.ui.run_screen import RunScreen
@@ -69,7 +69,7 @@ def task(number: int, folder: Path) -> Task:
     file, start = 1 + number // 10, number % 10 * SPAN
     name = f"{start:08d}-{start + SPAN:08d}.pt"
     return Task(
-        "esm", 1, (folder / f"output_{file}.fa",), (folder / name,), folder / f"{name}.done",
+        "protein_embeddings", 1, (folder / f"output_{file}.fa",), (folder / name,), folder / f"{name}.done",
         weight=SPAN * LENGTH, span=(start, start + SPAN), count=SPAN,
     )  # fmt: skip
 
@@ -92,7 +92,21 @@ class Run:
         show = self._show
         started = self._clock()
         files, sequences = self._pieces // 10, self._pieces * SPAN
-        show(StageStarted("esm", 5, files, self._pieces, sequences, sequences * LENGTH, (), files))
+        show(
+            StageStarted(
+                "protein_embeddings",
+                5,
+                files,
+                self._pieces,
+                sequences,
+                sequences * LENGTH,
+                (),
+                files,
+                title="Protein embeddings (ESM-2)",
+                stages=9,
+                on_workers=True,
+            )
+        )
         pieces_left = Counter(dict.fromkeys(range(1, files + 1), 10))
         due: list[tuple[float, int, Task | None, int]] = []
         for number in range(self._workers):
@@ -103,7 +117,7 @@ class Run:
             if not self.wait_until(then, end):
                 return
             if current is None and number not in begun:
-                show(WorkerReady(number, device(number), "esm", then - started))
+                show(WorkerReady(number, device(number), "protein_embeddings", then - started))
             elif current is not None:
                 show(Progressed(number, SPAN // 10, SPAN // 10 * LENGTH))
                 done += 1
@@ -113,7 +127,11 @@ class Run:
                 file = int(current.inputs[0].stem.split("_")[1])
                 pieces_left[file] -= 1
                 if not pieces_left[file]:
-                    show(FileFinished("esm", replace(current, span=None, count=10 * SPAN)))
+                    show(
+                        FileFinished(
+                            "protein_embeddings", replace(current, span=None, count=10 * SPAN)
+                        )
+                    )
                 current, done = None, 0
             if current is None:
                 if taken == self._pieces:
@@ -124,7 +142,7 @@ class Run:
             slow = 0.4 if number == 5 else 1.0
             step = SPAN / 10 / (SPEED * slow * self._random.uniform(0.85, 1.15))
             heapq.heappush(due, (self._clock() + step, number, current, done))
-        show(StageFinished("esm", 5, self._clock() - started))
+        show(StageFinished("protein_embeddings", 5, self._clock() - started))
 
     def _mishaps(self, number: int, current: Task) -> None:
         if self._random.random() < 0.005:
@@ -138,7 +156,7 @@ class Run:
             self._show(
                 Notice("warning", f"worker {number} died (signal 9); a new one takes its place")
             )
-            self._show(WorkerReady(number, device(number), "esm", 12.0))
+            self._show(WorkerReady(number, device(number), "protein_embeddings", 12.0))
 
 
 def main() -> None:
@@ -157,7 +175,7 @@ def main() -> None:
         return (time.monotonic() - zero) * chosen.warp
 
     with tempfile.TemporaryDirectory() as folder:
-        layout = Layout(Path(folder), "simulated", 500)
+        layout = RunLayout(Path(folder), "simulated", 500)
         display = DisplaySettings(progress=not chosen.no_progress, log_file=chosen.log_file)
         with RunScreen(display, layout, gpus=Invented(), clock=clock) as screen:
             Run(screen, chosen.workers, chosen.pieces, clock).play(chosen.seconds * chosen.warp)

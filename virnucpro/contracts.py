@@ -1,24 +1,23 @@
 """The nouns of the program. Read this page first.
 
-A run is nine :class:`Stage` s. Each *plans* :class:`Task` s; one loop in ``pipeline`` asks the
-ledger which of them are stale, hands those to an :class:`Executor` and commits what comes back.
-The executor opens a :class:`Session` of the stage on a :class:`Device` (that is where a model is
-loaded, once a worker) and calls it on one task after the other.
+A run takes one input through a list of stages. Each :class:`Stage` *plans* :class:`Task` s. The
+engine (:mod:`virnucpro.run.engine`) asks the ledger which tasks are stale, hands those to an
+executor, and commits what comes back. The executor opens a :class:`Session` of the stage on a
+:class:`Device` (a worker loads a model there, once) and calls it on one task after the other.
 
 Everything that crosses a process boundary is a frozen, picklable dataclass.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
     import torch
-
-    from virnucpro.events import Event
 
 Json = Any  # what json.dumps takes: str, int, float, bool, None, lists and string-keyed mappings
 
@@ -48,7 +47,7 @@ class Device:
 
 @dataclass(frozen=True)
 class OutputFile:
-    """A file that a task wrote: its content's size, SHA-256 (hex) and number of records."""
+    """A file that a task wrote: the size, SHA-256 (hex) and number of records of its content."""
 
     path: Path
     bytes: int
@@ -57,19 +56,48 @@ class OutputFile:
 
 
 @dataclass(frozen=True)
+class FailedSequences:
+    """Sequences that a finished task has no result for, and why."""
+
+    error: str
+    message: str
+    ids: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskFigures:
+    """What a finished task keeps in its receipt beside its outputs.
+
+    A stage with figures of its own derives a dataclass from this one and names it in its tasks
+    (:attr:`Task.figures`). Fields are numbers, text, tuples, mappings with text as keys, and
+    dataclasses of these; a receipt that does not hold them is not valid.
+
+    Attributes:
+        notices: sentences to show the user, whether the task was carried out now or earlier.
+        failures: sequences without a result. A later run tries them again.
+        host_wait_seconds: time in which the device had nothing to compute with.
+    """
+
+    notices: tuple[str, ...] = ()
+    failures: tuple[FailedSequences, ...] = ()
+    host_wait_seconds: float = 0.0
+
+
+@dataclass(frozen=True)
 class Task:
     """The unit of work, of retry and of resume.
 
     Attributes:
         stage: name of the stage that planned it.
-        version: that stage's version; raised when the meaning of its code changes.
+        version: version of that stage; raised when the meaning of its code changes.
         inputs: files it reads; their contents are part of the fingerprint, their paths are not.
         outputs: files it writes; empty where their number is known only afterwards.
         receipt: where the proof of its completion is kept.
-        params: everything else that can change the answer, and nothing that cannot.
+        params: everything else that can change the result, and nothing that cannot.
         weight: rough cost (tokens or bytes), for scheduling and progress only.
         span: half-open range of records of the input that this task covers; None for all.
         count: number of sequences in the task, for progress only.
+        figures: the class of the figures that its receipt keeps.
     """
 
     stage: str
@@ -81,26 +109,22 @@ class Task:
     weight: int = 0
     span: tuple[int, int] | None = None
     count: int = 0
+    figures: type[TaskFigures] = TaskFigures
 
     @property
     def name(self) -> str:
-        """Short, for logs: the first output, or the stage, with the span where there is one."""
+        """The first output, or the stage, with the span where there is one; for messages."""
         base = self.outputs[0].name if self.outputs else self.stage
         return base if self.span is None else f"{base}[{self.span[0]}:{self.span[1]}]"
 
 
 @dataclass(frozen=True)
 class TaskResult:
-    """A task that was carried out.
-
-    ``facts`` are figures to keep in its receipt. Three have a meaning to the engine: ``failed``,
-    ids without a result, ``notices``, sentences to show the user, and ``host_wait``, seconds in
-    which the device had nothing to compute with.
-    """
+    """A task that was carried out in ``seconds``, with the files it wrote and its figures."""
 
     task: Task
     outputs: tuple[OutputFile, ...]
-    facts: Mapping[str, Json] = field(default_factory=dict)
+    figures: TaskFigures = field(default_factory=TaskFigures)
     seconds: float = 0.0
 
 
@@ -134,7 +158,7 @@ class Session(Protocol):
 class ModelSession(Protocol):
     """What a session on a device offers beside being callable; one without a device need not.
 
-    An executor asks ``isinstance(session, Describes)``.
+    An executor asks ``isinstance(session, ModelSession)``.
     """
 
     def facts(self) -> Mapping[str, Json]:
@@ -163,73 +187,119 @@ class Receipts(Protocol):
     """What a stage may ask of the ledger when it plans."""
 
     def outputs(self, stage: str) -> tuple[OutputFile, ...]:
-        """The outputs of a finished whole-file stage, in the order it wrote them."""
+        """Return the outputs of a finished whole-run stage, in the order it wrote them."""
         ...
 
-    def facts(self, receipt: Path) -> Mapping[str, Json]:
-        """The figures that a finished task left in its receipt."""
+    def figures(self, receipt: Path) -> TaskFigures:
+        """Return the figures that a finished task left in its receipt."""
         ...
 
 
-class Stage(Protocol):
+@dataclass(frozen=True)
+class DiskNeed:
+    """The bytes that the outputs of a stage take, and what they are, for messages."""
+
+    bytes: int
+    purpose: str
+
+
+SPLITTING = "splitting"
+"""Name of the stage whose outputs are the split files. Stages with a task per file follow it."""
+
+
+class Stage(ABC):
     """One step of the pipeline: it says what is to be done, and can do it.
 
-    ``kind`` ``gpu`` work goes to the workers of the executor, ``cpu`` work stays in the parent,
-    where a session may be called on several tasks at once, in threads.
+    All that the program knows about a stage stands in its class: adding one means to write it and
+    to name it in the list of stages (``virnucpro.stages.pipelines``). A subclass needs ``name``,
+    ``plan`` and ``open``; everything else has a default that fits a stage of the host with one
+    task.
+
+    Attributes:
+        runs_on: tasks of the ``host`` stay in the parent process, where a session may be called on
+            several tasks at once, in threads; those of a ``worker`` go to the devices.
+        intermediate: whether the outputs are removed after a run without failures.
+        reads_intermediate: whether it reads such files, so that it cannot be done again alone.
     """
 
+    runs_on: ClassVar[Literal["host", "worker"]] = "host"
+    intermediate: ClassVar[bool] = False
+    reads_intermediate: ClassVar[bool] = True
+
     @property
+    @abstractmethod
     def name(self) -> str:
-        """Unique; part of every fingerprint."""
-        ...
+        """Unique in a run; part of every fingerprint and of the names of receipts."""
 
     @property
-    def kind(self) -> Literal["cpu", "gpu"]:
-        """Where its tasks run."""
-        ...
+    def title(self) -> str:
+        """The name for people."""
+        return self.name.replace("_", " ").capitalize()
 
+    @property
+    def kept_outputs(self) -> frozenset[Path]:
+        """Outputs of an ``intermediate`` stage that stay after the run all the same."""
+        return frozenset()
+
+    @property
+    def file_pattern(self) -> Path | None:
+        """The output for split file ``{number}`` of a stage with one task per split file.
+
+        None for a stage with one task, whose receipt is that of the whole run. ``status`` finds
+        receipts by it.
+        """
+        return None
+
+    @abstractmethod
     def plan(self, receipts: Receipts) -> list[Task]:
-        """All tasks of the stage, done or not, the same whatever the hardware."""
-        ...
+        """Return all tasks of the stage, finished or not, the same whatever the hardware."""
 
+    @abstractmethod
+    def open(self, device: Device) -> Session:
+        """Load what the tasks need. Called once per worker, in the worker."""
+
+    def with_tasks(self, tasks: Sequence[Task]) -> Stage:
+        """Return the stage as it is opened for a run in which it planned ``tasks``."""
+        return self
+
+    def disk_need(self, receipts: Receipts) -> DiskNeed | None:
+        """Return what all outputs take, where that may be more than the disk holds.
+
+        Before the first stage with a need begins, all stages are asked, and the disk is checked.
+        """
+        return None
+
+    def adopt(self, tasks: Sequence[Task]) -> Iterable[TaskResult | str]:
+        """Yield those of the stale ``tasks`` whose outputs an earlier version left, and warnings.
+
+        A result is committed before the next one is asked for.
+        """
+        return ()
+
+
+class SpannedStage(Stage):
+    """A stage whose tasks cover files of many sequences, and are carried out in spans of them."""
+
+    @abstractmethod
     def split(self, task: Task) -> list[Task]:
-        """The spans that a stale task is carried out in; ``[task]`` where it has none."""
-        ...
+        """Return the spans that a stale task is carried out in, in file order."""
 
+    @abstractmethod
     def halve(self, task: Task) -> tuple[Task, Task] | None:
-        """Two smaller tasks that cover the same records, or None for a single record."""
-        ...
+        """Return two smaller spans with the same records, or None for a single record."""
 
+    @abstractmethod
+    def ids(self, task: Task) -> tuple[str, ...]:
+        """Return the ids of the sequences that a span covers, to name what failed."""
+
+    @abstractmethod
     def join(
-        self, task: Task, parts: Sequence[TaskResult], failed: Sequence[FailedTask]
+        self, task: Task, parts: Sequence[TaskResult], failures: Sequence[FailedTask]
     ) -> TaskResult:
         """Assemble the outputs of ``task`` from its spans, which are in file order.
 
-        Called in a thread, of two files at a time: it changes nothing but those outputs.
+        Called in a thread, for two files at a time: it changes nothing but those outputs.
         """
-        ...
-
-    def ids(self, task: Task) -> tuple[str, ...]:
-        """The sequence ids a task covers, to name what failed."""
-        ...
-
-    def open(self, device: Device) -> Session:
-        """Load what the tasks need. Called once a worker, in the worker."""
-        ...
-
-
-class Executor(Protocol):
-    """Carries out tasks somewhere: in this process, in worker processes, on a cluster."""
-
-    def run(
-        self, stage: Stage, tasks: Iterable[Task], emit: Callable[[Event], None]
-    ) -> Iterator[TaskOutcome]:
-        """Yield one outcome a task (more where one had to be halved), in any order."""
-        ...
-
-    def close(self) -> None:
-        """Stop the workers. Safe to call twice."""
-        ...
 
 
 class Encoder(Protocol):

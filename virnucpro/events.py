@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from virnucpro.contracts import Device, FailedTask, Json, Task
@@ -12,8 +12,9 @@ from virnucpro.contracts import Device, FailedTask, Json, Task
 class StageStarted:
     """A stage begins: ``todo`` of ``total`` tasks are stale, with their summed weight and count.
 
-    ``reasons`` says why, in words, the most frequent first; ``files`` are those that the tasks
-    belong to. ``stages`` are all of the run; ``number`` counts them from 1.
+    ``reasons`` says why, in words, the most frequent first; ``files`` counts those that the tasks
+    belong to. ``stages`` is the number of stages of the run; ``number`` counts them from 1.
+    ``title`` names the stage for people. ``on_workers`` says where it runs.
     """
 
     stage: str
@@ -24,7 +25,9 @@ class StageStarted:
     tokens: int
     reasons: tuple[str, ...] = ()
     files: int = 0
-    stages: int = 9
+    title: str = field(kw_only=True)
+    stages: int = field(kw_only=True)
+    on_workers: bool = field(kw_only=True)
 
 
 @dataclass(frozen=True)
@@ -135,3 +138,6 @@ Event = (
     | WorkerReport
     | Notice
 )
+
+Emit = Callable[[Event], None]
+"""Takes an event to whoever shows it."""

@@ -47,19 +47,42 @@ def stem_of(source: str) -> str:
 
 
 @dataclass(frozen=True)
-class Layout:
-    """The files of one run: output directory ``root``, input ``stem``, chunk length in bases."""
+class OutputFolder:
+    """The files that all runs of the output directory ``root`` share."""
 
     root: Path
-    stem: str
-    chunk_length: int
-
-    # Stages 1-3
 
     @property
-    def chunked(self) -> Path:
-        """All chunks."""
-        return self.root / f"{self.stem}_chunked{self.chunk_length}.fa"
+    def failed_table(self) -> Path:
+        """What failed, for all runs of the output directory."""
+        return self.root / FAILURES.place("")
+
+    @property
+    def checkpoints(self) -> Path:
+        """State of all runs in the output directory."""
+        return checkpoint_folder(self.root)
+
+    @property
+    def failed_lock(self) -> Path:
+        """Held while ``failed_table`` is changed. No stem is empty: it is no run's ``lock``."""
+        return lock_file(self.root, "")
+
+    @property
+    def legacy_state(self) -> Path:
+        """State file of a run of the pre-optimization program."""
+        return self.checkpoints / "pipeline_state.json"
+
+
+@dataclass(frozen=True)
+class Layout(OutputFolder):
+    """The files of one run, as far as they do not depend on its chunk length.
+
+    ``stem`` is the name of the run, which begins the names of its files.
+    """
+
+    stem: str
+
+    # Stages 1-3
 
     def frames(self, molecule: Molecule) -> Path:
         """All open frames, as nucleotides or as proteins."""
@@ -76,8 +99,8 @@ class Layout:
 
     # Stages 4-6
 
-    def features(self, molecule: Molecule, number: int) -> Path:
-        """Embeddings of a split file."""
+    def features(self, molecule: Molecule, number: int | str) -> Path:
+        """Embeddings of a split file; ``number`` may be a placeholder."""
         return self.folder(molecule) / f"output_{number}_{FEATURE_SUFFIX[molecule]}.pt"
 
     def part(self, molecule: Molecule, number: int, start: int, stop: int) -> Path:
@@ -94,8 +117,8 @@ class Layout:
         """Merged features and predictions."""
         return self.root / f"{self.stem}_merged"
 
-    def merged(self, number: int) -> Path:
-        """Both embeddings of a split file side by side."""
+    def merged(self, number: int | str) -> Path:
+        """Both embeddings of a split file side by side; ``number`` may be a placeholder."""
         return self.merged_folder / f"output_{number}_merged.pt"
 
     # Results
@@ -139,17 +162,7 @@ class Layout:
         """Input records of which something failed."""
         return self.result("failed_sequences.fa")
 
-    @property
-    def failed_table(self) -> Path:
-        """What failed, for all runs of the output directory."""
-        return self.root / FAILURES.place(self.stem)
-
     # State
-
-    @property
-    def checkpoints(self) -> Path:
-        """State of all runs in the output directory."""
-        return checkpoint_folder(self.root)
 
     @property
     def state(self) -> Path:
@@ -167,14 +180,14 @@ class Layout:
         return lock_file(self.root, self.stem)
 
     @property
-    def failed_lock(self) -> Path:
-        """Held while ``failed_table`` is changed. No stem is empty: it is no run's ``lock``."""
-        return lock_file(self.root, "")
-
-    @property
     def run_state(self) -> Path:
         """What resume compares: everything that changes results."""
         return self.state / "run.json"
+
+    @property
+    def stage_list(self) -> Path:
+        """The stages of the run, with what ``status`` needs to know of each."""
+        return self.state / "stages.json"
 
     @property
     def log(self) -> Path:
@@ -210,11 +223,6 @@ class Layout:
         return self.state / "removed.json"
 
     @property
-    def legacy_state(self) -> Path:
-        """State file of a run of the pre-optimization program."""
-        return self.checkpoints / "pipeline_state.json"
-
-    @property
     def legacy_survey(self) -> Path:
         """What such a run left, noted before anything of it is overwritten."""
         return self.state / "legacy.json"
@@ -228,7 +236,7 @@ class Layout:
         """Names of the files that this run writes into the output directory itself."""
         tables = (self.chunks_table, self.contigs_table, self.virus_fasta, self.run_json)
         frames = (self.frames(molecule) for molecule in MOLECULES)
-        return frozenset(p.name for p in (self.chunked, *frames, *tables, self.failed_fasta))
+        return frozenset(path.name for path in (*frames, *tables, self.failed_fasta))
 
     def chunked_files(self) -> list[Path]:
         """Return the files of chunks that exist, of whatever chunk length."""
@@ -249,6 +257,22 @@ class Layout:
             self.state,
         ]
         return [path for path in files if path.exists() or path.is_symlink()]
+
+
+@dataclass(frozen=True)
+class RunLayout(Layout):
+    """The files of a prediction; ``chunk_length`` is in bases."""
+
+    chunk_length: int
+
+    @property
+    def chunked(self) -> Path:
+        """All chunks."""
+        return self.root / f"{self.stem}_chunked{self.chunk_length}.fa"
+
+    def top_names(self) -> frozenset[str]:
+        """Names of the files that this run writes into the output directory itself."""
+        return super().top_names() | {self.chunked.name}
 
 
 @dataclass(frozen=True)

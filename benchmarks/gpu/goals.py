@@ -61,7 +61,7 @@ def goals(out: Path, scale: Scale) -> list[Goal]:
         found: Figure = pools[precision].get("rates", {}).get(stage, {}).get(rate)
         return found
 
-    tokens = worker(low, "esm", "tokens_a_second_of_worker")
+    tokens = worker(low, "protein_embeddings", "tokens_a_second_of_worker")
     sequences = "sequences_a_second_of_worker"
     return [
         Goal(f"{name} {low}, share of the matrix product", SHARE,
@@ -79,11 +79,11 @@ def goals(out: Path, scale: Scale) -> list[Goal]:
         Goal(f"{name} {low} through the pool, sequences of {FULL} tokens a second", ESM,
              over(tokens, FULL)),
         Goal(f"{name} {lower} through the pool, times {low}", FP8,
-             over(worker(lower, "esm", sequences), worker(low, "esm", sequences))),
+             over(worker(lower, "protein_embeddings", sequences), worker(low, "protein_embeddings", sequences))),
         Goal(f"{scale.dnabert} {low} through the pool, sequences a second", DNABERT,
-             worker(low, "dnabert", sequences)),
+             worker(low, "nucleotide_embeddings", sequences)),
         Goal(f"{scale.dnabert} {lower} through the pool, times {low}", FP8,
-             over(worker(lower, "dnabert", sequences), worker(low, "dnabert", sequences))),
+             over(worker(lower, "nucleotide_embeddings", sequences), worker(low, "nucleotide_embeddings", sequences))),
     ]  # fmt: skip
 
 

@@ -19,7 +19,7 @@ from typing import Any
 
 from benchmarks.gpu.models import CHUNK, write_contigs, write_pair
 from virnucpro.io.fasta import read_fasta
-from virnucpro.layout import Layout
+from virnucpro.layout import Layout, RunLayout
 
 TRUNCATION = 1024  # residues of a protein, as predict has it
 ENDS = 2  # <cls> and <eos>
@@ -36,7 +36,7 @@ def main() -> int:
     if not source.exists():
         write_contigs(source, options.frames)
     written = time.perf_counter() - started
-    layout = Layout(folder / options.precision, source.stem, CHUNK)
+    layout = RunLayout(folder / options.precision, source.stem, CHUNK)
     command = ["virnucpro", "predict", "--input", str(source), "--output-dir", str(layout.root)]
     command += [*pair.options, "--precision", options.precision, *_where(options.device)]
     started = time.perf_counter()
@@ -85,7 +85,7 @@ def figures(layout: Layout) -> dict[str, Any]:
         rates[stage] = {
             "sequences_a_second_of_stage": len(lengths) / whole,
             "sequences_a_second_of_worker": len(lengths) / since,
-            "tokens_a_second_of_worker": tokens / since if stage == "esm" else None,
+            "tokens_a_second_of_worker": tokens / since if stage == "protein_embeddings" else None,
             "share_idle": row["idle"] / since,
             "share_waited_for_tokens": run["seconds_waited_for_tokens"].get(stage, 0.0) / since,
         }

@@ -36,8 +36,8 @@ from tests.cli.inputs_sequences import ACCEPTED, CHUNKED, REFUSED
 from virnucpro.classifier import to_bytes
 from virnucpro.errors import InputError, UsageError, VirNucProError
 from virnucpro.io.census import take_census
-from virnucpro.run.predict import execute
-from virnucpro.run.prepare import Request
+from virnucpro.run.predict import run_prediction
+from virnucpro.run.prepare import PredictionRequest
 from virnucpro.settings import TOY_CLASSIFIER, AnalysisSettings, MachineSettings
 from virnucpro.store.disk import Disk
 
@@ -57,10 +57,10 @@ def _source(folder: Path, data: bytes = PLAIN) -> Path:
 
 
 def _execute(source: Path, out: Path, disk: Disk | None = None) -> None:
-    request = Request(
+    request = PredictionRequest(
         str(source), out, AnalysisSettings(model_type="toy"), MachineSettings(device="cpu")
     )
-    execute(request, lambda event: None, disk)
+    run_prediction(request, lambda event: None, disk)
 
 
 @pytest.mark.parametrize("case", REFUSED, ids=str)

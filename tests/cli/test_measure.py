@@ -46,7 +46,7 @@ def test_a_rehearsal(tmp_path, capfd):
     encoders, pool, _ = found["parts"]
     assert [row["precision"] for row in encoders["rows"]] == ["fp32", "bf16"]
     assert encoders["rows"][0]["sequences/s"] > 0
-    assert set(pool["rates"]) == {"dnabert", "esm"}
+    assert set(pool["rates"]) == {"nucleotide_embeddings", "protein_embeddings"}
     for row in pool["rates"].values():
         assert row["sequences_a_second_of_worker"] >= row["sequences_a_second_of_stage"] > 0
     met = {row["goal"]: row["met"] for row in found["goals"]}
@@ -182,7 +182,7 @@ def test_goals(tmp_path):
     (tmp_path / "esm2.json").write_text(saved(640, 800))
     (tmp_path / "dnabert-s.json").write_text("{ half")
     stage = {"sequences_a_second_of_worker": 500, "tokens_a_second_of_worker": 60_000}
-    (tmp_path / "pool-bf16.json").write_text(json.dumps({"rates": {"esm": stage}}))
+    (tmp_path / "pool-bf16.json").write_text(json.dumps({"rates": {"protein_embeddings": stage}}))
     found = {g.what: (g.measured, g.met) for g in goals(tmp_path, REAL)}
     name = "ESM-2 esm2_t36_3B_UR50D"
     assert found[f"{name} bf16, share of the matrix product"] == (0.8, "yes")

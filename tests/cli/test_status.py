@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.legacy_run import make_input, make_legacy, predict
-from virnucpro.layout import Layout
+from virnucpro.layout import RunLayout
 from virnucpro.run.status import STAGES
 from virnucpro.store.disk import Disk
 
@@ -75,15 +75,18 @@ def test_an_interrupted_run(call: Callable, folder: Path) -> None:
     _slow(folder / "cut", 50)
     run = _run(call, folder / "cut")
     assert (run["stem"], run["state"], run["owner"]) == ("in", "interrupted", None)
-    assert _stage(run, "dnabert")["files_done"] == _stage(run, "dnabert")["files"]
-    esm = _stage(run, "esm")
+    assert (
+        _stage(run, "nucleotide_embeddings")["files_done"]
+        == _stage(run, "nucleotide_embeddings")["files"]
+    )
+    esm = _stage(run, "protein_embeddings")
     # The first file is done and of the second the only span; that of the third, 20 sequences, may
     # have been computed while the second file was joined.
     assert (esm["files_done"], esm["files"]) == (1, 3)
     done = esm["sequences_done"]
     assert done in (50, 70)
     assert esm["missing"] == [f"output_{n}_ESM.pt: no receipt" for n in (2, 3)]
-    later = ["esm", "merging", "prediction", "consensus", "output"]
+    later = ["protein_embeddings", "merging", "prediction", "consensus", "output"]
     assert run["resume"]["stages"] == later
     left = esm["sequences"] - done
     assert run["resume"]["seconds"] == pytest.approx(left * 50 / done, rel=0.02)
@@ -114,7 +117,7 @@ def test_before_the_split_nobody_knows_how_much_there_is(call: Callable, tmp_pat
     run = _run(call, tmp_path / "out")
     assert run["state"] == "interrupted"
     assert _stage(run, "chunking")["files_done"] == 1
-    assert _stage(run, "esm")["files"] is None
+    assert _stage(run, "protein_embeddings")["files"] is None
     assert "esm          unknown: not split yet" in call("status", tmp_path / "out").out
 
 
@@ -164,8 +167,8 @@ def test_damage_that_shows_in_a_size(
     damage(folder / "done" / ESM)
     run = _run(call, folder / "done")
     assert run["state"] == "interrupted"
-    assert word in _stage(run, "esm")["missing"][0]
-    assert run["resume"]["stages"] == ["esm"]
+    assert word in _stage(run, "protein_embeddings")["missing"][0]
+    assert run["resume"]["stages"] == ["protein_embeddings"]
 
 
 def test_what_failed_and_why(call: Callable, folder: Path) -> None:
@@ -178,14 +181,14 @@ def test_what_failed_and_why(call: Callable, folder: Path) -> None:
     assert run["state"] == "partial"
     assert run["failed"] == [
         {
-            "stage": "esm",
+            "stage": "protein_embeddings",
             "file": "output_2_ESM.pt",
             "error": "ValueError",
             "message": "no",
             "sequences": 2,
         }
     ]
-    esm = _stage(run, "esm")
+    esm = _stage(run, "protein_embeddings")
     assert esm["sequences"] - esm["sequences_done"] == 2
     text = call("status", folder / "done").out
     assert "finished, but 2 sequences failed" in text
@@ -200,7 +203,9 @@ def test_a_removed_file_that_is_needed_again(call: Callable, folder: Path) -> No
     assert _run(call, out)["resume"]["stages"] == ["output"]
     (out / "in_merged/prediction_results.txt").unlink()
     run = _run(call, out)
-    assert {"chunking", "dnabert", "esm", "prediction"} <= set(run["resume"]["stages"])
+    assert {"chunking", "nucleotide_embeddings", "protein_embeddings", "prediction"} <= set(
+        run["resume"]["stages"]
+    )
 
 
 def test_two_runs_in_a_directory(call: Callable, folder: Path) -> None:
@@ -256,8 +261,10 @@ def test_a_run_that_is_taking_over(call: Callable, tmp_path: Path) -> None:
         predict(source, layout.root, Stopping("output_2_ESM.pt.done"), resume=True)
     run = _run(call, layout.root)
     assert run["state"] == "interrupted"
-    assert _stage(run, "dnabert")["files_done"] == 3
-    assert _stage(run, "esm")["missing"][0].endswith("left by an earlier version, to be examined")
+    assert _stage(run, "nucleotide_embeddings")["files_done"] == 3
+    assert _stage(run, "protein_embeddings")["missing"][0].endswith(
+        "left by an earlier version, to be examined"
+    )
 
 
 @pytest.mark.parametrize("name", ["missing", "empty", "file"])
@@ -271,7 +278,7 @@ def test_no_run_there(call: Callable, tmp_path: Path, name: str) -> None:
 
 def test_an_earlier_run_moved_aside_is_none_of_the_runs(call: Callable, folder: Path) -> None:
     predict(folder / "in.fa", folder / "done", force=True)
-    assert Layout(folder / "done", "in", 200).previous.exists()
+    assert RunLayout(folder / "done", "in", 200).previous.exists()
     assert _run(call, folder / "done")["state"] == "finished"
 
 

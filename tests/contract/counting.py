@@ -19,16 +19,19 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
+from typing import ClassVar, Literal
 
 from virnucpro.contracts import (
     Device,
+    FailedSequences,
     FailedTask,
     Json,
     Receipts,
     ReportProgress,
     Session,
+    SpannedStage,
     Task,
+    TaskFigures,
     TaskResult,
 )
 from virnucpro.errors import OutputError
@@ -39,7 +42,7 @@ Opening = Literal["well", "raises", "dies", "segfault", "dies once", "dies on 1"
 
 
 @dataclass(frozen=True)
-class Counting:
+class Counting(SpannedStage):
     """Writes ``id length`` lines for the records of FASTA files, in spans of ``span``.
 
     ``broken`` is the index of a device on which every task ends the process; ``batch`` is in
@@ -54,9 +57,9 @@ class Counting:
     broken: int = -9
     batch: int = 8
 
-    name = "counting"
+    name: ClassVar[str] = "counting"
     version = 1
-    kind: Literal["gpu"] = "gpu"
+    runs_on: ClassVar[Literal["host", "worker"]] = "worker"
 
     def plan(self, receipts: Receipts | None = None) -> list[Task]:
         tasks = []
@@ -100,12 +103,12 @@ class Counting:
         return tuple(name for name, _ in read_fasta(task.inputs[0], *task.span))
 
     def join(
-        self, task: Task, parts: Sequence[TaskResult], failed: Sequence[FailedTask]
+        self, task: Task, parts: Sequence[TaskResult], failures: Sequence[FailedTask]
     ) -> TaskResult:
         text = b"".join(part.outputs[0].path.read_bytes() for part in parts)
         out = Disk().save(task.outputs[0], text, text.count(b"\n"))
-        lost = [{"error": f.error, "message": f.message, "ids": list(f.ids)} for f in failed]
-        return TaskResult(task, (out,), {"failed": lost} if lost else {})
+        failed = tuple(FailedSequences(f.error, f.message, f.ids) for f in failures)
+        return TaskResult(task, (out,), TaskFigures(failures=failed))
 
     def open(self, device: Device) -> Session:
         if self.opening == "raises":

@@ -9,7 +9,7 @@ from tests.contract.counting import Counting
 from virnucpro.contracts import TaskOutcome
 from virnucpro.events import Event
 from virnucpro.executors.executor import Executor
-from virnucpro.layout import Layout
+from virnucpro.layout import RunLayout
 from virnucpro.run.spans import Spans
 from virnucpro.store.disk import Disk
 from virnucpro.store.ledger import Ledger
@@ -29,7 +29,7 @@ def run_stage(
     see: Callable[[Event], None] = lambda event: None,
 ) -> tuple[list[TaskOutcome], list[Event]]:
     """Do what is stale, commit what comes back; ``see`` gets each event as it happens."""
-    ledger = Ledger(Layout(folder, "x", 500), Disk(), {})
+    ledger = Ledger(RunLayout(folder, "x", 500), Disk(), {})
     stale = [task for task in stage.plan() if ledger.check(task).stale]
     events: list[Event] = []
 

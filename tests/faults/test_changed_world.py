@@ -17,8 +17,8 @@ from virnucpro.classifier import to_bytes
 from virnucpro.encoders.registry import locate
 from virnucpro.errors import ResumeRefusedError, UsageError, VirNucProError
 from virnucpro.events import Event, Notice, StageStarted
-from virnucpro.run.predict import execute
-from virnucpro.run.prepare import Request
+from virnucpro.run.predict import run_prediction
+from virnucpro.run.prepare import PredictionRequest
 from virnucpro.settings import AnalysisSettings, MachineSettings
 from virnucpro.store.features import Features, encode_features, load_features
 
@@ -31,7 +31,7 @@ class World:
     """A finished run with everything kept, and what it was made from."""
 
     home: Path
-    request: Request
+    request: PredictionRequest
 
     @property
     def out(self) -> Path:
@@ -85,8 +85,8 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> World:
     (home / "in.fa").write_text("".join(lines))
     analysis = AnalysisSettings("custom", str(classifier), 200, 25, str(nucleotide), str(protein))
     machine = MachineSettings(device="cpu", threads=1, keep_intermediate=True)
-    request = Request(str(home / "in.fa"), home / "out", analysis, machine)
-    execute(request, _ignore)
+    request = PredictionRequest(str(home / "in.fa"), home / "out", analysis, machine)
+    run_prediction(request, _ignore)
     return World(home, request)
 
 
@@ -115,15 +115,15 @@ def world(made: World, tmp_path: Path) -> World:
     return World(home, request)
 
 
-def _resume(request: Request) -> tuple[dict[str, int], str]:
+def _resume(request: PredictionRequest) -> tuple[dict[str, int], str]:
     """Pieces computed a stage, and all notices; raises what the program raises."""
     events: list[Event] = []
-    execute(request, events.append)
+    run_prediction(request, events.append)
     todo = {e.stage: e.todo for e in events if isinstance(e, StageStarted) and e.todo}
     return todo, "\n".join(e.message for e in events if isinstance(e, Notice))
 
 
-def _verdict(request: Request) -> str:
+def _verdict(request: PredictionRequest) -> str:
     """What the documentation calls it."""
     try:
         todo, _ = _resume(request)
@@ -170,7 +170,7 @@ def test_changed_files(world: World, made: World, file: str, change: str, verdic
         assert _verdict(world.request) == "goes on"
 
 
-def _rename_models(world: World) -> Request:
+def _rename_models(world: World) -> PredictionRequest:
     (world.home / "dnabert").rename(world.home / "d2")
     (world.home / "esm.pt").rename(world.home / "e2.pt")
     (world.home / "c.safetensors").rename(world.home / "c2.safetensors")
@@ -182,32 +182,32 @@ def _rename_models(world: World) -> Request:
     )
 
 
-def _move_input(world: World) -> Request:
+def _move_input(world: World) -> PredictionRequest:
     (world.home / "elsewhere").mkdir()
     (world.home / "in.fa").rename(world.home / "elsewhere/in.fa")
     return replace(world.request, source=str(world.home / "elsewhere/in.fa"))
 
 
-def _science(world: World, **changes: object) -> Request:
+def _science(world: World, **changes: object) -> PredictionRequest:
     return replace(world.request, analysis=replace(world.request.analysis, **changes))  # type: ignore[arg-type]
 
 
-def _machine(world: World, **changes: object) -> Request:
+def _machine(world: World, **changes: object) -> PredictionRequest:
     return replace(world.request, machine=replace(world.request.machine, **changes))  # type: ignore[arg-type]
 
 
-def _other_protein_model(world: World) -> Request:
+def _other_protein_model(world: World) -> PredictionRequest:
     save_fair(fair_model(token_dropout=False), world.home / "other.pt")
     return _science(world, protein_model=str(world.home / "other.pt"))
 
 
-def _other_nucleotide_model(world: World) -> Request:
+def _other_nucleotide_model(world: World) -> PredictionRequest:
     path = world.home / "dnabert/config.json"
     path.write_text(re.sub(r"1e-12", "1e-11", path.read_text()))
     return world.request
 
 
-OTHER: dict[str, Callable[[World], Request]] = {
+OTHER: dict[str, Callable[[World], PredictionRequest]] = {
     "chunk length": lambda w: _science(w, chunk_length=300),
     "sequences per file": lambda w: _science(w, sequences_per_file=30),
     "nucleotide model": _other_nucleotide_model,
@@ -256,14 +256,14 @@ def _swap(a: Path, b: Path) -> None:
 def test_92_swapped_shards_are_both_computed_again(world: World, made: World) -> None:
     esm = [world.file(f"STEM_protein/output_{n}_ESM.pt") for n in (1, 2)]
     _swap(*esm)
-    assert _resume(world.request)[0] == {"esm": 2}
+    assert _resume(world.request)[0] == {"protein_embeddings": 2}
     assert _results(world.out) == _results(made.out)
 
 
 def test_92_swapped_with_their_receipts(world: World, made: World) -> None:
     for suffix in ("", ".done"):
         _swap(*(world.file(f"STEM_protein/output_{n}_ESM.pt{suffix}") for n in (1, 2)))
-    assert _resume(world.request)[0] == {"esm": 2}
+    assert _resume(world.request)[0] == {"protein_embeddings": 2}
     assert _results(world.out) == _results(made.out)
 
 
@@ -271,7 +271,7 @@ def test_93_a_receipt_of_a_newer_version_is_refused(world: World) -> None:
     path = world.file("STEM_protein/output_1_ESM.pt.done")
     path.write_text(path.read_text().replace('"schema": 1', '"schema": 2'))
     with pytest.raises(ResumeRefusedError, match="newer version"):
-        execute(world.request, _ignore)
+        run_prediction(world.request, _ignore)
 
 
 class Evil:
@@ -285,7 +285,7 @@ class Evil:
 def test_97_a_malicious_feature_file_is_computed_again_and_not_run(world: World) -> None:
     path = world.file("STEM_protein/output_1_ESM.pt")
     torch.save({"proteins": [], "data": Evil(world.home / "pwned")}, path)
-    assert _resume(world.request)[0] == {"esm": 1}
+    assert _resume(world.request)[0] == {"protein_embeddings": 1}
     assert not (world.home / "pwned").exists()
 
 
@@ -294,7 +294,7 @@ def test_98_a_link_in_place_of_the_state_is_refused(world: World) -> None:
     state.rename(world.home / "state")
     state.symlink_to(world.home / "state")
     with pytest.raises(ResumeRefusedError, match="symbolic link"):
-        execute(world.request, _ignore)
+        run_prediction(world.request, _ignore)
 
 
 @pytest.mark.parametrize("damage", ["nan", "doubled"])
@@ -306,7 +306,7 @@ def test_99_damaged_rows_are_computed_again(world: World, made: World, damage: s
     else:
         features = Features([features.ids[1], *features.ids[1:]], features.data)
     path.write_bytes(b"".join(encode_features(features, "protein")))
-    assert _resume(world.request)[0] == {"esm": 1}
+    assert _resume(world.request)[0] == {"protein_embeddings": 1}
     assert _results(world.out) == _results(made.out)
 
 
@@ -325,8 +325,8 @@ def test_100_stray_temporary_files_are_removed(world: World) -> None:
 def test_reasons_are_told(world: World) -> None:
     world.file("STEM_protein/output_1_ESM.pt").unlink()
     events: list[Event] = []
-    execute(world.request, events.append)
-    started = [e for e in events if isinstance(e, StageStarted) and e.stage == "esm"]
+    run_prediction(world.request, events.append)
+    started = [e for e in events if isinstance(e, StageStarted) and e.stage == "protein_embeddings"]
     assert started[0].reasons == ("output_1_ESM.pt is missing (1x)",)
 
 
@@ -337,7 +337,7 @@ def test_a_finished_run_whose_features_are_gone_says_why_it_starts_again(
     assert not list(world.out.rglob("*.pt"))
     world.file("STEM_merged/prediction_results.txt").write_text("edited")
     todo, notices = _resume(world.request)
-    assert {"dnabert", "esm", "merging", "prediction"} <= set(todo)
+    assert {"nucleotide_embeddings", "protein_embeddings", "merging", "prediction"} <= set(todo)
     assert "prediction_results.txt has another size than its receipt says" in notices
     assert "needed again" in notices
     assert _results(world.out) == _results(made.out)

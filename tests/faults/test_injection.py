@@ -14,8 +14,8 @@ from typing import BinaryIO
 import pytest
 
 from tools.fault_sweep import make_input
-from virnucpro.run.predict import execute
-from virnucpro.run.prepare import Request
+from virnucpro.run.predict import run_prediction
+from virnucpro.run.prepare import PredictionRequest
 from virnucpro.settings import AnalysisSettings, MachineSettings
 from virnucpro.store.disk import Disk
 
@@ -71,8 +71,8 @@ def test_data_is_on_the_disk_before_its_receipt(tmp_path: Path) -> None:
     make_input(source)
     disk = Recording()
     analysis = AnalysisSettings(model_type="toy", chunk_length=200, sequences_per_file=1200)
-    execute(
-        Request(str(source), tmp_path / "out", analysis, MachineSettings(device="cpu")),
+    run_prediction(
+        PredictionRequest(str(source), tmp_path / "out", analysis, MachineSettings(device="cpu")),
         _ignore,
         disk,
     )

@@ -81,7 +81,7 @@ def test_only_what_is_missing_is_embedded(
     done = shell(*arguments, "--output-dir", out, "-k")
     assert done.code == 0, done.err
     pieces = _pieces(done.err)
-    assert (pieces["dnabert"], pieces["esm"]) == (0, missing)
+    assert (pieces["nucleotide_embeddings"], pieces["protein_embeddings"]) == (0, missing)
     assert "3 DNABERT_S feature files were taken over" in done.err
     assert f"{3 - missing} ESM feature files were taken over" in done.err
     assert "precision they were computed in is unknown" in done.err
@@ -111,7 +111,7 @@ def test_a_finished_run_whose_features_are_gone_is_left_alone(
     assert before == {path: path.stat().st_mtime_ns for path in out.rglob("*")}
     forced = shell(*arguments, "--output-dir", out, "--force")
     assert forced.code == 0, forced.err
-    assert _pieces(forced.err)["esm"] == 3
+    assert _pieces(forced.err)["protein_embeddings"] == 3
     _check_results(out, reference)
 
 

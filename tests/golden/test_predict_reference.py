@@ -162,7 +162,12 @@ def test_run_json_says_what_ran(undisturbed: Path) -> None:
     assert document["models"]["nucleotide"]["dim"] == 96
     assert document["models"]["protein"]["dim"] == 64
     assert len(document["input"]["sha256"]) == 64
-    assert set(document["seconds"]) >= {"chunking", "dnabert", "esm", "output"}
+    assert set(document["seconds"]) >= {
+        "chunking",
+        "nucleotide_embeddings",
+        "protein_embeddings",
+        "output",
+    }
 
 
 def _assert_same_bytes(ours: Path, theirs: Path) -> None:
@@ -227,14 +232,16 @@ def test_a_budget_kept_by_an_earlier_start_is_used_on_resume(
     path = out / ".checkpoints/sample/run.json"
     state = json.loads(path.read_bytes())
     assert state["budgets"] == {}  # a CPU's is not measured
-    kept = {"esm on CPU, 0 bytes": 512}
+    kept = {"protein_embeddings on CPU, 0 bytes": 512}
     path.write_text(json.dumps(state | {"budgets": kept}))
     (out / "sample_protein/output_2_ESM.pt").unlink()
     source = reference / "original_500/sample.fa"
     assert _predict(source, "-o", out, *options, "-k", "-d", "cpu", "--resume").returncode == 0
     assert json.loads(path.read_bytes())["budgets"] == kept
     rows = json.loads((out / "sample_run.json").read_bytes())["workers"]
-    assert [(r["stage"], r["budget"], r["found"]) for r in rows] == [("esm", 512, "kept")]
+    assert [(r["stage"], r["budget"], r["found"]) for r in rows] == [
+        ("protein_embeddings", 512, "kept")
+    ]
 
 
 def test_resume_computes_only_what_lacks_a_receipt(

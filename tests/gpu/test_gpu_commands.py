@@ -14,7 +14,7 @@ from benchmarks.gpu.models import Pair, write_contigs
 from examples.make_example import SOURCE
 from tests.faults.processes import family, running, until
 from virnucpro.io.fasta import read_fasta
-from virnucpro.layout import Layout
+from virnucpro.layout import Layout, RunLayout
 from virnucpro.precision import PRECISIONS
 
 
@@ -47,7 +47,7 @@ def contents(layout: Layout) -> dict[str, bytes]:
 @pytest.fixture(scope="session")
 def on_cpu(tiny: Pair, tmp_path_factory) -> Layout:
     """The example of the repository, classified in fp32 on the CPU."""
-    layout = Layout(tmp_path_factory.mktemp("cpu"), "sequences", 500)
+    layout = RunLayout(tmp_path_factory.mktemp("cpu"), "sequences", 500)
     command = [sys.executable, "-m", "virnucpro", "predict", str(SOURCE), "-o", str(layout.root)]
     subprocess.run([*command, *tiny.options, "--device", "cpu"], check=True, capture_output=True)
     return layout
@@ -63,7 +63,7 @@ def test_killed_and_resumed_it_is_the_same_to_the_byte(
     records = 12_000 if device == "cuda" else 2000
     source = write_contigs(tmp_path / "contigs.fa", records)
     options = [*tiny.options, *where, "--compile", compile, "-k", "--no-progress"]
-    whole, killed = (Layout(tmp_path / name, "contigs", 500) for name in ("whole", "killed"))
+    whole, killed = (RunLayout(tmp_path / name, "contigs", 500) for name in ("whole", "killed"))
 
     def start(layout: Layout, *more: str) -> subprocess.Popen[bytes]:
         command = [sys.executable, "-m", "virnucpro", "predict", str(source), "-o"]
@@ -100,7 +100,7 @@ def test_the_calls_of_the_cpu(
     done = shell("predict", SOURCE, "-o", tmp_path, *tiny.options, *where,
                  "--precision", precision, "--compile", compile)  # fmt: skip
     assert done.code == 0, done.err
-    layout = Layout(tmp_path, "sequences", 500)
+    layout = RunLayout(tmp_path, "sequences", 500)
     expected, found = predictions(on_cpu), predictions(layout)
     assert list(found) == list(expected)
     near = PRECISIONS[precision].largest_score_difference
@@ -111,7 +111,7 @@ def test_the_calls_of_the_cpu(
     if precision == "fp32":
         assert calls(layout) == calls(on_cpu)
     workers = json.loads(layout.run_json.read_bytes())["workers"]
-    assert [row["stage"] for row in workers] == ["dnabert", "esm"]
+    assert [row["stage"] for row in workers] == ["nucleotide_embeddings", "protein_embeddings"]
     for row in workers:
         assert row["precision"] == precision
         assert row["compiled"] == (compile == "always"), row

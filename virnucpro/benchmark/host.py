@@ -20,7 +20,7 @@ from virnucpro.encoders.family import EncoderSource
 from virnucpro.encoders.registry import released_families
 from virnucpro.io.chunks import chunk_spans
 from virnucpro.io.fasta import fasta_bytes
-from virnucpro.layout import MOLECULES, Layout, Molecule
+from virnucpro.layout import MOLECULES, Molecule, RunLayout
 from virnucpro.stages.base import HostStage
 from virnucpro.stages.chunking import ChunkingStage, stamp
 from virnucpro.stages.consensus import ConsensusStage
@@ -98,7 +98,7 @@ class _Run:
 
     def __init__(self, folder: Path, source: Path, chunk_length: int) -> None:
         self.disk = DiskWithoutResume()
-        self.layout = Layout(folder, "bench", chunk_length)
+        self.layout = RunLayout(folder, "bench", chunk_length)
         self.source = source
         self.disk.make_folder(folder)
         self.ledger = Ledger(self.layout, self.disk, {source: sha256_of(source)})
@@ -107,7 +107,7 @@ class _Run:
     @property
     def frames(self) -> int:
         """Open frames in all; once they are translated."""
-        return int(self.ledger.facts(self.layout.receipt("translation"))["frames"])
+        return self.ledger.outputs("translation")[0].rows
 
     def carried_out(self, stage: HostStage) -> tuple[str, Callable[[], TaskResult]]:
         """Carry out a stage; its name, and how to do it again."""

@@ -23,8 +23,8 @@ from virnucpro.settings import DUPLICATE_ID_CHOICES, SHOWN_MODEL_TYPES
 
 if TYPE_CHECKING:
     from virnucpro.configuration import Configuration
-    from virnucpro.run.accounting import Summary
-    from virnucpro.run.prepare import Request
+    from virnucpro.run.predict import Summary
+    from virnucpro.run.prepare import PredictionRequest
 
 UNSCORED_REASONS = {
     "no_open_frame": "no frame without a stop codon",
@@ -97,9 +97,9 @@ def predict(source: str | None, named_source: str | None, **options: Any) -> int
     if (source is None) == (named_source is None):
         raise UsageError("give the input once: virnucpro predict --input FILE (or just FILE)")
     settings = configuration(options)
-    from virnucpro.run.prepare import Request
+    from virnucpro.run.prepare import PredictionRequest
 
-    request = Request(
+    request = PredictionRequest(
         source or named_source or "",
         options["output_dir"],
         settings.analysis,
@@ -111,16 +111,16 @@ def predict(source: str | None, named_source: str | None, **options: Any) -> int
     return _run(request, settings)
 
 
-def _run(request: Request, settings: Configuration) -> int:
+def _run(request: PredictionRequest, settings: Configuration) -> int:
     from virnucpro.events import Notice
     from virnucpro.executors.signals import interruptible
-    from virnucpro.run.predict import execute
+    from virnucpro.run.predict import run_prediction
     from virnucpro.ui.run_screen import RunScreen
 
     with interruptible() as interruption, RunScreen(settings.display, request.layout) as screen:
         for warning in settings.warnings:
             screen.show(Notice("warning", warning))
-        summary = execute(request, screen.show, interruption=interruption)
+        summary = run_prediction(request, screen.show, interruption=interruption)
     if not settings.display.quiet:
         try:
             click.echo(summary_text(summary, request.layout.root))

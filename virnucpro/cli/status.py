@@ -10,7 +10,7 @@ import click
 
 from virnucpro.cli.options import shared_options
 from virnucpro.formatting import rough_duration
-from virnucpro.run.status import ENCODERS, Progress, RunStatus, statuses
+from virnucpro.run.status import RunStatus, StageStatus, statuses
 
 SHOWN = 3  # files named a stage
 CHECKED = "checked by size; --resume checks contents"
@@ -52,7 +52,8 @@ def _document(run: RunStatus) -> dict[str, object]:
         "owner": asdict(run.owner) if run.owner else None,
         "stages": [
             {
-                "stage": stage.stage,
+                "stage": stage.stage.name,
+                "title": stage.stage.title,
                 "files_done": stage.files_done,
                 "files": stage.files,
                 "sequences_done": stage.sequences_done,
@@ -61,10 +62,19 @@ def _document(run: RunStatus) -> dict[str, object]:
             }
             for stage in run.stages
         ],
-        "failed": [asdict(failure) for failure in run.failed],
+        "failed": [
+            {
+                "stage": failure.stage,
+                "file": failure.file,
+                "error": failure.error,
+                "message": failure.message,
+                "sequences": len(failure.ids),
+            }
+            for failure in run.failures
+        ],
         "legacy_feature_files": run.features,
         "resume": {
-            "stages": [stage.stage for stage in run.todo],
+            "stages": [stage.stage.name for stage in run.todo],
             "seconds": None if seconds is None else round(seconds, 1),
             "text": _resume(run),
         },
@@ -73,30 +83,31 @@ def _document(run: RunStatus) -> dict[str, object]:
 
 def _lines(run: RunStatus) -> list[str]:
     head = f"{run.stem}: {run.owner or _word(run)}"
-    lines = [head, *(f"  {_stage(stage)}" for stage in run.stages)]
-    for failure in run.failed[:SHOWN]:
+    width = max((len(status.stage.title) for status in run.stages), default=0)
+    lines = [head, *(f"  {_stage(stage, width)}" for stage in run.stages)]
+    for failure in run.failures[:SHOWN]:
         lines.append(
-            f"  failed: {failure.sequences:,} sequences of {failure.file}: {failure.error}: "
+            f"  failed: {len(failure.ids):,} sequences of {failure.file}: {failure.error}: "
             f"{failure.message}"
         )
-    if run.failed:
+    if run.failures:
         lines.append("  all that failed: failed_files.txt")
     return [*lines, f"  {_resume(run)}"]
 
 
 def _word(run: RunStatus) -> str:
     if run.state == "partial":
-        count = sum(failure.sequences for failure in run.failed)
+        count = sum(len(failure.ids) for failure in run.failures)
         return f"finished, but {count:,} sequences failed"
     if run.state.startswith("legacy"):
         return f"{'finished ' if run.state.endswith('finished') else ''}run of an earlier version"
     return run.state
 
 
-def _stage(stage: Progress) -> str:
+def _stage(stage: StageStatus, width: int) -> str:
     if stage.files is None:
-        return f"{stage.stage:12} unknown: not split yet"
-    text = f"{stage.stage:12} {stage.files_done:,} of {stage.files:,} files"
+        return f"{stage.stage.title:{width}} unknown: not split yet"
+    text = f"{stage.stage.title:{width}} {stage.files_done:,} of {stage.files:,} files"
     if stage.sequences is not None:
         text += f", {stage.sequences_done:,} of {stage.sequences:,} sequences"
     if stage.missing:
@@ -119,16 +130,17 @@ def _resume(run: RunStatus) -> str:
     verb = "left to do" if run.state == "running" else f"{run.command} would do"
     if not run.todo:
         return f"{verb}: nothing"
-    left = [
-        "sequences still to be counted" if stage.left is None else f"{stage.left:,} sequences"
-        for stage in run.todo
-        if stage.stage in ENCODERS
-    ]
-    words = [
-        f"{stage.stage} ({left.pop(0)})" if stage.stage in ENCODERS else stage.stage
-        for stage in run.todo
-    ]
-    return f"{verb}: {', '.join(words)}; {_time(run.seconds_left)}"
+    stages = [_todo(status) for status in run.todo]
+    return f"{verb}: {', '.join(stages)}; {_time(run.seconds_left)}"
+
+
+def _todo(status: StageStatus) -> str:
+    """Return the title of a stage with the sequences that it still has to do."""
+    if not status.stage.spanned:
+        return status.stage.title
+    if status.remaining is None:
+        return f"{status.stage.title}: sequences still to be counted"
+    return f"{status.stage.title}: {status.remaining:,} sequences"
 
 
 def _time(seconds: float | None) -> str:

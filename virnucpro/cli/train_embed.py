@@ -22,7 +22,7 @@ from virnucpro.settings import SHOWN_MODEL_TYPES, AnalysisSettings
 
 if TYPE_CHECKING:
     from virnucpro.training.data.dataset import Part
-    from virnucpro.training.embed import Embedded
+    from virnucpro.training.embed import EmbeddedPart
 
 TYPES = tuple(name for name in SHOWN_MODEL_TYPES if name != "custom")
 EPILOG = """\b
@@ -115,7 +115,7 @@ def _analysis(analysis: AnalysisSettings, options: dict[str, Any]) -> AnalysisSe
     )
 
 
-def _summary(dataset: Path, results: list[Embedded]) -> list[str]:
+def _summary(dataset: Path, results: list[EmbeddedPart]) -> list[str]:
     lines = []
     if not any(result.computed for result in results):
         lines.append("Nothing to compute: all features are there and intact.")

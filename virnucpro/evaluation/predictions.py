@@ -79,13 +79,13 @@ def find_predictions(path: Path, level: Level | None) -> Predictions:
         InputError: the file is not a table of predictions.
     """
     if path.is_dir():
-        layout = Layout(path, _only_run(path), 0)
+        layout = Layout(path, _only_run(path))
         return _opened(_table_of(layout, level or "chunk"), level or "chunk", layout)
     merged = path.parent.name
     if merged.endswith("_merged"):
-        layout = Layout(path.parent.parent, merged.removesuffix("_merged"), 0)
+        layout = Layout(path.parent.parent, merged.removesuffix("_merged"))
     else:
-        layout = Layout(path.parent, path.stem.removesuffix("_chunks").removesuffix("_contigs"), 0)
+        layout = Layout(path.parent, path.stem.removesuffix("_chunks").removesuffix("_contigs"))
     return _opened(path, level, layout)
 
 

@@ -71,7 +71,7 @@ class Executor:
             DeviceError: no device is left, or too many attempts in a row failed.
             VirNucProError: an error that concerns the whole run.
         """
-        if stage.kind == "cpu":
+        if stage.runs_on == "host":
             yield from run_host_stage(stage, tasks, emit, self._host_threads)
             return
         stale_tasks = list(tasks)

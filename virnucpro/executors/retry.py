@@ -11,7 +11,7 @@ from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
-from virnucpro.contracts import FailedTask, Stage, Task
+from virnucpro.contracts import FailedTask, SpannedStage, Stage, Task
 from virnucpro.errors import DeviceError
 from virnucpro.executors.failures import FailureKind
 
@@ -131,6 +131,7 @@ class RetryPolicy:
     def _divide(
         self, task: Task, error: str, message: str, *, remember: bool = False
     ) -> RetryDecision:
+        assert isinstance(self._stage, SpannedStage)
         halves = self._stage.halve(task)
         if halves is None:
             return RetryDecision(failed=FailedTask(task, error, message, self._stage.ids(task)))

@@ -1,240 +1,241 @@
-"""The nine stages, and the only loop."""
+"""The one engine: it brings the stages of a run up to date, whatever the run is for."""
 
 from __future__ import annotations
 
 import shutil
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Protocol
 
-from virnucpro.classifier import ClassifierInfo
-from virnucpro.contracts import Executor, FailedTask, Stage, Task, TaskResult
-from virnucpro.encoders.family import EncoderSource
+from virnucpro.contracts import Json, SpannedStage, Stage, Task, TaskResult
 from virnucpro.errors import OutputError
-from virnucpro.events import Event, FileFinished, Notice, StageFinished, StageStarted
+from virnucpro.events import Emit, FileFinished, Notice, StageFinished, StageStarted
+from virnucpro.executors.executor import Executor
 from virnucpro.formatting import byte_size
 from virnucpro.layout import MOLECULES, Layout
+from virnucpro.run.record import WorkerTable
 from virnucpro.run.spans import Spans
-from virnucpro.settings import AnalysisSettings, MachineSettings
-from virnucpro.stages.chunking import ChunkingStage, Stamp
-from virnucpro.stages.consensus import ConsensusStage
-from virnucpro.stages.embedding import EmbeddingStage
-from virnucpro.stages.merging import MergingStage
-from virnucpro.stages.output import OutputStage
-from virnucpro.stages.prediction import PredictionStage
-from virnucpro.stages.splitting import SplittingStage
-from virnucpro.stages.translation import TranslationStage
-from virnucpro.store import legacy
+from virnucpro.run.status import write_stage_list
 from virnucpro.store.disk import Disk
 from virnucpro.store.ledger import Ledger
-
-Emit = Callable[[Event], None]
-
-BYTES_A_NUMBER = 4  # features are float32
-BYTES_AN_ID = 64  # a frame's id in a feature file, on average, with its share of the file's frame
-AFTER_FEATURES = ("prediction", "consensus", "output")
-
-
-class Work(Protocol):
-    """What the loop has to know of a run: its stages, and where and with what they embed."""
-
-    @property
-    def layout(self) -> Layout:
-        """Every path of the run."""
-        ...
-
-    @property
-    def disk(self) -> Disk:
-        """What writes."""
-        ...
-
-    @property
-    def nucleotide(self) -> EncoderSource:
-        """The encoder of nucleotides."""
-        ...
-
-    @property
-    def protein(self) -> EncoderSource:
-        """The encoder of proteins."""
-        ...
-
-    @property
-    def stages(self) -> list[Stage]:
-        """All stages, in order."""
-        ...
+from virnucpro.store.receipts import FileFailure
+from virnucpro.store.state import RunState, admit_run, read_state, write_state
 
 
 @dataclass(frozen=True)
-class Job:
-    """Everything that a prediction needs, found and checked before it starts.
+class Run:
+    """One input through all stages; everything that the engine has to know of it.
 
-    ``seen`` is the stamp of the source from before its digest was taken: a stage that reads it
-    commits nothing when it is another one afterwards. ``budgets`` are those that an earlier start
-    measured, see ``checkpoint.state``.
+    Attributes:
+        layout: every path of the run.
+        disk: what writes.
+        stages: all stages, in order.
+        state: what the results depend on, and the batch budgets of an earlier start.
+        digests: SHA-256 (hex) of the files that are read and that no stage writes.
+        command: what continues the run when it is interrupted.
+        stages_before: stages of other runs that the same command counts before these.
+        stages_in_all: stages that the command counts in all; 0 for those of this run.
     """
 
-    source: Path
     layout: Layout
-    analysis: AnalysisSettings
-    machine: MachineSettings
-    precision: str
-    nucleotide: EncoderSource
-    protein: EncoderSource
-    classifier: ClassifierInfo
-    disk: Disk = field(default_factory=Disk)
-    budgets: Mapping[str, int] = field(default_factory=dict)
-    seen: Stamp = (0, 0)
-
-    @property
-    def stages(self) -> list[Stage]:
-        """The nine stages, in order."""
-        layout, disk, analysis, machine = self.layout, self.disk, self.analysis, self.machine
-        cut = (self.precision, analysis.truncation)
-        frames, residues = machine.dnabert_sequences, machine.esm_tokens
-        kept = (self.budgets, machine.compile)
-        classifier = (self.classifier.path, self.classifier.sha256)
-        shortest = min(self.classifier.chunk_lengths or (layout.chunk_length,))
-        return [
-            ChunkingStage(layout, disk, self.source, self.seen, analysis.duplicate_ids, shortest),
-            TranslationStage(layout, disk),
-            SplittingStage(layout, disk, analysis.sequences_per_file),
-            EmbeddingStage(layout, disk, "nucleotide", self.nucleotide, *cut, frames, *kept),
-            EmbeddingStage(layout, disk, "protein", self.protein, *cut, residues, *kept),
-            MergingStage(layout, disk),
-            PredictionStage(layout, disk, *classifier, machine.classifier_rows),
-            ConsensusStage(layout, disk),
-            OutputStage(
-                layout, disk, self.source, self.seen, self.classifier.temperature is not None
-            ),
-        ]
+    disk: Disk
+    stages: Sequence[Stage]
+    state: RunState
+    digests: Mapping[Path, str] = field(default_factory=dict)
+    command: str = "predict --resume"
+    stages_before: int = 0
+    stages_in_all: int = 0
 
 
 @dataclass
 class RunOutcome:
-    """What a run did: seconds and tasks a stage, sequences that failed.
+    """What one start of a run did.
 
-    ``host_wait`` are the seconds, summed over workers, in which a device waited for tokens.
+    Attributes:
+        ledger: the receipts of the run.
+        seconds: time per stage.
+        host_wait: seconds per stage, summed over workers, in which a device waited for tokens.
+        computed: tasks carried out per stage.
+        workers: one row per worker and stage, for the record of the run.
+        budgets: the batch budgets that are known now.
     """
 
+    ledger: Ledger
     seconds: dict[str, float] = field(default_factory=dict)
     host_wait: dict[str, float] = field(default_factory=dict)
     computed: Counter[str] = field(default_factory=Counter)
-    failed: list[FailedTask] = field(default_factory=list)
+    workers: list[dict[str, Json]] = field(default_factory=list)
+    budgets: Mapping[str, int] = field(default_factory=dict)
 
-    def add(self, stage: str, result: TaskResult | FailedTask) -> None:
-        """Count what came back from the executor."""
-        self.computed[stage] += 1
-        if isinstance(result, FailedTask):
-            self.failed.append(result)
-        elif "host_wait" in result.facts:
-            self.host_wait[stage] = self.host_wait.get(stage, 0.0) + result.facts["host_wait"]
+    @property
+    def failures(self) -> list[FileFailure]:
+        """All sequences without a result, now and from earlier starts."""
+        return [failure for _, receipt in self.ledger.receipts() for failure in receipt.failures]
 
 
-def run(job: Work, ledger: Ledger, executor: Executor, emit: Emit) -> RunOutcome:
-    """Bring every stage up to date.
+def admitted_state(
+    layout: Layout, disk: Disk, state: RunState, emit: Emit, *, resume: bool, force: bool
+) -> RunState:
+    """Write the state of a run, with the batch budgets of an earlier start, and return it.
+
+    Raises:
+        ResumeRefusedError: the existing files were made from something else.
+        UsageError: files would be overwritten that this run did not write.
+    """
+    admission = admit_run(layout, disk, state, resume=resume, force=force)
+    if admission.notice:
+        emit(Notice("info", admission.notice))
+    earlier = read_state(layout)  # None where it was moved aside just now
+    state = replace(state, budgets=earlier.budgets if earlier else {})
+    write_state(layout, disk, state)
+    return state
+
+
+def execute(run: Run, executor: Executor, emit: Emit) -> RunOutcome:
+    """Bring every stage of an admitted run up to date.
 
     Raises:
         VirNucProError: whatever ends a run; what was committed before stays valid.
     """
-    outcome = RunOutcome()
-    stages = job.stages
-    if ledger.cleaned and (reason := _lost_proof(stages, ledger)):
+    layout, disk = run.layout, run.disk
+    sweep(layout, disk)
+    write_stage_list(layout, disk, run.command, run.stages)
+    outcome = RunOutcome(Ledger(layout, disk, run.digests))
+    workers = WorkerTable(
+        run.state.budgets,
+        lambda budgets: write_state(layout, disk, replace(run.state, budgets=budgets)),
+        emit,
+    )
+    if outcome.ledger.cleaned and (reason := _reason_to_distrust(run, outcome.ledger)):
         text = "the intermediate files of the finished run, since removed, are needed again"
         emit(Notice("warning", f"{text}: {reason}"))
-        ledger.distrust_removed()
-    for number, stage in enumerate(stages, 1):
+        outcome.ledger.distrust_removed()
+    space_checked = False
+    for number, stage in enumerate(run.stages, run.stages_before + 1):
         started = time.perf_counter()
-        tasks = stage.plan(ledger)
-        verdicts = [ledger.check(task) for task in tasks]
-        stale = [task for task, verdict in zip(tasks, verdicts, strict=True) if verdict.stale]
-        reasons = Counter(v.reason for v in verdicts if v.stale and v.reason != "no receipt")
-        if isinstance(stage, EmbeddingStage):
-            stage = stage.of(tasks)
-            stale, warnings = legacy.adopt(
-                job.layout, ledger, stale, stage.molecule, stage.source.dim
+        tasks = stage.plan(outcome.ledger)
+        stale, reasons = _stale(tasks, outcome.ledger)
+        stage = stage.with_tasks(tasks)
+        stale = _adopt(stage, stale, outcome.ledger, emit)
+        if stale and stage.disk_need(outcome.ledger) and not space_checked:
+            _check_space(run, outcome.ledger, emit)
+            space_checked = True
+        with Spans(stage, stale, outcome.ledger, disk) as spans:
+            emit(
+                StageStarted(
+                    stage.name,
+                    number,
+                    len(tasks),
+                    len(spans.todo),
+                    sum(task.count for task in spans.todo),
+                    sum(task.weight for task in spans.todo),
+                    reasons,
+                    spans.files,
+                    title=stage.title,
+                    stages=run.stages_in_all or len(run.stages),
+                    on_workers=stage.runs_on == "worker",
+                )
             )
-            for warning in warnings:
-                emit(Notice("warning", warning))
-        if stale and stage.kind == "gpu":
-            _check_space(job, ledger, emit, announce=not outcome.computed["dnabert"])
-        with Spans(stage, stale, ledger, job.disk) as spans:
-            emit(_started(stage, (number, len(stages)), tasks, spans, reasons))
-            for result in executor.run(stage, spans.todo, emit):
-                _finished(stage, spans.add(result), emit)
-                outcome.add(stage.name, result)
-            _finished(stage, spans.rest(), emit)
+            for result in executor.run(stage, spans.todo, workers.show):
+                for task in spans.add(result):
+                    emit(FileFinished(stage.name, task))
+                outcome.computed[stage.name] += 1
+                if isinstance(result, TaskResult) and isinstance(stage, SpannedStage):
+                    waited = outcome.host_wait.get(stage.name, 0.0)
+                    waited += result.figures.host_wait_seconds
+                    outcome.host_wait[stage.name] = waited
+            for task in spans.rest():
+                emit(FileFinished(stage.name, task))
         for task in tasks:
-            for notice in ledger.facts(task.receipt).get("notices", ()):
+            for notice in outcome.ledger.figures(task.receipt).notices:
                 emit(Notice("warning", notice))
         outcome.seconds[stage.name] = time.perf_counter() - started
         emit(StageFinished(stage.name, number, outcome.seconds[stage.name]))
+    outcome.workers, outcome.budgets = workers.rows(), workers.budgets
     return outcome
 
 
-def _started(
-    stage: Stage, place: tuple[int, int], tasks: list[Task], spans: Spans, reasons: Counter[str]
-) -> StageStarted:
-    todo = spans.todo
-    number, stages = place
-    sequences = sum(task.count for task in todo)
-    tokens = sum(task.weight for task in todo)
-    why = tuple(f"{reason} ({n}x)" for reason, n in reasons.most_common(3))
-    return StageStarted(
-        stage.name, number, len(tasks), len(todo), sequences, tokens, why, spans.files, stages
-    )
+def _stale(tasks: Sequence[Task], ledger: Ledger) -> tuple[list[Task], tuple[str, ...]]:
+    """Return the tasks that have to be carried out, and the most frequent reasons in words."""
+    verdicts = [ledger.check(task) for task in tasks]
+    stale = [task for task, verdict in zip(tasks, verdicts, strict=True) if verdict.stale]
+    reasons = Counter(v.reason for v in verdicts if v.stale and v.reason != "no receipt")
+    return stale, tuple(f"{reason} ({count}x)" for reason, count in reasons.most_common(3))
 
 
-def _finished(stage: Stage, whole: list[Task], emit: Emit) -> None:
-    for task in whole:
-        emit(FileFinished(stage.name, task))
+def _adopt(stage: Stage, stale: list[Task], ledger: Ledger, emit: Emit) -> list[Task]:
+    """Commit what an earlier version of the program left; returns the tasks that remain."""
+    adopted = set()
+    for item in stage.adopt(stale):
+        if isinstance(item, str):
+            emit(Notice("warning", item))
+            continue
+        ledger.discard(item.task)
+        ledger.commit(item, origin="legacy")
+        adopted.add(item.task.receipt)
+    return [task for task in stale if task.receipt not in adopted]
 
 
-def _lost_proof(stages: Sequence[Stage], ledger: Ledger) -> str | None:
-    """Why what is left of a finished run does not suffice, or None where it does.
+def _reason_to_distrust(run: Run, ledger: Ledger) -> str | None:
+    """Return why the files that a finished run kept do not suffice; None where they do.
 
-    After the features are gone only the stages behind them can be done again, and only where
-    their inputs are still there.
+    After the intermediate files are removed, only the stages behind them can be done again, and
+    only where their inputs exist.
     """
-    for stage in stages:
+    for stage in run.stages:
         verdicts = [(task, ledger.check(task)) for task in stage.plan(ledger)]
         stale = [(task, verdict) for task, verdict in verdicts if verdict.stale]
         if stale:
-            there = all(path.exists() for task, _ in stale for path in task.inputs)
-            return None if stage.name in AFTER_FEATURES and there else stale[0][1].reason
+            complete = all(path.exists() for task, _ in stale for path in task.inputs)
+            return None if complete and not stage.intermediate else stale[0][1].reason
     return None
 
 
-def _check_space(job: Work, ledger: Ledger, emit: Emit, *, announce: bool) -> None:
-    """Say how much is to be embedded, and stop now if the disk cannot hold it.
+def _check_space(run: Run, ledger: Ledger, emit: Emit) -> None:
+    """Say how much the large outputs take, and stop now if the disk cannot hold them.
 
     Raises:
-        OutputError: too little space for the features (exit 6).
+        OutputError: there is too little space (exit 6).
     """
-    frames = sum(file.rows for file in ledger.outputs("splitting")) // len(MOLECULES)
-    a_frame = (job.nucleotide.dim + job.protein.dim) * BYTES_A_NUMBER + BYTES_AN_ID
-    present = sum(path.stat().st_size for path in job.layout.feature_files())
-    needed = max(0, 2 * frames * a_frame - present)  # once as features, once merged
-    free = shutil.disk_usage(job.layout.root).free
-    if announce:
-        size = byte_size(2 * frames * a_frame)
-        text = f"{frames:,} open frames to embed; their features take {size}"
-        emit(Notice("info", f"{text} ({byte_size(free)} are free)"))
-    if needed > free:
+    needs = [need for stage in run.stages if (need := stage.disk_need(ledger))]
+    total, purpose = sum(need.bytes for need in needs), needs[0].purpose
+    present = sum(path.stat().st_size for path in run.layout.feature_files())
+    missing = max(0, total - present)
+    free = shutil.disk_usage(run.layout.root).free
+    emit(Notice("info", f"{purpose} take {byte_size(total)} ({byte_size(free)} are free)"))
+    if missing > free:
         raise OutputError(
-            f"{job.layout.root} has {byte_size(free)} free, the features of {frames:,} frames "
-            f"still take {byte_size(needed)}: free some space or move the folder, then run the "
-            f"same command with --resume"
+            f"{run.layout.root} has {byte_size(free)} free, but {purpose} still take "
+            f"{byte_size(missing)}: free some space or move the folder, then run the same command "
+            f"with --resume"
         )
 
 
-def remove_intermediate(job: Job, ledger: Ledger) -> None:
-    """Delete what only the run itself needed: chunks, frames, features. Receipts stay as proof."""
-    layout = job.layout
-    keep = frozenset({layout.records_table, layout.frames_table})
-    passing = ("chunking", "translation", "splitting", "dnabert", "esm", "merging")
-    ledger.remove(ledger.receipts(*passing), keep)
-    job.disk.remove_folder(layout.folder("nucleotide"))
-    job.disk.remove_folder(layout.folder("protein"))
+def sweep(layout: Layout, disk: Disk) -> None:
+    """Remove temporary files of earlier, killed processes."""
+    disk.sweep(layout.root, layout.top_names())
+    disk.sweep(layout.checkpoints, {layout.spooled.name})
+    own = (layout.merged_folder, *(layout.folder(molecule) for molecule in MOLECULES))
+    for folder in (*own, *layout.part_folders()):
+        disk.sweep(folder)
+    if layout.state.is_dir():
+        for folder in (layout.state, *layout.state.rglob("*/")):
+            if folder.is_dir():
+                disk.sweep(folder)
+
+
+def tidy_up(run: Run, outcome: RunOutcome, *, keep_intermediate: bool) -> None:
+    """Remove what a run without failures does not need any more; its receipts stay as proof."""
+    for folder in run.layout.part_folders():  # of files that were joined just before a kill
+        run.disk.remove_tree(folder)
+    if keep_intermediate:
+        return
+    intermediate = {stage.name for stage in run.stages if stage.intermediate}
+    kept = frozenset(path for stage in run.stages for path in stage.kept_outputs)
+    outcome.ledger.remove(
+        [(path, r) for path, r in outcome.ledger.receipts() if r.stage in intermediate], kept
+    )
+    for molecule in MOLECULES:
+        run.disk.remove_folder(run.layout.folder(molecule))

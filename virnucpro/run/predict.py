@@ -1,35 +1,80 @@
-"""One run from start to end: check everything, lock, compute, account for it, tidy up."""
+"""One prediction from start to end: check everything, lock, compute, account for it, tidy up."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import BinaryIO
 
+from virnucpro.contracts import Json
 from virnucpro.devices import choose_devices, visible_gpus
-from virnucpro.events import Event, Notice
+from virnucpro.events import Emit, Notice
 from virnucpro.executors.executor import open_executor
 from virnucpro.executors.signals import Interruption
-from virnucpro.layout import STDIN, Layout
-from virnucpro.run.accounting import Summary, counts, recorded_counts, summarise, write_run_json
-from virnucpro.run.engine import Job, remove_intermediate, run
-from virnucpro.run.failures import record_failures
-from virnucpro.run.prepare import Request, check_paths, prepare
-from virnucpro.run.worker_reports import Workers
-from virnucpro.stages.chunking import stamp
+from virnucpro.layout import STDIN
+from virnucpro.run.engine import (
+    Run,
+    RunOutcome,
+    admitted_state,
+    execute,
+    tidy_up,
+)
+from virnucpro.run.failures import update_failure_table, write_failed_records
+from virnucpro.run.prepare import Prediction, PredictionRequest, check_paths, prepare
+from virnucpro.run.record import run_record, write_record
+from virnucpro.settings import MODEL_TYPE_NOTICES
+from virnucpro.stages.chunking import ChunkingFigures, stamp
+from virnucpro.stages.output import OutputFigures
 from virnucpro.store import legacy
 from virnucpro.store.disk import Disk, sha256_of
-from virnucpro.store.ledger import Ledger
 from virnucpro.store.lock import locked
-from virnucpro.store.state import RunState, admit_run, read_state, write_state
-
-Emit = Callable[[Event], None]
+from virnucpro.store.state import RunState
 
 
-def execute(
-    request: Request,
+@dataclass(frozen=True)
+class Summary:
+    """Counts of a finished run.
+
+    ``calls`` and ``unscored`` count records, ``chunks`` chunks by status, ``failed_records`` the
+    records of which a frame could not be embedded, ``adopted`` the feature files that an earlier
+    version of the program computed.
+    """
+
+    records: int
+    frames: int
+    calls: Mapping[str, int]
+    unscored: Mapping[str, int]
+    chunks: Mapping[str, int]
+    failed_records: int
+    adopted: int
+    seconds: Mapping[str, float]
+    host_wait: Mapping[str, float]
+    computed: int
+    files: tuple[Path, ...]
+    notice: str = ""
+
+    @property
+    def scored(self) -> int:
+        """Records with at least one scored chunk."""
+        return self.records - sum(self.unscored.values())
+
+    def counts(self) -> dict[str, Json]:
+        """Return the counts as they stand in ``STEM_run.json``."""
+        return {
+            "records": self.records,
+            "records_scored": self.scored,
+            "records_unscored": dict(self.unscored),
+            "calls": dict(self.calls),
+            "chunks": dict(self.chunks),
+            "frames": self.frames,
+            "records_with_failures": self.failed_records,
+            "feature_files_of_an_earlier_version": self.adopted,
+        }
+
+
+def run_prediction(
+    request: PredictionRequest,
     emit: Emit,
     disk: Disk | None = None,
     interruption: Interruption | None = None,
@@ -47,104 +92,93 @@ def execute(
     if request.resume and not request.force:
         legacy.leave_alone(layout)
     devices = choose_devices(request.machine, visible_gpus())
-    job = prepare(request, layout, devices, disk, emit)
+    prediction = prepare(request, layout, devices, disk, emit)
+    source = prediction.source
     with locked(layout.lock) as stale:
         if stale:
-            emit(Notice("info", f"the last run did not end in good order: {stale}"))
+            emit(Notice("info", f"the last run ended unexpectedly: {stale}"))
         if request.source == STDIN:
-            _spool(sys.stdin.buffer, layout.spooled, disk)
-        seen = stamp(job.source)
-        digest = sha256_of(job.source)
-        state = _admitted(request, job, digest, emit)
-        sweep(layout, disk)
-        ledger = Ledger(layout, disk, {job.source: digest})
-        job = replace(job, budgets=state.budgets, seen=seen)
-        workers = Workers(
-            state.budgets, lambda b: write_state(layout, disk, replace(state, budgets=b)), emit
+            with disk.create(layout.spooled) as out:
+                while block := sys.stdin.buffer.read(1 << 20):
+                    out.write(block)
+        seen = stamp(source)
+        digest = sha256_of(source)
+        label = STDIN if request.source == STDIN else str(source)
+        state = admitted_state(
+            layout,
+            disk,
+            RunState(label, {"input": digest, **prediction.identity()}),
+            emit,
+            resume=request.resume,
+            force=request.force,
         )
+        stages = prediction.stages(seen, state.budgets)
+        run = Run(layout, disk, stages, state, {source: digest})
         executor = open_executor(devices, request.machine, interruption)
         try:
-            outcome = run(job, ledger, executor, workers.show)
+            outcome = execute(run, executor, emit)
         finally:
             executor.close()
-        failed = record_failures(layout, disk, job.source, state.source, ledger)
-        summary = summarise(job, ledger, outcome, failed)
-        if outcome.computed or recorded_counts(layout) != counts(summary):
-            write_run_json(
-                job,
-                summary,
-                disk,
-                source=request.source,
-                source_sha256=digest,
-                command=request.command,
-                devices=devices,
-                workers=workers.table(),
-            )
-        _tidy(job, ledger, failed)
+        update_failure_table(layout, disk, label, outcome.failures)
+        failed = write_failed_records(layout, disk, source, outcome.failures)
+        summary = summarise(prediction, outcome, failed)
+        record = run_record(
+            outcome,
+            prediction.encoders,
+            devices,
+            request.command,
+            **({"notice": summary.notice} if summary.notice else {}),
+            input={"path": request.source, "sha256": digest},
+            models={
+                "classifier": {
+                    "path": str(prediction.classifier.path),
+                    "sha256": prediction.classifier.sha256,
+                }
+            },
+            settings={
+                "analysis": asdict(prediction.analysis),
+                "machine": asdict(prediction.machine),
+            },
+            counts=summary.counts(),
+        )
+        write_record(layout, disk, record, ("counts",), computed=summary.computed > 0)
+        if not failed:
+            tidy_up(run, outcome, keep_intermediate=request.machine.keep_intermediate)
+            if not request.machine.keep_intermediate:
+                disk.remove(layout.spooled)
         return summary
 
 
-def _admitted(request: Request, job: Job, digest: str, emit: Emit) -> RunState:
-    """The state of the run, on the disk; with the batch budgets of the run that is resumed.
-
-    Raises:
-        ResumeRefused: what is there was made from something else.
-        UsageError: files would be overwritten that are not ours.
-    """
-    layout, disk = job.layout, job.disk
-    state = _state(request, job, digest)
-    admission = admit_run(layout, disk, state, resume=request.resume, force=request.force)
-    if admission.notice:
-        emit(Notice("info", admission.notice))
-    earlier = read_state(layout)  # None where it was moved aside just now
-    state = replace(state, budgets=earlier.budgets if earlier else {})
-    write_state(layout, disk, state)
-    return state
-
-
-def _state(request: Request, job: Job, digest: str) -> RunState:
-    source = request.source if request.source == STDIN else str(job.source)
-    return RunState(
-        source,
-        {
-            "input": digest,
-            "chunk length": job.layout.chunk_length,
-            "sequences per file": job.analysis.sequences_per_file,
-            "duplicate ids": job.analysis.duplicate_ids,
-            "nucleotide model": job.nucleotide.sha256,
-            "protein model": job.protein.sha256,
-            "classifier": job.classifier.sha256,
-            "truncation": job.analysis.truncation,
-            "precision": job.precision,
-        },
+def summarise(prediction: Prediction, outcome: RunOutcome, failed_records: int) -> Summary:
+    """Gather the counts, and assert that every record of the input is scored or explained."""
+    layout, ledger = prediction.layout, outcome.ledger
+    chunking = ledger.figures(layout.receipt("chunking"))
+    output = ledger.figures(layout.receipt("output"))
+    assert isinstance(chunking, ChunkingFigures)
+    assert isinstance(output, OutputFigures)
+    summary = Summary(
+        notice=MODEL_TYPE_NOTICES.get(prediction.analysis.model_type, ""),
+        records=chunking.records,
+        frames=ledger.outputs("translation")[0].rows,
+        calls=output.calls,
+        unscored={name: n for name, n in output.statuses.items() if name != "scored"},
+        chunks=output.chunks,
+        failed_records=failed_records,
+        adopted=sum(receipt.origin == "legacy" for _, receipt in ledger.receipts()),
+        seconds=outcome.seconds,
+        host_wait=outcome.host_wait,
+        computed=outcome.computed.total(),
+        files=(
+            layout.contigs_table,
+            layout.chunks_table,
+            layout.virus_fasta,
+            layout.predictions,
+            layout.consensus,
+            layout.run_json,
+            *((layout.failed_table, layout.failed_fasta) if failed_records else ()),
+        ),
     )
-
-
-def _spool(stream: BinaryIO, path: Path, disk: Disk) -> None:
-    with disk.create(path) as out:
-        while block := stream.read(1 << 20):
-            out.write(block)
-
-
-def sweep(layout: Layout, disk: Disk) -> None:
-    """Remove temporary files of earlier, killed processes."""
-    disk.sweep(layout.root, layout.top_names())
-    disk.sweep(layout.checkpoints, {layout.spooled.name})
-    own = (layout.merged_folder, layout.folder("nucleotide"), layout.folder("protein"))
-    for folder in (*own, *layout.part_folders()):
-        disk.sweep(folder)
-    if layout.state.is_dir():
-        for folder in (layout.state, *layout.state.rglob("*/")):
-            if folder.is_dir():
-                disk.sweep(folder)
-
-
-def _tidy(job: Job, ledger: Ledger, failed: int) -> None:
-    """Remove what a finished run does not need; with failures everything stays."""
-    if failed:
-        return
-    for folder in job.layout.part_folders():  # of files that were joined just before a kill
-        job.disk.remove_tree(folder)
-    if not job.machine.keep_intermediate:
-        remove_intermediate(job, ledger)
-        job.disk.remove(job.layout.spooled)
+    explained = sum(output.statuses.values())
+    if explained != summary.records:
+        raise AssertionError(f"{summary.records} records went in, {explained} are accounted for")
+    return summary

@@ -1,33 +1,38 @@
-"""What was asked for, and everything that is found and checked before a run starts."""
+"""A prediction before it starts: the request, everything that it needs, and its stages."""
 
 from __future__ import annotations
 
 import os
 import stat
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from virnucpro.classifier import check_fit, inspect
-from virnucpro.contracts import Device
+from virnucpro.classifier import ClassifierInfo, check_fit, inspect
+from virnucpro.contracts import Device, Json, Stage
 from virnucpro.encoders.family import EncoderSource
 from virnucpro.encoders.registry import check_precision, ignored_options, locate
 from virnucpro.errors import ModelError, OutputError, ResumeRefusedError, UsageError
-from virnucpro.events import Event, Notice
-from virnucpro.layout import STDIN, Layout, stem_of
+from virnucpro.events import Emit, Notice
+from virnucpro.layout import STDIN, Layout, RunLayout, stem_of
 from virnucpro.models.store import check_digest, find
 from virnucpro.precision import choose_precision
-from virnucpro.run.engine import Job
 from virnucpro.settings import TOY_WARNING, AnalysisSettings, MachineSettings
+from virnucpro.stages.chunking import ChunkingStage, Stamp
+from virnucpro.stages.consensus import ConsensusStage
+from virnucpro.stages.embedding import EncoderSetup
+from virnucpro.stages.merging import MergingStage
+from virnucpro.stages.output import OutputStage
+from virnucpro.stages.prediction import PredictionStage
+from virnucpro.stages.splitting import SplittingStage
+from virnucpro.stages.translation import TranslationStage
 from virnucpro.store.disk import Disk
 from virnucpro.store.state import read_state
 
-Emit = Callable[[Event], None]
-
 
 @dataclass(frozen=True)
-class Request:
+class PredictionRequest:
     """What the user asked for. ``source`` is a path or ``-`` for standard input."""
 
     source: str
@@ -39,20 +44,67 @@ class Request:
     command: tuple[str, ...] = ()
 
     @property
-    def layout(self) -> Layout:
+    def layout(self) -> RunLayout:
         """Where everything goes; the default output directory is ``STEM_predictions``."""
         stem = stem_of(self.source)
         root = self.output_dir or Path(f"{stem}_predictions")
         length = self.analysis.resolved().chunk_length
         assert length is not None
-        return Layout(root.absolute(), stem, length)
+        return RunLayout(root.absolute(), stem, length)
 
 
-def check_paths(request: Request, layout: Layout) -> None:
-    """See that input and output directory can be used, before anything else is looked at.
+@dataclass(frozen=True)
+class Prediction:
+    """Everything that a prediction needs, found and checked before it starts."""
+
+    source: Path
+    layout: RunLayout
+    disk: Disk
+    analysis: AnalysisSettings
+    machine: MachineSettings
+    encoders: EncoderSetup
+    classifier: ClassifierInfo
+
+    def stages(self, seen: Stamp, budgets: Mapping[str, int]) -> list[Stage]:
+        """Return the list of stages. A new stage is added to the program here.
+
+        ``seen`` is the stamp of the source from before its digest was taken: a stage that reads
+        the source commits nothing when it has changed since. ``budgets`` are the batch budgets
+        that an earlier start measured.
+        """
+        layout, disk, source, classifier = self.layout, self.disk, self.source, self.classifier
+        analysis, machine = self.analysis, self.machine
+        shortest = min(classifier.chunk_lengths or (layout.chunk_length,))
+        calibrated = classifier.temperature is not None
+        return [
+            ChunkingStage(layout, disk, source, seen, analysis.duplicate_ids, shortest),
+            TranslationStage(layout, disk),
+            SplittingStage(layout, disk, analysis.sequences_per_file),
+            *self.encoders.stages(layout, disk, machine, budgets),
+            MergingStage(layout, disk),
+            PredictionStage(
+                layout, disk, classifier.path, classifier.sha256, machine.classifier_rows
+            ),
+            ConsensusStage(layout, disk),
+            OutputStage(layout, disk, source, seen, calibrated),
+        ]
+
+    def identity(self) -> dict[str, Json]:
+        """Return everything that decides the results, beside the input."""
+        return {
+            "chunk length": self.layout.chunk_length,
+            "sequences per file": self.analysis.sequences_per_file,
+            "duplicate ids": self.analysis.duplicate_ids,
+            "classifier": self.classifier.sha256,
+            **self.encoders.identity(),
+        }
+
+
+def check_paths(request: PredictionRequest, layout: Layout) -> None:
+    """Check that input and output directory can be used, before anything else.
 
     Raises:
-        UsageError: input missing, unreadable, no regular file, or one that the run would write.
+        UsageError: input missing, unreadable, not a regular file, or one that the run would write.
         OutputError: the output directory cannot be written.
     """
     check_writable(layout)
@@ -72,9 +124,9 @@ def check_paths(request: Request, layout: Layout) -> None:
 
 
 def prepare(
-    request: Request, layout: Layout, devices: Sequence[Device], disk: Disk, emit: Emit
-) -> Job:
-    """Find the models and see that they fit each other, before any work.
+    request: PredictionRequest, layout: RunLayout, devices: Sequence[Device], disk: Disk, emit: Emit
+) -> Prediction:
+    """Find the models and check that they fit each other, before any work.
 
     Raises:
         ModelError: a model is missing, damaged, or does not fit the others.
@@ -95,16 +147,15 @@ def prepare(
     for warning in warnings:
         emit(Notice("warning", warning))
     source = layout.spooled if request.source == STDIN else Path(request.source).absolute()
-    wanted: str = request.analysis.precision
+    requested = request.analysis.precision
     if request.resume or not request.force:
-        wanted = precision_of(layout, wanted, force=request.force)
-    precision = choose_precision(wanted, devices)
+        requested = requested_precision(layout, requested, force=request.force)
+    precision = choose_precision(requested, devices)
     check_precision(precision, nucleotide, protein)
     for text in ignored_by((nucleotide, protein), request.analysis, request.machine):
         emit(Notice("warning", text))
-    return Job(
-        source, layout, analysis, request.machine, precision, nucleotide, protein, classifier, disk
-    )
+    encoders = EncoderSetup(nucleotide, protein, precision, analysis.truncation)
+    return Prediction(source, layout, disk, analysis, request.machine, encoders, classifier)
 
 
 def ignored_by(
@@ -120,7 +171,7 @@ def ignored_by(
 
 
 def check_writable(layout: Layout) -> None:
-    """As far as it can be seen without writing; a folder that is not there yet is fine.
+    """Check what can be checked without writing; a missing folder is fine.
 
     Raises:
         UsageError: the output directory is a file.
@@ -151,13 +202,13 @@ def _check_readable(source: Path) -> None:
         raise UsageError(f"input {source} is a folder: name a FASTA or FASTQ file")
     if not stat.S_ISREG(mode):
         raise UsageError(
-            f"input {source} is no regular file, and it is read more than once: pipe it to "
+            f"input {source} is not a regular file, and it is read more than once: pipe it to "
             f"--input - instead"
         )
 
 
 def _refuse_missing(analysis: AnalysisSettings) -> None:
-    """Name everything that a released model type lacks at once, not one thing a run.
+    """Name all models that a released model type lacks at once, not one per start.
 
     Raises:
         ModelError: several models are missing; a single one is reported where it is needed.
@@ -190,18 +241,18 @@ def _classifier_path(analysis: AnalysisSettings) -> Path:
     return find(analysis.classifier)
 
 
-def precision_of(layout: Layout, wanted: str, *, force: bool) -> str:
-    """``wanted``, but for ``auto`` that of the run that is gone on with, where one has begun.
+def requested_precision(layout: Layout, requested: str, *, force: bool) -> str:
+    """Return ``requested``, but for ``auto`` the precision of the run that has begun, if any.
 
     Raises:
-        ResumeRefused: a newer version left it, and ``force`` does not move it aside.
+        ResumeRefusedError: a newer version left it, and ``force`` does not move it aside.
     """
-    if wanted != "auto" or not any(layout.state.glob("*.done")):
-        return wanted
+    if requested != "auto" or not any(layout.state.glob("*.done")):
+        return requested
     try:
         earlier = read_state(layout)
     except ResumeRefusedError:
         if not force:
             raise
-        return wanted
-    return str(earlier.analysis.get("precision", "auto")) if earlier else wanted
+        return requested
+    return str(earlier.analysis.get("precision", "auto")) if earlier else requested

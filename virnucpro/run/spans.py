@@ -7,7 +7,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from types import TracebackType
 
-from virnucpro.contracts import FailedTask, Stage, Task, TaskOutcome, TaskResult
+from virnucpro.contracts import FailedTask, SpannedStage, Stage, Task, TaskOutcome, TaskResult
 from virnucpro.store.disk import Disk
 from virnucpro.store.ledger import Ledger
 
@@ -40,7 +40,7 @@ class Spans:
         self.todo: list[Task] = []
         for task in stale:
             ledger.discard(task)
-            for piece in stage.split(task):
+            for piece in stage.split(task) if isinstance(stage, SpannedStage) else [task]:
                 if piece.span is not None and not ledger.check(piece).stale:
                     self._book(ledger.proof(piece))
                 else:
@@ -95,8 +95,9 @@ class Spans:
             return
         pieces.sort(key=lambda piece: piece.task.span or (0, 0))
         parts = [piece for piece in pieces if isinstance(piece, TaskResult)]
-        failed = [piece for piece in pieces if isinstance(piece, FailedTask)]
-        self._joining.append((task, self._threads.submit(self._stage.join, task, parts, failed)))
+        failures = [piece for piece in pieces if isinstance(piece, FailedTask)]
+        assert isinstance(self._stage, SpannedStage)
+        self._joining.append((task, self._threads.submit(self._stage.join, task, parts, failures)))
 
     def _whole(self, *, wait: bool) -> list[Task]:
         """Commit the files that are joined, in the order in which they were covered."""

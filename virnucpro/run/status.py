@@ -1,46 +1,100 @@
 """How far the runs of an output directory are, told from their receipts.
 
 A quick look that disturbs nobody: no lock is taken, nothing is written, no model is needed. Files
-are checked by their sizes only; ``--resume`` checks contents. Imports no torch.
+are checked by their sizes only; a later start checks contents. Which stages a run has, it has
+itself written down (:func:`write_stage_list`). Imports neither torch nor numpy.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from virnucpro.contracts import OutputFile
+from virnucpro.contracts import SPLITTING, OutputFile, SpannedStage, Stage
 from virnucpro.errors import UsageError
-from virnucpro.layout import Layout, Molecule
+from virnucpro.layout import Layout, OutputFolder
 from virnucpro.store import legacy
+from virnucpro.store.disk import Disk
 from virnucpro.store.ledger import look, read_removed
 from virnucpro.store.lock import A_RUN, LockOwner, read_owner
-from virnucpro.store.receipts import Receipt
+from virnucpro.store.receipts import FileFailure, Receipt
 from virnucpro.store.state import read_state
 
-State = Literal["running", "finished", "partial", "interrupted", "legacy", "legacy finished"]
-ENCODERS: dict[str, Molecule] = {"dnabert": "nucleotide", "esm": "protein"}
-STAGES = (
-    *("chunking", "translation", "splitting"),
-    *ENCODERS,
-    *("merging", "prediction", "consensus", "output"),
-)
-OF_A_PART = ("splitting", *ENCODERS, "merging")  # of a data set: there `train embed` goes on
-# These read what is kept after a run; every other one needs files that its end removed.
-FROM_RESULTS = ("consensus", "output")
+RunProgress = Literal["running", "finished", "partial", "interrupted", "legacy", "legacy finished"]
 
 
 @dataclass(frozen=True)
-class Progress:
-    """A stage: files and sequences that are done, of how many; None where nobody knows yet.
+class ListedStage:
+    """What the stage list of a run says about a stage.
 
-    ``missing`` has a phrase a file, with the reason. ``seconds`` is what the ``timed`` sequences
+    Attributes:
+        name: see :class:`virnucpro.contracts.Stage`.
+        title: see there.
+        spanned: whether its tasks are carried out in spans, so that sequences are counted.
+        reads_intermediate: whether it needs files that the end of a run removes.
+        file_pattern: its output for split file ``{number}``, relative to the output directory;
+            None where it has one task.
+    """
+
+    name: str
+    title: str
+    spanned: bool
+    reads_intermediate: bool
+    file_pattern: str | None
+
+
+def write_stage_list(layout: Layout, disk: Disk, command: str, stages: Sequence[Stage]) -> None:
+    """Write down the stages of a run, and the ``command`` that continues it."""
+    rows = [
+        {
+            "name": stage.name,
+            "title": stage.title,
+            "spanned": isinstance(stage, SpannedStage),
+            "reads_intermediate": stage.reads_intermediate,
+            "file_pattern": stage.file_pattern
+            and stage.file_pattern.relative_to(layout.root).as_posix(),
+        }
+        for stage in stages
+    ]
+    document = {"command": command, "stages": rows}
+    disk.save(layout.stage_list, (json.dumps(document, indent=1) + "\n").encode())
+
+
+def read_stage_list(layout: Layout) -> tuple[str, list[ListedStage]]:
+    """Return the command that continues a run, and its stages.
+
+    Where the list is damaged, the stages are those of which a receipt exists.
+    """
+    try:
+        document = json.loads(layout.stage_list.read_bytes())
+        stages = [
+            ListedStage(
+                str(row["name"]),
+                str(row["title"]),
+                bool(row["spanned"]),
+                bool(row["reads_intermediate"]),
+                None if row["file_pattern"] is None else str(row["file_pattern"]),
+            )
+            for row in document["stages"]
+        ]
+        return str(document["command"]), stages
+    except (OSError, ValueError, KeyError, TypeError):
+        names = sorted(path.stem for path in layout.state.glob("*.done"))
+        return "predict --resume", [ListedStage(name, name, False, True, None) for name in names]
+
+
+@dataclass(frozen=True)
+class StageStatus:
+    """How far a stage is: files and sequences that are done, of how many; None for unknown.
+
+    ``missing`` has a phrase per file, with the reason. ``seconds`` is what the ``timed`` sequences
     took that this version embedded, on one device.
     """
 
-    stage: str
+    stage: ListedStage
     files_done: int
     files: int | None
     sequences_done: int | None = None
@@ -55,8 +109,8 @@ class Progress:
         return not self.missing and self.files is not None
 
     @property
-    def left(self) -> int | None:
-        """Sequences to do; None where nobody knows."""
+    def remaining(self) -> int | None:
+        """Sequences to do; None for unknown."""
         if self.sequences is None or self.sequences_done is None:
             return None
         return self.sequences - self.sequences_done
@@ -64,195 +118,163 @@ class Progress:
     @property
     def seconds_left(self) -> float | None:
         """What they take on one device, at the rate of those that are done."""
-        if self.left == 0:
+        if self.remaining == 0:
             return 0.0
-        if self.left is None or not self.timed:
+        if self.remaining is None or not self.timed:
             return None
-        return self.left * self.seconds / self.timed
-
-
-@dataclass(frozen=True)
-class Failure:
-    """Sequences of a feature file that could not be embedded, and why."""
-
-    stage: str
-    file: str
-    error: str
-    message: str
-    sequences: int
+        return self.remaining * self.seconds / self.timed
 
 
 @dataclass(frozen=True)
 class RunStatus:
     """One run. ``owner`` is the process that works on it; ``source`` its input, where known.
 
-    ``command`` is what would go on with it.
+    ``command`` is what would continue it.
     """
 
     stem: str
-    state: State
+    state: RunProgress
     source: str | None
     owner: LockOwner | None
-    stages: tuple[Progress, ...]
-    failed: tuple[Failure, ...]
+    stages: tuple[StageStatus, ...] = ()
+    failures: tuple[FileFailure, ...] = ()
     features: int = 0  # files that an earlier version left
     command: str = "predict --resume"
 
     @property
-    def todo(self) -> list[Progress]:
+    def todo(self) -> list[StageStatus]:
         """Stages that ``--resume`` would work on."""
         return [stage for stage in self.stages if not stage.complete]
 
     @property
     def seconds_left(self) -> float | None:
-        """What embedding the rest takes on one device; None where there is nothing to judge by."""
-        left = [stage.seconds_left for stage in self.stages if stage.stage in ENCODERS]
-        known = [seconds for seconds in left if seconds is not None]
-        return sum(known) if left and len(known) == len(left) else None
+        """What embedding the rest takes on one device; None where that cannot be told."""
+        seconds = [s.seconds_left for s in self.stages if s.stage.spanned]
+        known = [value for value in seconds if value is not None]
+        return sum(known) if seconds and len(known) == len(seconds) else None
 
 
 def statuses(root: Path) -> list[RunStatus]:
-    """Every run in the output directory ``root``, by name.
+    """Return the status of every run in the output directory ``root``, by name.
 
     Raises:
         UsageError: there is no such directory, or no run in it (exit 64).
-        ResumeRefused: a run of a newer version of the program (exit 3).
+        ResumeRefusedError: a run of a newer version of the program (exit 3).
     """
     if not root.is_dir():
-        raise UsageError(f"{root} is no directory: name the --output-dir of a run")
-    found = [status for stem in _stems(root) if (status := _status(root, stem))]
-    if not found:
+        raise UsageError(f"{root} is not a directory: name the --output-dir of a run")
+    runs = [status for stem in _stems(root) if (status := _run_status(root, stem))]
+    if not runs:
         raise UsageError(f"{root} holds no run of virnucpro: name the --output-dir of one")
-    return found
+    return runs
 
 
 def _stems(root: Path) -> list[str]:
-    folder = Layout(root, "", 0).checkpoints
-    names = set(legacy.stems(root))
-    for path in folder.iterdir() if folder.is_dir() else ():
+    """Return the names of all runs that left a lock, a state or a receipt."""
+    folder = OutputFolder(root)
+    names = set(legacy.stems(folder))
+    for path in folder.checkpoints.iterdir() if folder.checkpoints.is_dir() else ():
         if path.suffix == ".lock":
             names.add(path.name[: -len(".lock")])
-        elif Layout(root, path.name, 0).run_state.exists() or any(path.glob("*.done")):
+        elif _has_state(Layout(root, path.name)):
             names.add(path.name)
     return sorted(names - {""})
 
 
-def _status(root: Path, stem: str) -> RunStatus | None:
-    """What is known of ``stem``; None where there is no run of that name."""
-    layout = Layout(root, stem, 0)
+def _has_state(layout: Layout) -> bool:
+    return layout.run_state.exists() or any(layout.state.glob("*.done"))
+
+
+def _run_status(root: Path, stem: str) -> RunStatus | None:
+    """Return what is known about ``stem``; None where there is no run of that name."""
+    layout = Layout(root, stem)
     owner = read_owner(layout.lock)
     if owner is not None and owner.is_dead:
         owner = None
-    if not layout.run_state.exists() and not any(layout.state.glob("*.done")):
+    if not _has_state(layout):
         if legacy.found(layout):
-            return _legacy(layout, owner)
+            state: RunProgress = "legacy finished" if legacy.finished(layout) else "legacy"
+            features = len(legacy.feature_files(layout))
+            return RunStatus(stem, "running" if owner else state, None, owner, features=features)
         begun = owner is not None and owner.work == A_RUN
-        return RunStatus(stem, "running", None, owner, (), ()) if begun else None
-    state = read_state(layout)
-    source = state.source if state else None
+        return RunStatus(stem, "running", None, owner) if begun else None
+    earlier = read_state(layout)
+    command, listed = read_stage_list(layout)
     removed = read_removed(layout)
-    if state and "classifier" not in state.analysis:
-        stages, failed = _progress(layout, removed, OF_A_PART)
-        how = _state(owner, stages, failed)
-        return RunStatus(stem, how, source, owner, stages, failed, command="train embed")
-    stages, failed = _progress(layout, removed)
-    if removed and any(not s.complete and s.stage not in FROM_RESULTS for s in stages):
-        stages, failed = _progress(layout, frozenset())  # what was removed is needed again
-    return RunStatus(stem, _state(owner, stages, failed), source, owner, stages, failed)
-
-
-def _state(owner: LockOwner | None, stages: Iterable[Progress], failed: Iterable[Failure]) -> State:
+    stages, failures = _stages(layout, removed, listed)
+    if removed and any(not s.complete and s.stage.reads_intermediate for s in stages):
+        stages, failures = _stages(layout, frozenset(), listed)  # removed files are needed again
     if owner:
-        return "running"
-    if failed and all(stage.complete for stage in stages if stage.stage not in ENCODERS):
-        return "partial"
-    return "finished" if all(stage.complete for stage in stages) else "interrupted"
+        state = "running"
+    elif failures and all(s.complete for s in stages if not s.stage.spanned):
+        state = "partial"
+    else:
+        state = "finished" if all(s.complete for s in stages) else "interrupted"
+    source = earlier.source if earlier else None
+    return RunStatus(stem, state, source, owner, tuple(stages), tuple(failures), command=command)
 
 
-def _legacy(layout: Layout, owner: LockOwner | None) -> RunStatus:
-    state: State = "legacy finished" if legacy.finished(layout) else "legacy"
-    features = len(legacy.feature_files(layout))
-    return RunStatus(layout.stem, "running" if owner else state, None, owner, (), (), features)
-
-
-def _progress(
-    layout: Layout, removed: frozenset[Path], names: Iterable[str] = STAGES
-) -> tuple[tuple[Progress, ...], tuple[Failure, ...]]:
-    """All stages of a run, and what failed in them."""
-    splitting = look(layout, layout.receipt("splitting"), removed)
-    stages: list[Progress] = []
-    failed: list[Failure] = []
-    for stage in names:
-        if stage in ENCODERS:
-            if isinstance(splitting, str):
-                stages.append(Progress(stage, 0, None))
-                continue
-            files = [
-                output
-                for output in splitting.outputs
-                if output.path.parent == layout.folder(ENCODERS[stage])
-            ]
-            progress, failures = _embedded(layout, removed, stage, files)
-            stages.append(progress)
-            failed += failures
-        elif stage == "merging":
-            stages.append(_merged(layout, removed, splitting))
-        else:
-            receipt = look(layout, layout.receipt(stage), removed)
+def _stages(
+    layout: Layout, removed: frozenset[Path], listed: Sequence[ListedStage]
+) -> tuple[list[StageStatus], list[FileFailure]]:
+    """Return the status of all stages of a run, and what failed in them."""
+    splitting = look(layout, layout.receipt(SPLITTING), removed)
+    stages: list[StageStatus] = []
+    failures: list[FileFailure] = []
+    for stage in listed:
+        if stage.file_pattern is None:
+            receipt = look(layout, layout.receipt(stage.name), removed)
             missing = (receipt,) if isinstance(receipt, str) else ()
-            stages.append(Progress(stage, 1 - len(missing), 1, missing=missing))
-    return tuple(stages), tuple(failed)
+            stages.append(StageStatus(stage, 1 - len(missing), 1, missing=missing))
+        elif isinstance(splitting, str):
+            stages.append(StageStatus(stage, 0, None))
+        else:
+            folder = layout.folder("nucleotide")  # the split files of proteins have the same rows
+            files = [file for file in splitting.outputs if file.path.parent == folder]
+            stages.append(_per_file(layout, removed, stage, stage.file_pattern, files, failures))
+    return stages, failures
 
 
-def _embedded(
-    layout: Layout, removed: frozenset[Path], stage: str, files: list[OutputFile]
-) -> tuple[Progress, list[Failure]]:
-    """The feature files of one encoder, with the finished spans of those that are not whole."""
-    missing, failures = [], []
+def _per_file(
+    layout: Layout,
+    removed: frozenset[Path],
+    stage: ListedStage,
+    pattern: str,
+    files: Sequence[OutputFile],
+    failures: list[FileFailure],
+) -> StageStatus:
+    """Return the status of a stage with a task per split file, with spans that are finished."""
+    missing = []
     done = timed = 0
     seconds = 0.0
-    left = legacy.surveyed(layout)
+    noted = legacy.surveyed(layout)
+    output = layout.root / pattern
     for number, file in enumerate(files, 1):
-        path = layout.features(ENCODERS[stage], number)
+        path = output.with_name(output.name.replace("{number}", str(number)))
         receipt = look(layout, path.with_name(path.name + ".done"), removed)
         if isinstance(receipt, str):
-            reason = "left by an earlier version, to be examined" if path in left else receipt
+            reason = "left by an earlier version, to be examined" if path in noted else receipt
             missing.append(f"{path.name}: {reason}")
-        elif receipt.failed:
-            missing.append(f"{path.name}: {len(receipt.failed)} sequences failed")
-            failures += [
-                Failure(stage, path.name, f["error"], f["message"], len(f["ids"]))
-                for f in receipt.facts["failed"]
-            ]
-        receipts = _parts(layout, path) if isinstance(receipt, str) else [receipt]
+            parts = sorted(path.with_suffix(".parts").glob("*.done"))
+            looks = [look(layout, part, frozenset()) for part in parts]
+            receipts = [part for part in looks if isinstance(part, Receipt)]
+        else:
+            receipts = [receipt]
+            if receipt.failed:
+                missing.append(f"{path.name}: {len(receipt.failed)} sequences failed")
+                failures += receipt.failures
         done += min(file.rows, sum(_rows(r) for r in receipts))
-        own = [r for r in receipts if r.seconds > 0]
-        timed += sum(_rows(r) for r in own)
-        seconds += sum(r.seconds for r in own)
+        computed = [r for r in receipts if r.seconds > 0]
+        timed += sum(_rows(r) for r in computed)
+        seconds += sum(r.seconds for r in computed)
+    status = StageStatus(stage, len(files) - len(missing), len(files), missing=tuple(missing))
+    if not stage.spanned:
+        return status
     total = sum(file.rows for file in files)
-    whole = len(files) - len(missing)
-    progress = Progress(stage, whole, len(files), done, total, tuple(missing), seconds, timed)
-    return progress, failures
-
-
-def _parts(layout: Layout, features: Path) -> list[Receipt]:
-    """Receipts of the finished spans of a feature file."""
-    folder = features.with_suffix(".parts")
-    found = [look(layout, path, frozenset()) for path in sorted(folder.glob("*.done"))]
-    return [receipt for receipt in found if isinstance(receipt, Receipt)]
+    return StageStatus(
+        stage, status.files_done, len(files), done, total, tuple(missing), seconds, timed
+    )
 
 
 def _rows(receipt: Receipt) -> int:
     return sum(output.rows for output in receipt.outputs)
-
-
-def _merged(layout: Layout, removed: frozenset[Path], splitting: Receipt | str) -> Progress:
-    if isinstance(splitting, str):
-        return Progress("merging", 0, None)
-    files, missing = int(splitting.facts["files"]), []
-    for number in range(1, files + 1):
-        path = layout.merged(number)
-        receipt = look(layout, path.with_name(path.name + ".done"), removed)
-        if isinstance(receipt, str):
-            missing.append(f"{path.name}: {receipt}")
-    return Progress("merging", files - len(missing), files, missing=tuple(missing))

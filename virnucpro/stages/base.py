@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from abc import abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 from virnucpro.contracts import (
     Device,
-    FailedTask,
     Json,
-    Receipts,
     ReportProgress,
     Session,
+    Stage,
     Task,
+    TaskFigures,
     TaskResult,
 )
 from virnucpro.layout import Layout
@@ -22,45 +23,21 @@ from virnucpro.store.disk import Disk
 
 
 @dataclass(frozen=True)
-class HostStage:
-    """A stage without spans, carried out on the host. Subclasses plan tasks and ``run`` them."""
+class HostStage(Stage):
+    """A stage of the host. Subclasses plan tasks and ``run`` them; a failure ends the run."""
 
-    name: ClassVar[str]
     version: ClassVar[int] = 1
-    kind: ClassVar[Literal["cpu", "gpu"]] = "cpu"
 
     layout: Layout
     disk: Disk
 
-    def plan(self, receipts: Receipts) -> list[Task]:
-        """All tasks of the stage."""
-        raise NotImplementedError
-
+    @abstractmethod
     def run(self, task: Task, report: ReportProgress) -> TaskResult:
         """Carry out one task."""
-        raise NotImplementedError
 
     def open(self, device: Device) -> Session:
-        """Nothing to load: the session is :meth:`run`."""
+        """Return :meth:`run`: there is nothing to load."""
         return self.run
-
-    def split(self, task: Task) -> list[Task]:
-        """A task is one piece of work."""
-        return [task]
-
-    def halve(self, task: Task) -> tuple[Task, Task] | None:
-        """A task cannot be made smaller."""
-        return None
-
-    def join(
-        self, task: Task, parts: Sequence[TaskResult], failed: Sequence[FailedTask]
-    ) -> TaskResult:
-        """Never called: there are no spans to join."""
-        raise NotImplementedError
-
-    def ids(self, task: Task) -> tuple[str, ...]:
-        """A failure of such a stage ends the run, so there is nothing to name."""
-        return ()
 
     def whole(
         self,
@@ -68,7 +45,20 @@ class HostStage:
         outputs: tuple[Path, ...],
         params: Mapping[str, Json],
         count: int = 0,
+        figures: type[TaskFigures] = TaskFigures,
     ) -> Task:
-        """The single task of a stage that handles everything at once; ``count`` sequences."""
+        """Return the single task of a stage that handles everything at once.
+
+        ``count`` is the number of sequences, ``figures`` the class of what its receipt keeps.
+        """
         receipt = self.layout.receipt(self.name)
-        return Task(self.name, self.version, inputs, outputs, receipt, params, count=count)
+        return Task(
+            self.name,
+            self.version,
+            inputs,
+            outputs,
+            receipt,
+            params,
+            count=count,
+            figures=figures,
+        )

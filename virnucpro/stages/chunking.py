@@ -9,12 +9,20 @@ from itertools import islice
 from pathlib import Path
 from typing import ClassVar
 
-from virnucpro.contracts import OutputFile, Receipts, ReportProgress, Task, TaskResult
+from virnucpro.contracts import (
+    OutputFile,
+    Receipts,
+    ReportProgress,
+    Task,
+    TaskFigures,
+    TaskResult,
+)
 from virnucpro.errors import InputError, UsageError
 from virnucpro.io.census import Census, Renamer, take_census
 from virnucpro.io.chunks import chunk_id, chunk_spans
 from virnucpro.io.fasta import fasta_bytes
 from virnucpro.io.records import Record, read_records
+from virnucpro.layout import RunLayout
 from virnucpro.stages.base import HostStage
 from virnucpro.tables import RECORDS
 
@@ -26,25 +34,43 @@ BATCH = 4096  # chunks written at a time
 Stamp = tuple[int, int]
 
 
+@dataclass(frozen=True, kw_only=True)
+class ChunkingFigures(TaskFigures):
+    """Counts of the input: records, bases, and the chunks that they were cut into."""
+
+    records: int
+    bases: int
+    chunks: int
+
+
 @dataclass(frozen=True)
 class ChunkingStage(HostStage):
-    """Cuts every record into overlapping chunks of ``chunk_length`` bases.
+    """Cuts every record into overlapping chunks of the chunk length.
 
+    ``seen`` is the stamp of the source from before its digest was taken: nothing is committed
+    where it has changed.
     ``shortest`` is the shortest chunk that the classifier was made for, in bases.
     """
 
     name: ClassVar[str] = "chunking"
+    intermediate: ClassVar[bool] = True
 
+    layout: RunLayout
     source: Path
     seen: Stamp
     duplicate_ids: str
     shortest: int
 
+    @property
+    def kept_outputs(self) -> frozenset[Path]:
+        """The table of records, which the results are made from."""
+        return frozenset({self.layout.records_table})
+
     def plan(self, receipts: Receipts) -> list[Task]:
         """One task: the whole input."""
         params = {"chunk_length": self.layout.chunk_length, "duplicate_ids": self.duplicate_ids}
         outputs = (self.layout.chunked, self.layout.records_table)
-        return [self.whole((self.source,), outputs, params)]
+        return [self.whole((self.source,), outputs, params, figures=ChunkingFigures)]
 
     def run(self, task: Task, report: ReportProgress) -> TaskResult:
         """Read the input twice: once to check all of it, once to cut it.
@@ -58,13 +84,13 @@ class ChunkingStage(HostStage):
         if census.duplicates and self.duplicate_ids == "error":
             raise duplicates_error(self.source, census)
         outputs, chunks = self._cut(census, limit, report)
-        facts = {
-            "records": census.records,
-            "bases": census.bases,
-            "chunks": chunks,
-            "notices": input_notices(census, self.shortest),
-        }
-        return TaskResult(task, outputs, facts)
+        figures = ChunkingFigures(
+            records=census.records,
+            bases=census.bases,
+            chunks=chunks,
+            notices=input_notices(census, self.shortest),
+        )
+        return TaskResult(task, outputs, figures)
 
     def _cut(
         self, census: Census, limit: int, report: ReportProgress
@@ -126,7 +152,7 @@ def duplicates_error(source: Path, census: Census) -> InputError:
     )
 
 
-def input_notices(census: Census, length: int) -> list[str]:
+def input_notices(census: Census, length: int) -> tuple[str, ...]:
     """Sentences about an input that is accepted, for a classifier of chunks of ``length``."""
     notices = []
     if census.uracil:
@@ -138,4 +164,4 @@ def input_notices(census: Census, length: int) -> list[str]:
             f"guessing and calls most non-viral reads viral; use a model for short reads, or "
             f"assemble first"
         )
-    return notices
+    return tuple(notices)

@@ -21,6 +21,7 @@ class ConsensusStage(HostStage):
     """One row a chunk that has a prediction, in input order."""
 
     name: ClassVar[str] = "consensus"
+    reads_intermediate: ClassVar[bool] = False
 
     def plan(self, receipts: Receipts) -> list[Task]:
         """One task: all predictions."""

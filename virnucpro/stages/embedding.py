@@ -8,23 +8,29 @@ receipt of its own; when all spans of a file are there, they are joined into its
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from pathlib import Path
+from typing import ClassVar, Literal
 
 import torch
 
 from virnucpro.compute.threads import one_thread
 from virnucpro.contracts import (
     Device,
+    DiskNeed,
     Encoder,
+    FailedSequences,
     FailedTask,
     Json,
     OutputFile,
     Receipts,
     ReportProgress,
     Session,
+    SpannedStage,
+    Stage,
     Task,
+    TaskFigures,
     TaskResult,
 )
 from virnucpro.encoders.batched import BatchedEncoder
@@ -33,18 +39,24 @@ from virnucpro.encoders.registry import family_named, open_encoder
 from virnucpro.errors import OutputError
 from virnucpro.io.fasta import read_fasta
 from virnucpro.layout import Layout, Molecule
-from virnucpro.settings import CompileMode
+from virnucpro.settings import CompileMode, MachineSettings
+from virnucpro.stages.splitting import split_files
+from virnucpro.store import legacy
 from virnucpro.store.disk import Disk, sha256_of
 from virnucpro.store.features import Features, all_finite, encode_features, load_features
 
-# Sequences a span. Forty spans of proteins let eight GPUs share one full file evenly (7.9 times as
-# fast as one; spans of 1,000: 5.0) and cost no more to write. DNABERT-S is sixteen times as fast:
-# what a span costs beside its sequences, some 10 ms, would weigh more than the balance.
+# Sequences per span. Forty spans of proteins let eight GPUs share one full file evenly (7.9 times
+# as fast as one; spans of 1,000: 5.0) and cost no more to write. DNABERT-S is sixteen times as
+# fast: what a span costs beside its sequences, some 10 ms, would weigh more than the balance.
 SPAN: Mapping[Molecule, int] = {"nucleotide": 2500, "protein": 250}
+BYTES_PER_NUMBER = 4  # features are float32
+# The id of a frame in a feature file, on average, with its share of the rest of the file.
+BYTES_PER_ID = 32
+COPIES = 2  # of each embedding: in the feature file, and in the merged one
 
 
 @dataclass(frozen=True)
-class EmbeddingStage:
+class EmbeddingStage(SpannedStage):
     """Embeds one molecule with one encoder.
 
     ``budget`` (tokens or sequences a batch) is for the device and no part of the fingerprint;
@@ -64,16 +76,27 @@ class EmbeddingStage:
     compile: CompileMode = "auto"
     sequences: int = 0
 
+    runs_on: ClassVar[Literal["host", "worker"]] = "worker"
+    intermediate: ClassVar[bool] = True
     version = 1
-    kind: Literal["gpu"] = "gpu"
 
     @property
     def name(self) -> str:
-        """``dnabert`` or ``esm``."""
-        return "dnabert" if self.molecule == "nucleotide" else "esm"
+        """``nucleotide_embeddings`` or ``protein_embeddings``."""
+        return f"{self.molecule}_embeddings"
+
+    @property
+    def title(self) -> str:
+        """What is embedded, and by which kind of encoder."""
+        return f"{self.molecule.capitalize()} embeddings ({family_named(self.source.family).title})"
+
+    @property
+    def file_pattern(self) -> Path:
+        """The feature file of a split file."""
+        return self.layout.features(self.molecule, "{number}")
 
     def plan(self, receipts: Receipts) -> list[Task]:
-        """One task a split file."""
+        """Return one task per split file."""
         params = {
             "encoder": self.source.sha256,
             "family": self.source.family,
@@ -81,8 +104,7 @@ class EmbeddingStage:
             "truncation": self.truncation,
         }
         tasks = []
-        folder = self.layout.folder(self.molecule)
-        files = [o for o in receipts.outputs("splitting") if o.path.parent == folder]
+        files = split_files(receipts, self.layout, self.molecule)
         for number, file in enumerate(files, 1):
             output = self.layout.features(self.molecule, number)
             receipt = output.with_name(output.name + ".done")
@@ -90,9 +112,19 @@ class EmbeddingStage:
             tasks.append(replace(task, weight=file.bytes, count=file.rows))
         return tasks
 
-    def of(self, tasks: Sequence[Task]) -> EmbeddingStage:
-        """The stage with these tasks before it, all that it planned."""
+    def with_tasks(self, tasks: Sequence[Task]) -> EmbeddingStage:
+        """Return the stage with the number of sequences that it has in all."""
         return replace(self, sequences=sum(task.count for task in tasks))
+
+    def disk_need(self, receipts: Receipts) -> DiskNeed:
+        """Return what the embeddings take, in feature files and in the merged ones."""
+        frames = sum(f.rows for f in split_files(receipts, self.layout, self.molecule))
+        size = COPIES * frames * (self.source.dim * BYTES_PER_NUMBER + BYTES_PER_ID)
+        return DiskNeed(size, f"the features of {frames:,} open frames")
+
+    def adopt(self, tasks: Sequence[Task]) -> Iterable[TaskResult | str]:
+        """Take over the feature files of a run of version 1."""
+        return legacy.adopt(self.layout, tasks, self.molecule, self.source.dim)
 
     def split(self, task: Task) -> list[Task]:
         """Spans of at most ``SPAN`` sequences, in file order, the same on every machine."""
@@ -132,9 +164,9 @@ class EmbeddingStage:
         return tuple(name for name, _ in read_fasta(task.inputs[0], start, stop))
 
     def join(
-        self, task: Task, parts: Sequence[TaskResult], failed: Sequence[FailedTask]
+        self, task: Task, parts: Sequence[TaskResult], failures: Sequence[FailedTask]
     ) -> TaskResult:
-        """Put the spans of a file together, in file order; ``failed`` ids have no row.
+        """Put the spans of a file together, in file order; what failed has no row.
 
         Raises:
             OutputError: a part is not what was written. Nobody waited for the disk then.
@@ -145,9 +177,9 @@ class EmbeddingStage:
             rows = [part.data for part in loaded] or [torch.zeros(0, self.source.dim)]
             content = encode_features(Features(ids, torch.cat(rows)), self.molecule)
         output = self.disk.save(task.outputs[0], content, len(ids))
-        lost = [{"error": f.error, "message": f.message, "ids": list(f.ids)} for f in failed]
-        facts = {"failed": lost} if lost else {}
-        return TaskResult(task, (output,), facts, sum(part.seconds for part in parts))
+        failed = tuple(FailedSequences(f.error, f.message, f.ids) for f in failures)
+        figures = TaskFigures(failures=failed)
+        return TaskResult(task, (output,), figures, sum(part.seconds for part in parts))
 
     def _rows(self, part: OutputFile) -> Features:
         if sha256_of(part.path) != part.sha256:
@@ -176,6 +208,37 @@ class EmbeddingStage:
 def budget_key(stage: str, device: Device) -> str:
     """Which devices share a budget that one of them found: those of one name and memory."""
     return f"{stage} on {device.name}, {device.memory} bytes"
+
+
+@dataclass(frozen=True)
+class EncoderSetup:
+    """The two encoders of a run, and what decides their results."""
+
+    nucleotide: EncoderSource
+    protein: EncoderSource
+    precision: str
+    truncation: int
+
+    def stages(
+        self, layout: Layout, disk: Disk, machine: MachineSettings, budgets: Mapping[str, int]
+    ) -> list[Stage]:
+        """Return the two stages of embeddings; ``budgets`` are those of an earlier start."""
+        shared = (self.precision, self.truncation)
+        sequences, tokens = machine.dnabert_sequences, machine.esm_tokens
+        kept = (budgets, machine.compile)
+        return [
+            EmbeddingStage(layout, disk, "nucleotide", self.nucleotide, *shared, sequences, *kept),
+            EmbeddingStage(layout, disk, "protein", self.protein, *shared, tokens, *kept),
+        ]
+
+    def identity(self) -> dict[str, Json]:
+        """Return what an embedding depends on, beside its sequence."""
+        return {
+            "nucleotide model": self.nucleotide.sha256,
+            "protein model": self.protein.sha256,
+            "truncation": self.truncation,
+            "precision": self.precision,
+        }
 
 
 class EmbeddingSession:
@@ -209,8 +272,8 @@ class EmbeddingSession:
         )
         path = task.outputs[0]
         output = self._stage.disk.save(path, content, len(records), durable=task.span is None)
-        facts = {"host_wait": round(self._encoder.host_wait_seconds - waited, 3)}
-        return TaskResult(task, (output,), facts, time.perf_counter() - started)
+        figures = TaskFigures(host_wait_seconds=round(self._encoder.host_wait_seconds - waited, 3))
+        return TaskResult(task, (output,), figures, time.perf_counter() - started)
 
     def facts(self) -> Mapping[str, Json]:
         """As it was opened."""

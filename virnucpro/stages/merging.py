@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import ClassVar
 
 import torch
@@ -10,6 +11,7 @@ import torch
 from virnucpro.contracts import Receipts, ReportProgress, Task, TaskResult
 from virnucpro.io.fasta import read_fasta
 from virnucpro.stages.base import HostStage
+from virnucpro.stages.splitting import split_files
 from virnucpro.store.features import Features, encode_features, load_features
 from virnucpro.store.receipts import failed_ids
 
@@ -23,17 +25,23 @@ class MergingStage(HostStage):
     """``[nucleotide part | protein part]``, rows in the order of the split file."""
 
     name: ClassVar[str] = "merging"
+    intermediate: ClassVar[bool] = True
+
+    @property
+    def file_pattern(self) -> Path:
+        """The merged features of a split file."""
+        return self.layout.merged("{number}")
 
     def plan(self, receipts: Receipts) -> list[Task]:
         """One task a split file; what failed in either molecule is left out."""
         tasks = []
-        for number in range(1, int(receipts.facts(self.layout.receipt("splitting"))["files"]) + 1):
+        for number in range(1, len(split_files(receipts, self.layout, "nucleotide")) + 1):
             nucleotide = self.layout.features("nucleotide", number)
             protein = self.layout.features("protein", number)
             failed = {
                 name
                 for path in (nucleotide, protein)
-                for name in failed_ids(receipts.facts(path.with_name(path.name + ".done")))
+                for name in failed_ids(receipts.figures(path.with_name(path.name + ".done")))
             }
             output = self.layout.merged(number)
             task = self.whole(

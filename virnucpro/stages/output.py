@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from array import array
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import repeat
 from pathlib import Path
@@ -13,9 +13,10 @@ from typing import ClassVar
 
 import numpy as np
 
-from virnucpro.contracts import Receipts, ReportProgress, Task, TaskResult
+from virnucpro.contracts import Receipts, ReportProgress, Task, TaskFigures, TaskResult
 from virnucpro.io.chunks import chunk_spans
 from virnucpro.io.records import read_records
+from virnucpro.layout import RunLayout
 from virnucpro.stages.base import HostStage
 from virnucpro.stages.calls import Chunk, call_record
 from virnucpro.stages.chunking import Stamp, changed, stamp
@@ -27,6 +28,15 @@ BATCH = 8192  # rows or lines written at a time
 LINE = 80  # bases a line of FASTA for people, as NCBI writes it
 
 
+@dataclass(frozen=True, kw_only=True)
+class OutputFigures(TaskFigures):
+    """The number of records by status and by call, and of chunks by status."""
+
+    statuses: Mapping[str, int]
+    calls: Mapping[str, int]
+    chunks: Mapping[str, int]
+
+
 @dataclass(frozen=True)
 class OutputStage(HostStage):
     """Tables of chunks and records, and the records called virus.
@@ -35,8 +45,10 @@ class OutputStage(HostStage):
     """
 
     name: ClassVar[str] = "output"
+    reads_intermediate: ClassVar[bool] = False
     version: ClassVar[int] = 2  # 2: column fdr
 
+    layout: RunLayout
     source: Path
     seen: Stamp
     calibrated: bool
@@ -46,9 +58,9 @@ class OutputStage(HostStage):
         layout = self.layout
         inputs = (self.source, layout.records_table, layout.frames_table, layout.consensus)
         outputs = (layout.chunks_table, layout.contigs_table, layout.virus_fasta)
-        records = int(receipts.facts(layout.receipt("chunking"))["records"])
+        records = receipts.outputs("chunking")[1].rows
         params = {"chunk_length": layout.chunk_length, "calibrated": self.calibrated}
-        return [self.whole(inputs, outputs, params, records)]
+        return [self.whole(inputs, outputs, params, records, OutputFigures)]
 
     def run(self, task: Task, report: ReportProgress) -> TaskResult:
         """Walk over records, chunks and scores side by side; all are in input order.
@@ -56,7 +68,9 @@ class OutputStage(HostStage):
         Raises:
             InputError: the input is not the one that was chunked.
         """
-        counts: Counter[tuple[str, str]] = Counter()
+        statuses: Counter[str] = Counter()
+        calls: Counter[str] = Counter()
+        chunk_statuses: Counter[str] = Counter()
         rates = self._rates()
         with (
             self.disk.create(task.outputs[0]) as chunks_table,
@@ -79,10 +93,9 @@ class OutputStage(HostStage):
                     chunks_table.write("".join(c.row(name) for c in batch).encode(), len(batch))
                 line = verdict.row(name, length, len(chunks), next(rates))
                 contigs_table.write(line.encode(), 1)
-                counts["status", verdict.status] += 1
-                counts["call", verdict.call] += 1
-                for chunk in chunks:
-                    counts["chunk", chunk.status] += 1
+                statuses[verdict.status] += 1
+                calls[verdict.call] += 1
+                chunk_statuses.update(chunk.status for chunk in chunks)
                 if verdict.call == "virus":
                     header = record.header.replace(record.id, name, 1)  # renamed, or unchanged
                     _write_fasta(virus, header, record.sequence)
@@ -93,11 +106,12 @@ class OutputStage(HostStage):
             if stamp(self.source) != self.seen:
                 raise changed(self.source)
         outputs = (chunks_table.output, contigs_table.output, virus.output)
-        return TaskResult(
-            task,
-            outputs,
-            {"counts": {f"{of}:{what}": count for (of, what), count in sorted(counts.items())}},
+        figures = OutputFigures(
+            statuses=dict(sorted(statuses.items())),
+            calls=dict(sorted(calls.items())),
+            chunks=dict(sorted(chunk_statuses.items())),
         )
+        return TaskResult(task, outputs, figures)
 
     def _rates(self) -> Iterator[float | None]:
         """False discovery rate of every record; of the whole run, so it is read twice."""

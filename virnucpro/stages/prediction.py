@@ -15,6 +15,7 @@ from virnucpro.classifier import INNER_BATCH, load
 from virnucpro.compute.threads import CoreThreads, prefetched
 from virnucpro.contracts import Receipts, ReportProgress, Task, TaskResult
 from virnucpro.stages.base import HostStage
+from virnucpro.stages.splitting import split_files
 from virnucpro.store.features import load_features
 from virnucpro.tables import PREDICTIONS
 
@@ -31,9 +32,9 @@ class PredictionStage(HostStage):
 
     def plan(self, receipts: Receipts) -> list[Task]:
         """One task: all merged files."""
-        files = int(receipts.facts(self.layout.receipt("splitting"))["files"])
+        files = len(split_files(receipts, self.layout, "nucleotide"))
         inputs = tuple(self.layout.merged(number) for number in range(1, files + 1))
-        rows = int(receipts.facts(self.layout.receipt("translation"))["frames"])
+        rows = receipts.outputs("translation")[0].rows
         params = {"classifier": self.classifier_sha256}
         return [self.whole(inputs, (self.layout.predictions,), params, rows)]
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
-from virnucpro.contracts import OutputFile, Receipts, ReportProgress, Task, TaskResult
+from virnucpro.contracts import SPLITTING, OutputFile, Receipts, ReportProgress, Task, TaskResult
 from virnucpro.errors import InputError
 from virnucpro.io.fasta import read_fasta
 from virnucpro.layout import MOLECULES
@@ -24,7 +24,7 @@ class ShardsStage(HostStage):
     longer proves it, stock is taken anew, and what was embedded from that file is done again.
     """
 
-    name: ClassVar[str] = "splitting"
+    name: ClassVar[str] = SPLITTING
 
     files: int
     frames: int
@@ -56,7 +56,7 @@ class ShardsStage(HostStage):
                 f"the shards of {self.layout.stem} in {self.layout.root} hold {counted:,} frames, "
                 f"not {self.frames:,}: {_ADVICE}"
             )
-        return TaskResult(task, (*nucleotide, *protein), {"files": self.files})
+        return TaskResult(task, (*nucleotide, *protein))
 
 
 def _ids(path: Path) -> list[str]:

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from itertools import count, islice
 from typing import ClassVar
 
-from virnucpro.contracts import OutputFile, Receipts, ReportProgress, Task, TaskResult
+from virnucpro.contracts import SPLITTING, OutputFile, Receipts, ReportProgress, Task, TaskResult
 from virnucpro.io.fasta import fasta_bytes, read_fasta
-from virnucpro.layout import MOLECULES, Molecule
+from virnucpro.layout import MOLECULES, Layout, Molecule
 from virnucpro.stages.base import HostStage
 
 
@@ -17,7 +17,8 @@ from virnucpro.stages.base import HostStage
 class SplittingStage(HostStage):
     """``sequences_per_file`` frames a file, numbered from 1, the same ids in both molecules."""
 
-    name: ClassVar[str] = "splitting"
+    name: ClassVar[str] = SPLITTING
+    intermediate: ClassVar[bool] = True
 
     sequences_per_file: int
 
@@ -32,7 +33,7 @@ class SplittingStage(HostStage):
         outputs: list[OutputFile] = []
         for molecule in MOLECULES:
             outputs += self._split(molecule, report)
-        return TaskResult(task, tuple(outputs), {"files": len(outputs) // len(MOLECULES)})
+        return TaskResult(task, tuple(outputs))
 
     def _split(self, molecule: Molecule, report: ReportProgress) -> Iterator[OutputFile]:
         records = read_fasta(self.layout.frames(molecule))
@@ -43,3 +44,9 @@ class SplittingStage(HostStage):
             path = self.layout.split(molecule, number)
             yield self.disk.save(path, fasta_bytes(batch), len(batch))
             report(len(batch), 0)
+
+
+def split_files(receipts: Receipts, layout: Layout, molecule: Molecule) -> list[OutputFile]:
+    """Return the split files of one molecule, in the order of their numbers."""
+    folder = layout.folder(molecule)
+    return [file for file in receipts.outputs(SPLITTING) if file.path.parent == folder]

@@ -3,18 +3,28 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
+from pathlib import Path
 from typing import ClassVar
 
-from virnucpro.contracts import Receipts, ReportProgress, Task, TaskResult
+from virnucpro.contracts import Receipts, ReportProgress, Task, TaskFigures, TaskResult
 from virnucpro.io.fasta import fasta_bytes, read_fasta
 from virnucpro.io.frames import ChunkFrames, open_frames
+from virnucpro.layout import RunLayout
 from virnucpro.stages.base import HostStage
 from virnucpro.tables import FRAMES
 
 BATCH = 4096  # chunks translated at a time: some 2 MB of bases, which fits into a cache
+
+
+@dataclass(frozen=True, kw_only=True)
+class TranslationFigures(TaskFigures):
+    """The number of open frames, and of chunks by what became of them."""
+
+    frames: int
+    chunks: Mapping[str, int]
 
 
 @dataclass(frozen=True)
@@ -22,6 +32,14 @@ class TranslationStage(HostStage):
     """Six-frame translation; frames without a stop codon are kept."""
 
     name: ClassVar[str] = "translation"
+    intermediate: ClassVar[bool] = True
+
+    layout: RunLayout
+
+    @property
+    def kept_outputs(self) -> frozenset[Path]:
+        """The table of open frames per chunk, which the results are made from."""
+        return frozenset({self.layout.frames_table})
 
     def plan(self, receipts: Receipts) -> list[Task]:
         """One task: all chunks."""
@@ -31,7 +49,8 @@ class TranslationStage(HostStage):
             self.layout.frames("protein"),
             self.layout.frames_table,
         )
-        return [self.whole(inputs, outputs, {}, receipts.outputs("chunking")[0].rows)]
+        chunks = receipts.outputs("chunking")[0].rows
+        return [self.whole(inputs, outputs, {}, chunks, TranslationFigures)]
 
     def run(self, task: Task, report: ReportProgress) -> TaskResult:
         """Write the frames as nucleotides and as proteins, and how many each chunk has."""
@@ -52,8 +71,8 @@ class TranslationStage(HostStage):
                 statuses.update(chunk.status for chunk in found)
                 report(len(batch), 0)
         outputs = (nucleotides.output, proteins.output, table.output)
-        facts = {"frames": outputs[0].rows, "chunks": dict(sorted(statuses.items()))}
-        return TaskResult(task, outputs, facts)
+        figures = TranslationFigures(frames=outputs[0].rows, chunks=dict(sorted(statuses.items())))
+        return TaskResult(task, outputs, figures)
 
 
 def _pairs(ids: list[str], found: list[ChunkFrames], molecule: str) -> Iterator[tuple[str, str]]:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from virnucpro.contracts import Json, OutputFile, Task, TaskResult
+from virnucpro.contracts import OutputFile, Task, TaskFigures, TaskResult
 from virnucpro.layout import Layout
 from virnucpro.store.disk import Disk, sha256_of
 from virnucpro.store.receipts import (
@@ -59,7 +59,7 @@ class Ledger:
             ResumeRefused: the receipt is of a newer version of the program.
         """
         try:
-            receipt = _find(self._layout, task.receipt, self._removed)
+            receipt = _find(self._layout, task.receipt, self._removed, task.figures)
             mark = fingerprint(task, [self._digest(p) for p in task.inputs])
         except UnusableReceiptError as error:
             return Verdict(True, str(error))
@@ -94,9 +94,7 @@ class Ledger:
         mark = fingerprint(done.task, [self._digest(p) for p in done.task.inputs])
         content = write_receipt(done, mark, self._layout.root, origin)
         self._disk.save(done.task.receipt, content, durable=done.task.span is None)
-        receipt = Receipt(
-            done.task.stage, mark, done.outputs, dict(done.facts), origin, done.seconds
-        )
+        receipt = Receipt(done.task.stage, mark, done.outputs, done.figures, origin, done.seconds)
         self._remember(done.task, receipt)
         return receipt
 
@@ -134,19 +132,19 @@ class Ledger:
     def proof(self, task: Task) -> TaskResult:
         """A task that its receipt proved, as if it had just been done."""
         receipt = self._receipts[task.receipt]
-        return TaskResult(task, receipt.outputs, receipt.facts, receipt.seconds)
+        return TaskResult(task, receipt.outputs, receipt.figures, receipt.seconds)
 
     def outputs(self, stage: str) -> tuple[OutputFile, ...]:
         """Outputs of a finished whole-file stage."""
         return self._receipts[self._layout.receipt(stage)].outputs
 
-    def facts(self, receipt: Path) -> Mapping[str, Json]:
-        """Figures that a finished task left in its receipt."""
-        return self._receipts[receipt].facts
+    def figures(self, receipt: Path) -> TaskFigures:
+        """Return the figures that a finished task left in its receipt."""
+        return self._receipts[receipt].figures
 
-    def receipts(self, *stages: str) -> list[tuple[Path, Receipt]]:
-        """Receipts proved or written in this run, of the given stages, with their places."""
-        return [(p, r) for p, r in self._receipts.items() if r.stage in stages]
+    def receipts(self) -> list[tuple[Path, Receipt]]:
+        """Return the receipts that were proved or written in this run, with their paths."""
+        return list(self._receipts.items())
 
 
 def read_removed(layout: Layout) -> frozenset[Path]:
@@ -174,10 +172,15 @@ def look(layout: Layout, path: Path, removed: frozenset[Path]) -> Receipt | str:
     return next((problem for problem in problems if problem), receipt)
 
 
-def _find(layout: Layout, path: Path, removed: frozenset[Path]) -> Receipt:
+def _find(
+    layout: Layout,
+    path: Path,
+    removed: frozenset[Path],
+    figures: type[TaskFigures] = TaskFigures,
+) -> Receipt:
     """The receipt at ``path``, or in the archive where the end of a run put it."""
     archived = path in removed and not path.exists()
-    return read_receipt(layout.archived(path) if archived else path, layout.root)
+    return read_receipt(layout.archived(path) if archived else path, layout.root, figures)
 
 
 def _problem(output: OutputFile, removed: frozenset[Path], *, contents: bool = True) -> str | None:

@@ -6,7 +6,8 @@ file, which is expensive, is taken over where it is proved to belong to the sequ
 1. Before anything is overwritten, :func:`survey` notes the digest of each feature file and of the
    records of the FASTA file beside it.
 2. When the split files are there again, :func:`adopt` compares their records with that note, then
-   the ids, width and values of the feature file, and writes a receipt with ``origin: legacy``.
+   the ids, width and values of the feature file; the engine writes a receipt with
+   ``origin: legacy``.
 
 Each file is decided by itself and its receipt is the only thing written, so that a kill between
 two files loses nothing. With which model and precision a file was made is nowhere recorded.
@@ -16,16 +17,15 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from virnucpro.contracts import Json, OutputFile, Task, TaskResult
 from virnucpro.errors import NothingToResumeError
 from virnucpro.io.fasta import fasta_bytes, read_fasta
-from virnucpro.layout import FEATURE_SUFFIX, MOLECULES, Layout, Molecule
+from virnucpro.layout import FEATURE_SUFFIX, MOLECULES, Layout, Molecule, OutputFolder
 from virnucpro.store.disk import Disk, sha256_of
-from virnucpro.store.ledger import Ledger
 
 COMPLETED = "completed"
 
@@ -54,9 +54,9 @@ def found(layout: Layout) -> bool:
     return not names or any(name.startswith(f"{layout.stem}_chunked") for name in names)
 
 
-def stems(root: Path) -> list[str]:
-    """The STEMs that an earlier version worked on, as far as its state file in ``root`` says."""
-    names = [Path(name).name for name in _chunk_files(_state(Layout(root, "", 0)) or {})]
+def stems(folder: OutputFolder) -> list[str]:
+    """The STEMs that an earlier version worked on, as far as its state file in ``folder`` says."""
+    names = [Path(name).name for name in _chunk_files(_state(folder) or {})]
     return sorted({name.rsplit("_chunked", 1)[0] for name in names if "_chunked" in name})
 
 
@@ -99,7 +99,7 @@ def differences(layout: Layout, analysis: Mapping[str, Json]) -> list[tuple[str,
     return rows
 
 
-def _state(layout: Layout) -> dict[str, Json] | None:
+def _state(layout: OutputFolder) -> dict[str, Json] | None:
     """The state file; empty where it cannot be read, None where there is none."""
     try:
         document = json.loads(layout.legacy_state.read_bytes())
@@ -197,38 +197,29 @@ def _read(path: Path) -> tuple[str, list[str]]:
 
 
 def adopt(
-    layout: Layout, ledger: Ledger, tasks: Sequence[Task], molecule: Molecule, width: int
-) -> tuple[list[Task], list[str]]:
-    """Write receipts for the feature files of ``tasks`` that prove right.
+    layout: Layout, tasks: Sequence[Task], molecule: Molecule, dim: int
+) -> Iterator[TaskResult | str]:
+    """Yield the ``tasks`` whose feature files prove right, and warnings for the user.
 
-    ``width`` is that of the encoder's embeddings. Returns the tasks still to be carried out, and
-    warnings for the user.
-
-    Raises:
-        OutputError: a receipt cannot be written.
+    ``dim`` is the width of the encoder's embeddings.
     """
-    left = surveyed(layout)
-    todo, warnings, taken = [], [], 0
+    noted, adopted = surveyed(layout), 0
     for task in tasks:
         path = task.outputs[0]
-        if path not in left or not path.exists():
-            todo.append(task)
+        if path not in noted or not path.exists():
             continue
         try:
-            output = _examined(task, left[path], molecule, width)
+            output = _examined(task, noted[path], molecule, dim)
         except NotAdoptedError as reason:
-            warnings.append(f"{path.name} of an earlier version is computed again: {reason}")
-            todo.append(task)
+            yield f"{path.name} of an earlier version is computed again: {reason}"
             continue
-        ledger.discard(task)
-        ledger.commit(TaskResult(task, (output,)), origin="legacy")
-        taken += 1
-    if taken:
-        warnings.append(
-            f"{taken} {FEATURE_SUFFIX[molecule]} feature files were taken over from an earlier "
+        yield TaskResult(task, (output,))
+        adopted += 1
+    if adopted:
+        yield (
+            f"{adopted} {FEATURE_SUFFIX[molecule]} feature files were taken over from an earlier "
             f"version of the program: the precision they were computed in is unknown"
         )
-    return todo, warnings
 
 
 def _examined(task: Task, left: Left, molecule: Molecule, width: int) -> OutputFile:

@@ -8,16 +8,27 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, fields, is_dataclass
 from pathlib import Path
+from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 from virnucpro import __version__
-from virnucpro.contracts import Json, OutputFile, Task, TaskResult
+from virnucpro.contracts import FailedSequences, Json, OutputFile, Task, TaskFigures, TaskResult
 from virnucpro.store.migrations import current_schema, upgraded
+
+_Value = TypeVar("_Value")
 
 
 class UnusableReceiptError(ValueError):
     """The file is no receipt of ours; the work it should prove is done again."""
+
+
+@dataclass(frozen=True)
+class FileFailure(FailedSequences):
+    """Sequences that are missing in one ``file`` of a ``stage``, and why."""
+
+    stage: str
+    file: str
 
 
 @dataclass(frozen=True)
@@ -30,19 +41,27 @@ class Receipt:
     stage: str
     fingerprint: str
     outputs: tuple[OutputFile, ...]
-    facts: Mapping[str, Json] = field(default_factory=dict)
+    figures: TaskFigures = field(default_factory=TaskFigures)
     origin: str = "computed"
     seconds: float = 0.0
 
     @property
     def failed(self) -> tuple[str, ...]:
         """Ids of sequences that could not be embedded."""
-        return failed_ids(self.facts)
+        return failed_ids(self.figures)
+
+    @property
+    def failures(self) -> list[FileFailure]:
+        """What failed, by file."""
+        return [
+            FileFailure(f.error, f.message, f.ids, self.stage, self.outputs[0].path.name)
+            for f in self.figures.failures
+        ]
 
 
-def failed_ids(facts: Mapping[str, Json]) -> tuple[str, ...]:
-    """Ids in the ``failed`` fact of a receipt: rows with ``error``, ``message`` and ``ids``."""
-    return tuple(name for row in facts.get("failed", ()) for name in row["ids"])
+def failed_ids(figures: TaskFigures) -> tuple[str, ...]:
+    """Return the ids of all sequences that a finished task has no result for."""
+    return tuple(name for failure in figures.failures for name in failure.ids)
 
 
 def fingerprint(task: Task, input_digests: list[str]) -> str:
@@ -83,13 +102,13 @@ def write_receipt(done: TaskResult, mark: str, root: Path, origin: str) -> bytes
             }
             for output in done.outputs
         ],
-        "facts": dict(done.facts),
+        "figures": asdict(done.figures),
     }
     return (json.dumps(document, indent=1, sort_keys=True) + "\n").encode()
 
 
-def read_receipt(path: Path, root: Path) -> Receipt:
-    """Parse a receipt.
+def read_receipt(path: Path, root: Path, figures: type[TaskFigures] = TaskFigures) -> Receipt:
+    """Parse a receipt that keeps ``figures``.
 
     Raises:
         UnusableReceipt: missing, empty, truncated or not ours.
@@ -106,7 +125,7 @@ def read_receipt(path: Path, root: Path) -> Receipt:
                 )
                 for o in document["outputs"]
             ),
-            facts=dict(document["facts"]),
+            figures=_parse(figures, document["figures"]),
             origin=str(document["origin"]),
             seconds=float(document["seconds"]),
         )
@@ -122,3 +141,28 @@ def _inside(root: Path, name: str) -> Path:
     if relative.is_absolute() or ".." in relative.parts:
         raise ValueError(name)
     return root / relative
+
+
+def _parse(kind: type[_Value], value: Json) -> _Value:
+    """Return ``value``, read from JSON, as a ``kind``, such as a class of figures.
+
+    Raises:
+        TypeError: it is not one.
+        KeyError: a field of a dataclass is missing.
+    """
+    parsed: Any
+    arguments = get_args(kind)
+    if is_dataclass(kind) and isinstance(value, dict):
+        kinds = get_type_hints(kind)
+        parsed = kind(**{f.name: _parse(kinds[f.name], value[f.name]) for f in fields(kind)})
+    elif get_origin(kind) is tuple and isinstance(value, list):
+        parsed = tuple(_parse(arguments[0], item) for item in value)
+    elif get_origin(kind) is Mapping and isinstance(value, dict):
+        parsed = {str(name): _parse(arguments[1], item) for name, item in value.items()}
+    elif kind is float and type(value) is int:
+        parsed = float(value)
+    elif type(value) is kind:
+        parsed = value
+    else:
+        raise TypeError(f"{value!r} is not a {kind}")
+    return parsed  # type: ignore[no-any-return]

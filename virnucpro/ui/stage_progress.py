@@ -26,18 +26,6 @@ from virnucpro.events import (
 )
 from virnucpro.ui.rate import Clock, RecentRate, WorkAmount
 
-TITLES = {
-    "chunking": "Chunking",
-    "translation": "Translation",
-    "splitting": "Splitting",
-    "dnabert": "DNABERT-S",
-    "esm": "ESM-2",
-    "merging": "Merging",
-    "prediction": "Prediction",
-    "consensus": "Consensus",
-    "output": "Output",
-}
-ENCODER_STAGES = ("dnabert", "esm")
 EARLY_SHARE, EARLY_SECONDS = 0.02, 10.0  # of a stage; before both, no time is forecast
 IDLE_AFTER = 2.0  # seconds without a task before a worker is called idle
 
@@ -112,15 +100,16 @@ class StageProgress:
     def __init__(self, clock: Clock = time.monotonic) -> None:
         self._clock = clock
         self._devices: dict[int, Device] = {}
-        self._begin(StageStarted("", 0, 0, 0, 0, 0))
+        self._begin(StageStarted("", 0, 0, 0, 0, 0, title="", stages=0, on_workers=False))
 
     def _begin(self, event: StageStarted) -> None:
         now = self._clock()
         self.stage, self.number, self.stages = event.stage, event.number, event.stages
+        self.stage_title = event.title
         self.tasks, self.expected, self.weight = event.todo, event.sequences, event.tokens
         self.tasks_done = self.failed = 0
         self.files, self.files_done = event.files, 0
-        self.encoding = event.stage in ENCODER_STAGES and event.todo > 0
+        self.encoding = event.on_workers and event.todo > 0
         self.started = self._working_since = now
         self._given_up = WorkAmount()
         self._rate = RecentRate(now)
@@ -193,8 +182,8 @@ class StageProgress:
 
     @property
     def title(self) -> str:
-        """Number and title of the stage: ``[4/9] DNABERT-S``."""
-        return f"[{self.number}/{self.stages}] {TITLES.get(self.stage, self.stage)}"
+        """Number and title of the stage: ``[4/9] Nucleotide embeddings (DNABERT-S)``."""
+        return f"[{self.number}/{self.stages}] {self.stage_title}"
 
     @property
     def sequences(self) -> int:

@@ -21,8 +21,8 @@ from virnucpro.compute.budget import SHARE, Bounds, Budget, find_budget, fitting
 from virnucpro.contracts import Device, ModelSession, Task
 from virnucpro.encoders.registry import locate
 from virnucpro.events import Event, Notice, WorkerReady, WorkerReport
-from virnucpro.layout import Layout
-from virnucpro.run.worker_reports import Workers
+from virnucpro.layout import RunLayout
+from virnucpro.run.record import WorkerTable
 from virnucpro.stages import embedding
 from virnucpro.stages.embedding import EmbeddingStage, budget_key
 from virnucpro.store.disk import Disk
@@ -133,7 +133,7 @@ def test_samples_are_batches_of_about_the_budget(models, role):
 
 def _stage(tmp_path: Path, path: Path, kept=None, budget=None) -> EmbeddingStage:
     source = locate(str(path), "protein")
-    layout = Layout(tmp_path, "sample", 500)
+    layout = RunLayout(tmp_path, "sample", 500)
     return EmbeddingStage(layout, Disk(), "protein", source, "fp32", 1024, budget, kept or {})
 
 
@@ -157,7 +157,10 @@ def test_a_session_describes_itself(tmp_path, models):
 
 def test_a_kept_budget_is_used_for_its_kind_of_device_only(tmp_path, models):
     cpu = Device("cpu")
-    kept = {budget_key("esm", cpu): 1024, budget_key("dnabert", cpu): 3}
+    kept = {
+        budget_key("protein_embeddings", cpu): 1024,
+        budget_key("nucleotide_embeddings", cpu): 3,
+    }
     opened = _stage(tmp_path, models["protein"], kept).open(cpu).facts()
     assert (opened["budget"], opened["found"]) == (1024, "kept")
     given = _stage(tmp_path, models["protein"], kept, budget=64).open(cpu).facts()
@@ -172,24 +175,26 @@ LARGE = Device("cuda", 2, "GPU A", "GPU-3", 80 * GIB)
 
 
 def _ready(worker: int, device: Device, budget: int, found: str = "measured") -> WorkerReady:
-    return WorkerReady(worker, device, "esm", 1.0, {"budget": budget, "found": found})
+    return WorkerReady(
+        worker, device, "protein_embeddings", 1.0, {"budget": budget, "found": found}
+    )
 
 
 def test_measured_budgets_are_kept_one_a_kind_of_device():
     kept: list[dict[str, int]] = []
     seen: list[Event] = []
-    workers = Workers({}, lambda budgets: kept.append(dict(budgets)), seen.append)
-    small, large = budget_key("esm", GPU), budget_key("esm", LARGE)
+    workers = WorkerTable({}, lambda budgets: kept.append(dict(budgets)), seen.append)
+    small, large = budget_key("protein_embeddings", GPU), budget_key("protein_embeddings", LARGE)
     workers.show(_ready(0, GPU, 8192))
     workers.show(_ready(1, TWIN, 4096))  # something else is on it: what fits on both
     workers.show(_ready(0, GPU, 8192))
     workers.show(_ready(2, LARGE, 32768))
     workers.show(_ready(2, LARGE, 64, "given"))
     assert kept == [{small: 8192}, {small: 4096}, {small: 4096, large: 32768}]
-    workers.show(WorkerReport(2, LARGE, "esm", 9.0, 1.0, 4, 5 * GIB))
+    workers.show(WorkerReport(2, LARGE, "protein_embeddings", 9.0, 1.0, 4, 5 * GIB))
     workers.show(WorkerReady(3, GPU, "counting", 0.1))
     assert len(seen) == 7
-    rows = workers.table()
+    rows = workers.rows()
     assert [row["worker"] for row in rows] == [0, 1, 2, 3]
     assert rows[2]["peak_memory"] == 5 * GIB
     assert rows[2]["budget"] == 64
@@ -197,12 +202,22 @@ def test_measured_budgets_are_kept_one_a_kind_of_device():
 
 def test_a_model_that_could_not_be_compiled_is_told():
     seen: list[Event] = []
-    workers = Workers({}, lambda budgets: None, seen.append)
-    workers.show(WorkerReady(0, GPU, "esm", 1.0, {"compiled": False, "compile_failed": "no gcc"}))
+    workers = WorkerTable({}, lambda budgets: None, seen.append)
+    workers.show(
+        WorkerReady(
+            0, GPU, "protein_embeddings", 1.0, {"compiled": False, "compile_failed": "no gcc"}
+        )
+    )
     text = "esm could not be compiled on GPU A and is slower for it: no gcc"
     assert Notice("warning", text) in seen
-    workers.show(WorkerReady(1, TWIN, "esm", 1.0, {"compiled": False, "compile_failed": "no gcc"}))
-    workers.show(WorkerReady(1, TWIN, "esm", 1.0, {"compiled": True, "compile_seconds": 9.0}))
+    workers.show(
+        WorkerReady(
+            1, TWIN, "protein_embeddings", 1.0, {"compiled": False, "compile_failed": "no gcc"}
+        )
+    )
+    workers.show(
+        WorkerReady(1, TWIN, "protein_embeddings", 1.0, {"compiled": True, "compile_seconds": 9.0})
+    )
     assert sum(isinstance(event, Notice) for event in seen) == 1
 
 
@@ -225,13 +240,13 @@ def test_what_is_compiled(tmp_path, models, monkeypatch, compile, sequences, kin
     monkeypatch.setattr(embedding, "open_encoder", lambda *_, **__: opened)
     monkeypatch.setattr(torch.cuda, "reset_peak_memory_stats", lambda: None)
     stage = replace(_stage(tmp_path, models["protein"]), compile=compile)
-    task = Task("esm", 1, (), (), tmp_path / "x.done", count=sequences // 2)
+    task = Task("protein_embeddings", 1, (), (), tmp_path / "x.done", count=sequences // 2)
     stage.of([task, task]).open(Device(kind, 0))
     assert asked == ([opened] if expected else [])
 
 
 def test_budgets_outlive_a_run(tmp_path):
-    layout = Layout(tmp_path, "sample", 500)
+    layout = RunLayout(tmp_path, "sample", 500)
     write_state(layout, Disk(), RunState("in.fa", {"input": "x"}, {"esm on GPU A": 8192}))
     state = read_state(layout)
     assert state is not None

@@ -13,7 +13,7 @@ from tests.contract.counting import Counting
 from tests.contract.running import fasta
 from virnucpro.contracts import Device, FailedTask, Task, TaskResult
 from virnucpro.errors import OutputError
-from virnucpro.layout import Layout
+from virnucpro.layout import RunLayout
 from virnucpro.run.spans import Spans
 from virnucpro.store.disk import Disk
 from virnucpro.store.ledger import Ledger
@@ -26,16 +26,16 @@ class Gated(Counting):
     gate: threading.Event = field(default_factory=threading.Event)
 
     def join(
-        self, task: Task, parts: Sequence[TaskResult], failed: Sequence[FailedTask]
+        self, task: Task, parts: Sequence[TaskResult], failures: Sequence[FailedTask]
     ) -> TaskResult:
         assert self.gate.wait(20)
         if task.inputs[0].stem == "unjoinable":
             raise OutputError("the disk is full")
-        return super().join(task, parts, failed)
+        return super().join(task, parts, failures)
 
 
 def _spans(stage: Counting, folder: Path) -> tuple[Spans, Ledger]:
-    ledger = Ledger(Layout(folder, "x", 500), Disk(), {})
+    ledger = Ledger(RunLayout(folder, "x", 500), Disk(), {})
     stale = [task for task in stage.plan() if ledger.check(task).stale]
     return Spans(stage, stale, ledger, Disk()), ledger
 

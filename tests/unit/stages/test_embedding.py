@@ -11,7 +11,7 @@ from virnucpro.contracts import Device, FailedTask, Task, TaskResult
 from virnucpro.encoders.registry import locate
 from virnucpro.errors import OutputError
 from virnucpro.io.fasta import fasta_bytes, read_fasta
-from virnucpro.layout import Layout
+from virnucpro.layout import RunLayout
 from virnucpro.stages.embedding import EmbeddingStage
 from virnucpro.store.disk import Disk
 from virnucpro.store.features import load_features
@@ -21,7 +21,7 @@ COUNT = 620
 
 @pytest.fixture
 def stage(tmp_path: Path) -> EmbeddingStage:
-    layout = Layout(tmp_path, "in", 500)
+    layout = RunLayout(tmp_path, "in", 500)
     source = locate("toy", "protein")
     return EmbeddingStage(layout, Disk(), "protein", source, "fp32", 1024, None)
 
@@ -31,7 +31,9 @@ def task(stage: EmbeddingStage) -> Task:
     pairs = ((f"r{n}", "MKV" * (1 + n % 7) + "LIND"[n % 4]) for n in range(COUNT))
     path, out = stage.layout.split("protein", 1), stage.layout.features("protein", 1)
     Disk().save(path, fasta_bytes(pairs))
-    return Task("esm", 1, (path,), (out,), out.with_name(out.name + ".done"), count=COUNT)
+    return Task(
+        "protein_embeddings", 1, (path,), (out,), out.with_name(out.name + ".done"), count=COUNT
+    )
 
 
 def _embedded(stage: EmbeddingStage, task: Task) -> list[TaskResult]:

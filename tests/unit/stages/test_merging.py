@@ -15,7 +15,7 @@ from virnucpro.events import Event, Progressed, TaskFinished, TaskStarted
 from virnucpro.executors.executor import HOST_TASKS, Executor
 from virnucpro.executors.local import LocalPool
 from virnucpro.io.fasta import fasta_bytes
-from virnucpro.layout import Layout
+from virnucpro.layout import Layout, RunLayout
 from virnucpro.stages.merging import IncompleteFeaturesError, MergingStage
 from virnucpro.store.disk import Disk
 from virnucpro.store.features import Features, encode_features, load_features
@@ -51,7 +51,7 @@ def _merged(layout: Layout, task: Task, *failed: str) -> Features:
 
 @pytest.fixture
 def layout(tmp_path: Path) -> Layout:
-    return Layout(tmp_path, "in", 500)
+    return RunLayout(tmp_path, "in", 500)
 
 
 @pytest.mark.parametrize("order", [IDS, IDS[::-1], [*IDS[3:], *IDS[:3]]])

@@ -13,9 +13,9 @@ import pytest
 from virnucpro.classifier import with_temperature
 from virnucpro.contracts import Task
 from virnucpro.events import Event, StageStarted
-from virnucpro.layout import Layout
-from virnucpro.run.predict import execute
-from virnucpro.run.prepare import Request
+from virnucpro.layout import Layout, RunLayout
+from virnucpro.run.predict import run_prediction
+from virnucpro.run.prepare import PredictionRequest
 from virnucpro.settings import TOY_CLASSIFIER, AnalysisSettings, MachineSettings
 from virnucpro.stages.fdr import contig_fdr
 from virnucpro.stages.output import OutputStage
@@ -28,7 +28,7 @@ RECORDS = 130  # enough for the correction of the share of virus
 
 
 @pytest.fixture
-def request_of(tmp_path: Path) -> Callable[[Path], Request]:
+def request_of(tmp_path: Path) -> Callable[[Path], PredictionRequest]:
     lines = [
         f">r{n}\n{''.join(CODONS[(n * 7 + i * i) % 8] for i in range(60 + n))}\n"
         for n in range(RECORDS)
@@ -36,10 +36,10 @@ def request_of(tmp_path: Path) -> Callable[[Path], Request]:
     source = tmp_path / "in.fa"
     source.write_text(">closed\nTAATTAATTAATTAATTAATTAA\n" + "".join(lines))
 
-    def _request(classifier: Path) -> Request:
+    def _request(classifier: Path) -> PredictionRequest:
         analysis = AnalysisSettings("custom", str(classifier), 200, 50, "toy", "toy")
         machine = MachineSettings(device="cpu", threads=1)
-        return Request(str(source), tmp_path / classifier.stem, analysis, machine)
+        return PredictionRequest(str(source), tmp_path / classifier.stem, analysis, machine)
 
     return _request
 
@@ -57,13 +57,15 @@ def _table(path: Path) -> list[dict[str, str]]:
     return [dict(zip(header, row, strict=True)) for row in rows]
 
 
-def _computed(request: Request) -> list[str]:
+def _computed(request: PredictionRequest) -> list[str]:
     events: list[Event] = []
-    execute(request, events.append)
+    run_prediction(request, events.append)
     return [e.stage for e in events if isinstance(e, StageStarted) and e.todo]
 
 
-def test_without_a_temperature_no_rate_is_given(request_of: Callable[[Path], Request]) -> None:
+def test_without_a_temperature_no_rate_is_given(
+    request_of: Callable[[Path], PredictionRequest],
+) -> None:
     request = request_of(TOY_CLASSIFIER)
     _computed(request)
     rows = _table(request.layout.contigs_table)
@@ -72,7 +74,7 @@ def test_without_a_temperature_no_rate_is_given(request_of: Callable[[Path], Req
 
 
 def test_with_a_temperature_every_scored_record_has_a_rate(
-    request_of: Callable[[Path], Request], calibrated: Path
+    request_of: Callable[[Path], PredictionRequest], calibrated: Path
 ) -> None:
     request = request_of(calibrated)
     _computed(request)
@@ -107,7 +109,7 @@ def _as_version_1(layout: Layout, inputs: Sequence[Path]) -> None:
 
 
 def test_a_finished_run_of_the_older_stage_gets_the_column_and_nothing_else(
-    request_of: Callable[[Path], Request],
+    request_of: Callable[[Path], PredictionRequest],
 ) -> None:
     request = request_of(TOY_CLASSIFIER)
     _computed(request)
@@ -134,7 +136,7 @@ def test_a_temperature_of_one_is_another_result(tmp_path: Path) -> None:
         def facts(self, receipt: Path) -> dict[str, int]:
             return {"records": 1}
 
-    layout = Layout(tmp_path, "in", 200)
+    layout = RunLayout(tmp_path, "in", 200)
     plans = [
         OutputStage(layout, Disk(), tmp_path / "in.fa", (0, 0), calibrated).plan(Facts())[0]  # type: ignore[arg-type]
         for calibrated in (False, True)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from virnucpro.configuration import Configuration, load_configuration
 from virnucpro.errors import ConfigError, ResumeRefusedError
-from virnucpro.layout import Layout
+from virnucpro.layout import RunLayout
 from virnucpro.store.features import DamagedFeaturesError, Features, encode_features, load_features
 from virnucpro.store.lock import read_owner
 from virnucpro.store.migrations import current_schema
@@ -25,12 +25,12 @@ GOOD = b"".join(encode_features(Features(["a", "b"], torch.ones(2, 3)), "merged"
 RECEIPT = {
     "schema": current_schema("receipt"),
     "producer": "virnucpro",
-    "stage": "esm",
+    "stage": "protein_embeddings",
     "fingerprint": "0" * 64,
     "origin": "computed",
     "seconds": 1.0,
     "outputs": [{"file": "a.pt", "bytes": 1, "sha256": "0" * 64, "rows": 1}],
-    "facts": {},
+    "figures": {"notices": [], "failures": [], "host_wait_seconds": 0.0},
 }
 EDITS = st.lists(st.tuples(st.integers(0, len(GOOD) - 1), st.integers(0, 255)), max_size=8)
 JSON = st.recursive(
@@ -96,7 +96,7 @@ def test_receipts_with_any_value_anywhere(name: str, value: object) -> None:
 @given(JSON)
 def test_state_and_lock_with_any_content(value: object) -> None:
     with tempfile.TemporaryDirectory() as folder:
-        layout = Layout(Path(folder), "s", 500)
+        layout = RunLayout(Path(folder), "s", 500)
         layout.state.mkdir(parents=True)
         for document in (value, {"schema": value, "source": "x", "analysis": value}):
             layout.run_state.write_text(json.dumps(document))

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from virnucpro.contracts import Task, TaskResult
+from virnucpro.contracts import FailedSequences, Task, TaskFigures, TaskResult
 from virnucpro.errors import ResumeRefusedError
-from virnucpro.layout import Layout
+from virnucpro.layout import Layout, RunLayout
 from virnucpro.store.disk import Disk
 from virnucpro.store.ledger import Ledger
 from virnucpro.store.receipts import fingerprint
@@ -19,7 +19,7 @@ from virnucpro.store.receipts import fingerprint
 
 @pytest.fixture
 def layout(tmp_path: Path) -> Layout:
-    return Layout(tmp_path, "s", 500)
+    return RunLayout(tmp_path, "s", 500)
 
 
 @pytest.fixture
@@ -27,12 +27,14 @@ def task(layout: Layout) -> Task:
     source = layout.root / "in.fa"
     source.write_text(">a\nACGT\n")
     out = layout.root / "out.pt"
-    return Task("esm", 1, (source,), (out,), layout.root / "out.pt.done", {"encoder": "e"})
+    return Task(
+        "protein_embeddings", 1, (source,), (out,), layout.root / "out.pt.done", {"encoder": "e"}
+    )
 
 
-def _carry_out(task: Task, layout: Layout, **facts: object) -> None:
+def _carry_out(task: Task, layout: Layout, *failures: FailedSequences) -> None:
     output = Disk().save(task.outputs[0], b"rows", 1)
-    _ledger(layout).commit(TaskResult(task, (output,), facts))
+    _ledger(layout).commit(TaskResult(task, (output,), TaskFigures(failures=failures)))
 
 
 def _ledger(layout: Layout) -> Ledger:
@@ -108,7 +110,7 @@ def test_a_receipt_of_the_future_is_refused(task: Task, layout: Layout) -> None:
 @pytest.mark.parametrize(
     "change",
     [
-        {"stage": "dnabert"},
+        {"stage": "nucleotide_embeddings"},
         {"version": 2},
         {"params": {"encoder": "f"}},
         {"span": (0, 1)},
@@ -127,7 +129,7 @@ def test_the_fingerprint_has_nothing_else(task: Task, change: dict[str, object])
 
 
 def test_what_failed_last_time_is_stale(task: Task, layout: Layout) -> None:
-    _carry_out(task, layout, failed=[{"error": "E", "message": "m", "ids": ["a", "b"]}])
+    _carry_out(task, layout, FailedSequences("E", "m", ("a", "b")))
     verdict = _ledger(layout).check(task)
     assert verdict.stale
     assert verdict.reason == "2 sequences failed last time"
@@ -137,7 +139,7 @@ def test_removed_files_stay_proved_until_they_are_needed(task: Task, layout: Lay
     _carry_out(task, layout)
     ledger = _ledger(layout)
     assert not ledger.check(task).stale
-    ledger.remove(ledger.receipts("esm"), frozenset())
+    ledger.remove(ledger.receipts(), frozenset())
     assert not task.outputs[0].exists()
     assert not task.receipt.exists()
     again = _ledger(layout)

@@ -16,7 +16,7 @@ import torch
 from tests.legacy_run import make_legacy, predict, results, write_old
 from virnucpro.errors import NothingToResumeError, ResumeRefusedError, UsageError
 from virnucpro.io.fasta import fasta_bytes, read_fasta
-from virnucpro.layout import Layout
+from virnucpro.layout import Layout, RunLayout
 from virnucpro.store import legacy
 from virnucpro.store.features import Features, load_features
 
@@ -35,13 +35,13 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 @pytest.fixture
 def interrupted(made: tuple[Path, Path], tmp_path: Path) -> tuple[Path, Layout]:
     shutil.copytree(made[0], tmp_path, dirs_exist_ok=True)
-    return tmp_path / "in.fa", Layout(tmp_path / "old", "in", 200)
+    return tmp_path / "in.fa", RunLayout(tmp_path / "old", "in", 200)
 
 
 @pytest.fixture
 def complete(made: tuple[Path, Path], tmp_path: Path) -> tuple[Path, Layout]:
     shutil.copytree(made[1], tmp_path, dirs_exist_ok=True)
-    return tmp_path / "in.fa", Layout(tmp_path / "old", "in", 200)
+    return tmp_path / "in.fa", RunLayout(tmp_path / "old", "in", 200)
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +49,7 @@ def expected(tmp_path_factory: pytest.TempPathFactory, made: tuple[Path, Path]) 
     """Results of a run of this version on the same input."""
     folder = tmp_path_factory.mktemp("ours")
     predict(made[0] / "in.fa", folder / "out")
-    return results(Layout(folder / "out", "in", 200))
+    return results(RunLayout(folder / "out", "in", 200))
 
 
 def _origins(layout: Layout) -> dict[str, str]:
@@ -64,7 +64,7 @@ def test_an_interrupted_run_is_finished(
     before = {p: p.read_bytes() for p in legacy.feature_files(layout)}
     assert len(before) == 5
     shown = predict(source, layout.root, resume=True)
-    assert (shown.pieces["dnabert"], shown.pieces["esm"]) == (0, 1)
+    assert (shown.pieces["nucleotide_embeddings"], shown.pieces["protein_embeddings"]) == (0, 1)
     assert results(layout) == expected
     assert before == {p: p.read_bytes() for p in before}
     origins = _origins(layout)
@@ -86,7 +86,7 @@ def test_of_a_complete_run_every_feature_is_taken_over(
 ) -> None:
     source, layout = complete
     shown = predict(source, layout.root, resume=True)
-    assert (shown.pieces["dnabert"], shown.pieces["esm"]) == (0, 0)
+    assert (shown.pieces["nucleotide_embeddings"], shown.pieces["protein_embeddings"]) == (0, 0)
     assert shown.pieces["merging"] == 3
     assert results(layout) == expected
 
@@ -165,7 +165,7 @@ def test_what_proves_wrong_is_computed_again_with_the_reason(
     said = [notice for notice in shown.notices if notice.startswith(start)]
     assert len(said) == 1
     assert reason in said[0]
-    assert (shown.pieces["dnabert"], shown.pieces["esm"]) == (0, 2)
+    assert (shown.pieces["nucleotide_embeddings"], shown.pieces["protein_embeddings"]) == (0, 2)
     assert results(layout) == expected
     assert not (layout.root / "pwned").exists()
 
@@ -185,7 +185,7 @@ def test_a_file_that_changed_after_it_was_noted_is_computed_again(
     shown = predict(source, layout.root, resume=True)
     assert layout.legacy_survey.read_bytes() == note
     assert any("output_2_ESM.pt" in n and "has changed" in n for n in shown.notices)
-    assert shown.pieces["esm"] == 2
+    assert shown.pieces["protein_embeddings"] == 2
     assert results(layout) == expected
 
 
@@ -196,7 +196,7 @@ def test_a_damaged_note_costs_work_but_nothing_wrong_is_taken_over(
     layout.state.mkdir()
     layout.legacy_survey.write_text("[")
     shown = predict(source, layout.root, resume=True)
-    assert (shown.pieces["dnabert"], shown.pieces["esm"]) == (3, 3)
+    assert (shown.pieces["nucleotide_embeddings"], shown.pieces["protein_embeddings"]) == (3, 3)
     assert results(layout) == expected
 
 
@@ -209,14 +209,14 @@ def test_without_the_state_file_features_are_nobodys(interrupted: tuple[Path, La
             predict(source, layout.root, resume=resume)
         assert all(path.read_bytes() == data for path, data in before.items())
     shown = predict(source, layout.root, force=True)
-    assert (shown.pieces["dnabert"], shown.pieces["esm"]) == (3, 3)
+    assert (shown.pieces["nucleotide_embeddings"], shown.pieces["protein_embeddings"]) == (3, 3)
 
 
 def test_a_damaged_state_file_is_one_all_the_same(interrupted: tuple[Path, Layout]) -> None:
     source, layout = interrupted
     layout.legacy_state.write_bytes(layout.legacy_state.read_bytes()[:200])
     shown = predict(source, layout.root, resume=True)
-    assert (shown.pieces["dnabert"], shown.pieces["esm"]) == (0, 1)
+    assert (shown.pieces["nucleotide_embeddings"], shown.pieces["protein_embeddings"]) == (0, 1)
 
 
 def test_the_state_file_of_another_input_says_nothing(interrupted: tuple[Path, Layout]) -> None:
@@ -228,7 +228,7 @@ def test_the_state_file_of_another_input_says_nothing(interrupted: tuple[Path, L
         predict(source, layout.root, resume=True)
     assert len(legacy.feature_files(layout)) == 5
     shown = predict(source, layout.root, force=True)
-    assert (shown.pieces["dnabert"], shown.pieces["esm"]) == (3, 3)
+    assert (shown.pieces["nucleotide_embeddings"], shown.pieces["protein_embeddings"]) == (3, 3)
     assert layout.legacy_state.exists()
 
 
@@ -240,7 +240,7 @@ def test_without_resume_it_is_refused_and_force_moves_it_aside(
         predict(source, layout.root)
     assert len(legacy.feature_files(layout)) == 5
     shown = predict(source, layout.root, force=True)
-    assert (shown.pieces["dnabert"], shown.pieces["esm"]) == (3, 3)
+    assert (shown.pieces["nucleotide_embeddings"], shown.pieces["protein_embeddings"]) == (3, 3)
     assert results(layout) == expected
     assert not layout.legacy_state.exists()
     assert (layout.previous / "pipeline_state.json").exists()
@@ -278,7 +278,7 @@ def test_a_finished_run_without_features_is_left_alone(complete: tuple[Path, Lay
     assert caught.value.exit_code == 0
     assert before == {p: p.stat().st_mtime_ns for p in layout.root.rglob("*")}
     shown = predict(source, layout.root, force=True)
-    assert (shown.pieces["dnabert"], shown.pieces["esm"]) == (3, 3)
+    assert (shown.pieces["nucleotide_embeddings"], shown.pieces["protein_embeddings"]) == (3, 3)
     assert (layout.previous / "in_merged/prediction_results.txt").exists()
 
 

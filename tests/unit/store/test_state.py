@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from virnucpro.errors import LockedError, ResumeRefusedError, UsageError
-from virnucpro.layout import Layout
+from virnucpro.layout import Layout, RunLayout
 from virnucpro.store.disk import Disk
 from virnucpro.store.lock import locked
 from virnucpro.store.state import RunState, admit_run, write_state
@@ -19,7 +19,7 @@ STATE = RunState("/data/s.fa", {"input": "a" * 64, "chunk length": 500, "precisi
 
 @pytest.fixture
 def layout(tmp_path: Path) -> Layout:
-    return Layout(tmp_path, "s", 500)
+    return RunLayout(tmp_path, "s", 500)
 
 
 @pytest.fixture

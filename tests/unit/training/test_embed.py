@@ -30,7 +30,7 @@ class Poisoned:
     """The stage of proteins, which cannot embed one of them."""
 
     stage: Stage
-    name: str = "esm"
+    name: str = "protein_embeddings"
     poison: str = ""
 
     def __getattr__(self, name: str) -> object:
@@ -58,7 +58,9 @@ class PoisonedExecutor(Executor):
     def run(
         self, stage: Stage, tasks: Iterable[Task], emit: Callable[[Event], None]
     ) -> Iterator[TaskOutcome]:
-        poisoned = Poisoned(stage, poison=self.poison) if stage.name == "esm" else stage
+        poisoned = (
+            Poisoned(stage, poison=self.poison) if stage.name == "protein_embeddings" else stage
+        )
         return super().run(poisoned, tasks, emit)  # type: ignore[arg-type]
 
 

@@ -60,7 +60,7 @@ def gpu(number: int, name: str = "NVIDIA H200") -> Device:
 def span(start: int, count: int = 100, weight: int = 10_000, file: str = "output_1.fa") -> Task:
     name = f"{start:08d}-{start + count:08d}.pt"
     return Task(
-        "esm",
+        "protein_embeddings",
         1,
         (Path("/run") / file,),
         (Path("/run") / name,),
@@ -73,4 +73,14 @@ def span(start: int, count: int = 100, weight: int = 10_000, file: str = "output
 
 
 def begin(tasks: int = 10, count: int = 100, weight: int = 10_000) -> StageStarted:
-    return StageStarted("esm", 5, 1, tasks, tasks * count, tasks * weight)
+    return StageStarted(
+        "protein_embeddings",
+        5,
+        1,
+        tasks,
+        tasks * count,
+        tasks * weight,
+        title="A stage",
+        stages=9,
+        on_workers=True,
+    )

@@ -38,7 +38,7 @@ def _running(
     progress = StageProgress(hand)
     progress.update(begin(1200, 1000 * scale, 168_000 * scale))
     for number in range(workers):
-        progress.update(WorkerReady(number, gpu(number), "esm", 1.0))
+        progress.update(WorkerReady(number, gpu(number), "protein_embeddings", 1.0))
     for n in range(12):
         hand.now += 5
         for number in range(workers):
@@ -112,11 +112,15 @@ def test_a_host_stage_is_a_single_bar() -> None:
     hand = Hand()
     progress = StageProgress(hand)
     assert _lines(Dashboard(progress), 80) == []
-    progress.update(StageStarted("chunking", 1, 1, 1, 0, 0))
+    progress.update(
+        StageStarted("chunking", 1, 1, 1, 0, 0, title="A stage", stages=9, on_workers=True)
+    )
     hand.now += 65
     progress.update(Progressed(0, 130_000, 0))
     assert _lines(Dashboard(progress), 80) == ["[1/9] Chunking  1:05 so far", "130,000  2,000/s"]
-    progress.update(StageStarted("translation", 2, 1, 1, 1000, 0))
+    progress.update(
+        StageStarted("translation", 2, 1, 1, 1000, 0, title="A stage", stages=9, on_workers=True)
+    )
     hand.now += 20
     progress.update(Progressed(0, 500, 0))
     first, second = _lines(Dashboard(progress), 80)
@@ -149,7 +153,7 @@ def test_a_cpu_worker_is_named_by_its_number() -> None:
     progress = StageProgress(Hand())
     progress.update(begin())
     for number in range(2):
-        progress.update(WorkerReady(number, Device("cpu"), "esm", 1.0))
+        progress.update(WorkerReady(number, Device("cpu"), "protein_embeddings", 1.0))
     assert "CPU 1 0 tasks 0 (0 %) idle" in one_line(Dashboard(progress).line_parts())
 
 

@@ -27,7 +27,7 @@ from virnucpro.events import (
     WorkerReady,
     WorkerReport,
 )
-from virnucpro.layout import Layout
+from virnucpro.layout import Layout, RunLayout
 from virnucpro.settings import DisplaySettings
 from virnucpro.ui.log import EventLog, LogFile, describe
 from virnucpro.ui.run_screen import RunScreen
@@ -40,7 +40,7 @@ def _events() -> list[Event]:
     task = span(0)
     return [
         begin(),
-        WorkerReady(0, gpu(0), "esm", 12.3, {"precision": "bf16", "budget": 65536}),
+        WorkerReady(0, gpu(0), "protein_embeddings", 12.3, {"precision": "bf16", "budget": 65536}),
         TaskStarted(0, task),
         Progressed(0, 50, 5000),
         TaskFinished(0, task, 2.5),
@@ -58,14 +58,14 @@ def _text(console: Console) -> str:
 
 @pytest.fixture
 def layout(tmp_path: Path) -> Layout:
-    return Layout(tmp_path, "x", 500)
+    return RunLayout(tmp_path, "x", 500)
 
 
 def test_the_log_names_the_gpu_and_the_seconds_of_each_file(layout: Layout) -> None:
     with RunScreen(DisplaySettings(), layout, _piped(), FixedReader()) as screen:
         for event in _events():
             screen.show(event)
-        screen.show(StageFinished("esm", 5, 3.0))
+        screen.show(StageFinished("protein_embeddings", 5, 3.0))
     log = layout.log.read_text()
     assert (
         "GPU 0 NVIDIA H200 (GPU-0) ready for esm after 12.3 s: precision bf16, budget 65536" in log
@@ -177,7 +177,7 @@ def test_a_long_stage_leaves_a_line(layout: Layout) -> None:
     console = _piped()
     with RunScreen(DisplaySettings(), layout, console, FixedReader()) as screen:
         screen.show(begin())
-        screen.show(StageFinished("esm", 5, 3723))
+        screen.show(StageFinished("protein_embeddings", 5, 3723))
     assert _text(console) == "[5/9] ESM-2 took 1:02:03\n"
 
 
@@ -185,13 +185,13 @@ def test_a_long_stage_leaves_a_line(layout: Layout) -> None:
     ("event", "text"),
     [
         (TaskFinished(0, span(0), 1.5), "host finished output_1.fa[0:100] after 1.50 s"),
-        (WorkerReady(1, Device("cpu"), "esm", 1), "CPU 1 ready for esm after 1.0 s"),
+        (WorkerReady(1, Device("cpu"), "protein_embeddings", 1), "CPU 1 ready for esm after 1.0 s"),
         (WorkerDied(3, gpu(1), "signal 9"), "worker 3 on GPU 1 NVIDIA H200 died: signal 9"),
         (
-            WorkerReport(0, gpu(2), "esm", 90, 10, 7, 2**31),
+            WorkerReport(0, gpu(2), "protein_embeddings", 90, 10, 7, 2**31),
             "GPU 2 NVIDIA H200: 7 tasks of esm, idle 10.0 % of 100.0 s, peak memory 2.0 GiB",
         ),
-        (StageStarted("esm", 5, 2, 3, 0, 0, ("input changed (3x)",)), "stage 5 esm: 3 tasks to do because input changed (3x)"),
+        (StageStarted("protein_embeddings", 5, 2, 3, 0, 0, ("input changed (3x)",), title="A stage", stages=9, on_workers=True), "stage 5 esm: 3 tasks to do because input changed (3x)"),
         (Progressed(0, 1, 1), None),
     ],
 )  # fmt: skip
@@ -203,7 +203,11 @@ def test_a_host_stage_is_not_the_work_of_a_gpu(tmp_path: Path) -> None:
     path = tmp_path / "log"
     with closing(LogFile(path, open_now=True)) as log:
         writer = EventLog(log)
-        for event in (*_events(), StageStarted("merging", 6, 1, 1, 0, 0), TaskStarted(0, span(5))):
+        for event in (
+            *_events(),
+            StageStarted("merging", 6, 1, 1, 0, 0, title="A stage", stages=9, on_workers=True),
+            TaskStarted(0, span(5)),
+        ):
             writer.write(event)
     assert "host started output_1.fa[5:105]" in path.read_text()
 

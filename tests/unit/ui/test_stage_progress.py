@@ -47,7 +47,7 @@ def _work(
 def test_a_worker_has_its_part_of_what_is_done(progress: StageProgress, hand: Hand) -> None:
     progress.update(begin())
     for number in range(2):
-        progress.update(WorkerReady(number, gpu(number), "esm", 1.0))
+        progress.update(WorkerReady(number, gpu(number), "protein_embeddings", 1.0))
     for start, worker in ((0, 0), (100, 0), (200, 0), (300, 1)):
         _work(progress, hand, worker, start, 5)
     first, second = progress.workers
@@ -61,7 +61,7 @@ def test_remaining_time_goes_by_weight_not_by_tokens_as_counted(
     progress: StageProgress, hand: Hand
 ) -> None:
     progress.update(begin())
-    progress.update(WorkerReady(0, gpu(0), "esm", 1.0))
+    progress.update(WorkerReady(0, gpu(0), "protein_embeddings", 1.0))
     _work(progress, hand, 0, 0, 20)  # 100 of 1,000 sequences; the tokens differ from the weight
     assert progress.remaining == pytest.approx(180)
 
@@ -75,7 +75,7 @@ def test_no_forecast_at_the_start(
 ) -> None:
     progress.update(begin(tasks=1))
     hand.now += 300  # loading the model takes its time, which is no measure of the work
-    progress.update(WorkerReady(0, gpu(0), "esm", 300))
+    progress.update(WorkerReady(0, gpu(0), "protein_embeddings", 300))
     progress.update(TaskStarted(0, span(0)))
     hand.now += seconds
     if share_done:
@@ -87,21 +87,21 @@ def test_no_forecast_at_the_start(
 
 def test_what_a_dead_worker_had_begun_is_taken_back(progress: StageProgress, hand: Hand) -> None:
     progress.update(begin())
-    progress.update(WorkerReady(0, gpu(0), "esm", 1.0))
+    progress.update(WorkerReady(0, gpu(0), "protein_embeddings", 1.0))
     _work(progress, hand, 0, 0, 5)
     progress.update(TaskStarted(0, span(100)))
     progress.update(Progressed(0, 60, 4200))
     assert progress.sequences == 160
     progress.update(WorkerDied(0, gpu(0), "signal 9"))
     assert (progress.sequences, progress.workers[0].state) == (100, "dead")
-    progress.update(WorkerReady(0, gpu(0), "esm", 1.0))
+    progress.update(WorkerReady(0, gpu(0), "protein_embeddings", 1.0))
     _work(progress, hand, 0, 100, 5)
     assert (progress.sequences, progress.share, progress.workers[0].state) == (200, 0.2, "idle")
 
 
 def test_halves_and_failures_end_at_all_done(progress: StageProgress, hand: Hand) -> None:
     progress.update(begin(tasks=1))
-    progress.update(WorkerReady(0, gpu(0), "esm", 1.0))
+    progress.update(WorkerReady(0, gpu(0), "protein_embeddings", 1.0))
     progress.update(TaskStarted(0, span(0)))
     progress.update(Progressed(0, 80, 0))
     for half in (span(0, 99, 9_900), span(99, 1, 100)):
@@ -122,27 +122,39 @@ def test_halves_and_failures_end_at_all_done(progress: StageProgress, hand: Hand
 def test_the_next_stage_knows_the_workers_but_not_the_dead(progress: StageProgress) -> None:
     progress.update(begin())
     for number in range(3):
-        progress.update(WorkerReady(number, gpu(number), "dnabert", 1.0))
+        progress.update(WorkerReady(number, gpu(number), "nucleotide_embeddings", 1.0))
     progress.update(WorkerDied(1, gpu(1), "lost"))
-    progress.update(StageStarted("merging", 6, 1, 1, 0, 0))
+    progress.update(
+        StageStarted("merging", 6, 1, 1, 0, 0, title="A stage", stages=9, on_workers=True)
+    )
     assert progress.workers == []
     progress.update(begin())
     assert [(w.number, w.state) for w in progress.workers] == [(0, "loading"), (2, "loading")]
-    progress.update(StageStarted("esm", 5, 10, 0, 0, 0))
+    progress.update(
+        StageStarted(
+            "protein_embeddings", 5, 10, 0, 0, 0, title="A stage", stages=9, on_workers=True
+        )
+    )
     assert progress.workers == []
 
 
 def test_a_stage_of_the_host(progress: StageProgress, hand: Hand) -> None:
-    progress.update(StageStarted("translation", 2, 1, 1, 1000, 0))
+    progress.update(
+        StageStarted("translation", 2, 1, 1, 1000, 0, title="A stage", stages=9, on_workers=True)
+    )
     progress.update(TaskStarted(0, span(0, 1000, 0)))
     hand.now += 10
     for _ in range(250):
         progress.update(Progressed(0, 1, 0))
     assert (progress.title, progress.workers, progress.share) == ("[2/9] Translation", [], 0.25)
     assert progress.remaining == pytest.approx(30)
-    progress.update(StageStarted("chunking", 1, 1, 1, 0, 0))
+    progress.update(
+        StageStarted("chunking", 1, 1, 1, 0, 0, title="A stage", stages=9, on_workers=True)
+    )
     assert (progress.share, progress.remaining) == (None, None)
-    progress.update(StageStarted("merging", 6, 4, 4, 0, 0))
+    progress.update(
+        StageStarted("merging", 6, 4, 4, 0, 0, title="A stage", stages=9, on_workers=True)
+    )
     progress.update(TaskStarted(0, span(0)))
     hand.now += 10
     progress.update(TaskFinished(0, span(0), 10))
@@ -170,7 +182,27 @@ def test_the_rate_of_rare_reports_does_not_fall_to_nothing_between_them() -> Non
 
 def test_files_are_counted_where_a_stage_has_several() -> None:
     progress = StageProgress(lambda: 0.0)
-    progress.update(StageStarted("esm", 5, 3, 12, 1200, 1200, files=3))
-    whole = Task("esm", 1, (Path("output_1.fa"),), (Path("output_1_ESM.pt"),), Path("r"), count=400)
-    progress.update(FileFinished("esm", whole))
+    progress.update(
+        StageStarted(
+            "protein_embeddings",
+            5,
+            3,
+            12,
+            1200,
+            1200,
+            files=3,
+            title="A stage",
+            stages=9,
+            on_workers=True,
+        )
+    )
+    whole = Task(
+        "protein_embeddings",
+        1,
+        (Path("output_1.fa"),),
+        (Path("output_1_ESM.pt"),),
+        Path("r"),
+        count=400,
+    )
+    progress.update(FileFinished("protein_embeddings", whole))
     assert "1 of 3 files" in Dashboard(progress).heading

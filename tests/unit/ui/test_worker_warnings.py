@@ -15,7 +15,7 @@ def _meter(hand: Hand, devices: list[Device]) -> StageProgress:
     progress = StageProgress(hand)
     progress.update(begin(tasks=10_000))
     for number, device in enumerate(devices):
-        progress.update(WorkerReady(number, device, "esm", 1.0))
+        progress.update(WorkerReady(number, device, "protein_embeddings", 1.0))
     return progress
 
 

@@ -112,7 +112,7 @@ class Dataset:
 
     def layout(self, part: Part) -> Layout:
         """Return the paths of shards, features and state of ``part``, as those of a run."""
-        return ShardLayout(self.root, part, self.lengths()[0])
+        return ShardLayout(self.root, part)
 
     def description(self) -> dict[str, Json]:
         """Return the content of ``dataset.json``.

@@ -218,7 +218,7 @@ def _write_shards(
 ) -> int:
     """Write the frames of a part in this order, and return the number of shards."""
     # The description of the data set, which Dataset.layout reads, is written last.
-    layout = Layout(dataset.root, part, selected.lengths[0])
+    layout = Layout(dataset.root, part)
     shard = 0
     with selected.frames.sequences() as sequences:
         for start in range(0, len(order), shard_size):

@@ -234,7 +234,7 @@ def _own_files(dataset: Dataset) -> list[Path]:
     """Return the files of a data set that exist, ``dataset.json`` first: it makes it one."""
     files = [dataset.description_file, dataset.genomes_table, dataset.sequences_file]
     for part in PARTS:
-        layout = Layout(dataset.root, part, 0)
+        layout = Layout(dataset.root, part)
         files += [dataset.frames_table(part), *map(layout.folder, MOLECULES)]
         files += [layout.merged_folder, layout.run_json, layout.state]
     return [path for path in files if path.exists()]
@@ -258,11 +258,11 @@ def _existing_work(dataset: Dataset, identity: Mapping[str, Json], *, force: boo
         settings = _settings_for_guard(earlier) if earlier else {}
         known = WorkIdentity(_label(dataset), settings) if earlier else None
         return replace(existing, own_files=files, identity=known, finished=True)
-    features = any(Layout(dataset.root, part, 0).feature_files() for part in PARTS)
+    features = any(Layout(dataset.root, part).feature_files() for part in PARTS)
     if dataset.begun_file.exists() and not features:
         return replace(existing, own_files=files)
     for part in PARTS:  # a run of predict may have the name of a part
-        files += [path for path in Layout(dataset.root, part, 0).owned() if path not in files]
+        files += [path for path in Layout(dataset.root, part).owned() if path not in files]
     return replace(existing, foreign_files=files)
 
 

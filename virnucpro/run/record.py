@@ -1,0 +1,149 @@
+"""The record of a run: ``STEM_run.json``, with what ran where, how long it took, and the counts."""
+
+from __future__ import annotations
+
+import json
+import platform
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+from virnucpro import __version__
+from virnucpro.contracts import Device, Json
+from virnucpro.encoders.family import EncoderSource
+from virnucpro.events import Emit, Event, Notice, WorkerReady, WorkerReport
+from virnucpro.layout import Layout
+from virnucpro.stages.embedding import EncoderSetup, budget_key
+from virnucpro.store.disk import Disk
+
+if TYPE_CHECKING:
+    from virnucpro.run.engine import RunOutcome
+
+
+class WorkerTable:
+    """Takes note of what workers report, on the way from the engine to whoever shows it.
+
+    ``budgets`` are the batch budgets known so far; ``save_budgets`` is called with all of them
+    when a worker has measured another.
+    """
+
+    def __init__(
+        self,
+        budgets: Mapping[str, int],
+        save_budgets: Callable[[Mapping[str, int]], None],
+        emit: Emit,
+    ) -> None:
+        self.budgets = dict(budgets)
+        self._save_budgets = save_budgets
+        self._emit = emit
+        self._rows: dict[tuple[int, str], dict[str, Json]] = {}
+        self._warnings: set[str] = set()
+
+    def show(self, event: Event) -> None:
+        """Take note of ``event`` and pass it on."""
+        match event:
+            case WorkerReady(worker, device, stage, seconds, facts):
+                row = self._row(worker, device, stage)
+                row.update({"seconds_to_open": round(seconds, 3), **facts})
+                if facts.get("found") == "measured":
+                    self._remember(budget_key(stage, device), int(facts["budget"]))
+                if reason := facts.get("compile_failed"):
+                    text = f"{stage} could not be compiled on {device.name} and is slower for it"
+                    self._warn(f"{text}: {reason}")
+            case WorkerReport(worker, device, stage):
+                figures = asdict(event)
+                for name in ("busy", "idle", "tasks", "peak_memory"):
+                    self._row(worker, device, stage)[name] = figures[name]
+        self._emit(event)
+
+    def rows(self) -> list[dict[str, Json]]:
+        """Return one row per worker and stage, as its last start left it."""
+        return list(self._rows.values())
+
+    def _row(self, worker: int, device: Device, stage: str) -> dict[str, Json]:
+        start = {"worker": worker, "stage": stage, "device": device.name, "uuid": device.uuid}
+        return self._rows.setdefault((worker, stage), start)
+
+    def _warn(self, text: str) -> None:
+        """Say something once, however many workers report the same."""
+        if text not in self._warnings:
+            self._warnings.add(text)
+            self._emit(Notice("warning", text))
+
+    def _remember(self, key: str, budget: int) -> None:
+        """Keep the smallest budget that a device of a kind found: it fits on each of them."""
+        if budget < self.budgets.get(key, budget + 1):
+            self.budgets[key] = budget
+            self._save_budgets(self.budgets)
+
+
+def run_record(
+    outcome: RunOutcome,
+    encoders: EncoderSetup,
+    devices: Sequence[Device],
+    command: Sequence[str],
+    **details: Json,
+) -> dict[str, Json]:
+    """Return what the record of any run holds, and the ``details`` of this kind of run."""
+    return {
+        **circumstances(command),
+        **details,
+        "models": {
+            "nucleotide": encoder_facts(encoders.nucleotide),
+            "protein": encoder_facts(encoders.protein),
+            **details.get("models", {}),
+        },
+        "precision": encoders.precision,
+        "devices": [device_facts(device) for device in devices],
+        "workers": outcome.workers,
+        "seconds": {name: round(s, 3) for name, s in outcome.seconds.items()},
+        "seconds_waited_for_tokens": {name: round(s, 3) for name, s in outcome.host_wait.items()},
+    }
+
+
+def write_record(
+    layout: Layout, disk: Disk, document: Mapping[str, Json], lasting: Sequence[str], computed: bool
+) -> None:
+    """Write ``STEM_run.json``, unless nothing was computed and what is ``lasting`` is the same."""
+    try:
+        earlier = json.loads(layout.run_json.read_bytes())
+        unchanged = all(earlier[name] == document[name] for name in lasting)
+    except (OSError, ValueError, KeyError, TypeError):
+        unchanged = False
+    if computed or not unchanged:
+        disk.save(layout.run_json, (json.dumps(document, indent=1) + "\n").encode())
+
+
+def circumstances(command: Sequence[str]) -> dict[str, Json]:
+    """Return versions, time and command line, for any record."""
+    import numpy
+    import torch
+
+    return {
+        "virnucpro": __version__,
+        "versions": {
+            "python": platform.python_version(),
+            "torch": torch.__version__,
+            "numpy": numpy.__version__,
+        },
+        "finished": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
+        "command": list(command),
+    }
+
+
+def encoder_facts(source: EncoderSource) -> dict[str, Json]:
+    """Return the family, name, path, digest and width of an encoder."""
+    return {
+        "family": source.family,
+        "name": source.name,
+        "path": str(source.path),
+        "sha256": source.sha256,
+        "dim": source.dim,
+    }
+
+
+def device_facts(device: Device) -> dict[str, Json]:
+    """Return what a record says about a device."""
+    fields = asdict(device)
+    return {k: fields[k] for k in ("kind", "index", "name", "uuid", "memory", "threads")}
