@@ -19,7 +19,7 @@ LITE = """features:
   dnabert: {model_name: pair/lite_nucleotide.safetensors}
   esm: {model_name: pair/lite_protein.safetensors}
 """
-STATE = {".checkpoints", ".lite.lock"}
+STATE = {".checkpoints"}
 
 
 def genome(label: str, codons: int) -> str:

@@ -143,13 +143,13 @@ def test_others_are_refused_and_moved_aside(dataset, done, tmp_path):
     fit(dataset, tmp_path)
     before = contents(tmp_path)
     other = LiteRecipe(steps=4, dim=8, hidden=8)
-    with pytest.raises(ResumeRefusedError, match="another recipe or data set"):
+    with pytest.raises(ResumeRefusedError, match="steps: was 5, is 4"):
         fit(dataset, tmp_path, other)
     assert contents(tmp_path) == before
     with pytest.raises(RunInterruptedError):
         fit(dataset, tmp_path, other, Stops(2), force=True)
-    assert {name: (tmp_path / f"{name}.previous").read_bytes() for name in NAMES} == before
-    with pytest.raises(ResumeRefusedError, match="another recipe, data set or number of threads"):
+    assert contents(LiteFiles(tmp_path).previous) == before
+    with pytest.raises(ResumeRefusedError, match="steps: was 4, is 5"):
         fit(dataset, tmp_path)
     again = Stops()
     fit(dataset, tmp_path, other, again)
@@ -158,8 +158,28 @@ def test_others_are_refused_and_moved_aside(dataset, done, tmp_path):
     with pytest.raises(ResumeRefusedError, match=r"lite_protein\.safetensors is not the file"):
         fit(dataset, tmp_path, other)
     (tmp_path / "lite.json").write_text("[]")
-    with pytest.raises(ResumeRefusedError, match="another recipe or data set"):
+    with pytest.raises(UsageError, match=r"not its own: lite\.json, lite_classifier"):
         fit(dataset, tmp_path, other)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_files_of_somebody_else_are_never_overwritten(dataset, tmp_path, name):
+    (tmp_path / name).write_text("mine")
+    with pytest.raises(UsageError, match=f"not its own: {name};"):
+        fit(dataset, tmp_path)
+    assert (tmp_path / name).read_text() == "mine"
+    for _ in range(2):  # the second --force must not remove what the first one moved
+        assert fit(dataset, tmp_path, force=True) is not None
+    moved = [path.read_bytes() for path in (tmp_path / ".checkpoints").rglob(name)]
+    assert b"mine" in moved
+
+
+def test_a_file_that_came_after_an_interruption_is_not_ours(dataset, tmp_path):
+    with pytest.raises(RunInterruptedError):
+        fit(dataset, tmp_path, stops=Stops(1))
+    LiteFiles(tmp_path).facts.write_text("mine")
+    with pytest.raises(UsageError, match=r"not its own: lite\.json;"):
+        fit(dataset, tmp_path)
 
 
 def test_a_damaged_savepoint_is_said(dataset, tmp_path):

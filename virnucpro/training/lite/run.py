@@ -6,7 +6,7 @@ import io
 import json
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -20,10 +20,13 @@ from virnucpro.encoders.lite_features import Words
 from virnucpro.encoders.weights import read_pickle
 from virnucpro.errors import InputError, ModelError, ResumeRefusedError, UsageError
 from virnucpro.executors.signals import Interruption
+from virnucpro.layout import checkpoint_folder, lock_file
 from virnucpro.metrics.classification import auroc
 from virnucpro.metrics.temperature import fit_temperature
 from virnucpro.store.disk import Disk, DiskWithoutResume, sha256_of
+from virnucpro.store.guard import ExistingWork, WorkIdentity, admit_work
 from virnucpro.store.lock import locked
+from virnucpro.store.migrations import current_schema, upgraded
 from virnucpro.training.data.dataset import Dataset, Part
 from virnucpro.training.lite.censuses import WORDS, CountedWords, count_words
 from virnucpro.training.lite.encoders import LiteRecipe, Pair, Trainer, chunk_scores, margins
@@ -76,6 +79,16 @@ class LiteFiles:
         """The state of an unfinished training."""
         return self.root / "lite.savepoint.pt"
 
+    @property
+    def lock(self) -> Path:
+        """Held by the process that trains."""
+        return lock_file(self.root, self.facts.name)
+
+    @property
+    def previous(self) -> Path:
+        """The folder that takes what ``--force`` moves aside."""
+        return checkpoint_folder(self.root) / "lite.previous"
+
 
 def fit_lite(
     dataset: Dataset,
@@ -90,8 +103,8 @@ def fit_lite(
 ) -> Mapping[str, Any] | None:
     """Train the pair, or go on with an interrupted training of the same recipe and data.
 
-    ``force`` moves what is there to ``*.previous`` and starts over. ``words`` are those that the
-    protein encoder counts.
+    ``force`` moves what is there to :attr:`LiteFiles.previous` and starts over. ``words`` are
+    those that the protein encoder counts.
 
     Returns:
         The content of ``lite.json``; None where the same training was finished before.
@@ -108,13 +121,16 @@ def fit_lite(
         "threads": torch.get_num_threads(),
     }
     disk.make_folder(files.root)
-    with locked(files.root / ".lite.lock"):
+    with locked(files.lock, "these encoders"):
         disk.sweep(files.root)
-        if force:
-            _set_aside(files, disk)
-        if _finished(files, identity):
+        existing, trainer_state = _existing_work(files, identity, force=force)
+        wanted = WorkIdentity(_label(files), _settings(identity))
+        admission = admit_work(wanted, existing, disk, force=force)
+        if admission.decision == "finished":
+            _check_encoders(files)
             return None
-        trainer_state = _saved(files.savepoint, identity)
+        if admission.decision == "start":
+            trainer_state = None
         sets, clusters, counted = _prepared(dataset, words, progress)
         trainer = Trainer(recipe, sets, clusters, counted)
         if trainer_state is not None:
@@ -182,6 +198,7 @@ def _write(
         }
         progress.advance(1)
     facts = {
+        "schema": current_schema("lite training"),
         **said,
         **identity,
         "temperature": temperature,
@@ -233,68 +250,86 @@ def _command(recipe: Mapping[str, Any]) -> str:
     return f"virnucpro train lite DATASET --output-dir DIR {options}"
 
 
-def _set_aside(files: LiteFiles, disk: Disk) -> None:
-    """Move what is there to ``*.previous``; the classifier first, without which nothing counts."""
-    for path in (
-        files.classifier,
-        files.facts,
-        files.nucleotide,
-        files.protein,
-        files.savepoint,
-    ):
-        if path.exists():
-            disk.move(path, path.with_name(f"{path.name}.previous"))
+def _settings(identity: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what decides the weights, by names for people."""
+    settings = {name.replace("_", " "): value for name, value in identity["recipe"].items()}
+    return {
+        **settings,
+        "data set": identity["data_set"],
+        "words": identity["words"],
+        "threads": identity["threads"],
+    }
 
 
-def _finished(files: LiteFiles, identity: Mapping[str, Any]) -> bool:
-    """Whether this very training is done, with however many threads.
+def _label(files: LiteFiles) -> str:
+    return f"the training of the encoders in {files.root.name}"
+
+
+def _existing_work(
+    files: LiteFiles, identity: Mapping[str, Any], *, force: bool
+) -> tuple[ExistingWork, dict[str, Any] | None]:
+    """Return what the folder holds, and the state of an unfinished training.
 
     Raises:
-        ResumeRefused: another one is there, or its files were changed.
+        ResumeRefusedError: the savepoint is damaged, and ``force`` does not move it aside.
     """
-    if not files.classifier.exists():
-        return False
+    # The classifier comes first: without it, nothing counts.
+    paths = (files.classifier, files.facts, files.nucleotide, files.protein)
+    results = [path for path in paths if path.exists()]
+    existing = ExistingWork(files.root, files.previous, foreign_files=results)
+    known: WorkIdentity | None
+    if files.savepoint.exists():
+        try:
+            state = dict(read_pickle(files.savepoint))
+            earlier = json.loads(state.pop("identity"))
+            known = WorkIdentity(_label(files), _settings(earlier))
+            complete = state["step"] >= earlier["recipe"]["steps"]
+        except (ModelError, ValueError, KeyError, TypeError, AttributeError) as error:
+            if not force:
+                raise ResumeRefusedError(
+                    f"{files.savepoint} is damaged: start over with --force"
+                ) from error
+            return replace(existing, own_files=[files.savepoint]), None
+        # Before a training is complete, it has written nothing but its savepoint.
+        own = [*(results if complete else []), files.savepoint]
+        foreign = [] if complete else results
+        return replace(existing, own_files=own, foreign_files=foreign, identity=known), state
     try:
-        said = json.loads(files.facts.read_text(encoding="utf-8"))
-        other = any(said[name] != identity[name] for name in ("recipe", "data_set", "words"))
-        digests = [said["encoders"][name] for name in ENCODERS]
-    except (OSError, ValueError, KeyError, TypeError):
-        other, digests = True, []
-    if other:
-        raise ResumeRefusedError(
-            f"{files.root} holds encoders of another recipe or data set: choose another "
-            f"--output-dir, or start over with --force, which moves them aside"
-        )
-    for path, digest in zip((files.nucleotide, files.protein), digests, strict=True):
-        if not path.exists() or sha256_of(path) != digest:
+        facts = upgraded("lite training", json.loads(files.facts.read_bytes()), files.facts)
+        # A finished training is the same with however many threads.
+        known = WorkIdentity(_label(files), _settings({**facts, "threads": identity["threads"]}))
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return existing, None
+    except ResumeRefusedError:  # written by a newer version
+        if not force:
+            raise
+        known = None
+    finished = files.classifier.exists()
+    existing = replace(
+        existing, own_files=results, foreign_files=[], identity=known, finished=finished
+    )
+    return existing, None
+
+
+def _check_encoders(files: LiteFiles) -> None:
+    """See that the encoders of a finished training are those that were trained.
+
+    Raises:
+        ResumeRefusedError: they were changed or removed.
+    """
+    digests = json.loads(files.facts.read_bytes()).get("encoders", {})
+    for name, path in zip(ENCODERS, (files.nucleotide, files.protein), strict=True):
+        if not path.exists() or sha256_of(path) != digests.get(name):
             raise ResumeRefusedError(
                 f"{path} is not the file that was trained here: put it back, or train again with "
                 f"--force"
             )
-    return True
 
 
 def _save(path: Path, identity: Mapping[str, Any], trainer: Trainer, disk: Disk) -> None:
     buffer = io.BytesIO()
     torch.save({"identity": json.dumps(identity, sort_keys=True), **trainer.state()}, buffer)
     disk.save(path, buffer.getvalue())
-
-
-def _saved(path: Path, identity: Mapping[str, Any]) -> dict[str, Any] | None:
-    if not path.exists():
-        return None
-    try:
-        state = read_pickle(path)
-    except ModelError as error:
-        raise ResumeRefusedError(f"{path} is damaged: start over with --force") from error
-    if not isinstance(state, dict) or state.pop("identity", "") != json.dumps(
-        identity, sort_keys=True
-    ):
-        raise ResumeRefusedError(
-            f"{path} is of a training with another recipe, data set or number of threads: repeat "
-            f"that command, choose another --output-dir, or start over with --force"
-        )
-    return state
 
 
 def check_packages() -> None:
