@@ -30,25 +30,25 @@ def features(path: Path) -> dict[str, torch.Tensor]:
     return dict(zip(content["proteins"], content["data"], strict=True))
 
 
-def encoder(reference: Path, role, precision="fp32"):
-    source = locate(str(reference / "models" / MODELS[role]), role)
+def encoder(reference: Path, molecule, precision="fp32"):
+    source = locate(str(reference / "models" / MODELS[molecule]), molecule)
     return open_encoder(source, "cpu", precision, budget=None, truncation=1024)
 
 
-@pytest.mark.parametrize("role", ["nucleotide", "protein"])
+@pytest.mark.parametrize("molecule", ["nucleotide", "protein"])
 @pytest.mark.parametrize("compiled", [False, True], ids=["as written", "compiled"])
 @pytest.mark.parametrize("precision", PRECISIONS)
-def test_features(reference, role, precision, compiled):
+def test_features(reference, molecule, precision, compiled):
     with one_thread():  # what is compiled on one number of threads is not used on another
-        check_features(reference, role, precision, compiled)
+        check_features(reference, molecule, precision, compiled)
 
 
-def check_features(reference, role, precision, compiled):
-    opened = encoder(reference, role, precision)
+def check_features(reference, molecule, precision, compiled):
+    opened = encoder(reference, molecule, precision)
     if compiled:  # traced and decomposed as for a GPU, but no kernels are built from it
         opened.network.blocks.fuse(opened.compile_examples(), backend="aot_eager")
-    folder = reference / "original_500" / f"sample_{role}"
-    suffix = "DNABERT_S" if role == "nucleotide" else "ESM"
+    folder = reference / "original_500" / f"sample_{molecule}"
+    suffix = "DNABERT_S" if molecule == "nucleotide" else "ESM"
     files = sorted(folder.glob("output_*.fa"))
     assert len(files) == 3
     for path in files:
@@ -92,10 +92,10 @@ def test_frames_that_keep_their_label(reference, precision):
     found = {}
     for number in (1, 2, 3):
         parts = []
-        for role in ("nucleotide", "protein"):
-            records = fasta(folder / f"sample_{role}" / f"output_{number}.fa")
+        for molecule in ("nucleotide", "protein"):
+            records = fasta(folder / f"sample_{molecule}" / f"output_{number}.fa")
             frames = list(records.values())
-            parts.append(encoder(reference, role, precision).encode(frames, lambda n, t: None))
+            parts.append(encoder(reference, molecule, precision).encode(frames, lambda n, t: None))
         rows = classifier.scores(torch.cat(parts, dim=1)).tolist()
         calls = ["virus" if virus > others else "others" for others, virus in rows]
         found |= dict(zip(records, calls, strict=True))

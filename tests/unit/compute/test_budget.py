@@ -105,11 +105,11 @@ def models(tmp_path_factory) -> dict[str, Path]:
 
 
 @pytest.mark.parametrize(
-    ("role", "letters", "budget"), [("protein", "LAGVSE", 160), ("nucleotide", "ACGT", 4)]
+    ("molecule", "letters", "budget"), [("protein", "LAGVSE", 160), ("nucleotide", "ACGT", 4)]
 )
-def test_shrinking_ends_at_one_sequence_and_changes_no_result(models, role, letters, budget):
+def test_shrinking_ends_at_one_sequence_and_changes_no_result(models, molecule, letters, budget):
     texts = sequences([38], letters) * 4 + sequences([20, 9], letters)
-    encoder = open_path(models[role], role, budget=budget)
+    encoder = open_path(models[molecule], molecule, budget=budget)
     wanted, steps = encoder.encode(texts, quiet), 0
     assert encoder.budget.largest == 4
     while encoder.shrink():
@@ -120,9 +120,9 @@ def test_shrinking_ends_at_one_sequence_and_changes_no_result(models, role, lett
     assert encoder.facts()["budget"] == encoder.budget.amount
 
 
-@pytest.mark.parametrize("role", ["protein", "nucleotide"])
-def test_samples_are_batches_of_about_the_budget(models, role):
-    encoder = open_path(models[role], role)
+@pytest.mark.parametrize("molecule", ["protein", "nucleotide"])
+def test_samples_are_batches_of_about_the_budget(models, molecule):
+    encoder = open_path(models[molecule], molecule)
     small, large = (encoder.probe_batch(n * encoder.bounds.least) for n in (1, 2))
     assert len(large.indices) == 2 * len(small.indices)
     size = small.tokens if encoder.bounds.unit == "tokens" else len(small.indices)

@@ -128,14 +128,14 @@ def test_one_thread_and_then_as_before() -> None:
 LENGTHS = [1, 1, 2, 2, 2, 30, 30, 31, 40, 41, 3, 3, 60]
 
 
-@pytest.mark.parametrize("role", ["protein", "nucleotide"])
-def test_an_embedding_has_the_same_bits_on_any_number_of_threads(role: str, tmp_path) -> None:
-    if role == "protein":
+@pytest.mark.parametrize("molecule", ["protein", "nucleotide"])
+def test_an_embedding_has_the_same_bits_on_any_number_of_threads(molecule: str, tmp_path) -> None:
+    if molecule == "protein":
         path = save_fair(fair_model(), tmp_path / "esm2_t2_test.pt")
         encoder = open_path(path, budget=64)
         texts = sequences(LENGTHS, LETTERS)
     else:
-        encoder = open_path(make_dnabert(tmp_path / "dnabert"), role, budget=2)
+        encoder = open_path(make_dnabert(tmp_path / "dnabert"), molecule, budget=2)
         texts = sequences(LENGTHS, "ACGT")
     rows = []
     for threads in THREADS:

@@ -27,9 +27,9 @@ def quiet(sequences: int, tokens: int) -> None:
     """A report that nobody reads."""
 
 
-def open_path(path, role="protein", precision="fp32", budget=None, truncation=1024):
+def open_path(path, molecule="protein", precision="fp32", budget=None, truncation=1024):
     """Through the front door: find, then load onto the CPU."""
-    source = locate(str(path), role)
+    source = locate(str(path), molecule)
     return open_encoder(source, "cpu", precision, budget=budget, truncation=truncation)
 
 

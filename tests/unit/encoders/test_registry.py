@@ -8,6 +8,7 @@ import subprocess
 import sys
 
 import pytest
+import torch
 
 from tests.unit.encoders.small import (
     fair_model,
@@ -16,8 +17,17 @@ from tests.unit.encoders.small import (
     save_fair,
     save_hub,
 )
-from virnucpro.encoders.registry import check_precision, locate, open_encoder
+from virnucpro.encoders.registry import (
+    check_precision,
+    family_named,
+    family_names,
+    ignored_options,
+    locate,
+    open_encoder,
+)
 from virnucpro.errors import ModelError, UsageError
+from virnucpro.layout import MOLECULES
+from virnucpro.precision import PRECISIONS
 
 
 def test_a_file_a_folder_and_a_toy(tmp_path):
@@ -51,7 +61,7 @@ def test_a_path_beats_a_name(tmp_path, monkeypatch):
     assert locate("esm2_t36_3B_UR50D", "protein").path == tmp_path / "esm2_t36_3B_UR50D"
 
 
-def test_role(tmp_path):
+def test_the_wrong_molecule_is_refused(tmp_path):
     with pytest.raises(ModelError, match=r"is a nucleotide model .* but a protein model is needed"):
         locate(str(make_dnabert(tmp_path / "dna")), "protein")
     with pytest.raises(ModelError, match=r"is a protein model .* but a nucleotide model is needed"):
@@ -89,7 +99,49 @@ def test_no_torch_until_it_is_needed():
 
 
 def test_toys_open():
-    for role in ("nucleotide", "protein"):
-        source = locate("toy", role)
+    for molecule in ("nucleotide", "protein"):
+        source = locate("toy", molecule)
         assert open_encoder(source, "cpu", "fp32", budget=None, truncation=9).dim == source.dim
     assert locate("toy", "protein").sha256 != locate("toy", "nucleotide").sha256
+
+
+@pytest.mark.parametrize("name", ["notes.txt", "frames.fa", "weights.pt", "sequence.pth"])
+def test_any_other_file_is_not_taken_for_a_protein_model(tmp_path, name):
+    path = tmp_path / name
+    if path.suffix == ".pt":  # weights, but of another network
+        torch.save({"embeddings.word_embeddings.weight": torch.zeros(2, 2)}, path)
+    else:
+        path.write_text(">record\nACGT\n")
+    for molecule in ("nucleotide", "protein"):
+        with pytest.raises(ModelError, match="is not an encoder, or it is damaged"):
+            locate(str(path), molecule)
+
+
+@pytest.mark.parametrize("name", family_names())
+def test_every_family_is_described(name):
+    family = family_named(name)
+    assert family.name == name
+    assert family.title
+    assert family.alphabet
+    assert family.molecule in MOLECULES
+    assert set(family.precisions) <= set(PRECISIONS)
+    assert family.compiles <= (family.budget_unit is not None)
+    assert (len(family.released) > 0) == (family.budget_unit is not None)
+
+
+def test_ignored_options():
+    lite = [locate("lite", molecule) for molecule in MOLECULES]
+    toys = [locate("toy", molecule) for molecule in MOLECULES]
+    nothing = {"nucleotide": None, "protein": None}
+    assert ignored_options(lite, budgets=nothing, precision="auto", compile="auto") == []
+    assert ignored_options(lite, budgets=nothing, precision="bf16", compile="never") == []
+    assert ignored_options(
+        lite, budgets={"nucleotide": None, "protein": 64}, precision="auto", compile="always"
+    ) == [
+        "--compile always has no effect on the nucleotide encoder lite",
+        "--esm-batch-size has no effect on the protein encoder lite",
+        "--compile always has no effect on the protein encoder lite",
+    ]
+    assert ignored_options(toys[:1], budgets=nothing, precision="bf16", compile="auto") == [
+        "--precision bf16 has no effect on the nucleotide encoder toy"
+    ]

@@ -1,0 +1,171 @@
+"""Options that encoders ignore; encoders of other packages: the example, and broken ones."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import tomllib
+import torch
+
+from virnucpro.classifier import to_bytes
+from virnucpro.encoders.registry import family_named, family_names, locate
+from virnucpro.errors import ModelError
+from virnucpro.layout import Layout
+
+ROOT = Path(__file__).parents[2]
+EXAMPLE = ROOT / "examples" / "kmer_encoder"
+SEQUENCES = ROOT / "examples" / "sequences.fa"
+KMER_WIDTH, TOY_WIDTH = 256, 16
+
+
+def install(folder: Path, name: str, version: str, entry_points: dict[str, str], code: str) -> None:
+    """Write a package as pip would install it: one module, and its metadata."""
+    module = name.replace("-", "_")
+    folder.mkdir(exist_ok=True)
+    (folder / f"{module}.py").write_text(code)
+    metadata = folder / f"{module}-{version}.dist-info"
+    metadata.mkdir()
+    (metadata / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
+    lines = [f"{key} = {value}" for key, value in entry_points.items()]
+    (metadata / "entry_points.txt").write_text("\n".join(["[virnucpro.encoders]", *lines, ""]))
+
+
+@pytest.fixture
+def site(tmp_path) -> Path:
+    """A folder of packages with the example installed."""
+    project = tomllib.loads((EXAMPLE / "pyproject.toml").read_text())["project"]
+    folder = tmp_path / "site"
+    install(
+        folder,
+        project["name"],
+        project["version"],
+        project["entry-points"]["virnucpro.encoders"],
+        (EXAMPLE / "kmer_encoder.py").read_text(),
+    )
+    return folder
+
+
+def virnucpro(site: Path, *arguments: object) -> subprocess.CompletedProcess[str]:
+    """Run the command line in a process that sees the packages in ``site``."""
+    paths = os.pathsep.join([str(site), str(ROOT)])
+    return subprocess.run(
+        [sys.executable, "-m", "virnucpro", *map(str, arguments)],
+        env={**os.environ, "PYTHONPATH": paths},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def classifier(path: Path, width: int) -> Path:
+    """Write a classifier of random weights for embeddings of ``width`` numbers."""
+    random = torch.Generator().manual_seed(0)
+    shapes = {
+        "hidden_layer.weight": (8, width),
+        "hidden_layer.bias": (8,),
+        "output_layer.weight": (2, 8),
+        "output_layer.bias": (2,),
+        "bn1.weight": (8,),
+        "bn1.bias": (8,),
+        "bn1.running_mean": (8,),
+    }
+    state = {name: torch.randn(shape, generator=random) for name, shape in shapes.items()}
+    state["bn1.running_var"] = torch.ones(8)
+    encoders = ["kmer-4", "toy-protein"]
+    path.write_bytes(to_bytes(state, encoders=encoders, chunk_lengths=[500], extra={}))
+    return path
+
+
+@pytest.mark.parametrize("workers", [(), ("--cpu-workers", 1)], ids=["in this process", "worker"])
+def test_predict_with_the_example(site, tmp_path, workers):
+    config = tmp_path / "kmer.yaml"
+    config.write_text("features: {dnabert: {model_name: kmer-4}, esm: {model_name: toy}}\n")
+    model = classifier(tmp_path / "classifier.safetensors", KMER_WIDTH + TOY_WIDTH)
+    done = virnucpro(
+        site, "predict", SEQUENCES, "-o", tmp_path / "out", "--config", config, "--device", "cpu",
+        "-m", "custom", "-p", model, "-e", 500, "--keep-intermediate", *workers,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    layout = Layout(tmp_path / "out", "sequences", 500)
+    features = torch.load(layout.features("nucleotide", 1), weights_only=True)
+    rows = features["data"]
+    assert rows.shape[1] == KMER_WIDTH
+    assert torch.allclose(rows.mean(dim=1), torch.ones(len(rows)))
+    record = json.loads(layout.run_json.read_bytes())
+    assert record["models"]["nucleotide"]["family"] == "kmer-4"
+
+
+def test_options_that_it_ignores_are_named(site, tmp_path):
+    config = tmp_path / "kmer.yaml"
+    config.write_text("features: {dnabert: {model_name: kmer-4}, esm: {model_name: toy}}\n")
+    model = classifier(tmp_path / "classifier.safetensors", KMER_WIDTH + TOY_WIDTH)
+    done = virnucpro(
+        site, "predict", SEQUENCES, "-o", tmp_path / "out", "--config", config, "--device", "cpu",
+        "-m", "custom", "-p", model, "-e", 500, "--dnabert-batch-size", 9, "--precision", "bf16",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    subject = "has no effect on the nucleotide encoder kmer-4"
+    assert f"--dnabert-batch-size {subject}" in done.stderr
+    assert f"--precision bf16 {subject}" in done.stderr
+    assert "--esm-batch-size" not in done.stderr
+
+
+def test_options_that_lite_ignores_are_named(call, tmp_path):
+    options = ("--dnabert-batch-size", 9, "--esm-batch-size", 64)
+    done = call("predict", SEQUENCES, "-o", tmp_path, "-m", "lite", "--device", "cpu", *options)
+    assert done.code == 0, done.err
+    assert "--dnabert-batch-size has no effect on the nucleotide encoder lite" in done.err
+    assert "--esm-batch-size has no effect on the protein encoder lite" in done.err
+    silent = call("predict", SEQUENCES, "-o", tmp_path / "2", "-m", "lite", "--device", "cpu")
+    assert "has no effect" not in silent.err
+    refused = call("predict", SEQUENCES, "-o", tmp_path / "3", "-m", "lite", "--device", "cpu",
+                   "--precision", "fp8")  # fmt: skip
+    assert refused.code == 64
+
+
+@pytest.fixture
+def packages(tmp_path, monkeypatch) -> Path:
+    """An empty folder of packages that this process sees."""
+    folder = tmp_path / "packages"
+    folder.mkdir()
+    monkeypatch.syspath_prepend(str(folder))
+    return folder
+
+
+def test_a_broken_package_is_named_and_only_where_it_is_needed(packages, tmp_path):
+    install(packages, "broken-encoder", "0.3", {"broken": "broken_encoder:FAMILY"}, "1 / 0\n")
+    assert "broken" in family_names()
+    assert locate("toy", "protein").family == "toy-protein"
+    text = r"'broken' of broken-encoder 0\.3 .* ZeroDivisionError: .*; update or uninstall"
+    with pytest.raises(ModelError, match=text):
+        locate("broken", "protein")
+    unknown = tmp_path / "unknown.bin"
+    unknown.write_bytes(b"neither of the families of this package")
+    with pytest.raises(ModelError, match=text):
+        locate(str(unknown), "protein")
+
+
+@pytest.mark.parametrize("code", ["FAMILY = 1\n", "OTHER = 1\n"])
+def test_what_is_not_a_family_is_refused(packages, code):
+    module = f"not_{len(code)}"  # a module is imported once
+    install(packages, module, "1", {module: f"{module}:FAMILY"}, code)
+    with pytest.raises(ModelError, match=f"of {module} 1 .*(is not an EncoderFamily|cannot be)"):
+        family_named(module)
+
+
+def test_two_packages_cannot_share_a_name(packages):
+    for name in ("first", "second"):
+        install(packages, name, "1", {"twice": f"{name}:FAMILY"}, "")
+    with pytest.raises(ModelError, match=r"both register the encoder family 'twice'"):
+        family_named("twice")
+
+
+def test_the_documentation_shows_the_tested_files():
+    text = (ROOT / "docs" / "encoders.md").read_text()
+    for name in ("pyproject.toml", "kmer_encoder.py"):
+        assert (EXAMPLE / name).read_text().strip() in text
