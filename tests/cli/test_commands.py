@@ -12,6 +12,7 @@ from pathlib import Path
 import click
 import pytest
 
+from tests.faults.processes import until
 from virnucpro import __version__
 from virnucpro.cli.app import app
 from virnucpro.configuration import default_yaml
@@ -160,7 +161,7 @@ def test_a_second_process_is_kept_out(call: Callable, example: Path, tmp_path: P
 
 def test_sigterm_ends_in_good_order_and_resume_goes_on(example: Path, tmp_path: Path) -> None:
     big = tmp_path / "in/example.fa"
-    big.write_text("".join(f">r{n}\n{'GCT' * 160}\n" for n in range(120_000)))
+    big.write_text("".join(f">r{n}\n{'GCT' * 160}\n" for n in range(10_000)))
     command = [
         sys.executable,
         "-m",
@@ -173,12 +174,9 @@ def test_sigterm_ends_in_good_order_and_resume_goes_on(example: Path, tmp_path: 
     ]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     parts = tmp_path / "out/example_nucleotide"
-    for _ in range(600):
-        if list(parts.glob("*.pt*")) or process.poll() is not None:
-            break
-        time.sleep(0.05)
+    until(lambda: list(parts.glob("*.pt*")) or process.poll() is not None, 200)
     process.terminate()
-    _, err = process.communicate(timeout=60)
+    _, err = process.communicate(timeout=200)
     assert process.returncode == 143, err
     assert "--resume" in err
     done = subprocess.run([*command, "--resume"], capture_output=True, text=True, check=False)
