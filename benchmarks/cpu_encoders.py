@@ -20,8 +20,8 @@ from collections.abc import Callable
 import numpy as np
 import torch
 
+from virnucpro.benchmark.budget_curve import random_sequences
 from virnucpro.encoders.esm2 import tokenise
-from virnucpro.encoders.profiling import made_up
 from virnucpro.encoders.registry import random_encoder, released_families
 
 TRUNCATION = 1024
@@ -117,12 +117,12 @@ def one_by_one(name: str, sequences: list[str]) -> Work:
 def contenders(name: str, letters: int) -> dict[str, Work]:
     """Whoever is measured; the first is what the others are compared with."""
     if name == "DNABERT-S":
-        sequences = made_up("dnabert-s", [letters], 128)
+        sequences = random_sequences("dnabert-s", [letters], 128)
         return {"one by one, fp32": one_by_one(name, sequences[:12])} | {
             f"virnucpro {p}": ours("dnabert-s", name, p, sequences) for p in ("fp32", "bf16")
         }
     room = 2048 // (letters + 2)
-    sequences = made_up("esm2", [letters], BATCHES * room)
+    sequences = random_sequences("esm2", [letters], BATCHES * room)
     tokens = list(torch.from_numpy(tokenise(sequences)).split(room))
     return {
         "fair-esm fp32": fair(name, tokens),

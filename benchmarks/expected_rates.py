@@ -18,7 +18,7 @@ FP8 = 1.3  # times bf16, in ESM-2
 HOURS = 45  # of the sample in the original
 
 
-def frames_a_second(bf16: float, gain: float = 1.0) -> float:
+def frames_per_second(bf16: float, gain: float = 1.0) -> float:
     """Of both encoders, one after the other, at ``bf16`` operations a second."""
     return 1 / (ESM / (SHARE * bf16 * gain) + DNABERT / (DNABERT_SHARE * bf16))
 
@@ -30,8 +30,8 @@ def main() -> None:
     )
     print("|---|---:|---:|---:|---:|---:|")
     for name, (fp32, bf16) in RATES.items():
-        before, now = SHARE * fp32 / ESM, frames_a_second(bf16)
-        small = "-" if name == "A100" else f"{frames_a_second(bf16, FP8):.0f}"
+        before, now = SHARE * fp32 / ESM, frames_per_second(bf16)
+        small = "-" if name == "A100" else f"{frames_per_second(bf16, FP8):.0f}"
         hours = HOURS * before / now
         eight = f"{60 * hours / 8:.0f} min" if hours < 8 else f"{hours / 8:.1f} h"
         print(f"| {name} | {before:.0f} | {now:.0f} | {small} | {hours:.1f} h | {eight} |")

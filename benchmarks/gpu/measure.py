@@ -1,14 +1,13 @@
-"""Check the GPU path, then measure it: everything in one go, the most important first.
+"""Check the GPU path and measure it, with the most important parts first.
 
     python -m benchmarks.gpu OUT [--minutes 9] [--quick] [--parts tests,esm2,...]
     python -m benchmarks.gpu OUT --device cpu --small     # a rehearsal, without a GPU
 
-The tests of this folder run first; where one fails, nothing is measured and the exit code is 1.
-Where they are too slow the rest is measured, and the exit code is 1.
-Each part is a process with a log, ``OUT/PART.log``, its own time limit and, where it measures,
-``OUT/PART.json``. ``OUT/summary.json`` is written anew after each of them: the goals beside what
-was measured, the machine, versions, commands. What does not fit into ``--minutes`` can be done
-by another call with ``--parts``: OUT keeps what is there.
+The tests in tests/gpu run first, and the measurements follow even if some fail; the exit code is 1
+then. Each part is a process with a log, ``OUT/PART.log``, its own time limit and, where it measures,
+``OUT/PART.json``; the tests write ``OUT/tests.xml`` (JUnit). ``OUT/summary.json`` is written anew
+after each of them: the goals beside what was measured, the machine, versions and commands. What does
+not fit into ``--minutes`` can be done by another call with ``--parts``: OUT keeps its files.
 """
 
 from __future__ import annotations
@@ -28,28 +27,28 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.gpu.parts import QUICK, REAL, SMALL, Part, Scale, parts, version
-from benchmarks.gpu.summary import REQUIRED, WELCOME, Summary, gpus
+from benchmarks.gpu.summary import OPTIONAL, REQUIRED, Summary, gpus
 from virnucpro.precision import PRECISIONS
 
 ROOT = Path(__file__).parents[2]
-LEAST = 1.0  # seconds: with less, a part is not begun
+LEAST_SECONDS = 1.0  # with less, a part is not started
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """0 where all that was begun succeeded, else 1."""
+    """Return 0 where every part that was started succeeded, else 1."""
     options = _options(arguments)
     out = Path(options.out).absolute()
     out.mkdir(parents=True, exist_ok=True)
-    for name in (*REQUIRED, *WELCOME):
+    for name in (*REQUIRED, *OPTIONAL):
         if version(name) is None:
-            print(f"missing: {name} ({REQUIRED.get(name) or WELCOME[name]})", flush=True)
+            print(f"missing: {name} ({REQUIRED.get(name) or OPTIONAL[name]})", flush=True)
     scale = _scale(options)
     deadline = time.monotonic() + 60 * options.minutes
     if options.scratch is not None:
         options.scratch.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="virnucpro-gpu-", dir=options.scratch) as scratch:
-        found = _chosen(parts(scale, out, Path(scratch)), options.parts)
-        return _measure(found, scale, out, deadline)
+        chosen_parts = _chosen(parts(scale, out, Path(scratch)), options.parts)
+        return _measure(chosen_parts, scale, out, deadline)
 
 
 def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -68,62 +67,58 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 
 def _scale(options: argparse.Namespace) -> Scale:
-    """What is asked for, as far as the first GPU can do it."""
+    """Return the requested scale, as far as the first GPU supports it."""
     if options.small:
         return SMALL
-    scale, found = QUICK if options.quick else REAL, gpus()
-    if not found:
+    scale, usable_gpus = QUICK if options.quick else REAL, gpus()
+    if not usable_gpus:
         sys.exit("no usable NVIDIA GPU: see nvidia-smi, or rehearse with --device cpu --small")
-    if tuple(found[0]["capability"]) < PRECISIONS["fp8"].capability:
-        print(f"{found[0]['name']} has no fp8: fp16 is measured in its place", flush=True)
+    if tuple(usable_gpus[0]["capability"]) < PRECISIONS["fp8"].capability:
+        print(f"{usable_gpus[0]['name']} has no fp8: fp16 is measured in its place", flush=True)
         scale = replace(scale, lower="fp16")
     return scale
 
 
-def _chosen(found: list[Part], names: str | None) -> list[Part]:
+def _chosen(all_parts: list[Part], names: str | None) -> list[Part]:
     if names is None:
-        return found
-    wanted = names.split(",")
-    known = {part.name for part in found}
-    if unknown := set(wanted) - known:
+        return all_parts
+    chosen, known = set(names.split(",")), {part.name for part in all_parts}
+    if unknown := chosen - known:
         sys.exit(f"no part {', '.join(sorted(unknown))}: there are {', '.join(sorted(known))}")
-    return [part for part in found if part.name in wanted]
+    return [part for part in all_parts if part.name in chosen]
 
 
-def _measure(found: Sequence[Part], scale: Scale, out: Path, deadline: float) -> int:
-    """One part after the other, until a test fails or the time is over.
+def _measure(chosen_parts: Sequence[Part], scale: Scale, out: Path, deadline: float) -> int:
+    """Run one part after the other until the time is over.
 
-    Tests that were too slow are no reason not to measure, but no success either.
+    A part that fails, the tests among them, does not stop the others, but the exit code is 1.
     """
     summary = Summary(out, scale)
-    failed = unproved = False
-    for part in found:
+    failed = False
+    for part in chosen_parts:
         if part.name == "tests" and version("pytest") is None:
             summary.add({"part": part.name, "state": "not run: pytest is missing"})
             continue
         print(f"{part.name}: {shlex.join(part.command)}", flush=True)
-        row = _carry_out(part, out, deadline)
+        row = _run_part(part, out, deadline)
         summary.add(row)
         print("\n".join(summary.text(part.name)), flush=True)
         failed |= row["state"].startswith("failed")
         if part.name == "tests" and row["state"] != "done":
-            if not row["state"].startswith("ended"):
-                print(f"the tests did not pass, nothing is measured: see {out / 'tests.log'}")
-                return 1
-            print(f"not all tests were run: see {out / 'tests.log'}", flush=True)
-            unproved = True
+            print(f"the tests did not pass: see {out / 'tests.log'}", flush=True)
+            failed = True
     print("\n".join(summary.goals_text()))
-    return int(failed or unproved)
+    return int(failed)
 
 
-def _carry_out(part: Part, out: Path, deadline: float) -> dict[str, Any]:
-    """Run a part for the time it may have; its row for the summary."""
+def _run_part(part: Part, out: Path, deadline: float) -> dict[str, Any]:
+    """Run a part within its time limit, and return its row for the summary."""
     limit = min(part.seconds, deadline - time.monotonic())
     row = {"part": part.name, "command": shlex.join(part.command)}
-    if limit < LEAST:
-        return row | {"state": "not begun: the time was over"}
+    if limit < LEAST_SECONDS:
+        return row | {"state": "not started: the time was over"}
     (out / f"{part.name}.json").unlink(missing_ok=True)
-    # A group of its own, so that it can be ended with all that it has started.
+    # It gets its own process group, so that it can be ended with everything that it has started.
     own: dict[str, Any] = {"start_new_session": True}
     if sys.version_info >= (3, 11):
         own = {"process_group": 0}
@@ -143,7 +138,7 @@ def _carry_out(part: Part, out: Path, deadline: float) -> dict[str, Any]:
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """The process and all of its group."""
+    """End the process and its whole group."""
     with suppress(ProcessLookupError):  # all of them have ended
         os.killpg(process.pid, signal.SIGKILL)
     process.wait()

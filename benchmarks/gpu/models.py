@@ -1,4 +1,4 @@
-"""Models with random weights in the files that the released ones come in, and input for them."""
+"""Write models with random weights in the released file formats, and input for them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from virnucpro.io.chunks import chunk_spans
 CHUNK = 500  # bases
 HIDDEN = 512  # units of the released classifiers
 PREFIX = "encoder.sentence_encoder."  # of the names in fair-esm's checkpoints
-PATIENT = 4.0  # the classifier's last layer: scores that are spread, and not all 0 or 1
+LAST_LAYER_SCALE = 4.0  # spreads the scores of the classifier, without making all of them 0 or 1
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Pair:
 
     @property
     def options(self) -> list[str]:
-        """Of ``virnucpro predict``."""
+        """The options for ``virnucpro predict``."""
         custom = ["-m", "custom", "-p", str(self.classifier), "-e", str(CHUNK)]
         return ["-c", str(self.config), *custom]
 
@@ -46,9 +46,10 @@ class Pair:
 def write_pair(
     folder: Path, esm: str, dnabert: str, device: str, sequences_per_file: int = 10_000
 ) -> Pair:
-    """Random models of these sizes (a released name, or LAYERSxWIDTHxHEADS), drawn on ``device``.
+    """Write random models of these sizes (a released name, or LAYERSxWIDTHxHEADS).
 
-    What lies in ``folder`` already is taken as it is: the last file is written last.
+    The numbers are drawn on ``device``. A complete ``folder`` is used as it is: the configuration,
+    which is written last, shows that it is complete.
     """
     pair = Pair(folder / "esm2.pt", folder / "dnabert", folder / "mlp.safetensors",
                 folder / "models.yaml")  # fmt: skip
@@ -68,7 +69,7 @@ def write_pair(
 
 
 def write_esm2(path: Path, size: str, device: str) -> int:
-    """A ``.pt`` as fair-esm stores it, in float16; the width of the model."""
+    """Write a ``.pt`` as fair-esm stores it, in float16, and return the width of the model."""
     encoder = drawn("esm2", size, device)
     network: Any = encoder.network
     layers, own = len(network.blocks), network.state_dict()
@@ -90,7 +91,7 @@ def write_esm2(path: Path, size: str, device: str) -> int:
 
 
 def write_dnabert(folder: Path, size: str, device: str) -> int:
-    """A folder with config, tokenizer and weights; the width of the model.
+    """Write a folder with config, tokenizer and weights, and return the width of the model.
 
     The tokenizer is that of the benchmark: some 130 tokens for 499 bases, where the real one
     has 100.
@@ -119,7 +120,7 @@ def write_dnabert(folder: Path, size: str, device: str) -> int:
 
 
 def drawn(family: str, size: str, device: str) -> BatchedEncoder:
-    """Random weights in float16, those of layer norms too: no forgotten one goes unseen."""
+    """Return random weights in float16. Those of layer norms are random too, so that tests see them."""
     encoder = random_encoder(family, size, device, "fp16", budget=1, truncation=1024)
     generator = torch.Generator(device).manual_seed(1)
     for module in encoder.network.modules():
@@ -131,7 +132,7 @@ def drawn(family: str, size: str, device: str) -> BatchedEncoder:
 
 
 def classifier(width: int) -> bytes:
-    """The content of a ``.safetensors`` file with random weights."""
+    """Return the content of a ``.safetensors`` file with random weights."""
     generator = torch.Generator().manual_seed(4)
 
     def some(*shape: int) -> torch.Tensor:
@@ -144,16 +145,16 @@ def classifier(width: int) -> bytes:
         "bn1.bias": torch.zeros(HIDDEN),
         "bn1.running_mean": torch.zeros(HIDDEN),
         "bn1.running_var": torch.ones(HIDDEN),
-        "output_layer.weight": PATIENT * some(2, HIDDEN),
+        "output_layer.weight": LAST_LAYER_SCALE * some(2, HIDDEN),
         "output_layer.bias": torch.zeros(2),
     }
     return to_bytes(state, encoders=(), chunk_lengths=(CHUNK,), extra={})
 
 
 def write_contigs(path: Path, chunks: int) -> Path:
-    """Contigs of random codons without a stop, that give at least ``chunks`` chunks of 500 bases.
+    """Write contigs of random codons without a stop that give at least ``chunks`` chunks.
 
-    Random bases would have an open frame in a chunk of twenty; here every chunk has one at least.
+    Of random bases, one chunk of 500 in twenty would have an open frame. Here every chunk has one.
     Lengths are those of the benchmark's ``--mix 500``.
     """
     draw, mix = random.Random(chunks), MIXES[str(CHUNK)]

@@ -1,4 +1,4 @@
-"""What is measured on a GPU: commands, in the order of their importance, each with its time."""
+"""List what is measured on a GPU: commands in the order of their importance, with time limits."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ QUIET = ("-q", "-p", "no:cacheprovider", "-p", "no:benchmark", "-W", "default")
 
 @dataclass(frozen=True)
 class Scale:
-    """On which device, and how much.
+    """The device and the amount of work.
 
     Attributes:
-        esm, dnabert: sizes of the models, as ``EncoderFamily.released`` has them.
-        low, lower: precisions: 16 bit and 8 bit; where a CPU rehearses, what it has in their place.
-        sequences: of one call of ESM-2; ``many`` of DNABERT-S; ``few`` beside slow peers.
-        frames: of the run through the pool, at least.
-        seconds: of calls to each implementation.
+        esm, dnabert: sizes of the models, as in ``EncoderFamily.released``.
+        low, lower: precisions of 16 and 8 bits, or what a CPU has in their place in a rehearsal.
+        sequences: per call of ESM-2. ``many`` is for DNABERT-S, ``few`` for slow implementations.
+        frames: the least number in a whole run.
+        seconds: the time of calls to each implementation.
     """
 
     device: str
@@ -36,7 +36,7 @@ class Scale:
 
     @property
     def models(self) -> dict[str, str]:
-        """Names for ``virnucpro benchmark``, by family."""
+        """The names for ``virnucpro benchmark`` by family."""
         esm = self.esm if self.esm.startswith("esm2_") else f"esm2:{self.esm}"
         small = self.dnabert != "DNABERT-S"
         return {"esm2": esm, "dnabert-s": f"dnabert-s:{self.dnabert}" if small else "dnabert-s"}
@@ -52,7 +52,7 @@ SMALL = Scale("cpu", "3x64x2", "3x48x2", "fp32", "bf16", 8, 16, 6, 60, 0.0)
 
 @dataclass(frozen=True)
 class Part:
-    """A command that gets ``seconds`` at most and leaves ``NAME.json``, ``tests`` only a log."""
+    """A command with a time limit. It leaves ``NAME.json``; the part ``tests`` leaves only a log."""
 
     name: str
     seconds: float
@@ -60,9 +60,10 @@ class Part:
 
 
 def parts(scale: Scale, out: Path, scratch: Path) -> list[Part]:
-    """All there is; the sum of the limits is more than a run has, the sum of what they need less.
+    """Return all parts.
 
-    fp32 at 3B is slow: the parts that need it have few sequences.
+    The sum of their limits is more than the time of a run, the sum of what they need is less. fp32
+    at 3B is slow, so the parts that need it have few sequences.
     """
     esm, dnabert = scale.models["esm2"], scale.models["dnabert-s"]
     both, alone = f"{scale.low},{scale.lower}", "--no-peers"
@@ -85,7 +86,7 @@ def parts(scale: Scale, out: Path, scratch: Path) -> list[Part]:
     stages = ("virnucpro", "benchmark", "--stages", "--device", scale.device, "--seconds",
               str(scale.seconds), "--json", str(out / "stages.json"))  # fmt: skip
     return [
-        tests(scale, scratch),
+        tests(scale, out, scratch),
         benchmark("esm2", 150, scale.sequences, both, esm, alone),
         benchmark("dnabert-s", 110, scale.many, both, dnabert, alone),
         pool(scale.low, 240),
@@ -99,20 +100,22 @@ def parts(scale: Scale, out: Path, scratch: Path) -> list[Part]:
     ]
 
 
-def tests(scale: Scale, scratch: Path) -> Part:
-    """Of this folder; a rehearsal has time for the embeddings alone."""
-    what = ["tests/gpu"]
+def tests(scale: Scale, out: Path, scratch: Path) -> Part:
+    """Return the tests of a GPU. A rehearsal has time only for the embeddings."""
+    paths = ["tests/gpu"]
     if scale.device == "cpu":
-        what = ["tests/gpu/test_gpu_device.py", "tests/gpu/test_gpu_embeddings.py", "-k", "fp32"]
+        paths = ["tests/gpu/test_gpu_device.py", "tests/gpu/test_gpu_embeddings.py", "-k", "fp32"]
     together = scale.device == "cuda" and version("pytest-xdist") is not None
-    what += ["-n", str(WORKERS)] if together else []
+    paths += ["-n", str(WORKERS)] if together else []
     temporary = f"--basetemp={scratch / 'tests'}"
-    command = (sys.executable, "-m", "pytest", *what, f"--on={scale.device}", temporary, *QUIET)
+    report = f"--junitxml={out / 'tests.xml'}"
+    options = (f"--on={scale.device}", temporary, report, *QUIET)
+    command = (sys.executable, "-m", "pytest", *paths, *options)
     return Part("tests", 240 if together else 480, command)
 
 
 def version(package: str) -> str | None:
-    """Of an installed package; None where it is absent."""
+    """Return the version of an installed package, or None where it is absent."""
     try:
         return metadata.version(package)
     except metadata.PackageNotFoundError:

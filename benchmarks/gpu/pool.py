@@ -1,9 +1,9 @@
-"""From a file of contigs to features and calls, through the pool of workers, with random models.
+"""Measure a whole run from contigs to calls through the worker pool, with random models.
 
     python -m benchmarks.gpu.pool FOLDER --precision bf16 --json FILE [--esm SIZE --dnabert SIZE ...]
 
 Models of these sizes are written to FOLDER in the files that the released ones come in, and
-``virnucpro predict`` is run on made-up contigs. What FOLDER has already is used again.
+``virnucpro predict`` is run on random contigs. Files that FOLDER has already are used again.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ ENDS = 2  # <cls> and <eos>
 
 
 def main() -> int:
-    """Run it, and save what ``STEM_run.json`` says of it."""
+    """Run it, and save the rates from its ``STEM_run.json``."""
     options = _options()
     folder: Path = options.folder
     folder.mkdir(parents=True, exist_ok=True)
@@ -62,7 +62,7 @@ def _options() -> argparse.Namespace:
 
 
 def _where(device: str) -> list[str]:
-    """One worker process; intermediate files are kept, for the frames are counted in them."""
+    """Return the options for one worker process. Intermediate files are kept to count frames."""
     always = ["-k", "--no-progress"]
     if device == "cuda":
         return ["--gpus", "0", "--compile", "always", *always]
@@ -70,10 +70,10 @@ def _where(device: str) -> list[str]:
 
 
 def figures(layout: Layout) -> dict[str, Any]:
-    """Rates of both encoder stages and what else the run's own record says.
+    """Return the rates of both encoder stages and other facts from the record of the run.
 
-    ``of_stage`` is from the first to the last moment of a stage, with the model opened and
-    compiled; ``of_worker`` from its first task on, at work and waiting.
+    The time of a stage goes from its first to its last moment, with opening and compiling the model.
+    The time of a worker begins with its first task and includes waiting.
     """
     run = json.loads(layout.run_json.read_bytes())
     lengths = [len(protein) for _, protein in read_fasta(layout.frames("protein"))]
@@ -83,9 +83,9 @@ def figures(layout: Layout) -> dict[str, Any]:
         stage = row["stage"]
         whole, since = run["seconds"][stage], row["busy"] + row["idle"]
         rates[stage] = {
-            "sequences_a_second_of_stage": len(lengths) / whole,
-            "sequences_a_second_of_worker": len(lengths) / since,
-            "tokens_a_second_of_worker": tokens / since if stage == "protein_embeddings" else None,
+            "sequences_per_second_of_stage": len(lengths) / whole,
+            "sequences_per_second_of_worker": len(lengths) / since,
+            "tokens_per_second_of_worker": tokens / since if stage == "protein_embeddings" else None,
             "share_idle": row["idle"] / since,
             "share_waited_for_tokens": run["seconds_waited_for_tokens"].get(stage, 0.0) / since,
         }

@@ -1,4 +1,4 @@
-"""``summary.json``: what was measured where, kept up to date part by part."""
+"""Write ``summary.json`` with what was measured on which machine, after every part."""
 
 from __future__ import annotations
 
@@ -12,12 +12,13 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
-from benchmarks.gpu.goals import benchmark_rows, goals, lines, read
+from benchmarks.gpu.goals import benchmark_rows, goals, read_json, text_lines
 from benchmarks.gpu.parts import Scale, version
 
 SCHEMA = 1
 TAIL = 30  # lines of the log of a part that failed
-# Packages that the program needs, by what for; and those without which something is left out.
+# The packages that the program needs, and those without which something is left out, with the
+# purpose of each.
 REQUIRED = {
     "torch": "everything",
     "numpy": "everything",
@@ -29,7 +30,7 @@ REQUIRED = {
     "huggingface_hub": "finding models",
     "nvidia-ml-py": "finding GPUs",
 }
-WELCOME = {
+OPTIONAL = {
     "pytest": "the tests",
     "pytest-xdist": "tests side by side",
     "fair-esm": "the original's ESM-2 to compare with",
@@ -39,27 +40,29 @@ WELCOME = {
 
 
 class Summary:
-    """The document in ``out``; what an earlier call left there is kept until it is done again."""
+    """The document in ``out``. The parts of an earlier call stay until they are repeated."""
 
     def __init__(self, out: Path, scale: Scale) -> None:
         self._out, self._scale = out, scale
         self._path = out / "summary.json"
-        earlier = read(self._path).get("parts", ())
+        earlier = read_json(self._path).get("parts", ())
         self._parts: dict[str, dict[str, Any]] = {row["part"]: row for row in earlier}
         self._machine = machine()
 
     def add(self, row: Mapping[str, Any]) -> None:
-        """A part has ended: note it, with the figures that it left."""
+        """Add a part that has ended, with the results in its file."""
         name = row["part"]
-        found = read(self._out / f"{name}.json")
-        figures: dict[str, Any] = {}
+        document = read_json(self._out / f"{name}.json")
+        results: dict[str, Any] = {}
         if name == "tests":
-            figures["said"] = "".join(log_of(self._out, name)[-1:]).strip("= ")
-        if found.get("models"):
-            figures["rows"] = benchmark_rows(found)
-        figures |= {key: found[key] for key in ("rates", "stages", "workers") if found.get(key)}
+            results["last_line"] = "".join(log_of(self._out, name)[-1:]).strip("= ")
+        if document.get("models"):
+            results["rows"] = benchmark_rows(document)
+        results |= {
+            key: document[key] for key in ("rates", "stages", "workers") if document.get(key)
+        }
         now = datetime.now(timezone.utc).isoformat(timespec="seconds")
-        self._parts[name] = {**row, "finished": now, **figures}
+        self._parts[name] = {**row, "finished": now, **results}
         self._save()
 
     def _save(self) -> None:
@@ -76,29 +79,29 @@ class Summary:
         temporary.replace(self._path)
 
     def text(self, name: str) -> list[str]:
-        """A part in lines."""
+        """Return a part as lines of text."""
         row = self._parts[name]
-        head = f"    {row['state']}, {row.get('seconds', 0.0):.1f} s {row.get('said', '')}"
+        head = f"    {row['state']}, {row.get('seconds', 0.0):.1f} s {row.get('last_line', '')}"
         failed = row["state"].startswith("failed")
         end = log_of(self._out, name)[-TAIL:] if failed else []
-        return [head.rstrip(), *lines(row), *(f"    | {line}" for line in end)]
+        return [head.rstrip(), *text_lines(row), *(f"    | {line}" for line in end)]
 
     def goals_text(self) -> list[str]:
-        """The goals in lines."""
-        found = goals(self._out, self._scale)
-        wide = max(len(goal.what) for goal in found)
-        rows = [f"{'goal':{wide}}  {'wanted':>10}  {'measured':>10}  met"]
-        for goal in found:
+        """Return the goals as lines of text."""
+        all_goals = goals(self._out, self._scale)
+        wide = max(len(goal.name) for goal in all_goals)
+        rows = [f"{'goal':{wide}}  {'required':>10}  {'measured':>10}  met"]
+        for goal in all_goals:
             measured = "-" if goal.measured is None else f"{goal.measured:,.2f}"
-            rows.append(f"{goal.what:{wide}}  {goal.wanted:10,.2f}  {measured:>10}  {goal.met}")
+            rows.append(f"{goal.name:{wide}}  {goal.required:10,.2f}  {measured:>10}  {goal.met}")
         if self._scale.device == "cpu":
-            rows.append("A rehearsal with tiny models: these figures say nothing.")
+            rows.append("This is a rehearsal with tiny models: these numbers mean nothing.")
         return rows
 
 
 def machine() -> dict[str, Any]:
-    """What anybody needs to judge the figures."""
-    names = {**REQUIRED, **WELCOME}
+    """Return what a reader needs to judge the results."""
+    names = {**REQUIRED, **OPTIONAL}
     return {
         "gpus": gpus(),
         "driver": driver(),
@@ -111,7 +114,7 @@ def machine() -> dict[str, Any]:
 
 
 def gpus() -> list[dict[str, Any]]:
-    """Those that predict would see."""
+    """Return the GPUs that predict would see."""
     if version("nvidia-ml-py") is None or version("torch") is None:
         return []
     from virnucpro.devices import visible_gpus
@@ -123,20 +126,20 @@ def gpus() -> list[dict[str, Any]]:
 
 
 def driver() -> str | None:
-    """Version of the NVIDIA driver; None where there is none."""
+    """Return the version of the NVIDIA driver, or None where there is none."""
     if version("nvidia-ml-py") is None:
         return None
     import pynvml
 
     try:
         pynvml.nvmlInit()
-        found = pynvml.nvmlSystemGetDriverVersion()
+        driver_version = pynvml.nvmlSystemGetDriverVersion()
     except pynvml.NVMLError:
         return None
-    return found if isinstance(found, str) else str(found.decode())
+    return driver_version if isinstance(driver_version, str) else str(driver_version.decode())
 
 
 def log_of(out: Path, name: str) -> list[str]:
-    """The lines that a part has printed."""
+    """Return the lines that a part has printed."""
     path = out / f"{name}.log"
     return path.read_text(errors="replace").splitlines() if path.exists() else []

@@ -55,12 +55,12 @@ def test_the_document(call, tmp_path):
     names = [(r["implementation"], r["precision"]) for r in dnabert["results"]]
     assert names == [("virnucpro", "fp32"), ("one by one", "fp32"), ("virnucpro", "bf16")]
     for model in document["models"]:
-        assert set(model["matmul_flops_a_second"]) == {"fp32", "bf16"}
+        assert set(model["matmul_flops_per_second"]) == {"fp32", "bf16"}
         for row in model["results"]:
             assert len(row["seconds"]) == 3
             typical = sorted(row["seconds"])[1]
-            assert row["sequences_a_second"] == pytest.approx(6 / typical)
-            assert row["tokens_a_second"] == pytest.approx(model["tokens"] / typical)
+            assert row["sequences_per_second"] == pytest.approx(6 / typical)
+            assert row["tokens_per_second"] == pytest.approx(model["tokens"] / typical)
             assert row["share_of_matmul"] > 0
             assert row["check"] in ("reference", "same")
             assert (row["compile_seconds"], row["peak_memory"]) == (0, None)
@@ -139,11 +139,11 @@ def test_stages_alone(call, tmp_path):
     rows = document["stages"]
     assert {row["stage"]: not row["beside_the_device"] for row in rows} == STAGES
     for row in rows:
-        assert row["frames_a_second"] > 0
-        assert row["seconds_a_million"] == pytest.approx(1e6 / row["frames_a_second"])
+        assert row["frames_per_second"] > 0
+        assert row["seconds_per_million"] == pytest.approx(1e6 / row["frames_per_second"])
         assert row["stage"] in done.out
-    total = sum(row["seconds_a_million"] for row in rows if STAGES[row["stage"]])
-    assert document["host_seconds_a_million"] == pytest.approx(total)
+    total = sum(row["seconds_per_million"] for row in rows if STAGES[row["stage"]])
+    assert document["host_seconds_per_million"] == pytest.approx(total)
     assert f"all that devices wait for {total:,.2f} s" in " ".join(done.out.split())
 
 
@@ -209,7 +209,7 @@ def test_accuracy_of_real_weights(call, real, fasta, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("esm1",), "no model to measure"),
+        (("esm1",), "not a model that can be measured"),
         (("esm2:huge",), "expected LAYERSxWIDTHxHEADS, or one of esm2_t6"),
         (("esm2:2x50x4",), "divide by twice the heads"),
         ((*MODELS, "--budget", 5), "name models of one kind"),

@@ -8,13 +8,18 @@ from pathlib import Path
 import pytest
 
 from tests.unit.encoders.small import fair_model, make_dnabert, save_fair
-from virnucpro.encoders.profiling import Point, made_up, recommended, rising
+from virnucpro.benchmark.budget_curve import (
+    BudgetPoint,
+    best_budget,
+    doubled_budgets,
+    random_sequences,
+)
 
 QUICK = ("-d", "cpu", "--seconds", 0, "--budgets")
 
 
-def _points(*speeds: float) -> list[Point]:
-    return [Point(2**n, 1.0, speed, 0.0, None) for n, speed in enumerate(speeds)]
+def _points(*speeds: float) -> list[BudgetPoint]:
+    return [BudgetPoint(2**n, 1.0, speed, 0.0, None) for n, speed in enumerate(speeds)]
 
 
 @pytest.mark.parametrize(
@@ -28,19 +33,19 @@ def _points(*speeds: float) -> list[Point]:
     ],
 )
 def test_the_smallest_budget_that_suffices_is_recommended(speeds, budget):
-    assert recommended(_points(*speeds)) == budget
+    assert best_budget(_points(*speeds)) == budget
 
 
 def test_rising_budgets():
-    assert list(rising(16, 64)) == [16, 32, 64]
-    assert list(rising(16, 100)) == [16, 32, 64]
+    assert list(doubled_budgets(16, 64)) == [16, 32, 64]
+    assert list(doubled_budgets(16, 100)) == [16, 32, 64]
 
 
 def test_made_up_sequences_have_the_lengths_asked_for():
-    sequences = made_up("esm2", (10, 20, 30), 7)
+    sequences = random_sequences("esm2", (10, 20, 30), 7)
     assert [len(s) for s in sequences] == [10, 20, 30, 10, 20, 30, 10]
-    assert sequences == made_up("esm2", (10, 20, 30), 7)
-    assert set("".join(made_up("dnabert-s", (50,), 9))) == set("ACGT")
+    assert sequences == random_sequences("esm2", (10, 20, 30), 7)
+    assert set("".join(random_sequences("dnabert-s", (50,), 9))) == set("ACGT")
 
 
 @pytest.mark.parametrize(
@@ -58,7 +63,10 @@ def test_random_weights(call, tmp_path, family, size, unit, option):
     document = json.loads(done.out)
     assert document == json.loads(saved.read_bytes())
     assert [point["budget"] for point in document["points"]] == [2, 4]
-    assert all(point["tokens"] > point["sequences"] > 0 for point in document["points"])
+    assert all(
+        point["tokens_per_second"] > point["sequences_per_second"] > 0
+        for point in document["points"]
+    )
     assert document["unit"] == unit
     assert document["option"] == f"{option} {document['recommended']}"
     assert (document["lengths"], document["precision"]) == ([30, 60], "fp32")

@@ -8,9 +8,9 @@ import torch
 
 from benchmarks.gpu.models import write_dnabert, write_esm2
 from tests.unit.encoders.small import quiet
-from virnucpro.benchmark.measuring import agreement
+from virnucpro.benchmark.budget_curve import random_sequences
+from virnucpro.benchmark.measuring import compare_rows
 from virnucpro.encoders.batched import BatchedEncoder
-from virnucpro.encoders.profiling import made_up
 from virnucpro.encoders.registry import locate, open_encoder
 from virnucpro.precision import PRECISIONS
 
@@ -61,7 +61,7 @@ class Models:
 def sequences(family: str) -> list[str]:
     """Always the same ones; two with letters that are seldom seen."""
     lengths = LENGTHS[family]
-    found = made_up(family, lengths, 2 * len(lengths))
+    found = random_sequences(family, lengths, 2 * len(lengths))
     odd = "MXBZUOJ.-*" if family == "esm2" else "ACGTNRYACG"
     return [*found, odd, odd * 5]
 
@@ -71,7 +71,7 @@ def check(rows: torch.Tensor, expected: torch.Tensor, precision: str) -> None:
     assert rows.dtype == torch.float32
     assert rows.shape == expected.shape
     assert bool(torch.isfinite(rows).all())
-    found = agreement(rows, expected)
+    found = compare_rows(rows, expected)
     assert found.cosine >= PRECISIONS[precision].least_cosine, found
     if precision == "fp32":
         assert found.difference < FP32, found

@@ -129,7 +129,7 @@ def test_profile(device, shell, tmp_path):
                      "--device", device)  # fmt: skip
         assert done.code == 0, done.err
         points = json.loads(saved.read_bytes())["points"]
-        assert all(point["tokens"] > 0 for point in points)
+        assert all(point["tokens_per_second"] > 0 for point in points)
         assert all((point["peak_memory"] is not None) == (device == "cuda") for point in points)
 
 

@@ -8,10 +8,10 @@ import torch
 from tests.gpu.limited_memory import Tight
 from tests.gpu.reference_embeddings import ROLES, SMALL, Models, check, sequences
 from tests.unit.encoders.small import quiet
+from virnucpro.benchmark.budget_curve import random_sequences
 from virnucpro.compute.budget import CudaMemory, find_budget
 from virnucpro.contracts import Device, TaskResult
 from virnucpro.devices import visible_gpus
-from virnucpro.encoders.profiling import made_up
 from virnucpro.encoders.registry import locate, random_encoder
 from virnucpro.events import Notice, WorkerReport
 from virnucpro.executors.executor import Executor
@@ -62,7 +62,7 @@ def test_halved_batches_give_the_same(models: Models, device, family):
 
 
 def test_out_of_memory_in_a_worker_halves_its_batches(models: Models, device, tmp_path):
-    proteins = made_up("esm2", [166], 500)
+    proteins = random_sequences("esm2", [166], 500)
     size = "2x256x4"
     exact = models.open("esm2", size, "cpu", "fp32").encode(proteins, quiet)
     source = locate(str(models.path("esm2", size)), "protein")

@@ -1,1 +1,1 @@
-"""How fast the encoders and the host stages are here, beside other implementations."""
+"""Measure how fast the encoders and the host stages are, beside other implementations."""

@@ -1,9 +1,9 @@
-"""What a precision changes: embeddings beside fp32, and the calls that are made from them."""
+"""Measure what a precision changes: embeddings and calls, compared with those of fp32."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -11,7 +11,8 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
-from virnucpro.benchmark.models import Model, open_model
+from virnucpro.benchmark.measuring import Notify
+from virnucpro.benchmark.models import BenchmarkModel, open_model
 from virnucpro.benchmark.workload import Workload
 from virnucpro.classifier import check_fit, inspect, load
 from virnucpro.contracts import Json
@@ -19,31 +20,30 @@ from virnucpro.errors import ModelError, UsageError
 from virnucpro.layout import MOLECULES
 from virnucpro.models.store import find
 
-Say = Callable[[str], None]
-
-ENOUGH = 0.999  # of the labels must be those of fp32
-CHUNKS = 1000  # fewer cannot show one label in a thousand
-EVERY = 10.0  # seconds between two reports
+LEAST_AGREEMENT = 0.999  # of the calls must be those of fp32
+FEWEST_CHUNKS = 1000  # fewer chunks cannot show one different call in a thousand
+REPORT_SECONDS = 10.0  # seconds between two reports
 VIRUS = 1  # column of the scores
 
 
 def classifier_for(
-    models: Sequence[Model], given: Path | None, chunk_length: int, say: Say
+    models: Sequence[BenchmarkModel], given: Path | None, chunk_length: int, notify: Notify
 ) -> Path | None:
-    """The classifier to judge by: ``given``, or the released one for the chunk length.
+    """Return the classifier to compare calls with: ``given``, or the released one.
 
-    None where weights are random, a molecule is missing, or there is no released one that fits.
+    The result is None where weights are random, a molecule is missing, or no released classifier
+    fits the chunk length.
 
     Raises:
-        UsageError: one was given, but the models are not a real pair.
-        ModelError: the given one does not fit them.
+        UsageError: a classifier was given, but the models are not a pair with real weights.
+        ModelError: the given classifier does not fit the models.
     """
     pair = {model.molecule: model.source for model in models}
     nucleotide, protein = (pair.get(molecule) for molecule in MOLECULES)
     if nucleotide is None or protein is None or len(models) > len(MOLECULES):
         if given is not None:
             raise UsageError(
-                "--classifier judges one ESM-2 and one DNABERT-S of real weights: name both, with "
+                "--classifier needs one ESM-2 and one DNABERT-S with real weights: name both, with "
                 "--weights real"
             )
         return None
@@ -51,7 +51,7 @@ def classifier_for(
         path = given or find(f"{chunk_length}_model.pth")
         fit = partial(check_fit, inspect(path), nucleotide=nucleotide, protein=protein)
         for warning in fit(chunk_length=chunk_length):
-            say(f"warning: {warning}")
+            notify(f"warning: {warning}")
     except ModelError:
         if given is not None:
             raise
@@ -59,79 +59,84 @@ def classifier_for(
     return path
 
 
-def judge(
-    models: Sequence[Model],
+def compare_precisions(
+    models: Sequence[BenchmarkModel],
     work: Workload,
     precisions: Sequence[str],
     classifier: Path | None,
     device: str,
     budget: int | None,
-    say: Say,
+    notify: Notify,
 ) -> dict[str, Json]:
-    """Every precision beside fp32 on the same frames.
+    """Compare every precision with fp32 on the same frames.
 
     Raises:
-        ModelError: weights are not here.
+        ModelError: weights are not on this machine.
     """
-    exact = _embedded(models, work, "fp32", device, budget, say)
+    exact = _embedded(models, work, "fp32", device, budget, notify)
     scores = _scores(classifier, models, exact)
-    found: list[dict[str, Json]] = []
+    comparisons: list[dict[str, Json]] = []
     for precision in (p for p in precisions if p != "fp32"):
-        rows = _embedded(models, work, precision, device, budget, say)
-        one: dict[str, Json] = {"precision": precision}
-        one["embeddings"] = {name: _distance(rows[name], exact[name]) for name in exact}
-        other = _scores(classifier, models, rows)
+        rows = _embedded(models, work, precision, device, budget, notify)
+        comparison: dict[str, Json] = {"precision": precision}
+        comparison["embeddings"] = {name: _distance(rows[name], exact[name]) for name in exact}
+        low_scores = _scores(classifier, models, rows)
         labels = None
-        if scores is not None and other is not None:
-            labels = labels_agree(other, scores, work.chunks)
-        one["labels"] = labels
-        one["recommended"] = recommended(labels)
-        found.append(one)
+        if scores is not None and low_scores is not None:
+            labels = labels_agree(low_scores, scores, work.chunks)
+        comparison["labels"] = labels
+        comparison["recommended"] = agrees_with_fp32(labels)
+        comparisons.append(comparison)
     return {
         "input": work.name,
         "chunk_length": work.chunk_length,
         "frames": len(work.chunks),
         "chunks": len(set(work.chunks)),
         "classifier": None if classifier is None else classifier.name,
-        "precisions": found,
+        "precisions": comparisons,
     }
 
 
 def _embedded(
-    models: Sequence[Model],
+    models: Sequence[BenchmarkModel],
     work: Workload,
     precision: str,
     device: str,
     budget: int | None,
-    say: Say,
+    notify: Notify,
 ) -> dict[str, torch.Tensor]:
-    """Rows by model, one model on the device at a time."""
+    """Return the embeddings by family. One model at a time is on the device."""
     rows: dict[str, torch.Tensor] = {}
     for model in models:
-        say(f"{model.name}: embedding {len(work.chunks):,} frames in {precision}")
+        notify(f"{model.name}: embedding {len(work.chunks):,} frames in {precision}")
         encoder = open_model(model, device, precision, budget)
         encoder.optimise()
-        watch = Watch(f"{model.name} {precision}", len(work.chunks), say)
+        watch = EmbeddingProgress(f"{model.name} {precision}", len(work.chunks), notify)
         rows[model.family] = encoder.encode(work.of(model.molecule), watch)
     return rows
 
 
-class Watch:
-    """Says now and then how far an encoder is. A :data:`virnucpro.contracts.ReportProgress`."""
+class EmbeddingProgress:
+    """Report now and then how far an encoder is.
 
-    def __init__(self, name: str, expected: int, say: Say) -> None:
-        self._name, self._expected, self._say = name, expected, say
-        self._done = 0
-        self._started = self._said = time.monotonic()
+    It is a :data:`virnucpro.contracts.ReportProgress`.
+    """
+
+    def __init__(self, name: str, expected: int, notify: Notify) -> None:
+        self._name, self._expected, self._say = name, expected, notify
+        self._sequences = 0
+        self._started = self._reported = time.monotonic()
 
     def __call__(self, sequences: int, tokens: int) -> None:
-        """``sequences`` more are done."""
-        self._done += sequences
+        """Count ``sequences`` more."""
+        self._sequences += sequences
         now = time.monotonic()
-        if now - self._said >= EVERY:
-            self._said = now
-            left = (now - self._started) / self._done * (self._expected - self._done)
-            self._say(f"{self._name}: {self._done:,} of {self._expected:,}, {left:.0f} s left")
+        if now - self._reported >= REPORT_SECONDS:
+            self._reported = now
+            remaining = (now - self._started) / self._sequences * (self._expected - self._sequences)
+            self._say(
+                f"{self._name}: {self._sequences:,} of {self._expected:,}, {remaining:.0f} s left"
+            )
 
 
 def _distance(rows: torch.Tensor, exact: torch.Tensor) -> dict[str, float]:
@@ -144,9 +149,9 @@ def _distance(rows: torch.Tensor, exact: torch.Tensor) -> dict[str, float]:
 
 
 def _scores(
-    classifier: Path | None, models: Sequence[Model], rows: Mapping[str, torch.Tensor]
+    classifier: Path | None, models: Sequence[BenchmarkModel], rows: Mapping[str, torch.Tensor]
 ) -> torch.Tensor | None:
-    """float32 ``[frames, 2]``; None without a classifier."""
+    """Return float32 ``[frames, 2]``, or None without a classifier."""
     if classifier is None:
         return None
     families = {model.molecule: model.family for model in models}
@@ -157,30 +162,33 @@ def _scores(
 def labels_agree(
     scores: torch.Tensor, exact: torch.Tensor, chunks: Sequence[int]
 ) -> dict[str, Json]:
-    """Share of the frames, and of the chunks, that are called as by ``exact``.
+    """Return the share of the frames, and of the chunks, whose calls are those of ``exact``.
 
-    Scores are float32 ``[frames, 2]``, others and virus; ``chunks`` the chunk of each frame. A
-    frame and a chunk are called as predict does: a chunk by its highest scores of each class.
+    Frames and chunks are called as predict does: a chunk by its highest score of each class.
+
+    Args:
+        scores, exact: float32 ``[frames, 2]``, others and virus.
+        chunks: the number of the chunk of each frame; frames of a chunk are neighbours.
     """
     frames = (scores[:, VIRUS] > scores[:, 0]) == (exact[:, VIRUS] > exact[:, 0])
-    one, other = _chunk_calls(scores, chunks), _chunk_calls(exact, chunks)
+    calls, exact_calls = _chunk_calls(scores, chunks), _chunk_calls(exact, chunks)
     return {
         "frames": float(frames.double().mean()),
-        "chunks": float((one == other).double().mean()),
+        "chunks": float((calls == exact_calls).double().mean()),
         "frames_compared": len(frames),
-        "chunks_compared": len(one),
+        "chunks_compared": len(calls),
     }
 
 
 def _chunk_calls(scores: torch.Tensor, chunks: Sequence[int]) -> torch.Tensor:
     numbers, first = np.unique(np.asarray(chunks), return_index=True)
-    highest = np.maximum.reduceat(scores.numpy(), first)  # the frames of a chunk stand together
+    highest = np.maximum.reduceat(scores.numpy(), first)  # the frames of a chunk are neighbours
     assert len(highest) == len(numbers)
     return torch.from_numpy(highest[:, VIRUS] >= highest[:, 0])
 
 
-def recommended(labels: Mapping[str, Json] | None) -> bool | None:
-    """Whether the labels are those of fp32; None where they were not, or too few were, compared."""
-    if labels is None or labels["chunks_compared"] < CHUNKS:
+def agrees_with_fp32(labels: Mapping[str, Json] | None) -> bool | None:
+    """Return whether the calls are those of fp32, or None where too few were compared."""
+    if labels is None or labels["chunks_compared"] < FEWEST_CHUNKS:
         return None
-    return bool(min(labels["frames"], labels["chunks"]) >= ENOUGH)
+    return bool(min(labels["frames"], labels["chunks"]) >= LEAST_AGREEMENT)

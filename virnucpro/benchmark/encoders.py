@@ -1,4 +1,4 @@
-"""One model: ours and its peers at every precision, checked, then timed in turns."""
+"""Measure one model: every implementation and precision is checked, then timed in turns."""
 
 from __future__ import annotations
 
@@ -10,40 +10,52 @@ from statistics import median
 
 import torch
 
-from virnucpro.benchmark.contenders import (
-    FAIR,
-    HUB,
+from virnucpro.benchmark.implementations import (
+    FAIR_ESM,
     ONE_BY_ONE,
-    OURS,
-    Contender,
+    TRANSFORMERS,
+    VIRNUCPRO,
+    Implementation,
     fair_esm,
-    hub_esm,
     one_by_one,
-    ours,
+    own_implementation,
+    transformers_esm,
 )
-from virnucpro.benchmark.machine import Product, peak_memory, synchronise
-from virnucpro.benchmark.measuring import ROUNDS, Agreement, Verdict, agreement, in_turns
-from virnucpro.benchmark.models import Model, frequencies, linear_flops, timed_open, work_of
+from virnucpro.benchmark.machine import MatrixProduct, peak_memory, synchronise
+from virnucpro.benchmark.measuring import (
+    ROUNDS,
+    Agreement,
+    Notify,
+    Verdict,
+    compare_rows,
+    time_in_turns,
+)
+from virnucpro.benchmark.models import (
+    BenchmarkModel,
+    count_work,
+    linear_flops,
+    rotary_frequencies_of,
+    timed_open,
+)
 from virnucpro.contracts import Json
 from virnucpro.encoders.batched import BatchedEncoder
 from virnucpro.encoders.esm2 import Esm2Encoder
 from virnucpro.precision import PRECISIONS
 
-Say = Callable[[str], None]
-# By precision: operations of a matrix product, and the seconds it took in each round.
+# The operations of a matrix product and the seconds that it took in each round, by precision.
 Products = Mapping[str, tuple[int, Sequence[float]]]
 
 
 @dataclass(frozen=True)
-class Plan:
+class MeasurementPlan:
     """How to measure.
 
     Attributes:
-        device: ``cpu`` or ``cuda``, the only one visible.
-        budget: tokens or sequences a batch; None as predict finds it.
-        seconds: of calls to each implementation, on average and at least.
+        device: ``cpu`` or ``cuda``, the only visible one.
+        budget: tokens or sequences per batch; None for the budget that predict would take.
+        seconds: the least time of calls to each implementation, on average.
         peers: whether other implementations are measured too.
-        compile: whether ours are compiled on a GPU.
+        compile: whether this program's model is compiled on a GPU.
     """
 
     device: str
@@ -55,17 +67,17 @@ class Plan:
 
 
 @dataclass
-class Entry:
-    """A contender and what was found out about it.
+class Measurement:
+    """An implementation and what was measured of it.
 
     Attributes:
-        first: seconds of the first call, which is not timed among the others.
-        memory: bytes of GPU memory in that call, without its weights.
-        timed: seconds of each call of all ``sequences``; empty where it was not timed.
-        waited: seconds of them in which there were no tokens; None where that is not known.
+        first: the seconds of the first call, which is not among ``timed``.
+        memory: the bytes of GPU memory in that call, without the weights.
+        timed: the seconds of each call with all sequences; empty where it was not timed.
+        waited: the seconds of these without tokens; None where that is not known.
     """
 
-    contender: Contender
+    implementation: Implementation
     verdict: Verdict
     agreement: Agreement | None
     first: float
@@ -74,118 +86,140 @@ class Entry:
     waited: float | None = None
 
 
-def measure_model(model: Model, sequences: Sequence[str], plan: Plan, say: Say) -> dict[str, Json]:
-    """Figures of every contender; one that gives other rows than ours in fp32 is not timed.
+def measure_model(
+    model: BenchmarkModel, sequences: Sequence[str], plan: MeasurementPlan, notify: Notify
+) -> dict[str, Json]:
+    """Return the results of every implementation.
+
+    An implementation that gives other rows than ours in fp32 is not timed.
 
     Raises:
         UsageError, ModelError: the model cannot be opened.
-        torch.OutOfMemoryError: it does not fit.
+        torch.OutOfMemoryError: the model does not fit into the memory.
     """
-    entries = _checked(model, sequences, plan, say)
-    encoder = entries[0].contender.encoder
-    tokens, flops = work_of(encoder, sequences)
-    products = _time(model, entries, sequences, plan, say)
-    results = [_described(entry) | _figures(entry, len(sequences), tokens, flops, products)
-               for entry in entries]  # fmt: skip
+    measurements = _checked(model, sequences, plan, notify)
+    encoder = measurements[0].implementation.encoder
+    tokens, flops = count_work(encoder, sequences)
+    products = _time(model, measurements, sequences, plan, notify)
+    results = [
+        _described(m) | _rates(m, len(sequences), tokens, flops, products) for m in measurements
+    ]
     _add_ratios(results)
     return {
         "model": model.name,
         "family": model.family,
         "weights": "random" if model.source is None else "real",
         "parameters": sum(p.numel() for p in encoder.network.parameters()),
-        "linear_flops_a_token": linear_flops(encoder.network),
+        "linear_flops_per_token": linear_flops(encoder.network),
         "sequences": len(sequences),
         "tokens": tokens,
         "flops": flops,
-        "matmul_flops_a_second": {p: done / median(s) for p, (done, s) in products.items()},
+        "matmul_flops_per_second": {p: done / median(s) for p, (done, s) in products.items()},
         "results": results,
     }
 
 
-def _contenders(model: Model, plan: Plan, say: Say) -> Iterator[Contender]:
-    """In the order of their turns; ours in fp32 first where anything is compared with it."""
+def _implementations(
+    model: BenchmarkModel, plan: MeasurementPlan, notify: Notify
+) -> Iterator[Implementation]:
+    """Yield the implementations in the order of their turns.
+
+    Ours in fp32 is the first where anything is compared with it.
+    """
     wanted = sorted(plan.precisions, key=lambda p: p != "fp32")
     both: list[str] = ["fp32", *wanted]
     for precision in dict.fromkeys(both if plan.peers else wanted):
-        say(f"{model.name}: opening in {precision}")
+        notify(f"{model.name}: opening in {precision}")
         encoder, seconds = timed_open(model, plan.device, precision, plan.budget)
-        peers = list(_peers(model, plan, encoder, precision))  # lent weights that are not packed
+        # The peers share these weights, so they are made before the weights are packed.
+        peers = list(_peers(model, plan, encoder, precision))
         if plan.device == "cpu":
             encoder.pack()
         elif plan.compile:
-            say(f"{model.name}: compiling")
+            notify(f"{model.name}: compiling")
             encoder.compile()
-        yield ours(encoder, precision, seconds)
+        yield own_implementation(encoder, precision, seconds)
         yield from peers
 
 
 def _peers(
-    model: Model, plan: Plan, encoder: BatchedEncoder, precision: str
-) -> Iterator[Contender]:
-    """Other implementations with the weights of ``encoder``."""
+    model: BenchmarkModel, plan: MeasurementPlan, encoder: BatchedEncoder, precision: str
+) -> Iterator[Implementation]:
+    """Yield other implementations with the weights of ``encoder``."""
     if not plan.peers:
         return
     if isinstance(encoder, Esm2Encoder):
-        lent = frequencies(model, encoder)
-        peers = [fair_esm(encoder, lent)] if precision == "fp32" else []
+        frequencies = rotary_frequencies_of(model, encoder)
+        peers = [fair_esm(encoder, frequencies)] if precision == "fp32" else []
         if precision in plan.precisions and PRECISIONS[precision].linear_layers == "cast":
-            peers.append(hub_esm(encoder, lent, precision))
+            peers.append(transformers_esm(encoder, frequencies, precision))
         yield from (peer for peer in peers if peer is not None)
     elif precision == "fp32":
         yield one_by_one(encoder)
 
 
-def _checked(model: Model, sequences: Sequence[str], plan: Plan, say: Say) -> list[Entry]:
-    """The first call of each contender, and whether its rows are those of the first one."""
-    entries: list[Entry] = []
+def _checked(
+    model: BenchmarkModel, sequences: Sequence[str], plan: MeasurementPlan, notify: Notify
+) -> list[Measurement]:
+    """Call each implementation once, and compare its rows with those of the first one."""
+    measurements: list[Measurement] = []
     reference: torch.Tensor | None = None
-    for contender in _contenders(model, plan, say):
-        say(f"{model.name}: checking {contender.name}")
+    for implementation in _implementations(model, plan, notify):
+        notify(f"{model.name}: checking {implementation.name}")
         started = time.perf_counter()
-        rows, memory = peak_memory(contender.encoder.device, partial(contender.embed, sequences))
+        rows, memory = peak_memory(
+            implementation.encoder.device, partial(implementation.embed, sequences)
+        )
         first = time.perf_counter() - started
         if reference is None:
             reference = rows
-            entries.append(Entry(contender, "reference", None, first, memory))
+            measurements.append(Measurement(implementation, "reference", None, first, memory))
             continue
-        compared = agreement(rows, reference)
-        verdict = compared.verdict(contender.precision)
-        entries.append(Entry(contender, verdict, compared, first, memory))
-    return entries
+        compared = compare_rows(rows, reference)
+        verdict = compared.verdict(implementation.precision)
+        measurements.append(Measurement(implementation, verdict, compared, first, memory))
+    return measurements
 
 
 def _time(
-    model: Model, entries: Sequence[Entry], sequences: Sequence[str], plan: Plan, say: Say
+    model: BenchmarkModel,
+    measurements: Sequence[Measurement],
+    sequences: Sequence[str],
+    plan: MeasurementPlan,
+    notify: Notify,
 ) -> Products:
-    """Time what is to be timed, and a matrix product at each precision between."""
-    due = [entry for entry in entries if _is_due(entry, plan)]
-    device = entries[0].contender.encoder.device
-    products = {p: Product(device, p) for p in dict.fromkeys(e.contender.precision for e in due)}
+    """Time the implementations in turns with a matrix product at each precision."""
+    timed = [measurement for measurement in measurements if _is_timed(measurement, plan)]
+    device = measurements[0].implementation.encoder.device
+    precisions = dict.fromkeys(m.implementation.precision for m in timed)
+    products = {precision: MatrixProduct(device, precision) for precision in precisions}
     for product in products.values():
         _timed(product, device)()  # warm
-    least = ROUNDS * sum(entry.first for entry in due)
-    expected = max(least, plan.seconds * (len(due) + len(products)))
-    say(f"{model.name}: timing {len(due)} implementations in turns, some {expected:.0f} s")
-    waited = [entry.contender.encoder.host_wait_seconds for entry in due]
-    works = [_timed(partial(entry.contender.embed, sequences), device) for entry in due]
+    least = ROUNDS * sum(measurement.first for measurement in timed)
+    expected = max(least, plan.seconds * (len(timed) + len(products)))
+    notify(f"{model.name}: timing {len(timed)} implementations in turns, some {expected:.0f} s")
+    waited = [measurement.implementation.encoder.host_wait_seconds for measurement in timed]
+    works = [_timed(partial(m.implementation.embed, sequences), device) for m in timed]
     works += [_timed(product, device) for product in products.values()]
-    spent = in_turns(works, plan.seconds)
-    for entry, seconds, before in zip(due, spent, waited, strict=False):
-        entry.timed = seconds
-        if entry.contender.implementation in (OURS, ONE_BY_ONE):
-            entry.waited = entry.contender.encoder.host_wait_seconds - before
-    measured = zip(products.items(), spent[len(due) :], strict=True)
+    spent = time_in_turns(works, plan.seconds)
+    for measurement, seconds, before in zip(timed, spent, waited, strict=False):
+        measurement.timed = seconds
+        if measurement.implementation.program in (VIRNUCPRO, ONE_BY_ONE):
+            measurement.waited = measurement.implementation.encoder.host_wait_seconds - before
+    measured = zip(products.items(), spent[len(timed) :], strict=True)
     return {precision: (product.flops, seconds) for (precision, product), seconds in measured}
 
 
-def _is_due(entry: Entry, plan: Plan) -> bool:
-    """Ours in fp32 may be there for the others alone."""
-    asked = entry.contender.precision in plan.precisions
-    return entry.verdict != "differs" and (asked or entry.contender.implementation != OURS)
+def _is_timed(measurement: Measurement, plan: MeasurementPlan) -> bool:
+    """Return whether it is timed. Ours in fp32 may only serve as the reference."""
+    asked = measurement.implementation.precision in plan.precisions
+    return measurement.verdict != "differs" and (
+        asked or measurement.implementation.program != VIRNUCPRO
+    )
 
 
 def _timed(work: Callable[[], object], device: torch.device) -> Callable[[], None]:
-    """``work`` that returns when the device has done it."""
+    """Return a function that does ``work`` and returns when the device has finished it."""
 
     def whole() -> None:
         work()
@@ -194,28 +228,28 @@ def _timed(work: Callable[[], object], device: torch.device) -> Callable[[], Non
     return whole
 
 
-def _described(entry: Entry) -> dict[str, Json]:
-    contender, compared = entry.contender, entry.agreement
-    memory = None if entry.memory is None else entry.memory + contender.weights
+def _described(measurement: Measurement) -> dict[str, Json]:
+    implementation, compared = measurement.implementation, measurement.agreement
+    memory = None if measurement.memory is None else measurement.memory + implementation.weights
     return {
-        "implementation": contender.implementation,
-        "precision": contender.precision,
-        "batches": contender.batches,
-        "attention": contender.attention,
-        "check": entry.verdict,
+        "implementation": implementation.program,
+        "precision": implementation.precision,
+        "batches": implementation.batches,
+        "attention": implementation.attention,
+        "check": measurement.verdict,
         "least_cosine": None if compared is None else compared.cosine,
         "largest_difference": None if compared is None else compared.difference,
         "peak_memory": memory,
-        "load_seconds": contender.load_seconds,
-        **_compilation(contender),
-        "first_call_seconds": entry.first,
-        "seconds": list(entry.timed),
+        "load_seconds": implementation.load_seconds,
+        **_compilation(implementation),
+        "first_call_seconds": measurement.first,
+        "seconds": list(measurement.timed),
     }
 
 
-def _compilation(contender: Contender) -> dict[str, Json]:
-    """Whether it is compiled, in how many seconds, or why not; the others never are."""
-    facts = contender.encoder.facts() if contender.implementation == OURS else {}
+def _compilation(implementation: Implementation) -> dict[str, Json]:
+    """Return whether it is compiled, in how many seconds, or why not. Others never are."""
+    facts = implementation.encoder.facts() if implementation.program == VIRNUCPRO else {}
     return {
         "compiled": facts.get("compiled", False),
         "compile_seconds": facts.get("compile_seconds", 0.0),
@@ -223,35 +257,38 @@ def _compilation(contender: Contender) -> dict[str, Json]:
     }
 
 
-def _figures(
-    entry: Entry, sequences: int, tokens: int, flops: int, products: Products
+def _rates(
+    measurement: Measurement, sequences: int, tokens: int, flops: int, products: Products
 ) -> dict[str, Json]:
-    """Of the median call; empty where it was not timed."""
-    if not entry.timed:
+    """Return the rates of the median call, or nothing where it was not timed."""
+    if not measurement.timed:
         return {}
-    typical = median(entry.timed)
-    product, seconds = products[entry.contender.precision]
-    beside = ratio(seconds, entry.timed)
+    typical = median(measurement.timed)
+    product, seconds = products[measurement.implementation.precision]
+    beside = ratio(seconds, measurement.timed)
     return {
-        "sequences_a_second": sequences / typical,
-        "tokens_a_second": tokens / typical,
+        "sequences_per_second": sequences / typical,
+        "tokens_per_second": tokens / typical,
         "share_of_matmul": None if beside is None else flops / product * beside,
-        "host_wait": None if entry.waited is None else entry.waited / sum(entry.timed),
+        "host_wait": None
+        if measurement.waited is None
+        else measurement.waited / sum(measurement.timed),
     }
 
 
 def _add_ratios(results: Sequence[dict[str, Json]]) -> None:
-    """How many times as fast as the original's way, as transformers at the same precision, as bf16.
+    """Add how many times as fast each is as others.
 
-    The last is for ours alone.
+    It is compared with the way of the original, with transformers at the same precision and, for
+    this program alone, with bf16.
     """
-    original = _seconds(results, (FAIR, ONE_BY_ONE), "fp32")
-    half = _seconds(results, (OURS,), "bf16")
+    original = _seconds(results, (FAIR_ESM, ONE_BY_ONE), "fp32")
+    half = _seconds(results, (VIRNUCPRO,), "bf16")
     for row in results:
-        hub = _seconds(results, (HUB,), row["precision"])
+        hub = _seconds(results, (TRANSFORMERS,), row["precision"])
         row["ratio_to_original"] = ratio(original, row["seconds"])
         row["ratio_to_transformers"] = ratio(hub, row["seconds"])
-        own = row["implementation"] == OURS
+        own = row["implementation"] == VIRNUCPRO
         row["ratio_to_bf16"] = ratio(half, row["seconds"]) if own else None
 
 
@@ -262,8 +299,11 @@ def _seconds(
     return next((row["seconds"] for row in of), [])
 
 
-def ratio(others: Sequence[float], ours: Sequence[float]) -> float | None:
-    """Median over the rounds: a slow moment meets both; None where one was not timed."""
-    if not others or not ours:
+def ratio(others: Sequence[float], own: Sequence[float]) -> float | None:
+    """Return the median ratio over the rounds, or None where one was not timed.
+
+    A slow moment of the machine meets both in the same round.
+    """
+    if not others or not own:
         return None
-    return median(other / own for other, own in zip(others, ours, strict=True))
+    return median(b / a for b, a in zip(others, own, strict=True))

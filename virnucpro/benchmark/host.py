@@ -1,4 +1,4 @@
-"""The host's part of a run, by the very stages of predict, between files of a temporary folder."""
+"""Measure the host's part of a run with the stages of predict in a temporary folder."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from pathlib import Path
 
 import torch
 
+from virnucpro.benchmark.measuring import Notify
 from virnucpro.benchmark.workload import MIXES, SENSE, Workload
 from virnucpro.classifier import to_bytes
 from virnucpro.contracts import Device, Json, ReportProgress, Task, TaskResult
@@ -33,10 +34,8 @@ from virnucpro.stages.translation import TranslationStage
 from virnucpro.store.disk import DiskWithoutResume, sha256_of
 from virnucpro.store.ledger import Ledger
 
-Say = Callable[[str], None]
-
-ROWS = 5000  # chunks of the records that are made up, an open frame each: two spans, and twenty
-A_FILE = 10_000  # frames a file, as in predict
+ROWS = 5000  # chunks of the random records, each with an open frame
+FRAMES_PER_FILE = 10_000  # as in predict
 WIDTHS: Mapping[Molecule, int] = {"nucleotide": 768, "protein": 2560}  # DNABERT-S, ESM-2 3B
 HIDDEN = 512  # units of the released classifiers
 CLASSIFIED = 256  # rows at a time, as in predict
@@ -45,10 +44,12 @@ SLICE = 500  # sequences tokenised at a time
 
 
 @dataclass(frozen=True)
-class Step:
-    """A part of a run: called again and again, each time on ``count`` frames.
+class HostStep:
+    """A part of a run that can be repeated.
 
-    ``beside``: it goes on while devices compute; they do not wait for it unless it is too slow.
+    Attributes:
+        count: the frames of each call.
+        beside: whether it happens while devices compute. Then they wait only if it is too slow.
     """
 
     name: str
@@ -58,43 +59,47 @@ class Step:
 
 
 def measure_stages(
-    work: Workload, source: Path | None, seconds: float, say: Say
+    work: Workload, source: Path | None, seconds: float, notify: Notify
 ) -> list[dict[str, Json]]:
-    """Rates of all that the host does, in frames, each for ``seconds`` at least.
+    """Return the rates of all that the host does, in frames, each measured for ``seconds``.
 
-    Chunks and frames are those of ``source``; features, and without it everything, of records that
-    are made up. Raises InputError, OutputError.
+    Chunks and frames are those of ``source``. Features, and without a source everything, are those
+    of random records.
+
+    Raises:
+        InputError: ``source`` cannot be used.
+        OutputError: the temporary folder cannot be written.
     """
-    found: list[dict[str, Json]] = []
+    rates: list[dict[str, Json]] = []
     with tempfile.TemporaryDirectory(prefix="virnucpro-") as folder:
         for step in _steps(work, source, Path(folder)):
-            say(f"stage {step.name}")
+            notify(f"stage {step.name}")
             step.call()  # warm
             calls, started = 0, time.perf_counter()
-            while (passed := time.perf_counter() - started) < seconds or not calls:
+            while (elapsed := time.perf_counter() - started) < seconds or not calls:
                 step.call()
                 calls += 1
-            rate = calls * step.count / passed
-            found.append(
+            rate = calls * step.count / elapsed
+            rates.append(
                 {
                     "stage": step.name,
                     "beside_the_device": step.beside,
-                    "frames_a_second": rate,
-                    "seconds_a_million": MILLION / rate,
+                    "frames_per_second": rate,
+                    "seconds_per_million": MILLION / rate,
                     "measured": calls * step.count,
                 }
             )
-    return found
+    return rates
 
 
 def host_seconds(stages: Sequence[Mapping[str, Json]]) -> float:
-    """Seconds a million frames in which a device has nothing to do, with one device."""
-    waits = (row["seconds_a_million"] for row in stages if not row["beside_the_device"])
+    """Return the seconds per million frames in which a single device has nothing to do."""
+    waits = (row["seconds_per_million"] for row in stages if not row["beside_the_device"])
     return float(sum(waits))
 
 
-class _Run:
-    """A run of which one stage after the other is carried out, without encoders."""
+class _StageRun:
+    """A run whose stages are carried out one by one, without encoders."""
 
     def __init__(self, folder: Path, source: Path, chunk_length: int) -> None:
         self.disk = DiskWithoutResume()
@@ -106,37 +111,37 @@ class _Run:
 
     @property
     def frames(self) -> int:
-        """Open frames in all; once they are translated."""
+        """The number of open frames, which is known after the translation."""
         return self.ledger.outputs("translation")[0].rows
 
     def carried_out(self, stage: HostStage) -> tuple[str, Callable[[], TaskResult]]:
-        """Carry out a stage; its name, and how to do it again."""
+        """Carry out a stage, and return its name and a function that repeats it."""
         (task,) = stage.plan(self.ledger)
         again = partial(stage.run, task, _unseen)
         self.ledger.commit(again())
         return stage.name, again
 
 
-def _steps(work: Workload, source: Path | None, folder: Path) -> Iterator[Step]:
-    made = _made_up(folder / "made.fa", work.name)
-    run = _Run(folder / "run", source or made, work.chunk_length)
+def _steps(work: Workload, source: Path | None, folder: Path) -> Iterator[HostStep]:
+    made = _write_random_records(folder / "made.fa", work.name)
+    run = _StageRun(folder / "run", source or made, work.chunk_length)
     yield from _frame_steps(run)
     # Tokens do not depend on the size of the model.
     for family in released_families():
         encoder = family.open_random("1x24x2", "cpu", "fp32", budget=None, truncation=1024)
         some = list(work.of(family.molecule)[:SLICE])
         call = partial(_tokenise, encoder, some)
-        yield Step(f"tokens of {family.name}", len(some), call, beside=True)
+        yield HostStep(f"tokens of {family.name}", len(some), call, beside=True)
     if source:
-        run = _Run(folder / "made", made, work.chunk_length)
+        run = _StageRun(folder / "made", made, work.chunk_length)
         list(_frame_steps(run))
     for molecule in MOLECULES:
         yield from _embedding_steps(run, molecule)
     yield from _result_steps(run)
 
 
-def _made_up(path: Path, name: str) -> Path:
-    """Records of the mean length of the mix, of codons without a stop."""
+def _write_random_records(path: Path, name: str) -> Path:
+    """Write records of the mean length of the mix, from codons without a stop."""
     mix = MIXES[name if name in MIXES else "500"]
     length = (mix.shortest + mix.longest) // 2
     draw, codons = random.Random(0), list(SENSE)
@@ -146,16 +151,16 @@ def _made_up(path: Path, name: str) -> Path:
     return path
 
 
-def _frame_steps(run: _Run) -> Iterator[Step]:
-    """From the input to split files."""
+def _frame_steps(run: _StageRun) -> Iterator[HostStep]:
+    """Yield the steps from the input to split files."""
     shortest = run.layout.chunk_length
     stages = (
         ChunkingStage(*run.place, run.source, stamp(run.source), "rename", shortest),
         TranslationStage(*run.place),
-        SplittingStage(*run.place, A_FILE),
+        SplittingStage(*run.place, FRAMES_PER_FILE),
     )
     done = [run.carried_out(stage) for stage in stages]
-    yield from (Step(name, max(1, run.frames), again) for name, again in done)
+    yield from (HostStep(name, max(1, run.frames), again) for name, again in done)
 
 
 def _tokenise(encoder: BatchedEncoder, sequences: list[str]) -> None:
@@ -163,8 +168,8 @@ def _tokenise(encoder: BatchedEncoder, sequences: list[str]) -> None:
         pass
 
 
-class _Ready:
-    """An encoder whose rows are there at once: what is left of a span is the host's part."""
+class _ImmediateEncoder:
+    """An encoder that returns at once, so that only the host's part of a span is measured."""
 
     host_wait_seconds = 0.0
 
@@ -173,7 +178,7 @@ class _Ready:
         self._rows: dict[int, torch.Tensor] = {}
 
     def encode(self, sequences: Sequence[str], report: ReportProgress) -> torch.Tensor:
-        """The same rows for so many sequences."""
+        """Return the same rows for the same number of sequences."""
         count = len(sequences)
         if count not in self._rows:
             drawn = torch.Generator().manual_seed(count)
@@ -181,17 +186,17 @@ class _Ready:
         return self._rows[count]
 
     def facts(self) -> Mapping[str, Json]:
-        """Nothing to say."""
+        """Return no facts."""
         return {}
 
     def shrink(self) -> bool:
-        """It has no batches."""
+        """Refuse, because it has no batches."""
         return False
 
 
-def _embedding_steps(run: _Run, molecule: Molecule) -> Iterator[Step]:
-    """What a worker does between two spans, and the parent when a file is complete."""
-    encoder = _Ready(WIDTHS[molecule])
+def _embedding_steps(run: _StageRun, molecule: Molecule) -> Iterator[HostStep]:
+    """Yield what a worker does between two spans, and the parent when a file is complete."""
+    encoder = _ImmediateEncoder(WIDTHS[molecule])
     source = EncoderSource(f"toy-{molecule}", "none", None, (), "0" * 64, encoder.dim)
     stage = EmbeddingStage(*run.place, molecule, source, "fp32", 1024, None)
     session = EmbeddingSession(stage, encoder, Device("cpu"), {})
@@ -212,18 +217,18 @@ def _embedding_steps(run: _Run, molecule: Molecule) -> Iterator[Step]:
             run.disk.remove(span.outputs[0])  # a file system may write out what is replaced
             session(span, _unseen)
 
-    yield Step(f"{name}: between spans", count, again)
+    yield HostStep(f"{name}: between spans", count, again)
     join = partial(stage.join, first, parts[0], [])
-    yield Step(f"{name}: joining a file", count, join, beside=True)
+    yield HostStep(f"{name}: joining a file", count, join, beside=True)
 
 
-def _result_steps(run: _Run) -> Iterator[Step]:
-    """From features to tables."""
+def _result_steps(run: _StageRun) -> Iterator[HostStep]:
+    """Yield the steps from features to tables."""
     merging = MergingStage(*run.place)
     tasks = merging.plan(run.ledger)
     for task in tasks:
         run.ledger.commit(merging.run(task, _unseen))
-    yield Step("merging", tasks[0].count or run.frames, partial(merging.run, tasks[0], _unseen))
+    yield HostStep("merging", tasks[0].count or run.frames, partial(merging.run, tasks[0], _unseen))
     classifier = run.layout.root / "classifier.safetensors"
     run.disk.save(classifier, _classifier(sum(WIDTHS.values())))
     for stage in (
@@ -232,11 +237,11 @@ def _result_steps(run: _Run) -> Iterator[Step]:
         OutputStage(*run.place, run.source, stamp(run.source), calibrated=True),
     ):
         name, again = run.carried_out(stage)
-        yield Step(name, run.frames, again)
+        yield HostStep(name, run.frames, again)
 
 
 def _classifier(width: int) -> bytes:
-    """Of the released sizes, with random weights."""
+    """Return a classifier file of the released size with random weights."""
     drawn = torch.Generator().manual_seed(0)
     shapes = {
         "hidden_layer.weight": (HIDDEN, width),
@@ -253,4 +258,4 @@ def _classifier(width: int) -> bytes:
 
 
 def _unseen(sequences: int, tokens: int) -> None:
-    """Nobody watches."""
+    """Ignore a progress report."""

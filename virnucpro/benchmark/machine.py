@@ -1,4 +1,4 @@
-"""The machine: what it is, and what its arithmetic can do at best."""
+"""Describe the machine, and measure the best its arithmetic can do."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from virnucpro.contracts import Device, Json
 T = TypeVar("T")
 # Side of the square matrices: 1.1 TFLOP on a GPU, 17 GFLOP on a CPU.
 SIDE = {"cuda": 8192, "cpu": 2048}
-PRODUCTS = {"cuda": 10, "cpu": 1}  # a measurement; on a GPU one is too short to time
+PRODUCTS = {"cuda": 10, "cpu": 1}  # per measurement; on a GPU one is too short to time
 PACKAGES = ("torch", "transformers", "fair-esm", "tokenizers", "numpy")
 CPUINFO = Path("/proc/cpuinfo")
 
 
-def facts(device: Device) -> dict[str, Json]:
-    """What anybody needs to judge a figure measured here."""
+def machine_facts(device: Device) -> dict[str, Json]:
+    """Return what a reader needs to judge a measurement on this machine."""
     found: dict[str, Json] = {
         "cpu": _cpu(),
         "threads": torch.get_num_threads(),
@@ -41,7 +41,7 @@ def facts(device: Device) -> dict[str, Json]:
 
 
 def version(package: str) -> str | None:
-    """Of an installed package; None where it is absent."""
+    """Return the version of an installed package, or None where it is absent."""
     try:
         return metadata.version(package)
     except metadata.PackageNotFoundError:
@@ -57,13 +57,13 @@ def _cpu() -> str:
 
 
 def synchronise(device: torch.device) -> None:
-    """Wait until a GPU has done all that it was given."""
+    """Wait until a GPU has finished all of its work."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)
 
 
-class Product:
-    """A large square matrix product at one precision; ``flops`` of one call."""
+class MatrixProduct:
+    """A large square matrix product at one precision. ``flops`` counts those of one call."""
 
     def __init__(self, device: torch.device, precision: str) -> None:
         side, self._count = SIDE[device.type], PRODUCTS[device.type]
@@ -74,16 +74,16 @@ class Product:
         self.flops = 2 * side**3 * self._count
 
     def __call__(self) -> None:
-        """Start it; on a GPU it is done when :func:`synchronise` returns."""
+        """Start it. On a GPU it is finished when :func:`synchronise` returns."""
         with torch.inference_mode():
             for _ in range(self._count):
                 torch.mm(self._a, self._b, out=self._out)
 
 
 def peak_memory(device: torch.device, work: Callable[[], T]) -> tuple[T, int | None]:
-    """What ``work`` gives, and the bytes of GPU memory it needs beyond those allocated before.
+    """Return the result of ``work`` and the bytes of GPU memory that it needs for a while.
 
-    None on a CPU.
+    The bytes are those beyond what was allocated before; None on a CPU.
     """
     if device.type != "cuda":
         return work(), None

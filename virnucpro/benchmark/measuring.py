@@ -1,4 +1,4 @@
-"""First whether two implementations agree, then how fast each is, in turns."""
+"""Compare the results of implementations, and time them in turns."""
 
 from __future__ import annotations
 
@@ -12,35 +12,37 @@ import torch.nn.functional as F
 
 from virnucpro.precision import PRECISIONS
 
-ROUNDS = 3  # at least; the median of fewer is no better than one
+ROUNDS = 3  # at least; the median of fewer is not better than a single measurement
+Notify = Callable[[str], None]  # is called with a sentence whenever something begins
 
 Verdict = Literal["same", "differs", "reference"]
 
 
 @dataclass(frozen=True)
 class Agreement:
-    """Rows beside reference rows: the least cosine, the largest difference of a number."""
+    """The least cosine of rows and reference rows, and the largest difference of a number."""
 
     cosine: float
     difference: float
 
     def verdict(self, precision: str) -> Verdict:
-        """Whether both are of one model. NaN is not."""
+        """Return whether both are of one model. NaN is not."""
         return "same" if self.cosine >= PRECISIONS[precision].least_cosine else "differs"
 
 
-def agreement(rows: torch.Tensor, reference: torch.Tensor) -> Agreement:
-    """Compare float32 ``[n, dim]`` row by row, in float64."""
+def compare_rows(rows: torch.Tensor, reference: torch.Tensor) -> Agreement:
+    """Compare two float32 ``[n, dim]`` row by row, in float64."""
     one, other = rows.double(), reference.double()
     cosine = F.cosine_similarity(one, other).min()
     return Agreement(float(cosine), float((one - other).abs().max()))
 
 
-def in_turns(works: Sequence[Callable[[], object]], seconds: float) -> list[list[float]]:
-    """Seconds of every call of every piece of work, all of which take part in every round.
+def time_in_turns(works: Sequence[Callable[[], object]], seconds: float) -> list[list[float]]:
+    """Return the seconds of every call of each of ``works``, all of which run in every round.
 
-    There are ``ROUNDS`` at least, and until they took ``seconds`` for each piece on average. So a
-    machine that is slow for a while is slow for all. Work ends when it is done, also on a GPU.
+    So a machine that is slow for a while is slow for all of them. There are at least ``ROUNDS``
+    rounds, and more until the calls took ``seconds`` per work on average. A work must return only
+    when it is finished, also on a GPU.
     """
     spent: list[list[float]] = [[] for _ in works]
     begun = time.perf_counter()

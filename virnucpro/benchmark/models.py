@@ -1,4 +1,4 @@
-"""Which models are measured, and opening them with random or real weights."""
+"""Name the models that are measured, and open them with random or real weights."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ TRUNCATION = 1024  # residues of a protein, as predict has it
 
 
 @dataclass(frozen=True)
-class Model:
-    """One architecture.
+class BenchmarkModel:
+    """A model to measure.
 
     Attributes:
-        what: a released name or, of random weights, LAYERSxWIDTHxHEADS.
-        source: the real weights on this machine; None makes random ones.
+        what: a released name, a path or, for random weights, LAYERSxWIDTHxHEADS.
+        source: the real weights on this machine; None for random ones.
     """
 
     family: str
@@ -43,7 +43,7 @@ class Model:
 
     @property
     def name(self) -> str:
-        """``esm2_t6_8M_UR50D``, ``dnabert-s``, or ``esm2:`` and a size or the name of a file."""
+        """The released name, or the family with a size or the name of a file."""
         if self.what == self.family or self.what.startswith(f"{self.family}_"):
             return self.what
         return f"{self.family}:{Path(self.what).name}"
@@ -54,22 +54,22 @@ class Model:
         return family_named(self.family).molecule
 
 
-def model_of(text: str, weights: WeightsFrom) -> Model:
-    """``esm2_t36_3B_UR50D``, ``dnabert-s`` or ``FAMILY:WHAT``; real weights are looked up.
+def parse_model(text: str, weights: WeightsFrom) -> BenchmarkModel:
+    """Read ``esm2_t36_3B_UR50D``, ``dnabert-s`` or ``FAMILY:WHAT``, and locate real weights.
 
     Raises:
-        UsageError: none of these.
-        ModelError: the weights are not on this machine, or of another kind.
+        UsageError: the text is none of these.
+        ModelError: the weights are not on this machine, or they are of another family.
     """
     family, what = _parsed(text)
     if weights == "random":
-        return Model(family, what)
+        return BenchmarkModel(family, what)
     described = family_named(family)
     name = described.default_model if what == family else what
     source = locate(name, described.molecule)
     if source.family != family:
         raise UsageError(f"{source.name} is of family {source.family}, not {family}")
-    return Model(family, what, source)
+    return BenchmarkModel(family, what, source)
 
 
 def _parsed(text: str) -> tuple[str, str]:
@@ -83,16 +83,19 @@ def _parsed(text: str) -> tuple[str, str]:
         if text.lower() in (family.default_model.lower(), family.name) and family.default_model:
             return family.name, family.name
     raise UsageError(
-        f"{text!r} is no model to measure: name esm2_t36_3B_UR50D or a sister of it, dnabert-s, "
-        f"or esm2:WHAT and dnabert-s:WHAT for a size (2x48x4) or, with --weights real, a place"
+        f"{text!r} is not a model that can be measured: name esm2_t36_3B_UR50D or a sister of it, "
+        f"dnabert-s, or esm2:WHAT or dnabert-s:WHAT with a size (2x48x4) or, with --weights real, "
+        f"a path"
     )
 
 
-def open_model(model: Model, device: str, precision: str, budget: int | None) -> BatchedEncoder:
-    """The encoder on ``device``. ``budget`` is tokens or sequences a batch; None finds it.
+def open_model(
+    model: BenchmarkModel, device: str, precision: str, budget: int | None
+) -> BatchedEncoder:
+    """Open the encoder on ``device``. ``budget`` is in tokens or sequences; None measures it.
 
     Raises:
-        UsageError: an unknown architecture.
+        UsageError: the architecture is unknown.
         ModelError: the weights are damaged.
     """
     if model.source is None:
@@ -107,16 +110,16 @@ def open_model(model: Model, device: str, precision: str, budget: int | None) ->
 
 
 def timed_open(
-    model: Model, device: str, precision: str, budget: int | None
+    model: BenchmarkModel, device: str, precision: str, budget: int | None
 ) -> tuple[BatchedEncoder, float]:
-    """The same, with the seconds it took; a budget that is measured is part of them."""
+    """Open the encoder, and return the seconds it took, with those of measuring the budget."""
     started = time.perf_counter()
     encoder = open_model(model, device, precision, budget)
     return encoder, time.perf_counter() - started
 
 
-def frequencies(model: Model, encoder: BatchedEncoder) -> torch.Tensor:
-    """Rotary frequencies of an ESM-2, float32, to lend them to another implementation."""
+def rotary_frequencies_of(model: BenchmarkModel, encoder: BatchedEncoder) -> torch.Tensor:
+    """Return the rotary frequencies of an ESM-2, float32, for another implementation."""
     if model.source is not None and model.source.path is not None:
         return read_esm2(model.source.path).inv_freq
     heads = int(encoder.network.heads)  # type: ignore[arg-type]
@@ -124,15 +127,16 @@ def frequencies(model: Model, encoder: BatchedEncoder) -> torch.Tensor:
 
 
 def linear_flops(network: torch.nn.Module) -> int:
-    """Floating-point operations of one token in the linear layers."""
+    """Return the floating-point operations per token in the linear layers."""
     layers = (m for m in network.modules() if isinstance(m, (torch.nn.Linear, Fp8Linear)))
     return sum(2 * p.numel() for layer in layers for p in layer.parameters() if p.dim() == 2)
 
 
-def work_of(encoder: BatchedEncoder, sequences: Sequence[str]) -> tuple[int, int]:
-    """Tokens without padding, and the floating-point operations that they need.
+def count_work(encoder: BatchedEncoder, sequences: Sequence[str]) -> tuple[int, int]:
+    """Return the number of tokens without padding, and of their floating-point operations.
 
-    Linear layers, and attention: 4 T^2 D a layer, T the mean of a batch of like lengths.
+    These are the operations of the linear layers and of attention: 4 T^2 D per layer and sequence,
+    where T is the mean length in a batch of similar lengths.
     """
     network = encoder.network
     layers = len(network.blocks)  # type: ignore[arg-type]

@@ -1,4 +1,7 @@
-"""Tables of what was measured. Names are of the user: they are never read as markup."""
+"""Make tables of what was measured.
+
+Names come from the user and are never read as markup.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ from virnucpro.formatting import UNKNOWN, memory_size, printable, seconds_text
 
 
 def encoder_table(document: Mapping[str, Json]) -> Table:
-    """A row an implementation and precision, over all models."""
+    """Return a table with a row per implementation and precision of every model."""
     headings = ("model", "implementation", "precision", "sequences/s", "tokens/s", "of matmul",
                 "x original", "x transformers", "x bf16", "memory", "load", "compile", "waited",
                 "cosine", "check")  # fmt: skip
@@ -22,8 +25,8 @@ def encoder_table(document: Mapping[str, Json]) -> Table:
             model["model"],
             row["implementation"],
             row["precision"],
-            _number(row.get("sequences_a_second"), ",.1f"),
-            _number(row.get("tokens_a_second"), ",.0f"),
+            _number(row.get("sequences_per_second"), ",.1f"),
+            _number(row.get("tokens_per_second"), ",.0f"),
             _number(row.get("share_of_matmul"), ".0%"),
             _number(row["ratio_to_original"], ".2f"),
             _number(row["ratio_to_transformers"], ".2f"),
@@ -42,24 +45,24 @@ def encoder_table(document: Mapping[str, Json]) -> Table:
 
 
 def stage_table(document: Mapping[str, Json]) -> Table:
-    """A row a part of the host's work, and their sum."""
+    """Return a table with a row per step of the host, and their sum."""
     rows = [
         (
             row["stage"],
-            f"{row['frames_a_second']:,.0f}",
-            seconds_text(row["seconds_a_million"], 2),
+            f"{row['frames_per_second']:,.0f}",
+            seconds_text(row["seconds_per_million"], 2),
             "beside" if row["beside_the_device"] else "waits",
         )
         for row in document["stages"]
     ]
-    total = seconds_text(document["host_seconds_a_million"], 2)
+    total = seconds_text(document["host_seconds_per_million"], 2)
     rows.append(("all that devices wait for", "", total, ""))
     title = f"Host, {document['machine']['threads']} threads"
-    return _table(title, ("stage", "frames/s", "a million", "one device"), rows, left=1)
+    return _table(title, ("stage", "frames/s", "per million", "one device"), rows, left=1)
 
 
 def accuracy_table(accuracy: Mapping[str, Json]) -> Table:
-    """A row a precision and model, beside fp32."""
+    """Return a table with a row per precision and encoder, compared with fp32."""
     rows = []
     for one in accuracy["precisions"]:
         labels = one["labels"] or {}
@@ -86,7 +89,7 @@ def accuracy_table(accuracy: Mapping[str, Json]) -> Table:
 
 
 def why_not_claimed(accuracy: Mapping[str, Json], enough: float, chunks: int) -> str:
-    """One sentence on what a recommendation is, or why there is none."""
+    """Return a sentence on what a recommendation means, or why there is none."""
     if accuracy["classifier"] is None:
         return (
             "No precision is recommended: labels were not compared. That needs real weights of "
@@ -110,7 +113,7 @@ def _title(document: Mapping[str, Json]) -> str:
 def _table(
     title: str, headings: Sequence[str], rows: Sequence[Sequence[str]], *, left: int
 ) -> Table:
-    """The first ``left`` columns are text, the others figures."""
+    """Return a table whose first ``left`` columns are text and whose others are numbers."""
     table = Table(title=Text(title), title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
     for number, heading in enumerate(headings):
         table.add_column(heading, justify="left" if number < left else "right")

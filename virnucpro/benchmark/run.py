@@ -1,4 +1,4 @@
-"""A benchmark from what was asked for to the document that says what was found."""
+"""Carry out a benchmark and write its results into one document."""
 
 from __future__ import annotations
 
@@ -12,36 +12,36 @@ from pathlib import Path
 
 import torch
 
-from virnucpro.benchmark.accuracy import classifier_for, judge
-from virnucpro.benchmark.encoders import Plan, measure_model
+from virnucpro.benchmark.accuracy import classifier_for, compare_precisions
+from virnucpro.benchmark.encoders import MeasurementPlan, measure_model
 from virnucpro.benchmark.host import host_seconds, measure_stages
-from virnucpro.benchmark.machine import facts
-from virnucpro.benchmark.models import Model
-from virnucpro.benchmark.workload import MIXES, Workload, from_file, made_up
+from virnucpro.benchmark.machine import machine_facts
+from virnucpro.benchmark.measuring import Notify
+from virnucpro.benchmark.models import BenchmarkModel
+from virnucpro.benchmark.workload import MIXES, Workload, frames_of_file, random_frames
 from virnucpro.compute.threads import call_mkl_functions_once
 from virnucpro.contracts import Device, Json
 from virnucpro.errors import DeviceError
 from virnucpro.store.disk import DiskWithoutResume
 
-Say = Callable[[str], None]
 SCHEMA = 1
 
 
 @dataclass(frozen=True)
-class Request:
-    """What is to be measured.
+class BenchmarkRequest:
+    """What the user asked for.
 
     Attributes:
-        command: as it was typed.
-        mix: a key of ``MIXES``; with ``source`` only its chunk length counts.
-        source: a file whose own frames are embedded; None makes some up.
-        accuracy: a file on which precisions are compared; None does not.
-        saved: where the document goes, after every model; None nowhere.
+        command: the command line.
+        mix: a key of ``MIXES``. With ``source`` only its chunk length counts.
+        source: a file whose frames are embedded; None for random frames.
+        accuracy: a file on whose frames precisions are compared; None for no comparison.
+        saved: the file for the document, which is saved after every model; None for no file.
     """
 
     command: str
-    models: Sequence[Model]
-    plan: Plan
+    models: Sequence[BenchmarkModel]
+    plan: MeasurementPlan
     mix: str
     source: Path | None
     sequences: int
@@ -51,70 +51,76 @@ class Request:
     saved: Path | None
 
 
-def carry_out(request: Request, device: Device, say: Say) -> Iterator[dict[str, Json]]:
-    """Measure; yields the document as far as it is, and saves it, whenever a part is finished.
+def run_benchmark(
+    request: BenchmarkRequest, device: Device, notify: Notify
+) -> Iterator[dict[str, Json]]:
+    """Measure. Whenever a part is finished, save and yield the document so far.
 
     Raises:
-        ModelError: a model or the classifier is not usable.
-        InputError: the sequences are not.
+        ModelError: a model or the classifier cannot be used.
+        InputError: the sequences cannot be used.
         DeviceError: a model does not fit into the memory of the GPU.
         OutputError: the document cannot be written.
     """
     call_mkl_functions_once()  # fair-esm and transformers make their rotary tables with torch
     mix = MIXES[request.mix]
-    whole = from_file(request.source, mix.chunk) if request.source else None
-    work = whole.thinned(request.sequences) if whole else made_up(request.mix, request.sequences)
+    whole = frames_of_file(request.source, mix.chunk) if request.source else None
+    work = (
+        whole.thinned(request.sequences) if whole else random_frames(request.mix, request.sequences)
+    )
     document: dict[str, Json] = {
         "schema": SCHEMA,
         "command": request.command,
         "date": datetime.now(timezone.utc).isoformat(timespec="seconds"),
-        "machine": facts(device),
+        "machine": machine_facts(device),
         "workload": _about(work),
         "models": [],
         "stages": [],
-        "host_seconds_a_million": None,
+        "host_seconds_per_million": None,
         "accuracy": None,
     }
     if request.saved is not None and not request.saved.exists():
-        _save(request.saved, document)  # whether it can be written is seen before the work
-    for _ in _parts(request, work, document, say):
+        _save(request.saved, document)  # a file that cannot be written is found before the work
+    for _ in _parts(request, work, document, notify):
         _save(request.saved, document)
         yield document
 
 
-def _parts(request: Request, work: Workload, document: dict[str, Json], say: Say) -> Iterator[None]:
-    """Fill in one part after the other."""
+def _parts(
+    request: BenchmarkRequest, work: Workload, document: dict[str, Json], notify: Notify
+) -> Iterator[None]:
+    """Fill in the document, and yield after every part."""
     plan, length = request.plan, work.chunk_length
-    frames = from_file(request.accuracy, length) if request.accuracy else None
+    frames = frames_of_file(request.accuracy, length) if request.accuracy else None
     classifier = None
-    if frames is not None:  # what is wrong is said before the work
-        classifier = classifier_for(request.models, request.classifier, length, say)
+    if frames is not None:  # an error is reported before the work
+        classifier = classifier_for(request.models, request.classifier, length, notify)
     if request.stages:
-        document["stages"] = measure_stages(work, request.source, plan.seconds, say)
-        document["host_seconds_a_million"] = host_seconds(document["stages"])
+        document["stages"] = measure_stages(work, request.source, plan.seconds, notify)
+        document["host_seconds_per_million"] = host_seconds(document["stages"])
         yield
     for model in request.models:
-        measure = partial(measure_model, model, work.of(model.molecule), plan, say)
+        measure = partial(measure_model, model, work.of(model.molecule), plan, notify)
         document["models"].append(_fitting(measure, model.name))
         yield
         _release()
     if frames is not None:
-        judged = partial(
-            judge,
+        compare = partial(
+            compare_precisions,
             request.models,
             frames,
             plan.precisions,
             classifier,
             plan.device,
             plan.budget,
-            say,
+            notify,
         )
-        document["accuracy"] = _fitting(judged, "one of the models")
+        document["accuracy"] = _fitting(compare, "one of the models")
         yield
 
 
 def disagreeing(document: Mapping[str, Json]) -> list[str]:
-    """Implementations that gave other embeddings, by model, name and precision."""
+    """Return the implementations that gave other embeddings, by model, name and precision."""
     return [
         f"{model['model']}: {row['implementation']} {row['precision']} (least cosine "
         f"{row['least_cosine']:.6f})"
@@ -145,7 +151,7 @@ def _fitting(measure: Callable[[], dict[str, Json]], name: str) -> dict[str, Jso
 
 
 def _release() -> None:
-    """Let go of one model before the next is opened."""
+    """Free one model before the next is opened."""
     gc.collect()
     if torch.cuda.is_available():
         torch.cuda.empty_cache()

@@ -1,4 +1,4 @@
-"""The sequences that are embedded: of the lengths that real input has, or real ones."""
+"""Make the sequences that are embedded: random ones with realistic lengths, or real ones."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ SENSE = {codon: letter for codon, letter in GENETIC_CODE.items() if letter != "*
 BATCH = 4096  # chunks translated at a time
 
 
-class Mix(NamedTuple):
-    """Chunks of ``chunk`` bases, cut from records of ``shortest`` to ``longest`` bases."""
+class LengthMix(NamedTuple):
+    """Chunks of ``chunk`` bases that are cut from records of ``shortest`` to ``longest`` bases."""
 
     chunk: int
     shortest: int
@@ -28,23 +28,22 @@ class Mix(NamedTuple):
 
 
 # Contigs of assemblies; reads of 150 bases, of which trimming leaves some shorter.
-MIXES: Mapping[str, Mix] = {
-    "500": Mix(500, 500, 5000),
-    "300": Mix(300, 300, 5000),
-    "reads": Mix(150, 100, 150),
+MIXES: Mapping[str, LengthMix] = {
+    "500": LengthMix(500, 500, 5000),
+    "300": LengthMix(300, 300, 5000),
+    "reads": LengthMix(150, 100, 150),
 }
-TRIMMED = 0.2  # of reads
-READ = 150  # bases
+TRIMMED = 0.2  # the share of reads that are shorter than the longest
 
 
 @dataclass(frozen=True)
 class Workload:
-    """Open frames in both molecules, row by row the same frame.
+    """Open frames as nucleotides and as proteins, row by row the same frame.
 
     Attributes:
-        name: the mix, or the name of the file.
-        chunk_length: bases.
-        chunks: number of the chunk that each frame is of; rising.
+        name: the name of the length mix or of the file.
+        chunk_length: in bases.
+        chunks: the number of the chunk of each frame, in rising order.
     """
 
     name: str
@@ -58,7 +57,7 @@ class Workload:
         return self.proteins if molecule == "protein" else self.nucleotides
 
     def thinned(self, count: int) -> Workload:
-        """``count`` of the frames, evenly spread; all where there are no more."""
+        """Return ``count`` of the frames, evenly spread, or all where there are fewer."""
         if count >= len(self.chunks):
             return self
         rows = [i * len(self.chunks) // count for i in range(count)]
@@ -71,10 +70,10 @@ class Workload:
         )
 
 
-def made_up(mix: str, count: int) -> Workload:
-    """``count`` frames of random codons without a stop, always the same ones.
+def random_frames(mix: str, count: int) -> Workload:
+    """Return ``count`` frames of random codons without a stop, always the same ones.
 
-    Their lengths are those of the frames of chunks that the program's own rule cuts.
+    They are as long as the frames of chunks that the chunking stage cuts.
     """
     draw = random.Random(count)
     frames = []
@@ -87,8 +86,8 @@ def made_up(mix: str, count: int) -> Workload:
     return _workload(mix, MIXES[mix].chunk, frames)
 
 
-def _chunk_lengths(mix: Mix, draw: random.Random) -> Iterator[int]:
-    """Of the chunks of one record after the other, which are spread evenly in their logarithm."""
+def _chunk_lengths(mix: LengthMix, draw: random.Random) -> Iterator[int]:
+    """Yield the lengths of chunks, record by record. Record lengths are spread evenly in log."""
     while True:
         if mix.longest == mix.chunk:  # reads: most are whole
             low = mix.shortest if draw.random() < TRIMMED else mix.longest
@@ -98,11 +97,11 @@ def _chunk_lengths(mix: Mix, draw: random.Random) -> Iterator[int]:
         yield from (stop - start for start, stop in chunk_spans(length, mix.chunk))
 
 
-def from_file(path: Path, chunk_length: int) -> Workload:
-    """The open frames of a FASTA or FASTQ file, as predict makes them.
+def frames_of_file(path: Path, chunk_length: int) -> Workload:
+    """Return the open frames of a FASTA or FASTQ file, as predict makes them.
 
     Raises:
-        InputError: the file cannot be used, or has no open frame.
+        InputError: the file cannot be used, or it has no open frame.
     """
     chunks = [
         record.sequence[start:stop]

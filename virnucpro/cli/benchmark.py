@@ -23,7 +23,7 @@ from virnucpro.errors import UsageError, VirNucProError
 from virnucpro.precision import PRECISIONS, choose_precision, measured_precisions
 
 if TYPE_CHECKING:
-    from virnucpro.benchmark.run import Request
+    from virnucpro.benchmark.run import BenchmarkRequest
 
 EPILOG = """\b
 Examples:
@@ -117,16 +117,16 @@ def benchmark(models: tuple[str, ...], **options: Any) -> None:
         os.environ["RAYON_NUM_THREADS"] = str(options["threads"])  # the tokenizers library reads it
     device = measured_device(options)
     request = _request(models, device, options)
-    from virnucpro.benchmark.run import carry_out, disagreeing
+    from virnucpro.benchmark.run import disagreeing, run_benchmark
     from virnucpro.formatting import printable
 
-    def say(text: str) -> None:
+    def notify(text: str) -> None:
         if not quiet():
             click.echo(printable(text), err=True)
 
     document: dict[str, Json] = {}
     try:
-        for so_far in carry_out(request, device, say):
+        for so_far in run_benchmark(request, device, notify):
             document = so_far
     finally:  # also what was finished before an error or Ctrl-C
         if document:
@@ -138,21 +138,21 @@ def benchmark(models: tuple[str, ...], **options: Any) -> None:
         )
 
 
-def _request(models: tuple[str, ...], device: Device, options: dict[str, Any]) -> Request:
-    from virnucpro.benchmark.encoders import Plan
-    from virnucpro.benchmark.models import model_of
-    from virnucpro.benchmark.run import Request
+def _request(models: tuple[str, ...], device: Device, options: dict[str, Any]) -> BenchmarkRequest:
+    from virnucpro.benchmark.encoders import MeasurementPlan
+    from virnucpro.benchmark.models import parse_model
+    from virnucpro.benchmark.run import BenchmarkRequest
 
     if options["classifier"] and not options["accuracy"]:
         raise UsageError("--classifier is for --accuracy: add --accuracy FASTA")
     alone = options["stages"] and not options["accuracy"]
     names = models or (() if alone else MODELS[device.kind])
-    found = [model_of(name, options["weights"]) for name in dict.fromkeys(names)]
+    found = [parse_model(name, options["weights"]) for name in dict.fromkeys(names)]
     if options["budget"] and len({model.family for model in found}) > 1:
         raise UsageError(
             "--budget is tokens for ESM-2 and sequences for DNABERT-S: name models of one kind"
         )
-    plan = Plan(
+    plan = MeasurementPlan(
         device.kind,
         _precisions(options["wanted"], device),
         options["budget"],
@@ -160,7 +160,7 @@ def _request(models: tuple[str, ...], device: Device, options: dict[str, Any]) -
         options["peers"],
         options["compile"],
     )
-    return Request(
+    return BenchmarkRequest(
         command=shlex.join(["virnucpro", *sys.argv[1:]]),
         models=found,
         plan=plan,
@@ -185,7 +185,7 @@ def _show(document: dict[str, Json]) -> None:
     """The tables, on standard output."""
     from rich.console import Console
 
-    from virnucpro.benchmark.accuracy import CHUNKS, ENOUGH
+    from virnucpro.benchmark.accuracy import FEWEST_CHUNKS, LEAST_AGREEMENT
     from virnucpro.benchmark.report import (
         accuracy_table,
         encoder_table,
@@ -200,4 +200,4 @@ def _show(document: dict[str, Json]) -> None:
         console.print(stage_table(document))
     if document["accuracy"]:
         console.print(accuracy_table(document["accuracy"]))
-        console.print(why_not_claimed(document["accuracy"], ENOUGH, CHUNKS))
+        console.print(why_not_claimed(document["accuracy"], LEAST_AGREEMENT, FEWEST_CHUNKS))

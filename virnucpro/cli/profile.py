@@ -25,8 +25,8 @@ from virnucpro.errors import DeviceError, UsageError
 from virnucpro.formatting import memory_size
 
 if TYPE_CHECKING:
+    from virnucpro.benchmark.budget_curve import BudgetPoint
     from virnucpro.encoders.batched import BatchedEncoder
-    from virnucpro.encoders.profiling import Point
 
 EPILOG = """\b
 Examples:
@@ -142,16 +142,16 @@ def _measure(
     options: dict[str, Any],
     *,
     quiet: bool,
-) -> list[Point]:
+) -> list[BudgetPoint]:
     """The curve, a line a budget as it comes."""
-    from virnucpro.encoders.profiling import curve, rising
+    from virnucpro.benchmark.budget_curve import doubled_budgets, measure_budgets
 
     least = encoder.bounds.least
-    budgets: Iterable[int] = options["budgets"] or rising(
+    budgets: Iterable[int] = options["budgets"] or doubled_budgets(
         least, least << DOUBLINGS[encoder.device.type]
     )
     points = []
-    for point in curve(encoder, family, lengths, budgets, options["seconds"]):
+    for point in measure_budgets(encoder, family, lengths, budgets, options["seconds"]):
         points.append(point)
         if not quiet:
             click.echo(_line(point))
@@ -169,17 +169,18 @@ def _title(document: dict[str, Json]) -> str:
     )
 
 
-def _line(point: Point) -> str:
+def _line(point: BudgetPoint) -> str:
     return (
-        f"{point.budget:>10,} {point.sequences:>12,.1f} {point.tokens:>12,.0f} "
-        f"{point.waited:>7.1%} {memory_size(point.peak_memory):>10}"
+        f"{point.budget:>10,} {point.sequences_per_second:>12,.1f} "
+        f"{point.tokens_per_second:>12,.0f} {point.waited_share:>7.1%} "
+        f"{memory_size(point.peak_memory):>10}"
     )
 
 
-def _advice(option: str, points: list[Point]) -> dict[str, Json]:
-    from virnucpro.encoders.profiling import recommended
+def _advice(option: str, points: list[BudgetPoint]) -> dict[str, Json]:
+    from virnucpro.benchmark.budget_curve import best_budget
 
-    budget = recommended(points)
+    budget = best_budget(points)
     return {
         "points": [asdict(point) for point in points],
         "recommended": budget,

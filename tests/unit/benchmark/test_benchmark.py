@@ -7,30 +7,38 @@ import time
 import pytest
 import torch
 
-from virnucpro.benchmark.accuracy import labels_agree, recommended
-from virnucpro.benchmark.contenders import fair_esm, hub_esm, ours
-from virnucpro.benchmark.encoders import Entry, _figures, ratio
-from virnucpro.benchmark.measuring import agreement, in_turns
-from virnucpro.benchmark.models import frequencies, linear_flops, model_of, open_model, work_of
+from virnucpro.benchmark.accuracy import agrees_with_fp32, labels_agree
+from virnucpro.benchmark.encoders import Measurement, _rates, ratio
+from virnucpro.benchmark.implementations import fair_esm, own_implementation, transformers_esm
+from virnucpro.benchmark.measuring import compare_rows, time_in_turns
+from virnucpro.benchmark.models import (
+    count_work,
+    linear_flops,
+    open_model,
+    parse_model,
+    rotary_frequencies_of,
+)
 from virnucpro.benchmark.run import disagreeing
-from virnucpro.benchmark.workload import from_file, made_up
+from virnucpro.benchmark.workload import frames_of_file, random_frames
 from virnucpro.errors import UsageError
 from virnucpro.io.fasta import fasta_bytes
 
-ESM = model_of("esm2:2x48x4", "random")
-PROTEINS = made_up("500", 8).proteins
+ESM = parse_model("esm2:2x48x4", "random")
+PROTEINS = random_frames("500", 8).proteins
 
 
 def _peer(kind, encoder):
-    lent = frequencies(ESM, encoder)
-    return fair_esm(encoder, lent) if kind == "fair-esm" else hub_esm(encoder, lent, "fp32")
+    lent = rotary_frequencies_of(ESM, encoder)
+    return (
+        fair_esm(encoder, lent) if kind == "fair-esm" else transformers_esm(encoder, lent, "fp32")
+    )
 
 
 @pytest.mark.parametrize("kind", ["fair-esm", "transformers"])
 def test_peers_compute_with_our_weights(kind):
     encoder = open_model(ESM, "cpu", "fp32", None)
     rows = _peer(kind, encoder).embed(PROTEINS)
-    found = agreement(rows, encoder.encode(PROTEINS, lambda n, t: None))
+    found = compare_rows(rows, encoder.encode(PROTEINS, lambda n, t: None))
     assert found.verdict("fp32") == "same"
     assert found.difference < 1e-5
 
@@ -44,12 +52,12 @@ def test_the_check_fails_where_weights_differ(kind, name):
     random = torch.Generator().manual_seed(1)
     weight = encoder.network.get_parameter(name)  # the peer's, too
     weight += 0.02 * torch.randn(weight.shape, generator=random)
-    assert agreement(peer.embed(PROTEINS), exact).verdict("fp32") == "differs"
+    assert compare_rows(peer.embed(PROTEINS), exact).verdict("fp32") == "differs"
 
 
 def test_nothing_finite_is_not_the_same():
     rows = torch.ones(2, 3)
-    assert agreement(rows * float("nan"), rows).verdict("bf16") == "differs"
+    assert compare_rows(rows * float("nan"), rows).verdict("bf16") == "differs"
     row = {"implementation": "x", "precision": "fp32", "check": "differs", "least_cosine": 0.5}
     document = {"models": [{"model": "m", "results": [row, row | {"check": "same"}]}]}
     assert disagreeing(document) == ["m: x fp32 (least cosine 0.500000)"]
@@ -70,10 +78,10 @@ def test_work_takes_turns():
         order.append("slow")
         time.sleep(0.02)
 
-    spent = in_turns([slow, lambda: order.append("fast")], 0.0)
+    spent = time_in_turns([slow, lambda: order.append("fast")], 0.0)
     assert order == ["slow", "fast"] * 3
     assert [len(seconds) for seconds in spent] == [3, 3]
-    both = in_turns([slow, lambda: None], 0.05)  # 0.1 s in all
+    both = time_in_turns([slow, lambda: None], 0.05)  # 0.1 s in all
     assert len(both[0]) == len(both[1]) > 3
     assert sum(both[0]) > 0.08
 
@@ -85,17 +93,19 @@ def test_ratios_are_of_rounds():
 
 def test_the_share_is_that_of_the_product():
     encoder = open_model(ESM, "cpu", "fp32", None)
-    entry = Entry(ours(encoder, "fp32", 0.0), "same", None, 0.0, None, [2.0, 4.0, 4.0])
-    found = _figures(entry, 10, 1000, 300, {"fp32": (50, [1.0, 1.0, 1.0])})
-    assert found["sequences_a_second"] == 2.5
-    assert found["tokens_a_second"] == 250
+    entry = Measurement(
+        own_implementation(encoder, "fp32", 0.0), "same", None, 0.0, None, [2.0, 4.0, 4.0]
+    )
+    found = _rates(entry, 10, 1000, 300, {"fp32": (50, [1.0, 1.0, 1.0])})
+    assert found["sequences_per_second"] == 2.5
+    assert found["tokens_per_second"] == 250
     assert found["share_of_matmul"] == 1.5  # 300 in 4 s, beside 50 in 1 s
 
 
 def test_operations_are_counted():
     encoder = open_model(ESM, "cpu", "fp32", None)
     assert linear_flops(encoder.network) == 2 * 2 * 12 * 48**2
-    tokens, flops = work_of(encoder, ["A" * 10, "A" * 10])
+    tokens, flops = count_work(encoder, ["A" * 10, "A" * 10])
     assert tokens == 24
     assert flops == 24 * 2 * 2 * 12 * 48**2 + 2 * 4 * 48 * 2 * 12**2
 
@@ -104,20 +114,20 @@ def test_operations_are_counted():
     ("mix", "longest"), [("500", (166, 499)), ("300", (100, 300)), ("reads", (50, 150))]
 )
 def test_lengths_are_those_of_full_chunks(mix, longest):
-    work = made_up(mix, 300)
+    work = random_frames(mix, 300)
     proteins, nucleotides = sorted(map(len, work.proteins)), sorted(map(len, work.nucleotides))
     assert (proteins[-1], nucleotides[-1]) == longest
     assert proteins[len(proteins) // 2] >= longest[0] - 1  # most are full
     assert proteins[0] < 0.9 * longest[0]  # some are not
     assert not any("*" in protein for protein in work.proteins)
-    assert work == made_up(mix, 300)
+    assert work == random_frames(mix, 300)
 
 
 def test_made_up_frames_are_open(tmp_path):
-    work = made_up("300", 20)
+    work = random_frames("300", 20)
     path = tmp_path / "frames.fa"
     path.write_bytes(fasta_bytes(zip(map(str, range(20)), work.nucleotides, strict=True)))
-    found = from_file(path, 300)
+    found = frames_of_file(path, 300)
     for protein, nucleotide in zip(work.proteins, work.nucleotides, strict=True):
         assert protein in found.proteins
         assert nucleotide[: 3 * len(protein)] in {n[: 3 * len(protein)] for n in found.nucleotides}
@@ -148,14 +158,14 @@ def test_calls_of_frames_and_chunks_are_compared():
 )
 def test_a_precision_is_recommended_by_its_labels(frames, chunks, compared, said):
     labels = {"frames": frames, "chunks": chunks, "chunks_compared": compared}
-    assert recommended(labels) is said
-    assert recommended(None) is None
+    assert agrees_with_fp32(labels) is said
+    assert agrees_with_fp32(None) is None
 
 
 def test_names_of_models():
-    assert model_of("dnabert-s", "random").name == "dnabert-s"
-    assert model_of("zhihan1996/DNABERT-S", "random").name == "dnabert-s"
-    assert model_of("esm2_t6_8M_UR50D", "random").name == "esm2_t6_8M_UR50D"
-    assert model_of("esm2:2x48x4", "random").name == "esm2:2x48x4"
-    with pytest.raises(UsageError, match="no model to measure"):
-        model_of("esm2:", "random")
+    assert parse_model("dnabert-s", "random").name == "dnabert-s"
+    assert parse_model("zhihan1996/DNABERT-S", "random").name == "dnabert-s"
+    assert parse_model("esm2_t6_8M_UR50D", "random").name == "esm2_t6_8M_UR50D"
+    assert parse_model("esm2:2x48x4", "random").name == "esm2:2x48x4"
+    with pytest.raises(UsageError, match="not a model that can be measured"):
+        parse_model("esm2:", "random")

@@ -7,9 +7,9 @@ import torch
 import torch.nn.functional as F
 
 from tests.unit.encoders.small import quiet
+from virnucpro.benchmark.budget_curve import random_sequences
 from virnucpro.compute.compiled import LEAST_COSINE, NotCompiledError
 from virnucpro.compute.threads import one_thread
-from virnucpro.encoders.profiling import made_up
 from virnucpro.encoders.registry import random_encoder
 from virnucpro.precision import PRECISIONS
 
@@ -59,7 +59,7 @@ def test_every_batch_goes_through_the_compiled_block_and_nothing_more_is_compile
     family, precision
 ):
     encoder, compiler = opened(family, precision), Watched()
-    sequences = made_up(family, LENGTHS[family], 60)
+    sequences = random_sequences(family, LENGTHS[family], 60)
     plain = encoder.encode(sequences, quiet)
     encoder.network.blocks.fuse(encoder.compile_examples(), backend=compiler)
     kinds = KINDS[family] * (2 if precision == "fp8" else 1)  # 16 bit at the ends
@@ -76,17 +76,17 @@ def test_every_batch_goes_through_the_compiled_block_and_nothing_more_is_compile
 @pytest.mark.parametrize("family", LENGTHS)
 def test_a_single_sequence_goes_as_it_was_written(family):
     encoder, compiler = opened(family), Watched()
-    plain = encoder.encode(made_up(family, LENGTHS[family], 1), quiet)
+    plain = encoder.encode(random_sequences(family, LENGTHS[family], 1), quiet)
     encoder.network.blocks.fuse(encoder.compile_examples(), backend=compiler)
     called = compiler.called
-    fused = encoder.encode(made_up(family, LENGTHS[family], 1), quiet)
+    fused = encoder.encode(random_sequences(family, LENGTHS[family], 1), quiet)
     assert compiler.called == called
     assert difference(fused, plain) < 1e-6
 
 
 def test_padded_and_equal_lengths_are_both_among_the_batches():
     encoder = opened("esm2")
-    batches = list(encoder.batches(made_up("esm2", LENGTHS["esm2"], 60)))
+    batches = list(encoder.batches(random_sequences("esm2", LENGTHS["esm2"], 60)))
     assert {len(batch.inputs) for batch in batches if len(batch.indices) > 1} == {1, 3}
 
 
@@ -95,7 +95,7 @@ def test_the_compiler_itself(monkeypatch, tmp_path):
     """Inductor, as on a GPU; what it makes gives the same embeddings."""
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
     encoder = opened("esm2")
-    sequences = made_up("esm2", [40], 12)
+    sequences = random_sequences("esm2", [40], 12)
     plain = encoder.encode(sequences, quiet)
     encoder.compile()
     facts = encoder.facts()
@@ -121,7 +121,7 @@ def test_without_a_compiler_the_model_stays_as_it_was(monkeypatch, error):
         raise error
 
     encoder = opened("dnabert-s")
-    sequences = made_up("dnabert-s", [60], 3)
+    sequences = random_sequences("dnabert-s", [60], 3)
     plain = encoder.encode(sequences, quiet)
     monkeypatch.setattr(torch, "compile", missing)
     encoder.compile()

@@ -1,8 +1,8 @@
-"""Ours and the other implementations of a model, with the same weights.
+"""The implementations of a model that are compared: this program's and those of other packages.
 
-The others are lent our parameters: views of the same memory, so that a 3B model fits beside its
-reference, and a difference in the results is one of arithmetic. On a CPU ours are packed
-after that: the same numbers a second time, in another order.
+All of them compute with the same parameters, which are views of the same memory. So a 3B model
+fits beside its reference, and a difference in the results is one of arithmetic. On a CPU, this
+program's parameters are packed after that: the same numbers a second time, in another order.
 """
 
 from __future__ import annotations
@@ -22,27 +22,27 @@ from virnucpro.compute.attention import masked_mean
 from virnucpro.encoders.batched import BatchedEncoder
 from virnucpro.encoders.esm2 import DROPOUT_SCALE, PAD, VOCABULARY, esm2_names
 
-OURS = "virnucpro"
-FAIR: Final = "fair-esm"
-HUB: Final = "transformers"
+VIRNUCPRO = "virnucpro"
+FAIR_ESM: Final = "fair-esm"
+TRANSFORMERS: Final = "transformers"
 ONE_BY_ONE = "one by one"
-FAIR_TOKENS = 2048  # a batch of the original
+FAIR_TOKENS = 2048  # per batch, as in the original program
 MASK = 32  # <mask>
-FAIR_EPS = 1e-5  # of its layer norms; it has no setting for them
+FAIR_EPS = 1e-5  # of its layer norms; there is no setting for it
 
 
 @dataclass(frozen=True)
-class Contender:
-    """An implementation with a model on the device.
+class Implementation:
+    """An implementation of a model on the device.
 
     Attributes:
-        embed: sequences to float32 ``[n, dim]`` on the CPU, in their order.
-        encoder: ours, or the one whose parameters it was lent.
-        batches: what goes through the model together, in words.
-        load_seconds: until it could be called.
+        embed: turns sequences into float32 ``[n, dim]`` on the CPU, in their order.
+        encoder: this program's encoder, whose parameters every implementation shares.
+        batches: the sequences that go through the model together, in words.
+        load_seconds: the time until it could be called.
     """
 
-    implementation: str
+    program: str
     precision: str
     embed: Callable[[Sequence[str]], torch.Tensor]
     encoder: BatchedEncoder
@@ -52,30 +52,34 @@ class Contender:
 
     @property
     def name(self) -> str:
-        """``virnucpro bf16``."""
-        return f"{self.implementation} {self.precision}"
+        """The program and the precision, such as ``virnucpro bf16``."""
+        return f"{self.program} {self.precision}"
 
     @property
     def weights(self) -> int:
-        """Bytes of its parameters."""
+        """The size of its parameters in bytes."""
         return sum(p.numel() * p.element_size() for p in self.encoder.network.parameters())
 
 
-def ours(encoder: BatchedEncoder, precision: str, load_seconds: float) -> Contender:
-    """The encoder as predict runs it."""
+def own_implementation(
+    encoder: BatchedEncoder, precision: str, load_seconds: float
+) -> Implementation:
+    """Return the encoder as predict runs it."""
     batches = f"{encoder.budget.amount:,} {encoder.bounds.unit} ({encoder.budget.found})"
 
     def embed(sequences: Sequence[str]) -> torch.Tensor:
         return encoder.encode(sequences, _unread)
 
-    return Contender(OURS, precision, embed, encoder, batches, encoder.attention(), load_seconds)
+    return Implementation(
+        VIRNUCPRO, precision, embed, encoder, batches, encoder.attention(), load_seconds
+    )
 
 
-def one_by_one(encoder: BatchedEncoder) -> Contender:
-    """DNABERT-S one sequence at a time, as the original ran it, through our own forward pass.
+def one_by_one(encoder: BatchedEncoder) -> Implementation:
+    """Return DNABERT-S, one sequence at a time as the original ran it, in our forward pass.
 
-    The original's code runs with no current transformers. It also waited for each row to come back,
-    and had no fused attention, so that it cannot have been faster than this.
+    The code of the original does not run with any current transformers. It also waited for each row
+    to come back and had no fused attention, so it cannot have been faster than this.
     """
     alone = copy.copy(encoder)  # shares the network
     alone.set_budget(1)
@@ -83,22 +87,22 @@ def one_by_one(encoder: BatchedEncoder) -> Contender:
     def embed(sequences: Sequence[str]) -> torch.Tensor:
         return alone.encode(sequences, _unread)
 
-    return Contender(ONE_BY_ONE, "fp32", embed, alone, "1 sequence", encoder.attention(), 0.0)
+    return Implementation(ONE_BY_ONE, "fp32", embed, alone, "1 sequence", encoder.attention(), 0.0)
 
 
 def _unread(sequences: int, tokens: int) -> None:
-    """A report that nobody reads."""
+    """Ignore a progress report."""
 
 
-def fair_esm(encoder: BatchedEncoder, inv_freq: torch.Tensor) -> Contender | None:
-    """fair-esm as the original runs it: fp32, its own batches of 2,048 tokens and its converter.
+def fair_esm(encoder: BatchedEncoder, inv_freq: torch.Tensor) -> Implementation | None:
+    """Return fair-esm as the original runs it: fp32, its batches of 2,048 tokens, its converter.
 
-    None where it is not installed, or cannot build this model.
+    The result is None where it is not installed or cannot build this model.
     """
     network: Any = encoder.network
     block = network.blocks[0]
     usual = block.fc1.out_features == 4 * encoder.dim and network.norm.eps == FAIR_EPS
-    if version(FAIR) is None or not usual:
+    if version(FAIR_ESM) is None or not usual:
         return None
     from esm.data import FastaBatchedDataset
     from esm.model.esm2 import ESM2
@@ -112,7 +116,7 @@ def fair_esm(encoder: BatchedEncoder, inv_freq: torch.Tensor) -> Contender | Non
             "ESM-1b",
             token_dropout=network.scale == DROPOUT_SCALE,
         )
-    _lend(model, network, FAIR, inv_freq)
+    _share_weights(model, network, FAIR_ESM, inv_freq)
     convert = model.alphabet.get_batch_converter(TRUNCATION)
     last = len(network.blocks)
 
@@ -129,15 +133,19 @@ def fair_esm(encoder: BatchedEncoder, inv_freq: torch.Tensor) -> Contender | Non
         return rows
 
     seconds = time.perf_counter() - started
-    return Contender(FAIR, "fp32", embed, encoder, f"{FAIR_TOKENS:,} tokens", "math", seconds)
+    return Implementation(
+        FAIR_ESM, "fp32", embed, encoder, f"{FAIR_TOKENS:,} tokens", "math", seconds
+    )
 
 
-def hub_esm(encoder: BatchedEncoder, inv_freq: torch.Tensor, precision: str) -> Contender | None:
-    """``EsmModel`` of transformers with torch's fused attention, on our batches and tokens.
+def transformers_esm(
+    encoder: BatchedEncoder, inv_freq: torch.Tensor, precision: str
+) -> Implementation | None:
+    """Return ``EsmModel`` of transformers with torch's fused attention, on our batches.
 
-    None where it is not installed.
+    The result is None where it is not installed.
     """
-    if version(HUB) is None:
+    if version(TRANSFORMERS) is None:
         return None
     from transformers import EsmConfig, EsmModel
 
@@ -163,7 +171,7 @@ def hub_esm(encoder: BatchedEncoder, inv_freq: torch.Tensor, precision: str) -> 
     config = EsmConfig(**about)
     with torch.device("meta"):
         model = EsmModel(config, add_pooling_layer=False)
-    _lend(model, network, HUB, inv_freq)
+    _share_weights(model, network, TRANSFORMERS, inv_freq)
 
     def embed(sequences: Sequence[str]) -> torch.Tensor:
         order: list[int] = []
@@ -181,22 +189,24 @@ def hub_esm(encoder: BatchedEncoder, inv_freq: torch.Tensor, precision: str) -> 
 
     batches = f"{encoder.budget.amount:,} {encoder.bounds.unit}"
     seconds = time.perf_counter() - started
-    return Contender(HUB, precision, embed, encoder, batches, config._attn_implementation, seconds)
+    return Implementation(
+        TRANSFORMERS, precision, embed, encoder, batches, config._attn_implementation, seconds
+    )
 
 
-def _lend(
+def _share_weights(
     model: nn.Module,
     network: nn.Module,
     layout: Literal["fair-esm", "transformers"],
     inv_freq: torch.Tensor,
 ) -> None:
-    """Put our parameters into a model made on the meta device; what it needs beside is zero."""
+    """Put our parameters into a model made on the meta device, and zeros where we have none."""
     own = network.state_dict()
     device = next(network.parameters()).device
     blocks = len(network.blocks)  # type: ignore[arg-type]
     state: dict[str, torch.Tensor] = {}
-    for name, theirs in esm2_names(blocks, layout).items():
-        state |= dict(zip(theirs, own[name].chunk(len(theirs)), strict=True))
+    for name, other_names in esm2_names(blocks, layout).items():
+        state |= dict(zip(other_names, own[name].chunk(len(other_names)), strict=True))
     unknown = model.load_state_dict(state, strict=False, assign=True).unexpected_keys
     assert not unknown, unknown
     for module, name, tensor in list(_tensors(model)):
@@ -211,7 +221,7 @@ def _lend(
 
 
 def _tensors(model: nn.Module) -> Iterator[tuple[nn.Module, str, torch.Tensor]]:
-    """Every parameter and buffer, with the module it is of and its name there."""
+    """Yield every parameter and buffer with its module and its name in that module."""
     for module in model.modules():
         for name, tensor in (
             *module.named_parameters(recurse=False),
