@@ -85,7 +85,9 @@ def figures(layout: Layout) -> dict[str, Any]:
         rates[stage] = {
             "sequences_per_second_of_stage": len(lengths) / whole,
             "sequences_per_second_of_worker": len(lengths) / since,
-            "tokens_per_second_of_worker": tokens / since if stage == "protein_embeddings" else None,
+            "tokens_per_second_of_worker": tokens / since
+            if stage == "protein_embeddings"
+            else None,
             "share_idle": row["idle"] / since,
             "share_waited_for_tokens": run["seconds_waited_for_tokens"].get(stage, 0.0) / since,
         }
