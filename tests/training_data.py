@@ -9,7 +9,8 @@ from pathlib import Path
 
 from virnucpro.io.fasta import fasta_bytes
 from virnucpro.io.frames import open_frames
-from virnucpro.training.data.dataset import FRAMES_HEADER, PARTS, Dataset, LabelledFrame
+from virnucpro.tables import LABELLED_FRAMES
+from virnucpro.training.data.dataset import PARTS, Dataset, LabelledFrame
 
 STOPS = ("TAA", "TAG", "TGA")
 LENGTH = 300
@@ -85,7 +86,7 @@ def _write_part(dataset: Dataset, part: str, found: list, shard: int) -> dict[st
             path.parent.mkdir(exist_ok=True)
             rows = found[start : start + shard]
             path.write_bytes(fasta_bytes((row[0].frame, row[column]) for row in rows))
-    table = "".join([FRAMES_HEADER, *(row[0].row() for row in found)])
+    table = "".join([LABELLED_FRAMES.header, *(row[0].row() for row in found)])
     dataset.frames_table(part).write_text(table)
     counts = {label: sum(row[0].label == label for row in found) for label in LETTERS}
     return {"shards": len(starts), "frames": len(found), **counts}

@@ -91,6 +91,10 @@ class ResultTable:
         """The first line of the file, with its line feed; empty where there is none."""
         return "\t".join(self.names) + "\n" if self.has_header else ""
 
+    def column(self, name: str) -> Column:
+        """Return the column ``name``. Raises ``ValueError`` where there is none."""
+        return self.columns[self.names.index(name)]
+
     def line(self, **values: object) -> str:
         """Format one row, with its line feed, from a value for each column.
 
@@ -353,3 +357,88 @@ FRAMES = ResultTable(
     ),
     has_header=False,
 )
+
+# Data sets of ``train prepare``
+
+LABELLED_FRAMES = ResultTable(
+    "{stem}_frames.tsv",
+    "One row per frame of the part `{stem}` (`train`, `validation` or `test`) of a data set, in "
+    "the order of its shards.",
+    (
+        Column("frame", str, "The id of the frame in the shards.", "NC_001422.1_500bp_chunk_2F1"),
+        Column("chunk", str, "The id of its chunk.", "NC_001422.1_500bp_chunk_2"),
+        Column("record", str, "The id of the record.", "NC_001422.1"),
+        Column("genome", str, "The genome, which is in one part only.", "NC_001422.1"),
+        Column("group", str, "The group under which results are reported.", "Microviridae"),
+        Column("label", str, "`virus` or `others`.", "virus"),
+        Column("length", int, "The requested chunk length in bases.", "500", "d"),
+    ),
+)
+
+GENOMES = ResultTable(
+    "genomes.tsv",
+    "One row per record of the source files of a data set, in their order.",
+    (
+        Column("record", str, "The id, unique in the data set.", "NC_001422.1"),
+        Column("source", str, "The source file, as in the table of genomes.", "viral.1.fna.gz"),
+        Column("label", str, "`virus` or `others`; empty where no row matches.", "virus"),
+        Column("group", str, "The group; empty where no row matches.", "Microviridae"),
+        Column("genome", str, "The genome of the record.", "NC_001422.1"),
+        Column(
+            "part",
+            str,
+            "`train`, `validation` or `test`; `dropped` or `unused` where it is in no part.",
+            "train",
+        ),
+        Column("bases", int, "Bases of the record.", "5386", "d"),
+        Column("chunks", int, "Chunks of the record, of all lengths.", "11", "d"),
+        Column("frames", int, "Frames of the record in the data set.", "14", "d"),
+        Column("note", str, "The reason why the record is in no part, otherwise empty.", ""),
+    ),
+)
+
+# The figures of ``evaluate``
+
+
+def _metric(name: str, meaning: str, example: str) -> Column:
+    return Column(name, float, meaning, example, ".6f", optional=True)
+
+
+EVALUATION = ResultTable(
+    "evaluation.tsv",
+    "One row for all rows that were evaluated, then one row per length and one per group. The "
+    "figures are explained in [evaluation.md](evaluation.md).",
+    (
+        Column("slice", str, "`overall`, `length` or `group`.", "group"),
+        Column("label", str, "The label of a group.", "virus", optional=True),
+        Column("name", str, "The name of the length or group.", "Microviridae"),
+        Column("genomes", int, "Genomes.", "12", "d"),
+        Column("rows", int, "Rows with a label and a score.", "240", "d"),
+        Column("virus", int, "Rows that are labelled virus.", "120", "d"),
+        Column("others", int, "Rows that are labelled others.", "120", "d"),
+        Column("tp", int, "True positives: viruses that are called virus.", "110", "d"),
+        Column("fp", int, "False positives: others that are called virus.", "6", "d"),
+        Column("tn", int, "True negatives: others that are called others.", "114", "d"),
+        Column("fn", int, "False negatives: viruses that are called others.", "10", "d"),
+        _metric("auroc", "Area under the ROC curve.", "0.980000"),
+        _metric("auroc_low", "Lower end of its 95 % interval.", "0.970000"),
+        _metric("auroc_high", "Upper end of its 95 % interval.", "0.990000"),
+        _metric("auprc", "Average precision.", "0.975000"),
+        _metric("accuracy", "Share of rows that are called as they are labelled.", "0.933333"),
+        _metric("accuracy_low", "Lower end of its 95 % interval.", "0.910000"),
+        _metric("accuracy_high", "Upper end of its 95 % interval.", "0.950000"),
+        _metric("precision", "Share of virus among the rows called virus.", "0.948276"),
+        _metric("recall", "Share of the viruses that are called virus.", "0.916667"),
+        _metric("f1", "Harmonic mean of precision and recall.", "0.932203"),
+        _metric("mcc", "Matthews correlation coefficient.", "0.867148"),
+        _metric("brier", "Mean squared error of the score.", "0.052000"),
+        _metric("ece", "Expected calibration error; not for a group.", "0.031000"),
+        _metric("correct", "Share of the rows of a group that are called as labelled.", "0.916667"),
+        _metric("correct_low", "Lower end of its 95 % interval.", "0.880000"),
+        _metric("correct_high", "Upper end of its 95 % interval.", "0.950000"),
+        Column("note", str, "Remarks, separated by `; `.", "NA", optional=True),
+    ),
+)
+
+RUN_TABLES = (CONTIGS, CHUNKS, PREDICTIONS, CONSENSUS, FAILURES, RECORDS, FRAMES)
+ALL_TABLES = (*RUN_TABLES, GENOMES, LABELLED_FRAMES, EVALUATION)

@@ -7,8 +7,23 @@ from pathlib import Path
 
 import pytest
 
+from tools.document_tables import FILES, documented, markdown, path_of
 from virnucpro.errors import InputError
-from virnucpro.tables import CONSENSUS, CONTIGS, FRAMES, RECORDS, Column, ResultTable
+from virnucpro.layout import RunLayout
+from virnucpro.run.predict import run_prediction
+from virnucpro.run.prepare import PredictionRequest
+from virnucpro.settings import TOY_CLASSIFIER, AnalysisSettings, MachineSettings
+from virnucpro.tables import (
+    ALL_TABLES,
+    CONSENSUS,
+    CONTIGS,
+    FAILURES,
+    FRAMES,
+    RECORDS,
+    RUN_TABLES,
+    Column,
+    ResultTable,
+)
 
 TABLE = ResultTable(
     "{stem}_sizes.tsv",
@@ -68,6 +83,7 @@ def test_an_added_column_is_written_read_and_checked(tmp_path: Path) -> None:
     path.write_text(table.header + table.line(name="a", size=2, share=None, weight=0.25))
     assert path.read_text() == "name\tweight\tsize\tshare\na\t0.2\t2\tNA\n"
     assert list(table.read(path, "size", "weight")) == [("2", "0.2")]
+    assert "| `weight` | `1.5` | Its weight in grams. |" in markdown(table)
     with pytest.raises(TypeError, match="the columns weight are missing"):
         table.line(name="a", size=2, share=None)
 
@@ -81,3 +97,70 @@ def test_cells_are_parsed_by_the_type_of_their_column() -> None:
     for column, text in ((call, "yes"), (coverage, "NA"), (FRAMES.columns[1], "3.5")):
         with pytest.raises(ValueError, match=r"invalid|neither|convert"):
             column.parse(text)
+
+
+def test_the_documentation_has_the_columns_of_every_table() -> None:
+    text = FILES.read_text(encoding="utf-8")
+    for table in ALL_TABLES:
+        assert f"<!-- columns of {path_of(table)} -->" in text
+    assert documented(text) == text, "run python -m tools.document_tables"
+
+
+@pytest.mark.parametrize("table", ALL_TABLES, ids=path_of)
+def test_examples_are_of_the_type_of_their_column(table: ResultTable) -> None:
+    for column in table.columns:
+        value = column.parse(column.example)
+        assert column.meaning.endswith(".")
+        if column.format:
+            assert column.text(value) == column.example
+
+
+def test_the_files_of_a_run_are_as_declared(tmp_path: Path) -> None:
+    source = tmp_path / "in.fa"
+    source.write_text(
+        ">open\n" + "GCTACCGGATTC" * 30 + "\n>closed\n" + "TAAT" * 30 + "\n>short\nAC\n"
+    )
+    analysis = AnalysisSettings("custom", str(TOY_CLASSIFIER), 200, 50, "toy", "toy")
+    request = PredictionRequest(
+        str(source), tmp_path / "out", analysis, MachineSettings(device="cpu", threads=1)
+    )
+    run_prediction(request, lambda _: None)
+    root = request.layout.root
+    for table in RUN_TABLES:
+        path = root / table.place("in")
+        assert path.exists() == (table is not FAILURES), path
+        if table is FAILURES:
+            continue
+        lines = path.read_text(encoding="utf-8").splitlines()
+        if table.has_header:
+            assert lines.pop(0).split("\t") == list(table.names)
+        assert lines
+        for line in lines:
+            cells = line.split("\t")
+            assert len(cells) == len(table.columns)
+            for column, cell in zip(table.columns, cells, strict=True):
+                value = column.parse(cell)
+                if column.format:
+                    assert column.text(value) == cell
+
+
+def test_every_table_of_a_run_lies_where_the_layout_says(tmp_path: Path) -> None:
+    layout = RunLayout(tmp_path, "a{b}", 500)
+    paths = (
+        layout.contigs_table,
+        layout.chunks_table,
+        layout.predictions,
+        layout.consensus,
+        layout.failed_table,
+        layout.records_table,
+        layout.frames_table,
+    )
+    assert [path.relative_to(tmp_path).as_posix() for path in paths] == [
+        "a{b}_contigs.tsv",
+        "a{b}_chunks.tsv",
+        "a{b}_merged/prediction_results.txt",
+        "a{b}_merged/prediction_results_highestscore.csv",
+        "failed_files.txt",
+        ".checkpoints/a{b}/records.tsv",
+        ".checkpoints/a{b}/frames.tsv",
+    ]

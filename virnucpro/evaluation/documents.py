@@ -11,6 +11,7 @@ from virnucpro.evaluation.calibration import Calibration
 from virnucpro.evaluation.evaluation import Evaluation, SliceResult
 from virnucpro.evaluation.predictions import SCORE_FORMULAS, Level
 from virnucpro.metrics.bootstrap import RESAMPLES, Interval
+from virnucpro.tables import EVALUATION
 
 SCHEMA = 1
 _COUNTS = ("rows", "virus", "others", "tp", "fp", "tn", "fn")
@@ -89,32 +90,21 @@ def _intervals(result: SliceResult) -> dict[str, Interval]:
 
 
 def as_tsv(evaluation: Evaluation) -> str:
-    """Return ``evaluation.tsv``: a header, then one row overall, per length and per group.
-
-    What is not defined is ``NA``.
-    """
-    rows = [_row(result) for result in evaluation.slices]
-    return "".join("\t".join(fields) + "\n" for fields in (rows[0], *(r.values() for r in rows)))
+    """Return ``evaluation.tsv``: a header, then one row overall, per length and per group."""
+    return EVALUATION.header + "".join(_row(result) for result in evaluation.slices)
 
 
-def _row(result: SliceResult) -> dict[str, str]:
+def _row(result: SliceResult) -> str:
     metrics, intervals = result.metrics.as_dict(), _intervals(result)
     columns: dict[str, object] = {
         "slice": result.kind,
-        "label": result.label or "NA",
+        "label": result.label or None,
         "name": result.name,
         "genomes": result.intervals.genomes,
-        **{name: metrics[name] for name in _COUNTS},
+        **{name: metrics[name] for name in (*_COUNTS, *_METRICS)},
+        "correct": result.correct,
+        "note": "; ".join(result.notes) or None,
     }
-    for name, value in {**{m: metrics[m] for m in _METRICS}, "correct": result.correct}.items():
-        columns[name] = value
-        if name in intervals:
-            columns[f"{name}_low"], columns[f"{name}_high"] = intervals[name] or (None, None)
-    columns["note"] = "; ".join(result.notes) or "NA"
-    return {name: _field(value) for name, value in columns.items()}
-
-
-def _field(value: object) -> str:
-    if value is None:
-        return "NA"
-    return f"{value:.6f}" if isinstance(value, float) else str(value)
+    for name, interval in intervals.items():
+        columns[f"{name}_low"], columns[f"{name}_high"] = interval or (None, None)
+    return EVALUATION.line(**columns)

@@ -9,12 +9,12 @@ from typing import NamedTuple
 
 from virnucpro.errors import InputError
 from virnucpro.evaluation.tables import DelimitedTable, open_table
-from virnucpro.training.data.dataset import FRAMES_HEADER, read_frames
+from virnucpro.tables import LABELLED_FRAMES
+from virnucpro.training.data.dataset import read_frames
 
 _VIRUS = {"virus", "viral", "1"}
 _OTHERS = {"others", "nonviral", "0"}
 _NONE = {"", "-", "NA", "none"}
-_FRAMES = tuple(FRAMES_HEADER.rstrip("\n").split("\t"))
 
 
 class Label(NamedTuple):
@@ -71,7 +71,11 @@ def read_labels(path: Path) -> Labels:
         InputError: it is another table, a label is another word, or nothing is labelled.
     """
     table = open_table(path)
-    labels = _labels_of_frames(path) if table.columns == _FRAMES else _labels_of_records(table)
+    labels = (
+        _labels_of_frames(path)
+        if table.columns == LABELLED_FRAMES.names
+        else _labels_of_records(table)
+    )
     if not labels.records:
         raise InputError(f"{path} has no row with a label: fill in its column label")
     return labels

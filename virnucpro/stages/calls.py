@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from virnucpro.tables import CHUNKS, CONTIGS
+from virnucpro.tables import CHUNKS, CONTIGS, MISSING
 
 # Thresholds of the files' contract (docs/files.md).
 VIRUS_ABOVE = 0.3
@@ -19,6 +19,13 @@ REASONS = ("failed", "no_open_frame", "ambiguous", "too_short")
 _chunk_row = CHUNKS.row_format(
     "record", "chunk", "start", "end", "status", "frames", "max_score_0", "max_score_1"
 )
+
+
+_contig_row = CONTIGS.row_format(
+    "record", "length", "chunks", "chunks_scored", "coverage", "call", "virus_score", "tier",
+    "confident_viral", "confident_nonviral", "undecided", "status", "fdr",
+)  # fmt: skip
+_SCORE, _FDR = CONTIGS.column("virus_score"), CONTIGS.column("fdr")
 
 
 class Chunk(NamedTuple):
@@ -68,20 +75,20 @@ class Call(NamedTuple):
 
     def row(self, record: str, length: int, chunks: int, fdr: float | None) -> str:
         """Its line of the contigs table."""
-        return CONTIGS.line(
-            record=record,
-            length=length,
-            chunks=chunks,
-            chunks_scored=self.scored,
-            coverage=self.coverage,
-            call=self.call,
-            virus_score=self.score if self.scored else None,
-            tier=self.tier if self.scored else None,
-            confident_viral=self.viral,
-            confident_nonviral=self.nonviral,
-            undecided=self.undecided,
-            status=self.status,
-            fdr=fdr,
+        return _contig_row(
+            record,
+            length,
+            chunks,
+            self.scored,
+            self.coverage,
+            self.call,
+            _SCORE.text(self.score if self.scored else None),
+            self.tier if self.scored else MISSING,
+            self.viral,
+            self.nonviral,
+            self.undecided,
+            self.status,
+            _FDR.text(fdr),
         )
 
 

@@ -10,8 +10,7 @@ from virnucpro.errors import InputError, UsageError
 from virnucpro.evaluation.labels import read_labels
 from virnucpro.evaluation.predictions import PredictionRow, Predictions, find_predictions
 from virnucpro.evaluation.sample import Sample, join
-from virnucpro.tables import CHUNKS, CONSENSUS, CONTIGS, PREDICTIONS
-from virnucpro.training.data.dataset import FRAMES_HEADER
+from virnucpro.tables import CHUNKS, CONSENSUS, CONTIGS, LABELLED_FRAMES, PREDICTIONS
 
 LABELS = "record\tlabel\tgroup\tgenome\na\tvirus\tPhages\tg1\nb\tothers\tBacteria\tg2\n"
 
@@ -165,7 +164,7 @@ def test_the_genomes_table_of_a_data_set(tmp_path: Path) -> None:
 def test_the_frames_table_of_a_data_set(tmp_path: Path) -> None:
     rows = "a_300bp_chunk_1F1\ta_300bp_chunk_1\ta\tg\tPhages\tvirus\t300\n"
     rows += "a_300bp_chunk_1R2\ta_300bp_chunk_1\ta\tg\tPhages\tvirus\t300\n"
-    labels = read_labels(_write(tmp_path / "test_frames.tsv", FRAMES_HEADER + rows))
+    labels = read_labels(_write(tmp_path / "test_frames.tsv", LABELLED_FRAMES.header + rows))
     assert list(labels.chunks) == ["a_300bp_chunk_1"]
     origin = labels.chunks["a_300bp_chunk_1"]
     assert (origin.record, origin.length, origin.part) == ("a", 300, "test")
@@ -224,7 +223,7 @@ def test_chunk_lengths_of_a_data_set_go_before_bases(tmp_path: Path) -> None:
         f"{name}F1\t{name}\tr\tg\tPhages\tvirus\t{length}\n"
         for name, length in (("r_500bp_chunk_1", 500), ("r_300bp_chunk_1", 300))
     )
-    _write(tmp_path / "test_frames.tsv", FRAMES_HEADER + rows)
+    _write(tmp_path / "test_frames.tsv", LABELLED_FRAMES.header + rows)
     text = (
         PREDICTIONS.header
         + "r_500bp_chunk_1F1\tvirus\t0.2\t0.8\nr_300bp_chunk_1F1\tothers\t0.6\t0.4\n"

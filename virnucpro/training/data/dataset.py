@@ -28,12 +28,15 @@ from virnucpro.contracts import Json
 from virnucpro.errors import InputError, ResumeRefusedError, UsageError
 from virnucpro.layout import Layout, ShardLayout, checkpoint_folder, lock_file
 from virnucpro.store.migrations import upgraded
+from virnucpro.tables import GENOMES, LABELLED_FRAMES
 
 Part = Literal["train", "validation", "test"]
 PARTS: tuple[Part, ...] = ("train", "validation", "test")
 Label = Literal["others", "virus"]
 LABELS: tuple[Label, Label] = ("others", "virus")  # class 0 and class 1 of every classifier
-FRAMES_HEADER = "frame\tchunk\trecord\tgenome\tgroup\tlabel\tlength\n"
+_frame_row = LABELLED_FRAMES.row_format(
+    "frame", "chunk", "record", "genome", "group", "label", "length"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,9 +64,14 @@ class LabelledFrame:
 
     def row(self) -> str:
         """Return the line of this frame in the frames table."""
-        return (
-            f"{self.frame}\t{self.chunk}\t{self.record}\t{self.genome}\t{self.group}\t"
-            f"{self.label}\t{self.length}\n"
+        return _frame_row(
+            self.frame,
+            self.chunk,
+            self.record,
+            self.genome,
+            self.group,
+            self.label,
+            self.length,
         )
 
 
@@ -84,7 +92,7 @@ class Dataset:
     @property
     def genomes_table(self) -> Path:
         """Return the path of the table with one row per record of the genome files."""
-        return self.root / "genomes.tsv"
+        return self.root / GENOMES.path
 
     @property
     def lock(self) -> Path:
@@ -108,7 +116,7 @@ class Dataset:
 
     def frames_table(self, part: Part) -> Path:
         """Return the path of the table with one row per frame of ``part``."""
-        return self.root / f"{part}_frames.tsv"
+        return self.root / LABELLED_FRAMES.place(part)
 
     def layout(self, part: Part) -> Layout:
         """Return the paths of shards, features and state of ``part``, as those of a run."""
@@ -173,7 +181,7 @@ def read_frames(path: Path) -> Iterator[LabelledFrame]:
             error
         )
     with stream:
-        if next(stream, "") != FRAMES_HEADER:
+        if next(stream, "") != LABELLED_FRAMES.header:
             raise InputError(f"{path} is not a table of frames: prepare the data again")
         for line_number, line in enumerate(stream, 2):
             fields = line.rstrip("\n").split("\t")

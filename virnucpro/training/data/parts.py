@@ -15,8 +15,8 @@ from virnucpro.io.fasta import fasta_bytes
 from virnucpro.io.frames import FRAME_LABELS
 from virnucpro.layout import MOLECULES, Layout
 from virnucpro.store.disk import Disk
+from virnucpro.tables import GENOMES, LABELLED_FRAMES
 from virnucpro.training.data.dataset import (
-    FRAMES_HEADER,
     LABELS,
     PARTS,
     Dataset,
@@ -32,7 +32,6 @@ from virnucpro.training.data.genomes import (
 )
 from virnucpro.training.progress import StepProgress
 
-GENOMES_HEADER = "record\tsource\tlabel\tgroup\tgenome\tpart\tbases\tchunks\tframes\tnote\n"
 Indices = npt.NDArray[np.int64]
 
 
@@ -194,7 +193,7 @@ def write_parts(
         order = members[shuffled(len(members), seed, part_number)]
         shards = _write_shards(dataset, part, selected, order, shard_size, disk, progress)
         with disk.create(dataset.frames_table(part)) as table:
-            table.write(FRAMES_HEADER.encode())
+            table.write(LABELLED_FRAMES.header.encode())
             for number in order.tolist():
                 table.write(selected.labelled(number).row().encode(), 1)
         virus = int(selected.virus[order].sum())
@@ -238,21 +237,22 @@ def _write_shards(
 def write_genomes_table(dataset: Dataset, records: Sequence[SurveyedRecord], disk: Disk) -> None:
     """Write the table that says where every record went."""
     with disk.create(dataset.genomes_table) as table:
-        table.write(GENOMES_HEADER.encode())
+        table.write(GENOMES.header.encode())
         for record in records:
-            fields = (
-                record.name,
-                record.source,
-                record.row.label if record.row else "",
-                record.row.group if record.row else "",
-                record.genome,
-                record.part or ("dropped" if record.row else "unused"),
-                record.bases,
-                record.chunks,
-                record.frames,
-                record.note or ("" if record.frames else "none of its frames is in the data set"),
+            line = GENOMES.line(
+                record=record.name,
+                source=record.source,
+                label=record.row.label if record.row else "",
+                group=record.row.group if record.row else "",
+                genome=record.genome,
+                part=record.part or ("dropped" if record.row else "unused"),
+                bases=record.bases,
+                chunks=record.chunks,
+                frames=record.frames,
+                note=record.note
+                or ("" if record.frames else "none of its frames is in the data set"),
             )
-            table.write(("\t".join(map(str, fields)) + "\n").encode(), 1)
+            table.write(line.encode(), 1)
 
 
 # --- counts for the summary ------------------------------------------------------------------
