@@ -36,13 +36,13 @@ BOMB = b"a: &a [x, x]\n" + b"".join(
     b"%c: &%c [*%c, *%c]\n" % (c, c, c - 1, c - 1) for c in range(98, 122)
 )
 CONFIGURATIONS = (
-    ("71 not YAML", b"prediction:\n  batch_size: [1, 2\n", "FILE, line 3", "this is no plain YAML"),
-    ("71 a tab", b"prediction:\n\tbatch_size: 1\n", "FILE, line 2", "this is no plain YAML"),
-    ("71 a control character", b"prediction: \x07\n", "FILE", "this is no plain YAML"),
+    ("71 not YAML", b"prediction:\n  batch_size: [1, 2\n", "FILE, line 3", "this is not plain YAML"),
+    ("71 a tab", b"prediction:\n\tbatch_size: 1\n", "FILE, line 2", "this is not plain YAML"),
+    ("71 a control character", b"prediction: \x07\n", "FILE", "this is not plain YAML"),
     ("71 latin-1", b"# caf\xe9\n", "FILE cannot be read", "utf-8"),
     ("71 binary", bytes(range(256)), "FILE cannot be read", "utf-8"),
-    ("71 endless nesting", b"a: " + b"[" * 500_000, "FILE: nested too deeply", "no configuration file"),
-    ("71 far too large", b"#" * (2 << 20), "FILE: larger than 1 MiB", "no configuration file"),
+    ("71 endless nesting", b"a: " + b"[" * 500_000, "FILE: nested too deeply", "not a configuration file"),
+    ("71 far too large", b"#" * (2 << 20), "FILE is larger than 1 MiB", "not a configuration file"),
     ("72 unknown key", b"prediction:\n  batch_sise: 1\n", "FILE: unknown key prediction.batch_sise", "did you mean prediction.batch_size?"),
     ("72 unknown group", b"xyz: 1\n", "FILE: unknown key xyz", "virnucpro utils generate-config"),
     ("73 text for a number", b"prediction:\n  batch_size: many\n", "FILE: prediction.batch_size", "must be a whole number of 1 or more, not 'many'"),
@@ -53,7 +53,7 @@ CONFIGURATIONS = (
     ("73 a list for text", b"device:\n  gpus: [0, 1]\n", "device.gpus", "must be text"),
     ("73 a group for a value", b"prediction:\n  batch_size:\n    esm: 1\n", "prediction.batch_size", "must be a whole number"),
     ("73 no such choice", b"device:\n  precision: int8\n", "device.precision", "must be one of auto, fp32, bf16, fp16, fp8"),
-    ("74 a python object", b"device: !!python/object/apply:os.system ['touch ran']\n", "FILE, line 1", "this is no plain YAML"),
+    ("74 a python object", b"device: !!python/object/apply:os.system ['touch ran']\n", "FILE, line 1", "this is not plain YAML"),
     ("75 alias bomb", BOMB, "FILE: aliases (*name) are not accepted", "write the value out"),
     ("76 a list", b"- 1\n- 2\n", "FILE: expected keys and values, found a list", "expected keys and values"),
     ("76 a word", b"fast\n", "FILE: expected keys and values, found a str", "expected keys and values"),

@@ -321,7 +321,7 @@ def test_70_a_folder_is_no_configuration(call: Callable, source: Path, tmp_path:
         (b"# nothing\n", ""),
         (b"\xef\xbb\xbfprediction:\n  batch_size: 7\n", ""),
         (b"prediction:\n", ""),
-        (b"version: 1\nprogress:\n  enabled: true\nvalidation: {}\n", "no longer of any effect"),
+        (b"version: 1\nprogress:\n  enabled: true\nvalidation: {}\n", "no longer have an effect"),
     ],
     ids=["empty", "comment", "byte-order mark", "heading", "keys of older files"],
 )
@@ -332,4 +332,4 @@ def test_odd_configurations_that_are_fine(
     config.write_bytes(content)
     done = call("predict", source, "-o", tmp_path / "out", *TOY, "-c", config)
     check_accepted(done)
-    assert done.err.count("no longer of any effect") == bool(warning)
+    assert done.err.count("no longer have an effect") == bool(warning)
