@@ -79,7 +79,7 @@ def prepare(twice: Callable, home: Path) -> None:
     """A data set, and its held-out genomes in one file."""
     twice(
         f"train prepare genomes.tsv -o data -e {LENGTH} --validation 0.25 --test 0.25",
-        "It was there already",
+        "has already made this data set",
     )
     header, *lines = (home / "data/genomes.tsv").read_text().splitlines()
     rows = [dict(zip(header.split("\t"), line.split("\t"), strict=True)) for line in lines]
@@ -119,7 +119,7 @@ def test_embed_and_classifier(twice: Callable, home: Path) -> None:
 
 def test_lite(twice: Callable, home: Path) -> None:
     prepare(twice, home)
-    twice("train lite data -o pair --steps 15 --threads 1", "It was there already")
+    twice("train lite data -o pair --steps 15 --threads 1", "was already trained")
     custom = f"-m custom -p pair/lite_classifier.safetensors -e {LENGTH} -c my_lite.yaml"
     twice(f"predict held_out.fa -o held_out {custom} --device cpu", "held_out", again="--resume")
     found = measured(twice, home, "chunk")["auroc"]

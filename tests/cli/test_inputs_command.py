@@ -280,7 +280,7 @@ def test_68_the_input_twice_or_not_at_all(
 ) -> None:
     inputs = (source, "--input", source) if both else ()
     done = call("predict", *inputs, "-o", tmp_path / "out", *TOY)
-    check_refused(done, 64, ("give the input once",), "virnucpro predict --input FILE")
+    check_refused(done, 64, ("give exactly one input",), "virnucpro predict --input FILE")
     assert not (tmp_path / "out").exists()
 
 

@@ -103,7 +103,7 @@ def test_verify_without_models(invoke):
 
 def test_fetch_checks_what_is_here(invoke, checkpoint):
     assert f"{ESM}: already here, checksum recorded now: {checkpoint}" in invoke("fetch", ESM)
-    assert f"{ESM}: already here, checksum as recorded: {checkpoint}" in invoke("fetch", ESM)
+    assert f"{ESM}: already here, and its checksum is right: {checkpoint}" in invoke("fetch", ESM)
 
 
 @pytest.mark.parametrize("arguments", [["500"], ["--for", "500"]])

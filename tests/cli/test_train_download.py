@@ -97,7 +97,7 @@ def test_what_cannot_be_had_is_named_and_the_rest_comes(
     site.files["/viral/viral.3.genomic.gbff.gz"] = b"wrong"
     done = download()
     assert done.code == 2
-    assert "2 of 5 files could not be had" in done.err
+    assert "2 of 5 files could not be fetched" in done.err
     assert (
         f"\n  cannot fetch {site.address}/viral/viral.2.genomic.gbff.gz: the server answers 404"
         in done.err

@@ -66,7 +66,7 @@ def test_a_data_set_its_summary_and_the_second_run(
     again = call(*command)
     assert again.code == 0
     assert again.out.splitlines()[:-1] == done.out.splitlines()[:-1]
-    assert "It was there already" in again.out
+    assert "has already made this data set" in again.out
     other = call(*command, "--no-balance")
     assert other.code == 3
     assert "balance: was on, is off" in other.err
@@ -93,8 +93,8 @@ def test_genomes_elsewhere(call: Callable, table: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["-e", "300,many"], "'many' is no number"),
-        (["-e", "2"], "'2' is no number"),
+        (["-e", "300,many"], "'many' is not a number"),
+        (["-e", "2"], "'2' is not a number"),
         (["-e", ","], "is empty"),
         (["--test", "0.6", "--validation", "0.6"], "more than all genomes"),
         (["--test", "2"], "--test"),

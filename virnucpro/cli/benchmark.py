@@ -1,4 +1,4 @@
-"""``virnucpro benchmark``: how fast this machine is with it, beside other implementations."""
+"""``virnucpro benchmark``: measures this program and other implementations on this machine."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ Examples:
   virnucpro benchmark --stages --input contigs.fa
   virnucpro benchmark esm2_t36_3B_UR50D dnabert-s --weights real --accuracy contigs.fa
 
-Beside ours, where installed: fair-esm as the original runs it, and transformers.
+fair-esm, as version 1 runs it, and transformers are measured as well if they are installed.
 """
-# Without MODEL: what predict takes; a CPU would need minutes a batch for the 3B.
+# Without MODEL: what predict takes; a CPU would need minutes per batch for the 3B.
 MODELS = {
     "cuda": ("esm2_t36_3B_UR50D", "dnabert-s"),
     "cpu": ("esm2_t12_35M_UR50D", "dnabert-s"),
@@ -45,7 +45,7 @@ WIDTH = 250  # columns, where the output goes to no terminal: nothing is wrapped
 
 
 def precisions(text: str) -> tuple[str, ...]:
-    """``fp32,bf16`` as a tuple, each once."""
+    """Return ``fp32,bf16`` as a tuple, each precision once."""
     names = [part.strip() for part in text.split(",")]
     for name in names:
         if name not in PRECISIONS:
@@ -56,38 +56,55 @@ def precisions(text: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(names))
 
 
-@click.command(epilog=EPILOG, short_help="Measure encoders and stages beside other programs.")
+@click.command(
+    epilog=EPILOG, short_help="Compare the speed of encoders and stages with other programs."
+)
 @click.argument("models", nargs=-1, metavar="[MODEL]...")
 @click.option(
     "--weights",
     type=click.Choice(["random", "real"]),
     default="random",
     show_default=True,
-    help="Random ones are made here; real ones are those that predict would load.",
+    help="Random weights are made here; real weights are those that predict would load.",
 )
 @click.option(
     "--mix",
     type=click.Choice(["500", "300", "reads"]),
     default="500",
     show_default=True,
-    help="Lengths: frames of chunks of 500 or 300 bases, or of reads of 150.",
+    help="Lengths of the sequences: frames of chunks of 500 or 300 bases, or reads of 150.",
 )
-@click.option("-i", "--input", "source", type=PATH, metavar="FASTA", help="Its frames instead.")
-@click.option("--sequences", type=COUNT, metavar="N", help="Frames.  [default: GPU 1024, CPU 32]")
+@click.option(
+    "-i",
+    "--input",
+    "source",
+    type=PATH,
+    metavar="FASTA",
+    help="Measure with the frames of this file instead.",
+)
+@click.option(
+    "--sequences",
+    type=COUNT,
+    metavar="N",
+    help="Number of frames.  [default: 1024 on a GPU, 32 on the CPU]",
+)
 @click.option(
     "--precision",
     "wanted",
     type=precisions,
     metavar="LIST",
-    help=f"{','.join(PRECISIONS)}.  [default: all that the device computes in fast]",
+    help=f"Precisions, of {','.join(PRECISIONS)}.  [default: all that are fast on the device]",
 )
 @click.option(
-    "--budget", type=COUNT, metavar="N", help="Tokens or sequences a batch, of one MODEL."
+    "--budget",
+    type=COUNT,
+    metavar="N",
+    help="Tokens or sequences per batch, if there is one MODEL.",
 )
 @click.option(
     "--compile/--no-compile",
     default=True,
-    help="Compile our models on a GPU, as predict does for much work.  [default: yes]",
+    help="Compile the models for a GPU, as predict does for large inputs.  [default: compile]",
 )
 @device_options
 @threads_option
@@ -96,22 +113,33 @@ def precisions(text: str) -> tuple[str, ...]:
     type=click.FloatRange(min=0),
     default=5.0,
     show_default=True,
-    help="For each implementation and stage; three calls at least.",
+    help="Seconds per implementation and stage; at least three calls are made.",
 )
-@click.option("--peers/--no-peers", default=True, help="Other implementations too.  [default: yes]")
-@click.option("--stages", is_flag=True, help="Rates of the host stages; alone without MODEL.")
-@click.option("--accuracy", type=PATH, metavar="FASTA", help="Compare each precision with fp32.")
 @click.option(
-    "--classifier", type=PATH, metavar="FILE", help="For --accuracy: compare calls with this one."
+    "--peers/--no-peers", default=True, help="Measure other implementations too.  [default: peers]"
 )
-@click.option("--json", "saved", type=PATH, metavar="FILE", help="Save all figures here.")
+@click.option(
+    "--stages",
+    is_flag=True,
+    help="Measure the stages on the host; without MODEL, measure only these.",
+)
+@click.option(
+    "--accuracy", type=PATH, metavar="FASTA", help="Compare each precision with fp32 on this file."
+)
+@click.option(
+    "--classifier",
+    type=PATH,
+    metavar="FILE",
+    help="With --accuracy: also compare the calls of this classifier.",
+)
+@click.option("--json", "saved", type=PATH, metavar="FILE", help="Save all figures in this file.")
 @shared_options
 def benchmark(models: tuple[str, ...], **options: Any) -> None:
-    """Measure encoders and host stages on this machine, beside other implementations.
+    """Measure encoders and host stages on this machine, and compare other implementations.
 
-    MODEL is esm2_t36_3B_UR50D or a sister, dnabert-s, or FAMILY:WHAT with WHAT a size such as
-    2x48x4 (layers, width, heads) or, with --weights real, a file or folder. Every implementation
-    computes with the same weights; one that gives other embeddings is reported and not timed.
+    MODEL is the name of an ESM-2 model, dnabert-s, or FAMILY:SIZE with a size such as 2x48x4
+    (layers, width, heads), or FAMILY:PATH with --weights real. Every implementation computes with
+    the same weights. One that gives other embeddings is reported and its speed is not measured.
     """
     if options["threads"]:
         os.environ["RAYON_NUM_THREADS"] = str(options["threads"])  # the tokenizers library reads it

@@ -1,4 +1,4 @@
-"""``virnucpro evaluate``: predictions against what is known of the records."""
+"""``virnucpro evaluate``: compares predictions with what is known about the records."""
 
 from __future__ import annotations
 
@@ -18,13 +18,15 @@ Examples:
   virnucpro evaluate validation --labels labels.tsv --calibrate my.safetensors
       --output calibrated.safetensors
 
-Labels are a table with a header: record, label (virus or others), and if you like group and genome;
-or genomes.tsv or PART_frames.tsv of a data set. See docs/evaluation.md.
+The labels are a table with the columns record and label (virus or others), and optionally group
+and genome. The files genomes.tsv and PART_frames.tsv of a data set can be used as well. See
+docs/evaluation.md.
 """
 
 
 @click.command(
-    epilog=EPILOG, short_help="Measure predictions on records of known origin; calibrate."
+    epilog=EPILOG,
+    short_help="Measure predictions on records of known origin; calibrate a classifier.",
 )
 @click.argument("predictions", type=click.Path(path_type=Path), metavar="PREDICTIONS")
 @click.option(
@@ -32,18 +34,19 @@ or genomes.tsv or PART_frames.tsv of a data set. See docs/evaluation.md.
     type=click.Path(path_type=Path),
     required=True,
     metavar="FILE",
-    help="What the records are: a table with columns record, label and, if known, group, genome.",
+    help="Table of what the records are.",
 )
 @click.option(
     "-o",
     "--output-dir",
     type=click.Path(path_type=Path),
-    help="Default: STEM_LEVEL_evaluation.",
+    metavar="DIR",
+    help="Folder of the results.  [default: STEM_LEVEL_evaluation]",
 )
 @click.option(
     "--level",
     type=click.Choice(["frame", "chunk", "contig"]),
-    help="What is measured.  [default: chunk, or what the table holds]",
+    help="Unit that is measured.  [default: chunk, or the unit of the table]",
 )
 @click.option(
     "--threshold",
@@ -51,27 +54,27 @@ or genomes.tsv or PART_frames.tsv of a data set. See docs/evaluation.md.
     default=0.5,
     show_default=True,
     metavar="X",
-    help="Called virus from this score on, 0 to 1.",
+    help="Score from which a unit is called virus, 0 to 1.",
 )
 @click.option(
     "--calibrate",
     type=click.Path(path_type=Path),
     metavar="CLASSIFIER",
-    help="Fit a temperature of the classifier that made these predictions to them.",
+    help="Calibrate the classifier that made these predictions: fit its temperature.",
 )
 @click.option(
     "--output",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="Where the calibrated classifier goes, a .safetensors.",
+    help="File of the calibrated classifier, with the suffix .safetensors.",
 )
 @click.option("-f", "--force", is_flag=True, help="Overwrite what is there.")
 @shared_options
 def evaluate(predictions: Path, labels: Path, **options: Any) -> None:
-    """Measure PREDICTIONS, the output directory of predict or one of its tables.
+    """Measure PREDICTIONS: an output directory of predict, or one of its tables.
 
-    Writes figures overall, by group and by chunk length, with intervals, and plots. A group is
-    measured against all rows of the other label.
+    Writes metrics with their intervals, overall, by group and by chunk length, and plots. A group
+    is measured against all rows of the other label.
     """
     _check_options(**{name: options[name] for name in ("calibrate", "output", "force")})
     _check_installed()
@@ -89,7 +92,7 @@ def evaluate(predictions: Path, labels: Path, **options: Any) -> None:
 
 def _check_options(*, calibrate: Path | None, output: Path | None, force: bool) -> None:
     if (calibrate is None) != (output is None):
-        raise UsageError("--calibrate and --output belong together: give both, or neither")
+        raise UsageError("--calibrate and --output belong together: give both or neither")
     if output is not None and output.suffix != ".safetensors":
         raise UsageError(f"--output {output}: give it the suffix .safetensors")
     if output is not None and output.exists() and not force:

@@ -1,4 +1,4 @@
-"""``virnucpro models``: which models are here, fetch them, check them."""
+"""``virnucpro models``: lists, fetches and checks the models on this machine."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from virnucpro.errors import UsageError
 from virnucpro.formatting import byte_size
 from virnucpro.models.catalogue import KNOWN, SETS, HubModel, Model, model_named, models_for
 
-_SAID = {
-    "fetched": "fetched, checksum recorded or as recorded",
-    "verified": "already here, checksum as recorded",
-    "recorded": "already here, checksum recorded now",
+OUTCOMES = {
+    "fetched": "fetched, and its checksum is right",
+    "verified": "already here, and its checksum is right",
+    "recorded": "already here, and its checksum is recorded now",
 }
 
 
@@ -24,8 +24,10 @@ def models() -> None:
     """Find, fetch and check the models that a run needs."""
 
 
-@models.command("list", epilog="Examples: virnucpro models list   |   virnucpro models list --json")
-@click.option("--json", "as_json", is_flag=True, help="Machine-readable.")
+@models.command(
+    "list", epilog="\b\nExamples:\n  virnucpro models list\n  virnucpro models list --json"
+)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
 @shared_options
 def list_models(as_json: bool) -> None:
     """Show the known models, their sizes and where they are."""
@@ -64,64 +66,66 @@ def _row(model: Model) -> dict[str, Any]:
 
 
 @models.command(
-    epilog="Examples: virnucpro models fetch 500   |   "
-    "virnucpro models fetch esm2_t36_3B_UR50D zhihan1996/DNABERT-S"
+    epilog="\b\nExamples:\n  virnucpro models fetch 500\n"
+    "  virnucpro models fetch esm2_t36_3B_UR50D zhihan1996/DNABERT-S"
 )
 @click.argument("names", nargs=-1, metavar="NAME...")
 @click.option(
-    "--for", "model_type", type=click.Choice(list(SETS)), help="All that this model type needs."
+    "--for", "model_type", type=click.Choice(list(SETS)), help="Fetch all that this type needs."
 )
-@click.option("--update", is_flag=True, help="Take the newest version and record it anew.")
+@click.option("--update", is_flag=True, help="Fetch the newest version and record its checksum.")
 @shared_options
 def fetch(names: tuple[str, ...], model_type: str | None, update: bool) -> None:
-    """Bring models to this machine: by NAME, or all that model type 300 or 500 needs.
+    """Fetch the models NAME, or all models that model type 300 or 500 needs.
 
-    A download that broke off is resumed. What is here already is compared with the checksum
-    recorded at its first fetch; a damaged file is replaced.
+    A download that was interrupted is continued. Files that exist are compared with the checksum
+    that was recorded when they were first fetched; a damaged file is replaced.
     """
     from virnucpro.models.fetch import fetch as bring
     from virnucpro.ui.step_screen import StepScreen
 
     wanted = [*names, model_type] if model_type else list(names)
     if not wanted:
-        raise UsageError("name a model, or a model type: virnucpro models fetch 500")
+        raise UsageError("name a model or a model type, such as: virnucpro models fetch 500")
     chosen = dict.fromkeys(model for name in wanted for model in models_for(name))
     with StepScreen(configuration().display) as screen:
         for model in chosen:
             screen.say(f"{model.name}: {model.address}")
             fetched = bring(model, screen.transfer(model.name), update=update)
             screen.end()
-            click.echo(f"{model.name}: {_SAID[fetched.how]}: {fetched.path}")
+            click.echo(f"{model.name}: {OUTCOMES[fetched.how]}: {fetched.path}")
 
 
-@models.command(epilog="Example: ls -l $(virnucpro models path esm2_t36_3B_UR50D)")
+@models.command(epilog="\b\nExample:\n  ls -l $(virnucpro models path esm2_t36_3B_UR50D)")
 @click.argument("name")
 @shared_options
 def path(name: str) -> None:
-    """Print where the model NAME is, and nothing else; exit 64 where it is not."""
+    """Print only the path of the model NAME; the exit code is 64 if it is not on this machine."""
     from virnucpro.models.store import find
 
     click.echo(find(name))
 
 
 @models.command(
-    epilog="Examples: virnucpro models verify   |   virnucpro models verify 500_model.pth"
+    epilog="\b\nExamples:\n  virnucpro models verify\n  virnucpro models verify 500_model.pth"
 )
 @click.argument("names", nargs=-1, metavar="[NAME...]")
-@click.option("--renew", is_flag=True, help="Record what is here now as the right version.")
+@click.option("--renew", is_flag=True, help="Record the present files as the right version.")
 @shared_options
 def verify(names: tuple[str, ...], renew: bool) -> None:
-    """Compare models with the checksums recorded when they were first seen (default: all here).
+    """Compare models with their recorded checksums: those named, or all on this machine.
 
-    A model that was put here by hand is recorded at the first call.
+    A model that was copied here by hand is recorded at the first call.
     """
     if renew and not names:
-        raise UsageError("--renew needs names: virnucpro models verify --renew 500_model.pth")
+        raise UsageError(
+            "--renew needs names of models: virnucpro models verify --renew 500_model.pth"
+        )
     chosen = [model for name in names for model in models_for(name)] or _all_here()
     for model in dict.fromkeys(chosen):
         click.echo(_checked(model, renew))
     if not chosen:
-        click.echo("no models here; fetch them with: virnucpro models fetch 500")
+        click.echo("There are no models on this machine. Fetch them: virnucpro models fetch 500")
 
 
 def _all_here() -> list[Model]:
@@ -141,7 +145,7 @@ def _checked(model: Model, renew: bool) -> str:
     same, path = found
     if renew:
         remember(same, path)
-        said = "recorded anew"
+        state = "checksum recorded again"
     else:
-        said = "intact" if verify(same) == "verified" else "not recorded so far, recorded now"
-    return f"{same.name}: {said}: {path}"
+        state = "intact" if verify(same) == "verified" else "checksum recorded now"
+    return f"{same.name}: {state}: {path}"

@@ -1,4 +1,4 @@
-"""``virnucpro predict``: from sequences to calls."""
+"""``virnucpro predict``: decides for every record of a file whether it is viral."""
 
 from __future__ import annotations
 
@@ -41,61 +41,83 @@ Examples:
   virnucpro predict contigs.fa -m custom -p my.safetensors -e 300
   zcat *.fa.gz | virnucpro predict - -o results --device cpu
 
-Exit codes: 0 done, 2 partial (see failed_files.txt), 3 resume refused, 4 GPU missing or lost,
-5 output directory in use, 6 disk full or unwritable, 64 usage or model file, 65 bad input data,
-130/143 interrupted (resumable).
+\b
+Exit codes:
+  0 finished, 2 finished but some sequences failed (see failed_files.txt),
+  3 the earlier run had other settings, 4 GPU missing or lost, 5 output directory in use,
+  6 disk full or not writable, 64 wrong usage or model file, 65 wrong input data,
+  130 or 143 interrupted (the same command continues)
 """
 
 
-@click.command(epilog=EPILOG, short_help="Decide for every sequence of a file whether it is viral.")
+@click.command(epilog=EPILOG, short_help="Decide for every record of a file whether it is viral.")
 @click.argument("source", required=False, metavar="[INPUT]")
 @click.option(
     "--input",
     "named_source",
     metavar="FILE",
-    help="FASTA or FASTQ, plain, gzip, bz2 or xz; - is standard input.",
+    help="FASTA or FASTQ file, plain, gzip, bz2 or xz; - is standard input.",
 )
-@click.option("-o", "--output-dir", type=PATH, help="Default: STEM_predictions.")
+@click.option(
+    "-o",
+    "--output-dir",
+    type=PATH,
+    metavar="DIR",
+    help="Folder of the results.  [default: STEM_predictions]",
+)
 @click.option(
     "-m",
     "--model-type",
     type=ModelTypes(SHOWN_MODEL_TYPES),
-    help="Classifier; a number is the chunk length it was made for; lite needs no GPU and no "
-    "download, and is less accurate.  [default: 500]",
+    help="Models to use. 300 and 500 are the released ones, for chunks of that many bases; lite "
+    "is less accurate and needs no GPU and no download; custom is your own.  [default: 500]",
 )
 @click.option(
     "-p",
     "--model-path",
     metavar="FILE",
-    help="Classifier file (.pth or .safetensors) of type custom.",
+    help="Classifier file (.pth or .safetensors) of model type custom.",
 )
 @click.option(
-    "-e", "--expected-length", type=click.IntRange(min=3), metavar="N", help="Bases a chunk."
+    "-e", "--expected-length", type=click.IntRange(min=3), metavar="N", help="Bases per chunk."
 )
 @encoder_options
 @click.option(
-    "-b", "--batch-size", type=COUNT, metavar="N", help="Rows the classifier reads at a time."
+    "-b",
+    "--batch-size",
+    type=COUNT,
+    metavar="N",
+    help="Number of rows that the classifier reads at a time.",
 )
 @click.option(
     "--duplicate-ids",
     type=click.Choice(DUPLICATE_ID_CHOICES),
-    help="What to do with record ids that occur twice.  [default: error]",
+    help="Refuse record ids that occur twice, or rename them.  [default: error]",
 )
 @click.option("--resume", is_flag=True, help="Go on with an interrupted run; retries what failed.")
 @click.option("-f", "--force", is_flag=True, help="Start over; what was there is moved aside.")
-@click.option("-k", "--keep-intermediate", is_flag=True, help="Keep chunks, frames and features.")
+@click.option(
+    "-k",
+    "--keep-intermediate",
+    is_flag=True,
+    help="Keep chunks, frames and features after the run.",
+)
 @no_progress_option
-@click.option("--parallel", is_flag=True, help="Accepted; every visible GPU is used anyway.")
+@click.option(
+    "--parallel", is_flag=True, help="Accepted without effect: every visible GPU is used anyway."
+)
 @shared_options
 def predict(source: str | None, named_source: str | None, **options: Any) -> int:
-    """Decide for every sequence of INPUT whether it is viral.
+    """Decide for every record of INPUT whether it is viral.
 
-    Records are cut into chunks, their open reading frames are embedded with DNABERT-S and ESM-2,
-    and a classifier scores each frame. A second run of the same command with --resume computes
-    only what is missing.
+    Records are cut into chunks. The open reading frames of the chunks are embedded with DNABERT-S
+    and ESM-2, and a classifier scores each frame. A second run of the same command with --resume
+    computes only what is missing.
     """
     if (source is None) == (named_source is None):
-        raise UsageError("give the input once: virnucpro predict --input FILE (or just FILE)")
+        raise UsageError(
+            "give exactly one input: virnucpro predict --input FILE, or just virnucpro predict FILE"
+        )
     settings = configuration(options)
     from virnucpro.run.prepare import PredictionRequest
 
@@ -130,7 +152,7 @@ def _run(request: PredictionRequest, settings: Configuration) -> int:
 
 
 def summary_text(summary: Summary, root: Path) -> str:
-    """Plain sentences; file names relative to where the user stands."""
+    """Return the result of a run in sentences; paths are relative to the current folder."""
     lines = [summary.notice] if summary.notice else []
     if summary.computed == 0:
         lines.append("Nothing to compute: this run was already finished, its results are intact.")

@@ -1,4 +1,4 @@
-"""``virnucpro profile``: how fast an encoder is here, and which batch budget suffices."""
+"""``virnucpro profile``: measures how fast an encoder is, and which batch budget suffices."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ Examples:
   virnucpro profile --model dnabert-s --gpus 1 -o dnabert.json
   virnucpro profile --model esm2 --random esm2_t12_35M_UR50D --device cpu --budgets 512,1024,2048
 
-Weights are those that predict would take; --random needs none and is as fast.
+The weights are those that predict would use. Random weights need no download and are as fast.
 """
 DOUBLINGS = {"cpu": 2, "cuda": 5}  # budgets beyond the least one; a CPU gains nothing early
 
 
 def counts(text: str) -> tuple[int, ...]:
-    """``168,200`` to ``(168, 200)``."""
+    """Return ``168,200`` as ``(168, 200)``."""
     parts = [part.strip() for part in text.split(",")]
     if not all(part.isascii() and part.isdigit() and int(part) for part in parts):
         raise click.BadParameter(f"{text!r}: expected whole numbers of 1 or more, as in 512,1024")
@@ -49,35 +49,50 @@ def counts(text: str) -> tuple[int, ...]:
 
 @click.command(epilog=EPILOG, short_help="Measure an encoder over rising batch budgets.")
 @click.option(
-    "--model", "family", type=click.Choice(family_names()), required=True, help="Which encoder."
+    "--model",
+    "family",
+    type=click.Choice(family_names()),
+    required=True,
+    help="Kind of encoder to measure.",
 )
-@click.option("-p", "--model-path", metavar="NAME", help="Another model: name, folder or file.")
 @click.option(
-    "--random", "architecture", metavar="SIZE", help="Random weights: a name or LAYERSxWIDTHxHEADS."
+    "-p", "--model-path", metavar="NAME", help="Name, folder or file of another model of this kind."
+)
+@click.option(
+    "--random",
+    "architecture",
+    metavar="SIZE",
+    help="Use random weights of this size: name of a model, or LAYERSxWIDTHxHEADS.",
 )
 @device_options
 @precision_option
 @click.option(
-    "--lengths", type=counts, metavar="LIST", help="Letters a sequence.  [default: 166 or 499]"
+    "--lengths", type=counts, metavar="LIST", help="Letters per sequence.  [default: 166 or 499]"
 )
 @click.option(
-    "--budgets", type=counts, metavar="LIST", help="Tokens or sequences a batch.  [default: rising]"
+    "--budgets",
+    type=counts,
+    metavar="LIST",
+    help="Tokens or sequences per batch.  [default: a rising series]",
 )
 @click.option(
     "--seconds",
     type=click.FloatRange(min=0),
     default=2.0,
     show_default=True,
-    help="For each budget.",
+    help="Seconds per budget.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-@click.option("-o", "--output", type=PATH, help="Save the JSON here.")
+@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
+@click.option(
+    "-o", "--output", type=PATH, metavar="FILE", help="Save the result as JSON in this file."
+)
 @shared_options
 def profile(family: str, as_json: bool, output: Path | None, **options: Any) -> None:
     """Measure how fast an encoder is on this machine, and recommend a batch budget.
 
-    A budget is tokens a batch for ESM-2, sequences a batch for DNABERT-S. predict finds one by
-    itself; this shows what it gains, and gives the option that sets another.
+    The budget is the number of tokens per batch for ESM-2, and of sequences per batch for
+    DNABERT-S. predict measures a budget by itself; this command shows what that gains, and names
+    the option that sets another.
     """
     from virnucpro.precision import choose_precision
 
@@ -114,7 +129,7 @@ def profile(family: str, as_json: bool, output: Path | None, **options: Any) -> 
 def _encoder(
     family: str, device: Device, precision: str, options: dict[str, Any]
 ) -> BatchedEncoder:
-    """Real or random weights on the device."""
+    """Return the encoder on the device, with real or random weights."""
     from virnucpro.encoders.batched import BatchedEncoder
     from virnucpro.encoders.registry import locate, open_encoder, random_encoder
 
@@ -143,7 +158,7 @@ def _measure(
     *,
     quiet: bool,
 ) -> list[BudgetPoint]:
-    """The curve, a line a budget as it comes."""
+    """Measure the curve, and print one line per budget as it comes."""
     from virnucpro.benchmark.budget_curve import doubled_budgets, measure_budgets
 
     least = encoder.bounds.least

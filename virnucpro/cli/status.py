@@ -1,4 +1,4 @@
-"""``virnucpro status``: how far the runs of an output directory are."""
+"""``virnucpro status``: shows how far the runs in an output directory are."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from virnucpro.cli.options import shared_options
 from virnucpro.formatting import rough_duration
 from virnucpro.run.status import RunStatus, StageStatus, statuses
 
-SHOWN = 3  # files named a stage
+SHOWN = 3  # files named per stage
 CHECKED = "checked by size; --resume checks contents"
 
 
 @click.command(
-    epilog="Examples: virnucpro status results   |   virnucpro status results --json",
-    short_help="Show how far the runs of an output directory are.",
+    epilog="\b\nExamples:\n  virnucpro status results\n  virnucpro status results --json",
+    short_help="Show how far the runs in an output directory are.",
 )
 @click.argument("output_dir", type=click.Path(path_type=Path), metavar="OUTPUT_DIR")
-@click.option("--json", "as_json", is_flag=True, help="Machine-readable.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
 @shared_options
 def status(output_dir: Path, as_json: bool) -> None:
     """Show what is done in OUTPUT_DIR, what is missing, what failed, and what --resume would do.
 
-    A quick look: files are checked by their sizes, nothing is locked or written. Seconds are those
-    of one device.
+    Files are checked only by their sizes, and no file is locked or written. Times are for one
+    device.
     """
     runs = statuses(output_dir.absolute())
     if as_json:

@@ -1,4 +1,4 @@
-"""``virnucpro utils``: look at devices, check an input, write a configuration."""
+"""``virnucpro utils``: lists devices, checks an input, writes a configuration."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from virnucpro.formatting import memory_size
 
 @click.group(short_help="List devices, check an input, write a configuration.")
 def utils() -> None:
-    """Small tools around a run."""
+    """List devices, check an input, or write a configuration file."""
 
 
-@utils.command("list-devices", epilog="Example: virnucpro utils list-devices --json")
-@click.option("--json", "as_json", is_flag=True, help="Machine-readable.")
+@utils.command("list-devices", epilog="\b\nExample:\n  virnucpro utils list-devices --json")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
 @shared_options
 def list_devices(as_json: bool) -> None:
     """Show the CPU and the GPUs that a run could use."""
@@ -39,15 +39,23 @@ def list_devices(as_json: bool) -> None:
             f"{choose_precision('auto', [gpu])}, {gpu.uuid}"
         )
     if not gpus:
-        click.echo("no usable NVIDIA GPU (see nvidia-smi; torch must be a CUDA build)")
+        click.echo("There is no usable NVIDIA GPU: see nvidia-smi, and check torch.version.cuda.")
 
 
-@utils.command(epilog="Example: virnucpro utils validate reads.fq.gz --expected-length 300")
+@utils.command(epilog="\b\nExample:\n  virnucpro utils validate reads.fq.gz --expected-length 300")
 @click.argument("source", type=click.Path(path_type=Path), metavar="INPUT")
-@click.option("-e", "--expected-length", type=int, default=500, show_default=True, metavar="N")
+@click.option(
+    "-e",
+    "--expected-length",
+    type=click.IntRange(min=3),
+    default=500,
+    show_default=True,
+    metavar="N",
+    help="Bases per chunk.",
+)
 @shared_options
 def validate(source: Path, expected_length: int) -> None:
-    """Read INPUT to its end and say whether predict would accept it. Writes nothing."""
+    """Read all of INPUT and say whether predict would accept it. No file is written."""
     from virnucpro.io.census import take_census
     from virnucpro.stages.chunking import duplicates_error, input_notices
 
@@ -55,7 +63,7 @@ def validate(source: Path, expected_length: int) -> None:
     if census.duplicates:
         raise duplicates_error(source, census)
     click.echo(
-        f"{source}: fine. {census.records:,} records, {census.bases:,} bases, "
+        f"{source} can be used: {census.records:,} records, {census.bases:,} bases, "
         f"median {census.median_length:,}, longest {census.longest:,}"
     )
     for notice in input_notices(census, expected_length):
@@ -63,9 +71,15 @@ def validate(source: Path, expected_length: int) -> None:
 
 
 @utils.command(
-    "generate-config", epilog="Example: virnucpro utils generate-config -o virnucpro.yaml"
+    "generate-config", epilog="\b\nExample:\n  virnucpro utils generate-config -o virnucpro.yaml"
 )
-@click.option("-o", "--output", type=click.Path(path_type=Path), help="A file; default: print.")
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Write to this file instead of standard output.",
+)
 @click.option("-f", "--force", is_flag=True, help="Overwrite an existing file.")
 @shared_options
 def generate_config(output: Path | None, force: bool) -> None:

@@ -1,4 +1,4 @@
-"""``virnucpro train classifier``: from the features of a data set to a classifier file."""
+"""``virnucpro train classifier``: trains a classifier on the features of a data set."""
 
 from __future__ import annotations
 
@@ -34,9 +34,11 @@ Examples:
 
 Then: virnucpro predict contigs.fa -m custom -p my.safetensors -e 500
 
-Exit codes: 0 done, 3 resume refused, 4 GPU missing or lost, or a training process died,
-5 output in use, 6 disk full, 64 usage or data set not embedded, 65 damaged data,
-130/143 interrupted (resumable).
+\b
+Exit codes:
+  0 finished, 3 the earlier training had other settings, 4 GPU lost or a process died,
+  5 output in use, 6 disk full, 64 wrong usage or data set not embedded, 65 damaged data,
+  130 or 143 interrupted (the same command continues)
 """
 
 
@@ -48,28 +50,33 @@ Exit codes: 0 done, 3 resume refused, 4 GPU missing or lost, or a training proce
     type=PATH,
     required=True,
     metavar="FILE",
-    help="The classifier, .safetensors; its model card is put beside it as .md.",
+    help="File of the classifier, with the suffix .safetensors; its model card has the suffix .md.",
 )
 @click.option(
     "--recipe",
     type=click.Choice(["original", "modern"]),
     default="original",
     show_default=True,
-    help="The original's training, or AdamW on standardised inputs in larger batches.",
+    help="Train as version 1 did, or with AdamW on standardised inputs in larger batches.",
 )
-@click.option("--hidden", type=COUNT, metavar="N", help="Hidden units.  [default: 512]")
-@click.option("--epochs", type=COUNT, metavar="N", help="At the most.  [default: 200; modern: 40]")
+@click.option("--hidden", type=COUNT, metavar="N", help="Number of hidden units.  [default: 512]")
+@click.option(
+    "--epochs",
+    type=COUNT,
+    metavar="N",
+    help="Largest number of epochs.  [default: 200; modern: 40]",
+)
 @click.option(
     "--batch-size",
     type=click.IntRange(min=2),
     metavar="N",
-    help="Frames a step, over all processes.  [default: 32; modern: 512]",
+    help="Frames per step, over all processes.  [default: 32; modern: 512]",
 )
 @click.option(
     "--learning-rate",
     type=click.FloatRange(min=0, min_open=True),
     metavar="X",
-    help="Its highest value.  [default: 0.0002; modern: 0.001]",
+    help="Highest learning rate.  [default: 0.0002; modern: 0.001]",
 )
 @click.option(
     "--patience",
@@ -77,9 +84,16 @@ Exit codes: 0 done, 3 resume refused, 4 GPU missing or lost, or a training proce
     metavar="N",
     help="Stop after N epochs without a lower validation loss.  [default: 5]",
 )
-@click.option("--seed", type=click.IntRange(min=0), metavar="N", help="[default: 42]")
-@click.option("--multi-gpu", is_flag=True, help="Train on every visible GPU, not on one.")
-@click.option("--gpu-ids", metavar="LIST", help="Train on these GPUs: 0,1,2 or UUIDs.")
+@click.option(
+    "--seed",
+    type=click.IntRange(min=0),
+    metavar="N",
+    help="Seed of all random choices.  [default: 42]",
+)
+@click.option("--multi-gpu", is_flag=True, help="Train on every visible GPU instead of one.")
+@click.option(
+    "--gpu-ids", metavar="LIST", help="Train on these GPUs, such as 0,1,2, or their UUIDs."
+)
 @click.option("--processes", type=COUNT, metavar="N", help="Train on the CPU, in N processes.")
 @threads_option
 @click.option(
@@ -91,7 +105,7 @@ Exit codes: 0 done, 3 resume refused, 4 GPU missing or lost, or a training proce
     "--tensorboard",
     type=click.Path(path_type=Path, file_okay=False),
     metavar="DIR",
-    help="Also write TensorBoard scalars here.",
+    help="Also write TensorBoard scalars to this folder.",
 )
 @click.option("--resume", is_flag=True, help="Go on with an interrupted training.")
 @click.option("-f", "--force", is_flag=True, help="Start over; what was there is moved aside.")
@@ -100,8 +114,8 @@ Exit codes: 0 done, 3 resume refused, 4 GPU missing or lost, or a training proce
 def classifier(dataset: Path, output: Path, **options: Any) -> int:
     """Train a classifier on DATASET, which train prepare made and train embed embedded.
 
-    The validation part says when to stop and calibrates the scores; the test part is only
-    measured at the end. The same command gives the same file to the byte on the CPU.
+    The validation part decides when the training stops, and calibrates the scores. The test part
+    is only measured at the end. The same command gives the same file to the byte on the CPU.
     """
     settings = configuration({name: options[name] for name in ("threads", "no_progress")})
 
@@ -124,10 +138,10 @@ def classifier(dataset: Path, output: Path, **options: Any) -> int:
 
 
 def _devices(options: dict[str, Any], threads: int | None) -> tuple[Device, ...]:
-    """One GPU or the CPU, unless more were asked for.
+    """Return one GPU or the CPU, unless the options ask for more.
 
     Raises:
-        UsageError: options that contradict each other.
+        UsageError: the options contradict each other.
     """
     from virnucpro.devices import choose_devices, visible_gpus
 

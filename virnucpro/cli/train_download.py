@@ -1,4 +1,4 @@
-"""``virnucpro train download``: genomes of a RefSeq release."""
+"""``virnucpro train download``: fetches genomes of the current RefSeq release."""
 
 from __future__ import annotations
 
@@ -19,8 +19,12 @@ Examples:
   virnucpro train prepare refseq/refseq.tsv --output-dir data
 
 Groups: archaea, bacteria, fungi, invertebrate, mitochondrion, other, plant, plasmid, plastid,
-protozoa, vertebrate_mammalian, vertebrate_other, viral. Exit codes: 0 done, 2 some files could
-not be had, 5 output directory in use, 6 disk full or unwritable, 64 usage or network.
+protozoa, vertebrate_mammalian, vertebrate_other, viral.
+
+\b
+Exit codes:
+  0 finished, 2 some files could not be fetched, 5 output directory in use,
+  6 disk full or not writable, 64 wrong usage or no network
 """
 
 
@@ -30,7 +34,7 @@ not be had, 5 output directory in use, 6 disk full or unwritable, 64 usage or ne
     default="viral,archaea,bacteria,fungi",
     show_default=True,
     metavar="LIST",
-    help="Folders of the release.",
+    help="Groups of the release, separated by commas.",
 )
 @click.option(
     "-o",
@@ -38,15 +42,15 @@ not be had, 5 output directory in use, 6 disk full or unwritable, 64 usage or ne
     type=click.Path(path_type=Path),
     default=Path("refseq"),
     show_default=True,
-    help="Where the files go.",
+    help="Folder of the files.",
 )
 @click.option(
     "--mirror",
     "mirrors",
     multiple=True,
     metavar="URL",
-    help="A copy of https://ftp.ncbi.nlm.nih.gov/refseq/release to ask in its place; several "
-    "are tried in turn.",
+    help="Copy of https://ftp.ncbi.nlm.nih.gov/refseq/release to fetch from instead; if the option "
+    "is repeated, the copies are tried in turn.",
 )
 @click.option(
     "--max-files",
@@ -54,7 +58,7 @@ not be had, 5 output directory in use, 6 disk full or unwritable, 64 usage or ne
     default=4,
     show_default=True,
     metavar="N",
-    help="Files of each group at the most; 0 takes all (of bacteria hundreds of GB).",
+    help="Largest number of files per group; 0 takes all (hundreds of GB of bacteria).",
 )
 @click.option(
     "--format",
@@ -62,17 +66,17 @@ not be had, 5 output directory in use, 6 disk full or unwritable, 64 usage or ne
     type=click.Choice(["genbank", "fasta"]),
     default="genbank",
     show_default=True,
-    help="genbank has the proteins that prepare looks for.",
+    help="Format of the files; train prepare uses the proteins that genbank names.",
 )
-@click.option("--dry-run", is_flag=True, help="Only list what would be fetched.")
+@click.option("--dry-run", is_flag=True, help="List what would be fetched, and fetch nothing.")
 @shared_options
 def download(
     release_groups: str, output_dir: Path, mirrors: tuple[str, ...], **options: Any
 ) -> int:
     """Fetch genomes of the current RefSeq release, and write a table for train prepare.
 
-    Each file is compared with the checksum of the release's list. A download that broke off is
-    gone on with by the same command; files that are here and right are not fetched again.
+    Each file is compared with its checksum in the list of the release. The same command continues
+    a download that was interrupted; complete files are not fetched again.
     """
     from virnucpro.training.data.refseq import NCBI, check_groups, read_release
 
@@ -93,12 +97,12 @@ def download(
         with interruptible():
             return _bring(release, chosen, output_dir, places, options["form"])
     except RunInterruptedError as stop:
-        advice = "run the same command again to go on: what has come is kept"
+        advice = "run the same command again to continue: what has arrived is kept"
         raise RunInterruptedError(stop.signal_number, advice) from stop
 
 
 def _choose(release: Any, groups: Sequence[str], form: Any, most: int) -> Iterable[Any]:
-    """The files to have, and a line on standard error for each group."""
+    """Yield the files to fetch, and print one line per group on standard error."""
     _say(f"RefSeq release {release.number}")
     for group in groups:
         files = release.files(group, form)
@@ -139,8 +143,8 @@ def _bring(
         disk.save(listing, release.listing.encode())
         if failures:
             click.echo(
-                f"virnucpro: {len(failures):,} of {len(files):,} files could not be had; run the "
-                f"same command again, or try another --mirror; no table is written:\n  "
+                f"virnucpro: {len(failures):,} of {len(files):,} files could not be fetched; run "
+                f"the same command again, or try another --mirror; no table is written:\n  "
                 + "\n  ".join(failures),
                 err=True,
             )

@@ -1,4 +1,4 @@
-"""``virnucpro train embed``: features for the frames of a data set."""
+"""``virnucpro train embed``: computes the features of the frames of a data set."""
 
 from __future__ import annotations
 
@@ -32,14 +32,16 @@ Examples:
   virnucpro train embed DATASET --model-type lite --device cpu
   virnucpro train embed DATASET --protein-model esm2_t33_650M_UR50D --parts train,validation
 
-Exit codes: 0 done, 2 some frames failed (see failed_files.txt), 3 other models than before,
-4 GPU missing or lost, 5 data set in use, 6 disk full, 64 usage or model file, 65 damaged data,
-130/143 interrupted (the same command goes on).
+\b
+Exit codes:
+  0 finished, 2 some frames failed (see failed_files.txt), 3 other models than before,
+  4 GPU missing or lost, 5 data set in use, 6 disk full, 64 wrong usage or model file,
+  65 damaged data, 130 or 143 interrupted (the same command continues)
 """
 
 
 def parts_named(text: str) -> tuple[Part, ...]:
-    """``validation,train`` as a tuple of parts, in their usual order, each once."""
+    """Return ``validation,train`` as a tuple of parts, in their usual order, each once."""
     from virnucpro.training.data.dataset import PARTS
 
     wanted = [name.strip() for name in text.split(",")]
@@ -49,18 +51,21 @@ def parts_named(text: str) -> tuple[Part, ...]:
     return tuple(part for part in PARTS if part in wanted)
 
 
-@click.command(epilog=EPILOG, short_help="Embed the frames of a data set with two encoders.")
+@click.command(epilog=EPILOG, short_help="Embed the frames of a data set.")
 @click.argument("dataset", type=PATH, metavar="DATASET")
 @click.option(
     "-m",
     "--model-type",
     type=ModelTypes(TYPES),
-    help="The encoders of this model type of predict.  [default: 500]",
+    help="Model type of predict whose encoders are used.  [default: 500]",
 )
-@click.option("--nucleotide-model", metavar="NAME", help="Another encoder: name or folder.")
-@click.option("--protein-model", metavar="NAME", help="Another encoder: name, folder or file.")
+@click.option("--nucleotide-model", metavar="NAME", help="Name or folder of another encoder.")
+@click.option("--protein-model", metavar="NAME", help="Name, folder or file of another encoder.")
 @click.option(
-    "--parts", type=parts_named, metavar="LIST", help="Of train,validation,test.  [default: all]"
+    "--parts",
+    type=parts_named,
+    metavar="LIST",
+    help="Parts to embed, of train,validation,test.  [default: all]",
 )
 @encoder_options
 @click.option("--resume", is_flag=True, help="Accepted; unfinished work goes on without it, too.")
@@ -70,8 +75,8 @@ def parts_named(text: str) -> tuple[Part, ...]:
 def embed(dataset: Path, **options: Any) -> int:
     """Embed the frames of DATASET, which train prepare made, for train classifier.
 
-    The shards go through the workers of predict. A second run of the same command computes only
-    what is missing, and tries again what failed; frames that fail are left out of the training.
+    The work is done by workers as in predict. The same command again computes only what is
+    missing and what failed. Frames that fail are left out of the training.
     """
     settings = configuration(options)
     analysis = _analysis(settings.analysis, options)

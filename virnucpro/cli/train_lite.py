@@ -1,4 +1,4 @@
-"""``virnucpro train lite``: small encoders and their classifier, end to end, on the CPU."""
+"""``virnucpro train lite``: trains small encoders and their classifier on the CPU."""
 
 from __future__ import annotations
 
@@ -42,8 +42,20 @@ or unwritable, 64 usage, 65 damaged data, 130/143 interrupted (the same command 
     metavar="DIR",
     help="Folder of the encoders and the classifier.",
 )
-@click.option("--steps", type=COUNT, metavar="N", help="Batches.  [default: as for the shipped]")
-@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, metavar="N")
+@click.option(
+    "--steps",
+    type=COUNT,
+    metavar="N",
+    help="Number of batches.  [default: that of model type lite]",
+)
+@click.option(
+    "--seed",
+    type=click.IntRange(min=0),
+    default=0,
+    show_default=True,
+    metavar="N",
+    help="Seed of all random choices.",
+)
 @threads_option
 @click.option("-f", "--force", is_flag=True, help="Start over; what was there is moved aside.")
 @shared_options
@@ -55,11 +67,11 @@ def lite(
     threads: int | None,
     force: bool,
 ) -> int:
-    """Train an encoder pair like the one of model type lite, from DATASET alone.
+    """Train two small encoders and a classifier, as those of model type lite, on DATASET.
 
     Both encoders and the classifier are trained together on open reading frames of all chunk
-    lengths of DATASET; its validation part calibrates the scores. No GPU is needed. An interrupted
-    training goes on with the same command.
+    lengths of DATASET. The validation part calibrates the scores. No GPU is needed. The same
+    command continues an interrupted training.
     """
     import torch
 
@@ -96,11 +108,11 @@ def lite(
 
 
 def _summary(facts: Mapping[str, Any] | None, length: int, output_dir: Path) -> list[str]:
-    """How good the pair is, and how to use it."""
+    """Return sentences on how good the encoders are, and how to use them."""
     from virnucpro.training.lite.run import LiteFiles
 
     if facts is None:
-        return [f"It was there already, of the same recipe and data: {output_dir}"]
+        return [f"Nothing to do: {output_dir} was already trained with these data and settings."]
     lines = []
     for part, lengths in facts["chunk_auroc"].items():
         for bases, row in lengths.items():

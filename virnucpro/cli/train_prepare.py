@@ -1,4 +1,4 @@
-"""``virnucpro train prepare``: from labelled genomes to a data set."""
+"""``virnucpro train prepare``: makes a data set from labelled genomes."""
 
 from __future__ import annotations
 
@@ -19,9 +19,10 @@ TABLE is tab-separated, with a header:
   phages.fa.gz   virus   phages    test=0.2  ^(\\S+)_frag
   viral.1.gbff   virus   RefSeq
   bacteria.fna   others  bacteria  test                     Escherichia
-Needed: file, label (virus or others), group. split: auto, train, validation, test, or test=0.2;
-genome: pattern whose first group names the genome (default: every record is one);
-match: pattern that a header must have for the row to be for it (the first such row wins).
+The columns file, label (virus or others) and group are required. The others are optional:
+  split    auto, train, validation, test, or a fraction such as test=0.2
+  genome   pattern whose first group names the genome (default: every record is a genome)
+  match    pattern of the headers that the row is for (the first matching row counts)
 
 \b
 Examples:
@@ -29,8 +30,10 @@ Examples:
   virnucpro train prepare genomes.tsv -o data -e 300,500 --genomes /data/refseq
   virnucpro train prepare genomes.tsv -o data --test 0 --validation 0.05 --seed 7
 
-Exit codes: 0 done (or already there), 3 another data set is there, 5 output directory in use,
-6 disk full or unwritable, 64 usage, 65 mistakes in TABLE or in a genome file.
+\b
+Exit codes:
+  0 finished (now or before), 3 the folder has another data set, 5 output directory in use,
+  6 disk full or not writable, 64 wrong usage, 65 mistakes in TABLE or in a genome file
 """
 
 
@@ -48,7 +51,7 @@ Exit codes: 0 done (or already there), 3 another data set is there, 5 output dir
     "--genomes",
     type=PATH,
     metavar="DIR",
-    help="Folder that relative paths in TABLE start from.  [default: that of TABLE]",
+    help="Folder that relative paths in TABLE start from.  [default: the folder of TABLE]",
 )
 @click.option(
     "-e",
@@ -58,7 +61,7 @@ Exit codes: 0 done (or already there), 3 another data set is there, 5 output dir
     default=("500",),
     show_default=True,
     metavar="N",
-    help="Bases a chunk; several as 300,500 or by repeating the option.",
+    help="Bases per chunk; write several as 300,500, or repeat the option.",
 )
 @click.option(
     "--validation",
@@ -66,7 +69,7 @@ Exit codes: 0 done (or already there), 3 another data set is there, 5 output dir
     default=0.1,
     show_default=True,
     metavar="F",
-    help="Fraction of the genomes that go to validation.",
+    help="Fraction of the genomes in the validation part.",
 )
 @click.option(
     "--test",
@@ -74,7 +77,7 @@ Exit codes: 0 done (or already there), 3 another data set is there, 5 output dir
     default=0.1,
     show_default=True,
     metavar="F",
-    help="Fraction of the genomes that are held out.",
+    help="Fraction of the genomes in the test part.",
 )
 @click.option(
     "--relatives",
@@ -82,7 +85,7 @@ Exit codes: 0 done (or already there), 3 another data set is there, 5 output dir
     default=0.05,
     show_default=True,
     metavar="F",
-    help="Leave out genomes that share more of their 31-mers with held-out ones.",
+    help="Leave out genomes that share a larger fraction of their 31-mers with held-out ones.",
 )
 @click.option(
     "--shard-size",
@@ -90,30 +93,37 @@ Exit codes: 0 done (or already there), 3 another data set is there, 5 output dir
     default=10_000,
     show_default=True,
     metavar="N",
-    help="Frames a file.",
+    help="Frames per shard.",
 )
 @click.option(
     "--balance/--no-balance",
     default=True,
     show_default=True,
-    help="As many frames of either label in train and validation; never in test.",
+    help="Take equally many frames of either label for training and validation.",
 )
 @click.option(
     "--stride",
     type=click.IntRange(min=1),
     metavar="N",
-    help="Begin a chunk every N bases: fewer or more chunks than predict cuts.",
+    help="Begin a chunk every N bases, for fewer or more chunks than predict cuts.",
 )
-@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, metavar="N")
+@click.option(
+    "--seed",
+    type=click.IntRange(min=0),
+    default=0,
+    show_default=True,
+    metavar="N",
+    help="Seed of all random choices.",
+)
 @click.option("-f", "--force", is_flag=True, help="Make it anew; what was there is moved aside.")
 @shared_options
 def prepare(table: Path, output_dir: Path, genomes: Path | None, **options: Any) -> int:
     """Make a labelled data set of open reading frames from the genomes that TABLE lists.
 
-    Genomes go to train, validation or test as a whole, by their names; near-identical ones of
-    held-out genomes are left out. Records are cut into chunks as predict does; of GenBank files
-    only frames inside annotated proteins are kept. The same command gives the same data set to
-    the byte, and does nothing where it is there.
+    Each genome goes to train, validation or test as a whole, by its name. Genomes that are nearly
+    identical to held-out ones are left out. Records are cut into chunks as predict does; from
+    GenBank files only frames inside annotated proteins are kept. The same command gives the same
+    data set to the byte, and does nothing if the data set exists.
     """
     from virnucpro.training.data.prepare import DatasetSettings
 
@@ -121,19 +131,19 @@ def prepare(table: Path, output_dir: Path, genomes: Path | None, **options: Any)
     lengths = _lengths(options.pop("lengths"))
     if genomes is not None and not genomes.is_dir():
         raise UsageError(
-            f"--genomes {genomes} is no folder: name the one that the paths start from"
+            f"--genomes {genomes} is not a folder: name the one that the paths start from"
         )
     settings = DatasetSettings(table, genomes or table.parent, lengths, **options)
     return _carry_out(settings, output_dir, force)
 
 
 def _lengths(given: Iterable[str]) -> tuple[int, ...]:
-    """Chunk lengths in the order given, each once."""
+    """Return the chunk lengths in the order given, each once."""
     words = [word.strip() for text in given for word in text.split(",") if word.strip()]
     for word in words:
         if not (word.isascii() and word.isdecimal()) or int(word) < 3:
             raise UsageError(
-                f"--expected-length {word!r} is no number of bases of at least 3: write 300,500"
+                f"--expected-length {word!r} is not a number of bases of at least 3: write 300,500"
             )
     if not words:
         raise UsageError("--expected-length is empty: write 500, or 300,500")
@@ -161,8 +171,8 @@ def _carry_out(settings: Any, output_dir: Path, force: bool) -> int:
         click.echo(_summary(prepared.description))
         said = {
             "made": "The data set is in",
-            "found": "It was there already, made by the same command from the same genomes:",
-            "remade": f"What was there is now in {dataset.previous}; the data set is in",
+            "found": "The same command has already made this data set from the same genomes:",
+            "remade": f"The earlier data set is now in {dataset.previous}; the new one is in",
         }
         click.echo(f"{said[prepared.outcome]} {output_dir}")
     return 0
@@ -178,7 +188,7 @@ _REASONS = {
 
 
 def _summary(facts: Mapping[str, Any]) -> str:
-    """The parts as a table, and what is in none of them."""
+    """Return the parts as a table, and what is in none of them."""
     rows: list[tuple[str, ...]] = [_HEADS]
     for count in facts["counts"]:
         if count["genomes"]:
