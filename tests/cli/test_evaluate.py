@@ -137,14 +137,32 @@ def test_again_is_the_same_and_something_else_is_kept(
     assert call(*command).code == 0
     out = tmp_path / "in_chunk_evaluation"
     before = {path.name: path.read_bytes() for path in out.iterdir()}
-    assert call(*command).code == 0
+    again = call(*command)
+    assert again.code == 0
+    assert "the evaluation in in_chunk_evaluation is finished" in again.err
     assert {path.name: path.read_bytes() for path in out.iterdir()} == before
     refused = call(*command, "--threshold", 0.7)
-    assert refused.code == 64
-    assert "something else" in refused.err
+    assert refused.code == 3
+    assert "threshold: was 0.5, is 0.7" in refused.err
     assert {path.name: path.read_bytes() for path in out.iterdir()} == before
     assert call(*command, "--threshold", 0.7, "--force").code == 0
     assert json.loads((out / "evaluation.json").read_text())["threshold"] == 0.7
+    previous = out / ".checkpoints/evaluation.previous"
+    assert {path.name: path.read_bytes() for path in previous.iterdir()} == before
+
+
+def test_a_killed_evaluation_is_written_again(
+    call: Callable, made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "e"
+    command = ("evaluate", made / "out", "--labels", made / "labels.tsv", "-o", out)
+    with monkeypatch.context() as patch:
+        patch.setattr("virnucpro.evaluation.run.as_markdown", None)
+        assert call(*command).code == 1
+    assert (out / "evaluation.tsv").exists()
+    assert not (out / "evaluation.json").exists()
+    assert call(*command).code == 0
+    assert not (out / ".checkpoints").exists()
 
 
 def test_calls_without_scores(call: Callable, made: Path, tmp_path: Path) -> None:
@@ -153,9 +171,16 @@ def test_calls_without_scores(call: Callable, made: Path, tmp_path: Path) -> Non
     old.write_text("".join("\t".join(line.split("\t")[:2]) + "\n" for line in lines))
     out = tmp_path / "e"
     out.mkdir()
-    (out / "roc.png").write_text("of an earlier evaluation")
-    done = call("evaluate", old, "--labels", made / "labels.tsv", "-o", out)
+    (out / "roc.png").write_text("of somebody else")
+    command = ("evaluate", old, "--labels", made / "labels.tsv", "-o", out)
+    refused = call(*command)
+    assert refused.code == 64
+    assert "not its own: roc.png" in refused.err
+    done = call(*command, "--force")
     assert done.code == 0, done.err
+    moved = out / ".checkpoints/evaluation.previous.1/roc.png"
+    assert moved.read_text() == "of somebody else"
+    shutil.rmtree(out / ".checkpoints")
     assert "calls without scores" in done.out
     assert sorted(path.name for path in out.iterdir()) == FILES
     row = _table(out / "evaluation.tsv")[0]
@@ -190,6 +215,13 @@ def test_from_predictions_to_calibrated_rates(call: Callable, made: Path, tmp_pa
     assert inspect(new).temperature == pytest.approx(said["temperature"])
     assert said["loss"] < said["loss_before"]
     assert "Calibrated classifier" in done.out
+    content = new.read_bytes()
+    again = call(
+        *("evaluate", made / "out", "--labels", made / "labels.tsv", "-o", tmp_path / "e"),
+        *("--calibrate", TOY_CLASSIFIER, "--output", new),
+    )
+    assert again.code == 0, again.err
+    assert new.read_bytes() == content
     home = shutil.copytree(made, tmp_path / "home", ignore=shutil.ignore_patterns("out"))
     assert call(*_predict(home, new, "out")).code == 0
     assert {row["fdr"] for row in _table(made / "out/in_contigs.tsv")} == {"NA"}
@@ -234,7 +266,7 @@ def test_figures_stay_where_calibration_fails(call: Callable, made: Path, tmp_pa
         (("--calibrate", TOY_CLASSIFIER), "belong together"),
         (("--output", "x.safetensors"), "belong together"),
         (("--calibrate", TOY_CLASSIFIER, "--output", "x.pth"), "suffix .safetensors"),
-        (("--calibrate", TOY_CLASSIFIER, "--output", TOY_CLASSIFIER), "exists"),
+        (("--calibrate", TOY_CLASSIFIER, "--output", TOY_CLASSIFIER), "not its own"),
         (("--threshold", "1.5"), "--threshold"),
         (("--labels", "nowhere.tsv"), "is not a file"),
     ],

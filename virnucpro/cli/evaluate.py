@@ -68,7 +68,7 @@ docs/evaluation.md.
     metavar="FILE",
     help="File of the calibrated classifier, with the suffix .safetensors.",
 )
-@click.option("-f", "--force", is_flag=True, help="Overwrite what is there.")
+@click.option("-f", "--force", is_flag=True, help="Start over; move aside what is there.")
 @shared_options
 def evaluate(predictions: Path, labels: Path, **options: Any) -> None:
     """Measure PREDICTIONS: an output directory of predict, or one of its tables.
@@ -76,7 +76,7 @@ def evaluate(predictions: Path, labels: Path, **options: Any) -> None:
     Writes metrics with their intervals, overall, by group and by chunk length, and plots. A group
     is measured against all rows of the other label.
     """
-    _check_options(**{name: options[name] for name in ("calibrate", "output", "force")})
+    _check_options(**{name: options[name] for name in ("calibrate", "output")})
     _check_installed()
     from virnucpro.evaluation.run import EvaluationRequest, run_evaluation
     from virnucpro.formatting import printable
@@ -90,13 +90,11 @@ def evaluate(predictions: Path, labels: Path, **options: Any) -> None:
         click.echo(printable(result))
 
 
-def _check_options(*, calibrate: Path | None, output: Path | None, force: bool) -> None:
+def _check_options(*, calibrate: Path | None, output: Path | None) -> None:
     if (calibrate is None) != (output is None):
         raise UsageError("--calibrate and --output belong together: give both or neither")
     if output is not None and output.suffix != ".safetensors":
         raise UsageError(f"--output {output}: give it the suffix .safetensors")
-    if output is not None and output.exists() and not force:
-        raise UsageError(f"{output} exists: choose another --output, or overwrite it with --force")
 
 
 def _check_installed() -> None:

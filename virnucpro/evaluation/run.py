@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from virnucpro.classifier import ClassifierInfo, inspect, with_temperature
@@ -18,7 +18,16 @@ from virnucpro.evaluation.plots import PLOTS, draw_plots
 from virnucpro.evaluation.predictions import Level, Predictions, find_predictions
 from virnucpro.evaluation.report import as_markdown, as_text, calibration_line, count_lines
 from virnucpro.evaluation.sample import join
-from virnucpro.store.disk import Disk, sha256_of
+from virnucpro.layout import checkpoint_folder
+from virnucpro.store.disk import Disk, DiskWithoutResume, sha256_of
+from virnucpro.store.guard import (
+    ExistingWork,
+    WorkIdentity,
+    admit_work,
+    foreign_files_refusal,
+    read_identity,
+    save_identity,
+)
 
 
 @dataclass(frozen=True)
@@ -31,7 +40,7 @@ class EvaluationRequest:
         level: None for chunks, or for what the table holds.
         calibrate: the classifier to calibrate; None for none.
         output: the calibrated classifier.
-        force: overwrite an evaluation of other files.
+        force: move aside what is there.
     """
 
     predictions: Path
@@ -63,15 +72,28 @@ def run_evaluation(request: EvaluationRequest, notify: Callable[[str], None]) ->
         sha256_of(request.labels),
         predictions.level,
     )
-    _check_free(folder, files, request)
+    disk = DiskWithoutResume()
+    identity = WorkIdentity(
+        f"the evaluation in {folder.name}", _settings(files.document(request.threshold))
+    )
+    begun_file = checkpoint_folder(folder) / "evaluation.begun.json"
+    existing = _existing_evaluation(folder, begun_file)
+    existing_classifier = _existing_classifier(request, folder, begun_file)
+    if not request.force and (refusal := foreign_files_refusal(existing_classifier)):
+        raise refusal
     source = _calibration_source(request, predictions, notify)
+    if notice := admit_work(identity, existing, disk, force=request.force).notice:
+        notify(notice)
     notify(f"reading {request.labels} and {predictions.table.path}")
     labels = read_labels(request.labels)
     sample = join(predictions, labels)
     notify(f"measuring {sample.counts.used:,} rows, with intervals over genomes")
     evaluation = evaluate(sample, request.threshold, graded=predictions.graded)
     calibration, plots = None, draw_plots(evaluation)
-    _write(folder, evaluation, files, calibration, plots)
+    output = None if request.output is None else str(request.output.absolute())
+    begun = WorkIdentity(identity.label, {**identity.settings, "output": output})
+    save_identity(begun_file, begun, disk)
+    _write(folder, evaluation, files, calibration, plots, disk)
     if source is not None and request.output is not None:
         classifier, frames = source
         notify("fitting a temperature")
@@ -79,8 +101,12 @@ def run_evaluation(request: EvaluationRequest, notify: Callable[[str], None]) ->
         before = 1.0 if classifier.temperature is None else classifier.temperature
         calibration = fit_calibration(rows, before)
         content = with_temperature(classifier.path, calibration.temperature)
-        Disk().save(request.output, content)
-        _write(folder, evaluation, files, calibration, plots)
+        label = f"the calibrated classifier {request.output.name}"
+        admit_work(WorkIdentity(label, {}), existing_classifier, disk, force=request.force)
+        disk.save(request.output, content)
+        _write(folder, evaluation, files, calibration, plots, disk)
+    disk.remove(begun_file)
+    disk.remove_folder(begun_file.parent)
     return "\n".join(
         [
             *count_lines(evaluation),
@@ -92,30 +118,56 @@ def run_evaluation(request: EvaluationRequest, notify: Callable[[str], None]) ->
     )
 
 
-def _check_free(folder: Path, files: EvaluatedFiles, request: EvaluationRequest) -> None:
-    """Protect an evaluation of other files. The same evaluation may be written again.
-
-    Raises:
-        UsageError: the folder holds another evaluation.
-    """
-    path = folder / "evaluation.json"
-    if request.force or not path.exists():
-        return
+def _existing_evaluation(folder: Path, begun_file: Path) -> ExistingWork:
+    """Return what the output directory holds of an earlier evaluation, or of something else."""
+    names = (*PLOTS, "evaluation.tsv", "evaluation.md", "evaluation.json")
+    files = [folder / name for name in names if (folder / name).exists()]
+    existing = ExistingWork(folder, checkpoint_folder(folder) / "evaluation.previous")
     try:
-        same = _key(json.loads(path.read_bytes())) == _key(files.document(request.threshold))
+        settings = _settings(json.loads((folder / "evaluation.json").read_bytes()))
     except (OSError, ValueError, KeyError, TypeError):
-        same = False
-    if not same:
-        raise UsageError(
-            f"{folder} holds an evaluation of something else: choose another --output-dir, or "
-            f"overwrite it with --force"
-        )
+        if read_identity(begun_file):  # it was interrupted while it wrote its files
+            return replace(existing, own_files=files)
+        return replace(existing, foreign_files=files)
+    identity = WorkIdentity(f"the evaluation in {folder.name}", settings)
+    return replace(existing, own_files=files, identity=identity, finished=True)
 
 
-def _key(document: Json) -> tuple[Json, ...]:
+def _settings(document: Json) -> dict[str, Json]:
     """Return what decides the result. The same files may have moved."""
-    digests = (document[name]["sha256"] for name in ("predictions", "labels"))
-    return (*digests, document["level"], document["threshold"])
+    return {
+        "predictions": str(document["predictions"]["sha256"]),
+        "labels": str(document["labels"]["sha256"]),
+        "level": document["level"],
+        "threshold": document["threshold"],
+    }
+
+
+def _existing_classifier(
+    request: EvaluationRequest, folder: Path, begun_file: Path
+) -> ExistingWork:
+    """Return what stands in the place of the calibrated classifier.
+
+    It is ours where an interrupted evaluation was about to write it, or where the classifier with
+    the temperature that ``evaluation.json`` names has the same bytes.
+    """
+    output = request.output or Path()
+    previous = checkpoint_folder(output.parent) / f"{output.name}.previous"
+    existing = ExistingWork(output.parent, previous, option="--output")
+    if request.output is None or request.calibrate is None or not output.exists():
+        return existing
+    begun = read_identity(begun_file)
+    if begun is not None and begun.settings.get("output") == str(output.absolute()):
+        return replace(existing, own_files=[output])
+    try:
+        document = json.loads((folder / "evaluation.json").read_bytes())
+        temperature = float(document["calibration"]["temperature"])
+        own = with_temperature(request.calibrate, temperature) == output.read_bytes()
+    except (OSError, ValueError, KeyError, TypeError):
+        own = False
+    if own:
+        return replace(existing, own_files=[output], finished=True)
+    return replace(existing, foreign_files=[output])
 
 
 def _calibration_source(
@@ -152,9 +204,9 @@ def _write(
     files: EvaluatedFiles,
     calibration: Calibration | None,
     plots: Mapping[str, bytes],
+    disk: Disk,
 ) -> None:
     """Write all files, ``evaluation.json`` last, and remove plots of an earlier evaluation."""
-    disk = Disk()
     for name in PLOTS:
         if name in plots:
             disk.save(folder / name, plots[name])
