@@ -182,11 +182,16 @@ class Scheduler:
     def _submit(self, worker: WorkerState, task: Task) -> None:
         if self._first_task_began is None:
             self._first_task_began = self._clock()
-        if not worker.tasks:
-            worker.task_began = self._clock()
         worker.tasks.append(task)
         self._pool.submit(worker.number, task)
-        self._emit(TaskStarted(worker.number, task))
+        if len(worker.tasks) == 1:
+            self._begin_task(worker)
+
+    def _begin_task(self, worker: WorkerState) -> None:
+        """Note that a worker begins the first of its tasks, if it has one."""
+        if worker.tasks:
+            worker.task_began = self._clock()
+            self._emit(TaskStarted(worker.number, worker.tasks[0]))
 
     def _handle(self, event: PoolEvent) -> None:
         worker = self._workers.get(event.worker)
@@ -231,6 +236,7 @@ class Scheduler:
         if self._final_error is not None and worker.tasks:
             self._remove(worker)  # it has begun its next task
         else:
+            self._begin_task(worker)
             self._restore_batches(worker)
 
     def _after_failure(self, worker: WorkerState, event: WorkFailed) -> None:
@@ -247,6 +253,7 @@ class Scheduler:
             self._take_task(worker, event.seconds)
             decision = self._policy.after_data_error(task, failure.error, failure.message)
             self._carry_out(worker, decision)
+            self._begin_task(worker)
             self._restore_batches(worker)
         elif failure.kind == "memory":
             self._after_out_of_memory(worker, event)
@@ -322,7 +329,6 @@ class Scheduler:
     def _take_task(self, worker: WorkerState, seconds: float) -> Task:
         """Take the task from a worker that is through with it, successfully or not."""
         worker.busy_seconds += seconds
-        worker.task_began = self._clock()
         worker.reported = (0, 0)
         return worker.tasks.popleft()
 

@@ -14,6 +14,8 @@ from virnucpro.events import (
     Event,
     Notice,
     Progressed,
+    TaskFailed,
+    TaskFinished,
     TaskStarted,
     WorkerDied,
     WorkerReady,
@@ -106,6 +108,25 @@ def test_every_task_is_carried_out_once_by_all_workers() -> None:
     assert trial.pool.most_submitted == 2  # one ahead
     assert sum(trial.of(WorkerReport, "tasks")) == 20
     assert not trial.warnings
+
+
+@pytest.mark.parametrize("behaviour", ["ok", "data"])
+def test_a_task_is_started_after_the_one_before_it_has_ended(behaviour: str) -> None:
+    """Also where it was queued behind that one: so the display shows what is being computed."""
+    trial = run(lambda w, task, h: behaviour if task else "ok", STAGE.tasks(9, size=1), workers=2)
+    current: dict[int, Task] = {}
+    for event in trial.events:
+        match event:
+            case TaskStarted(worker, task):
+                assert worker not in current
+                current[worker] = task
+            case TaskFinished(worker, task, _):
+                assert current.pop(worker) == task
+            case TaskFailed(worker, failed):
+                assert current.pop(worker) == failed.task
+            case Progressed(worker, _, _):
+                assert worker in current
+    assert not current
 
 
 def test_no_more_workers_than_tasks_are_started() -> None:
