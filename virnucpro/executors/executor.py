@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from virnucpro.contracts import Device, Stage, Task, TaskOutcome, TaskResult
-from virnucpro.events import Event, Progressed, TaskFinished, TaskStarted
+from virnucpro.events import Emit, Progressed, TaskFinished, TaskStarted
 from virnucpro.executors.local import LocalPool
 from virnucpro.executors.pool import WorkerPool
 from virnucpro.executors.processes import ProcessPool
@@ -59,9 +59,7 @@ class Executor:
         self._interruption = interruption or Interruption()
         self._limits = limits or TimeLimits()
 
-    def run(
-        self, stage: Stage, tasks: Iterable[Task], emit: Callable[[Event], None]
-    ) -> Iterator[TaskOutcome]:
+    def run(self, stage: Stage, tasks: Iterable[Task], emit: Emit) -> Iterator[TaskOutcome]:
         """Carry out ``tasks``; outcomes of a worker stage come in the order of completion.
 
         Before an error is raised, the outcomes of all finished tasks are yielded.
@@ -94,7 +92,7 @@ class Executor:
 
 
 def run_host_stage(
-    stage: Stage, tasks: Iterable[Task], emit: Callable[[Event], None], threads: int
+    stage: Stage, tasks: Iterable[Task], emit: Emit, threads: int
 ) -> Iterator[TaskOutcome]:
     """Carry out the tasks of a host stage in this process; any error ends the run.
 

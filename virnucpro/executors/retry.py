@@ -47,7 +47,7 @@ class RetryPolicy:
     """Decides what is tried again in one stage. Tasks are known by their receipts."""
 
     def __init__(self, stage: Stage) -> None:
-        """``stage`` divides its tasks and names the sequences in them."""
+        """``stage`` divides its tasks and names the sequences in them, if it is a spanned one."""
         self._stage = stage
         self._exits: dict[Path, list[int]] = {}  # the workers that exited over an unfinished task
         self._halves: set[Path] = set()  # of tasks that ended workers, or that did not fit
@@ -131,10 +131,11 @@ class RetryPolicy:
     def _divide(
         self, task: Task, error: str, message: str, *, remember: bool = False
     ) -> RetryDecision:
-        assert isinstance(self._stage, SpannedStage)
-        halves = self._stage.halve(task)
+        stage = self._stage
+        halves = stage.halve(task) if isinstance(stage, SpannedStage) else None
         if halves is None:
-            return RetryDecision(failed=FailedTask(task, error, message, self._stage.ids(task)))
+            ids = stage.ids(task) if isinstance(stage, SpannedStage) else ()
+            return RetryDecision(failed=FailedTask(task, error, message, ids))
         if remember:
             self._halves.update(half.receipt for half in halves)
         return RetryDecision(halves)

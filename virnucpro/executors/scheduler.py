@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from virnucpro.contracts import Device, Stage, Task, TaskOutcome
 from virnucpro.errors import DeviceError, RunInterruptedError, VirNucProError
 from virnucpro.events import (
-    Event,
+    Emit,
     Notice,
     Progressed,
     TaskFailed,
@@ -39,8 +39,6 @@ WAIT_SECONDS = 0.5  # longest wait between two looks at signals and at workers t
 TAIL_TASKS = 4
 # Halvings that bring every batch budget down to one sequence: two to the 20th is a million.
 SMALLEST_BATCHES = 20
-
-Emit = Callable[[Event], None]
 
 
 @dataclass(frozen=True)

@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from virnucpro.contracts import Device, Stage, Task, TaskResult
+from virnucpro.contracts import (
+    Device,
+    FailedTask,
+    Receipts,
+    Session,
+    SpannedStage,
+    Stage,
+    Task,
+    TaskResult,
+)
 from virnucpro.executors.failures import WorkFailure
 from virnucpro.executors.pool import (
     HandleEvent,
@@ -20,10 +29,14 @@ from virnucpro.executors.pool import (
 )
 
 
-class FakeStage:
+class FakeStage(SpannedStage):
     """Tasks over sequences that are only numbers; nothing is ever computed."""
 
-    name = "fake"
+    runs_on = "worker"
+
+    @property
+    def name(self) -> str:
+        return "fake"
 
     def task(self, start: int, stop: int, weight: int = 0) -> Task:
         """Return the task for the sequences from ``start`` to before ``stop``."""
@@ -34,6 +47,20 @@ class FakeStage:
     def tasks(self, count: int, size: int = 4) -> list[Task]:
         """Return ``count`` tasks of ``size`` sequences."""
         return [self.task(n * size, (n + 1) * size) for n in range(count)]
+
+    def plan(self, receipts: Receipts) -> list[Task]:
+        raise NotImplementedError
+
+    def split(self, task: Task) -> list[Task]:
+        raise NotImplementedError
+
+    def join(
+        self, task: Task, parts: Sequence[TaskResult], failures: Sequence[FailedTask]
+    ) -> TaskResult:
+        raise NotImplementedError
+
+    def open(self, device: Device) -> Session:
+        raise NotImplementedError
 
     def halve(self, task: Task) -> tuple[Task, Task] | None:
         """Return both halves; None for one sequence."""

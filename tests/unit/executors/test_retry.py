@@ -21,7 +21,7 @@ STAGE = FakeStage()
 
 
 def _policy() -> RetryPolicy:
-    return RetryPolicy(STAGE)  # type: ignore[arg-type]
+    return RetryPolicy(STAGE)
 
 
 def test_halves_of_a_deadly_task_are_divided_at_their_first_exit() -> None:

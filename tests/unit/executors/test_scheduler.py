@@ -69,7 +69,7 @@ def run(
     pool = FakePool(workers, behaviour)
     trial = Trial(pool)
     scheduler = Scheduler(
-        STAGE,  # type: ignore[arg-type]
+        STAGE,
         tasks,
         pool,
         trial.events.append,
