@@ -32,7 +32,8 @@ def run(arguments: Sequence[str]) -> int:
     except Exception:  # noqa: BLE001 - the outermost edge: a bug, shown whole to be reported
         traceback.print_exc()
         click.echo(
-            "virnucpro: internal error: please report the text above; --resume goes on", err=True
+            "virnucpro: internal error: please report the text above; the same command continues",
+            err=True,
         )
         return VirNucProError.exit_code
 

@@ -97,6 +97,14 @@ threads_option = click.option(
     metavar="N",
     help="Number of host threads in total.  [default: all cores]",
 )
+resume_option = click.option(
+    "--resume",
+    is_flag=True,
+    help="Continue unfinished work of the same command, and try again what failed.",
+)
+force_option = click.option(
+    "-f", "--force", is_flag=True, help="Start over; existing results are moved aside."
+)
 no_progress_option = click.option(
     "--no-progress",
     is_flag=True,

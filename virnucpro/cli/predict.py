@@ -15,7 +15,9 @@ from virnucpro.cli.options import (
     ModelTypes,
     configuration,
     encoder_options,
+    force_option,
     no_progress_option,
+    resume_option,
     shared_options,
 )
 from virnucpro.errors import EXIT_OK, EXIT_PARTIAL, UsageError
@@ -94,8 +96,8 @@ Exit codes:
     type=click.Choice(DUPLICATE_ID_CHOICES),
     help="Refuse record ids that occur twice, or rename them.  [default: error]",
 )
-@click.option("--resume", is_flag=True, help="Go on with an interrupted run; retries what failed.")
-@click.option("-f", "--force", is_flag=True, help="Start over; what was there is moved aside.")
+@resume_option
+@force_option
 @click.option(
     "-k",
     "--keep-intermediate",

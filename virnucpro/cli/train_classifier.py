@@ -13,7 +13,9 @@ from virnucpro.cli.options import (
     COUNT,
     PATH,
     configuration,
+    force_option,
     no_progress_option,
+    resume_option,
     shared_options,
     threads_option,
 )
@@ -107,8 +109,8 @@ Exit codes:
     metavar="DIR",
     help="Also write TensorBoard scalars to this folder.",
 )
-@click.option("--resume", is_flag=True, help="Go on with an interrupted training.")
-@click.option("-f", "--force", is_flag=True, help="Start over; what was there is moved aside.")
+@resume_option
+@force_option
 @no_progress_option
 @shared_options
 def classifier(dataset: Path, output: Path, **options: Any) -> int:

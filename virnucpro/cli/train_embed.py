@@ -14,7 +14,9 @@ from virnucpro.cli.options import (
     ModelTypes,
     configuration,
     encoder_options,
+    force_option,
     no_progress_option,
+    resume_option,
     shared_options,
 )
 from virnucpro.errors import EXIT_OK, EXIT_PARTIAL
@@ -68,8 +70,8 @@ def parts_named(text: str) -> tuple[Part, ...]:
     help="Parts to embed, of train,validation,test.  [default: all]",
 )
 @encoder_options
-@click.option("--resume", is_flag=True, help="Accepted; unfinished work goes on without it, too.")
-@click.option("-f", "--force", is_flag=True, help="Start over; move aside what is there.")
+@resume_option
+@force_option
 @no_progress_option
 @shared_options
 def embed(dataset: Path, **options: Any) -> int:

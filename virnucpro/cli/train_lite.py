@@ -10,7 +10,14 @@ from typing import Any
 
 import click
 
-from virnucpro.cli.options import COUNT, PATH, configuration, shared_options, threads_option
+from virnucpro.cli.options import (
+    COUNT,
+    PATH,
+    configuration,
+    force_option,
+    shared_options,
+    threads_option,
+)
 from virnucpro.errors import RunInterruptedError
 
 EPILOG = """\b
@@ -28,7 +35,7 @@ Then: virnucpro predict contigs.fa -m custom -p my_lite/lite_classifier.safetens
     esm: {model_name: my_lite/lite_protein.safetensors}
 
 Exit codes: 0 done (or already there), 3 another training is there, 5 output in use, 6 disk full
-or unwritable, 64 usage, 65 damaged data, 130/143 interrupted (the same command goes on).
+or unwritable, 64 usage, 65 damaged data, 130/143 interrupted (the same command continues).
 """
 
 
@@ -57,7 +64,7 @@ or unwritable, 64 usage, 65 damaged data, 130/143 interrupted (the same command 
     help="Seed of all random choices.",
 )
 @threads_option
-@click.option("-f", "--force", is_flag=True, help="Start over; what was there is moved aside.")
+@force_option
 @shared_options
 def lite(
     dataset: Path,
@@ -101,7 +108,7 @@ def lite(
                 screen.warn("no validation frames of both labels: the scores are not calibrated")
     except RunInterruptedError as stop:
         same = "the same command again without --force" if force else "the same command again"
-        raise RunInterruptedError(stop.signal_number, f"run {same} to go on") from stop
+        raise RunInterruptedError(stop.signal_number, f"run {same} to continue") from stop
     if not display.quiet:
         click.echo("\n".join(_summary(facts, Dataset(dataset).lengths()[0], output_dir)))
     return 0

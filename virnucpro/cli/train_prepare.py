@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from virnucpro.cli.options import PATH, configuration, shared_options
+from virnucpro.cli.options import PATH, configuration, force_option, shared_options
 from virnucpro.errors import RunInterruptedError, UsageError
 
 FRACTION = click.FloatRange(0, 1)
@@ -115,7 +115,7 @@ Exit codes:
     metavar="N",
     help="Seed of all random choices.",
 )
-@click.option("-f", "--force", is_flag=True, help="Make it anew; what was there is moved aside.")
+@force_option
 @shared_options
 def prepare(table: Path, output_dir: Path, genomes: Path | None, **options: Any) -> int:
     """Make a labelled data set of open reading frames from the genomes that TABLE lists.

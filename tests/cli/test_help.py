@@ -1,0 +1,68 @@
+"""What commands say about themselves: each option in a sentence, each command with an example."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import click
+import pytest
+
+from virnucpro.cli.app import app
+
+# Turns that are hard to read: "a" where "per" is meant, and phrases that are not plain English.
+COUNTED = "bases|residues|letters|tokens|sequences|frames|rows|files|seconds|threads|epochs|times"
+BANNED = re.compile(
+    rf"\b(?:{COUNTED}) an? |\bis no \w|\bone's\b|\bto be had\b|\bat the most\b"
+    r"|\bin good order\b|\banew\b|\bgone on with\b",
+    re.IGNORECASE,
+)
+
+
+def _commands(
+    command: click.Command, path: str = "virnucpro"
+) -> Iterator[tuple[str, click.Command]]:
+    yield path, command
+    if isinstance(command, click.Group):
+        context = click.Context(command)
+        for name in command.list_commands(context):
+            child = command.get_command(context, name)
+            assert child is not None
+            yield from _commands(child, f"{path} {name}")
+
+
+COMMANDS = dict(_commands(app))
+OPTIONS = {
+    f"{path} {parameter.opts[0]}": parameter.help
+    for path, command in COMMANDS.items()
+    for parameter in command.params
+    if isinstance(parameter, click.Option)
+}
+
+
+@pytest.mark.parametrize("option", OPTIONS)
+def test_every_option_is_explained_in_a_sentence(option: str) -> None:
+    text = OPTIONS[option]
+    assert text, "no help text"
+    assert text.endswith((".", "]"))
+    assert text[0].isupper() or not text[0].isalpha()
+
+
+@pytest.mark.parametrize("path", COMMANDS)
+def test_every_command_says_what_it_does_and_shows_an_example(path: str) -> None:
+    command = COMMANDS[path]
+    assert command.help
+    assert command.get_short_help_str(limit=200).endswith(".")
+    if len(path.split()) > 1 and not isinstance(command, click.Group):
+        assert f"{path} " in f"{command.epilog} ", "no example"
+        assert "Example" in (command.epilog or "")
+
+
+@pytest.mark.parametrize("path", COMMANDS)
+def test_texts_are_plain(path: str) -> None:
+    command = COMMANDS[path]
+    texts = [command.help or "", command.epilog or "", command.short_help or ""]
+    texts += [text or "" for option, text in OPTIONS.items() if option.startswith(f"{path} -")]
+    for text in texts:
+        found = BANNED.search(text)
+        assert found is None, f"{found}: {text}"
