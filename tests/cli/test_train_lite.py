@@ -121,7 +121,7 @@ def test_interrupted_and_gone_on_with(dataset, train, trained, tmp_path):
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=60)
     assert process.returncode == 130, err
-    assert err.splitlines()[-1] == "virnucpro: interrupted; run the same command again to go on"
+    assert err.splitlines()[-1] == "virnucpro: interrupted; run the same command again to continue"
     assert not (tmp_path / "lite_classifier.safetensors").exists()
     assert train(tmp_path, "--quiet").out == ""
     for name in NAMES:

@@ -34,8 +34,11 @@ Then: virnucpro predict contigs.fa -m custom -p my_lite/lite_classifier.safetens
     dnabert: {model_name: my_lite/lite_nucleotide.safetensors}
     esm: {model_name: my_lite/lite_protein.safetensors}
 
-Exit codes: 0 done (or already there), 3 another training is there, 5 output in use, 6 disk full
-or unwritable, 64 usage, 65 damaged data, 130/143 interrupted (the same command continues).
+\b
+Exit codes:
+  0 finished (now or before), 3 the folder has another training, 5 output in use,
+  6 disk full or not writable, 64 wrong usage, 65 damaged data,
+  130 or 143 interrupted (the same command continues)
 """
 
 
