@@ -19,10 +19,10 @@ from pathlib import Path
 
 import dnaio
 
-from virnucpro.io.census import take_census
 from virnucpro.io.chunks import chunk_id, chunk_spans
 from virnucpro.io.fasta import fasta_bytes, read_fasta
 from virnucpro.io.frames import open_frames
+from virnucpro.io.input_summary import summarise_input
 from virnucpro.io.records import Record, read_records
 
 BASES = "TCAG"
@@ -152,7 +152,7 @@ def bench_reading(reads: int, bases: int, folder: Path) -> None:
     for title, path, run in (
         ("read_records FASTA", fasta, lambda p: sum(1 for _ in read_records(p))),
         ("read_records FASTQ", fastq, lambda p: sum(1 for _ in read_records(p))),
-        ("take_census FASTA", fasta, take_census),
+        ("summarise_input FASTA", fasta, summarise_input),
         ("read_fasta", fasta, lambda p: sum(1 for _ in read_fasta(p))),
     ):
         plain = reads / timed(lambda path=path: dnaio_read(path))

@@ -124,13 +124,13 @@ REFUSED = (
     Case(
         "34 stop sign",
         b">a\nACGT*\n",
-        ("FILE: line 2, record 'a': '*' is no nucleotide",),
+        ("FILE: line 2, record 'a': '*' is not a nucleotide",),
         "remove stop signs",
     ),
     Case(
         "34 position numbers",
         b">a\nACGT\n 61 acgt\n",
-        ("FILE: line 3, record 'a': '6' is no nucleotide",),
+        ("FILE: line 3, record 'a': '6' is not a nucleotide",),
         "position numbers",
     ),
     Case(

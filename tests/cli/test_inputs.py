@@ -35,7 +35,7 @@ from tests.cli.inputs import (
 from tests.cli.inputs_sequences import ACCEPTED, CHUNKED, REFUSED
 from virnucpro.classifier import to_bytes
 from virnucpro.errors import InputError, UsageError, VirNucProError
-from virnucpro.io.census import take_census
+from virnucpro.io.input_summary import summarise_input
 from virnucpro.run.predict import run_prediction
 from virnucpro.run.prepare import PredictionRequest
 from virnucpro.settings import TOY_CLASSIFIER, AnalysisSettings, MachineSettings
@@ -213,7 +213,7 @@ def test_49_gzip_bomb_stops_at_the_limit(tmp_path: Path) -> None:
     bomb = tmp_path / "sample.fa.gz"
     bomb.write_bytes(packed(b">a\n" + b"A" * 20_000_000))
     with pytest.raises(InputError, match="expands to more than the 1,000,000 bytes"):
-        take_census(bomb, limit=1_000_000)
+        summarise_input(bomb, limit=1_000_000)
 
 
 @pytest.fixture

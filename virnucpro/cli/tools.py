@@ -56,17 +56,17 @@ def list_devices(as_json: bool) -> None:
 @shared_options
 def validate(source: Path, expected_length: int) -> None:
     """Read all of INPUT and say whether predict would accept it. No file is written."""
-    from virnucpro.io.census import take_census
+    from virnucpro.io.input_summary import summarise_input
     from virnucpro.stages.chunking import duplicates_error, input_notices
 
-    census = take_census(source)
-    if census.duplicates:
-        raise duplicates_error(source, census)
+    summary = summarise_input(source)
+    if summary.duplicates:
+        raise duplicates_error(source, summary)
     click.echo(
-        f"{source} can be used: {census.records:,} records, {census.bases:,} bases, "
-        f"median {census.median_length:,}, longest {census.longest:,}"
+        f"{source} can be used: {summary.records:,} records, {summary.bases:,} bases, "
+        f"median {summary.median_length:,}, longest {summary.longest:,}"
     )
-    for notice in input_notices(census, expected_length):
+    for notice in input_notices(summary, expected_length):
         click.echo(f"warning: {notice}")
 
 

@@ -1,4 +1,7 @@
-"""Read the sequences of an input: FASTA or FASTQ, of whatever provenance.
+"""Read the sequences of an input: FASTA or FASTQ, plain or compressed, from any source.
+
+The way of the bytes: ``compression.py`` expands the file, :class:`InputText` makes sure that it is
+UTF-8 text with line feeds, and :class:`Records` cuts it into records and checks their letters.
 
 dnaio reads neither format here: it refuses ids that are not ASCII, silently skips FASTA lines that
 begin with ``#``, and its errors do not name the line of a record. The tests compare with it.
@@ -6,6 +9,8 @@ begin with ``#``, and its errors do not name the line of a record. The tests com
 
 from __future__ import annotations
 
+import codecs
+import re
 from collections.abc import Generator, Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
@@ -14,10 +19,13 @@ from pathlib import Path
 from types import TracebackType
 
 from virnucpro.errors import InputError
-from virnucpro.io.letters import BLANK, cleaned, complaint
-from virnucpro.io.text import CONTROL, Text, shortened
+from virnucpro.io.compression import expanded_blocks
 
 LONGEST_HEADER = 1 << 20  # bytes; nobody writes such a line, but a file without line ends has one
+NUCLEOTIDES = b"ACGTUNRYSWKMBDHV"  # IUPAC, Cornish-Bowden 1985, doi:10.1093/nar/13.9.3021
+_BOTH_CASES = NUCLEOTIDES + NUCLEOTIDES.lower()
+BLANK = b" \t\n"  # what may stand between letters
+_QUALITIES = bytes(range(32, 127)) + b"\t"
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,22 +51,25 @@ class Records:
     """
 
     def __init__(self, path: Path, *, limit: int | None = None) -> None:
-        """``limit`` is the largest expanded size of a compressed file, in bytes."""
+        """Prepare to read ``path``.
+
+        ``limit`` is the largest expanded size of a compressed file in bytes.
+        """
         self.uracil = False
         self._path = path
-        self._text = Text(path, limit=limit)
+        self._text = InputText(path, limit=limit)
         self._records = self._read()
 
     def __iter__(self) -> Iterator[Record]:
-        """The records not read yet, in the order of the file."""
+        """Return the records that were not read yet, in the order of the file."""
         return self._records
 
     def __next__(self) -> Record:
-        """The next record."""
+        """Return the next record."""
         return next(self._records)
 
     def __enter__(self) -> Records:
-        """For a reading that may stop before the end."""
+        """Close the file at the end of a ``with`` block, for a reading that may stop early."""
         return self
 
     def __exit__(
@@ -88,7 +99,7 @@ class Records:
             elif start.startswith(b"@"):
                 yield from self._fastq(chain((start,), blocks), line)
             else:
-                raise self._error(line, _Fault(_no_start(start)))
+                raise self._error(line, _RecordError(_describe_wrong_start(start)))
 
     def _fasta(self, blocks: Iterable[bytes], line: int) -> Iterator[Record]:
         """Split at the ``>`` that begin a line; the first one is already gone, on ``line``."""
@@ -105,7 +116,9 @@ class Records:
                 pieces = [last]
                 yield from self._records_of(parts, line)
                 line = self._text.line - len(held) - last.count(b"\n")
-            elif _size(pieces) > LONGEST_HEADER and not any(b"\n" in piece for piece in pieces):
+            elif sum(map(len, pieces)) > LONGEST_HEADER and not any(
+                b"\n" in piece for piece in pieces
+            ):
                 break  # before it fills the memory; the header is refused below
         parts = [b"".join(pieces)]
         pieces.clear()  # a chromosome is not kept twice
@@ -116,15 +129,15 @@ class Records:
             head, _, lines = part.partition(b"\n")
             try:
                 record = self._record(head, lines)
-            except _Fault as fault:
+            except _RecordError as fault:
                 line += sum(before.count(b"\n") + 1 for before in parts[:number])
                 raise self._error(line, fault) from None
             del lines  # it may be a chromosome
             yield record
 
     def _fastq(self, blocks: Iterable[bytes], line: int) -> Iterator[Record]:
-        """Take four lines a record; blank lines between records are passed over."""
-        lines = chain.from_iterable(_line_lists(blocks))
+        """Take four lines per record; blank lines between records are passed over."""
+        lines = chain.from_iterable(_lists_of_lines(blocks))
         for head in lines:
             if not head:
                 line += 1
@@ -133,33 +146,37 @@ class Records:
             try:
                 _check_fastq(head, rest)
                 record = self._record(head[1:], rest[0])
-            except _Fault as fault:
+            except _RecordError as fault:
                 raise self._error(line, fault) from None
             yield record
             line += 4
 
     def _record(self, head: bytes, lines: bytes) -> Record:
-        """Make a record of its header, without the mark, and sequence lines. Raises ``_Fault``."""
+        """Return the record of a header, without its ``>`` or ``@``, and of sequence lines.
+
+        Raises:
+            _RecordError: the header or a letter is wrong.
+        """
         if len(head) > LONGEST_HEADER:
-            raise _Fault("the header is longer than 1 MiB; are the line ends missing?", head)
-        header = head.decode()  # Text has seen that it is UTF-8
+            raise _RecordError("the header is longer than 1 MiB; are the line ends missing?", head)
+        header = head.decode()  # InputText has seen that it is UTF-8
         words = header.split(None, 1)
         if not words:
-            raise _Fault("the header has no id; write one after the '>' or '@'")
+            raise _RecordError("the header has no id; write one after the '>' or '@'")
         # isprintable is the fast test; it is false for tabs and odd blanks too, which are fine.
         if not header.isprintable() and (control := CONTROL.search(header)):
             code = ord(control[0])
-            raise _Fault(f"control character 0x{code:02x} in the header; remove it", head)
-        letters = cleaned(lines)
+            raise _RecordError(f"control character 0x{code:02x} in the header; remove it", head)
+        letters = clean_letters(lines)
         if letters is None:
-            down, message = complaint(lines)
-            raise _Fault(message, head, 1 + down)
+            down, message = describe_illegal_letter(lines)
+            raise _RecordError(message, head, 1 + down)
         sequence, uracil = letters
         if uracil:
             self.uracil = True
         return Record(words[0], header, sequence)
 
-    def _error(self, line: int, fault: _Fault) -> InputError:
+    def _error(self, line: int, fault: _RecordError) -> InputError:
         words = fault.head[:1000].decode(errors="replace").split(None, 1)
         named = f", record '{shortened(words[0])}'" if words else ""
         return InputError(f"{self._path}: line {line + fault.down}{named}: {fault.message}")
@@ -178,8 +195,8 @@ def read_records(path: Path, *, limit: int | None = None) -> Records:
     return Records(path, limit=limit)
 
 
-class _Fault(Exception):
-    """What is wrong with a record, and how many lines below its header."""
+class _RecordError(Exception):
+    """A record is wrong, ``down`` lines below its header."""
 
     def __init__(self, message: str, head: bytes = b"", down: int = 0) -> None:
         super().__init__(message)
@@ -188,12 +205,8 @@ class _Fault(Exception):
         self.down = down
 
 
-def _size(pieces: list[bytes]) -> int:
-    return sum(map(len, pieces))
-
-
-def _line_lists(blocks: Iterable[bytes]) -> Iterator[list[bytes]]:
-    """The lines of ``blocks``, a list a block."""
+def _lists_of_lines(blocks: Iterable[bytes]) -> Iterator[list[bytes]]:
+    """Yield the lines of ``blocks`` as one list per block."""
     pieces: list[bytes] = []  # of the line that the blocks so far end in
     for block in blocks:
         lines = block.split(b"\n")
@@ -207,37 +220,245 @@ def _line_lists(blocks: Iterable[bytes]) -> Iterator[list[bytes]]:
 
 
 def _check_fastq(head: bytes, rest: list[bytes]) -> None:
-    """Check the form of a FASTQ record. Raises ``_Fault``."""
+    """Check the form of a FASTQ record. Raises ``_RecordError``."""
     name = head[1:]
     if not head.startswith(b"@"):
-        raise _Fault("a FASTQ record must begin with '@'; is a line missing or too many?")
+        raise _RecordError("a FASTQ record must begin with '@'; is a line missing or too many?")
     if len(rest) < 3:
-        down = len(rest) - (rest[-1:] == [b""])  # what follows the final line feed is no line
-        raise _Fault("the last FASTQ record is truncated; copy the file again", name, down)
+        down = len(rest) - (rest[-1:] == [b""])  # what follows the final line feed is not a line
+        raise _RecordError("the last FASTQ record is truncated; copy the file again", name, down)
     letters, plus, quality = rest
     if not plus.startswith(b"+"):
-        raise _Fault(
+        raise _RecordError(
             "the third line of a FASTQ record must begin with '+'; "
             "unwrap the sequences first (seqtk seq -l0)",
             name,
             2,
         )
     if len(letters) != len(quality):
-        raise _Fault(
+        raise _RecordError(
             f"{len(letters)} bases but {len(quality)} qualities; is the file truncated?", name, 3
         )
     if not quality.isascii() or quality.translate(None, _QUALITIES):
-        raise _Fault("a quality is no printable ASCII character; copy the file again", name, 3)
+        raise _RecordError(
+            "a quality is not a printable ASCII character; copy the file again", name, 3
+        )
 
 
-_QUALITIES = bytes(range(32, 127)) + b"\t"
-
-
-def _no_start(start: bytes) -> str:
+def _describe_wrong_start(start: bytes) -> str:
     if start.startswith(b";"):
         return "comment lines (';') are not read; remove them (grep -v '^;')"
     words = start[:200].decode(errors="replace").splitlines()[0]
     return (
         f"text before the first '>': '{shortened(words)}'; "
         "give a FASTA ('>' first) or FASTQ ('@' first) file"
+    )
+
+
+# --- the text of the input -----------------------------------------------------------------
+
+CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")  # but tab and line feed; with the C1 set
+_CONTROL_BYTE = re.compile(rb"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
+_LINE_END = re.compile(rb"[\r\n]")
+_HEAD = 512  # bytes that tell what a file is; the name of the tar format is at 257
+_REFUSED = (
+    (b"PK\x03\x04", "a zip archive", "decompress first (unzip)"),
+    (b"PK\x05\x06", "an empty zip archive", "decompress first (unzip)"),
+    (b"\x28\xb5\x2f\xfd", "compressed with zstd", "decompress first (zstd -d)"),
+    (b"\x1f\x8b", "compressed twice", "decompress first (gunzip)"),
+    (b"BZh", "compressed twice", "decompress first (bunzip2)"),
+    (b"\xfd7zXZ\0", "compressed twice", "decompress first (unxz)"),
+    (b"\x1f\x9d", "compressed with compress", "decompress first (uncompress)"),
+    (b"\x04\x22\x4d\x18", "compressed with lz4", "decompress first (lz4 -d)"),
+    (b"LZIP", "compressed with lzip", "decompress first (lzip -d)"),
+    (b"7z\xbc\xaf\x27\x1c", "a 7z archive", "decompress first (7z x)"),
+    (b"Rar!", "a rar archive", "decompress first (unrar x)"),
+    (b"BAM\1", "a BAM file", "convert it first (samtools fasta)"),
+    (b"CRAM", "a CRAM file", "convert it first (samtools fasta)"),
+)
+_UTF16 = (b"\xff\xfe", b"\xfe\xff", b">\0", b"\0>", b"@\0", b"\0@")
+
+
+class InputText:
+    """The text of an input as blocks of UTF-8, without a byte-order mark and with line feeds only.
+
+    Attributes:
+        line: the number, from 1, of the line on which the next block begins.
+    """
+
+    def __init__(self, path: Path, *, limit: int | None = None) -> None:
+        """Prepare to read ``path``.
+
+        ``limit`` is the largest expanded size of a compressed file in bytes.
+        """
+        self.path = path
+        self.line = 1
+        self._limit = limit
+
+    def __iter__(self) -> Generator[bytes, None, None]:
+        """Yield the blocks.
+
+        Raises:
+            UsageError: see :func:`expanded_blocks`.
+            InputError: the content is not text, or not UTF-8.
+        """
+        with closing(expanded_blocks(self.path, limit=self._limit)) as blocks:
+            head = b""
+            for block in blocks:
+                head += block
+                if len(head) >= _HEAD:
+                    break
+            self._check_kind(head)
+            yield from self._normalised(self._checked_utf8(chain((head,), blocks)))
+
+    def _normalised(self, blocks: Iterable[bytes]) -> Iterator[bytes]:
+        """Pass the blocks on with line feeds only, and count them."""
+        held = b""  # a carriage return whose line feed may be in the next block
+        for block in blocks:
+            block = held + block
+            held = b""
+            if b"\r" in block:
+                if block.endswith(b"\r"):
+                    block, held = block[:-1], b"\r"
+                block = block.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+            self.line += block.count(b"\n")
+            yield block
+        if held:
+            self.line += 1
+            yield b"\n"
+
+    def _check_kind(self, head: bytes) -> None:
+        if head.startswith(_UTF16):
+            raise InputError(
+                f"{self.path}: line 1: the file is UTF-16; save it as UTF-8 "
+                "(iconv -f UTF-16 -t UTF-8)"
+            )
+        for magic, what, advice in _REFUSED:
+            if head.startswith(magic):
+                raise InputError(f"{self.path}: the file is {what}; {advice}")
+        if head[257:262] == b"ustar":
+            raise InputError(f"{self.path}: the file is a tar archive; unpack it first (tar x)")
+        start = head.removeprefix(codecs.BOM_UTF8).lstrip()
+        if not start.startswith((b">", b"@", b";")) and _CONTROL_BYTE.search(head):
+            raise InputError(
+                f"{self.path}: line 1: the file is binary, not text; give a FASTA or FASTQ file"
+            )
+
+    def _checked_utf8(self, blocks: Iterable[bytes]) -> Iterator[bytes]:
+        """Pass the blocks on, less a byte-order mark, as long as they are UTF-8."""
+        decoder = codecs.getincrementaldecoder("utf-8")()
+        offset = 0  # of the block, in bytes of the expanded file
+        previous = b""  # the end of what was passed on, to name the record
+        for block in blocks:
+            pending = decoder.getstate()[0]
+            if pending or not block.isascii():
+                try:
+                    decoder.decode(block)
+                except UnicodeDecodeError as error:
+                    at = error.start - len(pending)
+                    raise self._not_utf8(previous, block, offset, at) from None
+            size = len(block)
+            if offset == 0:
+                block = block.removeprefix(codecs.BOM_UTF8)
+            offset += size
+            previous = (previous + block[-_HEAD:])[-_HEAD:]
+            yield block
+        if pending := decoder.getstate()[0]:
+            raise self._not_utf8(previous, b"", offset, -len(pending))
+
+    def _not_utf8(self, previous: bytes, block: bytes, offset: int, at: int) -> InputError:
+        """Describe the byte at ``at``, relative to the start of ``block``, which is ``offset``."""
+        before = previous + block[: max(at, 0)]
+        if at < 0:
+            before = before[:at]
+        # self.line is where the block begins, unless a lone carriage return was held back before it
+        line = self.line + (previous.endswith(b"\r") and not block.startswith(b"\n"))
+        line += block[: max(at, 0)].replace(b"\r\n", b"\n").replace(b"\r", b"\n").count(b"\n")
+        rest = (previous + block)[len(before) :]
+        text = _LINE_END.split(before)[-1] + _LINE_END.split(rest[:_HEAD])[0]
+        words = text.decode(errors="replace").lstrip("\ufeff").split()
+        named = ""
+        if words and words[0][0] in ">@" and len(words[0]) > 1:
+            named = f", record '{shortened(words[0][1:])}'"
+        return InputError(
+            f"{self.path}: line {line}{named}: byte 0x{rest[0]:02x} at byte offset {offset + at} "
+            "is not UTF-8; save the file as UTF-8 (for example iconv -f LATIN1 -t UTF-8)"
+        )
+
+
+def shortened(text: str) -> str:
+    """Return ``text`` in at most 60 characters, with control characters escaped."""
+    text = text if len(text) <= 60 else text[:57] + "..."
+    return CONTROL.sub(lambda match: f"\\x{ord(match[0]):02x}", text)
+
+
+# --- letters -------------------------------------------------------------------------------
+
+
+def _letter_table(letters: bytes, read_as: bytes) -> bytes:
+    table = bytearray(b"\xff" * 256)
+    for letter, new in zip(letters, read_as, strict=True):
+        table[letter] = new
+    return bytes(table)
+
+
+# Without U, so that finding one costs nothing where there is none; and with U read as T.
+_DNA = _letter_table(_BOTH_CASES.translate(None, b"Uu"), _BOTH_CASES.translate(None, b"Uu"))
+_RNA = _letter_table(_BOTH_CASES, _BOTH_CASES.replace(b"U", b"T").replace(b"u", b"t"))
+
+_ILLEGAL = re.compile(b"[^" + _BOTH_CASES + BLANK + b"]")
+_PROTEIN = re.compile(rb"[EFILPQ]", re.IGNORECASE)  # amino acids that are not nucleotide codes
+_PEPTIDE = re.compile(rb"[A-Z*.\s-]*", re.IGNORECASE)
+
+
+def clean_letters(lines: bytes) -> tuple[str, bool] | None:
+    """Return the letters of ``lines`` and whether there was a U.
+
+    Blanks are removed and U is read as T. The result is None where a letter is not a nucleotide
+    code.
+    """
+    # One pass makes of every other letter a byte that is not ASCII, which is found at once.
+    letters = lines.translate(_DNA, BLANK)
+    if letters.isascii():
+        return letters.decode("ascii"), False
+    letters = lines.translate(_RNA, BLANK)
+    return (letters.decode("ascii"), True) if letters.isascii() else None
+
+
+def describe_illegal_letter(lines: bytes) -> tuple[int, str]:
+    """Describe the first letter of ``lines`` that is not a nucleotide code.
+
+    Returns how many lines come before the line of that letter, and the sentence.
+
+    Raises:
+        ValueError: every letter is a nucleotide code.
+    """
+    match = _ILLEGAL.search(lines)
+    if match is None:
+        raise ValueError("every letter is a nucleotide code")
+    protein = _PROTEIN.search(lines)
+    if protein and _PEPTIDE.fullmatch(lines):
+        match = protein
+        found = protein[0].decode()
+        message = f"looks like protein (letter '{found}'); give nucleotide sequences"
+    else:
+        message = _describe_letter(match[0][0], lines, match.start())
+    return lines.count(b"\n", 0, match.start()), message
+
+
+def _describe_letter(byte: int, lines: bytes, index: int) -> str:
+    starts_line = index == 0 or lines[index - 1] == ord("\n")
+    char = lines[index : index + 4].decode("utf-8", "ignore")[:1]
+    if char in "-.":
+        return f"the sequence has gaps ('{char}'); remove them (seqkit seq --remove-gaps)"
+    if char == ";" and starts_line:
+        return "comment lines (';') are not read; remove them (grep -v '^;')"
+    if char == ">":
+        return "there is a '>' inside a sequence line; put it on a line of its own"
+    if char == "*" or char.isdigit():
+        return f"'{char}' is not a nucleotide; remove stop signs and position numbers"
+    if byte < 32 or byte == 127:
+        return f"control character 0x{byte:02x}; the file may be damaged, copy it again"
+    return (
+        f"'{char}' is not a nucleotide code (IUPAC: {NUCLEOTIDES.decode()}); correct the sequence"
     )

@@ -18,9 +18,9 @@ from virnucpro.contracts import (
     TaskResult,
 )
 from virnucpro.errors import InputError, UsageError
-from virnucpro.io.census import Census, Renamer, take_census
 from virnucpro.io.chunks import chunk_id, chunk_spans
 from virnucpro.io.fasta import fasta_bytes
+from virnucpro.io.input_summary import InputSummary, RecordRenamer, summarise_input
 from virnucpro.io.records import Record, read_records
 from virnucpro.layout import RunLayout
 from virnucpro.stages.base import HostStage
@@ -80,23 +80,23 @@ class ChunkingStage(HostStage):
                 record ids, unless they are to be renamed.
         """
         limit = shutil.disk_usage(self.layout.root).free
-        census = take_census(self.source, limit=limit)
-        if census.duplicates and self.duplicate_ids == "error":
-            raise duplicates_error(self.source, census)
-        outputs, chunks = self._cut(census, limit, report)
+        summary = summarise_input(self.source, limit=limit)
+        if summary.duplicates and self.duplicate_ids == "error":
+            raise duplicates_error(self.source, summary)
+        outputs, chunks = self._cut(summary, limit, report)
         figures = ChunkingFigures(
-            records=census.records,
-            bases=census.bases,
+            records=summary.records,
+            bases=summary.bases,
             chunks=chunks,
-            notices=input_notices(census, self.shortest),
+            notices=input_notices(summary, self.shortest),
         )
         return TaskResult(task, outputs, figures)
 
     def _cut(
-        self, census: Census, limit: int, report: ReportProgress
+        self, summary: InputSummary, limit: int, report: ReportProgress
     ) -> tuple[tuple[OutputFile, OutputFile], int]:
         """Write chunks and the records table; returns both and the number of chunks."""
-        renamer = Renamer(self.source, limit=limit) if census.duplicates else None
+        renamer = RecordRenamer(self.source, limit=limit) if summary.duplicates else None
         length, chunks = self.layout.chunk_length, 0
         with (
             self.disk.create(self.layout.chunked) as fasta,
@@ -143,23 +143,23 @@ def changed(source: Path) -> InputError:
     )
 
 
-def duplicates_error(source: Path, census: Census) -> InputError:
+def duplicates_error(source: Path, summary: InputSummary) -> InputError:
     """Doubled record ids, the first five named."""
-    listed = ", ".join(census.duplicates)
+    listed = ", ".join(summary.duplicates)
     return InputError(
         f"{source}: record ids occur more than once: {listed}; results are told apart by id: make "
         f"them unique, or use --duplicate-ids rename"
     )
 
 
-def input_notices(census: Census, length: int) -> tuple[str, ...]:
+def input_notices(summary: InputSummary, length: int) -> tuple[str, ...]:
     """Sentences about an input that is accepted, for a classifier of chunks of ``length``."""
     notices = []
-    if census.uracil:
+    if summary.uracil:
         notices.append("the input has U: read as T")
-    if census.median_length < SHORT * length:
+    if summary.median_length < SHORT * length:
         notices.append(
-            f"half of the records have at most {census.median_length} bases, but the "
+            f"half of the records have at most {summary.median_length} bases, but the "
             f"classifier was made for chunks of {length}: on much shorter reads it is close to "
             f"guessing and calls most non-viral reads viral; use a model for short reads, or "
             f"assemble first"

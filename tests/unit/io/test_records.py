@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from virnucpro.errors import InputError, UsageError
-from virnucpro.io import compression, text
+from virnucpro.io import compression, records
 from virnucpro.io.records import LONGEST_HEADER, Record, read_records
 
 PLAIN = b">a x\nACGT\nAC\n>b\nGG\n"
@@ -97,7 +97,7 @@ def test_accepted(tmp_path, data, expected):
 def test_blocks_of_any_size_give_the_same(tmp_path, data, expected, monkeypatch):
     for size in (1, 2, 7):
         monkeypatch.setattr(compression, "BLOCK", size)
-        monkeypatch.setattr(text, "_HEAD", 3)  # a byte-order mark
+        monkeypatch.setattr(records, "_HEAD", 3)  # a byte-order mark
         if not data.startswith((b"\x1f\x8b", b"BZh", b"\xfd")):
             monkeypatch.setattr(compression, "_PACKED_BLOCK", size)
         assert pairs(read(tmp_path, data)) == expected
@@ -136,10 +136,10 @@ REFUSED = [
     ("29-protein-fastq", b"@a\nMKVL\n+\nIIII\n", "line 2, record 'a'", "looks like protein"),
     ("33-gap", b">a\nAC\nA-C\n", "line 3, record 'a'", "gaps ('-')"),
     ("33-dot", b">a\nA.C\n", "line 2, record 'a'", "gaps ('.')"),
-    ("34-stop", b">a\nAC*\n", "line 2, record 'a'", "'*' is no nucleotide"),
-    ("34-digit", b">a\n1 AC\n", "line 2, record 'a'", "'1' is no nucleotide"),
-    ("other-letter", b">a\nACX\n", "line 2, record 'a'", "'X' is no nucleotide code"),
-    ("other-script", ">a\nACé\n".encode(), "line 2, record 'a'", "'é' is no nucleotide code"),
+    ("34-stop", b">a\nAC*\n", "line 2, record 'a'", "'*' is not a nucleotide"),
+    ("34-digit", b">a\n1 AC\n", "line 2, record 'a'", "'1' is not a nucleotide"),
+    ("other-letter", b">a\nACX\n", "line 2, record 'a'", "'X' is not a nucleotide code"),
+    ("other-script", ">a\nACé\n".encode(), "line 2, record 'a'", "'é' is not a nucleotide code"),
     ("other-mark", b">a\nAC>b\n", "line 2, record 'a'", "'>' inside"),
     ("47-truncated", gzip.compress(PLAIN)[:-5], "in.fa", "gzip data are truncated"),
     ("47-header-only", b"\x1f\x8b", "in.fa", "gzip data are truncated"),
@@ -292,7 +292,7 @@ def test_small_blocks_change_neither_records_nor_messages(tmp_path_factory, data
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(compression, "BLOCK", size)
         patch.setattr(compression, "_PACKED_BLOCK", size)
-        patch.setattr(text, "_HEAD", 3)
+        patch.setattr(records, "_HEAD", 3)
         in_parts = outcome(path, data)
     if isinstance(whole, str) and "not UTF-8" in whole:  # it is looked for a block at a time
         assert isinstance(in_parts, str)

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from virnucpro.errors import InputError, UsageError
 from virnucpro.io.compression import expanded_blocks
-from virnucpro.io.letters import cleaned, complaint
-from virnucpro.io.text import shortened
+from virnucpro.io.records import clean_letters, describe_illegal_letter, shortened
 
 if TYPE_CHECKING:
     from Bio.SeqRecord import SeqRecord
@@ -106,9 +105,9 @@ def _read_record(
         raw = bytes(record.seq)  # type: ignore[arg-type]
     except UndefinedSequenceError:
         return name, header, "", CodingSequences([])
-    letters = cleaned(raw)
+    letters = clean_letters(raw)
     if letters is None:
-        raise InputError(f"{path}: record '{shortened(name)}': {complaint(raw)[1]}")
+        raise InputError(f"{path}: record '{shortened(name)}': {describe_illegal_letter(raw)[1]}")
     sequence = letters[0]
     return name, header, sequence, CodingSequences(list(_proteins(record)) if sequence else [])
 

@@ -22,8 +22,7 @@ import numpy.typing as npt
 from virnucpro.errors import InputError
 from virnucpro.io.chunks import chunk_id, chunk_spans
 from virnucpro.io.frames import FRAME_LABELS, Frame, open_frames
-from virnucpro.io.records import read_records
-from virnucpro.io.text import shortened
+from virnucpro.io.records import read_records, shortened
 from virnucpro.layout import Molecule
 from virnucpro.stages.chunking import Stamp, changed, stamp
 from virnucpro.store.disk import Disk, Writing

@@ -1,4 +1,4 @@
-"""The first pass over an input: how much there is, and whether its ids are unique."""
+"""Summarise an input in a first pass: how much it holds, and whether its ids are unique."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ import numpy.typing as npt
 from virnucpro.errors import InputError
 from virnucpro.io.records import Record, read_records
 
-_LISTED = 5  # duplicated ids that a message names
-_SUSPECTS = 64  # hashes to verify for that; chance makes two ids share one in 1e19 pairs
+_LISTED = 5  # duplicated ids that are listed
+_VERIFIED = 64  # hashes verified for that; two different ids share one by chance in 1e19 pairs
 
 
 @dataclass(frozen=True)
-class Census:
-    """What a pass over the input counted.
+class InputSummary:
+    """The summary of an input.
 
     Attributes:
         records: number of records, at least 1.
@@ -38,10 +38,10 @@ class Census:
     duplicates: tuple[str, ...]
 
 
-def take_census(path: Path, *, limit: int | None = None) -> Census:
-    """Read all of ``path`` once, and once more where ids seem to be duplicated.
+def summarise_input(path: Path, *, limit: int | None = None) -> InputSummary:
+    """Return the summary of ``path``, which is read once more where ids seem to be duplicated.
 
-    Keeps 16 bytes a record. ``limit`` is the largest expanded size of a compressed file, in bytes.
+    Keeps 16 bytes per record. ``limit`` is the largest expanded size of a compressed file in bytes.
 
     Raises:
         UsageError: the file is missing, a directory or unreadable.
@@ -55,54 +55,54 @@ def take_census(path: Path, *, limit: int | None = None) -> Census:
     if not lengths:
         raise InputError(f"{path}: no sequences; the file is empty, check what wrote it")
     sizes = np.frombuffer(lengths, np.int64)
-    suspects = _shared(hashes)[:_SUSPECTS]
-    return Census(
+    repeated = _repeated(hashes)[:_VERIFIED]
+    return InputSummary(
         records=len(sizes),
         bases=int(sizes.sum()),
         longest=int(sizes.max()),
         median_length=int(np.median(sizes)),
         uracil=records.uracil,
-        duplicates=_verified(path, suspects, limit) if len(suspects) else (),
+        duplicates=_duplicated_ids(path, repeated, limit) if len(repeated) else (),
     )
 
 
-class Renamer:
-    """Makes ids unique in a second pass over an input.
+class RecordRenamer:
+    """Make the ids of an input unique in a second pass over it.
 
     The first record with an id keeps it. Later ones get ``_2``, ``_3``, ..., passing over names
-    that some record of the file has. Keeps 8 bytes a record, and the ids that are duplicated.
+    that another record of the file has. Keeps 8 bytes per record, and the duplicated ids.
     """
 
     def __init__(self, path: Path, *, limit: int | None = None) -> None:
-        """Read the ids of ``path``. Raises as :func:`take_census` does."""
+        """Read the ids of ``path``. Raises as :func:`summarise_input` does."""
         hashes = array("q", (hash(record.id) for record in read_records(path, limit=limit)))
         self._all = np.unique(np.frombuffer(hashes, np.int64))
-        self._shared = frozenset(_shared(hashes).tolist())
+        self._repeated = frozenset(_repeated(hashes).tolist())
         self._last: dict[str, int] = {}  # by duplicated id: the number given last
 
     def __call__(self, record: Record) -> Record:
-        """Return ``record`` with an id and header of its own. Call once a record, in file order."""
-        if hash(record.id) not in self._shared:
+        """Return ``record`` with a unique id. Call it once per record, in the order of the file."""
+        if hash(record.id) not in self._repeated:
             return record
         number = self._last.get(record.id, 0) + 1
         if number == 1:
             self._last[record.id] = 1
             return record
-        while self._taken(f"{record.id}_{number}"):
+        while self._is_taken(f"{record.id}_{number}"):
             number += 1
         self._last[record.id] = number
         name = f"{record.id}_{number}"
         return replace(record, id=name, header=record.header.replace(record.id, name, 1))
 
-    def _taken(self, name: str) -> bool:
+    def _is_taken(self, name: str) -> bool:
         # Two ids that share a hash only make it pass over a number.
-        wanted = hash(name)
-        place = int(np.searchsorted(self._all, wanted))
-        return place < len(self._all) and int(self._all[place]) == wanted
+        hashed = hash(name)
+        place = int(np.searchsorted(self._all, hashed))
+        return place < len(self._all) and int(self._all[place]) == hashed
 
 
-def _shared(hashes: array[int]) -> npt.NDArray[np.int64]:
-    """The hashes that occur more than once, by their first appearance."""
+def _repeated(hashes: array[int]) -> npt.NDArray[np.int64]:
+    """Return the hashes that occur more than once, in the order of their first appearance."""
     if not hashes:
         return np.empty(0, np.int64)
     values = np.frombuffer(hashes, np.int64)
@@ -110,14 +110,16 @@ def _shared(hashes: array[int]) -> npt.NDArray[np.int64]:
     if (ordered[1:] != ordered[:-1]).all():
         return np.empty(0, np.int64)
     unique, first, counts = np.unique(values, return_index=True, return_counts=True)
-    repeated = np.flatnonzero(counts > 1)
-    return unique[repeated[np.argsort(first[repeated])]]
+    places = np.flatnonzero(counts > 1)
+    return unique[places[np.argsort(first[places])]]
 
 
-def _verified(path: Path, suspects: npt.NDArray[np.int64], limit: int | None) -> tuple[str, ...]:
-    """The first ids that occur more than once among those whose hash is a suspect."""
-    wanted = frozenset(suspects.tolist())
+def _duplicated_ids(
+    path: Path, hashes: npt.NDArray[np.int64], limit: int | None
+) -> tuple[str, ...]:
+    """Return the first ids that occur more than once among those with one of ``hashes``."""
+    repeated = frozenset(hashes.tolist())
     counts: Counter[str] = Counter(
-        record.id for record in read_records(path, limit=limit) if hash(record.id) in wanted
+        record.id for record in read_records(path, limit=limit) if hash(record.id) in repeated
     )
     return tuple(name for name, count in counts.items() if count > 1)[:_LISTED]

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from virnucpro.errors import InputError
-from virnucpro.io import census
-from virnucpro.io.census import Census, Renamer, take_census
+from virnucpro.io import input_summary
 from virnucpro.io.fasta import fasta_bytes
+from virnucpro.io.input_summary import InputSummary, RecordRenamer, summarise_input
 from virnucpro.io.records import read_records
 
 
@@ -24,7 +24,7 @@ def write(folder, names):
 def test_counts(tmp_path):
     path = tmp_path / "in.fa"
     path.write_bytes(b">a\nACGU\n>b\nAC\n>c\n\n>d\nACG\n")
-    assert take_census(path) == Census(4, 9, 4, 2, True, ())
+    assert summarise_input(path) == InputSummary(4, 9, 4, 2, True, ())
 
 
 @pytest.mark.parametrize("data", [b"", b"\n \n"], ids=["1-empty", "2-blank"])
@@ -32,7 +32,7 @@ def test_no_sequences(tmp_path, data):
     path = tmp_path / "in.fa"
     path.write_bytes(data)
     with pytest.raises(InputError, match="no sequences"):
-        take_census(path)
+        summarise_input(path)
 
 
 @pytest.mark.parametrize(
@@ -44,14 +44,14 @@ def test_no_sequences(tmp_path, data):
     ],
 )
 def test_duplicates(tmp_path, names, expected):
-    assert take_census(write(tmp_path, names)).duplicates == tuple(expected)
+    assert summarise_input(write(tmp_path, names)).duplicates == tuple(expected)
 
 
 def test_18_ids_that_only_share_a_hash_are_no_duplicates(tmp_path, monkeypatch):
-    monkeypatch.setattr(census, "hash", lambda name: len(name), raising=False)
+    monkeypatch.setattr(input_summary, "hash", lambda name: len(name), raising=False)
     path = write(tmp_path, ["a", "b", "cc", "b"])
-    assert take_census(path).duplicates == ("b",)
-    rename = Renamer(path)
+    assert summarise_input(path).duplicates == ("b",)
+    rename = RecordRenamer(path)
     assert [rename(record).id for record in read_records(path)] == ["a", "b", "cc", "b_2"]
 
 
@@ -66,7 +66,7 @@ def test_18_ids_that_only_share_a_hash_are_no_duplicates(tmp_path, monkeypatch):
 )
 def test_18_rename(tmp_path, names, expected):
     path = write(tmp_path, names)
-    rename = Renamer(path)
+    rename = RecordRenamer(path)
     renamed = [rename(record) for record in read_records(path)]
     assert [record.id for record in renamed] == expected
     assert [record.header for record in renamed] == [f"{name} x" for name in expected]
@@ -75,7 +75,7 @@ def test_18_rename(tmp_path, names, expected):
 @given(st.lists(st.text("a_2", min_size=1, max_size=6), min_size=1, max_size=20))
 def test_18_renamed_ids_are_unique_and_new(tmp_path_factory, names):
     path = write(tmp_path_factory.getbasetemp(), names)
-    rename = Renamer(path)
+    rename = RecordRenamer(path)
     renamed = [rename(record).id for record in read_records(path)]
     assert len(set(renamed)) == len(names)
     kept = set()
@@ -85,5 +85,5 @@ def test_18_renamed_ids_are_unique_and_new(tmp_path_factory, names):
 
 
 def test_shared_hashes_come_by_first_appearance():
-    assert census._shared(array("q", [9, 5, 7, 5, 9, 9])).tolist() == [9, 5]
-    assert census._shared(array("q")).tolist() == []
+    assert input_summary._repeated(array("q", [9, 5, 7, 5, 9, 9])).tolist() == [9, 5]
+    assert input_summary._repeated(array("q")).tolist() == []
