@@ -10,7 +10,7 @@ from pathlib import Path
 
 import torch
 
-from virnucpro.classifier import to_bytes
+from virnucpro.classifier.files import classifier_to_bytes
 
 INPUT, HIDDEN = 32, 8
 
@@ -31,7 +31,7 @@ def state() -> dict[str, torch.Tensor]:
 
 
 if __name__ == "__main__":
-    content = to_bytes(
+    content = classifier_to_bytes(
         state(),
         encoders=["toy-nucleotide", "toy-protein"],
         chunk_lengths=[],

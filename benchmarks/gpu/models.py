@@ -14,7 +14,7 @@ import torch
 from torch import nn
 
 from virnucpro.benchmark.workload import MIXES, SENSE
-from virnucpro.classifier import to_bytes
+from virnucpro.classifier.files import classifier_to_bytes
 from virnucpro.encoders.batched import BatchedEncoder
 from virnucpro.encoders.dnabert_s import dnabert_names
 from virnucpro.encoders.esm2 import esm2_names, rotary_frequencies
@@ -148,7 +148,7 @@ def classifier(width: int) -> bytes:
         "output_layer.weight": LAST_LAYER_SCALE * some(2, HIDDEN),
         "output_layer.bias": torch.zeros(2),
     }
-    return to_bytes(state, encoders=(), chunk_lengths=(CHUNK,), extra={})
+    return classifier_to_bytes(state, encoders=(), chunk_lengths=(CHUNK,), extra={})
 
 
 def write_contigs(path: Path, chunks: int) -> Path:

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from tests.unit.encoders.small import fair_model, make_dnabert, save_fair
-from virnucpro.classifier import to_bytes
+from virnucpro.classifier.files import classifier_to_bytes
 
 TINY = ("-d", "cpu", "-t", 1, "--seconds", 0, "--sequences", 6)
 MODELS = ("esm2:2x48x4", "dnabert-s:2x48x6")
@@ -185,7 +185,7 @@ def real(tmp_path_factory) -> tuple[str, str, Path]:
         "output_layer.weight": (2, 16), "output_layer.bias": (2,),
     }  # fmt: skip
     state = {name: torch.rand(shape, generator=random) for name, shape in shapes.items()}
-    classifier.write_bytes(to_bytes(state, encoders=(), chunk_lengths=(300,), extra={}))
+    classifier.write_bytes(classifier_to_bytes(state, encoders=(), chunk_lengths=(300,), extra={}))
     return f"esm2:{esm}", f"dnabert-s:{dnabert}", classifier
 
 

@@ -12,7 +12,7 @@ import pytest
 import tomllib
 import torch
 
-from virnucpro.classifier import to_bytes
+from virnucpro.classifier.files import classifier_to_bytes
 from virnucpro.encoders.registry import family_named, family_names, locate
 from virnucpro.errors import ModelError
 from virnucpro.layout import Layout
@@ -77,7 +77,7 @@ def classifier(path: Path, width: int) -> Path:
     state = {name: torch.randn(shape, generator=random) for name, shape in shapes.items()}
     state["bn1.running_var"] = torch.ones(8)
     encoders = ["kmer-4", "toy-protein"]
-    path.write_bytes(to_bytes(state, encoders=encoders, chunk_lengths=[500], extra={}))
+    path.write_bytes(classifier_to_bytes(state, encoders=encoders, chunk_lengths=[500], extra={}))
     return path
 
 

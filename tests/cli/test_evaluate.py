@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from virnucpro.classifier import inspect
+from virnucpro.classifier.files import inspect_classifier
 from virnucpro.cli import run as run_program
 from virnucpro.settings import TOY_CLASSIFIER
 
@@ -212,7 +212,7 @@ def test_from_predictions_to_calibrated_rates(call: Callable, made: Path, tmp_pa
     )
     assert done.code == 0, done.err
     said = json.loads((tmp_path / "e/evaluation.json").read_text())["calibration"]
-    assert inspect(new).temperature == pytest.approx(said["temperature"])
+    assert inspect_classifier(new).temperature == pytest.approx(said["temperature"])
     assert said["loss"] < said["loss_before"]
     assert "Calibrated classifier" in done.out
     content = new.read_bytes()

@@ -33,7 +33,7 @@ from tests.cli.inputs import (
     written,
 )
 from tests.cli.inputs_sequences import ACCEPTED, CHUNKED, REFUSED
-from virnucpro.classifier import to_bytes
+from virnucpro.classifier.files import classifier_to_bytes
 from virnucpro.errors import InputError, UsageError, VirNucProError
 from virnucpro.io.input_summary import summarise_input
 from virnucpro.run.predict import run_prediction
@@ -100,7 +100,7 @@ def _swapped() -> bytes:
         state = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
     for key in ("output_layer.weight", "output_layer.bias"):
         state[key] = state[key].flip(0)
-    return to_bytes(state, encoders=[], chunk_lengths=[], extra={})
+    return classifier_to_bytes(state, encoders=[], chunk_lengths=[], extra={})
 
 
 @pytest.mark.parametrize("duplicates", ["error", "rename"])

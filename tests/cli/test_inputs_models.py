@@ -18,7 +18,7 @@ import torch
 from tests.cli.inputs import PLAIN, check_accepted, check_nothing_written, check_refused, table
 from tests.unit.encoders.small import ESM_WIDTH, fair_model, make_dnabert, save_fair
 from tests.unit.test_classifier import MLPClassifier
-from virnucpro.classifier import to_bytes
+from virnucpro.classifier.files import classifier_to_bytes
 
 WIDTH = 48 + ESM_WIDTH
 NUCLEOTIDE = "dnabert/pytorch_model.bin"
@@ -91,7 +91,7 @@ def save_classifier(path: Path, width: int = WIDTH) -> None:
 def save_own(path: Path, *, width: int = WIDTH, **said: Any) -> None:
     """A classifier in the project's own format."""
     known = {"encoders": [], "chunk_lengths": [500], "extra": {}} | said
-    path.write_bytes(to_bytes(small_classifier(width).state_dict(), **known))
+    path.write_bytes(classifier_to_bytes(small_classifier(width).state_dict(), **known))
 
 
 class Hostile:

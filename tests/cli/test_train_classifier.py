@@ -15,7 +15,7 @@ from safetensors.torch import load_file
 from tests.cli.inputs import table
 from tests.faults.processes import family, running, until
 from tests.training_data import LENGTH, genome, make_dataset
-from virnucpro.classifier import inspect, load
+from virnucpro.classifier.files import inspect_classifier, load_classifier
 from virnucpro.settings import AnalysisSettings, MachineSettings
 from virnucpro.store.features import load_features
 from virnucpro.training.classifier.savepoint import load_savepoint
@@ -56,7 +56,7 @@ def test_from_a_data_set_to_calls(call, train, dataset, tmp_path, toy_configurat
     done = train(output, *QUICK, "--recipe", recipe, "--batch-size", 16, "--epochs", 6)
     assert done.code == 0, done.err
     assert "Next: virnucpro predict" in done.out
-    info = inspect(output)
+    info = inspect_classifier(output)
     assert info.encoders == ("toy-nucleotide", "toy-protein")
     assert info.chunk_lengths == (LENGTH,)
     assert info.temperature is not None
@@ -120,9 +120,9 @@ def test_the_card_says_what_is_so(train, dataset, tmp_path):
         frames = sum(facts[part][label] for label in ("virus", "others"))
         assert f"({frames})" in card
     assert "| virus | virus\\_group |" in card or "| virus | virus_group |" in card
-    assert f"temperature of {inspect(output).temperature:.4g}" in card
+    assert f"temperature of {inspect_classifier(output).temperature:.4g}" in card
     assert "--hidden 16 --epochs 3" in card
-    classifier = load(output)
+    classifier = load_classifier(output)
     layout = dataset.layout("test")
     features = [
         load_features(layout.merged(n + 1), "merged").data for n in range(dataset.shards("test"))

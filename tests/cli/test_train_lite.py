@@ -15,7 +15,7 @@ import torch
 from tests.cli.inputs import table
 from tests.faults.processes import until
 from tests.training_data import LENGTH, genome, make_dataset
-from virnucpro.classifier import inspect
+from virnucpro.classifier.files import inspect_classifier
 from virnucpro.cli import run
 from virnucpro.training.lite.run import LiteFiles
 
@@ -137,8 +137,8 @@ def test_uncalibrated_and_encoders_of_another_training(call, trained, contigs, t
         LiteFiles(shutil.copytree(trained, tmp_path / "mine")),
         LiteFiles(tmp_path / "other"),
     )
-    assert inspect(mine.classifier).temperature is not None
-    assert inspect(others.classifier).temperature is None
+    assert inspect_classifier(mine.classifier).temperature is not None
+    assert inspect_classifier(others.classifier).temperature is None
     mixed = tmp_path / "mixed.yaml"
     mixed.write_text(
         f"features:\n  dnabert: {{model_name: {mine.nucleotide}}}\n"

@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from tests.unit.encoders.small import fair_model, make_dnabert, save_fair
-from virnucpro.classifier import to_bytes
+from virnucpro.classifier.files import classifier_to_bytes
 from virnucpro.encoders.registry import locate
 from virnucpro.errors import ResumeRefusedError, UsageError, VirNucProError
 from virnucpro.events import Event, Notice, StageStarted
@@ -66,7 +66,7 @@ def _classifier(path: Path, width: int, seed: int) -> Path:
         "output_layer.weight": torch.randn(2, 4),
         "output_layer.bias": torch.randn(2),
     }
-    path.write_bytes(to_bytes(state, encoders=[], chunk_lengths=[], extra={}))
+    path.write_bytes(classifier_to_bytes(state, encoders=[], chunk_lengths=[], extra={}))
     return path
 
 

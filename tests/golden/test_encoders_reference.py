@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from virnucpro.classifier import load
+from virnucpro.classifier.files import load_classifier
 from virnucpro.compute.threads import one_thread
 from virnucpro.encoders.registry import locate, open_encoder
 from virnucpro.precision import PRECISIONS
@@ -66,7 +66,7 @@ def scores(path: Path) -> dict[str, tuple[str, float, float]]:
 
 
 def compare(classifier_file: Path, merged: list[Path], predictions: Path) -> None:
-    classifier, wanted = load(classifier_file), scores(predictions)
+    classifier, wanted = load_classifier(classifier_file), scores(predictions)
     for path in merged:
         content = torch.load(path, weights_only=True)
         rows = classifier.scores(content["data"])
@@ -86,7 +86,7 @@ def test_scores(reference):
 @pytest.mark.parametrize("precision", PRECISIONS)
 def test_frames_that_keep_their_label(reference, precision):
     """67 in fp32 and fp16, 66 in bf16, 60 in fp8 at least. One frame is a tie in fp32. These models are tiny: the released ones average more."""
-    classifier = load(reference / "models" / "mlp_160_24.pth")
+    classifier = load_classifier(reference / "models" / "mlp_160_24.pth")
     folder = reference / "original_500"
     wanted = scores(folder / "sample_merged" / "prediction_results.txt")
     found = {}

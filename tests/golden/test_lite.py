@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from sklearn.metrics import roc_auc_score
 
-from virnucpro.classifier import inspect
+from virnucpro.classifier.files import inspect_classifier
 from virnucpro.encoders.lite import PACKAGED
 from virnucpro.encoders.registry import locate
 from virnucpro.io.records import read_records
@@ -42,8 +42,8 @@ def test_it_is_small_and_says_what_it_is() -> None:
         "lite_protein.safetensors",
     ]
     assert sum(file.stat().st_size for file in files) < 10_000_000
-    assert inspect(files[0]).extra["command"] == "virnucpro train lite data -o model"
-    assert inspect(files[0]).temperature is not None  # calibrated: there is a column fdr
+    assert inspect_classifier(files[0]).extra["command"] == "virnucpro train lite data -o model"
+    assert inspect_classifier(files[0]).temperature is not None  # calibrated: there is a column fdr
     assert locate("lite", "nucleotide").family == "lite-nucleotide"
     assert locate("lite", "protein").family == "lite-protein"
 

@@ -12,14 +12,14 @@ import torch
 from safetensors.torch import save_file
 from torch import nn
 
-from virnucpro.classifier import (
-    INNER_BATCH,
-    check_fit,
-    inspect,
-    load,
-    to_bytes,
+from virnucpro.classifier.files import (
+    classifier_to_bytes,
+    inspect_classifier,
+    load_classifier,
     with_temperature,
 )
+from virnucpro.classifier.fit import check_fit
+from virnucpro.classifier.scoring import INNER_BATCH
 from virnucpro.encoders.family import EncoderSource
 from virnucpro.encoders.registry import locate
 from virnucpro.errors import ModelError
@@ -70,22 +70,22 @@ def expected(made, x):
 def test_pickled_module(save_module):
     made = module()
     path = save_module(made)
-    info = inspect(path)
+    info = inspect_classifier(path)
     assert (info.input_width, info.hidden) == (12, 5)
     assert (info.labels, info.encoders, info.chunk_lengths) == ((), (), ())
     x = torch.randn(300, 12)
-    assert torch.allclose(load(path).scores(x), expected(made, x), atol=1e-6)
+    assert torch.allclose(load_classifier(path).scores(x), expected(made, x), atol=1e-6)
 
 
 def test_own_format(tmp_path):
     made = module()
-    content = to_bytes(
+    content = classifier_to_bytes(
         made.state_dict(),
         encoders=["dnabert-s", "esm2"],
         chunk_lengths=[300, 500],
         extra={"a": "b"},
     )
-    again = to_bytes(
+    again = classifier_to_bytes(
         made.state_dict(),
         encoders=["dnabert-s", "esm2"],
         chunk_lengths=[300, 500],
@@ -94,13 +94,13 @@ def test_own_format(tmp_path):
     assert content == again
     path = tmp_path / "mine.safetensors"
     path.write_bytes(content)
-    info = inspect(path)
+    info = inspect_classifier(path)
     assert (info.input_width, info.hidden) == (12, 5)
     assert info.labels == ("others", "virus")
     assert info.encoders == ("dnabert-s", "esm2")
     assert info.chunk_lengths == (300, 500)
     x = torch.randn(10, 12)
-    assert torch.allclose(load(path).scores(x), expected(made, x), atol=1e-6)
+    assert torch.allclose(load_classifier(path).scores(x), expected(made, x), atol=1e-6)
 
 
 @pytest.mark.parametrize("kind", ["pth", "safetensors"])
@@ -110,23 +110,23 @@ def test_temperature(save_module, tmp_path, kind):
     if kind == "safetensors":
         path = tmp_path / "mine.safetensors"
         facts = {"encoders": ["toy-nucleotide"], "chunk_lengths": [300], "extra": {"seed": "1"}}
-        path.write_bytes(to_bytes(made.state_dict(), **facts))
+        path.write_bytes(classifier_to_bytes(made.state_dict(), **facts))
     x = torch.randn(300, 12)
-    assert inspect(path).temperature is None
-    before = load(path).scores(x)
-    logits = load(path).logits(x)
+    assert inspect_classifier(path).temperature is None
+    before = load_classifier(path).scores(x)
+    logits = load_classifier(path).logits(x)
     assert torch.equal(logits.softmax(1), before)
 
     cool = tmp_path / "cool.safetensors"
     cool.write_bytes(with_temperature(path, 2.0))
-    info, old = inspect(cool), inspect(path)
+    info, old = inspect_classifier(cool), inspect_classifier(path)
     assert info.temperature == 2.0
     assert (info.encoders, info.chunk_lengths) == (old.encoders, old.chunk_lengths)
-    assert torch.equal(load(cool).logits(x), logits)
-    assert torch.allclose(load(cool).scores(x), (logits / 2).softmax(1), atol=1e-6)
+    assert torch.equal(load_classifier(cool).logits(x), logits)
+    assert torch.allclose(load_classifier(cool).scores(x), (logits / 2).softmax(1), atol=1e-6)
     again = tmp_path / "again.safetensors"
     again.write_bytes(with_temperature(cool, 1.0))  # in place of the first, not on top of it
-    assert torch.equal(load(again).scores(x), before)
+    assert torch.equal(load_classifier(again).scores(x), before)
 
 
 @pytest.mark.parametrize("value", [0.0, -1.0, float("nan"), float("inf")])
@@ -138,7 +138,7 @@ def test_a_temperature_is_a_positive_number(value):
 def test_scores_have_the_same_bits_on_any_number_of_threads(save_module):
     before = torch.get_num_threads()
     # Of these sizes MKL computes the hidden layer in other ways on two threads than on one.
-    classifier = load(save_module(module(160, 24)))
+    classifier = load_classifier(save_module(module(160, 24)))
     x = torch.randn(INNER_BATCH + 17, 160)
     scores = []
     try:
@@ -152,7 +152,7 @@ def test_scores_have_the_same_bits_on_any_number_of_threads(save_module):
 
 
 def test_scores_do_not_depend_on_grouping(save_module):
-    classifier = load(save_module(module()))
+    classifier = load_classifier(save_module(module()))
     x = torch.randn(5 * INNER_BATCH + 17, 12)
     whole = classifier.scores(x)
     assert whole.dtype == torch.float32
@@ -166,7 +166,7 @@ def test_scores_do_not_depend_on_grouping(save_module):
 
 
 def test_toy_classifier():
-    info = inspect(TOY_CLASSIFIER)
+    info = inspect_classifier(TOY_CLASSIFIER)
     assert (info.input_width, info.hidden) == (32, 8)
     assert TOY_CLASSIFIER.stat().st_size < 5000
     assert (
@@ -192,7 +192,7 @@ def test_a_pickle_that_would_run_code_is_refused(save_module, tmp_path):
     made = module()
     made.extra = Evil(f"touch {tmp_path / 'was-run'}")
     with pytest.raises(ModelError, match=r"refused: .*\.system"):
-        inspect(save_module(made))
+        inspect_classifier(save_module(made))
     assert not (tmp_path / "was-run").exists()
 
 
@@ -200,37 +200,39 @@ def test_other_modules_are_refused(save_module, tmp_path):
     made = module()
     made.more = nn.Conv1d(1, 1, 1)
     with pytest.raises(ModelError, match=r"refused: .*Conv1d"):
-        inspect(save_module(made))
+        inspect_classifier(save_module(made))
 
 
 def test_not_a_classifier(tmp_path, save_module):
     torch.save({"a": torch.ones(1)}, tmp_path / "a.pth")
     with pytest.raises(ModelError, match="is no classifier"):
-        inspect(tmp_path / "a.pth")
+        inspect_classifier(tmp_path / "a.pth")
     save_file({"a": torch.ones(1)}, tmp_path / "a.safetensors")
     with pytest.raises(ModelError, match="no classifier of virnucpro"):
-        inspect(tmp_path / "a.safetensors")
+        inspect_classifier(tmp_path / "a.safetensors")
     with pytest.raises(ModelError, match="is missing"):
-        inspect(tmp_path / "b.pth")
+        inspect_classifier(tmp_path / "b.pth")
     broken = module()
     del broken.bn1
     with pytest.raises(ModelError, match=r"no 'bn1\.weight'"):
-        inspect(save_module(broken))
+        inspect_classifier(save_module(broken))
     with pytest.raises(ModelError, match=r"'output_layer.weight' has shape \(3, 5\)"):
-        inspect(save_module(module(classes=3)))
+        inspect_classifier(save_module(module(classes=3)))
     bad = module()
     bad.bn1.running_var[0] = float("nan")
     with pytest.raises(ModelError, match=r"NaN or infinite values in bn1\.running_var"):
-        inspect(save_module(bad))
+        inspect_classifier(save_module(bad))
 
 
 def test_only_what_can_be_read_is_written():
     state = module().state_dict()
     less = {key: value for key, value in state.items() if key != "bn1.bias"}
     with pytest.raises(ModelError, match=r"no 'bn1\.bias'"):
-        to_bytes(less, encoders=[], chunk_lengths=[], extra={})
+        classifier_to_bytes(less, encoders=[], chunk_lengths=[], extra={})
     with pytest.raises(ModelError, match="classes"):
-        to_bytes(state, labels=["virus", "others"], encoders=[], chunk_lengths=[], extra={})
+        classifier_to_bytes(
+            state, labels=["virus", "others"], encoders=[], chunk_lengths=[], extra={}
+        )
 
 
 DNA = EncoderSource("dnabert-s", "zhihan1996/DNABERT-S", Path("dna"), (), "", 768)
@@ -239,7 +241,7 @@ ESM = EncoderSource("esm2", "esm2_t36_3B_UR50D", Path("esm.pt"), (), "", 2560)
 
 @pytest.fixture
 def info():
-    return replace(inspect(TOY_CLASSIFIER), input_width=3328, encoders=())
+    return replace(inspect_classifier(TOY_CLASSIFIER), input_width=3328, encoders=())
 
 
 @pytest.mark.parametrize(

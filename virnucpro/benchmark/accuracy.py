@@ -14,11 +14,12 @@ import torch.nn.functional as F
 from virnucpro.benchmark.measuring import Notify
 from virnucpro.benchmark.models import BenchmarkModel, open_model
 from virnucpro.benchmark.workload import Workload
-from virnucpro.classifier import check_fit, inspect, load
+from virnucpro.classifier.files import inspect_classifier, load_classifier
+from virnucpro.classifier.fit import check_fit
 from virnucpro.contracts import Json
 from virnucpro.errors import ModelError, UsageError
 from virnucpro.layout import MOLECULES
-from virnucpro.models.store import find
+from virnucpro.models.store import find_model
 
 LEAST_AGREEMENT = 0.999  # of the calls must be those of fp32
 FEWEST_CHUNKS = 1000  # fewer chunks cannot show one different call in a thousand
@@ -48,8 +49,8 @@ def classifier_for(
             )
         return None
     try:
-        path = given or find(f"{chunk_length}_model.pth")
-        fit = partial(check_fit, inspect(path), nucleotide=nucleotide, protein=protein)
+        path = given or find_model(f"{chunk_length}_model.pth")
+        fit = partial(check_fit, inspect_classifier(path), nucleotide=nucleotide, protein=protein)
         for warning in fit(chunk_length=chunk_length):
             notify(f"warning: {warning}")
     except ModelError:
@@ -156,7 +157,7 @@ def _scores(
         return None
     families = {model.molecule: model.family for model in models}
     merged = torch.cat([rows[families[molecule]] for molecule in MOLECULES], dim=1)
-    return load(classifier).scores(merged)
+    return load_classifier(classifier).scores(merged)
 
 
 def labels_agree(

@@ -14,7 +14,7 @@ import torch
 
 from virnucpro.benchmark.measuring import Notify
 from virnucpro.benchmark.workload import MIXES, SENSE, Workload
-from virnucpro.classifier import to_bytes
+from virnucpro.classifier.files import classifier_to_bytes
 from virnucpro.contracts import Device, Json, ReportProgress, Task, TaskResult
 from virnucpro.encoders.batched import BatchedEncoder
 from virnucpro.encoders.family import EncoderSource
@@ -254,7 +254,7 @@ def _classifier(width: int) -> bytes:
         "output_layer.bias": (2,),
     }
     state = {name: torch.rand(shape, generator=drawn) for name, shape in shapes.items()}
-    return to_bytes(state, encoders=(), chunk_lengths=(), extra={})
+    return classifier_to_bytes(state, encoders=(), chunk_lengths=(), extra={})
 
 
 def _unseen(sequences: int, tokens: int) -> None:

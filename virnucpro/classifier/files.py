@@ -28,7 +28,13 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 
 from virnucpro.classifier.scoring import Classifier
-from virnucpro.encoders.weights import Weights, check_file, number, read_pickle, read_safetensors
+from virnucpro.encoders.weights import (
+    Weights,
+    check_file,
+    read_number,
+    read_pickle,
+    read_safetensors,
+)
 from virnucpro.errors import ModelError
 from virnucpro.store.disk import sha256_of
 
@@ -74,7 +80,7 @@ class ClassifierInfo:
     extra: Mapping[str, str] = field(default_factory=dict)
 
 
-def inspect(path: Path) -> ClassifierInfo:
+def inspect_classifier(path: Path) -> ClassifierInfo:
     """Read what the file says, and check that it can be used.
 
     Raises:
@@ -98,7 +104,7 @@ def inspect(path: Path) -> ClassifierInfo:
     )
 
 
-def load(path: Path) -> Classifier:
+def load_classifier(path: Path) -> Classifier:
     """Read a classifier of either format, in evaluation mode.
 
     Raises:
@@ -107,7 +113,7 @@ def load(path: Path) -> Classifier:
     return _build(*_read(path))
 
 
-def to_bytes(
+def classifier_to_bytes(
     state: Mapping[str, torch.Tensor],
     *,
     labels: Sequence[str] = LABELS,
@@ -225,7 +231,7 @@ def _build(weights: Weights, said: Mapping[str, Any]) -> Classifier:
     for key, value in state.items():
         if not bool(torch.isfinite(value).all()):
             raise ModelError(f"{weights.place}: NaN or infinite values in {key}: fetch it again")
-    eps = number(said, "batch_norm_eps", weights.place)
+    eps = read_number(said, "batch_norm_eps", weights.place)
     return Classifier(state, eps, _temperature(said, weights.place) or 1.0)
 
 
@@ -233,7 +239,7 @@ def _temperature(said: Mapping[str, Any], path: Path) -> float | None:
     """The temperature of a file that has one. Raises ModelError where it is no positive number."""
     if said.get("temperature") is None:
         return None
-    value = number(said, "temperature", path)
+    value = read_number(said, "temperature", path)
     if not math.isfinite(value):
         raise ModelError(f"{path}: 'temperature' in its metadata is damaged: fetch it again")
     return value

@@ -47,20 +47,20 @@ def list_models(as_json: bool) -> None:
 
 
 def _row(model: Model) -> dict[str, Any]:
-    from virnucpro.models.records import read_records
-    from virnucpro.models.store import files_of, locate
+    from virnucpro.models.records import read_model_records
+    from virnucpro.models.store import locate_model, model_files
 
-    path = locate(model)
+    path = locate_model(model)
     count = None if isinstance(model, HubModel) else model.bytes
     if path is not None:
-        count = sum(file.stat().st_size for file in files_of(model, path).values())
+        count = sum(file.stat().st_size for file in model_files(model, path).values())
     return {
         "name": model.name,
         "what": model.what,
         "bytes": count,
         "state": "missing" if path is None else "here",
         "path": None if path is None else str(path),
-        "recorded": model.name in read_records(),
+        "recorded": model.name in read_model_records(),
         "address": model.address,
     }
 
@@ -81,7 +81,7 @@ def fetch(names: tuple[str, ...], model_type: str | None, update: bool) -> None:
     A download that was interrupted is continued. Files that exist are compared with the checksum
     that was recorded when they were first fetched; a damaged file is replaced.
     """
-    from virnucpro.models.fetch import fetch as bring
+    from virnucpro.models.fetch import fetch_model
     from virnucpro.ui.step_screen import StepScreen
 
     wanted = [*names, model_type] if model_type else list(names)
@@ -91,7 +91,7 @@ def fetch(names: tuple[str, ...], model_type: str | None, update: bool) -> None:
     with StepScreen(configuration().display) as screen:
         for model in chosen:
             screen.say(f"{model.name}: {model.address}")
-            fetched = bring(model, screen.transfer(model.name), update=update)
+            fetched = fetch_model(model, screen.transfer(model.name), update=update)
             screen.end()
             click.echo(f"{model.name}: {OUTCOMES[fetched.how]}: {fetched.path}")
 
@@ -101,9 +101,9 @@ def fetch(names: tuple[str, ...], model_type: str | None, update: bool) -> None:
 @shared_options
 def path(name: str) -> None:
     """Print only the path of the model NAME; the exit code is 64 if it is not on this machine."""
-    from virnucpro.models.store import find
+    from virnucpro.models.store import find_model
 
-    click.echo(find(name))
+    click.echo(find_model(name))
 
 
 @models.command(
@@ -129,23 +129,28 @@ def verify(names: tuple[str, ...], renew: bool) -> None:
 
 
 def _all_here() -> list[Model]:
-    from virnucpro.models.records import read_records
-    from virnucpro.models.store import locate
+    from virnucpro.models.records import read_model_records
+    from virnucpro.models.store import locate_model
 
-    known = dict.fromkeys([*KNOWN, *(model_named(name) for name in read_records())])
-    return [model for model in known if locate(model)]
+    known = dict.fromkeys([*KNOWN, *(model_named(name) for name in read_model_records())])
+    return [model for model in known if locate_model(model)]
 
 
 def _checked(model: Model, renew: bool) -> str:
-    from virnucpro.models.store import missing, remember, resolve, verify
+    from virnucpro.models.store import (
+        missing_model_error,
+        record_model,
+        resolve_model,
+        verify_model,
+    )
 
-    found = resolve(model)
+    found = resolve_model(model)
     if found is None:
-        raise missing(model)
+        raise missing_model_error(model)
     same, path = found
     if renew:
-        remember(same, path)
+        record_model(same, path)
         state = "checksum recorded again"
     else:
-        state = "intact" if verify(same) == "verified" else "checksum recorded now"
+        state = "intact" if verify_model(same) == "verified" else "checksum recorded now"
     return f"{same.name}: {state}: {path}"

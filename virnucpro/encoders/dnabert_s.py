@@ -37,12 +37,12 @@ from virnucpro.encoders.batched import STEP, Batch, BatchedEncoder, make_batch
 from virnucpro.encoders.family import BASES, EncoderFamily, EncoderSource
 from virnucpro.encoders.weights import (
     assign,
-    counts,
     fill_randomly,
-    number,
     parse_architecture,
+    read_counts,
     read_folder,
     read_json,
+    read_number,
     weight_files,
 )
 from virnucpro.errors import ModelError
@@ -257,10 +257,10 @@ def read_dnabert_sizes(folder: Path) -> DnabertSizes:
     """Read the sizes from ``config.json``. Raises ModelError for a missing or impossible one."""
     path = folder / "config.json"
     config = read_json(path)
-    layers, width, heads, feed_forward, vocabulary, token_types = counts(config, _COUNTS, path)
+    layers, width, heads, feed_forward, vocabulary, token_types = read_counts(config, _COUNTS, path)
     if width % heads:
         raise ModelError(f"{path}: hidden_size {width} does not divide by {heads} heads")
-    eps = number(config, "layer_norm_eps", path)
+    eps = read_number(config, "layer_norm_eps", path)
     return DnabertSizes(layers, width, heads, feed_forward, eps, vocabulary, token_types)
 
 

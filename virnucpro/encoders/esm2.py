@@ -33,12 +33,12 @@ from virnucpro.encoders.weights import (
     Weights,
     assign,
     check_file,
-    counts,
     fill_randomly,
-    number,
     parse_architecture,
+    read_counts,
     read_folder,
     read_json,
+    read_number,
     read_pickle,
     tensors_of,
     weight_files,
@@ -396,7 +396,7 @@ def _read_fair_file(path: Path) -> tuple[Esm2Sizes, Weights]:
     if not isinstance(content, dict) or not {"cfg", "model"} <= set(content):
         raise ModelError(f"{path} is no ESM-2 checkpoint: expected 'cfg' and 'model' in it")
     cfg = _as_dict(_as_dict(content["cfg"]).get("model"))
-    layers, width, heads = counts(cfg, _FAIR_COUNTS, path)
+    layers, width, heads = read_counts(cfg, _FAIR_COUNTS, path)
     tensors = tensors_of(content["model"], path)
     weights = Weights(tensors, dict.fromkeys(tensors, path), path)
     weights = weights.renamed(r"encoder\.sentence_encoder\.|encoder\.")
@@ -422,8 +422,8 @@ def _hub_sizes(folder: Path) -> Esm2Sizes:
             f"{path} is of an older ESM, not of ESM-2 (its positions are "
             f"{config.get('position_embedding_type')!r}, not 'rotary'): use facebook/esm2_..."
         )
-    layers, width, heads, feed_forward = counts(config, _HUB_COUNTS, path)
-    eps = number(config, "layer_norm_eps", path)
+    layers, width, heads, feed_forward = read_counts(config, _HUB_COUNTS, path)
+    eps = read_number(config, "layer_norm_eps", path)
     dropout = bool(config.get("token_dropout", False))
     return _checked(Esm2Sizes(layers, width, heads, feed_forward, eps, dropout), path)
 

@@ -6,7 +6,7 @@ One safetensors file an encoder, with the key ``virnucpro_lite`` in its metadata
      "seed": "111111"}, ...], "extra": {...}}
 
 Its tensors are those of :class:`Branch`, in 16 bits where they are large, and ``census.0`` and so
-on, deflated (:class:`Census`). The pair that the package ships is called ``lite``.
+on, deflated (:class:`WordCensus`). The pair that the package ships is called ``lite``.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ from virnucpro.encoders.lite_features import (
     NUCLEOTIDE_FEATURES,
     PROTEIN_FEATURES,
     RESIDUES,
-    Census,
     Letters,
+    WordCensus,
     Words,
     codons_of,
     nucleotide_features,
@@ -135,7 +135,7 @@ def nucleotide_inputs(codons: Letters) -> Inputs:
     return torch.from_numpy(codons.astype(np.int64)), features, nothing
 
 
-def protein_inputs(residues: Letters, censuses: Sequence[Census]) -> Inputs:
+def protein_inputs(residues: Letters, censuses: Sequence[WordCensus]) -> Inputs:
     """What :meth:`Branch.forward` takes, from uint8 ``[n, residues]``."""
     codes = np.full((len(residues), len(censuses), residues.shape[1]), NO_CODE, np.int64)
     for number, census in enumerate(censuses):
@@ -154,7 +154,7 @@ class LiteEncoder:
         self,
         molecule: Molecule,
         branch: Branch,
-        censuses: Sequence[Census],
+        censuses: Sequence[WordCensus],
         device: torch.device,
         precision: str,
         truncation: int | None,
@@ -220,7 +220,7 @@ class LiteEncoder:
 
 
 def lite_to_bytes(
-    molecule: Molecule, branch: Branch, censuses: Sequence[Census], extra: Mapping[str, Json]
+    molecule: Molecule, branch: Branch, censuses: Sequence[WordCensus], extra: Mapping[str, Json]
 ) -> bytes:
     """An encoder as a file; the same arguments give the same bytes.
 
@@ -243,7 +243,7 @@ def lite_to_bytes(
     return save(tensors, {_KEY: json.dumps(metadata, sort_keys=True)})
 
 
-def read_lite(path: Path) -> tuple[Molecule, Branch, list[Census]]:
+def read_lite(path: Path) -> tuple[Molecule, Branch, list[WordCensus]]:
     """The parts of an encoder.
 
     Raises:
@@ -262,7 +262,7 @@ def read_lite(path: Path) -> tuple[Molecule, Branch, list[Census]]:
         tensors = read_safetensors(path)
         packed = [tensors.pop(f"census.{number}") for number in range(len(words))]
         censuses = [
-            Census(kind, unpacked(codes.numpy(), kind.places))
+            WordCensus(kind, unpacked(codes.numpy(), kind.places))
             for kind, codes in zip(words, packed, strict=True)
         ]
         branch = Branch(branch_shape(molecule, len(words), int(metadata["dim"])))

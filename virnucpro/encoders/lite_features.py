@@ -1,8 +1,9 @@
 """What the lite encoders look at in a frame, beside its letters in order: counts.
 
 Frames of equal length are matrices of codons (0 to 63, 64 for one with an ambiguous letter) and of
-residues (0 to 19, 20 for any other letter). A :class:`Census` knows short words of residues by how
-many unrelated genomes of either label hold them: that is homology, as far as a table can see it.
+residues (0 to 19, 20 for any other letter). A :class:`WordCensus` knows of
+short words of residues how many unrelated genomes of either label hold them: that is homology, as
+far as a table can see it.
 """
 
 from __future__ import annotations
@@ -70,7 +71,7 @@ def nucleotide_features(codons: Letters) -> Floats:
     )
 
 
-def protein_features(residues: Letters, censuses: Sequence[Census]) -> Floats:
+def protein_features(residues: Letters, censuses: Sequence[WordCensus]) -> Floats:
     """Shares of residues and of pairs, the length, and what each census says.
 
     uint8 ``[n, residues]`` to float32 ``[n, PROTEIN_FEATURES + CENSUS_FEATURES * censuses]``.
@@ -134,7 +135,7 @@ class Words:
 
 
 @dataclass(frozen=True)
-class Census:
+class WordCensus:
     """In how many unrelated training genomes the words occur.
 
     ``codes`` is uint8 ``[words.places]``: ``LEVELS`` times the level of virus genomes, plus the

@@ -17,7 +17,7 @@ from virnucpro.contracts import Encoder
 from virnucpro.encoders.family import BATCH_OPTIONS, EncoderFamily, EncoderSource
 from virnucpro.errors import ModelError, UsageError
 from virnucpro.layout import Molecule
-from virnucpro.models.store import check_digest, find
+from virnucpro.models.store import check_digest, find_model
 from virnucpro.precision import AUTO
 from virnucpro.store.disk import sha256_of
 
@@ -139,7 +139,7 @@ def _find(name: str, molecule: Molecule) -> tuple[EncoderFamily, Path | None]:
             f"virnucpro models list shows"
         )
     else:
-        path = find(name)
+        path = find_model(name)
     return _family_of(path), path
 
 

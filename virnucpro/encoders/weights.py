@@ -126,7 +126,7 @@ def read_json(path: Path) -> dict[str, Any]:
     return content
 
 
-def counts(config: Mapping[str, Any], names: Sequence[str], path: Path) -> list[int]:
+def read_counts(config: Mapping[str, Any], names: Sequence[str], path: Path) -> list[int]:
     """Sizes in a configuration. Raises ModelError for one that is missing or no count."""
     for name in names:
         value = config.get(name)
@@ -135,7 +135,7 @@ def counts(config: Mapping[str, Any], names: Sequence[str], path: Path) -> list[
     return [config[name] for name in names]
 
 
-def number(config: Mapping[str, Any], name: str, path: Path) -> float:
+def read_number(config: Mapping[str, Any], name: str, path: Path) -> float:
     """A positive number in a configuration. Raises ModelError where there is none."""
     value = config.get(name)
     if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from virnucpro.classifier import ClassifierInfo
+from virnucpro.classifier.files import ClassifierInfo
 from virnucpro.errors import InputError, UsageError
 from virnucpro.evaluation.sample import Sample
 from virnucpro.metrics.classification import Bools, Floats, Ints, calibration_error, reliability

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from virnucpro.classifier import ClassifierInfo, inspect, with_temperature
+from virnucpro.classifier.files import ClassifierInfo, inspect_classifier, with_temperature
 from virnucpro.contracts import Json
 from virnucpro.errors import UsageError
 from virnucpro.evaluation.calibration import Calibration, check_made_by, fit_calibration
@@ -181,7 +181,7 @@ def _calibration_source(
     """
     if request.calibrate is None:
         return None
-    classifier, frames = inspect(request.calibrate), predictions
+    classifier, frames = inspect_classifier(request.calibrate), predictions
     if predictions.level != "frame":
         if not request.predictions.is_dir():
             raise UsageError(

@@ -18,16 +18,16 @@ from typing import TYPE_CHECKING, Any, Literal
 from virnucpro.errors import DownloadError, ModelError
 from virnucpro.io.download import Progress, download
 from virnucpro.models.catalogue import HubModel, Model, WebFile, files_to_fetch
-from virnucpro.models.records import Record, own_folder, read_records, save_record
+from virnucpro.models.records import ModelRecord, own_folder, read_model_records, save_model_record
 from virnucpro.models.store import (
+    check_model_file,
+    download_path,
     hub_folder,
-    look_at,
+    is_offline,
     manual_route,
-    offline,
-    place,
-    remember,
-    resolve,
-    verify,
+    record_model,
+    resolve_model,
+    verify_model,
 )
 from virnucpro.store.disk import sha256_of, writable
 from virnucpro.store.lock import locked
@@ -37,20 +37,20 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Fetched:
+class FetchedModel:
     """Where a model is, and whether it was ``fetched``, or there: ``verified``, ``recorded``."""
 
     path: Path
     how: Literal["fetched", "verified", "recorded"]
 
 
-def fetch(
+def fetch_model(
     model: Model,
     progress: Progress,
     *,
     update: bool = False,
     pause: Callable[[float], None] = time.sleep,
-) -> Fetched:
+) -> FetchedModel:
     """Bring a model to this machine; one that is here is checked, a damaged one is replaced.
 
     ``update`` takes the newest version and records it in place of the old one. ``pause`` waits
@@ -64,14 +64,14 @@ def fetch(
     with writable(lock):
         lock.parent.mkdir(parents=True, exist_ok=True)
     with locked(lock, wait=True):  # a second fetch waits, and then finds the model there
-        if not update and (found := resolve(model)):
+        if not update and (found := resolve_model(model)):
             try:
-                return Fetched(found[1], verify(model))
+                return FetchedModel(found[1], verify_model(model))
             except ModelError:
                 model = found[0]
-                if offline():
+                if is_offline():
                     raise
-        if offline():
+        if is_offline():
             raise ModelError(f"model {model.name} cannot be fetched; {manual_route(model)}")
         if isinstance(model, HubModel):
             return _fetch_hub(model, update)
@@ -80,14 +80,14 @@ def fetch(
 
 def _fetch_file(
     model: WebFile, progress: Progress, update: bool, pause: Callable[[float], None]
-) -> Fetched:
-    record = None if update else read_records().get(model.name)
+) -> FetchedModel:
+    record = None if update else read_model_records().get(model.name)
     known = record.files.get(model.file) if record else None
-    target = place(model)
+    target = download_path(model)
     sha256 = known.sha256 if known else model.sha256
 
     def check(part: Path) -> None:
-        look_at(part)
+        check_model_file(part)
         if sha256 is not None and sha256_of(part) != sha256:
             raise ModelError(
                 f"{model.address}: checksum differs from the recorded one, so it is not used; if "
@@ -100,19 +100,19 @@ def _fetch_file(
     except DownloadError as error:
         raise ModelError(f"{error}; or {manual_route(model)}") from error
     if record is None:
-        remember(model, target, address=model.address, revision=version)
+        record_model(model, target, address=model.address, revision=version)
     elif record.path != str(target.absolute()):
-        save_record(model.name, replace(record, path=str(target.absolute())))
-    return Fetched(target, "fetched")
+        save_model_record(model.name, replace(record, path=str(target.absolute())))
+    return FetchedModel(target, "fetched")
 
 
 # --- the hub ---------------------------------------------------------------------------------
 
 
-def _fetch_hub(model: HubModel, update: bool) -> Fetched:
+def _fetch_hub(model: HubModel, update: bool) -> FetchedModel:
     from huggingface_hub import HfApi, snapshot_download
 
-    record = None if update else read_records().get(model.name)
+    record = None if update else read_model_records().get(model.name)
     bars = None if sys.stderr.isatty() else _no_bars()
     with _hub_errors(model):
         info = HfApi(endpoint=model.endpoint).model_info(
@@ -144,10 +144,10 @@ def _fetch_hub(model: HubModel, update: bool) -> Fetched:
                 f"after fetching it again; nothing is recorded; see {model.address}"
             )
     if record is None:
-        remember(model, path, address=model.address, revision=info.sha)
+        record_model(model, path, address=model.address, revision=info.sha)
     elif record.path != str(path.absolute()):
-        save_record(model.name, replace(record, path=str(path.absolute())))
-    return Fetched(path, "fetched")
+        save_model_record(model.name, replace(record, path=str(path.absolute())))
+    return FetchedModel(path, "fetched")
 
 
 def _no_bars() -> Any:
@@ -161,7 +161,7 @@ def _no_bars() -> Any:
     return NoBars
 
 
-def _differs(file: Path, published: RepoSibling, record: Record | None) -> bool:
+def _differs(file: Path, published: RepoSibling, record: ModelRecord | None) -> bool:
     """Whether a fetched file is not the published one, or not the recorded one."""
     if not file.is_file() or published.size not in (None, file.stat().st_size):
         return True

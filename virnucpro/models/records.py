@@ -24,7 +24,7 @@ class FileRecord:
 
 
 @dataclass(frozen=True)
-class Record:
+class ModelRecord:
     """A model as it was first seen.
 
     Attributes:
@@ -52,18 +52,18 @@ def own_folder() -> Path:
     return cache_folder() / "virnucpro" / "models"
 
 
-def records_file() -> Path:
+def model_records_file() -> Path:
     """The file that remembers every checksum."""
     return own_folder() / "records.json"
 
 
-def read_records() -> dict[str, Record]:
+def read_model_records() -> dict[str, ModelRecord]:
     """All records by model name.
 
     Raises:
         ModelError: the file is damaged, or was written by a newer version.
     """
-    path = records_file()
+    path = model_records_file()
     try:
         document = json.loads(path.read_bytes())
         if document["schema"] > SCHEMA:
@@ -80,28 +80,28 @@ def read_records() -> dict[str, Record]:
         ) from error
 
 
-def _record(entry: Mapping[str, object]) -> Record:
+def _record(entry: Mapping[str, object]) -> ModelRecord:
     files = entry["files"]
     assert isinstance(files, dict)
     described = {name: FileRecord(**facts) for name, facts in files.items()}
     path, address, revision, date = (
         str(entry[key]) for key in ("path", "address", "revision", "date")
     )
-    return Record(path, address, revision, date, described)
+    return ModelRecord(path, address, revision, date, described)
 
 
-def save_record(name: str, record: Record) -> None:
+def save_model_record(name: str, record: ModelRecord) -> None:
     """Add a record, in place of an older one of that name.
 
     Raises:
         OutputError: it cannot be written.
         ModelError: the file with the others is damaged.
     """
-    path = records_file()
+    path = model_records_file()
     with writable(path):
         path.parent.mkdir(parents=True, exist_ok=True)
     with locked(path.with_suffix(".lock"), wait=True):
-        records = {**read_records(), name: record}
+        records = {**read_model_records(), name: record}
         document = {"schema": SCHEMA, "models": {n: asdict(r) for n, r in records.items()}}
         with writable(path):
             Disk().save(path, json.dumps(document, indent=1, sort_keys=True).encode())

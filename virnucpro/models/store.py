@@ -20,11 +20,11 @@ from virnucpro.errors import ModelError
 from virnucpro.models.catalogue import HubModel, Model, files_to_fetch, model_named
 from virnucpro.models.records import (
     FileRecord,
-    Record,
+    ModelRecord,
     cache_folder,
     own_folder,
-    read_records,
-    save_record,
+    read_model_records,
+    save_model_record,
 )
 from virnucpro.store.disk import sha256_of
 
@@ -47,7 +47,7 @@ def hub_folder() -> Path:
     return Path(named).expanduser() if named else home / "hub"
 
 
-def offline() -> bool:
+def is_offline() -> bool:
     """Whether the standard switches forbid the network."""
     value = os.environ.get("HF_HUB_OFFLINE") or os.environ.get("TRANSFORMERS_OFFLINE") or ""
     return value.upper() in _TRUE
@@ -56,74 +56,76 @@ def offline() -> bool:
 # --- finding ---------------------------------------------------------------------------------
 
 
-def place(model: Model) -> Path:
+def download_path(model: Model) -> Path:
     """Where a fetch puts the model (on the hub: the folder of its snapshots)."""
     if isinstance(model, HubModel):
         return hub_folder() / f"models--{model.name.replace('/', '--')}" / "snapshots"
     return (torch_folder() if model.in_torch_hub else own_folder()) / model.file
 
 
-def by_hand(model: Model) -> Path:
+def manual_path(model: Model) -> Path:
     """Where a person may put it: a file, or a folder with the files of a hub model."""
     return own_folder() / (model.name if isinstance(model, HubModel) else model.file)
 
 
-def locate(model: Model) -> Path | None:
+def locate_model(model: Model) -> Path | None:
     """The complete file or folder of exactly this model, or None."""
     if isinstance(model, HubModel):
-        folders = [*_snapshots(model), by_hand(model)]
-        return next((folder for folder in folders if files_of(model, folder)), None)
-    return next((path for path in (place(model), by_hand(model)) if path.is_file()), None)
+        folders = [*_snapshots(model), manual_path(model)]
+        return next((folder for folder in folders if model_files(model, folder)), None)
+    return next(
+        (path for path in (download_path(model), manual_path(model)) if path.is_file()), None
+    )
 
 
-def resolve(model: Model) -> tuple[Model, Path] | None:
+def resolve_model(model: Model) -> tuple[Model, Path] | None:
     """The model and its place, or those of its twin on the hub; None where neither is there."""
-    path = locate(model)
+    path = locate_model(model)
     if path is not None:
         return model, path
     if not isinstance(model, HubModel) and model.twin:
-        return resolve(model_named(model.twin))
+        return resolve_model(model_named(model.twin))
     return None
 
 
-def find(name: str) -> Path:
+def find_model(name: str) -> Path:
     """The file (``.pt``, ``.pth``) or folder of a model.
 
     Raises:
         ModelError: unknown, or not on this machine; names the command that fetches it.
     """
     model = model_named(name)
-    found = resolve(model)
+    found = resolve_model(model)
     if found is None:
-        raise missing(model)
+        raise missing_model_error(model)
     return found[1]
 
 
-def missing(model: Model) -> ModelError:
+def missing_model_error(model: Model) -> ModelError:
     """The error for a model that is not here: where it was looked for, and what to do."""
-    places = [place(model), by_hand(model)]
+    places = [download_path(model), manual_path(model)]
     if not isinstance(model, HubModel) and model.twin:
-        places.append(place(model_named(model.twin)))
+        places.append(download_path(model_named(model.twin)))
     looked = ", ".join(str(path) for path in dict.fromkeys(places))
     text = (
         f"model {model.name} is not on this machine (looked for {looked}); "
         f"fetch it with: virnucpro models fetch {model.name}"
     )
-    return ModelError(f"{text}; {manual_route(model)}" if offline() else text)
+    return ModelError(f"{text}; {manual_route(model)}" if is_offline() else text)
 
 
 def manual_route(model: Model) -> str:
     """How to bring the model to a machine without internet."""
     if isinstance(model, HubModel):
         needs = ", ".join([*model.needs, "model.safetensors or pytorch_model.bin"])
-        what = f"take {needs} of {model.address} and put them into the folder {by_hand(model)}"
+        what = f"take {needs} of {model.address} and put them into the folder {manual_path(model)}"
     else:
-        what = f"take {model.address} and put it at {by_hand(model)}"
-    switch = "HF_HUB_OFFLINE is set: " if offline() else ""
+        what = f"take {model.address} and put it at {manual_path(model)}"
+    switch = "HF_HUB_OFFLINE is set: " if is_offline() else ""
     return f"{switch}on a machine with internet {what} on this one"
 
 
-def files_of(model: Model, path: Path) -> dict[str, Path]:
+def model_files(model: Model, path: Path) -> dict[str, Path]:
     """The needed files by name; empty where the model is not complete there."""
     if not isinstance(model, HubModel):
         return {path.name: path} if path.is_file() else {}
@@ -148,10 +150,10 @@ def _shards(index: Path) -> set[str]:
 
 def _snapshots(model: HubModel) -> list[Path]:
     """Snapshots in the cache: the recorded revision, then ``main``, then the newest."""
-    folder = place(model)
+    folder = download_path(model)
     if not folder.is_dir():
         return []
-    record = read_records().get(model.name)
+    record = read_model_records().get(model.name)
     first = [record.revision] if record else []
     main = folder.parent / "refs" / "main"
     if main.is_file():
@@ -163,47 +165,47 @@ def _snapshots(model: HubModel) -> list[Path]:
 # --- records ---------------------------------------------------------------------------------
 
 
-def remember(model: Model, path: Path, *, address: str = "", revision: str = "") -> Record:
+def record_model(model: Model, path: Path, *, address: str = "", revision: str = "") -> ModelRecord:
     """Hash the files of a model and record them, in place of an older record.
 
     Raises:
-        ModelError: a file is plainly something else (see :func:`look_at`).
+        ModelError: a file is plainly something else (see :func:`check_model_file`).
         OutputError: the record cannot be written.
     """
     files = {}
-    for name, file in files_of(model, path).items():
-        look_at(file)
+    for name, file in model_files(model, path).items():
+        check_model_file(file)
         files[name] = FileRecord(file.stat().st_size, sha256_of(file))
-    if isinstance(model, HubModel) and path.parent == place(model):
+    if isinstance(model, HubModel) and path.parent == download_path(model):
         revision = path.name  # the cache names a snapshot after its commit
     today = time.strftime("%Y-%m-%d", time.gmtime())
-    record = Record(str(path.absolute()), address, revision, today, files)
-    save_record(model.name, record)
+    record = ModelRecord(str(path.absolute()), address, revision, today, files)
+    save_model_record(model.name, record)
     return record
 
 
-def verify(model: Model) -> Literal["verified", "recorded"]:
+def verify_model(model: Model) -> Literal["verified", "recorded"]:
     """Compare a model on disk with its record; one that was put there by hand gets a record.
 
     Raises:
         ModelError: it is missing, or differs from its record.
     """
-    found = resolve(model)
+    found = resolve_model(model)
     if found is None:
-        raise missing(model)
+        raise missing_model_error(model)
     model, path = found
-    record = read_records().get(model.name)
+    record = read_model_records().get(model.name)
     if record is None:
-        remember(model, path)
+        record_model(model, path)
         return "recorded"
-    files = files_of(model, path)
+    files = model_files(model, path)
     # A tokenizer file that another program added to the cache later is no damage.
     extra = set(model.wants) if isinstance(model, HubModel) else set()
     for name in sorted((files.keys() - extra) | record.files.keys()):
         if not _same(files.get(name, path / name), record.files.get(name)):
             raise _differs(model.name, path / name, record)
     if record.path != str(path.absolute()):  # the cache was moved
-        save_record(model.name, replace(record, path=str(path.absolute())))
+        save_model_record(model.name, replace(record, path=str(path.absolute())))
     return "verified"
 
 
@@ -230,17 +232,17 @@ def check_digest(file: Path, sha256: str) -> None:
         raise _differs(found[0], file, found[1])
 
 
-def _recorded(file: Path) -> tuple[str, Record, FileRecord] | None:
+def _recorded(file: Path) -> tuple[str, ModelRecord, FileRecord] | None:
     # Absolute, not resolved: a file of the hub's cache is a link to a blob of another name.
     wanted = file.absolute()
-    for name, record in read_records().items():
+    for name, record in read_model_records().items():
         facts = record.files.get(wanted.name)
         if facts and wanted in (Path(record.path), Path(record.path) / wanted.name):
             return name, record, facts
     return None
 
 
-def _differs(name: str, file: Path, record: Record) -> ModelError:
+def _differs(name: str, file: Path, record: ModelRecord) -> ModelError:
     return ModelError(
         f"{file}: checksum differs from the one recorded on {record.date}: the file was changed "
         f"or damaged; replace it with: virnucpro models fetch {name} "
@@ -248,7 +250,7 @@ def _differs(name: str, file: Path, record: Record) -> ModelError:
     )
 
 
-def look_at(file: Path) -> None:
+def check_model_file(file: Path) -> None:
     """Refuse what is plainly no model file, before its checksum is recorded as the right one.
 
     Raises:

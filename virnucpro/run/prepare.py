@@ -9,14 +9,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from virnucpro.classifier import ClassifierInfo, check_fit, inspect
+from virnucpro.classifier.files import ClassifierInfo, inspect_classifier
+from virnucpro.classifier.fit import check_fit
 from virnucpro.contracts import Device, Json, Stage
 from virnucpro.encoders.family import EncoderSource
 from virnucpro.encoders.registry import check_precision, ignored_options, locate
 from virnucpro.errors import ModelError, OutputError, ResumeRefusedError, UsageError
 from virnucpro.events import Emit, Notice
 from virnucpro.layout import STDIN, Layout, RunLayout, stem_of
-from virnucpro.models.store import check_digest, find
+from virnucpro.models.store import check_digest, find_model
 from virnucpro.precision import choose_precision
 from virnucpro.settings import TOY_WARNING, AnalysisSettings, MachineSettings
 from virnucpro.stages.chunking import ChunkingStage, Stamp
@@ -139,7 +140,7 @@ def prepare(
     _refuse_missing(analysis)
     nucleotide = locate(analysis.nucleotide_model, "nucleotide")
     protein = locate(analysis.protein_model, "protein")
-    classifier = inspect(_classifier_path(analysis))
+    classifier = inspect_classifier(_classifier_path(analysis))
     check_digest(classifier.path, classifier.sha256)
     warnings = check_fit(
         classifier, nucleotide=nucleotide, protein=protein, chunk_length=analysis.chunk_length
@@ -219,7 +220,7 @@ def _refuse_missing(analysis: AnalysisSettings) -> None:
     for name in (analysis.nucleotide_model, analysis.protein_model, str(analysis.classifier)):
         if not Path(name).exists():
             try:
-                find(name)
+                find_model(name)
             except ModelError:
                 missing.append(name)
     if len(missing) > 1:
@@ -238,7 +239,7 @@ def _classifier_path(analysis: AnalysisSettings) -> Path:
         return path.absolute()
     if path.name != analysis.classifier or analysis.model_type not in ("300", "500"):
         raise ModelError(f"classifier {path} not found: check --model-path")
-    return find(analysis.classifier)
+    return find_model(analysis.classifier)
 
 
 def requested_precision(layout: Layout, requested: str, *, force: bool) -> str:

@@ -11,7 +11,8 @@ from typing import ClassVar
 import numpy as np
 import torch
 
-from virnucpro.classifier import INNER_BATCH, load
+from virnucpro.classifier.files import load_classifier
+from virnucpro.classifier.scoring import INNER_BATCH
 from virnucpro.compute.threads import CoreThreads, prefetched
 from virnucpro.contracts import Receipts, ReportProgress, Task, TaskResult
 from virnucpro.stages.base import HostStage
@@ -40,7 +41,7 @@ class PredictionStage(HostStage):
 
     def run(self, task: Task, report: ReportProgress) -> TaskResult:
         """Score the rows of every file, in input order, on all threads that torch may use."""
-        classifier = load(self.classifier)
+        classifier = load_classifier(self.classifier)
 
         def scored(slab: tuple[list[str], torch.Tensor]) -> torch.Tensor:
             return classifier.scores(slab[1])

@@ -13,7 +13,7 @@ from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
 from tests.unit.encoders.small import LETTERS, open_path, quiet, sequences
-from virnucpro.classifier import to_bytes as classifier_bytes
+from virnucpro.classifier.files import classifier_to_bytes
 from virnucpro.encoders.lite import (
     NUCLEOTIDE,
     PROTEIN,
@@ -22,7 +22,7 @@ from virnucpro.encoders.lite import (
     lite_to_bytes,
     read_lite,
 )
-from virnucpro.encoders.lite_features import AMINO_ACIDS, Census, Words
+from virnucpro.encoders.lite_features import AMINO_ACIDS, WordCensus, Words
 from virnucpro.encoders.registry import locate
 from virnucpro.errors import ModelError
 from virnucpro.settings import TOY_CLASSIFIER
@@ -62,7 +62,7 @@ def branch(molecule, censuses, seed=5):
 def content(molecule):
     random = np.random.default_rng(3)
     words = (EXACT, SPACED) if molecule == "protein" else ()
-    censuses = [Census(kind, random.integers(0, 16, kind.places, np.uint8)) for kind in words]
+    censuses = [WordCensus(kind, random.integers(0, 16, kind.places, np.uint8)) for kind in words]
     return lite_to_bytes(molecule, branch(molecule, len(words)), censuses, {"command": "a test"})
 
 
@@ -187,7 +187,7 @@ def test_which_file_is_what(pair, tmp_path):
         "output_layer.bias": torch.zeros(2),
         **{f"bn1.{n}": torch.ones(2) for n in ("weight", "bias", "running_mean", "running_var")},
     }
-    mine.write_bytes(classifier_bytes(state, encoders=(), chunk_lengths=(), extra={}))
+    mine.write_bytes(classifier_to_bytes(state, encoders=(), chunk_lengths=(), extra={}))
     for path in (mine, TOY_CLASSIFIER):
         with pytest.raises(ModelError, match="is not an encoder, or it is damaged"):
             locate(str(path), "protein")

@@ -15,7 +15,7 @@ from virnucpro.encoders.lite_features import (
     CENSUS_FEATURES,
     NUCLEOTIDE_FEATURES,
     PROTEIN_FEATURES,
-    Census,
+    WordCensus,
     Words,
     codons_of,
     nucleotide_features,
@@ -91,7 +91,7 @@ def protein_row(protein, censuses):
 
 
 def census(words, seed):
-    return Census(words, np.random.default_rng(seed).integers(0, 16, words.places, np.uint8))
+    return WordCensus(words, np.random.default_rng(seed).integers(0, 16, words.places, np.uint8))
 
 
 def close(found, expected):
@@ -158,7 +158,7 @@ def test_words_that_are_none(groups, seed):
 def test_a_census_on_disk(places):
     source = random.Random(places)
     codes = np.array([source.randrange(16) for _ in range(places)], np.uint8)
-    packed = Census(SPACED, codes).packed()
+    packed = WordCensus(SPACED, codes).packed()
     assert np.array_equal(unpacked(packed, places), codes)
     for cut in (len(packed) // 2, len(packed) - 1):
         with pytest.raises(ValueError, match="cut short"):

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from virnucpro.classifier import inspect
+from virnucpro.classifier.files import inspect_classifier
 from virnucpro.errors import InputError, UsageError
 from virnucpro.evaluation.calibration import (
     FEWEST_FRAMES,
@@ -92,7 +92,7 @@ def test_scores_that_say_nothing_are_refused() -> None:
 
 
 def test_predictions_of_another_classifier_are_refused(tmp_path: Path) -> None:
-    info, run = inspect(TOY_CLASSIFIER), tmp_path / "s_run.json"
+    info, run = inspect_classifier(TOY_CLASSIFIER), tmp_path / "s_run.json"
     said = {"sha256": info.sha256, "path": "x.pth"}
     run.write_text(json.dumps({"models": {"classifier": said}}))
     assert check_made_by(info, run)

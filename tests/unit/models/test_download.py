@@ -10,9 +10,9 @@ import pytest
 from tests.unit.models.serving import checkpoint
 from virnucpro.errors import ModelError, OutputError
 from virnucpro.models.catalogue import WebFile
-from virnucpro.models.fetch import fetch
-from virnucpro.models.records import read_records
-from virnucpro.models.store import verify
+from virnucpro.models.fetch import fetch_model
+from virnucpro.models.records import read_model_records
+from virnucpro.models.store import verify_model
 
 DATA = checkpoint()
 
@@ -33,7 +33,7 @@ def bring(waits):
     """``fetch`` that does not wait and shows nothing."""
 
     def _bring(model, **options):
-        return fetch(model, lambda *_: None, pause=waits.append, **options)
+        return fetch_model(model, lambda *_: None, pause=waits.append, **options)
 
     return _bring
 
@@ -44,17 +44,17 @@ def leftovers(cache):
 
 def test_a_file_is_fetched_once_recorded_and_then_only_checked(cache, site, model):
     seen = []
-    fetched = fetch(model, lambda *at: seen.append(at))
+    fetched = fetch_model(model, lambda *at: seen.append(at))
     assert fetched.how == "fetched"
     assert fetched.path == cache / "torch/hub/checkpoints/tiny.pt"
     assert fetched.path.read_bytes() == DATA
     assert seen[0] == (0, len(DATA))
     assert seen[-1] == (len(DATA), len(DATA))
-    record = read_records()["tiny"]
+    record = read_model_records()["tiny"]
     digest = hashlib.sha256(DATA).hexdigest()
     assert record.files["tiny.pt"].sha256 == digest
     assert (record.address, record.revision) == (model.address, f'"{digest}"')
-    assert fetch(model, lambda *_: None).how == "verified"
+    assert fetch_model(model, lambda *_: None).how == "verified"
     assert len(site.asked) == 1
     assert leftovers(cache) == []
 
@@ -75,7 +75,7 @@ def test_a_killed_fetch_is_resumed_by_the_next_one(cache, site, model, bring):
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        fetch(model, lambda *_: None, pause=die)
+        fetch_model(model, lambda *_: None, pause=die)
     assert sorted(leftovers(cache)) == ["tiny.pt.part", "tiny.pt.part.version"]
     assert bring(model).path.read_bytes() == DATA
     assert site.asked[-1][2] == "bytes=30000-"
@@ -95,7 +95,7 @@ def test_two_versions_are_never_glued_together(cache, site, model, bring):
     def change(_):
         site.files["/tiny.pt"] = other
 
-    assert fetch(model, lambda *_: None, pause=change).path.read_bytes() == other
+    assert fetch_model(model, lambda *_: None, pause=change).path.read_bytes() == other
 
 
 def test_a_part_longer_than_the_file_is_thrown_away(cache, site, model, bring):
@@ -127,7 +127,7 @@ def test_a_truncated_file_stays_a_part(cache, site, model, bring):
         site.cut, site.cut_after = 99, 0
 
     with pytest.raises(ModelError, match="50,000 bytes are kept"):
-        fetch(model, lambda *_: None, pause=refuse)
+        fetch_model(model, lambda *_: None, pause=refuse)
     assert not (cache / "torch/hub/checkpoints/tiny.pt").exists()
 
 
@@ -158,7 +158,7 @@ def test_a_web_page_in_place_of_the_file_is_refused(cache, site, model, bring):
     with pytest.raises(ModelError, match="web page"):
         bring(model)
     assert leftovers(cache) == []
-    assert read_records() == {}
+    assert read_model_records() == {}
 
 
 def test_a_known_size_is_insisted_on(site, model, bring):
@@ -178,10 +178,10 @@ def test_a_damaged_file_is_replaced_by_the_recorded_one(site, model, bring):
     path = bring(model).path
     path.write_bytes(checkpoint("damaged"))
     with pytest.raises(ModelError, match="checksum differs"):
-        verify(model)
+        verify_model(model)
     assert bring(model).how == "fetched"
     assert path.read_bytes() == DATA
-    assert verify(model) == "verified"
+    assert verify_model(model) == "verified"
 
 
 def test_another_version_at_the_address_is_refused_until_it_is_asked_for(site, model, bring):
@@ -192,7 +192,7 @@ def test_another_version_at_the_address_is_refused_until_it_is_asked_for(site, m
         bring(model)
     assert not path.exists()
     assert bring(model, update=True).how == "fetched"
-    assert verify(model) == "verified"
+    assert verify_model(model) == "verified"
 
 
 def test_offline_nothing_is_asked(site, model, bring, monkeypatch):

@@ -10,9 +10,9 @@ import pytest
 from tests.unit.models.serving import checkpoint
 from virnucpro.errors import ModelError
 from virnucpro.models.catalogue import HubModel
-from virnucpro.models.fetch import fetch
-from virnucpro.models.records import read_records
-from virnucpro.models.store import verify
+from virnucpro.models.fetch import fetch_model
+from virnucpro.models.records import read_model_records
+from virnucpro.models.store import verify_model
 
 NAME = "someone/tiny"
 OLD, NEW = "a" * 40, "b" * 40
@@ -53,7 +53,7 @@ def model(site, monkeypatch):
 
 
 def bring(model, **options):
-    return fetch(model, lambda *_: None, **options)
+    return fetch_model(model, lambda *_: None, **options)
 
 
 def test_data_files_are_fetched_and_the_commit_is_recorded(cache, site, model, capfd):
@@ -63,7 +63,7 @@ def test_data_files_are_fetched_and_the_commit_is_recorded(cache, site, model, c
     assert fetched.path == cache / "huggingface/hub/models--someone--tiny/snapshots" / OLD
     names = {path.name for path in fetched.path.iterdir()}
     assert names == {"config.json", "tokenizer.json", "model.safetensors"}
-    record = read_records()[NAME]
+    record = read_model_records()[NAME]
     assert (record.revision, record.address) == (OLD, f"{site.address}/{NAME}")
     assert record.files["model.safetensors"].bytes == 3000
     asked = len(site.asked)
@@ -77,8 +77,8 @@ def test_a_newer_main_is_taken_only_where_it_is_asked_for(site, model):
     assert bring(model).path == path
     newer = bring(model, update=True)
     assert newer.path.name == NEW
-    assert read_records()[NAME].revision == NEW
-    assert verify(model) == "verified"
+    assert read_model_records()[NAME].revision == NEW
+    assert verify_model(model) == "verified"
 
 
 def test_a_lost_cache_is_fetched_again_at_the_recorded_commit(site, model):
@@ -93,16 +93,16 @@ def test_a_damaged_file_is_replaced(model):
     path = bring(model).path
     (path / "model.safetensors").resolve().write_bytes(b"bad" * 1000)
     with pytest.raises(ModelError, match="checksum differs"):
-        verify(model)
+        verify_model(model)
     assert bring(model).how == "fetched"
-    assert verify(model) == "verified"
+    assert verify_model(model) == "verified"
 
 
 def test_other_bytes_than_published_are_refused(site, model):
     site.files[f"/{NAME}/resolve/{OLD}/model.safetensors"] = b"bad" * 1000
     with pytest.raises(ModelError, match="checksum differs"):
         bring(model)
-    assert read_records() == {}
+    assert read_model_records() == {}
 
 
 def test_a_repository_without_weights_is_refused(site, model):

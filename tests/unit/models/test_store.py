@@ -11,15 +11,15 @@ import pytest
 from tests.unit.models.serving import checkpoint
 from virnucpro.errors import ModelError, OutputError
 from virnucpro.models.catalogue import model_named
-from virnucpro.models.records import read_records
+from virnucpro.models.records import read_model_records
 from virnucpro.models.store import (
     check_digest,
-    find,
-    locate,
-    offline,
+    find_model,
+    is_offline,
+    locate_model,
+    record_model,
     recorded_sha256,
-    remember,
-    verify,
+    verify_model,
 )
 
 ESM = "esm2_t6_8M_UR50D"
@@ -68,7 +68,7 @@ def dnabert_files(text: str = "weights") -> dict[str, bytes]:
 def test_a_checkpoint_is_found_where_users_have_it(tmp_path, monkeypatch, variable, value, folder):
     monkeypatch.setenv(variable, str(tmp_path / value))
     file = put(tmp_path / folder / f"{ESM}.pt")
-    assert find(ESM) == file
+    assert find_model(ESM) == file
 
 
 def test_without_variables_the_cache_is_in_the_home_folder(tmp_path, monkeypatch):
@@ -76,7 +76,7 @@ def test_without_variables_the_cache_is_in_the_home_folder(tmp_path, monkeypatch
     monkeypatch.setenv("HOME", str(tmp_path))
     file = put(tmp_path / ".cache/torch/hub/checkpoints" / f"{ESM}.pt")
     classifier = put(tmp_path / ".cache/virnucpro/models/500_model.pth")
-    assert (find(ESM), find("500_model.pth")) == (file, classifier)
+    assert (find_model(ESM), find_model("500_model.pth")) == (file, classifier)
 
 
 @pytest.mark.parametrize(
@@ -90,17 +90,17 @@ def test_without_variables_the_cache_is_in_the_home_folder(tmp_path, monkeypatch
 def test_a_snapshot_is_found_in_the_hub_cache(tmp_path, monkeypatch, variable, value, folder):
     monkeypatch.setenv(variable, str(tmp_path / value))
     snapshot = hub_snapshot(tmp_path / folder, DNABERT, OLD, dnabert_files(), main=True)
-    assert find(DNABERT) == snapshot
+    assert find_model(DNABERT) == snapshot
 
 
 def test_the_newest_main_is_taken_but_a_recorded_revision_stays(cache):
     hub = cache / "huggingface/hub"
     old = hub_snapshot(hub, DNABERT, OLD, dnabert_files("old"), main=True)
-    remember(model_named(DNABERT), old, revision=OLD)
+    record_model(model_named(DNABERT), old, revision=OLD)
     new = hub_snapshot(hub, DNABERT, NEW, dnabert_files("new"), main=True)
-    assert find(DNABERT) == old
+    assert find_model(DNABERT) == old
     (cache / "virnucpro/models/records.json").unlink()
-    assert find(DNABERT) == new
+    assert find_model(DNABERT) == new
 
 
 @pytest.mark.parametrize("gone", ["config.json", "tokenizer.json", "pytorch_model.bin"])
@@ -109,7 +109,7 @@ def test_an_incomplete_snapshot_does_not_count(cache, gone):
     snapshot = hub_snapshot(cache / "huggingface/hub", DNABERT, OLD, files, main=True)
     (snapshot / gone).resolve().unlink()  # a link to nothing stays, as after an interruption
     with pytest.raises(ModelError, match="not on this machine"):
-        find(DNABERT)
+        find_model(DNABERT)
 
 
 @pytest.mark.parametrize(("shards", "found"), [((1, 2), True), ((1,), False)])
@@ -119,27 +119,27 @@ def test_every_shard_of_the_index_must_be_there(cache, shards, found):
     files = {"config.json": b"{}", "model.safetensors.index.json": index}
     files |= {names[n - 1]: b"x" for n in shards}
     hub_snapshot(cache / "huggingface/hub", f"facebook/{ESM}", OLD, files, main=True)
-    assert (locate(model_named(f"facebook/{ESM}")) is not None) == found
+    assert (locate_model(model_named(f"facebook/{ESM}")) is not None) == found
 
 
 def test_a_released_name_falls_back_to_its_twin_on_the_hub(cache):
     files = {"config.json": b"{}", "model.safetensors": b"x"}
     snapshot = hub_snapshot(cache / "huggingface/hub", f"facebook/{ESM}", OLD, files, main=True)
-    assert find(ESM) == snapshot
+    assert find_model(ESM) == snapshot
     file = put(cache / f"torch/hub/checkpoints/{ESM}.pt")
-    assert find(ESM) == file
+    assert find_model(ESM) == file
 
 
 def test_a_hub_model_may_be_put_into_the_own_folder(cache):
     folder = cache / "virnucpro/models" / DNABERT
     for name, data in dnabert_files().items():
         put(folder / name, data)
-    assert find(DNABERT) == folder
+    assert find_model(DNABERT) == folder
 
 
 def test_a_missing_model_names_the_command_and_the_places(cache):
     with pytest.raises(ModelError) as error:
-        find(ESM)
+        find_model(ESM)
     text = str(error.value)
     assert f"virnucpro models fetch {ESM}" in text
     assert str(cache / f"torch/hub/checkpoints/{ESM}.pt") in text
@@ -151,7 +151,7 @@ def test_a_missing_model_names_the_command_and_the_places(cache):
 def test_offline_the_message_says_where_to_put_the_file(cache, monkeypatch, name):
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     with pytest.raises(ModelError) as error:
-        find(name)
+        find_model(name)
     assert "HF_HUB_OFFLINE is set" in str(error.value)
     assert str(cache / "virnucpro/models" / name) in str(error.value)
     assert model_named(name).address in str(error.value)
@@ -160,7 +160,7 @@ def test_offline_the_message_says_where_to_put_the_file(cache, monkeypatch, name
 @pytest.mark.parametrize(("value", "off"), [("1", True), ("yes", True), ("0", False), ("", False)])
 def test_the_offline_switch_is_read_as_the_library_reads_it(monkeypatch, value, off):
     monkeypatch.setenv("HF_HUB_OFFLINE", value)
-    assert offline() is off
+    assert is_offline() is off
 
 
 # --- records
@@ -170,23 +170,23 @@ def test_a_file_put_there_by_hand_is_recorded_once_and_checked_ever_after(cache)
     file = put(cache / "virnucpro/models/500_model.pth")
     model = model_named("500_model.pth")
     assert recorded_sha256(file) is None
-    assert verify(model) == "recorded"
-    assert verify(model) == "verified"
+    assert verify_model(model) == "recorded"
+    assert verify_model(model) == "verified"
     assert recorded_sha256(file) == hashlib.sha256(file.read_bytes()).hexdigest()
     data = bytearray(file.read_bytes())
     data[50] ^= 1
     file.write_bytes(data)
     with pytest.raises(ModelError, match="checksum differs") as error:
-        verify(model)
+        verify_model(model)
     assert "virnucpro models fetch 500_model.pth" in str(error.value)
-    remember(model, file)
-    assert verify(model) == "verified"
+    record_model(model, file)
+    assert verify_model(model) == "verified"
 
 
 def test_a_digest_computed_elsewhere_is_compared(cache):
     file = put(cache / "virnucpro/models/500_model.pth")
     check_digest(file, "0" * 64)  # no record yet: nothing to compare with
-    verify(model_named("500_model.pth"))
+    verify_model(model_named("500_model.pth"))
     check_digest(file, hashlib.sha256(file.read_bytes()).hexdigest())
     with pytest.raises(ModelError, match="checksum differs"):
         check_digest(file, "0" * 64)
@@ -194,30 +194,30 @@ def test_a_digest_computed_elsewhere_is_compared(cache):
 
 def test_files_of_a_snapshot_are_known_by_their_links(cache):
     snapshot = hub_snapshot(cache / "huggingface/hub", DNABERT, OLD, dnabert_files(), main=True)
-    verify(model_named(DNABERT))
-    assert read_records()[DNABERT].revision == OLD
+    verify_model(model_named(DNABERT))
+    assert read_model_records()[DNABERT].revision == OLD
     assert recorded_sha256(snapshot / "config.json") == hashlib.sha256(b"{}").hexdigest()
     assert recorded_sha256(snapshot / "other.json") is None
 
 
 def test_a_tokenizer_file_added_later_is_no_damage_but_other_weights_are(cache):
     snapshot = hub_snapshot(cache / "huggingface/hub", DNABERT, OLD, dnabert_files(), main=True)
-    verify(model_named(DNABERT))
+    verify_model(model_named(DNABERT))
     put(snapshot / "tokenizer_config.json", b"{}")
-    assert verify(model_named(DNABERT)) == "verified"
+    assert verify_model(model_named(DNABERT)) == "verified"
     put(snapshot / "model.safetensors", b"x")
     with pytest.raises(ModelError, match=r"model\.safetensors: checksum differs"):
-        verify(model_named(DNABERT))
+        verify_model(model_named(DNABERT))
 
 
 def test_a_moved_cache_is_recognised(cache, monkeypatch, tmp_path):
     file = put(cache / "virnucpro/models/500_model.pth")
-    verify(model_named("500_model.pth"))
+    verify_model(model_named("500_model.pth"))
     cache.rename(tmp_path / "moved")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "moved"))
     moved = tmp_path / "moved" / file.relative_to(cache)
     assert recorded_sha256(moved) is None
-    assert verify(model_named("500_model.pth")) == "verified"
+    assert verify_model(model_named("500_model.pth")) == "verified"
     assert recorded_sha256(moved) is not None
 
 
@@ -232,8 +232,8 @@ def test_a_moved_cache_is_recognised(cache, monkeypatch, tmp_path):
 def test_what_is_plainly_no_model_is_never_recorded(cache, data, match):
     put(cache / "virnucpro/models/500_model.pth", data)
     with pytest.raises(ModelError, match=match):
-        verify(model_named("500_model.pth"))
-    assert read_records() == {}
+        verify_model(model_named("500_model.pth"))
+    assert read_model_records() == {}
 
 
 @pytest.mark.parametrize(
@@ -249,11 +249,11 @@ def test_what_is_plainly_no_model_is_never_recorded(cache, data, match):
 def test_unusable_records_are_an_error_that_says_what_to_do(cache, text, match):
     put(cache / "virnucpro/models/records.json", text.encode())
     with pytest.raises(ModelError, match=match):
-        read_records()
+        read_model_records()
 
 
 def test_an_unwritable_folder_is_exit_6(cache):
     put(cache / f"torch/hub/checkpoints/{ESM}.pt")
     put(cache / "virnucpro", b"a file where a folder should be")
     with pytest.raises(OutputError, match="cannot write"):
-        remember(model_named(ESM), cache / f"torch/hub/checkpoints/{ESM}.pt")
+        record_model(model_named(ESM), cache / f"torch/hub/checkpoints/{ESM}.pt")

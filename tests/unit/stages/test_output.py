@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from virnucpro.classifier import with_temperature
+from virnucpro.classifier.files import with_temperature
 from virnucpro.contracts import Task
 from virnucpro.events import Event, StageStarted
 from virnucpro.layout import Layout, RunLayout

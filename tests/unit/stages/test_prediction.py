@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from virnucpro.classifier import INNER_BATCH, load, to_bytes
+from virnucpro.classifier.files import classifier_to_bytes, load_classifier
+from virnucpro.classifier.scoring import INNER_BATCH
 from virnucpro.contracts import Task
 from virnucpro.layout import Layout, RunLayout
 from virnucpro.stages.prediction import PredictionStage
@@ -31,7 +32,7 @@ def layout(tmp_path_factory: pytest.TempPathFactory) -> Layout:
         "output_layer.weight": (2, 32), "output_layer.bias": (2,),
     }  # fmt: skip
     state = {name: torch.rand(shape, generator=random) for name, shape in shapes.items()}
-    content = to_bytes(state, encoders=(), chunk_lengths=(), extra={})
+    content = classifier_to_bytes(state, encoders=(), chunk_lengths=(), extra={})
     (layout.root / "c.safetensors").write_bytes(content)
     return layout
 
@@ -60,7 +61,7 @@ def test_the_same_bytes_on_any_number_of_threads(layout: Layout) -> None:
     lines = [line.split("\t") for line in expected.decode().splitlines()]
     names = [f"f{f}r{n}" for f, count in enumerate(ROWS, 1) for n in range(count)]
     assert [line[0] for line in lines[1:]] == names
-    classifier = load(layout.root / "c.safetensors")
+    classifier = load_classifier(layout.root / "c.safetensors")
     last = torch.load(layout.merged(4))["data"]
     scores = classifier.scores(last).tolist()
     assert [[float(line[2]), float(line[3])] for line in lines[-700:]] == [

@@ -11,8 +11,7 @@ import torch
 
 from tests.unit.encoders.small import open_path, quiet
 from tests.unit.training.lite_sets import SMALL, frame_set, frames
-from virnucpro.classifier import load
-from virnucpro.classifier import to_bytes as classifier_bytes
+from virnucpro.classifier.files import classifier_to_bytes, load_classifier
 from virnucpro.encoders.lite import lite_to_bytes
 from virnucpro.encoders.weights import read_pickle
 from virnucpro.io.frames import GENETIC_CODE
@@ -55,7 +54,7 @@ def bytes_of(trainer, counted):
     return (
         lite_to_bytes("nucleotide", pair.nucleotide, (), {}),
         lite_to_bytes("protein", pair.protein, censuses, {}),
-        classifier_bytes(pair.classifier_state(), encoders=(), chunk_lengths=(), extra={}),
+        classifier_to_bytes(pair.classifier_state(), encoders=(), chunk_lengths=(), extra={}),
     )
 
 
@@ -116,7 +115,9 @@ def test_margins_are_those_of_predict(material, tmp_path):
     nucleotide = open_path(tmp_path / "n.safetensors", "nucleotide").encode(texts, quiet)
     proteins = ["".join(GENETIC_CODE[t[i : i + 3]] for i in range(0, len(t), 3)) for t in texts]
     protein = open_path(tmp_path / "p.safetensors").encode(proteins, quiet)
-    scores = load(tmp_path / "c.safetensors").scores(torch.cat([nucleotide, protein], dim=1))
+    scores = load_classifier(tmp_path / "c.safetensors").scores(
+        torch.cat([nucleotide, protein], dim=1)
+    )
     logits = torch.logit(scores[:, 1].double()).numpy()
     assert np.allclose(found, logits, atol=5e-3)  # matrices are stored in 16 bits
 

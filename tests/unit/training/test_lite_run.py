@@ -9,7 +9,7 @@ import torch
 
 from tests.training_data import make_dataset
 from tests.unit.training.lite_sets import SMALL
-from virnucpro.classifier import inspect
+from virnucpro.classifier.files import inspect_classifier
 from virnucpro.encoders.registry import locate
 from virnucpro.errors import InputError, ResumeRefusedError, RunInterruptedError, UsageError
 from virnucpro.executors.signals import Interruption
@@ -87,7 +87,7 @@ def test_what_is_written(dataset, done):
     assert facts["data_set"] == sha256_of(dataset.description_file)
     assert facts["recipe"]["steps"] == 5
     files = LiteFiles(done)
-    info = inspect(files.classifier)
+    info = inspect_classifier(files.classifier)
     assert info.temperature == facts["temperature"] > 0
     assert info.chunk_lengths == dataset.lengths()
     assert info.encoders == ("lite-nucleotide", "lite-protein")
@@ -197,7 +197,7 @@ def test_without_validation_and_without_a_label(tmp_path):
     facts = fit(only, tmp_path / "out")
     assert facts["temperature"] is None
     assert facts["chunk_auroc"] == {"validation": {}, "test": {}}
-    assert inspect(LiteFiles(tmp_path / "out").classifier).temperature is None
+    assert inspect_classifier(LiteFiles(tmp_path / "out").classifier).temperature is None
     empty = make_dataset(tmp_path / "empty", genomes=(0, 1, 1), codons=300)
     with pytest.raises(InputError, match="no frames to train on"):
         fit(empty, tmp_path / "none")

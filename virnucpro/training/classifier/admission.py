@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from virnucpro.classifier import inspect
+from virnucpro.classifier.files import inspect_classifier
 from virnucpro.contracts import Json
 from virnucpro.errors import InputError, ModelError, ResumeRefusedError, UsageError
 from virnucpro.events import Notice
@@ -165,7 +165,7 @@ def _identity_in(output: Path) -> dict[str, Json]:
     if not output.exists():
         return {}
     try:
-        settings = json.loads(inspect(output).extra.get("training", "{}"))
+        settings = json.loads(inspect_classifier(output).extra.get("training", "{}"))
     except (ModelError, ValueError):
         return {}
     return settings if isinstance(settings, dict) else {}

@@ -13,8 +13,9 @@ import numpy.typing as npt
 import torch
 
 from virnucpro import __version__
-from virnucpro.classifier import Classifier, to_bytes
+from virnucpro.classifier.files import classifier_to_bytes
 from virnucpro.classifier.fit import family_of
+from virnucpro.classifier.scoring import Classifier
 from virnucpro.contracts import Device, Json
 from virnucpro.errors import InputError, UsageError
 from virnucpro.events import Notice
@@ -212,7 +213,7 @@ def _finish(
             if part != "train"
         },
     )
-    content = to_bytes(
+    content = classifier_to_bytes(
         state,
         encoders=[encoder_entry(model) for model in models.values()],
         chunk_lengths=dataset.lengths(),

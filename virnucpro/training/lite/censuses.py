@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from virnucpro.encoders.lite_features import LEVELS, Census, Letters, Words
+from virnucpro.encoders.lite_features import LEVELS, Letters, WordCensus, Words
 from virnucpro.training.lite.frames import FOLDS, RESIDUE_OF, FrameSet
 
 # Exact words of six and five residues. Tried on the same data and thrown out again: reduced
@@ -33,9 +33,9 @@ class CountedWords:
     codes: Letters
 
     @property
-    def census(self) -> Census:
+    def census(self) -> WordCensus:
         """Of all training genomes, for every other sequence."""
-        return Census(self.words, self.codes[FOLDS])
+        return WordCensus(self.words, self.codes[FOLDS])
 
     def look_up(
         self, residues: Letters, clusters: npt.NDArray[np.int32]

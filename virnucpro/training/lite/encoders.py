@@ -24,8 +24,8 @@ from virnucpro.encoders.lite import (
 )
 from virnucpro.encoders.lite_features import (
     NO_CODON,
-    Census,
     Letters,
+    WordCensus,
     census_features,
     protein_features,
 )
@@ -185,7 +185,7 @@ class Trainer:
 
 
 def margins(
-    pair: Pair, frames: FrameSet, censuses: Sequence[Census], batch: int = 512
+    pair: Pair, frames: FrameSet, censuses: Sequence[WordCensus], batch: int = 512
 ) -> npt.NDArray[np.float32]:
     """Logit of virus less that of others, as ``predict`` computes it: float32 ``[n]``."""
     out = np.empty(len(frames.codons), np.float32)

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 from virnucpro import __version__
-from virnucpro.classifier import to_bytes as classifier_bytes
+from virnucpro.classifier.files import classifier_to_bytes
 from virnucpro.encoders.lite import lite_to_bytes, read_lite
 from virnucpro.encoders.lite_features import Words
 from virnucpro.encoders.weights import read_pickle
@@ -209,7 +209,7 @@ def _write(
         },
     }
     disk.save(files.facts, (json.dumps(facts, indent=1, sort_keys=True) + "\n").encode())
-    content = classifier_bytes(
+    content = classifier_to_bytes(
         pair.classifier_state(),
         encoders=ENCODERS,
         chunk_lengths=dataset.lengths(),
