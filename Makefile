@@ -1,6 +1,8 @@
 # Needs python3 (3.10 or newer) and the package index; everything else is installed into .venv.
 PYTHON ?= python3
 BIN := .venv/bin
+# Processes that share the tests.
+WORKERS ?= 2
 
 .PHONY: demo test lint check bench gpu faults clean
 
@@ -10,8 +12,8 @@ demo: .venv/installed  ## the main job, from nothing: make an example and classi
 	$(BIN)/virnucpro predict --input .demo/example.fa --output-dir .demo/results --model-type lite
 	cut -f 1,2,6,7,12 .demo/results/example_contigs.tsv | head -n 13
 
-test: .venv/tested  ## every test, from nothing
-	$(BIN)/python -m pytest
+test: .venv/tested  ## every test, from nothing; a file of tests stays in one process
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile
 
 check: lint test  ## ruff, the type checker, and the tests
 
