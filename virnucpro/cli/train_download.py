@@ -115,7 +115,7 @@ def _choose(release: Any, groups: Sequence[str], form: Any, most: int) -> Iterab
 def _bring(
     release: Any, files: Sequence[Any], folder: Path, mirrors: Sequence[str], form: Any
 ) -> int:
-    from virnucpro.io.download import RefusedError
+    from virnucpro.io.download import DownloadRefusedError
     from virnucpro.layout import lock_file
     from virnucpro.store.disk import DiskWithoutResume
     from virnucpro.store.lock import locked
@@ -131,7 +131,10 @@ def _bring(
             title = f"{number}/{len(files)} {file.name}"
             try:
                 how = fetch_file(file, folder, mirrors, screen.transfer(title), time.sleep)
-            except (RefusedError, InputError) as error:  # this file's trouble; the others can come
+            except (
+                DownloadRefusedError,
+                InputError,
+            ) as error:  # the other files can come
                 failures.append(str(error))
                 screen.say(f"{title}: failed")
             else:

@@ -1,1 +1,1 @@
-"""Sequences: reading, chunking, translation and FASTA files. Imports no torch."""
+"""Read sequences, cut them into chunks and translate them. Nothing here imports torch."""

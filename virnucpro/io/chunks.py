@@ -6,11 +6,11 @@ _INFIX = "_chunk_"
 
 
 def chunk_spans(length: int, chunk_length: int) -> list[tuple[int, int]]:
-    """Where the chunks of a record of ``length`` bases lie: 0-based, half-open, in bases.
+    """Return where the chunks of a record of ``length`` bases lie: 0-based, half-open, in bases.
 
     Neighbours overlap so that the chunks cover the record. The original meant to spread the
     overlap evenly, but counts the longer overlaps against one chunk fewer than the shorter ones,
-    so the last chunk is mostly shorter than ``chunk_length``. The classifiers were trained so.
+    so the last chunk is mostly shorter than ``chunk_length``. The classifiers were trained with it.
 
     Raises:
         ValueError: ``chunk_length`` is below 1.
@@ -28,15 +28,15 @@ def chunk_spans(length: int, chunk_length: int) -> list[tuple[int, int]]:
 
 
 def chunk_id(record_id: str, number: int) -> str:
-    """The id of chunk ``number`` (from 1) of a record."""
+    """Return the id of chunk ``number`` (from 1) of a record."""
     return f"{record_id}{_INFIX}{number}"
 
 
 def record_of(chunk_id: str) -> tuple[str, int]:
-    """The record id and the chunk number (from 1) that :func:`chunk_id` joined.
+    """Return the record id and the chunk number (from 1) that :func:`chunk_id` joined.
 
     Raises:
-        ValueError: it is not the id of a chunk.
+        ValueError: the text is not the id of a chunk.
     """
     record_id, infix, number = chunk_id.rpartition(_INFIX)
     if not infix or not (number.isascii() and number.isdigit()):

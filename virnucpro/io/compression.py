@@ -1,4 +1,4 @@
-"""Open an input and expand it: plain, gzip, bzip2 or xz, told apart by content, never by name."""
+"""Open an input and expand it: plain, gzip, bzip2 or xz, recognised by content, never by name."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _XZ_MEMORY = 1 << 30  # an xz header may ask for 4 GiB; `xz -9` needs 65 MiB
 
 
 class _Unpacker(Protocol):
-    """What the decompressors of ``bz2`` and ``lzma`` have in common."""
+    """The interface that the decompressors of ``bz2`` and ``lzma`` share."""
 
     @property
     def eof(self) -> bool: ...
@@ -29,7 +29,7 @@ class _Unpacker(Protocol):
 
 
 class _GzipMember:
-    """zlib's decompressor with the interface of those of ``bz2`` and ``lzma``."""
+    """The decompressor of ``zlib`` with the interface of those of ``bz2`` and ``lzma``."""
 
     def __init__(self) -> None:
         self._zlib = zlib.decompressobj(wbits=31)  # 31: gzip header, checksum verified
@@ -60,7 +60,7 @@ _FORMATS: tuple[tuple[str, bytes, Callable[[], _Unpacker]], ...] = (
 def expanded_blocks(path: Path, *, limit: int | None = None) -> Generator[bytes, None, None]:
     """Yield the content of ``path``, expanded, in blocks of at most ``BLOCK`` bytes.
 
-    ``limit`` is the largest expanded size of a compressed file, in bytes. The file is closed at
+    ``limit`` is the largest expanded size of a compressed file in bytes. The file is closed at
     the end, and when the iterator is dropped.
 
     Raises:
@@ -149,7 +149,7 @@ def _unpacked(
 
 def _next_member(file: BinaryIO, path: Path, data: bytes, name: str, magic: bytes) -> bytes:
     """Return what follows a member: empty at the end of the file, else the next member."""
-    data = data.lstrip(b"\0")  # zero padding, which tapes and xz add, is no garbage
+    data = data.lstrip(b"\0")  # zero padding, which tapes and xz add, is accepted
     while len(data) < len(magic):
         more = _read(file, path, _PACKED_BLOCK)
         if not more:

@@ -1,8 +1,8 @@
-"""A file over https: resumed where it broke off, checked, and put in place in one step.
+"""Download a file over https: resume where it broke off, check it, and move it into place.
 
-What has come lies in ``NAME.part``; ``NAME.part.version`` holds the server's name for that
-version (ETag or Last-Modified), so that two versions are never glued together.
-Proxies and certificates follow the standard variables, as ``urllib`` reads them.
+The bytes received so far are in ``NAME.part``. ``NAME.part.version`` holds the server's name for
+that version (ETag or Last-Modified), so that parts of two versions are never joined. Proxies and
+certificates follow the standard variables, as ``urllib`` reads them.
 """
 
 from __future__ import annotations
@@ -24,40 +24,41 @@ from virnucpro.store.disk import Disk, writable
 if TYPE_CHECKING:
     from urllib.request import OpenerDirector, Request
 
-Progress = Callable[[int, int | None], None]
-"""Called with the bytes that are here and, where the server tells, how many there will be."""
+DownloadProgress = Callable[[int, int | None], None]
+"""A function that takes the bytes received so far and, if the server says so, the size in bytes."""
 
 ATTEMPTS = 5  # in a row without a new byte; waits 1, 2, 4, 8 s between them
 TIMEOUT = 60  # seconds without a byte
 BLOCK = 1 << 20
-_TRY_AGAIN = {408, 425, 429, 500, 502, 503, 504}  # RFC 9110: the server's own, passing trouble
+_TEMPORARY_ERRORS = {408, 425, 429, 500, 502, 503, 504}  # RFC 9110: temporary errors of the server
 
 
-class _Broken(Exception):
-    """The connection broke, or the server asks to come back: worth another attempt."""
+class _ConnectionError(Exception):
+    """The connection broke, or the server has a temporary error: another attempt may succeed."""
 
 
-class RefusedError(DownloadError):
-    """The server answers, and says that this file is not to be had."""
+class DownloadRefusedError(DownloadError):
+    """The server answers that it does not give this file."""
 
 
 def download(
     address: str,
     target: Path,
     check: Callable[[Path], None],
-    progress: Progress,
+    progress: DownloadProgress,
     pause: Callable[[float], None],
     *,
     size: int | None = None,
 ) -> str:
-    """Fetch ``address`` to ``target``; return the server's name for the version, or nothing.
+    """Fetch ``address`` to ``target``; return the server's name for the version, or an empty text.
 
-    ``size`` is how many bytes there must be, where that is known. ``check`` is called on all that
-    came, before it gets its name; what it raises an error on is removed, so that a new try starts
-    over.
+    ``size`` is the expected size in bytes, where it is known. ``check`` is called with the complete
+    file before it is moved to ``target``. If it raises an error, the file is removed, so that the
+    next attempt starts over.
 
     Raises:
-        DownloadError: no network, another size, or refused (then a :class:`RefusedError`).
+        DownloadError: no network, another size, or the server refuses (then it is a
+            :class:`DownloadRefusedError`).
         OutputError: the disk is full or unwritable.
         VirNucProError: what ``check`` raises.
     """
@@ -73,32 +74,32 @@ def download(
         try:
             _transfer(opener, address, size, part, version, progress)
             break
-        except _Broken as error:
+        except _ConnectionError as error:
             failures = failures + 1 if part.stat().st_size <= before else 1
             if failures == ATTEMPTS:
-                raise _gave_up(address, part, version, error) from error
+                raise _gave_up_error(address, part, version, error) from error
             pause(2.0 ** (failures - 1))
-        except RefusedError:
+        except DownloadRefusedError:
             if not part.stat().st_size:
-                _forget(part, version)
+                _remove_part(part, version)
             raise
-    named = version.read_text() if version.exists() else ""
+    version_name = version.read_text() if version.exists() else ""
     try:
-        came = part.stat().st_size
-        if size is not None and came != size:
-            raise DownloadError(f"{address}: {came:,} bytes came instead of {size:,}")
+        received = part.stat().st_size
+        if size is not None and received != size:
+            raise DownloadError(f"{address}: {received:,} bytes came instead of {size:,}")
         check(part)
     except VirNucProError:
-        _forget(part, version)
+        _remove_part(part, version)
         raise
     with writable(target):
         part.replace(target)
         version.unlink(missing_ok=True)
         Disk().sync_folder(target.parent)
-    return named
+    return version_name
 
 
-def _forget(part: Path, version: Path) -> None:
+def _remove_part(part: Path, version: Path) -> None:
     part.unlink()
     version.unlink(missing_ok=True)
 
@@ -109,9 +110,9 @@ def _transfer(
     size: int | None,
     part: Path,
     version: Path,
-    progress: Progress,
+    progress: DownloadProgress,
 ) -> None:
-    """One request, to the end of the file."""
+    """Send one request, and receive the answer to the end of the file."""
     from urllib.request import Request
 
     have = part.stat().st_size
@@ -120,22 +121,22 @@ def _transfer(
         request.add_header("Range", f"bytes={have}-")
         if version.exists():
             request.add_header("If-Range", version.read_text())
-    answer = _ask(opener, request, address, part)
+    answer = _send(opener, request, address, part)
     if answer is None:
         return
     with answer:
         start = have if answer.status == 206 else 0
-        total = _total(answer, start, address, size)
+        total = _total_size(answer, start, address, size)
         with writable(part):
-            version.write_text(_version(answer.headers))
+            version.write_text(_version_of(answer.headers))
             if not version.read_text():
                 version.unlink()
-        _room(part, total, start)
+        _check_free_space(part, total, start)
         _receive(answer, part, start, total, progress)
 
 
-def _ask(opener: OpenerDirector, request: Request, address: str, part: Path) -> Any:
-    """The open answer; None where nothing is left to send."""
+def _send(opener: OpenerDirector, request: Request, address: str, part: Path) -> Any:
+    """Return the open answer; None where the server has nothing left to send."""
     from urllib.error import HTTPError, URLError
 
     try:
@@ -146,10 +147,10 @@ def _ask(opener: OpenerDirector, request: Request, address: str, part: Path) -> 
                 if error.headers.get("Content-Range") == f"bytes */{part.stat().st_size}":
                     return None
                 part.write_bytes(b"")
-                raise _Broken("the file at the address has changed") from None
-            if error.code in _TRY_AGAIN:
-                raise _Broken(f"the server answers {error.code} {error.reason}") from None
-            raise _refused(address, error.code, str(error.reason)) from None
+                raise _ConnectionError("the file at the address has changed") from None
+            if error.code in _TEMPORARY_ERRORS:
+                raise _ConnectionError(f"the server answers {error.code} {error.reason}") from None
+            raise _refused_error(address, error.code, str(error.reason)) from None
     except URLError as error:
         reason = error.reason
         if isinstance(reason, ssl.SSLCertVerificationError):
@@ -161,13 +162,13 @@ def _ask(opener: OpenerDirector, request: Request, address: str, part: Path) -> 
             raise DownloadError(
                 f"cannot fetch {address}: the proxy refuses ({reason}); check HTTPS_PROXY"
             ) from error
-        raise _Broken(str(reason)) from error
+        raise _ConnectionError(str(reason)) from error
     except (OSError, http.client.HTTPException) as error:
-        raise _Broken(str(error) or repr(error)) from error
+        raise _ConnectionError(str(error) or repr(error)) from error
 
 
-def _total(answer: Any, start: int, address: str, size: int | None) -> int | None:
-    """Size of the whole file, checked against what is known of it."""
+def _total_size(answer: Any, start: int, address: str, size: int | None) -> int | None:
+    """Return the size of the whole file, checked against the expected size."""
     length = answer.headers.get("Content-Length")
     total = start + int(length) if length is not None and length.isdigit() else None
     if answer.status == 206:
@@ -182,13 +183,13 @@ def _total(answer: Any, start: int, address: str, size: int | None) -> int | Non
     return total
 
 
-def _version(headers: Any) -> str:
-    """What ``If-Range`` accepts: a strong ETag, else the date; see RFC 9110, 13.1.5."""
+def _version_of(headers: Any) -> str:
+    """Return what ``If-Range`` accepts: a strong ETag, else the date; see RFC 9110, 13.1.5."""
     tag = headers.get("ETag") or ""
     return tag if tag and not tag.startswith("W/") else headers.get("Last-Modified") or ""
 
 
-def _room(part: Path, total: int | None, start: int) -> None:
+def _check_free_space(part: Path, total: int | None, start: int) -> None:
     free = shutil.disk_usage(part.parent).free
     if total is not None and total - start > free:
         raise OutputError(
@@ -197,7 +198,9 @@ def _room(part: Path, total: int | None, start: int) -> None:
         )
 
 
-def _receive(answer: Any, part: Path, start: int, total: int | None, progress: Progress) -> None:
+def _receive(
+    answer: Any, part: Path, start: int, total: int | None, progress: DownloadProgress
+) -> None:
     with writable(part), part.open("r+b") as stream:
         stream.truncate(start)
         stream.seek(start)
@@ -210,29 +213,31 @@ def _receive(answer: Any, part: Path, start: int, total: int | None, progress: P
         stream.flush()
         os.fsync(stream.fileno())
     if total is not None and have < total:
-        raise _Broken(f"the connection ended after {have:,} of {total:,} bytes")
+        raise _ConnectionError(f"the connection ended after {have:,} of {total:,} bytes")
 
 
 def _read(answer: Any) -> bytes:
     try:
         block: bytes = answer.read1(BLOCK)
     except (OSError, http.client.HTTPException) as error:
-        raise _Broken(str(error) or repr(error)) from error
+        raise _ConnectionError(str(error) or repr(error)) from error
     return block
 
 
 # --- errors and redirects --------------------------------------------------------------------
 
 
-def _refused(address: str, code: int, reason: str) -> RefusedError:
+def _refused_error(address: str, code: int, reason: str) -> DownloadRefusedError:
     hint = "; the proxy wants a log-in: set HTTPS_PROXY accordingly" if code == 407 else ""
-    return RefusedError(f"cannot fetch {address}: the server answers {code} {reason}{hint}")
+    return DownloadRefusedError(f"cannot fetch {address}: the server answers {code} {reason}{hint}")
 
 
-def _gave_up(address: str, part: Path, version: Path, error: _Broken) -> DownloadError:
+def _gave_up_error(
+    address: str, part: Path, version: Path, error: _ConnectionError
+) -> DownloadError:
     kept = part.stat().st_size
     if not kept:
-        _forget(part, version)
+        _remove_part(part, version)
     what = f"{kept:,} bytes are kept" if kept else "nothing has come yet"
     return DownloadError(
         f"cannot fetch {address}: {error}; check the network (and HTTPS_PROXY), then run "
@@ -243,23 +248,23 @@ def _gave_up(address: str, part: Path, version: Path, error: _Broken) -> Downloa
 def _opener(address: str) -> OpenerDirector:
     from urllib.request import HTTPRedirectHandler, build_opener
 
-    _insist_on_https(address)
+    _check_https(address)
     plain = urlsplit(address).scheme == "http"
 
     class Redirects(HTTPRedirectHandler):
-        """Follows redirects, but never from https to anything else."""
+        """Follow redirects, but never from https to another protocol."""
 
         def redirect_request(
             self, req: Any, fp: Any, code: int, msg: str, headers: Any, newurl: str
         ) -> Request | None:
-            _insist_on_https(newurl, loopback=plain)
+            _check_https(newurl, loopback=plain)
             return super().redirect_request(req, fp, code, msg, headers, newurl)
 
     return build_opener(Redirects)
 
 
-def _insist_on_https(address: str, *, loopback: bool = True) -> None:
-    """Accept https, and plain http on this very machine (a mirror, or a test)."""
+def _check_https(address: str, *, loopback: bool = True) -> None:
+    """Raise an error unless the address is https, or http on this machine (a mirror, a test)."""
     parts = urlsplit(address)
     if parts.scheme == "https" or (loopback and parts.scheme == "http" and _is_loopback(parts)):
         return

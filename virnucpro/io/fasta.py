@@ -8,15 +8,15 @@ from pathlib import Path
 
 
 def fasta_bytes(pairs: Iterable[tuple[str, str]]) -> bytes:
-    """Format (id or header, sequence) pairs: two lines a record, UTF-8."""
+    """Format (id or header, sequence) pairs: two lines per record, UTF-8."""
     return "".join([f">{name}\n{sequence}\n" for name, sequence in pairs]).encode()
 
 
 def read_fasta(path: Path, start: int = 0, stop: int | None = None) -> Iterator[tuple[str, str]]:
     """Yield (id, sequence) of the records ``start`` to ``stop`` (0-based, half-open) of ``path``.
 
-    For files that the program wrote: nothing is checked. Wrapped sequences are joined. The file is
-    closed at the end, and when the iterator is dropped.
+    This is for files that the program wrote: nothing is checked. Wrapped sequences are joined. The
+    file is closed at the end, and when the iterator is dropped.
 
     Raises:
         OSError: the file cannot be read.

@@ -31,7 +31,7 @@ _FORWARD_STOP, _REVERSE_STOP, _CODON = 1, 2, 4
 
 
 def _tables() -> tuple[bytes, bytes, bytes, bytes]:
-    """By window: its flags, its amino acid on either strand; and the windows that are no codon."""
+    """Return by window its flags and its amino acid on either strand; and the other windows."""
     flags, forward, reverse = bytearray(256), bytearray(256), bytearray(256)
     for codon, amino_acid in GENETIC_CODE.items():
         window = sum(
@@ -42,11 +42,11 @@ def _tables() -> tuple[bytes, bytes, bytes, bytes]:
         flags[window] = (
             _CODON | _FORWARD_STOP * (amino_acid == "*") | _REVERSE_STOP * (other == "*")
         )
-    no_codon = bytes(window for window in range(256) if not flags[window])
-    return bytes(flags), bytes(forward), bytes(reverse), no_codon
+    non_codons = bytes(window for window in range(256) if not flags[window])
+    return bytes(flags), bytes(forward), bytes(reverse), non_codons
 
 
-_FLAGS, _FORWARD, _REVERSE, _NO_CODON = _tables()
+_FLAGS, _FORWARD, _REVERSE, _NON_CODONS = _tables()
 
 # Between chunks: fills up to a multiple of 3, and at least the two letters that keep every window
 # that begins in a chunk from reaching into the next one.
@@ -60,7 +60,7 @@ class Frame:
     Attributes:
         label: one of ``FRAME_LABELS``.
         nucleotide: upper case; the codons and one base more, where there is one.
-        protein: one letter a codon; codons with an ambiguous letter are left out.
+        protein: one letter per codon; codons with an ambiguous letter are left out.
     """
 
     label: str
@@ -86,9 +86,9 @@ _NO_OPEN_FRAME = ChunkFrames("no_open_frame", ())
 
 
 def open_frames(chunks: Sequence[str]) -> list[ChunkFrames]:
-    """Translate ``chunks`` (ASCII letters of either case, any lengths), one result a chunk.
+    """Translate ``chunks`` (ASCII letters of either case, any lengths), with one result per chunk.
 
-    Takes about 20 bytes of memory a base of the batch.
+    This needs about 20 bytes of memory per base of the batch.
     """
     if not chunks:
         return []
@@ -119,12 +119,12 @@ def open_frames(chunks: Sequence[str]) -> list[ChunkFrames]:
 
 
 def chunk_of(frame_id: str) -> str:
-    """The chunk id of a frame id: all but the label."""
+    """Return the chunk id of a frame id: all but the label."""
     return frame_id[:-2]
 
 
 def _windows(letters: bytes) -> bytes:
-    """The window that begins at each letter; its length is that of ``letters``."""
+    """Return the window that begins at each letter; the length is that of ``letters``."""
     digits = np.frombuffer(letters.translate(_DIGITS), np.uint8)
     windows = np.full(len(digits), 124, np.uint8)  # three times "any other letter"
     windows[:-2] = digits[:-2] * np.uint8(25) + digits[1:-1] * np.uint8(5) + digits[2:]
@@ -134,7 +134,7 @@ def _windows(letters: bytes) -> bytes:
 def _open(
     windows: bytes, starts: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64]
 ) -> tuple[npt.NDArray[np.bool_], list[bool]]:
-    """Which frames are open, ``[chunks, 6]``, and which chunks have any codon, ``[chunks]``."""
+    """Return which frames are open, ``[chunks, 6]``, and which have a codon, ``[chunks]``."""
     flags = np.frombuffer(windows.translate(_FLAGS), np.uint8).reshape(-1, 3)
     # [chunks, 3]: all flags of the windows that begin at offset 0, 1, 2 (modulo 3) of a chunk
     offsets = np.stack(
@@ -161,10 +161,10 @@ def _frame(
     shift = number % 3
     if number < 3:
         codons = windows[start + shift : start + length - 2 : 3]
-        protein = codons.translate(_FORWARD, _NO_CODON)
+        protein = codons.translate(_FORWARD, _NON_CODONS)
     else:
         first = start + (length - shift) % 3
         codons = windows[first : start + length - 2 : 3]
-        protein = codons.translate(_REVERSE, _NO_CODON)[::-1]
+        protein = codons.translate(_REVERSE, _NON_CODONS)[::-1]
     nucleotide = strands[number // 3][shift : shift + 3 * len(protein) + 1]
     return Frame(FRAME_LABELS[number], nucleotide.decode("ascii"), protein.decode("ascii"))

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from virnucpro.errors import DownloadError, ModelError
-from virnucpro.io.download import Progress, download
+from virnucpro.io.download import DownloadProgress, download
 from virnucpro.models.catalogue import HubModel, Model, WebFile, files_to_fetch
 from virnucpro.models.records import ModelRecord, own_folder, read_model_records, save_model_record
 from virnucpro.models.store import (
@@ -46,7 +46,7 @@ class FetchedModel:
 
 def fetch_model(
     model: Model,
-    progress: Progress,
+    progress: DownloadProgress,
     *,
     update: bool = False,
     pause: Callable[[float], None] = time.sleep,
@@ -79,7 +79,7 @@ def fetch_model(
 
 
 def _fetch_file(
-    model: WebFile, progress: Progress, update: bool, pause: Callable[[float], None]
+    model: WebFile, progress: DownloadProgress, update: bool, pause: Callable[[float], None]
 ) -> FetchedModel:
     record = None if update else read_model_records().get(model.name)
     known = record.files.get(model.file) if record else None

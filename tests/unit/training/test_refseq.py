@@ -8,7 +8,7 @@ import pytest
 
 from tests.unit.models.serving import serving
 from virnucpro.errors import DownloadError, InputError, UsageError
-from virnucpro.io.download import RefusedError
+from virnucpro.io.download import DownloadRefusedError
 from virnucpro.store.disk import Disk
 from virnucpro.training.data.refseq import (
     Release,
@@ -137,7 +137,7 @@ def test_another_mirror_has_what_the_first_has_not_or_has_wrong(site, bring):
     site.files["/wrong/viral/viral.1.genomic.gbff.gz"] = b"an older release"
     right = site.address + "/release"
     assert bring(mirrors=(site.address + "/none", wrong, right)) == "fetched"
-    with pytest.raises(RefusedError, match="404"):
+    with pytest.raises(DownloadRefusedError, match="404"):
         bring("viral/viral.3.genomic.gbff.gz")
 
 

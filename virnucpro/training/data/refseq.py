@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Literal
 
 from virnucpro.errors import DownloadError, InputError, UsageError
-from virnucpro.io.download import Progress, download
+from virnucpro.io.download import DownloadProgress, download
 from virnucpro.store.disk import Disk
 
 NCBI = "https://ftp.ncbi.nlm.nih.gov/refseq/release"
@@ -137,12 +137,16 @@ def _release_of(mirror: str, folder: Path, pause: Pause) -> Release:
 
 
 def fetch_file(
-    file: ReleaseFile, folder: Path, mirrors: Sequence[str], progress: Progress, pause: Pause
+    file: ReleaseFile,
+    folder: Path,
+    mirrors: Sequence[str],
+    progress: DownloadProgress,
+    pause: Pause,
 ) -> Literal["fetched", "here"]:
     """Bring a file of a release to ``folder``; one that is there and right is left alone.
 
     Raises:
-        RefusedError: the last mirror does not have it.
+        DownloadRefusedError: the last mirror does not have it.
         InputError: what the last mirror sent has another MD5.
         DownloadError: the last mirror cannot be reached; what has come is kept.
         OutputError: the disk is full or unwritable.
