@@ -110,7 +110,6 @@ def world(made: World, tmp_path: Path) -> World:
         source=str(home / "in.fa"),
         output_dir=home / "out",
         analysis=moved,
-        resume=True,
     )
     return World(home, request)
 
@@ -229,10 +228,13 @@ OTHER: dict[str, Callable[[World], PredictionRequest]] = {
 }
 
 
+@pytest.mark.parametrize("resume", [False, True])
 @pytest.mark.parametrize(("setting", "verdict"), SETTINGS)
-def test_changed_settings(world: World, made: World, setting: str, verdict: str) -> None:
+def test_changed_settings(
+    world: World, made: World, setting: str, verdict: str, resume: bool
+) -> None:
     before = {p: p.stat().st_mtime_ns for p in world.out.iterdir() if p.is_file()}
-    request = OTHER[setting](world)
+    request = replace(OTHER[setting](world), resume=resume)
     assert _verdict(request) == verdict
     assert _results(world.out) == _results(made.out)
     if verdict == "refused":
@@ -347,4 +349,4 @@ def test_every_error_has_its_code() -> None:
     codes = {
         c.__name__: c.exit_code for c in VirNucProError.__subclasses__() if "exit_code" in vars(c)
     }
-    assert codes["ResumeRefused"] == 3
+    assert codes["ResumeRefusedError"] == 3

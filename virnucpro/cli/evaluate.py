@@ -7,7 +7,11 @@ from typing import Any
 
 import click
 
-from virnucpro.cli.options import quiet, shared_options
+from virnucpro.cli.options import (
+    force_option,
+    quiet,
+    shared_options,
+)
 from virnucpro.errors import UsageError
 
 EPILOG = """\b
@@ -68,7 +72,7 @@ docs/evaluation.md.
     metavar="FILE",
     help="File of the calibrated classifier, with the suffix .safetensors.",
 )
-@click.option("-f", "--force", is_flag=True, help="Start over; move aside what is there.")
+@force_option
 @shared_options
 def evaluate(predictions: Path, labels: Path, **options: Any) -> None:
     """Measure PREDICTIONS: an output directory of predict, or one of its tables.

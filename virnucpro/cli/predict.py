@@ -113,7 +113,7 @@ def predict(source: str | None, named_source: str | None, **options: Any) -> int
     """Decide for every record of INPUT whether it is viral.
 
     Records are cut into chunks. The open reading frames of the chunks are embedded with DNABERT-S
-    and ESM-2, and a classifier scores each frame. A second run of the same command with --resume
+    and ESM-2, and a classifier scores each frame. A second run of the same command
     computes only what is missing.
     """
     if (source is None) == (named_source is None):
@@ -163,7 +163,7 @@ def summary_text(summary: Summary, root: Path) -> str:
     if summary.failed_records:
         lines.append(
             f"{summary.failed_records:,} records could not be scored in full: see "
-            f"failed_files.txt; the same command with --resume tries them again."
+            f"failed_files.txt; the same command tries them again."
         )
     lines.append(f"Results in {_relative(root)}:")
     lines += [f"  {path.relative_to(root)}" for path in summary.files]
