@@ -17,7 +17,7 @@ from tests.faults.processes import until
 from tests.training_data import LENGTH, genome, make_dataset
 from virnucpro.classifier.files import inspect_classifier
 from virnucpro.cli import run
-from virnucpro.training.lite.run import LiteFiles
+from virnucpro.training.lite.admission import LiteFiles
 
 QUICK = ("--steps", 4, "--threads", 1)
 NAMES = (

@@ -86,45 +86,49 @@ def lite(
     import torch
 
     from virnucpro.training.data.dataset import Dataset
-    from virnucpro.training.lite.encoders import LiteRecipe
-    from virnucpro.training.lite.run import check_packages, fit_lite
+    from virnucpro.training.lite.fitting import check_packages, fit_lite
+    from virnucpro.training.lite.trainer import LiteTrainingSettings
     from virnucpro.ui.step_screen import StepScreen
 
     check_packages()
     if threads:
         torch.set_num_threads(threads)
     display = configuration().display
-    recipe = LiteRecipe(seed=seed) if steps is None else LiteRecipe(steps=steps, seed=seed)
+    settings = (
+        LiteTrainingSettings(seed=seed)
+        if steps is None
+        else LiteTrainingSettings(steps=steps, seed=seed)
+    )
     from virnucpro.executors.signals import interruptible
 
     try:
         with interruptible() as interruption, StepScreen(display) as screen:
-            facts = fit_lite(
+            report = fit_lite(
                 Dataset(dataset),
                 output_dir,
-                recipe,
+                settings,
                 screen,
                 interruption=interruption,
                 force=force,
             )
-            if facts is not None and facts["temperature"] is None:
+            if report is not None and report["temperature"] is None:
                 screen.warn("no validation frames of both labels: the scores are not calibrated")
     except RunInterruptedError as stop:
         same = "the same command again without --force" if force else "the same command again"
         raise RunInterruptedError(stop.signal_number, f"run {same} to continue") from stop
     if not display.quiet:
-        click.echo("\n".join(_summary(facts, Dataset(dataset).lengths()[0], output_dir)))
+        click.echo("\n".join(_summary(report, Dataset(dataset).lengths()[0], output_dir)))
     return 0
 
 
-def _summary(facts: Mapping[str, Any] | None, length: int, output_dir: Path) -> list[str]:
+def _summary(report: Mapping[str, Any] | None, length: int, output_dir: Path) -> list[str]:
     """Return sentences on how good the encoders are, and how to use them."""
-    from virnucpro.training.lite.run import LiteFiles
+    from virnucpro.training.lite.admission import LiteFiles
 
-    if facts is None:
+    if report is None:
         return [f"Nothing to do: {output_dir} was already trained with these data and settings."]
     lines = []
-    for part, lengths in facts["chunk_auroc"].items():
+    for part, lengths in report["chunk_auroc"].items():
         for bases, row in lengths.items():
             auroc = "not defined" if row["auroc"] is None else row["auroc"]
             lines.append(

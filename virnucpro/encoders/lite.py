@@ -5,8 +5,9 @@ One safetensors file an encoder, with the key ``virnucpro_lite`` in its metadata
     {"schema": 1, "molecule": "protein", "dim": 256, "censuses": [{"groups": "A C D ...",
      "seed": "111111"}, ...], "extra": {...}}
 
-Its tensors are those of :class:`Branch`, in 16 bits where they are large, and ``census.0`` and so
-on, deflated (:class:`WordCensus`). The pair that the package ships is called ``lite``.
+Its tensors are those of :class:`Branch`, in 16 bits where they are large, and the deflated word
+counts ``census.0`` and so on (:class:`WordCounts`). The pair that the package ships is called
+``lite``.
 """
 
 from __future__ import annotations
@@ -32,19 +33,19 @@ from virnucpro.contracts import Json, ReportProgress
 from virnucpro.encoders.family import BASES, EncoderFamily, EncoderSource
 from virnucpro.encoders.family import RESIDUES as RESIDUE_LETTERS
 from virnucpro.encoders.lite_features import (
-    CENSUS_FEATURES,
     CODONS,
     NUCLEOTIDE_FEATURES,
     PROTEIN_FEATURES,
     RESIDUES,
+    WORD_COUNT_FEATURES,
     Letters,
-    WordCensus,
-    Words,
+    WordCounts,
+    WordPattern,
     codons_of,
     nucleotide_features,
     protein_features,
     residues_of,
-    unpacked,
+    unpacked_codes,
 )
 from virnucpro.encoders.weights import read_safetensors
 from virnucpro.errors import ModelError
@@ -53,7 +54,7 @@ from virnucpro.precision import PRECISIONS
 
 # --- the network -----------------------------------------------------------------------------
 
-LETTER, CODE = 16, 8  # numbers an embedded letter, and an embedded code of a census
+LETTER, CODE = 16, 8  # numbers an embedded letter, and an embedded code of the word counts
 NARROW, WIDE = 48, 64  # channels of the convolutions
 REACH = 6.0  # standard deviations at which a feature is cut off
 NO_CODE = 16  # at positions where no word begins
@@ -66,13 +67,13 @@ class BranchShape:
     Attributes:
         letters: kinds of letters, the unknown one included.
         features: counts a frame.
-        censuses: censuses whose codes are read beside the letters.
+        word_counts: word counts whose codes are read beside the letters.
         dim: width of an embedding.
     """
 
     letters: int
     features: int
-    censuses: int
+    word_counts: int
     dim: int
 
 
@@ -85,8 +86,10 @@ class Branch(nn.Module):
     def __init__(self, shape: BranchShape) -> None:
         super().__init__()
         self.letters = nn.Embedding(shape.letters, LETTER)
-        self.codes = nn.ModuleList(nn.Embedding(NO_CODE + 1, CODE) for _ in range(shape.censuses))
-        first = LETTER + CODE * shape.censuses
+        self.codes = nn.ModuleList(
+            nn.Embedding(NO_CODE + 1, CODE) for _ in range(shape.word_counts)
+        )
+        first = LETTER + CODE * shape.word_counts
         self.conv1 = nn.Conv1d(first, NARROW, 8, padding=4, stride=2)
         self.conv2 = nn.Conv1d(NARROW, WIDE, 5, padding=2, stride=2)
         self.norm1, self.norm2 = nn.BatchNorm1d(NARROW), nn.BatchNorm1d(WIDE)
@@ -100,7 +103,7 @@ class Branch(nn.Module):
     ) -> torch.Tensor:
         """Embed frames of one length ``L``.
 
-        int64 ``[B, L]``, float32 ``[B, features]``, int64 ``[B, censuses, L]`` to ``[B, dim]``.
+        int64 ``[B, L]``, float32 ``[B, features]``, int64 ``[B, word_counts, L]`` to ``[B, dim]``.
         """
         embedded = [self.letters(letters)]
         embedded += [table(codes[:, number]) for number, table in enumerate(self.codes)]
@@ -121,11 +124,13 @@ _KEY = "virnucpro_lite"
 Inputs = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
 
 
-def branch_shape(molecule: Molecule, censuses: int, dim: int) -> BranchShape:
+def branch_shape(molecule: Molecule, word_counts: int, dim: int) -> BranchShape:
     """Sizes of the network of an encoder."""
     if molecule == "nucleotide":
         return BranchShape(CODONS + 1, NUCLEOTIDE_FEATURES, 0, dim)
-    return BranchShape(RESIDUES + 1, PROTEIN_FEATURES + CENSUS_FEATURES * censuses, censuses, dim)
+    return BranchShape(
+        RESIDUES + 1, PROTEIN_FEATURES + WORD_COUNT_FEATURES * word_counts, word_counts, dim
+    )
 
 
 def nucleotide_inputs(codons: Letters) -> Inputs:
@@ -135,13 +140,13 @@ def nucleotide_inputs(codons: Letters) -> Inputs:
     return torch.from_numpy(codons.astype(np.int64)), features, nothing
 
 
-def protein_inputs(residues: Letters, censuses: Sequence[WordCensus]) -> Inputs:
+def protein_inputs(residues: Letters, word_counts: Sequence[WordCounts]) -> Inputs:
     """What :meth:`Branch.forward` takes, from uint8 ``[n, residues]``."""
-    codes = np.full((len(residues), len(censuses), residues.shape[1]), NO_CODE, np.int64)
-    for number, census in enumerate(censuses):
-        found, whole = census.look_up(residues)
+    codes = np.full((len(residues), len(word_counts), residues.shape[1]), NO_CODE, np.int64)
+    for number, counts in enumerate(word_counts):
+        found, whole = counts.look_up(residues)
         codes[:, number, : found.shape[1]] = np.where(whole, found, NO_CODE)
-    features = torch.from_numpy(protein_features(residues, censuses))
+    features = torch.from_numpy(protein_features(residues, word_counts))
     return torch.from_numpy(residues.astype(np.int64)), features, torch.from_numpy(codes)
 
 
@@ -154,14 +159,14 @@ class LiteEncoder:
         self,
         molecule: Molecule,
         branch: Branch,
-        censuses: Sequence[WordCensus],
+        word_counts: Sequence[WordCounts],
         device: torch.device,
         precision: str,
         truncation: int | None,
     ) -> None:
         self._molecule = molecule
         self._branch = branch.to(device)
-        self._censuses = censuses
+        self._word_counts = word_counts
         self._device = device
         self._dtype = torch_dtype(precision)
         self._truncation = truncation
@@ -211,7 +216,7 @@ class LiteEncoder:
             whole = self._tokens(texts[0]) * 3  # a frame has up to two letters more
             inputs = nucleotide_inputs(codons_of([text[:whole] or "NNN" for text in texts]))
         else:
-            inputs = protein_inputs(residues_of([text or "X" for text in texts]), self._censuses)
+            inputs = protein_inputs(residues_of([text or "X" for text in texts]), self._word_counts)
         kind, half = self._device.type, self._dtype != torch.float32
         with torch.inference_mode(), torch.autocast(kind, self._dtype, enabled=half):
             letters, features, codes = (tensor.to(self._device) for tensor in inputs)
@@ -220,7 +225,7 @@ class LiteEncoder:
 
 
 def lite_to_bytes(
-    molecule: Molecule, branch: Branch, censuses: Sequence[WordCensus], extra: Mapping[str, Json]
+    molecule: Molecule, branch: Branch, word_counts: Sequence[WordCounts], extra: Mapping[str, Json]
 ) -> bytes:
     """An encoder as a file; the same arguments give the same bytes.
 
@@ -231,19 +236,19 @@ def lite_to_bytes(
         for name, value in branch.state_dict().items()
         if not name.endswith("num_batches_tracked")
     }
-    for number, census in enumerate(censuses):
-        tensors[f"census.{number}"] = torch.from_numpy(census.packed().copy())
+    for number, counts in enumerate(word_counts):
+        tensors[f"census.{number}"] = torch.from_numpy(counts.packed().copy())
     metadata = {
         "schema": SCHEMA,
         "molecule": molecule,
         "dim": branch.out.out_features,
-        "censuses": [{"groups": c.words.groups, "seed": c.words.seed} for c in censuses],
+        "censuses": [{"groups": c.pattern.groups, "seed": c.pattern.seed} for c in word_counts],
         "extra": dict(extra),
     }
     return save(tensors, {_KEY: json.dumps(metadata, sort_keys=True)})
 
 
-def read_lite(path: Path) -> tuple[Molecule, Branch, list[WordCensus]]:
+def read_lite(path: Path) -> tuple[Molecule, Branch, list[WordCounts]]:
     """The parts of an encoder.
 
     Raises:
@@ -258,21 +263,21 @@ def read_lite(path: Path) -> tuple[Molecule, Branch, list[WordCensus]]:
         )
     try:
         molecule: Molecule = "nucleotide" if metadata["molecule"] == "nucleotide" else "protein"
-        words = [Words(str(c["groups"]), str(c["seed"])) for c in metadata["censuses"]]
+        patterns = [WordPattern(str(c["groups"]), str(c["seed"])) for c in metadata["censuses"]]
         tensors = read_safetensors(path)
-        packed = [tensors.pop(f"census.{number}") for number in range(len(words))]
-        censuses = [
-            WordCensus(kind, unpacked(codes.numpy(), kind.places))
-            for kind, codes in zip(words, packed, strict=True)
+        packed = [tensors.pop(f"census.{number}") for number in range(len(patterns))]
+        word_counts = [
+            WordCounts(pattern, unpacked_codes(codes.numpy(), pattern.places))
+            for pattern, codes in zip(patterns, packed, strict=True)
         ]
-        branch = Branch(branch_shape(molecule, len(words), int(metadata["dim"])))
+        branch = Branch(branch_shape(molecule, len(patterns), int(metadata["dim"])))
         counters = {k: v for k, v in branch.state_dict().items() if k.endswith("tracked")}
         branch.load_state_dict({name: t.float() for name, t in tensors.items()} | counters)
     except (KeyError, TypeError, ValueError, RuntimeError) as error:
         raise ModelError(f"{path} is damaged ({error}): get it again") from error
     if not all(bool(torch.isfinite(value).all()) for value in branch.state_dict().values()):
         raise ModelError(f"{path}: NaN or infinite values in its weights: get it again")
-    return molecule, branch.eval().requires_grad_(False), censuses
+    return molecule, branch.eval().requires_grad_(False), word_counts
 
 
 def _metadata(path: Path) -> dict[str, Any] | None:
@@ -329,9 +334,9 @@ class LiteFamily(EncoderFamily):
         truncation: int,
     ) -> LiteEncoder:
         """Load the weights onto the device. Raises ModelError where the file is damaged."""
-        molecule, branch, censuses = read_lite(source.weights)
+        molecule, branch, word_counts = read_lite(source.weights)
         letters = truncation if molecule == "protein" else None
-        return LiteEncoder(molecule, branch, censuses, torch.device(device), precision, letters)
+        return LiteEncoder(molecule, branch, word_counts, torch.device(device), precision, letters)
 
 
 NUCLEOTIDE, PROTEIN = LiteFamily("nucleotide"), LiteFamily("protein")

@@ -1,9 +1,9 @@
 """What the lite encoders look at in a frame, beside its letters in order: counts.
 
 Frames of equal length are matrices of codons (0 to 63, 64 for one with an ambiguous letter) and of
-residues (0 to 19, 20 for any other letter). A :class:`WordCensus` knows of
-short words of residues how many unrelated genomes of either label hold them: that is homology, as
-far as a table can see it.
+residues (0 to 19, 20 for any other letter). The word counts (:class:`WordCounts`) tell
+in how many unrelated genomes of either label a short word of residues occurs: that is homology, as
+far as a table can show it.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ Floats = npt.NDArray[np.float32]
 CODONS, RESIDUES = 64, 20
 NO_CODON, NO_RESIDUE = 64, 20
 AMINO_ACIDS = "ACDEFGHIKLMNPQRSTVWY"
-BITS = 24  # of an index into a census; more words than that share their places
+BITS = 24  # of an index into word counts; more words than that share their places
 LEVELS = 4  # how many genomes: none, one, two or three, more
 CODES = LEVELS * LEVELS
 WINDOW = 16  # words; about a domain's conserved core
 NUCLEOTIDE_FEATURES = CODONS + 256 + 1
-PROTEIN_FEATURES = RESIDUES + 400 + 1  # and CENSUS_FEATURES a census
-CENSUS_FEATURES = 2 * CODES + 3
+PROTEIN_FEATURES = RESIDUES + 400 + 1  # and WORD_COUNT_FEATURES for each of the word counts
+WORD_COUNT_FEATURES = 2 * CODES + 3
 
 _BASE = np.full(256, 4, np.uint8)
 _BASE[np.frombuffer(b"ACGTacgt", np.uint8)] = [0, 1, 2, 3] * 2
@@ -71,10 +71,11 @@ def nucleotide_features(codons: Letters) -> Floats:
     )
 
 
-def protein_features(residues: Letters, censuses: Sequence[WordCensus]) -> Floats:
-    """Shares of residues and of pairs, the length, and what each census says.
+def protein_features(residues: Letters, word_counts: Sequence[WordCounts]) -> Floats:
+    """Shares of residues and of pairs, the length, and the features of the word counts.
 
-    uint8 ``[n, residues]`` to float32 ``[n, PROTEIN_FEATURES + CENSUS_FEATURES * censuses]``.
+    uint8 ``[n, residues]`` to float32
+    ``[n, PROTEIN_FEATURES + WORD_COUNT_FEATURES * word_counts]``.
     """
     known = residues < RESIDUES
     pairs = residues[:, :-1].astype(np.int64) * RESIDUES + residues[:, 1:]
@@ -83,11 +84,11 @@ def protein_features(residues: Letters, censuses: Sequence[WordCensus]) -> Float
         _shares(pairs, known[:, :-1] & known[:, 1:], 400),
         _length(residues),
     ]
-    return np.concatenate([*parts, *(c.features(residues) for c in censuses)], axis=1)
+    return np.concatenate([*parts, *(c.features(residues) for c in word_counts)], axis=1)
 
 
 @dataclass(frozen=True)
-class Words:
+class WordPattern:
     """Which residues of a window make a word.
 
     Attributes:
@@ -106,7 +107,7 @@ class Words:
 
     @property
     def places(self) -> int:
-        """Entries of a census: one a word, or ``2 ** BITS`` shared by hashing."""
+        """Return the number of entries: one per word, or ``2 ** BITS`` shared by hashing."""
         words: int = len(self.groups.split()) ** self.seed.count("1")
         return min(words, 1 << BITS)
 
@@ -135,24 +136,24 @@ class Words:
 
 
 @dataclass(frozen=True)
-class WordCensus:
+class WordCounts:
     """In how many unrelated training genomes the words occur.
 
-    ``codes`` is uint8 ``[words.places]``: ``LEVELS`` times the level of virus genomes, plus the
+    ``codes`` is uint8 ``[pattern.places]``: ``LEVELS`` times the level of virus genomes, plus the
     level of others.
     """
 
-    words: Words
+    pattern: WordPattern
     codes: Letters
 
     def look_up(self, residues: Letters) -> tuple[Letters, npt.NDArray[np.bool_]]:
         """Code of the word at each position, and whether there is one; ``[n, positions]``."""
-        places, whole = self.words.index(residues)
+        places, whole = self.pattern.index(residues)
         return self.codes[places], whole
 
     def features(self, residues: Letters) -> Floats:
-        """uint8 ``[n, residues]`` to float32 ``[n, CENSUS_FEATURES]``."""
-        return census_features(*self.look_up(residues))
+        """uint8 ``[n, residues]`` to float32 ``[n, WORD_COUNT_FEATURES]``."""
+        return word_count_features(*self.look_up(residues))
 
     def packed(self) -> Letters:
         """The codes for a file: two a byte, deflated."""
@@ -160,8 +161,8 @@ class WordCensus:
         return np.frombuffer(zlib.compress((even[::2] | (even[1::2] << 4)).tobytes(), 9), np.uint8)
 
 
-def unpacked(packed: Letters, places: int) -> Letters:
-    """The codes that :meth:`Census.packed` put together: uint8 ``[places]``.
+def unpacked_codes(packed: Letters, places: int) -> Letters:
+    """The codes that :meth:`WordCounts.packed` put together: uint8 ``[places]``.
 
     Raises:
         ValueError: damaged, or of another size.
@@ -172,18 +173,18 @@ def unpacked(packed: Letters, places: int) -> Letters:
         # Bounded: a damaged file must not fill the memory.
         pairs = np.frombuffer(machine.decompress(packed.tobytes(), size + 1), np.uint8)
     except zlib.error as error:
-        raise ValueError(f"a census cannot be unpacked ({error})") from error
+        raise ValueError(f"the word counts cannot be unpacked ({error})") from error
     if len(pairs) != size or not machine.eof:  # its checksum is at the end
-        raise ValueError(f"a census is not of {places} words, or cut short")
+        raise ValueError(f"the word counts are not of {places} words, or cut short")
     codes = np.empty(2 * size, np.uint8)
     codes[::2], codes[1::2] = pairs & 15, pairs >> 4
     return codes[:places]
 
 
-def census_features(codes: Letters, whole: npt.NDArray[np.bool_]) -> Floats:
+def word_count_features(codes: Letters, whole: npt.NDArray[np.bool_]) -> Floats:
     """Shares and logarithms of the counts of each code; the evidence: best and worst window, mean.
 
-    ``[n, positions]`` each, to float32 ``[n, CENSUS_FEATURES]``.
+    ``[n, positions]`` each, to float32 ``[n, WORD_COUNT_FEATURES]``.
     """
     counts = _counts(codes, whole, CODES)
     total = np.maximum(whole.sum(axis=1, keepdims=True), 1)

@@ -27,10 +27,11 @@ SCHEMAS: Mapping[DocumentKind, int] = {
 
 
 def _lite_training_without_schema(document: dict[str, Json]) -> dict[str, Json]:
-    """Give the digest of the data set one name; ``lite.json`` once held it under two."""
+    """Give each value of ``lite.json`` one name; the digest of the data set once had two."""
     changed = dict(document)
-    digest = changed.pop("data set", None)
-    changed.setdefault("data_set", digest)
+    for old, new in (("data set", "data_set"), ("recipe", "settings"), ("words", "word_patterns")):
+        value = changed.pop(old, None)
+        changed.setdefault(new, value)
     return changed
 
 

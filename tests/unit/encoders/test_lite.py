@@ -22,15 +22,15 @@ from virnucpro.encoders.lite import (
     lite_to_bytes,
     read_lite,
 )
-from virnucpro.encoders.lite_features import AMINO_ACIDS, WordCensus, Words
+from virnucpro.encoders.lite_features import AMINO_ACIDS, WordCounts, WordPattern
 from virnucpro.encoders.registry import locate
 from virnucpro.errors import ModelError
 from virnucpro.settings import TOY_CLASSIFIER
 from virnucpro.store.disk import sha256_of
 
 DIM = 24
-EXACT = Words(" ".join(AMINO_ACIDS), "111")
-SPACED = Words("AST C DE FWY G H ILMV KR NQ P", "11011")
+EXACT = WordPattern(" ".join(AMINO_ACIDS), "111")
+SPACED = WordPattern("AST C DE FWY G H ILMV KR NQ P", "11011")
 TEXTS = {
     "nucleotide": [
         *sequences([500, 499, 498, 150, 7, 6, 5, 4, 3, 2, 1, 0, 500, 60], "ACGT"),
@@ -47,10 +47,10 @@ TEXTS = {
 }
 
 
-def branch(molecule, censuses, seed=5):
+def branch(molecule, word_counts, seed=5):
     """Random weights, and batch norms with statistics of their own."""
     random = torch.Generator().manual_seed(seed)
-    made = Branch(branch_shape(molecule, censuses, DIM))
+    made = Branch(branch_shape(molecule, word_counts, DIM))
     for name, value in made.state_dict().items():
         if value.is_floating_point():
             noise = torch.randn(value.shape, generator=random) * 0.3
@@ -62,8 +62,10 @@ def branch(molecule, censuses, seed=5):
 def content(molecule):
     random = np.random.default_rng(3)
     words = (EXACT, SPACED) if molecule == "protein" else ()
-    censuses = [WordCensus(kind, random.integers(0, 16, kind.places, np.uint8)) for kind in words]
-    return lite_to_bytes(molecule, branch(molecule, len(words)), censuses, {"command": "a test"})
+    word_counts = [
+        WordCounts(kind, random.integers(0, 16, kind.places, np.uint8)) for kind in words
+    ]
+    return lite_to_bytes(molecule, branch(molecule, len(words)), word_counts, {"command": "a test"})
 
 
 @pytest.fixture(scope="module")
@@ -142,14 +144,14 @@ def test_half_precision_is_near(pair, molecule):
 
 def test_file_and_back(pair, molecule):
     path = pair / f"{molecule}.safetensors"
-    found, made, censuses = read_lite(path)
+    found, made, word_counts = read_lite(path)
     assert found == molecule
     assert not made.training
-    stored = branch(molecule, len(censuses)).state_dict()
+    stored = branch(molecule, len(word_counts)).state_dict()
     for name, value in made.state_dict().items():
         kept = stored[name].half().float() if value.ndim > 1 else stored[name]
         assert torch.equal(value, kept), name
-    again = lite_to_bytes(molecule, made, censuses, {"command": "a test"})
+    again = lite_to_bytes(molecule, made, word_counts, {"command": "a test"})
     assert again == path.read_bytes() == content(molecule)
     with safe_open(path, "pt") as file:
         said = json.loads(file.metadata()["virnucpro_lite"])

@@ -12,23 +12,23 @@ import pytest
 from tests.unit.encoders.small import LETTERS, sequences
 from virnucpro.encoders.lite_features import (
     AMINO_ACIDS,
-    CENSUS_FEATURES,
     NUCLEOTIDE_FEATURES,
     PROTEIN_FEATURES,
-    WordCensus,
-    Words,
+    WORD_COUNT_FEATURES,
+    WordCounts,
+    WordPattern,
     codons_of,
     nucleotide_features,
     protein_features,
     residues_of,
-    unpacked,
+    unpacked_codes,
 )
 
 CODONS = ["".join(letters) for letters in product("ACGT", repeat=3)]
 FOURS = ["".join(letters) for letters in product("ACGT", repeat=4)]
-EXACT = Words(" ".join(AMINO_ACIDS), "111")
-SPACED = Words("AST C DE FWY G H ILMV KR NQ P", "1011")
-HASHED = Words(" ".join(AMINO_ACIDS), "111111")
+EXACT = WordPattern(" ".join(AMINO_ACIDS), "111")
+SPACED = WordPattern("AST C DE FWY G H ILMV KR NQ P", "1011")
+HASHED = WordPattern(" ".join(AMINO_ACIDS), "111111")
 
 
 def shares(words, kinds):
@@ -61,11 +61,11 @@ def word_at(words, protein, start):
     return place
 
 
-def census_row(census, protein):
-    """As :meth:`Census.features`."""
-    starts = range(len(protein) - len(census.words.seed) + 1)
-    found = [word_at(census.words, protein, start) for start in starts]
-    codes = [None if place is None else int(census.codes[place]) for place in found]
+def word_count_row(word_count, protein):
+    """As :meth:`WordCounts.features`."""
+    starts = range(len(protein) - len(word_count.pattern.seed) + 1)
+    found = [word_at(word_count.pattern, protein, start) for start in starts]
+    codes = [None if place is None else int(word_count.codes[place]) for place in found]
     known = [code for code in codes if code is not None]
     genomes = [0.1, 1.1, 2.9, 6.1]
     evidence = [
@@ -83,15 +83,17 @@ def census_row(census, protein):
     ]
 
 
-def protein_row(protein, censuses):
+def protein_row(protein, word_counts):
     pairs = [protein[i : i + 2] for i in range(len(protein) - 1)]
     kinds = ["".join(pair) for pair in product(AMINO_ACIDS, repeat=2)]
     row = shares(protein, AMINO_ACIDS) + shares(pairs, kinds) + [len(protein)]
-    return row + [value for census in censuses for value in census_row(census, protein)]
+    return row + [
+        value for word_count in word_counts for value in word_count_row(word_count, protein)
+    ]
 
 
-def census(words, seed):
-    return WordCensus(words, np.random.default_rng(seed).integers(0, 16, words.places, np.uint8))
+def word_count(words, seed):
+    return WordCounts(words, np.random.default_rng(seed).integers(0, 16, words.places, np.uint8))
 
 
 def close(found, expected):
@@ -114,15 +116,16 @@ def test_protein_features_are_plain_counts(residues):
     texts = sequences([residues] * 5, LETTERS, seed=residues)
     texts += sequences([residues] * 3, LETTERS + "XBZ*", seed=2)
     texts.append("X" * residues)
-    censuses = [census(EXACT, 1), census(SPACED, 2)]
-    found = protein_features(residues_of(texts), censuses)
-    assert found.shape == (len(texts), PROTEIN_FEATURES + 2 * CENSUS_FEATURES)
+    word_counts = [word_count(EXACT, 1), word_count(SPACED, 2)]
+    found = protein_features(residues_of(texts), word_counts)
+    assert found.shape == (len(texts), PROTEIN_FEATURES + 2 * WORD_COUNT_FEATURES)
     rows = [
-        protein_row(text, [c for c in censuses if len(text) >= len(c.words.seed)]) for text in texts
+        protein_row(text, [c for c in word_counts if len(text) >= len(c.pattern.seed)])
+        for text in texts
     ]
     rows = [row + [0.0] * (found.shape[1] - len(row)) for row in rows]  # too short for a word
-    if residues == 3:  # for the first census only
-        assert all(row[-CENSUS_FEATURES:] == [0.0] * CENSUS_FEATURES for row in rows)
+    if residues == 3:  # for the first word_count only
+        assert all(row[-WORD_COUNT_FEATURES:] == [0.0] * WORD_COUNT_FEATURES for row in rows)
     close(found, rows)
 
 
@@ -151,20 +154,20 @@ def test_places_of_words():
 )
 def test_words_that_are_none(groups, seed):
     with pytest.raises(ValueError, match="make no words"):
-        Words(groups, seed)
+        WordPattern(groups, seed)
 
 
 @pytest.mark.parametrize("places", [1, 2, 999, 1000])
-def test_a_census_on_disk(places):
+def test_a_word_count_on_disk(places):
     source = random.Random(places)
     codes = np.array([source.randrange(16) for _ in range(places)], np.uint8)
-    packed = WordCensus(SPACED, codes).packed()
-    assert np.array_equal(unpacked(packed, places), codes)
+    packed = WordCounts(SPACED, codes).packed()
+    assert np.array_equal(unpacked_codes(packed, places), codes)
     for cut in (len(packed) // 2, len(packed) - 1):
         with pytest.raises(ValueError, match="cut short"):
-            unpacked(packed[:cut], places)
+            unpacked_codes(packed[:cut], places)
     for wrong in (places + 2, max(places - 2, 0)):
         with pytest.raises(ValueError, match=f"not of {wrong} words"):
-            unpacked(packed, wrong)
+            unpacked_codes(packed, wrong)
     with pytest.raises(ValueError, match="cannot be unpacked"):
-        unpacked(packed[::-1], places)
+        unpacked_codes(packed[::-1], places)

@@ -15,8 +15,8 @@ PATH = Path("folder/file.json")
 # An older document and what the next schema makes of it, for every step of the table.
 EXAMPLES: dict[tuple[DocumentKind, int], tuple[dict[str, Json], dict[str, Json]]] = {
     ("lite training", 0): (
-        {"data_set": "ab", "data set": "ab", "recipe": {"steps": 5}},
-        {"data_set": "ab", "recipe": {"steps": 5}, "schema": 1},
+        {"data_set": "ab", "data set": "ab", "recipe": {"steps": 5}, "words": []},
+        {"data_set": "ab", "settings": {"steps": 5}, "word_patterns": [], "schema": 1},
     ),
 }
 

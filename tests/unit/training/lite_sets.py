@@ -8,12 +8,12 @@ from collections.abc import Sequence
 import numpy as np
 
 from tests.unit.training.made_genomes import SENSE
-from virnucpro.encoders.lite_features import AMINO_ACIDS, NO_CODON, Words, codons_of
+from virnucpro.encoders.lite_features import AMINO_ACIDS, NO_CODON, WordPattern, codons_of
 from virnucpro.training.lite.frames import FrameSet
 
-PAIRS = Words(" ".join(AMINO_ACIDS), "11")
-SPACED = Words("AST C DE FWY G H ILMV KR NQ P", "1101")
-SMALL = (PAIRS, SPACED)  # 400 and 1,000 places instead of the 16.7 million of WORDS
+PAIRS = WordPattern(" ".join(AMINO_ACIDS), "11")
+SPACED = WordPattern("AST C DE FWY G H ILMV KR NQ P", "1101")
+SMALL = (PAIRS, SPACED)  # 400 and 1,000 places instead of the 16.7 million of PATTERNS
 
 
 def frame_set(texts: Sequence[Sequence[str]], virus: Sequence[bool], length: int) -> FrameSet:

@@ -15,11 +15,16 @@ from virnucpro.classifier.files import classifier_to_bytes, load_classifier
 from virnucpro.encoders.lite import lite_to_bytes
 from virnucpro.encoders.weights import read_pickle
 from virnucpro.io.frames import GENETIC_CODE
-from virnucpro.training.lite.censuses import count_words
-from virnucpro.training.lite.encoders import LiteRecipe, Trainer, _schedule, chunk_scores, margins
 from virnucpro.training.lite.frames import FrameSet
+from virnucpro.training.lite.trainer import (
+    LiteTrainer,
+    LiteTrainingSettings,
+    chunk_scores,
+    frame_margins,
+)
+from virnucpro.training.lite.word_counts import count_words
 
-RECIPE = LiteRecipe(steps=6, dim=8, hidden=8)
+SETTINGS = LiteTrainingSettings(steps=6, dim=8, hidden=8)
 VIRUS = [True, True, True, False, False, False]
 
 
@@ -31,7 +36,7 @@ def material():
         for length in (600, 300)
     ]
     clusters = np.arange(6, dtype=np.int32)
-    return sets, clusters, [count_words(words, sets, clusters) for words in SMALL]
+    return sets, clusters, [count_words(pattern, sets, clusters) for pattern in SMALL]
 
 
 @pytest.fixture(autouse=True)
@@ -50,30 +55,30 @@ def run(trainer, until):
 
 def bytes_of(trainer, counted):
     pair = trainer.finish()
-    censuses = [words.census for words in counted]
+    word_counts = [counts.of_all_genomes for counts in counted]
     return (
         lite_to_bytes("nucleotide", pair.nucleotide, (), {}),
-        lite_to_bytes("protein", pair.protein, censuses, {}),
+        lite_to_bytes("protein", pair.protein, word_counts, {}),
         classifier_to_bytes(pair.classifier_state(), encoders=(), chunk_lengths=(), extra={}),
     )
 
 
 def test_stopped_and_gone_on_with_is_undisturbed(material, tmp_path):
     """Through a file, as a savepoint; the random numbers of others in between do not matter."""
-    whole = bytes_of(run(Trainer(RECIPE, *material), 6), material[2])
-    first = run(Trainer(RECIPE, *material), 3)
+    whole = bytes_of(run(LiteTrainer(SETTINGS, *material), 6), material[2])
+    first = run(LiteTrainer(SETTINGS, *material), 3)
     path = tmp_path / "state.pt"
     buffer = io.BytesIO()
     torch.save(first.state(), buffer)
     path.write_bytes(buffer.getvalue())
     run(first, 5)  # what it does later is not in the state
     torch.manual_seed(99)
-    second = Trainer(RECIPE, *material)
+    second = LiteTrainer(SETTINGS, *material)
     torch.rand(7)
     second.load_state(read_pickle(path))
     assert second.step == 3
     assert bytes_of(run(second, 6), material[2]) == whole
-    other = Trainer(LiteRecipe(steps=6, dim=8, hidden=8, seed=1), *material)
+    other = LiteTrainer(LiteTrainingSettings(steps=6, dim=8, hidden=8, seed=1), *material)
     assert bytes_of(run(other, 6), material[2])[0] != whole[0]
 
 
@@ -95,23 +100,25 @@ def test_it_learns_what_differs():
         )
     ]
     clusters = np.arange(6, dtype=np.int32)
-    counted = [count_words(words, sets, clusters) for words in SMALL]
-    trainer = run(Trainer(LiteRecipe(steps=20, dim=8, hidden=8), sets, clusters, counted), 20)
+    counted = [count_words(pattern, sets, clusters) for pattern in SMALL]
+    trainer = run(
+        LiteTrainer(LiteTrainingSettings(steps=20, dim=8, hidden=8), sets, clusters, counted), 20
+    )
     assert np.mean(trainer.losses[-5:]) < 0.6 * np.mean(trainer.losses[:2])
-    found = margins(trainer.finish(), sets[0], [words.census for words in counted])
+    found = frame_margins(trainer.finish(), sets[0], [counts.of_all_genomes for counts in counted])
     assert ((found > 0) == sets[0].virus).mean() > 0.95
 
 
 def test_margins_are_those_of_predict(material, tmp_path):
     """The encoders from their files, then the classifier from its own, frame by frame."""
     counted = material[2]
-    trainer = run(Trainer(RECIPE, *material), 2)
+    trainer = run(LiteTrainer(SETTINGS, *material), 2)
     for name, data in zip(("n", "p", "c"), bytes_of(trainer, counted), strict=True):
         (tmp_path / f"{name}.safetensors").write_bytes(data)
-    censuses = [words.census for words in counted]
+    word_counts = [counts.of_all_genomes for counts in counted]
     texts = frames(7, 9, 300) + frames(8, 5, 120)
     made = frame_set([texts[:9], texts[9:]], [True, False], 300)
-    found = margins(trainer.finish(), made, censuses, batch=4)
+    found = frame_margins(trainer.finish(), made, word_counts, batch_size=4)
     nucleotide = open_path(tmp_path / "n.safetensors", "nucleotide").encode(texts, quiet)
     proteins = ["".join(GENETIC_CODE[t[i : i + 3]] for i in range(0, len(t), 3)) for t in texts]
     protein = open_path(tmp_path / "p.safetensors").encode(proteins, quiet)
@@ -144,7 +151,9 @@ def test_scores_of_chunks():
 
 @pytest.mark.parametrize("steps", [1, 5, 30, 6000])
 def test_the_learning_rate_rises_and_falls(steps):
-    rates = [_schedule(step, steps) for step in range(steps)]
+    rates = [
+        LiteTrainingSettings(steps=steps, learning_rate=1.0).rate(step) for step in range(steps)
+    ]
     assert min(rates) > 0
     assert max(rates) <= 1.001
     top = rates.index(max(rates))

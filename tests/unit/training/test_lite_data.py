@@ -11,7 +11,13 @@ from tests.unit.training.made_genomes import coding, mutated
 from virnucpro.encoders.lite_features import NO_CODON, codons_of
 from virnucpro.errors import InputError
 from virnucpro.io.frames import GENETIC_CODE
-from virnucpro.training.lite.frames import RESIDUE_OF, SENSE, Sampler, folds_of, load_frames
+from virnucpro.training.lite.frames import (
+    RESIDUE_OF,
+    SENSE,
+    FrameSampler,
+    cluster_genomes,
+    load_frames,
+)
 
 CODONS = [a + b + c for a in "ACGT" for b in "ACGT" for c in "ACGT"]
 
@@ -80,21 +86,21 @@ def test_relatives_share_a_fold():
     # 0 and 3 are bridged by a genome that is half of each.
     genomes.append(base[0][:3000] + base[3][:3000])
     sets = [frame_set([chunked(g, 300) for g in genomes], [True] * len(genomes), 300)]
-    clusters = folds_of(sets, len(genomes))
+    clusters = cluster_genomes(sets, len(genomes))
     assert clusters.dtype == np.int32
     assert same(clusters, 0, 6, 10, 3)
     assert same(clusters, 1, 7)
     assert same(clusters, 2, 8)
     assert len(set(clusters.tolist())) == len(genomes) - 5
     split = [frame_set([chunked(g, 300)[::2] for g in genomes], [True] * len(genomes), 300)]
-    assert same(folds_of([*split, *sets], len(genomes)), 0, 6, 10, 3)
+    assert same(cluster_genomes([*split, *sets], len(genomes)), 0, 6, 10, 3)
 
 
 def test_many_small_genomes():
     """More pairs of relatives than sampled words, and genomes with none."""
     texts = [[coding(1, 150)]] * 60 + [[coding(n, 30)] for n in range(2, 42)]
     sets = [frame_set(texts, [True] * 100, 150)]
-    clusters = folds_of(sets, 100)
+    clusters = cluster_genomes(sets, 100)
     assert same(clusters, *range(60))
     assert len(set(clusters.tolist())) == 41
 
@@ -109,7 +115,7 @@ def drawn_from():
 
 def test_batches_are_balanced_and_of_one_length(drawn_from):
     clusters = np.arange(32, dtype=np.int32) * 2
-    sampler, source = Sampler(drawn_from, clusters), np.random.default_rng(1)
+    sampler, source = FrameSampler(drawn_from, clusters), np.random.default_rng(1)
     rows = {row.tobytes(): n for n, row in enumerate(drawn_from.codons[:, :39])}
     widths = set()
     for _ in range(40):
@@ -133,7 +139,7 @@ def test_batches_are_balanced_and_of_one_length(drawn_from):
 
 
 def test_mutations_are_as_many_as_asked_for_and_never_stops(drawn_from):
-    sampler = Sampler(drawn_from, np.zeros(32, np.int32))
+    sampler = FrameSampler(drawn_from, np.zeros(32, np.int32))
     plain = sampler.draw(2000, 0.0, np.random.default_rng(5))
     hit = sampler.draw(2000, 0.2, np.random.default_rng(5))
     assert plain.codons.shape == hit.codons.shape
@@ -145,14 +151,16 @@ def test_mutations_are_as_many_as_asked_for_and_never_stops(drawn_from):
 
 def test_drawing_leaves_the_frames_as_they_were(drawn_from):
     before = drawn_from.codons.copy()
-    Sampler(drawn_from, np.zeros(32, np.int32)).draw(500, 0.3, np.random.default_rng(2))
+    FrameSampler(drawn_from, np.zeros(32, np.int32)).draw(500, 0.3, np.random.default_rng(2))
     assert np.array_equal(drawn_from.codons, before)
 
 
 def test_small_groups_come_more_often_than_their_size():
     texts = [frames(0, 900, 120), [], frames(1, 100, 120), [], frames(2, 10, 120), []]
     made = frame_set(texts, [True, True, True, True, False, False], 120)
-    drawn = Sampler(made, np.arange(6, dtype=np.int32)).draw(8000, 0.0, np.random.default_rng(3))
+    drawn = FrameSampler(made, np.arange(6, dtype=np.int32)).draw(
+        8000, 0.0, np.random.default_rng(3)
+    )
     share = (drawn.clusters[drawn.virus] == 2).mean()
     assert share == pytest.approx(100**0.3 / (100**0.3 + 900**0.3), abs=0.02)
 
@@ -160,4 +168,4 @@ def test_small_groups_come_more_often_than_their_size():
 def test_a_missing_label():
     made = frame_set([frames(0, 3, 120)], [True], 120)
     with pytest.raises(InputError, match="no others frames of 120 bp"):
-        Sampler(made, np.zeros(1, np.int32))
+        FrameSampler(made, np.zeros(1, np.int32))

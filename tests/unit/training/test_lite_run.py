@@ -15,10 +15,11 @@ from virnucpro.errors import InputError, ResumeRefusedError, RunInterruptedError
 from virnucpro.executors.signals import Interruption
 from virnucpro.store.disk import sha256_of
 from virnucpro.training.data.dataset import Dataset
-from virnucpro.training.lite.encoders import LiteRecipe
-from virnucpro.training.lite.run import LiteFiles, fit_lite
+from virnucpro.training.lite.admission import LiteFiles
+from virnucpro.training.lite.fitting import fit_lite
+from virnucpro.training.lite.trainer import LiteTrainingSettings
 
-RECIPE = LiteRecipe(steps=5, dim=8, hidden=8)
+SETTINGS = LiteTrainingSettings(steps=5, dim=8, hidden=8)
 NAMES = (
     "lite.json",
     "lite_classifier.safetensors",
@@ -60,10 +61,10 @@ def dataset(tmp_path_factory):
     return make_dataset(tmp_path_factory.mktemp("data"), genomes=(4, 2, 2), codons=500)
 
 
-def fit(dataset, root, recipe=RECIPE, stops=None, **options):
+def fit(dataset, root, settings=SETTINGS, stops=None, **options):
     stops = stops or Stops()
     return fit_lite(
-        dataset, root, recipe, stops, interruption=stops.interruption, words=SMALL, **options
+        dataset, root, settings, stops, interruption=stops.interruption, patterns=SMALL, **options
     )
 
 
@@ -85,7 +86,7 @@ def test_what_is_written(dataset, done):
     facts = json.loads((done / "lite.json").read_text())
     assert facts["command"] == "virnucpro train lite DATASET --output-dir DIR --steps 5 --seed 0"
     assert facts["data_set"] == sha256_of(dataset.description_file)
-    assert facts["recipe"]["steps"] == 5
+    assert facts["settings"]["steps"] == 5
     files = LiteFiles(done)
     info = inspect_classifier(files.classifier)
     assert info.temperature == facts["temperature"] > 0
@@ -109,7 +110,7 @@ def test_the_same_again_is_the_same_to_the_byte(dataset, done, tmp_path):
     fit(dataset, tmp_path / "deep" / "folder")
     assert contents(tmp_path / "deep" / "folder") == contents(done)
     assert str(done).encode() not in b"".join(contents(done).values())
-    fit(dataset, tmp_path / "other", LiteRecipe(steps=5, dim=8, hidden=8, seed=1))
+    fit(dataset, tmp_path / "other", LiteTrainingSettings(steps=5, dim=8, hidden=8, seed=1))
     other = contents(tmp_path / "other")
     assert all(other[name] != data for name, data in contents(done).items())
 
@@ -124,7 +125,7 @@ def test_interrupted_and_gone_on_with(dataset, done, tmp_path, after):
     assert not files.classifier.exists()
     again = Stops()
     assert fit(dataset, tmp_path, stops=again) is not None
-    assert again.steps["training"] == RECIPE.steps - after
+    assert again.steps["training"] == SETTINGS.steps - after
     assert contents(tmp_path) == contents(done)
     assert not files.savepoint.exists()
 
@@ -142,7 +143,7 @@ def test_a_second_run_computes_nothing(dataset, done):
 def test_others_are_refused_and_moved_aside(dataset, done, tmp_path):
     fit(dataset, tmp_path)
     before = contents(tmp_path)
-    other = LiteRecipe(steps=4, dim=8, hidden=8)
+    other = LiteTrainingSettings(steps=4, dim=8, hidden=8)
     with pytest.raises(ResumeRefusedError, match="steps: was 5, is 4"):
         fit(dataset, tmp_path, other)
     assert contents(tmp_path) == before
@@ -177,7 +178,7 @@ def test_files_of_somebody_else_are_never_overwritten(dataset, tmp_path, name):
 def test_a_file_that_came_after_an_interruption_is_not_ours(dataset, tmp_path):
     with pytest.raises(RunInterruptedError):
         fit(dataset, tmp_path, stops=Stops(1))
-    LiteFiles(tmp_path).facts.write_text("mine")
+    LiteFiles(tmp_path).report.write_text("mine")
     with pytest.raises(UsageError, match=r"not its own: lite\.json;"):
         fit(dataset, tmp_path)
 

@@ -1,1 +1,1 @@
-"""Training the small encoders and their classifier."""
+"""The training of the lite encoders together with their classifier."""

@@ -1,0 +1,142 @@
+"""The files of a lite training, and what of an earlier training is there."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from virnucpro.encoders.weights import read_pickle
+from virnucpro.errors import ModelError, ResumeRefusedError
+from virnucpro.layout import checkpoint_folder, lock_file
+from virnucpro.store.disk import sha256_of
+from virnucpro.store.guard import ExistingWork, WorkIdentity
+from virnucpro.store.migrations import upgraded
+
+ENCODERS = ("lite-nucleotide", "lite-protein")
+
+
+@dataclass(frozen=True)
+class LiteFiles:
+    """The files that a lite training writes into the folder ``root``."""
+
+    root: Path
+
+    @property
+    def nucleotide(self) -> Path:
+        """Return the path of the nucleotide encoder."""
+        return self.root / "lite_nucleotide.safetensors"
+
+    @property
+    def protein(self) -> Path:
+        """Return the path of the protein encoder."""
+        return self.root / "lite_protein.safetensors"
+
+    @property
+    def classifier(self) -> Path:
+        """Return the path of the classifier on both encoders, which is written last."""
+        return self.root / "lite_classifier.safetensors"
+
+    @property
+    def report(self) -> Path:
+        """Return the path of the file that says how the pair was trained, and how good it is."""
+        return self.root / "lite.json"
+
+    @property
+    def savepoint(self) -> Path:
+        """Return the path of the state of an unfinished training."""
+        return self.root / "lite.savepoint.pt"
+
+    @property
+    def lock(self) -> Path:
+        """Return the path of the file that the training process locks."""
+        return lock_file(self.root, self.report.name)
+
+    @property
+    def previous(self) -> Path:
+        """Return the folder that takes what ``--force`` moves aside."""
+        return checkpoint_folder(self.root) / "lite.previous"
+
+
+def work_identity(files: LiteFiles, identity: Mapping[str, Any]) -> WorkIdentity:
+    """Return what decides the weights, by names for people, for the guard.
+
+    ``identity`` has ``settings``, ``data_set``, ``word_patterns`` and ``threads``.
+    """
+    settings = {name.replace("_", " "): value for name, value in identity["settings"].items()}
+    return WorkIdentity(
+        f"the training of the encoders in {files.root.name}",
+        {
+            **settings,
+            "data set": identity["data_set"],
+            "word patterns": identity["word_patterns"],
+            "threads": identity["threads"],
+        },
+    )
+
+
+def existing_training(
+    files: LiteFiles, threads: int, *, force: bool
+) -> tuple[ExistingWork, dict[str, Any] | None]:
+    """Return what the folder holds, and the state of an unfinished training.
+
+    Raises:
+        ResumeRefusedError: the savepoint is damaged, or a newer version wrote the report, and
+            ``force`` does not move them aside.
+    """
+    # The classifier comes first: without it, the training is not finished.
+    paths = (files.classifier, files.report, files.nucleotide, files.protein)
+    results = [path for path in paths if path.exists()]
+    existing = ExistingWork(files.root, files.previous, foreign_files=results)
+    if files.savepoint.exists():
+        try:
+            state = dict(read_pickle(files.savepoint))
+            earlier = json.loads(state.pop("identity"))
+            known = work_identity(files, earlier)
+            complete = state["step"] >= earlier["settings"]["steps"]
+        except (ModelError, ValueError, KeyError, TypeError, AttributeError) as error:
+            if not force:
+                raise ResumeRefusedError(
+                    f"{files.savepoint} is damaged: start over with --force"
+                ) from error
+            return replace(existing, own_files=[files.savepoint]), None
+        # Before a training is complete, it has written nothing but its savepoint.
+        own_files = [*(results if complete else []), files.savepoint]
+        foreign_files = [] if complete else results
+        existing = replace(
+            existing, own_files=own_files, foreign_files=foreign_files, identity=known
+        )
+        return existing, state
+    identity: WorkIdentity | None
+    try:
+        report = upgraded("lite training", json.loads(files.report.read_bytes()), files.report)
+        # A finished training counts as the same with any number of threads.
+        identity = work_identity(files, {**report, "threads": threads})
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return existing, None
+    except ResumeRefusedError:  # a newer version wrote it
+        if not force:
+            raise
+        identity = None
+    finished = files.classifier.exists()
+    existing = replace(
+        existing, own_files=results, foreign_files=[], identity=identity, finished=finished
+    )
+    return existing, None
+
+
+def check_encoders(files: LiteFiles) -> None:
+    """Check that the encoders of a finished training are those that were trained.
+
+    Raises:
+        ResumeRefusedError: they were changed or removed.
+    """
+    digests = json.loads(files.report.read_bytes()).get("encoders", {})
+    for name, path in zip(ENCODERS, (files.nucleotide, files.protein), strict=True):
+        if not path.exists() or sha256_of(path) != digests.get(name):
+            raise ResumeRefusedError(
+                f"{path} is not the file that was trained here: put it back, or train again with "
+                f"--force"
+            )
