@@ -92,8 +92,22 @@ class ResultTable:
         return "\t".join(self.names) + "\n" if self.has_header else ""
 
     def column(self, name: str) -> Column:
-        """Return the column ``name``. Raises ``ValueError`` where there is none."""
-        return self.columns[self.names.index(name)]
+        """Return the column ``name``.
+
+        Raises:
+            ValueError: the table has no such column.
+        """
+        return self.columns[self.names.index(self.select(name)[0])]
+
+    def select(self, *names: str) -> tuple[str, ...]:
+        """Return ``names``, of which each must be a column of this table.
+
+        Raises:
+            ValueError: the table has no such column.
+        """
+        if unknown := [name for name in names if name not in self.names]:
+            raise ValueError(f"{self.path} has no column {unknown[0]!r}")
+        return names
 
     def line(self, **values: object) -> str:
         """Format one row, with its line feed, from a value for each column.
@@ -126,15 +140,14 @@ class ResultTable:
     def read(self, path: Path, *names: str) -> Iterator[Sequence[str]]:
         """Return the cells of the columns ``names``, row by row, of a file of this program.
 
-        The file is opened at the first row, and the rows are not checked. :func:`open_table` is
-        for tables that users made.
+        The file is opened at the first row, and the rows are not checked.
 
         Raises:
             ValueError: the table has no such column.
             InputError: the first line is not the header of this table.
             OSError: the file cannot be read.
         """
-        places = [self.names.index(name) for name in names]
+        places = [self.names.index(name) for name in self.select(*names)]
         if names == self.names:
             return self._rows(path)
         if len(places) == 1:

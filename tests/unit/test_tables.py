@@ -58,7 +58,7 @@ def test_columns_are_read_by_name(tmp_path: Path) -> None:
     assert list(TABLE.read(path, "share", "name")) == [("NA", "a\u2028b"), ("0.50", "c")]
     assert [list(row) for row in TABLE.read(path, "size")] == [["1"], ["2"]]
     assert list(TABLE.read(path, *TABLE.names))[1] == ["c", "2", "0.50"]
-    with pytest.raises(ValueError, match="not in tuple"):
+    with pytest.raises(ValueError, match="no column 'part'"):
         TABLE.read(path, "part")
 
 

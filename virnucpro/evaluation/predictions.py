@@ -13,6 +13,7 @@ from virnucpro.evaluation.tables import DelimitedTable, open_table
 from virnucpro.io.chunks import record_of
 from virnucpro.io.frames import chunk_of
 from virnucpro.layout import Layout
+from virnucpro.tables import CHUNKS, CONSENSUS, CONTIGS, MISSING, PREDICTIONS
 
 Level = Literal["frame", "chunk", "contig"]
 LEVELS: tuple[Level, ...] = ("frame", "chunk", "contig")
@@ -104,7 +105,7 @@ def _opened(path: Path, level: Level | None, layout: Layout) -> Predictions:
 
 def _only_run(folder: Path) -> str:
     stems = {path.name.removesuffix("_merged") for path in folder.glob("*_merged") if path.is_dir()}
-    stems |= {path.name.removesuffix("_chunks.tsv") for path in folder.glob("*_chunks.tsv")}
+    stems |= {path.name.removesuffix(CHUNKS.place("")) for path in folder.glob(CHUNKS.place("*"))}
     if not stems:
         raise UsageError(
             f"{folder} holds no predictions: name the --output-dir of virnucpro predict, or a table"
@@ -133,11 +134,11 @@ def _table_of(layout: Layout, level: Level) -> Path:
 # The kinds of table
 
 _COLUMNS = {
-    "frames": ("Sequence_ID", "Prediction", "score1", "score2"),
-    "chunks": ("record", "chunk", "status", "max_score_0", "max_score_1"),
-    "contigs": ("record", "length", "status", "virus_score"),
-    "consensus": ("Modified_ID", "max_score_0", "max_score_1"),
-    "calls": ("Modified_ID", "Is_Virus"),  # what the first version of the program wrote
+    "frames": PREDICTIONS.select("Sequence_ID", "Prediction", "score1", "score2"),
+    "chunks": CHUNKS.select("record", "chunk", "status", "max_score_0", "max_score_1"),
+    "contigs": CONTIGS.select("record", "length", "status", "virus_score"),
+    "consensus": CONSENSUS.select("Modified_ID", "max_score_0", "max_score_1"),
+    "calls": CONSENSUS.select("Modified_ID", "Is_Virus"),  # the first version's table
 }
 _LEVEL: dict[str, Level] = {
     "frames": "frame",
@@ -172,7 +173,7 @@ def _chunks(table: DelimitedTable) -> Iterator[PredictionRow]:
     names = ("record", "chunk", "status", "max_score_0", "max_score_1", "start", "end")
     for number, row in table.rows(*names):
         record, chunk, status, others, virus, start, end = row
-        score = NAN if virus == "NA" else _margin(table, number, others, virus)
+        score = NAN if virus == MISSING else _margin(table, number, others, virus)
         yield PredictionRow(chunk, record, score, status, _whole(table, number, start, end), NAN)
 
 
@@ -181,8 +182,8 @@ def _contigs(table: DelimitedTable) -> Iterator[PredictionRow]:
     names += ["fdr"] if "fdr" in table.columns else []  # older runs do not have this column
     for number, (record, length, status, score, *more) in table.rows(*names):
         size = _whole(table, number, "1", length)
-        value = NAN if score == "NA" else (1 + _number(table, number, score)) / 2
-        fdr = _number(table, number, more[0]) if more and more[0] != "NA" else NAN
+        value = NAN if score == MISSING else (1 + _number(table, number, score)) / 2
+        fdr = _number(table, number, more[0]) if more and more[0] != MISSING else NAN
         yield PredictionRow("", record, _checked(table, number, value), status, size, fdr)
 
 
