@@ -86,10 +86,10 @@ def inspect_classifier(path: Path) -> ClassifierInfo:
     Raises:
         ModelError: missing, damaged, refused, or no classifier.
     """
-    weights, said = _read(path)
-    model = _build(weights, said)
+    weights, metadata = _read(path)
+    model = _build(weights, metadata)
     labels, encoders, lengths = (
-        tuple(said.get(name, ())) for name in ("labels", "encoders", "chunk_lengths")
+        tuple(metadata.get(name, ())) for name in ("labels", "encoders", "chunk_lengths")
     )
     return ClassifierInfo(
         path,
@@ -99,8 +99,8 @@ def inspect_classifier(path: Path) -> ClassifierInfo:
         labels,
         encoders,
         lengths,
-        _temperature(said, path),
-        {str(key): str(value) for key, value in dict(said.get("extra") or {}).items()},
+        _temperature(metadata, path),
+        {str(key): str(value) for key, value in dict(metadata.get("extra") or {}).items()},
     )
 
 
@@ -131,7 +131,7 @@ def classifier_to_bytes(
     Raises:
         ModelError: ``state`` is not that of a classifier, or ``labels`` are not ``LABELS``.
     """
-    said: dict[str, Any] = {
+    metadata: dict[str, Any] = {
         "schema": SCHEMA,
         "batch_norm_eps": _EPS,
         "labels": list(labels),
@@ -140,30 +140,30 @@ def classifier_to_bytes(
         "extra": dict(extra),
     }
     if temperature is not None:
-        said["temperature"] = float(temperature)
-    return _encoded(state, said)
+        metadata["temperature"] = float(temperature)
+    return _encoded(state, metadata)
 
 
 def with_temperature(path: Path, temperature: float) -> bytes:
     """The classifier at ``path``, of either format, in the project's own with a temperature.
 
-    All else that the file says is kept.
+    All else that the file says is stored.
 
     Raises:
         ModelError: missing, damaged, refused, or no classifier; or no positive temperature.
     """
-    weights, said = _read(path)
+    weights, metadata = _read(path)
     defaults = {"schema": SCHEMA, "labels": list(LABELS), "encoders": [], "chunk_lengths": []}
-    return _encoded(weights.tensors, defaults | said | {"temperature": float(temperature)})
+    return _encoded(weights.tensors, defaults | metadata | {"temperature": float(temperature)})
 
 
-def _encoded(state: Mapping[str, torch.Tensor], said: dict[str, Any]) -> bytes:
+def _encoded(state: Mapping[str, torch.Tensor], metadata: dict[str, Any]) -> bytes:
     """Weights and metadata as a file, after the checks of its reader."""
-    kept = {key: state[key].detach().cpu() for key in _shapes(1, 1) if key in state}
-    model = _build(_as_weights(kept, Path("classifier")), said)
-    said = said | {"input_width": model.input_width, "hidden": model.hidden}
-    tensors = {key: value.float().contiguous() for key, value in kept.items()}
-    return save(tensors, {_KEY: json.dumps(said, sort_keys=True)})
+    stored = {key: state[key].detach().cpu() for key in _shapes(1, 1) if key in state}
+    model = _build(_as_weights(stored, Path("classifier")), metadata)
+    metadata = metadata | {"input_width": model.input_width, "hidden": model.hidden}
+    tensors = {key: value.float().contiguous() for key, value in stored.items()}
+    return save(tensors, {_KEY: json.dumps(metadata, sort_keys=True)})
 
 
 def _read(path: Path) -> tuple[Weights, dict[str, Any]]:
@@ -178,8 +178,8 @@ def _read(path: Path) -> tuple[Weights, dict[str, Any]]:
             f"MLPClassifier (300_model.pth, 500_model.pth)"
         )
     norm = _held(module, "_modules").get("bn1")
-    said = {"batch_norm_eps": getattr(norm, "eps", _EPS)}
-    return _as_weights(dict(_tensors(module, "")), path), said
+    metadata = {"batch_norm_eps": getattr(norm, "eps", _EPS)}
+    return _as_weights(dict(_tensors(module, "")), path), metadata
 
 
 def _tensors(module: _Inert, prefix: str) -> Iterator[tuple[str, torch.Tensor]]:
@@ -205,41 +205,41 @@ def _metadata(path: Path) -> dict[str, Any]:
             text = (file.metadata() or {}).get(_KEY)
     except (SafetensorError, OSError) as error:
         raise ModelError(f"{path} cannot be read ({error}): fetch it again") from error
-    said = None
+    metadata = None
     with suppress(ValueError):
-        said = json.loads(text or "null")
-    if not isinstance(said, dict) or not isinstance(said.get("schema"), int):
+        metadata = json.loads(text or "null")
+    if not isinstance(metadata, dict) or not isinstance(metadata.get("schema"), int):
         raise ModelError(f"{path} is no classifier of virnucpro: it has no {_KEY!r} metadata")
-    if said["schema"] > SCHEMA:
+    if metadata["schema"] > SCHEMA:
         raise ModelError(f"{path} was written by a newer virnucpro: update this one")
     for name, kind in (("labels", str), ("encoders", str), ("chunk_lengths", int)):
-        entries = said.get(name, [])
+        entries = metadata.get(name, [])
         if not isinstance(entries, list) or not all(isinstance(e, kind) for e in entries):
             raise ModelError(f"{path}: {name!r} in its metadata is damaged: fetch it again")
-    if not isinstance(said.get("extra", {}), dict):
+    if not isinstance(metadata.get("extra", {}), dict):
         raise ModelError(f"{path}: 'extra' in its metadata is damaged: fetch it again")
-    return said
+    return metadata
 
 
-def _build(weights: Weights, said: Mapping[str, Any]) -> Classifier:
+def _build(weights: Weights, metadata: Mapping[str, Any]) -> Classifier:
     """A classifier from its weights, all checked."""
-    if tuple(said.get("labels") or LABELS) != LABELS:
-        raise ModelError(f"{weights.place}: classes {said['labels']}, expected {list(LABELS)}")
+    if tuple(metadata.get("labels") or LABELS) != LABELS:
+        raise ModelError(f"{weights.place}: classes {metadata['labels']}, expected {list(LABELS)}")
     first = weights.tensors.get("hidden_layer.weight")
     hidden, width = first.shape if first is not None and first.ndim == 2 else (0, 0)
     state = {key: weights.take(key, shape) for key, shape in _shapes(hidden, width).items()}
     for key, value in state.items():
         if not bool(torch.isfinite(value).all()):
             raise ModelError(f"{weights.place}: NaN or infinite values in {key}: fetch it again")
-    eps = read_number(said, "batch_norm_eps", weights.place)
-    return Classifier(state, eps, _temperature(said, weights.place) or 1.0)
+    eps = read_number(metadata, "batch_norm_eps", weights.place)
+    return Classifier(state, eps, _temperature(metadata, weights.place) or 1.0)
 
 
-def _temperature(said: Mapping[str, Any], path: Path) -> float | None:
+def _temperature(metadata: Mapping[str, Any], path: Path) -> float | None:
     """The temperature of a file that has one. Raises ModelError where it is no positive number."""
-    if said.get("temperature") is None:
+    if metadata.get("temperature") is None:
         return None
-    value = read_number(said, "temperature", path)
+    value = read_number(metadata, "temperature", path)
     if not math.isfinite(value):
         raise ModelError(f"{path}: 'temperature' in its metadata is damaged: fetch it again")
     return value

@@ -25,11 +25,11 @@ def check_fit(
     Raises:
         ModelError: widths, encoders or the chunk length do not fit.
     """
-    wanted = nucleotide.dim + protein.dim
-    if info.input_width != wanted:
+    width = nucleotide.dim + protein.dim
+    if info.input_width != width:
         raise ModelError(
-            f"{info.path} takes {info.input_width} numbers a sequence, but {nucleotide.name} "
-            f"({nucleotide.dim}) and {protein.name} ({protein.dim}) give {wanted}: choose the "
+            f"{info.path} takes {info.input_width} numbers per frame, but {nucleotide.name} "
+            f"({nucleotide.dim}) and {protein.name} ({protein.dim}) give {width}: choose the "
             f"classifier that was trained with these encoders"
         )
     warnings: list[str] = []

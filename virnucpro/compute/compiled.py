@@ -18,12 +18,13 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-# A compiled block must do what the block does: least cosine of a token's state, of random ones.
+# A compiled block must compute what the block does: the least cosine of a token's state, for random
+# states, by the bytes of the smallest number of the block.
 # Rounding alone leaves 0.9999 in bf16, and 0.996 in fp8 of a block 96 wide, by the size of weights:
 # in 8 bit a last digit decides to which of few numbers a sum is rounded. A block that forgets its
 # positions has 0.995, one that forgets its mask 0.97 (random ESM-2 of 3x640x10, bf16, on a
 # CPU: tests/unit/encoders/test_stack.py).
-LEAST_COSINE = {1: 0.99, 2: 0.9995, 4: 0.9995}  # by the bytes of the smallest number of the block
+LEAST_COSINE = {1: 0.99, 2: 0.9995, 4: 0.9995}
 CompilerOptions = dict[str, str | int | bool | Callable[..., object]]
 OPTIONS: CompilerOptions = {
     # Kernels are compiled in the worker itself, one after the other: a pool of processes for each
@@ -81,7 +82,7 @@ class Stack(nn.ModuleList):
         """Whether the blocks are compiled."""
         return self._fused is not None
 
-    def forward(self, x: torch.Tensor, *given: torch.Tensor | None) -> torch.Tensor:
+    def forward(self, x: torch.Tensor, *inputs: torch.Tensor | None) -> torch.Tensor:
         """``[B, T, D]`` to ``[B, T, D]``, through all blocks.
 
         What the compiled block was not made for goes as it was written, a single sequence for
@@ -89,12 +90,12 @@ class Stack(nn.ModuleList):
         """
         if self._fused is None:
             for block in self:
-                x = block(x, *given)
+                x = block(x, *inputs)
             return x
-        given = tuple(map(_of_inference, given))
+        inputs = tuple(map(_as_inference_tensor, inputs))
         with torch.compiler.set_stance("eager_on_recompile"):
             for block in self:
-                x = self._fused(block, x, *given)
+                x = self._fused(block, x, *inputs)
         return x
 
     def fuse(self, examples: Sequence[Example], *, backend: str = "inductor") -> None:
@@ -120,19 +121,19 @@ def _known(options: CompilerOptions) -> CompilerOptions:
     """Those that this version of torch has: none of them changes what is computed."""
     import torch._inductor  # takes a second
 
-    there = torch._inductor.list_options()
-    return {name: value for name, value in options.items() if name in there}
+    known = torch._inductor.list_options()
+    return {name: value for name, value in options.items() if name in known}
 
 
-def _of_inference(tensor: torch.Tensor | None) -> torch.Tensor | None:
+def _as_inference_tensor(tensor: torch.Tensor | None) -> torch.Tensor | None:
     """To compiled code, a tensor from outside of inference mode is another kind of tensor."""
     return tensor if tensor is None or tensor.is_inference() else tensor.clone()
 
 
-def _call(block: nn.Module, x: torch.Tensor, *given: torch.Tensor | None) -> torch.Tensor:
+def _call(block: nn.Module, x: torch.Tensor, *inputs: torch.Tensor | None) -> torch.Tensor:
     """What is compiled. torch keeps eight variants of a piece of code: a stack has its own copy."""
-    done: torch.Tensor = block.forward(x, *given)  # its hooks are not for the compiler
-    return done
+    state: torch.Tensor = block.forward(x, *inputs)  # its hooks are not for the compiler
+    return state
 
 
 def _kind(block: nn.Module) -> tuple[type[nn.Module], ...]:
@@ -144,14 +145,14 @@ def _check(step: BlockFunction, block: nn.Module, example: Example) -> None:
     from torch._dynamo import mark_dynamic  # documented, but nowhere public
 
     with torch.inference_mode():
-        inputs = [_of_inference(tensor) for tensor in example.inputs]
+        inputs = [_as_inference_tensor(tensor) for tensor in example.inputs]
         expected = block(*inputs).float()
         for tensor, dimensions in zip(inputs, example.free, strict=True):
             if tensor is not None:
                 for dimension in dimensions:
                     mark_dynamic(tensor, dimension)
-        found = step(block, *inputs).float()
-        least = float(F.cosine_similarity(found, expected, dim=-1).min())
+        actual = step(block, *inputs).float()
+        least = float(F.cosine_similarity(actual, expected, dim=-1).min())
         if not least >= LEAST_COSINE[min(p.element_size() for p in block.parameters())]:
             text = "a compiled block is unlike the same block as written"
             raise NotCompiledError(f"{text}: cosine {least}")

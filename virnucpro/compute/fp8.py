@@ -19,12 +19,13 @@ from virnucpro.compute.linear import GatedLinear, Linear
 FP8 = torch.float8_e4m3fn
 MOST = torch.finfo(FP8).max  # 448
 LEAST_SCALE = 1e-12  # of a row of zeros
-ENDS = 1  # blocks at either end that stay in 16 bit: what enters and leaves there is not averaged
+# Blocks at either end that stay in 16 bits: what enters and leaves there is not averaged.
+BLOCKS_IN_16_BITS = 1
 
 
 def use_fp8_layers(stack: Stack) -> None:
     """Put 8-bit layers in place of the linear ones of all blocks but the first and the last."""
-    for block in stack[ENDS : len(stack) - ENDS]:
+    for block in stack[BLOCKS_IN_16_BITS : len(stack) - BLOCKS_IN_16_BITS]:
         for name, layer in list(block.named_children()):
             if isinstance(layer, GatedLinear):
                 setattr(block, name, Fp8GatedLinear(layer))
@@ -33,7 +34,10 @@ def use_fp8_layers(stack: Stack) -> None:
 
 
 def rounded(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Rows ``[M, K]`` as float8 and the float32 scale of each, ``[M, 1]``: their product is x."""
+    """Return rows ``[M, K]`` as float8 and the float32 scale of each, ``[M, 1]``.
+
+    The product of both is x.
+    """
     x = x.float()  # or a compiled scale is rounded to x's type in one of the kernels that use it
     scale = (x.abs().amax(dim=-1, keepdim=True) / MOST).clamp(min=LEAST_SCALE)
     # The largest may come out a little above MOST, and is rounded to it: the next would be 480.
@@ -41,7 +45,7 @@ def rounded(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 class Fp8Linear(nn.Module):
-    """What :class:`virnucpro.compute.linear.Linear` does, in 8 bit."""
+    """A :class:`virnucpro.compute.linear.Linear` that computes in 8 bits."""
 
     def __init__(self, layer: nn.Linear) -> None:
         super().__init__()
@@ -91,7 +95,7 @@ class Fp8Linear(nn.Module):
 
 
 class Fp8GatedLinear(Fp8Linear):
-    """What :class:`virnucpro.compute.linear.GatedLinear` does, in 8 bit."""
+    """A :class:`virnucpro.compute.linear.GatedLinear` that computes in 8 bits."""
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """``gelu(x G^T) * (x V^T)``, ``[..., K]`` to ``[..., N]``."""

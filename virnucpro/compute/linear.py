@@ -14,11 +14,11 @@ import torch.nn.functional as F
 from torch import nn
 
 _DTYPES = (torch.float32, torch.bfloat16)  # fp16 is slow on a CPU with either library
-ROWS = 512  # tokens of a batch, for which weights are packed; others may be multiplied with them
+PACKED_ROWS = 512  # tokens of a batch that weights are packed for; any number can be multiplied
 
 
 def fuses(x: torch.Tensor) -> bool:
-    """Whether products with ``x`` are oneDNN's: on a CPU where torch computes with AVX-512."""
+    """Return whether products with ``x`` are oneDNN's: on a CPU where torch uses AVX-512."""
     if x.device.type != "cpu" or x.dtype not in _DTYPES or torch.compiler.is_compiling():
         return False  # a compiler fuses by itself
     if not torch.backends.mkldnn.enabled:
@@ -52,7 +52,7 @@ class Linear(nn.Linear):
     def added(self, x: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
         """The product plus ``other``, which has its shape."""
         if fuses(x):
-            return _product_and(x, other, self.weight, self.bias, "add")
+            return _product_with(x, other, self.weight, self.bias, "add")
         return other + F.linear(x, self.weight, self.bias)
 
 
@@ -75,7 +75,7 @@ class GatedLinear(nn.Linear):
         """One product of both, or one after the other where the rest is fused into them."""
         if fuses(x):
             gates, values = self._halves()
-            return _product_and(x, _product(x, gates, None, "gelu"), values, None, "mul")
+            return _product_with(x, _product(x, gates, None, "gelu"), values, None, "mul")
         gate, value = F.linear(x, self.weight).chunk(2, dim=-1)
         return F.gelu(gate) * value
 
@@ -88,22 +88,29 @@ class GatedLinear(nn.Linear):
 
 def _packed(weight: torch.Tensor) -> nn.Parameter:
     # What torch.compile does to the weights of a model that it freezes.
-    packed = torch.ops.mkldnn._reorder_linear_weight(weight.detach(), ROWS)
+    packed = torch.ops.mkldnn._reorder_linear_weight(weight.detach(), PACKED_ROWS)
     return nn.Parameter(packed, requires_grad=False)
 
 
 def _product(
-    x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None, then: str
+    x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None, activation: str
 ) -> torch.Tensor:
     # What torch.compile calls for a linear layer on a CPU; there is no public name for it.
-    done: torch.Tensor = torch.ops.mkldnn._linear_pointwise.default(
-        x, weight, bias, then, [], "none"
+    product: torch.Tensor = torch.ops.mkldnn._linear_pointwise.default(
+        x, weight, bias, activation, [], "none"
     )
-    return done
+    return product
 
 
-def _product_and(
-    x: torch.Tensor, other: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None, how: str
+def _product_with(
+    x: torch.Tensor,
+    other: torch.Tensor,
+    weight: torch.Tensor,
+    bias: torch.Tensor | None,
+    operation: str,
 ) -> torch.Tensor:
-    done: torch.Tensor = torch.ops.mkldnn._linear_pointwise.binary(x, other, weight, bias, how)
-    return done
+    # As above, with ``add`` or ``mul`` of ``other`` in the same call.
+    product: torch.Tensor = torch.ops.mkldnn._linear_pointwise.binary(
+        x, other, weight, bias, operation
+    )
+    return product

@@ -1,6 +1,6 @@
 """The lite encoders: small, trained on a data set by ``virnucpro train lite``, fast on any CPU.
 
-One safetensors file an encoder, with the key ``virnucpro_lite`` in its metadata::
+An encoder is one safetensors file with the key ``virnucpro_lite`` in its metadata::
 
     {"schema": 1, "molecule": "protein", "dim": 256, "censuses": [{"groups": "A C D ...",
      "seed": "111111"}, ...], "extra": {...}}
@@ -54,7 +54,7 @@ from virnucpro.precision import PRECISIONS
 
 # --- the network -----------------------------------------------------------------------------
 
-LETTER, CODE = 16, 8  # numbers an embedded letter, and an embedded code of the word counts
+LETTER, CODE = 16, 8  # numbers per embedded letter, and per embedded code of word counts
 NARROW, WIDE = 48, 64  # channels of the convolutions
 REACH = 6.0  # standard deviations at which a feature is cut off
 NO_CODE = 16  # at positions where no word begins
@@ -66,7 +66,7 @@ class BranchShape:
 
     Attributes:
         letters: kinds of letters, the unknown one included.
-        features: counts a frame.
+        features: counts per frame.
         word_counts: word counts whose codes are read beside the letters.
         dim: width of an embedding.
     """
@@ -125,7 +125,7 @@ Inputs = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
 
 
 def branch_shape(molecule: Molecule, word_counts: int, dim: int) -> BranchShape:
-    """Sizes of the network of an encoder."""
+    """Return the sizes of the network of an encoder."""
     if molecule == "nucleotide":
         return BranchShape(CODONS + 1, NUCLEOTIDE_FEATURES, 0, dim)
     return BranchShape(
@@ -134,18 +134,18 @@ def branch_shape(molecule: Molecule, word_counts: int, dim: int) -> BranchShape:
 
 
 def nucleotide_inputs(codons: Letters) -> Inputs:
-    """What :meth:`Branch.forward` takes, from uint8 ``[n, codons]``."""
+    """Return what :meth:`Branch.forward` takes, from uint8 ``[n, codons]``."""
     nothing = torch.empty(len(codons), 0, codons.shape[1], dtype=torch.int64)
     features = torch.from_numpy(nucleotide_features(codons))
     return torch.from_numpy(codons.astype(np.int64)), features, nothing
 
 
 def protein_inputs(residues: Letters, word_counts: Sequence[WordCounts]) -> Inputs:
-    """What :meth:`Branch.forward` takes, from uint8 ``[n, residues]``."""
+    """Return what :meth:`Branch.forward` takes, from uint8 ``[n, residues]``."""
     codes = np.full((len(residues), len(word_counts), residues.shape[1]), NO_CODE, np.int64)
     for number, counts in enumerate(word_counts):
-        found, whole = counts.look_up(residues)
-        codes[:, number, : found.shape[1]] = np.where(whole, found, NO_CODE)
+        known, whole = counts.look_up(residues)  # [n, positions]
+        codes[:, number, : known.shape[1]] = np.where(whole, known, NO_CODE)
     features = torch.from_numpy(protein_features(residues, word_counts))
     return torch.from_numpy(residues.astype(np.int64)), features, torch.from_numpy(codes)
 
@@ -175,7 +175,7 @@ class LiteEncoder:
 
     @property
     def dim(self) -> int:
-        """Numbers an embedding."""
+        """Width of an embedding."""
         return self._branch.out.out_features
 
     def encode(self, sequences: Sequence[str], report: ReportProgress) -> torch.Tensor:
@@ -192,7 +192,7 @@ class LiteEncoder:
         return out
 
     def facts(self) -> Mapping[str, Json]:
-        """Its batches are the same on every device."""
+        """Return the batch budget, which is the same on every device."""
         return {"budget": self._batch, "unit": "sequences", "found": "default"}
 
     def shrink(self) -> bool:
@@ -227,7 +227,7 @@ class LiteEncoder:
 def lite_to_bytes(
     molecule: Molecule, branch: Branch, word_counts: Sequence[WordCounts], extra: Mapping[str, Json]
 ) -> bytes:
-    """An encoder as a file; the same arguments give the same bytes.
+    """Return an encoder as a file; the same arguments give the same bytes.
 
     ``extra`` is anything worth keeping, such as the training command.
     """
@@ -249,7 +249,7 @@ def lite_to_bytes(
 
 
 def read_lite(path: Path) -> tuple[Molecule, Branch, list[WordCounts]]:
-    """The parts of an encoder.
+    """Read the parts of an encoder.
 
     Raises:
         ModelError: it cannot be read, is damaged or from a newer program.
@@ -281,7 +281,7 @@ def read_lite(path: Path) -> tuple[Molecule, Branch, list[WordCounts]]:
 
 
 def _metadata(path: Path) -> dict[str, Any] | None:
-    """What a lite file says of itself; None for any other file."""
+    """Return what a lite file says of itself; None for any other file."""
     try:
         with safe_open(path, "pt") as file:
             metadata = json.loads((file.metadata() or {}).get(_KEY, "null"))

@@ -42,7 +42,7 @@ EVIDENCE = np.log(_GENOMES[:, None] / _GENOMES[None, :]).astype(np.float32).rave
 
 
 def codons_of(sequences: Sequence[str]) -> Letters:
-    """Codons of frames of one length: uint8 ``[n, codons]``, from the first letter on."""
+    """Return the codons of frames of one length: uint8 ``[n, codons]``."""
     bases: Letters = _BASE[_matrix(sequences)]
     bases = bases[:, : bases.shape[1] // 3 * 3].reshape(len(bases), -1, 3)
     codons = np.asarray((bases[:, :, 0] << 4) | (bases[:, :, 1] << 2) | bases[:, :, 2], np.uint8)
@@ -51,12 +51,12 @@ def codons_of(sequences: Sequence[str]) -> Letters:
 
 
 def residues_of(sequences: Sequence[str]) -> Letters:
-    """Residues of proteins of one length: uint8 ``[n, residues]``."""
+    """Return the residues of proteins of one length: uint8 ``[n, residues]``."""
     return _RESIDUE[_matrix(sequences)]
 
 
 def nucleotide_features(codons: Letters) -> Floats:
-    """Shares of codons, of words of four bases in any phase, and the length.
+    """Return shares of codons, of words of four bases in any phase, and the length.
 
     uint8 ``[n, codons]`` to float32 ``[n, NUCLEOTIDE_FEATURES]``.
     """
@@ -72,7 +72,7 @@ def nucleotide_features(codons: Letters) -> Floats:
 
 
 def protein_features(residues: Letters, word_counts: Sequence[WordCounts]) -> Floats:
-    """Shares of residues and of pairs, the length, and the features of the word counts.
+    """Return shares of residues and pairs, the length, and the features of the word counts.
 
     uint8 ``[n, residues]`` to float32
     ``[n, PROTEIN_FEATURES + WORD_COUNT_FEATURES * word_counts]``.
@@ -112,7 +112,7 @@ class WordPattern:
         return min(words, 1 << BITS)
 
     def index(self, residues: Letters) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
-        """Place of the word at each position, and whether it has no unknown residue.
+        """Return the place of the word at each position, and whether it has no unknown residue.
 
         uint8 ``[n, residues]`` to two arrays ``[n, residues - len(seed) + 1]``.
         """
@@ -147,7 +147,7 @@ class WordCounts:
     codes: Letters
 
     def look_up(self, residues: Letters) -> tuple[Letters, npt.NDArray[np.bool_]]:
-        """Code of the word at each position, and whether there is one; ``[n, positions]``."""
+        """Return the code of the word at each position, and where one is: ``[n, positions]``."""
         places, whole = self.pattern.index(residues)
         return self.codes[places], whole
 
@@ -156,13 +156,13 @@ class WordCounts:
         return word_count_features(*self.look_up(residues))
 
     def packed(self) -> Letters:
-        """The codes for a file: two a byte, deflated."""
+        """Return the codes for a file: two per byte, deflated."""
         even = self.codes if len(self.codes) % 2 == 0 else np.append(self.codes, np.uint8(0))
         return np.frombuffer(zlib.compress((even[::2] | (even[1::2] << 4)).tobytes(), 9), np.uint8)
 
 
 def unpacked_codes(packed: Letters, places: int) -> Letters:
-    """The codes that :meth:`WordCounts.packed` put together: uint8 ``[places]``.
+    """Return the codes that :meth:`WordCounts.packed` put together: uint8 ``[places]``.
 
     Raises:
         ValueError: damaged, or of another size.
@@ -212,8 +212,8 @@ def _counts(
 ) -> npt.NDArray[np.float64]:
     """How often each of ``number`` kinds occurs in a row: ``[n, number]``."""
     rows = np.arange(len(kinds))[:, None] * number
-    found = np.bincount((rows + kinds)[valid], minlength=len(kinds) * number)
-    return found.reshape(len(kinds), number).astype(np.float64)
+    counts = np.bincount((rows + kinds)[valid], minlength=len(kinds) * number)
+    return counts.reshape(len(kinds), number).astype(np.float64)
 
 
 def _shares(

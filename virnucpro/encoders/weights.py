@@ -58,25 +58,26 @@ class Weights:
     place: Path
 
     def take(self, key: str, shape: Sequence[int]) -> torch.Tensor:
-        """The tensor ``key``.
+        """Return the tensor ``key``.
 
         Raises:
             ModelError: it is missing, or its shape is not ``shape``.
         """
         if key not in self.tensors:
             raise ModelError(f"{self.place} has no {key!r}: {_AGAIN}, or it is another model")
-        found = self.tensors[key]
-        if tuple(found.shape) != tuple(shape):
+        tensor = self.tensors[key]
+        if tuple(tensor.shape) != tuple(shape):
             raise ModelError(
-                f"{self.origin[key]}: {key!r} has shape {tuple(found.shape)}, expected "
+                f"{self.origin[key]}: {key!r} has shape {tuple(tensor.shape)}, expected "
                 f"{tuple(shape)}: the file does not belong to its configuration"
             )
-        return found
+        return tensor
 
     def renamed(self, pattern: str) -> Weights:
-        """Names without what ``pattern`` matches at their start, and with today's norm names.
+        """Return the weights without what ``pattern`` matches at the start of their names.
 
-        Layer norms were once stored as ``gamma`` and ``beta``, and transformers 5 does it again.
+        Parameters of layer norms become ``weight`` and ``bias``: they were once stored as
+        ``gamma`` and ``beta``, and transformers 5 does it again.
         """
         new = {}
         for key in self.tensors:
@@ -115,7 +116,7 @@ def check_file(path: Path) -> None:
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """A JSON object. Raises ModelError where there is none."""
+    """Read a JSON object. Raises ModelError where there is none."""
     check_file(path)
     try:
         content = json.loads(path.read_bytes())
@@ -127,7 +128,7 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 def read_counts(config: Mapping[str, Any], names: Sequence[str], path: Path) -> list[int]:
-    """Sizes in a configuration. Raises ModelError for one that is missing or no count."""
+    """Return sizes in a configuration. Raises ModelError for one that is missing or not a count."""
     for name in names:
         value = config.get(name)
         if isinstance(value, bool) or not isinstance(value, int) or value < 1:
@@ -136,7 +137,7 @@ def read_counts(config: Mapping[str, Any], names: Sequence[str], path: Path) -> 
 
 
 def read_number(config: Mapping[str, Any], name: str, path: Path) -> float:
-    """A positive number in a configuration. Raises ModelError where there is none."""
+    """Return a positive number in a configuration. Raises ModelError where there is none."""
     value = config.get(name)
     if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
         raise ModelError(f"{path}: {name!r} is {value!r}, expected a number: {_AGAIN}")
@@ -144,7 +145,7 @@ def read_number(config: Mapping[str, Any], name: str, path: Path) -> float:
 
 
 def read_pickle(path: Path, allowed: Sequence[Any] = ()) -> Any:
-    """The content of a ``torch.save`` file, its tensors mapped from the disk where possible.
+    """Read a ``torch.save`` file, its tensors mapped from the disk where possible.
 
     ``allowed`` are classes, or pairs of a class and the name it stands for, that may occur
     beside plain tensors, numbers, text and collections.
@@ -161,17 +162,17 @@ def read_pickle(path: Path, allowed: Sequence[Any] = ()) -> Any:
             )
     except _DAMAGED as error:
         if isinstance(error, pickle.UnpicklingError) and _REFUSED.search(str(error)):
-            asked = re.search(r"GLOBAL (\S+)", str(error))
-            what = asked[1] if asked else "code"
+            match = re.search(r"GLOBAL (\S+)", str(error))
+            code = match[1] if match else "code"
             raise ModelError(
-                f"{path} is refused: reading it would run {what}, which is no part of a model "
+                f"{path} is refused: reading it would run {code}, which is no part of a model "
                 f"file. Nothing was run; get the file from a source you trust"
             ) from error
         raise ModelError(f"{path} cannot be read: {_AGAIN}") from error
 
 
 def read_safetensors(path: Path) -> dict[str, torch.Tensor]:
-    """The tensors of a safetensors file. Raises ModelError where it is none."""
+    """Read the tensors of a safetensors file. Raises ModelError where it is not one."""
     check_file(path)
     try:
         return load_file(path)
@@ -180,7 +181,9 @@ def read_safetensors(path: Path) -> dict[str, torch.Tensor]:
 
 
 def weight_files(folder: Path) -> tuple[Path, ...]:
-    """The weights in ``folder``: safetensors before pickles, whole before shards, in name order.
+    """Return the weight files in ``folder``, shards in the order of their names.
+
+    Safetensors are taken before pickles, and a whole file before shards.
 
     Raises:
         ModelError: there are none, or a shard that the index names is missing.
@@ -203,7 +206,7 @@ def weight_files(folder: Path) -> tuple[Path, ...]:
 
 
 def read_folder(folder: Path) -> Weights:
-    """All tensors in ``folder``. Raises ModelError as the readers of its files do."""
+    """Read all tensors in ``folder``. Raises ModelError as the readers of its files do."""
     tensors: dict[str, torch.Tensor] = {}
     origin: dict[str, Path] = {}
     for path in weight_files(folder):
@@ -214,7 +217,7 @@ def read_folder(folder: Path) -> Weights:
 
 
 def tensors_of(content: Any, path: Path) -> dict[str, torch.Tensor]:
-    """``content`` as tensors by name. Raises ModelError where it is anything else."""
+    """Return ``content`` as tensors by name. Raises ModelError where it is anything else."""
     if not isinstance(content, dict) or not all(
         isinstance(key, str) and isinstance(value, torch.Tensor) for key, value in content.items()
     ):

@@ -17,7 +17,7 @@ from tests.unit.encoders.small import (
     save_fair,
     sequences,
 )
-from virnucpro.compute.budget import SHARE, Bounds, Budget, find_budget, fitting
+from virnucpro.compute.budget import MEMORY_SHARE, Bounds, Budget, find_budget, largest_fitting
 from virnucpro.contracts import Device, ModelSession, Task
 from virnucpro.encoders.registry import locate
 from virnucpro.events import Event, Notice, WorkerReady, WorkerReport
@@ -71,7 +71,7 @@ class Gpu:
     ],
 )
 def test_budget_follows_from_free_memory(gpu, budget):
-    assert fitting(TOKENS, gpu, gpu.forward) == budget
+    assert largest_fitting(TOKENS, gpu, gpu.forward) == budget
     assert max(gpu.probed) <= 4096
 
 
@@ -79,10 +79,10 @@ def test_budget_follows_from_free_memory(gpu, budget):
 @pytest.mark.parametrize("memory", [GIB, 3 * GIB, 24 * GIB])
 def test_budget_fits_its_share(token, memory):
     gpu = Gpu(memory, token)
-    budget = fitting(TOKENS, gpu, gpu.forward)
+    budget = largest_fitting(TOKENS, gpu, gpu.forward)
     assert budget & (budget - 1) == 0
-    assert budget == TOKENS.least or budget * token <= SHARE * memory
-    assert budget == TOKENS.most or 2 * budget * token > SHARE * memory
+    assert budget == TOKENS.least or budget * token <= MEMORY_SHARE * memory
+    assert budget == TOKENS.most or 2 * budget * token > MEMORY_SHARE * memory
 
 
 def test_a_given_budget_is_taken_and_a_cpu_is_not_measured():
@@ -208,7 +208,7 @@ def test_a_model_that_could_not_be_compiled_is_told():
             0, GPU, "protein_embeddings", 1.0, {"compiled": False, "compile_failed": "no gcc"}
         )
     )
-    text = "esm could not be compiled on GPU A and is slower for it: no gcc"
+    text = "protein_embeddings could not be compiled on GPU A and is slower for it: no gcc"
     assert Notice("warning", text) in seen
     workers.show(
         WorkerReady(
@@ -241,7 +241,7 @@ def test_what_is_compiled(tmp_path, models, monkeypatch, compile, sequences, kin
     monkeypatch.setattr(torch.cuda, "reset_peak_memory_stats", lambda: None)
     stage = replace(_stage(tmp_path, models["protein"]), compile=compile)
     task = Task("protein_embeddings", 1, (), (), tmp_path / "x.done", count=sequences // 2)
-    stage.of([task, task]).open(Device(kind, 0))
+    stage.with_tasks([task, task]).open(Device(kind, 0))
     assert asked == ([opened] if expected else [])
 
 
