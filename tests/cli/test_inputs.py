@@ -138,7 +138,7 @@ def test_chunks(
         ("3 dangling link", lambda path: path.symlink_to("nowhere"), "not found: check its path"),
         ("3 name too long", lambda path: None, "cannot be read (File name too long): check"),
         ("4 a folder", lambda path: path.mkdir(), "is a folder: name a FASTA or FASTQ file"),
-        ("6 a named pipe", os.mkfifo, "no regular file, and it is read more than once: pipe it to --input -"),
+        ("6 a named pipe", os.mkfifo, "is not a regular file, and it is read more than once: pipe it to --input -"),
     ],
 )  # fmt: skip
 def test_no_file(call: Callable, tmp_path: Path, row: str, make: Callable, says: str) -> None:
