@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from tests.contract.thread_pool import ThreadPool
 from virnucpro.contracts import Device
 from virnucpro.executors.local import LocalPool
 from virnucpro.executors.pool import WorkerPool
@@ -30,6 +31,7 @@ class PoolKind:
 POOLS = {
     "local": PoolKind(lambda devices: LocalPool(devices[0]), survives=False, parallel=False),
     "processes": PoolKind(lambda devices: ProcessPool(devices, tokenizer_threads=1)),
+    "threads": PoolKind(ThreadPool, survives=False),
 }
 
 ANY_POOL = sorted(POOLS)

@@ -121,6 +121,10 @@ class TaskRunner:
             if isinstance(outcome, TaskResult):
                 break
             reporter.take_back()
+            if outcome.kind == "memory":
+                # The error's traceback may still hold tensors of the failed batch; they must be
+                # gone when the session releases the memory that it does not use.
+                gc.collect()
             if outcome.kind != "memory" or not halve_batches(session, 1):
                 seconds = time.perf_counter() - started
                 self._send(WorkFailed(self._worker, task, outcome, seconds))
@@ -149,7 +153,6 @@ def _attempt(session: Session, task: Task, report: ReportProgress) -> TaskResult
 def halve_batches(session: Session, times: int) -> int:
     """Halve the batches of a session up to ``times`` times; return how often that was possible."""
     for count in range(times):
-        gc.collect()  # the error's traceback may still hold tensors of the failed batch
         if not (isinstance(session, ModelSession) and session.shrink()):
             return count
     return times

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.unit.executors.fake_pool import FakeStage
+from virnucpro.contracts import Device, FailedTask, Receipts, Session, Stage, Task
 from virnucpro.executors import retry, scheduler
 from virnucpro.executors.retry import (
     MAX_EXITS_ON_DEVICE,
@@ -99,6 +100,26 @@ def test_a_device_is_given_up_after_failed_openings_in_a_row() -> None:
     assert not policy.after_failed_opening(1, "memory")
     assert policy.after_failed_opening(0, "memory")
     assert policy.after_failed_opening(1, "data")  # the same happens every time
+
+
+class WholeStage(Stage):
+    """A stage without spans that runs on workers."""
+
+    runs_on = "worker"
+    name = "whole"
+
+    def plan(self, receipts: Receipts) -> list[Task]:
+        raise NotImplementedError
+
+    def open(self, device: Device) -> Session:
+        raise NotImplementedError
+
+
+def test_a_stage_without_spans_has_nothing_to_divide() -> None:
+    task = STAGE.task(0, 4)
+    decision = RetryPolicy(WholeStage()).after_data_error(task, "ValueError", "bad letter")
+    assert decision.tasks == ()
+    assert decision.failed == FailedTask(task, "ValueError", "bad letter", ())
 
 
 @pytest.mark.parametrize("module", [retry, scheduler])
