@@ -138,7 +138,7 @@ KEYS = (
     ),
     ConfigKey(
         "features.dnabert.batch_size",
-        "machine.dnabert_sequences",
+        "machine.nucleotide_batch",
         "count?",
         "Sequences per batch; null measures what the device takes.",
     ),
@@ -156,7 +156,7 @@ KEYS = (
     ),
     ConfigKey(
         "features.esm.toks_per_batch",
-        "machine.esm_tokens",
+        "machine.protein_batch",
         "count?",
         "Tokens per batch; null measures what the device takes.",
     ),

@@ -106,8 +106,9 @@ class MachineSettings:
         max_workers: largest number of GPUs.
         cpu_workers: worker processes on the CPU; None computes in this process.
         fallback_to_cpu: whether ``auto`` may use the CPU if there is no GPU.
-        esm_tokens: tokens per ESM-2 batch; None chooses for the device.
-        dnabert_sequences: sequences per DNABERT-S batch; None chooses for the device.
+        protein_batch: batch budget of the protein encoder, in the unit of its family (tokens for
+            ESM-2); None chooses for the device.
+        nucleotide_batch: the same for the nucleotide encoder (sequences for DNABERT-S).
         classifier_rows: rows that the classifier reads at a time.
         tokenizer_threads: host threads per worker that make tokens.
         threads: host threads in total; None takes every core that this process may use.
@@ -121,8 +122,8 @@ class MachineSettings:
     max_workers: int | None = None
     cpu_workers: int | None = None
     fallback_to_cpu: bool = True
-    esm_tokens: int | None = None
-    dnabert_sequences: int | None = None
+    protein_batch: int | None = None
+    nucleotide_batch: int | None = None
     classifier_rows: int = 256
     tokenizer_threads: int = 4
     threads: int | None = None
@@ -138,8 +139,8 @@ class MachineSettings:
         for name in (
             "max_workers",
             "cpu_workers",
-            "esm_tokens",
-            "dnabert_sequences",
+            "protein_batch",
+            "nucleotide_batch",
             "classifier_rows",
             "tokenizer_threads",
             "threads",

@@ -218,7 +218,7 @@ OTHER: dict[str, Callable[[World], PredictionRequest]] = {
     "precision `auto": lambda w: _science(w, precision="auto"),
     "CPU workers": lambda w: _machine(w, device="auto", cpu_workers=1),
     "batch sizes": lambda w: _machine(
-        w, esm_tokens=64, dnabert_sequences=2, classifier_rows=3, tokenizer_threads=1
+        w, protein_batch=64, nucleotide_batch=2, classifier_rows=3, tokenizer_threads=1
     ),
     "--compile": lambda w: _machine(w, compile="never"),
     "threads": lambda w: _machine(w, threads=2),

@@ -32,8 +32,8 @@ def test_the_example_is_the_defaults(tmp_path: Path) -> None:
         ("prediction: {models: {'300': a.pth}}", "analysis", "classifiers", {"300": "a.pth", "500": "500_model.pth"}),
         ("prediction: {models: {500: b.pth}}", "analysis", "classifiers", {"300": "300_model.pth", "500": "b.pth"}),
         ("prediction: {default_model_type: 300}", "analysis", "model_type", "300"),
-        ("features: {esm: {toks_per_batch: 2048}}", "machine", "esm_tokens", 2048),
-        ("features: {esm: {toks_per_batch: auto}}", "machine", "esm_tokens", None),
+        ("features: {esm: {toks_per_batch: 2048}}", "machine", "protein_batch", 2048),
+        ("features: {esm: {toks_per_batch: auto}}", "machine", "protein_batch", None),
         ("features: {dnabert: {model_name: /models/d}}", "analysis", "nucleotide_model", "/models/d"),
         ("files: {auto_cleanup: false}", "machine", "keep_intermediate", True),
         ("device: {default: cuda:1}", "machine", "device", "cuda:1"),
@@ -94,7 +94,7 @@ def test_a_missing_file_says_how_to_make_one(tmp_path: Path) -> None:
         load_configuration(tmp_path / "none.yaml")
 
 
-@pytest.mark.parametrize("name", ["esm_tokens", "threads", "cpu_workers", "classifier_rows"])
+@pytest.mark.parametrize("name", ["protein_batch", "threads", "cpu_workers", "classifier_rows"])
 def test_counts_below_one_are_refused(name: str) -> None:
     with pytest.raises(UsageError, match="must be 1 or more, not 0"):
         MachineSettings(**{name: 0})

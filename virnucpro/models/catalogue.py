@@ -1,7 +1,7 @@
 """The models that can be named: where each comes from and which of its files are needed.
 
-A checksum stands here only where it is known from its publisher. For all others the first fetch
-records one (see ``store``), and every later look is compared with that.
+A checksum stands here only where its publisher states it. For all others the first fetch records
+one (see ``records``), and the model is compared with that later.
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ SETS = {
 
 
 def model_named(name: str) -> Model:
-    """The model of that name; any ``owner/name`` is taken for one on the hub.
+    """Return the model of that name; any ``owner/name`` is taken as one on the hub.
 
     Raises:
         ModelError: no such model; suggests the nearest (exit 64).
@@ -148,7 +148,7 @@ def model_named(name: str) -> Model:
 
 
 def models_for(name: str) -> tuple[Model, ...]:
-    """The models that a model type (``300``, ``500``) needs, or the one model of that name.
+    """Return the models that a model type (``300``, ``500``) needs, or the one model of that name.
 
     Raises:
         ModelError: no such model.
@@ -157,7 +157,7 @@ def models_for(name: str) -> tuple[Model, ...]:
 
 
 def files_to_fetch(model: HubModel, offered: Iterable[str]) -> tuple[str, ...] | None:
-    """Those of the ``offered`` files that are needed, or None where something needed is missing."""
+    """Return the ``offered`` files that are needed, or None where something needed is missing."""
     names = sorted(offered)
     if not set(model.needs) <= set(names):
         return None

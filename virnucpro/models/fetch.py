@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class FetchedModel:
-    """Where a model is, and whether it was ``fetched``, or there: ``verified``, ``recorded``."""
+    """Where a model is, and whether it was ``fetched``, ``verified`` or ``recorded``."""
 
     path: Path
     how: Literal["fetched", "verified", "recorded"]
@@ -64,11 +64,11 @@ def fetch_model(
     with writable(lock):
         lock.parent.mkdir(parents=True, exist_ok=True)
     with locked(lock, wait=True):  # a second fetch waits, and then finds the model there
-        if not update and (found := resolve_model(model)):
+        if not update and (located := resolve_model(model)):
             try:
-                return FetchedModel(found[1], verify_model(model))
+                return FetchedModel(located[1], verify_model(model))
             except ModelError:
-                model = found[0]
+                model = located[0]
                 if is_offline():
                     raise
         if is_offline():

@@ -1,4 +1,4 @@
-"""``records.json``: what each model was when it was first seen, to be compared ever after."""
+"""``records.json``: size and checksum of each model when it was first seen."""
 
 from __future__ import annotations
 
@@ -43,22 +43,22 @@ class ModelRecord:
 
 
 def cache_folder() -> Path:
-    """``$XDG_CACHE_HOME`` or ``~/.cache``."""
+    """Return ``$XDG_CACHE_HOME`` or ``~/.cache``."""
     return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser()
 
 
 def own_folder() -> Path:
-    """``$XDG_CACHE_HOME/virnucpro/models`` or ``~/.cache/virnucpro/models``."""
+    """Return ``$XDG_CACHE_HOME/virnucpro/models`` or ``~/.cache/virnucpro/models``."""
     return cache_folder() / "virnucpro" / "models"
 
 
 def model_records_file() -> Path:
-    """The file that remembers every checksum."""
+    """Return the path of the file that holds every checksum."""
     return own_folder() / "records.json"
 
 
 def read_model_records() -> dict[str, ModelRecord]:
-    """All records by model name.
+    """Read all records, by model name.
 
     Raises:
         ModelError: the file is damaged, or was written by a newer version.

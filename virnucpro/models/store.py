@@ -1,7 +1,7 @@
-"""Where models lie, and whether they still are what they were when they were first seen.
+"""Where models lie, and whether they are unchanged since they were first seen.
 
-Looked up where existing users already have them: torch hub's folder, the Hugging Face cache, and
-``~/.cache/virnucpro/models``. Folders follow the standard variables (``TORCH_HOME``, ``HF_HOME``,
+They are looked up where existing users already have them: torch hub's folder, the Hugging Face
+cache, and ``~/.cache/virnucpro/models``. Folders follow the standard variables (``TORCH_HOME``, ``HF_HOME``,
 ``HF_HUB_CACHE``, ``XDG_CACHE_HOME``), read without importing the libraries that define them.
 Sizes, checksums and revisions are kept by ``records``.
 """
@@ -35,20 +35,20 @@ _TRUE = {"1", "ON", "YES", "TRUE"}  # as huggingface_hub.constants reads its swi
 
 
 def torch_folder() -> Path:
-    """Where torch hub, and so fair-esm, keeps checkpoints."""
+    """Return the folder in which torch hub, and so fair-esm, keeps checkpoints."""
     home = Path(os.environ.get("TORCH_HOME") or cache_folder() / "torch").expanduser()
     return home / "hub" / "checkpoints"
 
 
 def hub_folder() -> Path:
-    """The Hugging Face cache."""
+    """Return the folder of the Hugging Face cache."""
     home = Path(os.environ.get("HF_HOME") or cache_folder() / "huggingface").expanduser()
     named = os.environ.get("HF_HUB_CACHE") or os.environ.get("HUGGINGFACE_HUB_CACHE")
     return Path(named).expanduser() if named else home / "hub"
 
 
 def is_offline() -> bool:
-    """Whether the standard switches forbid the network."""
+    """Return whether the standard switches forbid the network."""
     value = os.environ.get("HF_HUB_OFFLINE") or os.environ.get("TRANSFORMERS_OFFLINE") or ""
     return value.upper() in _TRUE
 
@@ -57,19 +57,19 @@ def is_offline() -> bool:
 
 
 def download_path(model: Model) -> Path:
-    """Where a fetch puts the model (on the hub: the folder of its snapshots)."""
+    """Return where a fetch puts the model (on the hub: the folder of its snapshots)."""
     if isinstance(model, HubModel):
         return hub_folder() / f"models--{model.name.replace('/', '--')}" / "snapshots"
     return (torch_folder() if model.in_torch_hub else own_folder()) / model.file
 
 
 def manual_path(model: Model) -> Path:
-    """Where a person may put it: a file, or a folder with the files of a hub model."""
+    """Return where a person may put it: a file, or a folder with the files of a hub model."""
     return own_folder() / (model.name if isinstance(model, HubModel) else model.file)
 
 
 def locate_model(model: Model) -> Path | None:
-    """The complete file or folder of exactly this model, or None."""
+    """Return the complete file or folder of exactly this model, or None."""
     if isinstance(model, HubModel):
         folders = [*_snapshots(model), manual_path(model)]
         return next((folder for folder in folders if model_files(model, folder)), None)
@@ -79,7 +79,7 @@ def locate_model(model: Model) -> Path | None:
 
 
 def resolve_model(model: Model) -> tuple[Model, Path] | None:
-    """The model and its place, or those of its twin on the hub; None where neither is there."""
+    """Return the model and its path, or those of its twin on the hub; None where neither exists."""
     path = locate_model(model)
     if path is not None:
         return model, path
@@ -89,20 +89,20 @@ def resolve_model(model: Model) -> tuple[Model, Path] | None:
 
 
 def find_model(name: str) -> Path:
-    """The file (``.pt``, ``.pth``) or folder of a model.
+    """Return the file (``.pt``, ``.pth``) or folder of a model.
 
     Raises:
         ModelError: unknown, or not on this machine; names the command that fetches it.
     """
     model = model_named(name)
-    found = resolve_model(model)
-    if found is None:
+    located = resolve_model(model)
+    if located is None:
         raise missing_model_error(model)
-    return found[1]
+    return located[1]
 
 
 def missing_model_error(model: Model) -> ModelError:
-    """The error for a model that is not here: where it was looked for, and what to do."""
+    """Return the error for a missing model: where it was looked for, and what to do."""
     places = [download_path(model), manual_path(model)]
     if not isinstance(model, HubModel) and model.twin:
         places.append(download_path(model_named(model.twin)))
@@ -115,18 +115,18 @@ def missing_model_error(model: Model) -> ModelError:
 
 
 def manual_route(model: Model) -> str:
-    """How to bring the model to a machine without internet."""
+    """Return instructions for a machine without internet."""
     if isinstance(model, HubModel):
         needs = ", ".join([*model.needs, "model.safetensors or pytorch_model.bin"])
-        what = f"take {needs} of {model.address} and put them into the folder {manual_path(model)}"
+        steps = f"take {needs} of {model.address} and put them into the folder {manual_path(model)}"
     else:
-        what = f"take {model.address} and put it at {manual_path(model)}"
-    switch = "HF_HUB_OFFLINE is set: " if is_offline() else ""
-    return f"{switch}on a machine with internet {what} on this one"
+        steps = f"take {model.address} and put it at {manual_path(model)}"
+    reason = "HF_HUB_OFFLINE is set: " if is_offline() else ""
+    return f"{reason}on a machine with internet {steps} on this one"
 
 
 def model_files(model: Model, path: Path) -> dict[str, Path]:
-    """The needed files by name; empty where the model is not complete there."""
+    """Return the needed files by name; none where the model is not complete there."""
     if not isinstance(model, HubModel):
         return {path.name: path} if path.is_file() else {}
     if not path.is_dir():
@@ -190,10 +190,10 @@ def verify_model(model: Model) -> Literal["verified", "recorded"]:
     Raises:
         ModelError: it is missing, or differs from its record.
     """
-    found = resolve_model(model)
-    if found is None:
+    located = resolve_model(model)
+    if located is None:
         raise missing_model_error(model)
-    model, path = found
+    model, path = located
     record = read_model_records().get(model.name)
     if record is None:
         record_model(model, path)
@@ -216,9 +216,9 @@ def _same(file: Path, facts: FileRecord | None) -> bool:
 
 
 def recorded_sha256(file: Path) -> str | None:
-    """The recorded SHA-256 of a model file, or None where it was never recorded."""
-    found = _recorded(file)
-    return found[2].sha256 if found else None
+    """Return the recorded SHA-256 of a model file, or None where it was never recorded."""
+    recorded = _recorded(file)
+    return recorded[2].sha256 if recorded else None
 
 
 def check_digest(file: Path, sha256: str) -> None:
@@ -227,17 +227,17 @@ def check_digest(file: Path, sha256: str) -> None:
     Raises:
         ModelError: the checksum differs.
     """
-    found = _recorded(file)
-    if found and found[2].sha256 != sha256:
-        raise _differs(found[0], file, found[1])
+    recorded = _recorded(file)
+    if recorded and recorded[2].sha256 != sha256:
+        raise _differs(recorded[0], file, recorded[1])
 
 
 def _recorded(file: Path) -> tuple[str, ModelRecord, FileRecord] | None:
     # Absolute, not resolved: a file of the hub's cache is a link to a blob of another name.
-    wanted = file.absolute()
+    absolute = file.absolute()
     for name, record in read_model_records().items():
-        facts = record.files.get(wanted.name)
-        if facts and wanted in (Path(record.path), Path(record.path) / wanted.name):
+        facts = record.files.get(absolute.name)
+        if facts and absolute in (Path(record.path), Path(record.path) / absolute.name):
             return name, record, facts
     return None
 
@@ -251,7 +251,7 @@ def _differs(name: str, file: Path, record: ModelRecord) -> ModelError:
 
 
 def check_model_file(file: Path) -> None:
-    """Refuse what is plainly no model file, before its checksum is recorded as the right one.
+    """Refuse what is plainly not a model file, before its checksum is recorded as the right one.
 
     Raises:
         ModelError: a git-LFS pointer, a web page, or a checkpoint cut short.

@@ -165,7 +165,7 @@ def ignored_by(
     """Return a sentence for each option that was given and has no effect on these encoders."""
     return ignored_options(
         sources,
-        budgets={"nucleotide": machine.dnabert_sequences, "protein": machine.esm_tokens},
+        budgets={"nucleotide": machine.nucleotide_batch, "protein": machine.protein_batch},
         precision=analysis.precision,
         compile=machine.compile,
     )

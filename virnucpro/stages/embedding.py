@@ -224,7 +224,7 @@ class EncoderSetup:
     ) -> list[Stage]:
         """Return the two stages of embeddings; ``budgets`` are those of an earlier start."""
         shared = (self.precision, self.truncation)
-        sequences, tokens = machine.dnabert_sequences, machine.esm_tokens
+        sequences, tokens = machine.nucleotide_batch, machine.protein_batch
         kept = (budgets, machine.compile)
         return [
             EmbeddingStage(layout, disk, "nucleotide", self.nucleotide, *shared, sequences, *kept),
