@@ -1,8 +1,9 @@
 """Where models lie, and whether they are unchanged since they were first seen.
 
 They are looked up where existing users already have them: torch hub's folder, the Hugging Face
-cache, and ``~/.cache/virnucpro/models``. Folders follow the standard variables (``TORCH_HOME``, ``HF_HOME``,
-``HF_HUB_CACHE``, ``XDG_CACHE_HOME``), read without importing the libraries that define them.
+cache, and ``~/.cache/virnucpro/models``. Folders follow the standard variables (``TORCH_HOME``,
+``HF_HOME``, ``HF_HUB_CACHE``, ``XDG_CACHE_HOME``), read without importing the libraries that define
+them.
 Sizes, checksums and revisions are kept by ``records``.
 """
 
