@@ -80,7 +80,7 @@ def test_predict_from_file_to_results(call: Callable, example: Path, tmp_path: P
     rows = (tmp_path / "out/example_contigs.tsv").read_text().splitlines()
     assert len(rows) == 46
     log = (tmp_path / "out/.checkpoints/example/run.log").read_text()
-    assert "stage 5 esm" in log
+    assert "stage 5 protein_embeddings" in log
     assert "mean nothing" in log
 
 
