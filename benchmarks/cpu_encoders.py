@@ -1,13 +1,14 @@
-"""The encoders on the CPU beside what others run: tokens a second, in turn, in one process.
+"""Measure the encoders on a CPU beside other implementations, in tokens per second, in turns.
 
     python -m benchmarks.cpu_encoders esm2_t12_35M_UR50D [--letters 166] [--rounds 5]
     python -m benchmarks.cpu_encoders DNABERT-S --letters 499 [--threads 1]
 
-ESM-2: fair-esm in batches of 2,048 tokens as the original ran it, ``EsmModel`` of transformers on
-the same batches, and ours. DNABERT-S: one sequence at a time through torch's own linear layers,
-as the original ran it, and ours. Weights are random. A ratio is the median over the rounds, each
-of which measures everyone once; the range is that of the rounds. With one thread it is seconds of
-the processor that count, which other programs on the machine disturb less.
+For ESM-2 these are fair-esm in batches of 2,048 tokens as the original ran it, ``EsmModel`` of
+transformers on the same batches, and this program. For DNABERT-S they are one sequence at a time
+through torch's linear layers, as the original ran it, and this program. Weights are random. Each round
+measures every implementation once, in one process. A ratio is the median over the rounds, with their
+range. With one thread, processor seconds are measured, which other programs on the machine disturb
+less.
 """
 
 from __future__ import annotations
@@ -25,15 +26,15 @@ from virnucpro.encoders.esm2 import tokenise
 from virnucpro.encoders.registry import random_encoder, released_families
 
 TRUNCATION = 1024
-BATCHES = 2  # of 2,048 tokens, a round
-Work = Callable[[], int]  # does something once, and says how many tokens it was
+BATCHES = 2  # of 2,048 tokens, per round
+Work = Callable[[], int]  # embeds once, and returns the number of tokens
 
 
 RELEASED = {name: sizes for f in released_families() for name, sizes in f.released.items()}
 
 
-def ours(family: str, name: str, precision: str, sequences: list[str]) -> Work:
-    """This program, tokens included."""
+def virnucpro_work(family: str, name: str, precision: str, sequences: list[str]) -> Work:
+    """Return the work of this program, which includes making tokens."""
     encoder = random_encoder(family, name, "cpu", precision, budget=None, truncation=TRUNCATION)
     encoder.pack()
 
@@ -50,8 +51,8 @@ def ours(family: str, name: str, precision: str, sequences: list[str]) -> Work:
     return work
 
 
-def fair(name: str, tokens: list[torch.Tensor]) -> Work:
-    """fair-esm in fp32, with the mean over the residues."""
+def fair_esm_work(name: str, tokens: list[torch.Tensor]) -> Work:
+    """Return the work of fair-esm in fp32, with the mean over the residues."""
     from esm.model.esm2 import ESM2
 
     layers, width, heads = RELEASED[name]
@@ -66,8 +67,8 @@ def fair(name: str, tokens: list[torch.Tensor]) -> Work:
     return work
 
 
-def hub(name: str, dtype: torch.dtype, tokens: list[torch.Tensor]) -> Work:
-    """``EsmModel`` of transformers, with the attention it chooses itself."""
+def transformers_work(name: str, dtype: torch.dtype, tokens: list[torch.Tensor]) -> Work:
+    """Return the work of ``EsmModel`` of transformers, with the attention that it chooses."""
     from transformers import EsmConfig, EsmModel
 
     layers, width, heads = RELEASED[name]
@@ -94,8 +95,8 @@ def hub(name: str, dtype: torch.dtype, tokens: list[torch.Tensor]) -> Work:
     return work
 
 
-def one_by_one(name: str, sequences: list[str]) -> Work:
-    """DNABERT-S in fp32, a sequence at a time, without oneDNN."""
+def one_by_one_work(name: str, sequences: list[str]) -> Work:
+    """Return the work of DNABERT-S in fp32, one sequence at a time, without oneDNN."""
     encoder = random_encoder("dnabert-s", name, "cpu", "fp32", budget=None, truncation=TRUNCATION)
     encoder.set_budget(1)
 
@@ -114,51 +115,52 @@ def one_by_one(name: str, sequences: list[str]) -> Work:
     return work
 
 
-def contenders(name: str, letters: int) -> dict[str, Work]:
-    """Whoever is measured; the first is what the others are compared with."""
+def implementations(name: str, letters: int) -> dict[str, Work]:
+    """Return the work of each implementation. The others are compared with the first."""
     if name == "DNABERT-S":
         sequences = random_sequences("dnabert-s", [letters], 128)
-        return {"one by one, fp32": one_by_one(name, sequences[:12])} | {
-            f"virnucpro {p}": ours("dnabert-s", name, p, sequences) for p in ("fp32", "bf16")
+        return {"one by one, fp32": one_by_one_work(name, sequences[:12])} | {
+            f"virnucpro {p}": virnucpro_work("dnabert-s", name, p, sequences)
+            for p in ("fp32", "bf16")
         }
     room = 2048 // (letters + 2)
     sequences = random_sequences("esm2", [letters], BATCHES * room)
     tokens = list(torch.from_numpy(tokenise(sequences)).split(room))
     return {
-        "fair-esm fp32": fair(name, tokens),
-        "transformers fp32": hub(name, torch.float32, tokens),
-        "virnucpro fp32": ours("esm2", name, "fp32", sequences),
-        "transformers bf16": hub(name, torch.bfloat16, tokens),
-        "virnucpro bf16": ours("esm2", name, "bf16", sequences),
+        "fair-esm fp32": fair_esm_work(name, tokens),
+        "transformers fp32": transformers_work(name, torch.float32, tokens),
+        "virnucpro fp32": virnucpro_work("esm2", name, "fp32", sequences),
+        "transformers bf16": transformers_work(name, torch.bfloat16, tokens),
+        "virnucpro bf16": virnucpro_work("esm2", name, "bf16", sequences),
     }
 
 
 def main() -> None:
-    """Print a line a contender."""
+    """Print a line per implementation."""
     parser = argparse.ArgumentParser()
     parser.add_argument("name", choices=sorted(RELEASED))
     parser.add_argument("--letters", type=int, default=166)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
-    wanted = parser.parse_args()
-    torch.set_num_threads(wanted.threads)
-    clock = time.process_time if wanted.threads == 1 else time.perf_counter
-    everyone = contenders(wanted.name, wanted.letters)
-    for work in everyone.values():
+    options = parser.parse_args()
+    torch.set_num_threads(options.threads)
+    clock = time.process_time if options.threads == 1 else time.perf_counter
+    works = implementations(options.name, options.letters)
+    for work in works.values():
         work()
-    speeds: dict[str, list[float]] = {who: [] for who in everyone}
-    for _ in range(wanted.rounds):
-        for who, work in everyone.items():
+    speeds: dict[str, list[float]] = {name: [] for name in works}
+    for _ in range(options.rounds):
+        for name, work in works.items():
             started = clock()
             done = work()
-            speeds[who].append(done / (clock() - started))
+            speeds[name].append(done / (clock() - started))
     base = np.array(next(iter(speeds.values())))
-    print(f"{wanted.name}, {wanted.letters} letters, {wanted.threads} threads, torch", end=" ")
-    print(f"{torch.__version__}, {wanted.rounds} rounds")
-    for who, found in speeds.items():
+    print(f"{options.name}, {options.letters} letters, {options.threads} threads, torch", end=" ")
+    print(f"{torch.__version__}, {options.rounds} rounds")
+    for name, found in speeds.items():
         ratio = np.array(found) / base
         print(
-            f"{who:20} {statistics.median(found):8,.0f} tokens/s  "
+            f"{name:20} {statistics.median(found):8,.0f} tokens/s  "
             f"{np.median(ratio):5.2f}x ({ratio.min():.2f}-{ratio.max():.2f})"
         )
 

@@ -1,8 +1,8 @@
-"""Seconds and memory of evaluating a table of chunks, and of false discovery rates.
+"""Measure the seconds and the memory of an evaluation and of false discovery rates.
 
     python -m benchmarks.evaluation [--rows 1000000] [--genomes 2000] [--groups 50]
 
-Scores are random: the figures mean nothing. ``--genomes`` equal to ``--rows`` is the hardest case
+Scores are random, so the metrics mean nothing. ``--genomes`` equal to ``--rows`` is the hardest case
 for the intervals.
 """
 
@@ -47,14 +47,14 @@ def write_tables(folder: Path, rows: int, genomes: int, groups: int) -> tuple[Pa
 
 
 def main() -> None:
-    """Print a line a step."""
+    """Print a line per step."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--rows", type=int, default=1_000_000)
     parser.add_argument("--genomes", type=int, default=2000)
     parser.add_argument("--groups", type=int, default=50)
-    wanted = parser.parse_args()
+    options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        chunks, labels = write_tables(Path(folder), wanted.rows, wanted.genomes, wanted.groups)
+        chunks, labels = write_tables(Path(folder), options.rows, options.genomes, options.groups)
         start = time.perf_counter()
         sample = join(find_predictions(chunks, None), read_labels(labels))
         read = time.perf_counter()
@@ -64,7 +64,7 @@ def main() -> None:
         drawn = time.perf_counter()
     contig_fdr(sample.scores, np.ones(len(sample.scores), np.int64))
     rated = time.perf_counter()
-    print(f"{wanted.rows:,} rows, {wanted.genomes:,} genomes, {len(found.slices)} slices")
+    print(f"{options.rows:,} rows, {options.genomes:,} genomes, {len(found.slices)} slices")
     print(f"read and join   {read - start:6.1f} s")
     print(f"measure         {measured - read:6.1f} s")
     print(f"draw            {drawn - measured:6.1f} s")

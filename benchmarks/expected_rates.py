@@ -1,30 +1,30 @@
-"""What to expect of a GPU, by arithmetic: nothing here is measured.
+"""Compute the rates to expect of a GPU. Nothing here is measured.
 
     python -m benchmarks.expected_rates
 
-Prints the table of GPU_OPTIMIZATION.md. The work of a frame of a 500 bp chunk is counted; the rates
-of the GPUs are those of their data sheets, but for the H200, whose bf16 rate is of a product of
-8,192 squared in torch. The shares of these rates are the goals of this program.
+It prints the table of GPU_OPTIMIZATION.md. The work per frame of a 500 bp chunk is counted. The rates
+of the GPUs are those of their data sheets, except for the H200, whose bf16 rate is that of a product
+of 8,192 squared in torch. The shares of these rates are the goals of this program.
 """
 
 from __future__ import annotations
 
-ESM = 0.962e12  # operations of a frame of 168 tokens: ESM-2 3B, attention included
-DNABERT = 0.023e12  # of its nucleotides, some 100 tokens
+ESM = 0.962e12  # operations of ESM-2 3B per frame of 168 tokens, with those of attention
+DNABERT = 0.023e12  # operations of DNABERT-S per frame, some 100 tokens
 RATES = {"H200": (67e12, 790e12), "A100": (19.5e12, 312e12), "RTX 4090": (82.6e12, 165e12)}
-SHARE = 0.75  # of the rate that ESM-2 reaches: our goal in bf16; granted to the original in fp32
-DNABERT_SHARE = 0.29  # 10,000 sequences a second on an H200
+SHARE = 0.75  # of the rate that ESM-2 reaches: the goal in bf16; the original is assumed to reach it in fp32
+DNABERT_SHARE = 0.29  # 10,000 sequences per second on an H200
 FP8 = 1.3  # times bf16, in ESM-2
 HOURS = 45  # of the sample in the original
 
 
 def frames_per_second(bf16: float, gain: float = 1.0) -> float:
-    """Of both encoders, one after the other, at ``bf16`` operations a second."""
+    """Return the rate of both encoders in turn, at ``bf16`` operations per second."""
     return 1 / (ESM / (SHARE * bf16 * gain) + DNABERT / (DNABERT_SHARE * bf16))
 
 
 def main() -> None:
-    """Print a row a GPU."""
+    """Print a row per GPU."""
     print(
         f"| GPU | original, frames/s | bf16, frames/s | fp8, frames/s | the {HOURS} h in bf16 | on 8 |"
     )

@@ -1,10 +1,10 @@
-"""Rates of reading, chunking and translation, beside plain Python in the same run.
+"""Measure reading, chunking and translation beside plain Python, in the same run.
 
     python -m benchmarks.reading [--chunks 20000] [--input genomes.fa]
 
-Both versions cut the same records into chunks, translate them in six frames and format the chunks
-and the open frames as FASTA. Their output bytes are compared. Reading is
-compared with dnaio, which does not look at the letters (FASTQ: in C).
+Both versions cut the same records into chunks, translate them in six frames and format the chunks and
+the open frames as FASTA. Their output bytes are compared. Reading is compared with dnaio, which does
+not check the letters (and reads FASTQ in C).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ CODE = {
 
 
 def plain_chunks(sequence: str, length: int) -> list[str]:
-    """The rule of the original, with its list of shifts."""
+    """Cut a sequence as the original does, with its list of shifts."""
     count = ceil(len(sequence) / length)
     spare = count * length - len(sequence)
     low = floor(spare / count)
@@ -50,7 +50,7 @@ def plain_chunks(sequence: str, length: int) -> list[str]:
 
 
 def plain_frames(chunk: str) -> list[tuple[str, str, str]]:
-    """(label, nucleotide, protein) of the open frames, codon by codon."""
+    """Return (label, nucleotide, protein) of the open frames, codon by codon."""
     chunk = chunk.upper()
     complement = {"A": "T", "C": "G", "G": "C", "T": "A"}
     reverse = "".join(complement.get(letter, letter) for letter in reversed(chunk))
@@ -66,7 +66,7 @@ def plain_frames(chunk: str) -> list[tuple[str, str, str]]:
 
 
 def run_plain(records: list[Record], length: int, _batch: int) -> Iterator[bytes]:
-    """Chunk, translate and format, a record at a time."""
+    """Chunk, translate and format one record at a time."""
     for record in records:
         for number, chunk in enumerate(plain_chunks(record.sequence, length), 1):
             name = f"{record.id}_chunk_{number}"
@@ -77,7 +77,7 @@ def run_plain(records: list[Record], length: int, _batch: int) -> Iterator[bytes
 
 
 def run_batches(records: list[Record], length: int, batch: int) -> Iterator[bytes]:
-    """Chunk, translate and format, a batch of chunks at a time."""
+    """Chunk, translate and format one batch of chunks at a time."""
     names: list[str] = []
     chunks: list[str] = []
     for record in records:
@@ -91,7 +91,7 @@ def run_batches(records: list[Record], length: int, batch: int) -> Iterator[byte
 
 
 def formatted(names: list[str], chunks: list[str]) -> Iterator[bytes]:
-    """The chunks, then the nucleotides and the proteins of their open frames."""
+    """Yield the chunks, then the nucleotides and the proteins of their open frames."""
     yield fasta_bytes(zip(names, chunks, strict=True))
     frames = [
         (name + frame.label, frame)
@@ -103,7 +103,7 @@ def formatted(names: list[str], chunks: list[str]) -> Iterator[bytes]:
 
 
 def timed(run: Callable[[], object]) -> float:
-    """Seconds of the faster of two runs."""
+    """Return the seconds of the faster of two runs."""
     seconds = []
     for _ in range(2):
         start = time.perf_counter()
@@ -113,7 +113,7 @@ def timed(run: Callable[[], object]) -> float:
 
 
 def random_records(count: int, length: int) -> list[Record]:
-    """Records of four chunks or so."""
+    """Return records of about four chunks."""
     letters = random.Random(1)
     size = 4 * length
     return [
@@ -123,12 +123,12 @@ def random_records(count: int, length: int) -> list[Record]:
 
 
 def lines_of(data: bytes) -> list[bytes]:
-    """Records in an order that does not depend on the batches."""
+    """Return the records in an order that does not depend on the batches."""
     return sorted(data.split(b">"))
 
 
 def bench_translation(title: str, records: list[Record], length: int, batch: int) -> None:
-    """Print a row; the plain version is timed on a tenth of the records."""
+    """Print a row. The plain version is timed on a tenth of the records."""
     few = records[: max(1, len(records) // 10)]
     one, other = b"".join(run_plain(few, length, 0)), b"".join(run_batches(few, length, batch))
     if lines_of(one) != lines_of(other):
@@ -160,14 +160,16 @@ def bench_reading(reads: int, bases: int, folder: Path) -> None:
 
 
 def dnaio_read(path: Path) -> int:
-    """Read with dnaio, which checks no letters."""
+    """Read with dnaio, which does not check letters."""
     with dnaio.open(path, open_threads=0) as reader:
         return sum(1 for _ in reader)
 
 
-def row(title: str, plain: float, ours: float, unit: str) -> None:
+def row(title: str, plain: float, virnucpro: float, unit: str) -> None:
     """Print a row of the table."""
-    print(f"| {title:<28} | {plain:>12,.0f} | {ours:>12,.0f} | {ours / plain:>6.1f} | {unit} |")
+    print(
+        f"| {title:<28} | {plain:>12,.0f} | {virnucpro:>12,.0f} | {virnucpro / plain:>6.1f} | {unit} |"
+    )
 
 
 def main() -> None:
@@ -175,7 +177,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--chunks", type=int, default=40_000, help="random chunks to translate")
     parser.add_argument("--chunk-length", type=int, default=500)
-    parser.add_argument("--batch", type=int, default=2_000, help="chunks a batch")
+    parser.add_argument("--batch", type=int, default=2_000, help="chunks per batch")
     parser.add_argument("--reads", type=int, default=200_000, help="records to read")
     parser.add_argument("--read-length", type=int, default=500)
     parser.add_argument("--input", type=Path, help="real sequences to translate as well")

@@ -1,10 +1,11 @@
-"""Stop the program, or fail the disk, at its k-th operation; resume; compare every result.
+"""Stop the program, or fail the disk, at its k-th operation, resume, and compare every result.
 
     python -m tools.fault_sweep FOLDER            every k, every fault: minutes
     python -m tools.fault_sweep FOLDER --every 9  a sample
 
-One warmed process makes the children by fork, so that a case costs a fraction of a second. The
-toy encoder runs in the child's own process. Prints a line a fault and exits 1 if a case failed.
+One process that has imported everything makes the children by fork, so that a case costs a fraction
+of a second. The toy encoder runs in the child itself. The program prints a line per fault and exits
+with 1 if a case failed.
 """
 
 from __future__ import annotations
@@ -45,10 +46,10 @@ FAULTS = {
 }
 
 
-class Faulty(Disk):
-    """Counts operations; at the ``at``-th the process stops, or the operation fails.
+class FaultyDisk(Disk):
+    """A disk that counts operations. At the ``at``-th the process stops, or the operation fails.
 
-    A write is torn: half of the data is on the disk when it happens.
+    A write is torn: half of its data is on the disk then.
     """
 
     def __init__(self, at: int = 0, number: int | None = None) -> None:
@@ -73,7 +74,7 @@ class Faulty(Disk):
 def _wrapped(name: str):  # type: ignore[no-untyped-def]
     original = getattr(Disk, name)
 
-    def verb(self: Faulty, *arguments: Path) -> object:
+    def verb(self: FaultyDisk, *arguments: Path) -> object:
         if self._due():
             self._strike()
         return original(self, *arguments)
@@ -82,27 +83,35 @@ def _wrapped(name: str):  # type: ignore[no-untyped-def]
 
 
 for _name in ("open_new", "sync", "sync_folder", "rename", "unlink", "mkdir", "rmdir"):
-    setattr(Faulty, _name, _wrapped(_name))
+    setattr(FaultyDisk, _name, _wrapped(_name))
 
 
-def make_input(path: Path) -> None:
-    """Records enough for two files and several spans, some of them not scorable."""
+def make_input(path: Path, records: int = 900) -> None:
+    """Write records, some of which cannot be scored.
+
+    They are enough for two files of 400 frames per 300 records, and for several spans.
+    """
     rng = random.Random(3)
     codons = [a + b + c for a in "ACGT" for b in "ACGT" for c in "ACGT"]
     sense = [c for c in codons if c not in ("TAA", "TAG", "TGA")]
-    lines = [f">r{n}\n{''.join(rng.choices(sense, k=rng.randint(30, 90)))}\n" for n in range(900)]
+    lines = [
+        f">r{n}\n{''.join(rng.choices(sense, k=rng.randint(30, 90)))}\n" for n in range(records)
+    ]
     lines += [">n\nNNNNNNNN\n", ">t\nA\n", f">long\n{''.join(rng.choices(sense, k=700))}\n"]
     path.write_text("".join(lines))
 
 
 def run_once(source: Path, out: Path, disk: Disk, *, resume: bool, report: int = -1) -> int:
-    """Run in a child process; returns its exit code. The count of operations goes to ``report``."""
+    """Run in a child process and return its exit code.
+
+    The child writes its number of operations to the file descriptor ``report``.
+    """
     child = os.fork()
     if child:
         return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     code = 1
     try:
-        analysis = AnalysisSettings(model_type="toy", chunk_length=200, sequences_per_file=1200)
+        analysis = AnalysisSettings(model_type="toy", chunk_length=200, sequences_per_file=400)
         request = PredictionRequest(
             str(source), out, analysis, MachineSettings(device="cpu", threads=1), resume
         )
@@ -113,53 +122,56 @@ def run_once(source: Path, out: Path, disk: Disk, *, resume: bool, report: int =
     except BaseException:  # noqa: BLE001 - the edge of the child process
         traceback.print_exc()
     finally:
-        if report >= 0 and isinstance(disk, Faulty):
+        if report >= 0 and isinstance(disk, FaultyDisk):
             os.write(report, str(disk.count).encode())
         os._exit(code)
 
 
 def results(out: Path) -> dict[str, bytes]:
-    """Content of every result file."""
+    """Return the content of every result file."""
     return {name: (out / name).read_bytes() for name in RESULTS}
 
 
-def litter(out: Path) -> list[Path]:
-    """What a finished run must not leave: temporary and intermediate files."""
+def leftovers(out: Path) -> list[Path]:
+    """Return temporary and intermediate files, which a finished run must not leave."""
     return [p for p in out.rglob("*") if p.name.endswith((".tmp", ".pt")) or p.suffix == ".parts"]
 
 
 def survived(source: Path, out: Path, fault: str, k: int, expected: dict[str, bytes]) -> str:
-    """Empty, or what went wrong with the ``k``-th operation failing."""
+    """Fail the ``k``-th operation, resume, and return what went wrong, or an empty text."""
     shutil.rmtree(out, ignore_errors=True)
     number = FAULTS[fault]
-    code = run_once(source, out, Faulty(k, number), resume=False)
-    wanted = STOPPED if number is None else OutputError.exit_code
-    if code not in (wanted, 0):  # 0: what failed was the removal of something already useless
-        return f"exit {code} instead of {wanted}"
+    code = run_once(source, out, FaultyDisk(k, number), resume=False)
+    expected_code = STOPPED if number is None else OutputError.exit_code
+    if code not in (expected_code, 0):  # 0: only the removal of a useless file failed
+        return f"exit {code} instead of {expected_code}"
     code = run_once(source, out, Disk(), resume=True)
     if code != 0:
         return f"resume ended with exit {code}"
     if results(out) != expected:
         return "results differ"
-    return f"left behind {litter(out)}" if litter(out) else ""
+    return f"left behind {leftovers(out)}" if leftovers(out) else ""
 
 
 def cases(total: int, every: int, faults: list[str]) -> Iterator[tuple[str, int]]:
-    """(fault, k), each fault with another offset, so that a sample covers more operations."""
+    """Yield pairs of fault and k.
+
+    Each fault has another offset, so that a sample covers more operations.
+    """
     for position, fault in enumerate(faults):
         for k in range(1 + position % every, total + 1, every):
             yield fault, k
 
 
 def twice(source: Path, out: Path, total: int, rounds: int, expected: dict[str, bytes]) -> int:
-    """Stop again and again at random operations, also while resuming; returns the failures."""
+    """Stop five times in a row at random operations, and return how many rounds failed."""
     rng, failures = random.Random(1), 0
     for _ in range(rounds):
         shutil.rmtree(out, ignore_errors=True)
         for _ in range(5):
-            run_once(source, out, Faulty(rng.randint(1, total)), resume=True)
+            run_once(source, out, FaultyDisk(rng.randint(1, total)), resume=True)
         code = run_once(source, out, Disk(), resume=True)
-        failures += code != 0 or results(out) != expected or bool(litter(out))
+        failures += code != 0 or results(out) != expected or bool(leftovers(out))
     return failures
 
 
@@ -173,10 +185,10 @@ def main() -> int:
     torch.set_num_threads(1)
     options.folder.mkdir(parents=True, exist_ok=True)
     source, out = options.folder / "in.fa", options.folder / "out"
-    make_input(source)
+    make_input(source, 300)
     shutil.rmtree(out, ignore_errors=True)
     reader, writer = os.pipe()
-    assert run_once(source, out, Faulty(), resume=False, report=writer) == 0
+    assert run_once(source, out, FaultyDisk(), resume=False, report=writer) == 0
     total = int(os.read(reader, 99))
     expected = results(out)
     tried: dict[str, int] = dict.fromkeys(FAULTS, 0)

@@ -1,10 +1,11 @@
-"""Coverage-guided fuzzing of what reads files; outside CI. Needs ``pip install atheris``.
+"""Fuzz the functions that read files, guided by coverage. Needs ``pip install atheris``.
 
     python -m tools.fuzz records -max_total_time=1800 CORPUS
     python -m tools.fuzz features -max_total_time=900 CORPUS
     python -m tools.fuzz receipts -max_total_time=900 CORPUS
 
-Anything but content or the program's own error is a crash; keep its input as a case in the tests.
+Everything but content or an error of the program itself is a crash. Keep its input as a case in the
+tests.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
     python -m tools.kill_and_resume FOLDER --reads 1000000 --kills 10
     python -m tools.kill_and_resume FOLDER --reads 20000 --kills 3 --workers 2
 
-Uses the toy model type. Prints what happened; exits 1 if a result file differs.
+It uses the toy model type, prints what happened, and exits with 1 if a result file differs.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ RESULTS = (
 
 
 def make_reads(path: Path, count: int) -> None:
-    """``count`` reads of 100 bases, drawn from one made-up genome."""
+    """Write ``count`` reads of 100 bases, drawn from one random genome."""
     rng = random.Random(5)
     genome = "".join(rng.choices("ACGT", k=1_000_000))
     with path.open("w") as out:
@@ -38,7 +38,7 @@ def make_reads(path: Path, count: int) -> None:
 
 
 def start(source: Path, out: Path, workers: int) -> subprocess.Popen[bytes]:
-    """Begin or resume a run, in a session of its own."""
+    """Start or resume a run in its own session."""
     command = [sys.executable, "-m", "virnucpro", "predict", str(source), "-o", str(out)]
     command += ["-m", "toy", "-e", "100", "-q", "--resume"]
     command += ["--cpu-workers", str(workers)] if workers else ["--device", "cpu"]
@@ -46,7 +46,7 @@ def start(source: Path, out: Path, workers: int) -> subprocess.Popen[bytes]:
 
 
 def main() -> int:
-    """Run; see the module's docstring."""
+    """Kill, resume and compare; see the docstring of the module."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("folder", type=Path)
     parser.add_argument("--reads", type=int, default=20_000)
@@ -60,19 +60,19 @@ def main() -> int:
     for out in (undisturbed, killed):
         shutil.rmtree(out, ignore_errors=True)
     make_reads(source, options.reads)
-    began = time.monotonic()
+    started_at = time.monotonic()
     assert start(source, undisturbed, options.workers).wait() == 0
-    alone = time.monotonic() - began
+    alone = time.monotonic() - started_at
     print(f"undisturbed: {options.reads} reads in {alone:.1f} s", flush=True)
     rng = random.Random(options.seed)
     kills = 0
     while kills < options.kills:
         process = start(source, killed, options.workers)
-        # On average all kills together leave time for some half of the work.
+        # On average, the time before all kills together is some half of the time of the work.
         wait = rng.uniform(0.2, 1.2) * 0.7 * alone / options.kills
         try:
             process.wait(wait)
-            break  # it got through before it was to be killed
+            break  # it finished before it was killed
         except subprocess.TimeoutExpired:
             os.kill(process.pid, signal.SIGKILL)
             process.wait()

@@ -1,8 +1,8 @@
-"""Look at the dashboard without GPUs: the events of a simulated run, shown by the real screen.
+"""Show the dashboard without GPUs: the real screen displays the events of a simulated run.
 
     python -m tools.replay_dashboard --workers 8 --seconds 20 --warp 20
 
-GPUs, figures and readings are invented; nothing is computed.
+GPUs, rates and readings are invented. Nothing is computed.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ from virnucpro.settings import DisplaySettings
 from virnucpro.ui.readings import GpuReading
 from virnucpro.ui.run_screen import RunScreen
 
-SPAN, LENGTH = 1000, 168  # sequences a piece, tokens a sequence
-SPEED = 210.0  # sequences a second and GPU
+SPAN, LENGTH = 1000, 168  # sequences per span, tokens per sequence
+SPEED = 210.0  # sequences per second and GPU
 
 
-class Invented:
-    """Readings of GPUs that are not there."""
+class InventedReadings:
+    """Readings of GPUs that do not exist."""
 
     def read(self, device: Device) -> GpuReading | None:
         if device.kind != "cuda":
@@ -75,7 +75,7 @@ def task(number: int, folder: Path) -> Task:
 
 
 class Run:
-    """A simulated ESM-2 stage. Times are those of ``clock``."""
+    """A simulated ESM-2 stage, whose times are those of ``clock``."""
 
     def __init__(self, screen: RunScreen, workers: int, pieces: int, clock) -> None:
         self._show, self._clock = screen.show, clock
@@ -88,7 +88,7 @@ class Run:
         return self._clock() < end
 
     def play(self, end: float) -> None:
-        """Until ``end``, or until every piece is done."""
+        """Play until ``end``, or until every span is finished."""
         show = self._show
         started = self._clock()
         files, sequences = self._pieces // 10, self._pieces * SPAN
@@ -160,12 +160,14 @@ class Run:
 
 
 def main() -> None:
-    """Show it."""
+    """Show the simulated run."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--workers", type=int, default=8)
     parser.add_argument("--pieces", type=int, default=1200)
-    parser.add_argument("--seconds", type=float, default=20, help="then it stops, as by Ctrl-C")
-    parser.add_argument("--warp", type=float, default=20, help="simulated seconds a second")
+    parser.add_argument(
+        "--seconds", type=float, default=20, help="the run stops then, as by Ctrl-C"
+    )
+    parser.add_argument("--warp", type=float, default=20, help="simulated seconds per second")
     parser.add_argument("--no-progress", action="store_true")
     parser.add_argument("--log-file", type=Path)
     chosen = parser.parse_args()
@@ -177,7 +179,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         layout = RunLayout(Path(folder), "simulated", 500)
         display = DisplaySettings(progress=not chosen.no_progress, log_file=chosen.log_file)
-        with RunScreen(display, layout, gpus=Invented(), clock=clock) as screen:
+        with RunScreen(display, layout, gpus=InventedReadings(), clock=clock) as screen:
             Run(screen, chosen.workers, chosen.pieces, clock).play(chosen.seconds * chosen.warp)
 
 

@@ -9,15 +9,17 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.scheduling import measure, uneven
+from benchmarks.scheduling import measure_scheduling, uneven_files
 
 
 @pytest.mark.parametrize(
-    ("counts", "seconds", "least"), [([10_000], 24, 6.0), (uneven(), 40, 5.5)], ids=["one", "200"]
+    ("counts", "seconds", "least"),
+    [([10_000], 24, 6.0), (uneven_files(), 40, 5.5)],
+    ids=["one", "200"],
 )
 def test_eight_workers_are_seldom_idle(
     tmp_path: Path, counts: list[int], seconds: float, least: float
 ) -> None:
-    figures = measure(tmp_path, counts, 8, 250, seconds)
+    figures = measure_scheduling(tmp_path, counts, 8, 250, seconds)
     assert figures.busy >= seconds
     assert figures.gain >= least
