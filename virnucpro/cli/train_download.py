@@ -89,7 +89,7 @@ def download(
     chosen = list(_choose(release, groups, options["form"], options["max_files"]))
     if options["dry_run"]:
         for file in chosen:
-            click.echo(f"{places[0]}/{file.place}")
+            click.echo(f"{places[0]}/{file.relative_path}")
         return EXIT_OK
     from virnucpro.executors.signals import interruptible
 

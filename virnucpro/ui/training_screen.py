@@ -10,7 +10,7 @@ from rich.text import Text
 from virnucpro.events import Notice
 from virnucpro.formatting import clock_time, percent
 from virnucpro.settings import DisplaySettings
-from virnucpro.training.classifier.progress import EpochEnded, Seen, TrainingEvent
+from virnucpro.training.classifier.progress import EpochEnded, FramesSeen, TrainingEvent
 from virnucpro.ui.log import LogFile
 from virnucpro.ui.rate import Clock
 from virnucpro.ui.terminal import ProgressScreen, bar_line
@@ -46,7 +46,7 @@ class TrainingScreen(ProgressScreen):
         super().__init__(display, LogFile(display.log_file, open_now=True), console, clock)
         self._seconds: list[float] = []
         self._ended: EpochEnded | None = None
-        self._seen: Seen | None = None
+        self._seen: FramesSeen | None = None
 
     def show(self, event: Notice | TrainingEvent) -> None:
         """Show an event.
@@ -57,7 +57,7 @@ class TrainingScreen(ProgressScreen):
         self.draw()
         if isinstance(event, Notice):
             self.notice(event)
-        elif isinstance(event, Seen):
+        elif isinstance(event, FramesSeen):
             with self.lock:
                 self._seen = event
         else:

@@ -78,7 +78,7 @@ def test_the_current_release_and_its_files_in_order(site):
     assert release == Release(231, listing())
     names = [file.name for file in release.files("viral", "genbank")]
     assert names == [f"viral.{n}.genomic.gbff.gz" for n in (1, 2, 10)]
-    assert [f.place for f in release.files("archaea", "fasta")] == [
+    assert [f.relative_path for f in release.files("archaea", "fasta")] == [
         "archaea/archaea.1.1.genomic.fna.gz"
     ]
 
@@ -97,7 +97,7 @@ def test_a_second_mirror_is_asked(site):
 
 def test_a_page_that_is_no_release(site):
     site.files["/release/RELEASE_NUMBER"] = b"<html>log in</html>"
-    with pytest.raises(DownloadError, match="is no number"):
+    with pytest.raises(DownloadError, match="is not a number"):
         read_release([f"{site.address}/release"], lambda _: None)
 
 
@@ -176,7 +176,7 @@ def test_the_table_is_one_for_prepare(tmp_path, form, header, genome):
     ]
     for file in files:
         (tmp_path / file.group).mkdir()
-        (tmp_path / file.place).write_bytes(b"")
+        (tmp_path / file.relative_path).write_bytes(b"")
     text = table_of(files, form)
     assert save_table(text, tmp_path, Disk())
     assert save_table(text, tmp_path, Disk())

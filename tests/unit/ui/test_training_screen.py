@@ -8,7 +8,7 @@ from rich.console import Console
 
 from virnucpro.events import Notice
 from virnucpro.settings import DisplaySettings
-from virnucpro.training.classifier.progress import EpochEnded, Seen
+from virnucpro.training.classifier.progress import EpochEnded, FramesSeen
 from virnucpro.ui.training_screen import TrainingScreen
 
 
@@ -30,12 +30,12 @@ def epoch(number, best=None):
 
 EVENTS = [
     (0, Notice("info", "reading the features")),
-    (3, Seen(1, 20, 50, 100)),
+    (3, FramesSeen(1, 20, 50, 100)),
     (6, epoch(1)),
     (12, epoch(2)),
     (13, Notice("warning", "3 frames are left out")),
     (18, epoch(3, best=2)),
-    (22, Seen(4, 20, 66, 100)),
+    (22, FramesSeen(4, 20, 66, 100)),
 ]
 
 

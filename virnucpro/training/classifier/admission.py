@@ -21,40 +21,41 @@ from virnucpro.training.data.dataset import PARTS, Dataset, read_embedding_recor
 
 @dataclass(frozen=True)
 class TrainingFiles:
-    """The files of a training, by its output."""
+    """The files of a training whose classifier is written to ``output``."""
 
     output: Path
 
     @property
     def card(self) -> Path:
-        """The model card."""
+        """Return the path of the model card."""
         return self.output.with_suffix(".md")
 
     @property
     def savepoint(self) -> Path:
-        """The state of an unfinished training."""
+        """Return the path of the state of an unfinished training."""
         return checkpoint_folder(self.output.parent) / f"{self.output.name}.training.pt"
 
     @property
     def lock(self) -> Path:
-        """Held by the process that trains."""
+        """Return the path of the file that the training process locks."""
         return lock_file(self.output.parent, self.output.name)
 
     @property
     def previous(self) -> Path:
-        """The folder that takes what ``--force`` moves aside."""
+        """Return the folder that takes what ``--force`` moves aside."""
         return checkpoint_folder(self.output.parent) / f"{self.output.name}.previous"
 
 
-def records_of(dataset: Dataset) -> dict[str, Mapping[str, Json]]:
-    """The records of embedding, of every part that has frames.
+def embedding_records(dataset: Dataset) -> dict[str, Mapping[str, Json]]:
+    """Return what ``train embed`` recorded about every part that has frames.
 
     Raises:
-        UsageError: a part is missing, was not embedded, or not in the same way as the others.
+        UsageError: a part is missing, was not embedded, or was embedded with other models.
     """
     digest = sha256_of(dataset.description_file) if dataset.description() else ""
     again = f"embed it: virnucpro train embed {dataset.root}"
-    found: dict[str, Mapping[str, Json]] = {}
+    records: dict[str, Mapping[str, Json]] = {}
+    ways: set[str] = set()
     for part in PARTS:
         if not dataset.shards(part):
             if part != "test":
@@ -68,24 +69,21 @@ def records_of(dataset: Dataset) -> dict[str, Mapping[str, Json]]:
         record = read_embedding_record(dataset.layout(part))
         if record is None or record.get("data_set") != digest:
             raise UsageError(f"part {part} of {dataset.root} is not embedded as it is now: {again}")
-        found[part] = record
-    ways = {_way(record) for record in found.values()}
+        records[part] = record
+        models = {role: record["models"][role]["sha256"] for role in ("nucleotide", "protein")}
+        way = [models, record["truncation"], record["precision"]]
+        ways.add(json.dumps(way, sort_keys=True))
     if len(ways) > 1:
         raise UsageError(
             f"the parts of {dataset.root} were embedded with different models: {again}"
         )
-    return found
+    return records
 
 
-def _way(record: Mapping[str, Json]) -> str:
-    models = {role: record["models"][role]["sha256"] for role in ("nucleotide", "protein")}
-    return json.dumps([models, record["truncation"], record["precision"]], sort_keys=True)
-
-
-def identity_of(
+def training_identity(
     training: TrainingSettings, dataset: Dataset, records: Mapping[str, Mapping[str, Json]]
 ) -> dict[str, Json]:
-    """Everything that decides the weights; compared before a training is gone on with."""
+    """Return everything that decides the weights. It is compared before a training continues."""
     record = records["train"]
     frames = {
         f"{part} frames": records[part]["counts"]["frames"] - records[part]["counts"]["failed"]

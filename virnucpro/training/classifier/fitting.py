@@ -27,8 +27,8 @@ from virnucpro.store.lock import locked
 from virnucpro.training.classifier.admission import (
     TrainingFiles,
     admit_training,
-    identity_of,
-    records_of,
+    embedding_records,
+    training_identity,
 )
 from virnucpro.training.classifier.card import TrainingReport, card_text, frame_metrics
 from virnucpro.training.classifier.features import (
@@ -94,9 +94,9 @@ def fit_classifier(
     disk = disk or Disk()
     dataset = Dataset(request.dataset.absolute())
     files = TrainingFiles(request.output.absolute())
-    records = records_of(dataset)
+    records = embedding_records(dataset)
     _check_request(request, files)
-    identity = identity_of(request.settings, dataset, records)
+    identity = training_identity(request.settings, dataset, records)
     with ExitStack() as stack:
         stack.enter_context(locked(files.lock, "this classifier"))
         disk.sweep(files.output.parent, {files.output.name, files.card.name})

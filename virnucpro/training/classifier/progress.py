@@ -9,7 +9,7 @@ from typing import Any
 
 
 @dataclass(frozen=True)
-class Seen:
+class FramesSeen:
     """The training has seen ``frames`` of the ``total`` frames of an epoch (from 1)."""
 
     epoch: int
@@ -43,7 +43,7 @@ class EpochEnded:
     seconds: float
 
 
-TrainingEvent = Seen | EpochEnded
+TrainingEvent = FramesSeen | EpochEnded
 
 
 class TensorBoardLog:

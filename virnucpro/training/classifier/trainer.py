@@ -32,7 +32,7 @@ from virnucpro.training.classifier.network import (
     dropout_mask,
     weight_decay_groups,
 )
-from virnucpro.training.classifier.progress import EpochEnded, Seen, TrainingEvent
+from virnucpro.training.classifier.progress import EpochEnded, FramesSeen, TrainingEvent
 from virnucpro.training.classifier.savepoint import load_savepoint, save_savepoint
 from virnucpro.training.classifier.settings import TrainingSettings
 
@@ -267,7 +267,7 @@ class NetworkTrainer:
         if self._group.rank == 0 and now - self._last_report >= REPORT_SECONDS:
             self._last_report = now
             epoch = self._savepoint.epoch + 1
-            self._report(Seen(epoch, self._settings.epochs, seen, len(self._plan.train)))
+            self._report(FramesSeen(epoch, self._settings.epochs, seen, len(self._plan.train)))
 
 
 def _make_optimizer(

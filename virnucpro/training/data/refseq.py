@@ -1,4 +1,4 @@
-"""Releases of RefSeq: which files a group has, and bringing them here, checked.
+"""Releases of RefSeq: the files of each group, and their checked download.
 
 Layout and names as in https://ftp.ncbi.nlm.nih.gov/refseq/release/: ``RELEASE_NUMBER`` holds the
 number N, ``release-catalog/releaseN.files.installed`` the MD5 and name of every file, and
@@ -53,52 +53,52 @@ Pause = Callable[[float], None]
 
 @dataclass(frozen=True)
 class ReleaseFile:
-    """A file of a release: its group, its name there, its MD5 (hex)."""
+    """A genome file of a release: its group, its name and its MD5 (hex)."""
 
     group: str
     name: str
     md5: str
 
     @property
-    def place(self) -> str:
-        """Its path in the release and here."""
+    def relative_path(self) -> str:
+        """Return its path in the release, which is also its path in the output folder."""
         return f"{self.group}/{self.name}"
 
 
 @dataclass(frozen=True)
 class Release:
-    """A release: its number, and its list of files as it is published."""
+    """A release: its number, and the published list of its files."""
 
     number: int
     listing: str
 
     def files(self, group: str, form: Format) -> tuple[ReleaseFile, ...]:
-        """The genome files of ``group`` in the order of their numbers.
+        """Return the genome files of ``group`` in the order of their numbers.
 
         Raises:
-            DownloadError: the release has none.
+            DownloadError: the release has no such file.
         """
-        # Names become paths: nothing but group, numbers and suffix is let through.
-        name = re.compile(re.escape(group) + r"((?:\.\d+)+)\." + re.escape(_SUFFIX[form]))
-        found: list[tuple[list[int], ReleaseFile]] = []
+        # Names become paths, so only group, numbers and suffix are allowed.
+        pattern = re.compile(re.escape(group) + r"((?:\.\d+)+)\." + re.escape(_SUFFIX[form]))
+        files: list[tuple[list[int], ReleaseFile]] = []
         for line in self.listing.splitlines():
             listed = _LISTED.fullmatch(line.strip())
-            if listed and (match := name.fullmatch(listed[2])):
+            if listed and (match := pattern.fullmatch(listed[2])):
                 numbers = [int(number) for number in match[1].split(".")[1:]]
-                found.append((numbers, ReleaseFile(group, listed[2], listed[1])))
-        if not found:
+                files.append((numbers, ReleaseFile(group, listed[2], listed[1])))
+        if not files:
             raise DownloadError(
                 f"release {self.number} lists no {form} files of {group} with an MD5: choose "
                 f"another --format or group"
             )
-        return tuple(file for _, file in sorted(found, key=lambda entry: entry[0]))
+        return tuple(file for _, file in sorted(files, key=lambda entry: entry[0]))
 
 
 def check_groups(groups: Sequence[str]) -> None:
-    """Refuse a group that no release has.
+    """Check that RefSeq has all ``groups``.
 
     Raises:
-        UsageError: names it, and the nearest that there is.
+        UsageError: a group does not exist; the message suggests a similar one.
     """
     for group in groups:
         if group not in GROUPS:
@@ -108,10 +108,10 @@ def check_groups(groups: Sequence[str]) -> None:
 
 
 def read_release(mirrors: Sequence[str], pause: Pause) -> Release:
-    """The current release of the first mirror that answers.
+    """Return the current release of the first mirror that answers.
 
     Raises:
-        DownloadError: none does, or what it says is no release.
+        DownloadError: no mirror answers with a release.
     """
     with tempfile.TemporaryDirectory() as folder:
         failures = []
@@ -124,16 +124,16 @@ def read_release(mirrors: Sequence[str], pause: Pause) -> Release:
 
 
 def _release_of(mirror: str, folder: Path, pause: Pause) -> Release:
-    def bring(place: str) -> str:
+    def fetch_text(relative_path: str) -> str:
         target = folder / "list"
         target.unlink(missing_ok=True)
-        download(f"{mirror}/{place}", target, lambda _: None, lambda *_: None, pause)
+        download(f"{mirror}/{relative_path}", target, lambda _: None, lambda *_: None, pause)
         return target.read_text(encoding="utf-8", errors="replace")
 
-    number = bring("RELEASE_NUMBER").strip()
+    number = fetch_text("RELEASE_NUMBER").strip()
     if not (number.isascii() and number.isdecimal()):
-        raise DownloadError(f"{mirror}/RELEASE_NUMBER is no number: is this a copy of {NCBI}?")
-    return Release(int(number), bring(f"release-catalog/release{number}.files.installed"))
+        raise DownloadError(f"{mirror}/RELEASE_NUMBER is not a number: is this a copy of {NCBI}?")
+    return Release(int(number), fetch_text(f"release-catalog/release{number}.files.installed"))
 
 
 def fetch_file(
@@ -143,12 +143,12 @@ def fetch_file(
     progress: DownloadProgress,
     pause: Pause,
 ) -> Literal["fetched", "here"]:
-    """Bring a file of a release to ``folder``; one that is there and right is left alone.
+    """Download a file of a release into ``folder``. A file with the right MD5 is kept as it is.
 
     Raises:
         DownloadRefusedError: the last mirror does not have it.
         InputError: what the last mirror sent has another MD5.
-        DownloadError: the last mirror cannot be reached; what has come is kept.
+        DownloadError: the last mirror cannot be reached; what was received is kept.
         OutputError: the disk is full or unwritable.
     """
     target = folder / file.group / file.name
@@ -158,22 +158,22 @@ def fetch_file(
     def check(part: Path) -> None:
         if md5_of(part) != file.md5:
             raise InputError(
-                f"{file.place}: its MD5 is not that of the release's list, so it is not used; run "
-                f"the same command again, or try another --mirror"
+                f"{file.relative_path}: its MD5 is not that of the release's list, so it is not "
+                f"used; run the same command again, or try another --mirror"
             )
 
     for mirror in mirrors[:-1]:
         try:
-            download(f"{mirror}/{file.place}", target, check, progress, pause)
+            download(f"{mirror}/{file.relative_path}", target, check, progress, pause)
             return "fetched"
         except (DownloadError, InputError):
-            continue  # what the last one answers is what is said
-    download(f"{mirrors[-1]}/{file.place}", target, check, progress, pause)
+            continue  # the error of the last mirror is the one that is reported
+    download(f"{mirrors[-1]}/{file.relative_path}", target, check, progress, pause)
     return "fetched"
 
 
 def md5_of(path: Path) -> str:
-    """MD5 (hex) of a file's content: against accidents, which is what NCBI publishes it for."""
+    """Return the MD5 (hex) of a file, which NCBI publishes against damage in transfer."""
     md5 = hashlib.md5(usedforsecurity=False)
     with path.open("rb") as stream:
         while block := stream.read(1 << 20):
@@ -182,16 +182,19 @@ def md5_of(path: Path) -> str:
 
 
 def table_of(files: Sequence[ReleaseFile], form: Format) -> str:
-    """A table for ``train prepare``: viruses are ``viral``, everything else is not."""
+    """Return a table for ``train prepare`` that labels the group ``viral`` as virus."""
     lines = ["file\tlabel\tgroup\tsplit\tgenome"]
     for file in files:
         label = "virus" if file.group == "viral" else "others"
-        lines.append(f"{file.place}\t{label}\tRefSeq {file.group}\tauto\t{_GENOME[form]}")
+        lines.append(f"{file.relative_path}\t{label}\tRefSeq {file.group}\tauto\t{_GENOME[form]}")
     return "\n".join(lines) + "\n"
 
 
 def save_table(text: str, folder: Path, disk: Disk) -> bool:
-    """Write the table into ``folder``; False where another one is there, which stays."""
+    """Write the table into ``folder``, and return True.
+
+    A different table that exists already is kept; then the result is False.
+    """
     path = folder / TABLE
     if path.exists() and path.read_bytes() != text.encode():
         return False
