@@ -1,10 +1,10 @@
-"""The floor that lite is compared with: logistic regression on words of five bases.
+"""A simple method to compare lite with: logistic regression on words of five bases.
 
     python examples/lite/baseline.py DATASET PIECES
 
-Trained for each chunk length on the train part of DATASET, balanced, on the same open frames as
-lite; measured on the pieces that have an open frame (examples/lite/heldout.py). A piece of 2,000
-bases has the mean score of its chunks of 500. Both strands of a sequence are counted.
+It is trained for each chunk length on the train part of DATASET, balanced, on the same open frames
+as lite. It is measured on the pieces of examples/lite/heldout.py that have an open frame. A piece
+of 2,000 bases gets the mean score of its chunks of 500. Both strands of a sequence are counted.
 """
 
 from __future__ import annotations
@@ -26,11 +26,14 @@ from virnucpro.training.data.dataset import Dataset
 from virnucpro.training.lite.frames import FrameSet, load_frames
 
 WORD = 5
-MOST = 60_000  # frames of either label
+MOST_FRAMES = 60_000  # of either label
 
 
-def counts(codes: np.ndarray) -> np.ndarray:
-    """Shares of words, both strands together: bases ``[n, L]`` to float32 ``[n, 4 ** WORD]``."""
+def word_shares(codes: np.ndarray) -> np.ndarray:
+    """Return the shares of words of bases ``[n, L]``: float32 ``[n, 4 ** WORD]``.
+
+    Words on both strands are counted.
+    """
     out = np.zeros((len(codes), 4**WORD), np.float32)
     for strand in (codes, 3 - codes[:, ::-1]):
         width = strand.shape[1] - WORD + 1
@@ -43,24 +46,24 @@ def counts(codes: np.ndarray) -> np.ndarray:
 
 
 def bases_of(codons: np.ndarray) -> np.ndarray:
-    """Codons ``[n, l]`` as bases ``[n, 3 l]``."""
+    """Return codons ``[n, l]`` as bases ``[n, 3 l]``."""
     return np.stack([codons >> 4, (codons >> 2) & 3, codons & 3], axis=2).reshape(len(codons), -1)
 
 
 def model_for(frames: FrameSet) -> object:
-    """Fit on as many frames of either label."""
+    """Fit a model on the same number of frames of either label."""
     random = np.random.default_rng(0)
     whole = np.flatnonzero(frames.whole())
     rows = [random.permutation(whole[frames.virus[whole] == label]) for label in (False, True)]
-    size = min(MOST, *map(len, rows))
-    chosen = np.concatenate([own[:size] for own in rows])
-    features = counts(bases_of(frames.codons[chosen, : frames.length // 3 - 1]))
+    size = min(MOST_FRAMES, *map(len, rows))
+    chosen = np.concatenate([label_rows[:size] for label_rows in rows])
+    features = word_shares(bases_of(frames.codons[chosen, : frames.length // 3 - 1]))
     model = make_pipeline(StandardScaler(), LogisticRegression(C=0.01, max_iter=500))
     return model.fit(features, frames.virus[chosen])
 
 
 def measure(model: object, path: Path, labels: dict[str, bool], length: int) -> tuple[float, ...]:
-    """AUROC, accuracy and number of the pieces in ``path`` that have an open frame."""
+    """Return AUROC, accuracy and number of the pieces in ``path`` that have an open frame."""
     scores, virus = [], []
     table = np.full(256, 0, np.uint8)
     table[np.frombuffer(b"ACGTacgt", np.uint8)] = [0, 1, 2, 3] * 2
@@ -70,15 +73,15 @@ def measure(model: object, path: Path, labels: dict[str, bool], length: int) -> 
         if not framed:
             continue
         codes = [table[np.frombuffer(chunk.encode(), np.uint8)][None] for chunk in framed]
-        found = [model.decision_function(counts(code))[0] for code in codes]
-        scores.append(float(np.mean(found)))
+        chunk_scores = [model.decision_function(word_shares(code))[0] for code in codes]
+        scores.append(float(np.mean(chunk_scores)))
         virus.append(labels[record.id])
     calls = np.array(scores) > 0
     return roc_auc_score(virus, scores), accuracy_score(virus, calls), len(virus)
 
 
 def main() -> None:
-    """Print a line for each length of piece."""
+    """Print a line for each length of the pieces."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("dataset", type=Path)
     parser.add_argument("pieces", type=Path)

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# How the model type lite was made and measured. Takes half an hour on two cores.
+# Train and measure the model type lite. This takes half an hour on two cores.
 #   examples/lite/train.sh GENOMES WORK
-# GENOMES is the folder that the paths in genomes.tsv start from, WORK a folder for what is made.
+# GENOMES is the folder that the paths in genomes.tsv start from. WORK is a folder for the results.
 set -euo pipefail
 here="$(cd "$(dirname "$0")" && pwd)"
 genomes="$1" work="$2"
