@@ -31,7 +31,7 @@ from virnucpro.stages.output import OutputStage
 from virnucpro.stages.prediction import PredictionStage
 from virnucpro.stages.splitting import SplittingStage
 from virnucpro.stages.translation import TranslationStage
-from virnucpro.store.disk import DiskWithoutResume, sha256_of
+from virnucpro.store.disk import Disk, sha256_of
 from virnucpro.store.ledger import Ledger
 
 ROWS = 5000  # chunks of the random records, each with an open frame
@@ -102,7 +102,7 @@ class _StageRun:
     """A run whose stages are carried out one by one, without encoders."""
 
     def __init__(self, folder: Path, source: Path, chunk_length: int) -> None:
-        self.disk = DiskWithoutResume()
+        self.disk = Disk()
         self.layout = RunLayout(folder, "bench", chunk_length)
         self.source = source
         self.disk.make_folder(folder)
@@ -147,7 +147,7 @@ def _write_random_records(path: Path, name: str) -> Path:
     draw, codons = random.Random(0), list(SENSE)
     count = ROWS // len(chunk_spans(length, mix.chunk))
     pairs = ((f"record{n}", "".join(draw.choices(codons, k=length // 3))) for n in range(count))
-    DiskWithoutResume().save(path, fasta_bytes(pairs))
+    Disk().save(path, fasta_bytes(pairs))
     return path
 
 

@@ -22,7 +22,7 @@ from virnucpro.benchmark.workload import MIXES, Workload, frames_of_file, random
 from virnucpro.compute.threads import call_mkl_functions_once
 from virnucpro.contracts import Device, Json
 from virnucpro.errors import DeviceError
-from virnucpro.store.disk import DiskWithoutResume
+from virnucpro.store.disk import Disk
 
 SCHEMA = 1
 
@@ -159,4 +159,4 @@ def _release() -> None:
 
 def _save(path: Path | None, document: Mapping[str, Json]) -> None:
     if path is not None:
-        DiskWithoutResume().save(path, (json.dumps(document, indent=1) + "\n").encode())
+        Disk().save(path, (json.dumps(document, indent=1) + "\n").encode())

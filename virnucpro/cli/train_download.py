@@ -117,12 +117,12 @@ def _bring(
 ) -> int:
     from virnucpro.io.download import DownloadRefusedError
     from virnucpro.layout import lock_file
-    from virnucpro.store.disk import DiskWithoutResume
+    from virnucpro.store.disk import Disk
     from virnucpro.store.lock import locked
     from virnucpro.training.data.refseq import TABLE, fetch_file, save_table, table_of
     from virnucpro.ui.step_screen import StepScreen
 
-    disk = DiskWithoutResume()
+    disk = Disk()
     lock = lock_file(folder, TABLE)
     disk.make_folder(lock.parent)
     failures = []

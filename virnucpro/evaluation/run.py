@@ -19,7 +19,7 @@ from virnucpro.evaluation.predictions import Level, Predictions, find_prediction
 from virnucpro.evaluation.report import as_markdown, as_text, calibration_line, count_lines
 from virnucpro.evaluation.sample import join
 from virnucpro.layout import checkpoint_folder
-from virnucpro.store.disk import Disk, DiskWithoutResume, sha256_of
+from virnucpro.store.disk import Disk, sha256_of
 from virnucpro.store.guard import (
     ExistingWork,
     WorkIdentity,
@@ -72,7 +72,7 @@ def run_evaluation(request: EvaluationRequest, notify: Callable[[str], None]) ->
         sha256_of(request.labels),
         predictions.level,
     )
-    disk = DiskWithoutResume()
+    disk = Disk()
     identity = WorkIdentity(
         f"the evaluation in {folder.name}", _settings(files.document(request.threshold))
     )

@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 
 from virnucpro.errors import DownloadError, OutputError, VirNucProError
 from virnucpro.formatting import byte_size
-from virnucpro.store.disk import Disk, writable
+from virnucpro.store.disk import Disk, explain_download_errors
 
 if TYPE_CHECKING:
     from urllib.request import OpenerDirector, Request
@@ -65,7 +65,7 @@ def download(
     part = target.with_name(target.name + ".part")
     version = part.with_name(part.name + ".version")
     opener = _opener(address)
-    with writable(part):
+    with explain_download_errors(part):
         part.parent.mkdir(parents=True, exist_ok=True)
         part.touch()
     failures = 0
@@ -92,7 +92,7 @@ def download(
     except VirNucProError:
         _remove_part(part, version)
         raise
-    with writable(target):
+    with explain_download_errors(target):
         part.replace(target)
         version.unlink(missing_ok=True)
         Disk().sync_folder(target.parent)
@@ -127,7 +127,7 @@ def _transfer(
     with answer:
         start = have if answer.status == 206 else 0
         total = _total_size(answer, start, address, size)
-        with writable(part):
+        with explain_download_errors(part):
             version.write_text(_version_of(answer.headers))
             if not version.read_text():
                 version.unlink()
@@ -201,7 +201,7 @@ def _check_free_space(part: Path, total: int | None, start: int) -> None:
 def _receive(
     answer: Any, part: Path, start: int, total: int | None, progress: DownloadProgress
 ) -> None:
-    with writable(part), part.open("r+b") as stream:
+    with explain_download_errors(part), part.open("r+b") as stream:
         stream.truncate(start)
         stream.seek(start)
         have = start

@@ -29,7 +29,7 @@ from virnucpro.models.store import (
     resolve_model,
     verify_model,
 )
-from virnucpro.store.disk import sha256_of, writable
+from virnucpro.store.disk import explain_download_errors, sha256_of
 from virnucpro.store.lock import locked
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def fetch_model(
         OutputError: the disk is full or unwritable (exit 6).
     """
     lock = own_folder() / "locks" / f"{model.name.replace('/', '--')}.lock"
-    with writable(lock):
+    with explain_download_errors(lock):
         lock.parent.mkdir(parents=True, exist_ok=True)
     with locked(lock, wait=True):  # a second fetch waits, and then finds the model there
         if not update and (located := resolve_model(model)):
@@ -192,7 +192,7 @@ def _hub_errors(model: HubModel) -> Iterator[None]:
     except (OSError, client, RuntimeError, errors.HFValidationError) as error:
         code = getattr(error, "errno", None)
         if code in (errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EPERM, errno.EROFS):
-            with writable(hub_folder()):
+            with explain_download_errors(hub_folder()):
                 raise
         reason = (str(error).strip() or repr(error)).splitlines()[0]
         raise ModelError(

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from virnucpro.errors import ModelError
-from virnucpro.store.disk import Disk, writable
+from virnucpro.store.disk import Disk, explain_download_errors
 from virnucpro.store.lock import locked
 
 SCHEMA = 1
@@ -98,10 +98,10 @@ def save_model_record(name: str, record: ModelRecord) -> None:
         ModelError: the file with the others is damaged.
     """
     path = model_records_file()
-    with writable(path):
+    with explain_download_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
     with locked(path.with_suffix(".lock"), wait=True):
         records = {**read_model_records(), name: record}
         document = {"schema": SCHEMA, "models": {n: asdict(r) for n, r in records.items()}}
-        with writable(path):
+        with explain_download_errors(path):
             Disk().save(path, json.dumps(document, indent=1, sort_keys=True).encode())

@@ -108,10 +108,10 @@ def execute(run: Run, executor: Executor, emit: Emit) -> RunOutcome:
         lambda budgets: write_state(layout, disk, replace(run.state, budgets=budgets)),
         emit,
     )
-    if outcome.ledger.cleaned and (reason := _reason_to_distrust(run, outcome.ledger)):
+    if outcome.ledger.has_removed_outputs and (reason := _reason_to_distrust(run, outcome.ledger)):
         text = "the intermediate files of the finished run, since removed, are needed again"
         emit(Notice("warning", f"{text}: {reason}"))
-        outcome.ledger.distrust_removed()
+        outcome.ledger.forget_removed()
     space_checked = False
     for number, stage in enumerate(run.stages, run.stages_before + 1):
         started = time.perf_counter()

@@ -90,7 +90,7 @@ def run_prediction(
     layout = request.layout
     check_paths(request, layout)
     if request.resume and not request.force:
-        legacy.leave_alone(layout)
+        legacy.refuse_finished(layout)
     devices = choose_devices(request.machine, visible_gpus())
     prediction = prepare(request, layout, devices, disk, emit)
     source = prediction.source

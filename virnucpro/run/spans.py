@@ -42,7 +42,7 @@ class Spans:
             ledger.discard(task)
             for piece in stage.split(task) if isinstance(stage, SpannedStage) else [task]:
                 if piece.span is not None and not ledger.check(piece).stale:
-                    self._book(ledger.proof(piece))
+                    self._book(ledger.proved_result(piece))
                 else:
                     ledger.discard(piece)
                     self.todo.append(piece)

@@ -18,7 +18,7 @@ from virnucpro.errors import UsageError
 from virnucpro.layout import Layout, OutputFolder
 from virnucpro.store import legacy
 from virnucpro.store.disk import Disk
-from virnucpro.store.ledger import look, read_removed
+from virnucpro.store.ledger import read_removed, receipt_or_problem
 from virnucpro.store.lock import A_RUN, LockOwner, read_owner
 from virnucpro.store.receipts import FileFailure, Receipt
 from virnucpro.store.state import read_state
@@ -172,7 +172,7 @@ def statuses(root: Path) -> list[RunStatus]:
 def _stems(root: Path) -> list[str]:
     """Return the names of all runs that left a lock, a state or a receipt."""
     folder = OutputFolder(root)
-    names = set(legacy.stems(folder))
+    names = set(legacy.legacy_stems(folder))
     for path in folder.checkpoints.iterdir() if folder.checkpoints.is_dir() else ():
         if path.suffix == ".lock":
             names.add(path.name[: -len(".lock")])
@@ -192,8 +192,8 @@ def _run_status(root: Path, stem: str) -> RunStatus | None:
     if owner is not None and owner.is_dead:
         owner = None
     if not _has_state(layout):
-        if legacy.found(layout):
-            state: RunProgress = "legacy finished" if legacy.finished(layout) else "legacy"
+        if legacy.is_legacy_run(layout):
+            state: RunProgress = "legacy finished" if legacy.is_finished(layout) else "legacy"
             features = len(legacy.feature_files(layout))
             return RunStatus(stem, "running" if owner else state, None, owner, features=features)
         begun = owner is not None and owner.work == A_RUN
@@ -218,12 +218,12 @@ def _stages(
     layout: Layout, removed: frozenset[Path], listed: Sequence[ListedStage]
 ) -> tuple[list[StageStatus], list[FileFailure]]:
     """Return the status of all stages of a run, and what failed in them."""
-    splitting = look(layout, layout.receipt(SPLITTING), removed)
+    splitting = receipt_or_problem(layout, layout.receipt(SPLITTING), removed)
     stages: list[StageStatus] = []
     failures: list[FileFailure] = []
     for stage in listed:
         if stage.file_pattern is None:
-            receipt = look(layout, layout.receipt(stage.name), removed)
+            receipt = receipt_or_problem(layout, layout.receipt(stage.name), removed)
             missing = (receipt,) if isinstance(receipt, str) else ()
             stages.append(StageStatus(stage, 1 - len(missing), 1, missing=missing))
         elif isinstance(splitting, str):
@@ -247,16 +247,16 @@ def _per_file(
     missing = []
     done = timed = 0
     seconds = 0.0
-    noted = legacy.surveyed(layout)
+    noted = legacy.noted_features(layout)
     output = layout.root / pattern
     for number, file in enumerate(files, 1):
         path = output.with_name(output.name.replace("{number}", str(number)))
-        receipt = look(layout, path.with_name(path.name + ".done"), removed)
+        receipt = receipt_or_problem(layout, path.with_name(path.name + ".done"), removed)
         if isinstance(receipt, str):
             reason = "left by an earlier version, to be examined" if path in noted else receipt
             missing.append(f"{path.name}: {reason}")
             parts = sorted(path.with_suffix(".parts").glob("*.done"))
-            looks = [look(layout, part, frozenset()) for part in parts]
+            looks = [receipt_or_problem(layout, part, frozenset()) for part in parts]
             receipts = [part for part in looks if isinstance(part, Receipt)]
         else:
             receipts = [receipt]

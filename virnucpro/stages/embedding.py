@@ -124,7 +124,7 @@ class EmbeddingStage(SpannedStage):
 
     def adopt(self, tasks: Sequence[Task]) -> Iterable[TaskResult | str]:
         """Take over the feature files of a run of version 1."""
-        return legacy.adopt(self.layout, tasks, self.molecule, self.source.dim)
+        return legacy.take_over(self.layout, tasks, self.molecule, self.source.dim)
 
     def split(self, task: Task) -> list[Task]:
         """Spans of at most ``SPAN`` sequences, in file order, the same on every machine."""

@@ -21,7 +21,7 @@ from virnucpro.stages.base import HostStage
 from virnucpro.stages.calls import Chunk, call_record
 from virnucpro.stages.chunking import Stamp, changed, stamp
 from virnucpro.stages.fdr import contig_fdr
-from virnucpro.store.disk import Writing
+from virnucpro.store.disk import OutputWriter
 from virnucpro.tables import CHUNKS, CONSENSUS, CONTIGS, FRAMES, MISSING, RECORDS
 
 BATCH = 8192  # rows or lines written at a time
@@ -146,7 +146,7 @@ class OutputStage(HostStage):
             raise AssertionError(f"{self.layout.consensus} scores {score[0]}, which is no chunk")
 
 
-def _write_fasta(out: Writing, header: str, sequence: str) -> None:
+def _write_fasta(out: OutputWriter, header: str, sequence: str) -> None:
     out.write(f">{header}\n".encode(), 1)
     for start in range(0, len(sequence), LINE * BATCH):
         block = sequence[start : start + LINE * BATCH]

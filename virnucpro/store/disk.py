@@ -1,8 +1,8 @@
-"""Every write of the program: atomic, durable, hashed while it is written.
+"""All writing of files: atomic, durable, and hashed while it is written.
 
 A file appears under its name only when it is complete and on the disk: it is written to a
 temporary name in the same folder, flushed with ``fsync``, checked on close, renamed, and the
-folder is flushed too. Whoever reads the name sees the old content or the new, never half of it.
+folder is flushed too. A reader of the name sees the old content or the new one, never a part.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ _TEMPORARY = re.compile(r"^\.(?P<name>.+)\.(?P<host>[^.]*)\.(?P<pid>\d+)\.tmp$")
 
 
 def host_name() -> str:
-    """This machine's name without dots, as it stands in lock and temporary files."""
+    """Return the name of this machine without dots, as lock and temporary files have it."""
     return socket.gethostname().replace(".", "-")
 
 
-class Writing:
+class OutputWriter:
     """An open output: takes bytes, counts and hashes them."""
 
     def __init__(self, disk: Disk, stream: BinaryIO) -> None:
@@ -44,15 +44,15 @@ class Writing:
 
     @property
     def output(self) -> OutputFile:
-        """What was written; there only when the file is complete and safe."""
+        """What was written; only available when the file is complete and safe."""
         if self._output is None:
             raise AssertionError("the file is not complete yet")
         return self._output
 
     def write(self, data: Bytes, rows: int = 0) -> None:
-        """Append ``data``, which holds ``rows`` records; a memoryview is one of single bytes."""
+        """Append ``data``, which holds ``rows`` records; a memoryview must be of single bytes."""
         self._rows += rows
-        if len(data) >= BUFFER:  # large enough as it is: nothing is copied
+        if len(data) >= BUFFER:  # large enough, so it is written without a copy
             self._flush()
             self._put(data)
             return
@@ -71,7 +71,7 @@ class Writing:
         self._disk.write(self._stream, data)
 
     def finish(self, path: Path, *, durable: bool) -> None:
-        """Write what is left, force it to the disk if ``durable``, and describe it as ``path``."""
+        """Write the rest of the buffer, force it to the disk if ``durable``, and close the file."""
         self._flush()
         if durable:
             self._disk.sync(self._stream)
@@ -82,14 +82,14 @@ class Writing:
 class Disk:
     """Every change of the file system that the program makes.
 
-    The first eight verbs are the seam: each is one system call, all others are made of them, and
-    a test may replace them to inject faults.
+    The first eight methods are one system call each, and all others are made of them. Tests
+    replace them to inject faults.
 
     Attributes:
-        again: what a user is told to do after the cause of a failure is gone.
+        again: what a user is told to do once the cause of a failure is gone.
     """
 
-    again = "run the same command with --resume"
+    again = "run the same command again, without --force"
 
     def open_new(self, path: Path) -> BinaryIO:
         """Create ``path``, which must not exist, for unbuffered writing."""
@@ -132,16 +132,19 @@ class Disk:
         """Delete an empty folder."""
         path.rmdir()
 
-    # Made of these. All raise OutputError where the disk is full or unwritable.
+    # --- made of these; all raise OutputError if the disk is full or unwritable
 
     def remove(self, path: Path) -> None:
-        """Delete a file; nothing happens where there is none."""
-        with unwritable(path, self.again), suppress(FileNotFoundError, NotADirectoryError):
+        """Delete a file, if it exists."""
+        with (
+            explain_write_errors(path, self.again),
+            suppress(FileNotFoundError, NotADirectoryError),
+        ):
             self.unlink(path)
 
     def make_folder(self, path: Path) -> None:
-        """Create a folder and its parents where they are missing."""
-        with unwritable(path, self.again):
+        """Create a folder and its missing parents."""
+        with explain_write_errors(path, self.again):
             for folder in reversed([path, *path.parents]):
                 if not folder.is_dir():
                     with suppress(FileExistsError):  # another run made it at the same moment
@@ -149,13 +152,13 @@ class Disk:
 
     def move(self, old: Path, new: Path) -> None:
         """Rename a file or folder, durably."""
-        with unwritable(new, self.again):
+        with explain_write_errors(new, self.again):
             self.rename(old, new)
             self.sync_folder(new.parent)
 
     def remove_folder(self, path: Path) -> None:
         """Delete an empty folder; one that is missing or not empty is left alone."""
-        with unwritable(path, self.again), suppress(FileNotFoundError):
+        with explain_write_errors(path, self.again), suppress(FileNotFoundError):
             try:
                 self.rmdir(path)
             except OSError as error:
@@ -163,7 +166,7 @@ class Disk:
                     raise
 
     def remove_tree(self, path: Path) -> None:
-        """Delete a folder with all that is in it; links are deleted, never followed."""
+        """Delete a folder with everything in it. Links are deleted, never followed."""
         if path.is_symlink() or not path.is_dir():
             self.remove(path)
             return
@@ -172,11 +175,11 @@ class Disk:
         self.remove_folder(path)
 
     @contextmanager
-    def create(self, path: Path, *, durable: bool = True) -> Iterator[Writing]:
-        """Write ``path`` atomically; after the block ``Writing.output`` describes it.
+    def create(self, path: Path, *, durable: bool = True) -> Iterator[OutputWriter]:
+        """Write ``path`` atomically; after the block ``OutputWriter.output`` describes it.
 
-        What is not ``durable`` outlives this process, killed or not, but perhaps no power cut: of
-        such a file, with a receipt or not, nothing, a part or all may be there afterwards.
+        A file that is not ``durable`` outlives this process, killed or not, but perhaps not a power
+        cut: afterwards nothing, a part or all of it may be there, with or without its receipt.
 
         Raises:
             OutputError: the folder cannot be written, or the disk is full. Nothing is left behind.
@@ -184,11 +187,11 @@ class Disk:
         temporary = path.with_name(f".{path.name}.{host_name()}.{os.getpid()}.tmp")
         self.make_folder(path.parent)
         self.remove(temporary)  # of an earlier life of this process number
-        with unwritable(path, self.again):
+        with explain_write_errors(path, self.again):
             stream = self.open_new(temporary)
-        writing = Writing(self, stream)
+        writing = OutputWriter(self, stream)
         try:
-            with unwritable(path, self.again):
+            with explain_write_errors(path, self.again):
                 yield writing
                 writing.finish(path, durable=durable)
                 self.rename(temporary, path)
@@ -203,7 +206,7 @@ class Disk:
     def save(
         self, path: Path, data: Bytes | Sequence[Bytes], rows: int = 0, *, durable: bool = True
     ) -> OutputFile:
-        """Write ``data``, of one piece or several, as :meth:`create` does; returns what it is."""
+        """Write ``data``, one piece or several, as :meth:`create` does, and describe the file."""
         with self.create(path, durable=durable) as out:
             for piece in [data] if isinstance(data, Bytes) else data:
                 out.write(piece)
@@ -220,19 +223,14 @@ class Disk:
             return
         for path in folder.iterdir():
             match = _TEMPORARY.match(path.name)
-            ours = match and (names is None or match["name"] in names)
-            if match and ours and not _running(match):
+            if not match or (names is not None and match["name"] not in names):
+                continue
+            if not _running(match):
                 self.remove(path)
 
 
-class DiskWithoutResume(Disk):
-    """For commands whose second run goes on, or starts over, without an option."""
-
-    again = "run the same command again"
-
-
 def _running(match: re.Match[str]) -> bool:
-    """Whether the writer of a temporary file is another, living process of this machine."""
+    """Return whether the writer of a temporary file is another, living process of this machine."""
     pid = int(match["pid"])
     if match["host"] != host_name() or pid == os.getpid():
         return False
@@ -246,7 +244,7 @@ def _running(match: re.Match[str]) -> bool:
 
 
 @contextmanager
-def unwritable(path: Path, again: str = Disk.again) -> Iterator[None]:
+def explain_write_errors(path: Path, again: str = Disk.again) -> Iterator[None]:
     """Turn an operating-system error on ``path`` into an :class:`OutputError` with advice."""
     try:
         yield
@@ -263,8 +261,8 @@ def unwritable(path: Path, again: str = Disk.again) -> Iterator[None]:
 
 
 @contextmanager
-def writable(path: Path) -> Iterator[None]:
-    """The same for the files that ``models fetch`` and downloads write in place."""
+def explain_download_errors(path: Path) -> Iterator[None]:
+    """Do the same for the files that ``models fetch`` and downloads write in place."""
     try:
         yield
     except OutputError as error:
@@ -281,7 +279,7 @@ def _unwritable(path: Path, cause: BaseException | None) -> OutputError:
 
 
 def sha256_of(path: Path) -> str:
-    """SHA-256 (hex) of a file's content."""
+    """Return the SHA-256 (hex) of the content of a file."""
     with path.open("rb") as stream:
         sha = hashlib.sha256()
         while block := stream.read(1 << 20):

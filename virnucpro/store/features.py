@@ -1,7 +1,7 @@
-"""Feature files: ids and embeddings in the ``.pt`` formats of before and of now.
+"""Feature files: ids and embeddings in the ``.pt`` formats of version 1 and of now.
 
 ====================  ==========================================  =============================
-file                  before                                      now (``schema`` 1)
+file                  version 1                                   now (``schema`` 1)
 ====================  ==========================================  =============================
 ``_DNABERT_S.pt``     ``nucleotide``: ids; ``data``: dicts with    ``data``: one float32 tensor
                       ``label`` and ``mean_representation``       ``[n, width]``
@@ -44,10 +44,10 @@ _READING = threading.Lock()
 
 @contextmanager
 def warnings_of_torch(action: Literal["error", "ignore"]) -> Iterator[None]:
-    """What becomes of torch's warnings in this block; one thread at a time.
+    """Raise or ignore the warnings of torch in this block; one thread at a time.
 
-    What is done with warnings is for the whole process: of two threads that set and restore it, the
-    last one would leave what the first one had set. Files are read in several.
+    Warning filters hold for the whole process: if two threads set and restore them at the same
+    time, the last one would leave what the first one had set. Files are read in several threads.
     """
     with _READING, warnings.catch_warnings():
         warnings.filterwarnings(action, module=r"torch\.")
@@ -66,8 +66,8 @@ class Features:
     data: torch.Tensor
 
 
-class _Pieces:
-    """The file that ``torch.save`` writes to: keeps what it is given, without copying ``data``."""
+class _PieceList:
+    """The file that ``torch.save`` writes to; it keeps the pieces without copying ``data``."""
 
     def __init__(self, data: torch.Tensor) -> None:
         self._rows = data.numpy()
@@ -82,11 +82,11 @@ class _Pieces:
         return len(piece)
 
     def flush(self) -> None:
-        """Nothing waits."""
+        """Do nothing: every piece is kept as it comes."""
 
 
 def encode_features(features: Features, kind: Kind) -> list[bytes | memoryview]:
-    """The bytes of a feature file, in pieces. The same features give the same bytes.
+    """Return the bytes of a feature file, in pieces. The same features give the same bytes.
 
     The numbers are those of ``features``, not a copy. Nothing is written here: ``torch.save`` onto
     a full disk fails without saying so.
@@ -94,17 +94,17 @@ def encode_features(features: Features, kind: Kind) -> list[bytes | memoryview]:
     data = features.data.contiguous()
     if data.untyped_storage().nbytes() > data.nbytes:
         data = data.clone()  # of rows of a larger tensor, torch.save would write all
-    out = _Pieces(data)
+    out = _PieceList(data)
     document = {_ID_KEY[kind]: features.ids, "data": data, "schema": SCHEMA}
     torch.save(document, out)  # type: ignore[arg-type]
     return out.pieces
 
 
 def all_finite(data: torch.Tensor) -> bool:
-    """Whether no value of a float32 tensor is NaN or infinite.
+    """Return whether no value of a float32 tensor is NaN or infinite.
 
-    A sum of which a term is not finite is not finite, and takes a twentieth of the time of looking
-    at every value. That is still done where a sum is too large for a float32.
+    A sum with a term that is not finite is not finite, and takes a twentieth of the time of looking
+    at every value. Every value is looked at only if the sum is too large for a float32.
     """
     return bool(torch.isfinite(data.sum())) or bool(torch.isfinite(data).all())
 
@@ -116,15 +116,15 @@ def load_features(path: Path, kind: Kind, *, mapped: bool = False) -> Features:
     been looked through here.
 
     Raises:
-        DamagedFeatures: unreadable, of another kind, rows and ids do not match, an id occurs
+        DamagedFeaturesError: unreadable, of another kind, rows and ids do not match, an id occurs
             twice, rows differ in width, or a value is not finite.
     """
     document = _unpickled(path, mapped)
     if not isinstance(document, Mapping) or not {_ID_KEY[kind], "data"} <= set(document):
-        raise DamagedFeaturesError(f"{path.name} is no file of {kind} features")
+        raise DamagedFeaturesError(f"{path.name} is not a file of {kind} features")
     ids = document[_ID_KEY[kind]]
     if not isinstance(ids, list) or not all(isinstance(i, str) for i in ids):
-        raise DamagedFeaturesError(f"{path.name} has ids that are no text")
+        raise DamagedFeaturesError(f"{path.name} has ids that are not text")
     data = _as_tensor(document["data"], ids, path.name)
     if len(set(ids)) != len(ids):
         raise DamagedFeaturesError(f"{path.name} names a sequence twice")
@@ -139,17 +139,17 @@ def map_rows(path: Path) -> torch.Tensor:
     float32 ``[n, width]``. For a process that shares the file with the one that checked it.
 
     Raises:
-        DamagedFeatures: the file is gone or another one.
+        DamagedFeaturesError: the file is gone or another one.
     """
     document = _unpickled(path, True)
     data = document["data"] if isinstance(document, Mapping) and "data" in document else None
     if not isinstance(data, torch.Tensor) or data.dim() != 2:
-        raise DamagedFeaturesError(f"{path.name} is no file of merged features")
+        raise DamagedFeaturesError(f"{path.name} is not a file of merged features")
     return data.to(torch.float32)
 
 
 def _unpickled(path: Path, mapped: bool) -> Any:
-    """The content of a ``.pt`` file in torch's zip format, the only one since torch 1.6."""
+    """Return the content of a ``.pt`` file in torch's zip format, the only one since torch 1.6."""
     try:
         if zipfile.is_zipfile(path):
             with warnings_of_torch("error"):  # of some damaged pickles it only warns
@@ -158,16 +158,16 @@ def _unpickled(path: Path, mapped: bool) -> Any:
     except _UNREADABLE as error:
         reason = next(iter(str(error).splitlines()), type(error).__name__)
         raise DamagedFeaturesError(f"{path.name} cannot be read: {reason}") from error
-    raise DamagedFeaturesError(f"{path.name} cannot be read: it is truncated, or no .pt file")
+    raise DamagedFeaturesError(f"{path.name} cannot be read: it is truncated, or not a .pt file")
 
 
 def _is_text(path: Path) -> bool:
-    """Whether a path is of whole characters: torch maps no file of another name."""
+    """Return whether a path is valid text: torch cannot map a file of another name."""
     return not any(0xD800 <= ord(letter) <= 0xDFFF for letter in str(path))
 
 
 def _as_tensor(data: Any, ids: list[str], name: str) -> torch.Tensor:
-    """Rows of any accepted format as float32 ``[n, width]``."""
+    """Return rows of any accepted format as float32 ``[n, width]``."""
     if isinstance(data, list):
         rows = []
         for row, expected in zip(data, ids, strict=False):
@@ -181,7 +181,7 @@ def _as_tensor(data: Any, ids: list[str], name: str) -> torch.Tensor:
             stacked = torch.stack(tensors) if tensors else torch.zeros(0, 0)
         except (TypeError, ValueError, RuntimeError) as error:
             raise DamagedFeaturesError(
-                f"{name} has rows that are no vectors of one width"
+                f"{name} has rows that are not vectors of one width"
             ) from error
         data = stacked if len(data) == len(ids) else stacked[:0]
     if not isinstance(data, torch.Tensor) or data.dim() != 2 or data.shape[0] != len(ids):

@@ -1,4 +1,4 @@
-"""The ledger: which tasks are proved done, and why the others are not."""
+"""The ledger of a run: which tasks are proved to be finished, and why the others are not."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ from virnucpro.store.receipts import (
     UnusableReceiptError,
     fingerprint,
     read_receipt,
-    write_receipt,
+    receipt_bytes,
 )
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """Whether a task must be carried out, and the reason in words for a person."""
+    """Whether a task must be carried out, and why, in words for people."""
 
     stale: bool
     reason: str
 
 
 class Ledger:
-    """Receipts of one run.
+    """The receipts of one run.
 
-    Digests chain from receipt to receipt: an input that an earlier stage wrote is known by its
-    receipt and not hashed again; ``digests`` starts with the input file's.
+    Digests form a chain from receipt to receipt: an input that an earlier stage wrote is known by
+    its receipt and not hashed again. ``digests`` begins with that of the input file.
     """
 
     def __init__(self, layout: Layout, disk: Disk, digests: Mapping[Path, str]) -> None:
@@ -43,29 +43,29 @@ class Ledger:
         self._removed = read_removed(layout)
 
     @property
-    def cleaned(self) -> bool:
+    def has_removed_outputs(self) -> bool:
         """Whether intermediate files of a finished run were removed and so count as present."""
         return bool(self._removed)
 
-    def distrust_removed(self) -> None:
-        """From now on a removed file is a missing file, for this run and for the next."""
+    def forget_removed(self) -> None:
+        """Treat removed files as missing from now on, in this run and in later ones."""
         self._disk.remove(self._layout.removed_list)
         self._removed = frozenset()
 
     def check(self, task: Task) -> Verdict:
-        """Compare a task with its receipt and the files on the disk.
+        """Compare a task with its receipt and with the files on the disk.
 
         Raises:
-            ResumeRefused: the receipt is of a newer version of the program.
+            ResumeRefusedError: the receipt is of a newer version of the program.
         """
         try:
-            receipt = _find(self._layout, task.receipt, self._removed, task.figures)
-            mark = fingerprint(task, [self._digest(p) for p in task.inputs])
+            receipt = _read(self._layout, task.receipt, self._removed, task.figures)
+            digest = fingerprint(task, [self._digest(p) for p in task.inputs])
         except UnusableReceiptError as error:
             return Verdict(True, str(error))
         except FileNotFoundError as error:
             return Verdict(True, f"{Path(error.filename).name} is missing")
-        if receipt.fingerprint != mark:
+        if receipt.fingerprint != digest:
             return Verdict(True, "made from other inputs or settings")
         if task.outputs and {o.path for o in receipt.outputs} != set(task.outputs):
             return Verdict(True, "receipt names other files")
@@ -82,36 +82,40 @@ class Ledger:
         self._disk.remove(task.receipt)
         self._disk.remove(self._layout.archived(task.receipt))
 
-    def commit(self, done: TaskResult, origin: str = "computed") -> Receipt:
+    def commit(self, result: TaskResult, origin: str = "computed") -> Receipt:
         """Write the receipt of a finished task: from here on it counts.
 
-        That of a span need not outlive a power cut, nor does its part file (``Disk.create``): what
-        is torn is found when it is checked, and eight GPUs finish a hundred spans a second.
+        The receipt of a span need not outlive a power cut, and neither does its part file
+        (``Disk.create``): a torn file is found when it is checked, and eight GPUs finish a hundred
+        spans per second.
 
         Raises:
             OutputError: the receipt cannot be written.
         """
-        mark = fingerprint(done.task, [self._digest(p) for p in done.task.inputs])
-        content = write_receipt(done, mark, self._layout.root, origin)
-        self._disk.save(done.task.receipt, content, durable=done.task.span is None)
-        receipt = Receipt(done.task.stage, mark, done.outputs, done.figures, origin, done.seconds)
-        self._remember(done.task, receipt)
+        task = result.task
+        digest = fingerprint(task, [self._digest(p) for p in task.inputs])
+        content = receipt_bytes(result, digest, self._layout.root, origin)
+        self._disk.save(task.receipt, content, durable=task.span is None)
+        receipt = Receipt(
+            task.stage, digest, result.outputs, result.figures, origin, result.seconds
+        )
+        self._remember(task, receipt)
         return receipt
 
     def remove(self, receipts: Iterable[tuple[Path, Receipt]], keep: frozenset[Path]) -> None:
         """Delete outputs that a finished run no longer needs; their receipts stay as proof.
 
-        The list of what goes is written first: a kill half way leaves a run that is still whole.
+        The list of removed files is written first, so that a kill half way leaves a valid run.
         """
-        doomed = [
+        removals = [
             (path, [o.path for o in receipt.outputs if o.path not in keep])
             for path, receipt in receipts
         ]
-        gone = {p for path, outputs in doomed for p in (path, *outputs) if outputs}
-        names = sorted(p.relative_to(self._layout.root).as_posix() for p in gone)
+        removed = {p for path, outputs in removals for p in (path, *outputs) if outputs}
+        names = sorted(p.relative_to(self._layout.root).as_posix() for p in removed)
         self._disk.save(self._layout.removed_list, json.dumps(names, indent=0).encode())
-        self._removed = frozenset(gone)
-        for path, outputs in doomed:
+        self._removed = frozenset(removed)
+        for path, outputs in removals:
             if outputs and path.parent != self._layout.state and path.exists():
                 self._disk.save(self._layout.archived(path), path.read_bytes())
                 self._disk.remove(path)
@@ -127,15 +131,15 @@ class Ledger:
             self._digests[path] = sha256_of(path)
         return self._digests[path]
 
-    # What stages and reports ask
+    # --- what stages and reports ask
 
-    def proof(self, task: Task) -> TaskResult:
-        """A task that its receipt proved, as if it had just been done."""
+    def proved_result(self, task: Task) -> TaskResult:
+        """Return the result of a task that its receipt proved, as if it had just been computed."""
         receipt = self._receipts[task.receipt]
         return TaskResult(task, receipt.outputs, receipt.figures, receipt.seconds)
 
     def outputs(self, stage: str) -> tuple[OutputFile, ...]:
-        """Outputs of a finished whole-file stage."""
+        """Return the outputs of a finished whole-file stage."""
         return self._receipts[self._layout.receipt(stage)].outputs
 
     def figures(self, receipt: Path) -> TaskFigures:
@@ -148,7 +152,7 @@ class Ledger:
 
 
 def read_removed(layout: Layout) -> frozenset[Path]:
-    """Files that a finished run removed and whose receipts stand for them."""
+    """Return the files that a finished run removed; their receipts stand for them."""
     try:
         names = json.loads(layout.removed_list.read_bytes())
         return frozenset(layout.root / str(name) for name in names)
@@ -156,29 +160,29 @@ def read_removed(layout: Layout) -> frozenset[Path]:
         return frozenset()
 
 
-def look(layout: Layout, path: Path, removed: frozenset[Path]) -> Receipt | str:
-    """The receipt at ``path`` if its files are there in their sizes, else what is wrong.
+def receipt_or_problem(layout: Layout, path: Path, removed: frozenset[Path]) -> Receipt | str:
+    """Return the receipt at ``path`` if its files exist in their sizes, else what is wrong.
 
-    Contents are not read: this is for a quick look, not for deciding what is done again.
+    Contents are not read: this is for ``status``, not for deciding what is computed again.
 
     Raises:
-        ResumeRefused: the receipt is of a newer version of the program.
+        ResumeRefusedError: the receipt is of a newer version of the program.
     """
     try:
-        receipt = _find(layout, path, removed)
+        receipt = _read(layout, path, removed)
     except UnusableReceiptError as error:
         return str(error)
     problems = (_problem(output, removed, contents=False) for output in receipt.outputs)
     return next((problem for problem in problems if problem), receipt)
 
 
-def _find(
+def _read(
     layout: Layout,
     path: Path,
     removed: frozenset[Path],
     figures: type[TaskFigures] = TaskFigures,
 ) -> Receipt:
-    """The receipt at ``path``, or in the archive where the end of a run put it."""
+    """Return the receipt at ``path``, or from the archive where the end of a run put it."""
     archived = path in removed and not path.exists()
     return read_receipt(layout.archived(path) if archived else path, layout.root, figures)
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TextIO
 
 from virnucpro.errors import LockedError
-from virnucpro.store.disk import host_name, unwritable
+from virnucpro.store.disk import explain_write_errors, host_name
 
 # The error numbers of flock on a file system that has no locks.
 _NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
@@ -86,19 +86,19 @@ def locked(path: Path, work: str = A_RUN, *, wait: bool = False) -> Iterator[Loc
         LockedError: another process holds it; the message names the owner (exit 5).
         OutputError: the file cannot be written.
     """
-    with unwritable(path):
+    with explain_write_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         stream = path.open("a+")
     with stream:
         _acquire(stream, path, work, wait)
         stale = read_owner(path)
         owner = LockOwner(host_name(), os.getpid(), int(time.time()), work)
-        with unwritable(path):
+        with explain_write_errors(path):
             _rewrite(stream, json.dumps(asdict(owner)))
         try:
             yield stale
         finally:
-            with unwritable(path):
+            with explain_write_errors(path):
                 _rewrite(stream, "")
 
 

@@ -20,7 +20,7 @@ _Value = TypeVar("_Value")
 
 
 class UnusableReceiptError(ValueError):
-    """The file is no receipt of ours; the work it should prove is done again."""
+    """The file is not a usable receipt; the task that it should prove is carried out again."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class FileFailure(FailedSequences):
 
 @dataclass(frozen=True)
 class Receipt:
-    """What is known of a finished task. Paths of outputs are relative to the output directory.
+    """What is known of a finished task. In the file, paths are relative to the output directory.
 
     ``origin`` is ``computed``, or ``legacy`` for a file taken over from an earlier version.
     """
@@ -65,10 +65,10 @@ def failed_ids(figures: TaskFigures) -> tuple[str, ...]:
 
 
 def fingerprint(task: Task, input_digests: list[str]) -> str:
-    """SHA-256 (hex) of everything that decides the answer of ``task``.
+    """Return the SHA-256 (hex) of everything that decides the result of ``task``.
 
     That is the stage and its version, the parameters, the contents of the inputs and the span of
-    records; neither paths nor times nor hardware.
+    sequences, but not paths, times or hardware.
     """
     canonical = json.dumps(
         {
@@ -84,15 +84,15 @@ def fingerprint(task: Task, input_digests: list[str]) -> str:
     return hashlib.sha256(canonical.encode()).hexdigest()
 
 
-def write_receipt(done: TaskResult, mark: str, root: Path, origin: str) -> bytes:
-    """The JSON text of a receipt, one output a line's worth of indentation."""
+def receipt_bytes(result: TaskResult, digest: str, root: Path, origin: str) -> bytes:
+    """Return the JSON text of the receipt of ``result``, whose fingerprint is ``digest``."""
     document = {
         "schema": current_schema("receipt"),
         "producer": f"virnucpro {__version__}",
-        "stage": done.task.stage,
-        "fingerprint": mark,
+        "stage": result.task.stage,
+        "fingerprint": digest,
         "origin": origin,
-        "seconds": round(done.seconds, 3),
+        "seconds": round(result.seconds, 3),
         "outputs": [
             {
                 "file": output.path.relative_to(root).as_posix(),
@@ -100,19 +100,19 @@ def write_receipt(done: TaskResult, mark: str, root: Path, origin: str) -> bytes
                 "sha256": output.sha256,
                 "rows": output.rows,
             }
-            for output in done.outputs
+            for output in result.outputs
         ],
-        "figures": asdict(done.figures),
+        "figures": asdict(result.figures),
     }
     return (json.dumps(document, indent=1, sort_keys=True) + "\n").encode()
 
 
 def read_receipt(path: Path, root: Path, figures: type[TaskFigures] = TaskFigures) -> Receipt:
-    """Parse a receipt that keeps ``figures``.
+    """Read a receipt whose figures are of the class ``figures``.
 
     Raises:
-        UnusableReceipt: missing, empty, truncated or not ours.
-        ResumeRefused: written by a newer version of the program (exit 3).
+        UnusableReceiptError: missing, empty, truncated or not a receipt.
+        ResumeRefusedError: written by a newer version of the program (exit 3).
     """
     try:
         document = upgraded("receipt", json.loads(path.read_bytes()), path)
@@ -136,7 +136,7 @@ def read_receipt(path: Path, root: Path, figures: type[TaskFigures] = TaskFigure
 
 
 def _inside(root: Path, name: str) -> Path:
-    """``name`` below ``root``; a receipt must not name a file elsewhere."""
+    """Return ``name`` below ``root``; a receipt must not name a file elsewhere."""
     relative = Path(name)
     if relative.is_absolute() or ".." in relative.parts:
         raise ValueError(name)

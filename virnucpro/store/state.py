@@ -101,7 +101,7 @@ def admit_run(
         return admit_work(wanted.identity, newer, disk, force=True)
     receipts = _has_receipts(layout)
     files = [path for path in layout.owned() if path != layout.state and files_in([path])]
-    if earlier is None and not receipts and legacy.found(layout):
+    if earlier is None and not receipts and legacy.is_legacy_run(layout):
         return _admit_legacy(layout, disk, wanted, resume=resume, force=force)
     if receipts or layout.legacy_survey.exists():
         existing = ExistingWork(
@@ -140,7 +140,7 @@ def _admit_legacy(
             f"program made ({own_files[0].name}, ...): take them over with --resume, or start over "
             f"with --force, which moves them aside"
         )
-    differing = {name: was for name, was, _ in legacy.differences(layout, wanted.analysis)}
+    differing = legacy.changed_settings(layout, wanted.analysis)
     identity = WorkIdentity(
         f"a run of {layout.stem} by an earlier version of the program",
         {**wanted.analysis, **differing},
@@ -149,4 +149,4 @@ def _admit_legacy(
     admission = admit_work(wanted.identity, existing, disk, resume=resume, force=force)
     if admission.decision != "continue":
         return admission
-    return Admission("continue", legacy.survey(layout, disk))
+    return Admission("continue", legacy.note_features(layout, disk))

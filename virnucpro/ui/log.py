@@ -27,7 +27,7 @@ from virnucpro.events import (
     WorkerReport,
 )
 from virnucpro.formatting import counted, memory_size, percent, printable, seconds_text
-from virnucpro.store.disk import unwritable
+from virnucpro.store.disk import explain_write_errors
 from virnucpro.ui.labels import task_label, worker_name
 
 
@@ -59,7 +59,7 @@ class LogFile:
         """
         if self._path is None or self._stream is not None:
             return
-        with unwritable(self._path):
+        with explain_write_errors(self._path):
             self._path.parent.mkdir(parents=True, exist_ok=True)
             self._stream = self._path.open("a", encoding="utf-8", errors="backslashreplace")
 
@@ -74,7 +74,7 @@ class LogFile:
         with self._lock:
             self._waiting.append(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {printable(text)}\n")
             if self._stream is not None:
-                with unwritable(self._path):
+                with explain_write_errors(self._path):
                     self._stream.writelines(self._waiting)
                     self._stream.flush()
                 self._waiting.clear()

@@ -133,9 +133,9 @@ def test_formats_of_before(tmp_path: Path) -> None:
         ({"nucleotide": ["a", "b"], "data": ROWS[0]}, "2 ids but other rows"),
         ({"nucleotide": ["a", "b"], "data": ROWS / 0}, "not finite"),
         ({"nucleotide": ["a", "b"], "data": [ROWS[0], ROWS[1, :2]]}, "one width"),
-        ({"nucleotide": [1, 2], "data": ROWS}, "no text"),
-        ({"proteins": ["a", "b"], "data": ROWS}, "no file of nucleotide features"),
-        ([1, 2], "no file of nucleotide features"),
+        ({"nucleotide": [1, 2], "data": ROWS}, "not text"),
+        ({"proteins": ["a", "b"], "data": ROWS}, "not a file of nucleotide features"),
+        ([1, 2], "not a file of nucleotide features"),
     ],
 )
 def test_damage_is_refused(tmp_path: Path, document: object, message: str) -> None:

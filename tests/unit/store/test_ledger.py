@@ -143,8 +143,8 @@ def test_removed_files_stay_proved_until_they_are_needed(task: Task, layout: Lay
     assert not task.outputs[0].exists()
     assert not task.receipt.exists()
     again = _ledger(layout)
-    assert again.cleaned
+    assert again.has_removed_outputs
     assert not again.check(task).stale
-    again.distrust_removed()
+    again.forget_removed()
     assert again.check(task).stale
     assert _ledger(layout).check(task).stale

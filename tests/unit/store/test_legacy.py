@@ -140,8 +140,8 @@ DAMAGES: list[tuple[str, Callable[[Path], object], str]] = [
     ("truncated", lambda p: p.write_bytes(p.read_bytes()[:900]), "truncated"),
     ("empty", lambda p: p.write_bytes(b""), "truncated"),
     ("malicious", _evil, "cannot be read"),
-    ("a malicious plain pickle", _evil_pickle, "no .pt file"),
-    ("the other kind", lambda p: shutil.copy(p.parents[1] / "in_nucleotide/output_2_DNABERT_S.pt", p), "no file of protein"),
+    ("a malicious plain pickle", _evil_pickle, "not a .pt file"),
+    ("the other kind", lambda p: shutil.copy(p.parents[1] / "in_nucleotide/output_2_DNABERT_S.pt", p), "not a file of protein"),
     ("another file", lambda p: shutil.copy(p.with_name("output_1_ESM.pt"), p), "ids are not those"),
     ("another sequence", _sequence, "output_2.fa it was made from had other sequences"),
     ("FASTA gone", lambda p: p.with_name("output_2.fa").unlink(), "was missing or unreadable"),
@@ -177,7 +177,7 @@ def test_a_file_that_changed_after_it_was_noted_is_computed_again(
     from virnucpro.store.disk import Disk
 
     source, layout = interrupted
-    legacy.survey(layout, Disk())
+    legacy.note_features(layout, Disk())
     note = layout.legacy_survey.read_bytes()
     damage = _features(lambda f: Features(f.ids, f.data + 1))
     damage(layout.features("protein", 2))
@@ -223,7 +223,7 @@ def test_the_state_file_of_another_input_says_nothing(interrupted: tuple[Path, L
     source, layout = interrupted
     text = layout.legacy_state.read_text()
     layout.legacy_state.write_text(text.replace("in_chunked", "other_chunked"))
-    assert legacy.stems(layout.root) == ["other"]
+    assert legacy.legacy_stems(layout) == ["other"]
     with pytest.raises(UsageError, match=r"not its own: in_chunked200\.fa"):
         predict(source, layout.root, resume=True)
     assert len(legacy.feature_files(layout)) == 5

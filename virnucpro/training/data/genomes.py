@@ -25,7 +25,7 @@ from virnucpro.io.frames import FRAME_LABELS, Frame, open_frames
 from virnucpro.io.records import read_records, shortened
 from virnucpro.layout import Molecule
 from virnucpro.stages.chunking import Stamp, changed, stamp
-from virnucpro.store.disk import Disk, Writing
+from virnucpro.store.disk import Disk, OutputWriter
 from virnucpro.training.data.dataset import Part
 from virnucpro.training.data.genbank import CodingSequences, is_genbank, read_genbank
 from virnucpro.training.data.relatives import Sketch, sketch
@@ -355,7 +355,7 @@ def _cut_records(
 class _FrameCollector:
     """Writes the sequences of frames to a file, and keeps everything else in compact arrays."""
 
-    def __init__(self, out: Writing) -> None:
+    def __init__(self, out: OutputWriter) -> None:
         self._out = out
         self._offset = 0
         self._record_numbers, self._chunk_numbers = array("i"), array("i")

@@ -13,7 +13,7 @@ from virnucpro import __version__
 from virnucpro.contracts import Json
 from virnucpro.errors import InputError, UsageError
 from virnucpro.layout import MOLECULES, Layout
-from virnucpro.store.disk import Disk, DiskWithoutResume, sha256_of
+from virnucpro.store.disk import Disk, sha256_of
 from virnucpro.store.guard import (
     ExistingWork,
     WorkIdentity,
@@ -110,7 +110,7 @@ def prepare_dataset(
         LockedError: another process works in the folder.
         OutputError: the disk is full or unwritable.
     """
-    disk = disk or DiskWithoutResume()
+    disk = disk or Disk()
     if settings.test + settings.validation > 1:
         raise UsageError(
             f"--test {settings.test} and --validation {settings.validation} are more than all "

@@ -22,7 +22,7 @@ from virnucpro.errors import InputError, UsageError
 from virnucpro.executors.signals import Interruption
 from virnucpro.metrics.classification import auroc
 from virnucpro.metrics.temperature import fit_temperature
-from virnucpro.store.disk import Disk, DiskWithoutResume, sha256_of
+from virnucpro.store.disk import Disk, sha256_of
 from virnucpro.store.guard import admit_work
 from virnucpro.store.lock import locked
 from virnucpro.store.migrations import current_schema
@@ -72,7 +72,7 @@ def fit_lite(
         VirNucProError: see ``virnucpro.errors``. The same command continues an interrupted
             training.
     """
-    disk, files = disk or DiskWithoutResume(), LiteFiles(root.absolute())
+    disk, files = disk or Disk(), LiteFiles(root.absolute())
     identity: dict[str, Any] = {
         "settings": asdict(settings),
         "data_set": sha256_of(dataset.description_file) if dataset.description() else "",
