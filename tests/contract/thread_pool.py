@@ -18,12 +18,13 @@ Inbox = SimpleQueue[Callable[[TaskRunner], None] | None]
 
 
 class ThreadPool:
-    """One thread per device. A replaced thread ends after its current task, and is ignored."""
+    """One thread per device. It is replaced after its current task, whose result is ignored."""
 
     def __init__(self, devices: Sequence[Device]) -> None:
         self._unused = list(enumerate(devices))[::-1]
         self._workers: dict[int, Device] = {}
         self._inboxes: dict[int, Inbox] = {}
+        self._threads: dict[int, Thread] = {}
         self._events: SimpleQueue[tuple[Inbox, PoolEvent]] = SimpleQueue()
 
     @property
@@ -54,10 +55,16 @@ class ThreadPool:
             handle(event)
 
     def restart(self, worker: int) -> None:
-        if worker in self._inboxes:
-            self._inboxes[worker].put(None)
+        self._end_thread(worker)
         inbox = self._inboxes[worker] = Inbox()
-        Thread(target=self._serve, args=(worker, self._workers[worker], inbox), daemon=True).start()
+        arguments = (worker, self._workers[worker], inbox)
+        self._threads[worker] = Thread(target=self._serve, args=arguments, daemon=True)
+        self._threads[worker].start()
+
+    def _end_thread(self, worker: int) -> None:
+        if inbox := self._inboxes.pop(worker, None):
+            inbox.put(None)
+            self._threads.pop(worker).join()  # two threads must not write the same file
 
     def _serve(self, worker: int, device: Device, inbox: Inbox) -> None:
         runner = TaskRunner(worker, device, lambda event: self._events.put((inbox, event)))
@@ -65,7 +72,7 @@ class ThreadPool:
             work(runner)
 
     def remove(self, worker: int) -> None:
-        self._inboxes.pop(worker).put(None)
+        self._end_thread(worker)
         del self._workers[worker]
 
     def close(self) -> None:
