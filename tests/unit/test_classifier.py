@@ -205,10 +205,10 @@ def test_other_modules_are_refused(save_module, tmp_path):
 
 def test_not_a_classifier(tmp_path, save_module):
     torch.save({"a": torch.ones(1)}, tmp_path / "a.pth")
-    with pytest.raises(ModelError, match="is no classifier"):
+    with pytest.raises(ModelError, match="is not a classifier"):
         inspect_classifier(tmp_path / "a.pth")
     save_file({"a": torch.ones(1)}, tmp_path / "a.safetensors")
-    with pytest.raises(ModelError, match="no classifier of virnucpro"):
+    with pytest.raises(ModelError, match="not a classifier of virnucpro"):
         inspect_classifier(tmp_path / "a.safetensors")
     with pytest.raises(ModelError, match="is missing"):
         inspect_classifier(tmp_path / "b.pth")

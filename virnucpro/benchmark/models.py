@@ -10,7 +10,7 @@ from typing import Literal
 
 import torch
 
-from virnucpro.compute.fp8 import Fp8Linear
+from virnucpro.compute.arithmetic import LINEAR_LAYERS
 from virnucpro.encoders.batched import BatchedEncoder
 from virnucpro.encoders.esm2 import read_esm2, rotary_frequencies
 from virnucpro.encoders.family import EncoderSource
@@ -128,7 +128,7 @@ def rotary_frequencies_of(model: BenchmarkModel, encoder: BatchedEncoder) -> tor
 
 def linear_flops(network: torch.nn.Module) -> int:
     """Return the floating-point operations per token in the linear layers."""
-    layers = (m for m in network.modules() if isinstance(m, (torch.nn.Linear, Fp8Linear)))
+    layers = (m for m in network.modules() if isinstance(m, LINEAR_LAYERS))
     return sum(2 * p.numel() for layer in layers for p in layer.parameters() if p.dim() == 2)
 
 

@@ -122,7 +122,7 @@ def classifier_to_bytes(
     extra: Mapping[str, str],
     temperature: float | None = None,
 ) -> bytes:
-    """A classifier in the project's own format; the same arguments give the same bytes.
+    """Return a classifier in the project's own format; the same arguments give the same bytes.
 
     ``encoders`` are families or model names, ``chunk_lengths`` bases; either may be empty where
     it is not to be checked. ``extra`` is anything worth keeping, such as the training command.
@@ -145,7 +145,7 @@ def classifier_to_bytes(
 
 
 def with_temperature(path: Path, temperature: float) -> bytes:
-    """The classifier at ``path``, of either format, in the project's own with a temperature.
+    """Return the classifier at ``path``, of either format, in the project's own with a temperature.
 
     All else that the file says is stored.
 
@@ -158,7 +158,7 @@ def with_temperature(path: Path, temperature: float) -> bytes:
 
 
 def _encoded(state: Mapping[str, torch.Tensor], metadata: dict[str, Any]) -> bytes:
-    """Weights and metadata as a file, after the checks of its reader."""
+    """Return weights and metadata as a file, after the checks of its reader."""
     stored = {key: state[key].detach().cpu() for key in _shapes(1, 1) if key in state}
     model = _build(_as_weights(stored, Path("classifier")), metadata)
     metadata = metadata | {"input_width": model.input_width, "hidden": model.hidden}
@@ -167,14 +167,14 @@ def _encoded(state: Mapping[str, torch.Tensor], metadata: dict[str, Any]) -> byt
 
 
 def _read(path: Path) -> tuple[Weights, dict[str, Any]]:
-    """Its tensors, and what it says of itself."""
+    """Read its tensors, and what it says of itself."""
     check_file(path)
     if path.suffix == ".safetensors":
         return _as_weights(read_safetensors(path), path), _metadata(path)
     module = read_pickle(path, [(_Inert, name) for name in _PICKLED])
     if not isinstance(module, _Inert):
         raise ModelError(
-            f"{path} is no classifier: expected a .safetensors of virnucpro, or a pickled "
+            f"{path} is not a classifier: expected a .safetensors of virnucpro, or a pickled "
             f"MLPClassifier (300_model.pth, 500_model.pth)"
         )
     norm = _held(module, "_modules").get("bn1")
@@ -183,7 +183,7 @@ def _read(path: Path) -> tuple[Weights, dict[str, Any]]:
 
 
 def _tensors(module: _Inert, prefix: str) -> Iterator[tuple[str, torch.Tensor]]:
-    """Parameters and buffers of a module that was taken apart, by dotted name."""
+    """Yield parameters and buffers of a module that was taken apart, by dotted name."""
     for group in ("_parameters", "_buffers"):
         for name, value in _held(module, group).items():
             if isinstance(value, torch.Tensor):
@@ -199,7 +199,7 @@ def _held(module: _Inert, group: str) -> dict[str, Any]:
 
 
 def _metadata(path: Path) -> dict[str, Any]:
-    """What a file of ours says of itself."""
+    """Return what a file of this format says of itself."""
     try:
         with safe_open(path, "pt") as file:
             text = (file.metadata() or {}).get(_KEY)
@@ -209,7 +209,7 @@ def _metadata(path: Path) -> dict[str, Any]:
     with suppress(ValueError):
         metadata = json.loads(text or "null")
     if not isinstance(metadata, dict) or not isinstance(metadata.get("schema"), int):
-        raise ModelError(f"{path} is no classifier of virnucpro: it has no {_KEY!r} metadata")
+        raise ModelError(f"{path} is not a classifier of virnucpro: it has no {_KEY!r} metadata")
     if metadata["schema"] > SCHEMA:
         raise ModelError(f"{path} was written by a newer virnucpro: update this one")
     for name, kind in (("labels", str), ("encoders", str), ("chunk_lengths", int)):
@@ -222,7 +222,7 @@ def _metadata(path: Path) -> dict[str, Any]:
 
 
 def _build(weights: Weights, metadata: Mapping[str, Any]) -> Classifier:
-    """A classifier from its weights, all checked."""
+    """Make a classifier from its weights, all checked."""
     if tuple(metadata.get("labels") or LABELS) != LABELS:
         raise ModelError(f"{weights.place}: classes {metadata['labels']}, expected {list(LABELS)}")
     first = weights.tensors.get("hidden_layer.weight")
@@ -236,7 +236,7 @@ def _build(weights: Weights, metadata: Mapping[str, Any]) -> Classifier:
 
 
 def _temperature(metadata: Mapping[str, Any], path: Path) -> float | None:
-    """The temperature of a file that has one. Raises ModelError where it is no positive number."""
+    """Return the temperature of a file that has one. Raises ModelError where it is not positive."""
     if metadata.get("temperature") is None:
         return None
     value = read_number(metadata, "temperature", path)

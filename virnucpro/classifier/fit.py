@@ -13,11 +13,11 @@ from virnucpro.errors import ModelError
 def check_fit(
     info: ClassifierInfo, *, nucleotide: EncoderSource, protein: EncoderSource, chunk_length: int
 ) -> list[str]:
-    """See that a classifier belongs to two encoders and a chunk length.
+    """Check that a classifier belongs to two encoders and a chunk length.
 
     An entry of ``info.encoders`` fits an encoder of its family; where it names a model, and the
     encoder was asked for by the name of another released model, it does not. An encoder in a
-    folder of the user's own naming gives a warning only: its width is all there is to compare.
+    folder with any other name gives a warning only: nothing but its width can be compared.
 
     Returns:
         Warnings, for the user.
@@ -53,7 +53,7 @@ def check_fit(
 
 
 def _check_encoder(info: ClassifierInfo, source: EncoderSource) -> list[str]:
-    """Compare one encoder with those that the classifier names."""
+    """Compare one encoder with those that the classifier names, and return warnings."""
     named = [_short(entry) for entry in info.encoders if family_of(entry) == source.family]
     asked = _short(source.name)
     error = ModelError(
@@ -74,7 +74,7 @@ def _check_digests(info: ClassifierInfo, *sources: EncoderSource) -> None:
     """Compare the encoders' files with those that were trained together with the classifier.
 
     Raises:
-        ModelError: they are other ones; of the same widths, they would give scores all the same.
+        ModelError: they are others; with the same widths they would give scores, but wrong ones.
     """
     known = {digest_of([digest]) for digest in info.extra.get("encoder_sha256", "").split()}
     for source in sources:

@@ -15,7 +15,7 @@ INNER_BATCH = 256  # rows of every matrix product, whatever the caller passes
 class Classifier:
     """Linear, batch normalisation, ReLU, (dropout, in training only), linear, softmax.
 
-    ``input_width`` numbers a row, ``hidden`` units; ``state`` holds ``hidden_layer``, ``bn1`` and
+    ``input_width`` numbers per row, ``hidden`` units; ``state`` holds ``hidden_layer``, ``bn1`` and
     ``output_layer`` as the original names them. The logits are divided by ``temperature`` before
     the softmax (Guo et al. 2017, arXiv:1706.04599).
     """

@@ -5,13 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 import torch
+from torch import nn
 
 from virnucpro.compute.compiled import Stack
-from virnucpro.compute.fp8 import use_fp8_layers
+from virnucpro.compute.fp8 import Fp8Linear, use_fp8_layers
 from virnucpro.precision import PRECISIONS
 
 # By ``Precision.linear_layers``: a function that replaces the linear layers of cast blocks.
 PREPARATIONS: Mapping[str, Callable[[Stack], None]] = {"fp8": use_fp8_layers}
+
+
+LINEAR_LAYERS = (nn.Linear, Fp8Linear)  # all that blocks have after their preparation
 
 
 def torch_dtype(precision: str) -> torch.dtype:

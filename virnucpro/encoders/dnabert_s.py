@@ -283,7 +283,7 @@ def read_tokenizer(path: Path, vocabulary: int) -> Tokenizer:
     content = read_json(path)
     # The library raises a bare Exception on a file it does not understand: look before.
     if not isinstance(content.get("model"), dict) or "vocab" not in content["model"]:
-        raise ModelError(f"{path} has no vocabulary: it is no tokenizer file, fetch it again")
+        raise ModelError(f"{path} has no vocabulary: it is not a tokenizer file, fetch it again")
     tokenizer = Tokenizer.from_str(path.read_text(encoding="utf-8"))
     tokenizer.no_padding()
     tokenizer.no_truncation()

@@ -394,7 +394,7 @@ def _read_fair_file(path: Path) -> tuple[Esm2Sizes, Weights]:
     """Read a ``.pt`` of fair-esm, whose ``cfg`` is a Namespace or, in newer files, a dict."""
     content = read_pickle(path, allowed=[argparse.Namespace])
     if not isinstance(content, dict) or not {"cfg", "model"} <= set(content):
-        raise ModelError(f"{path} is no ESM-2 checkpoint: expected 'cfg' and 'model' in it")
+        raise ModelError(f"{path} is not an ESM-2 checkpoint: expected 'cfg' and 'model' in it")
     cfg = _as_dict(_as_dict(content["cfg"]).get("model"))
     layers, width, heads = read_counts(cfg, _FAIR_COUNTS, path)
     tensors = tensors_of(content["model"], path)

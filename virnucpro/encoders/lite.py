@@ -256,7 +256,7 @@ def read_lite(path: Path) -> tuple[Molecule, Branch, list[WordCounts]]:
     """
     metadata = _metadata(path)
     if metadata is None:
-        raise ModelError(f"{path} is no lite encoder: it has no {_KEY!r} metadata")
+        raise ModelError(f"{path} is not a lite encoder: it has no {_KEY!r} metadata")
     if metadata.get("schema") != SCHEMA:
         raise ModelError(
             f"{path} was written by another virnucpro (schema {metadata.get('schema')})"

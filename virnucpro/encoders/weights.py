@@ -165,7 +165,7 @@ def read_pickle(path: Path, allowed: Sequence[Any] = ()) -> Any:
             match = re.search(r"GLOBAL (\S+)", str(error))
             code = match[1] if match else "code"
             raise ModelError(
-                f"{path} is refused: reading it would run {code}, which is no part of a model "
+                f"{path} is refused: reading it would run {code}, which is not part of a model "
                 f"file. Nothing was run; get the file from a source you trust"
             ) from error
         raise ModelError(f"{path} cannot be read: {_AGAIN}") from error
@@ -221,7 +221,7 @@ def tensors_of(content: Any, path: Path) -> dict[str, torch.Tensor]:
     if not isinstance(content, dict) or not all(
         isinstance(key, str) and isinstance(value, torch.Tensor) for key, value in content.items()
     ):
-        raise ModelError(f"{path} does not hold named weights: it is no file of this model")
+        raise ModelError(f"{path} does not hold named weights: it is not a file of this model")
     return content
 
 

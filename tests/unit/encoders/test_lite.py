@@ -193,7 +193,7 @@ def test_which_file_is_what(pair, tmp_path):
     for path in (mine, TOY_CLASSIFIER):
         with pytest.raises(ModelError, match="is not an encoder, or it is damaged"):
             locate(str(path), "protein")
-        with pytest.raises(ModelError, match="is no lite encoder"):
+        with pytest.raises(ModelError, match="is not a lite encoder"):
             read_lite(path)
 
 
