@@ -16,7 +16,7 @@ from virnucpro.training.classifier.network import (
     ClassifierNetwork,
     GlobalBatchNorm,
     dropout_mask,
-    folded,
+    fold_standardisation,
 )
 from virnucpro.training.classifier.settings import RECIPES
 
@@ -68,7 +68,9 @@ def test_standardisation_is_folded_into_the_first_layer():
     x = torch.randn(50, 6) * 3 + 2
     inputs = (x.double() - torch.from_numpy(mean)) / torch.from_numpy(deviation)
     expected = network(inputs.float(), torch.empty(0), 0)
-    found = Classifier(folded(dict(network.state_dict()), mean, deviation), EPS).logits(x)
+    found = Classifier(
+        fold_standardisation(dict(network.state_dict()), mean, deviation), EPS
+    ).logits(x)
     assert torch.allclose(found, expected, atol=1e-4)
 
 

@@ -445,3 +445,13 @@ def test_renamed_records_are_the_sources_own(made, settings):
     names = {row["record"] for row in genomes(dataset)}
     own = {r.id for name in FILES for r in read_records(settings.folder / name)}
     assert names - own == {"B1.2"}
+
+
+def test_the_description_is_read_once(made):
+    _, finished = made
+    dataset = Dataset(finished.root)
+    lengths = dataset.lengths()
+    dataset.description_file.unlink()
+    assert (dataset.lengths(), dataset.shards("train") > 0) == (lengths, True)
+    with pytest.raises(UsageError, match="is not a data set"):
+        Dataset(finished.root).lengths()

@@ -32,10 +32,10 @@ def parts(embedded):
 
 @pytest.fixture
 def plan(parts, tmp_path):
-    def _plan(recipe, name="training.pt"):
+    def _plan(settings, name="training.pt"):
         path = tmp_path / name
         save_savepoint(path, Savepoint({}), Disk())
-        return TrainingPlan(recipe, *parts, *moments(parts[0]), path)
+        return TrainingPlan(settings, *parts, *moments(parts[0]), path)
 
     return _plan
 
@@ -58,39 +58,39 @@ def same(one, two, **tolerance):
         assert close if tolerance else torch.equal(one[key], two[key]), key
 
 
-@pytest.mark.parametrize("recipe", [SMALL, WIDE], ids=["original", "modern"])
-def test_one_seed_one_result(plan, recipe):
+@pytest.mark.parametrize("settings", [SMALL, WIDE], ids=["original", "modern"])
+def test_one_seed_one_result(plan, settings):
     points = []
     for name in ("one", "two"):
-        made = plan(recipe, name)
+        made = plan(settings, name)
         finished, epochs = run(made)
         assert finished
         assert [event.epoch for event in epochs] == [1, 2, 3]
         points.append(load_savepoint(made.savepoint))
     same(points[0].best, points[1].best)
     same(points[0].network, points[1].network)
-    other = plan(dataclasses.replace(recipe, seed=7), "other")
+    other = plan(dataclasses.replace(settings, seed=7), "other")
     run(other)
     assert not torch.equal(
         load_savepoint(other.savepoint).best["bn1.bias"], points[0].best["bn1.bias"]
     )
 
 
-@pytest.mark.parametrize("recipe", [SMALL, WIDE], ids=["original", "modern"])
-def test_it_learns(plan, recipe):
-    made = plan(dataclasses.replace(recipe, epochs=12))
+@pytest.mark.parametrize("settings", [SMALL, WIDE], ids=["original", "modern"])
+def test_it_learns(plan, settings):
+    made = plan(dataclasses.replace(settings, epochs=12))
     _, epochs = run(made)
     assert epochs[-1].auroc > 0.99
     assert epochs[-1].validation_loss < epochs[0].validation_loss
 
 
 @pytest.mark.parametrize("asks", [1, 3])
-@pytest.mark.parametrize("recipe", [SMALL, WIDE], ids=["original", "modern"])
-def test_stopped_anywhere_and_gone_on_with(plan, recipe, asks):
+@pytest.mark.parametrize("settings", [SMALL, WIDE], ids=["original", "modern"])
+def test_stopped_anywhere_and_gone_on_with(plan, settings, asks):
     """Every time it asks for the n-th time whether to stop, it is stopped, as by a signal."""
-    whole = plan(recipe, "whole")
+    whole = plan(settings, "whole")
     run(whole)
-    made = plan(recipe, "pieces")
+    made = plan(settings, "pieces")
     stops = 0
     while True:
         left = iter(range(1, asks))
@@ -111,10 +111,10 @@ def test_stopped_anywhere_and_gone_on_with(plan, recipe, asks):
         assert load_savepoint(made.savepoint).epoch == load_savepoint(made.savepoint).batch == 0
 
 
-@pytest.mark.parametrize("recipe", [SMALL, WIDE], ids=["original", "modern"])
-def test_two_processes_equal_one(plan, recipe):
+@pytest.mark.parametrize("settings", [SMALL, WIDE], ids=["original", "modern"])
+def test_two_processes_equal_one(plan, settings):
     """To 1e-5: sums are added up in another order, nothing else differs."""
-    single, double = plan(recipe, "single"), plan(recipe, "double")
+    single, double = plan(settings, "single"), plan(settings, "double")
     run(single)
     events = []
     devices = (Device("cpu", threads=1),) * 2
@@ -129,8 +129,8 @@ def test_two_processes_equal_one(plan, recipe):
 
 def test_early_stopping_keeps_the_best(plan):
     """A rate far too high: the loss soon rises, and the weights before that are kept."""
-    recipe = dataclasses.replace(SMALL, learning_rate=0.5, epochs=60, patience=2)
-    made = plan(recipe)
+    settings = dataclasses.replace(SMALL, learning_rate=0.5, epochs=60, patience=2)
+    made = plan(settings)
     finished, epochs = run(made)
     assert finished
     point = load_savepoint(made.savepoint)
@@ -139,7 +139,7 @@ def test_early_stopping_keeps_the_best(plan):
     best = int(np.argmin(losses)) + 1
     assert point.best_epoch == best == epochs[-1].best
     assert len(epochs) == min(best + 2, 60) < 60
-    again = plan(dataclasses.replace(recipe, epochs=best), "again")
+    again = plan(dataclasses.replace(settings, epochs=best), "again")
     run(again)
     same(load_savepoint(again.savepoint).network, point.best)
 

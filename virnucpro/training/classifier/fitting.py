@@ -37,7 +37,7 @@ from virnucpro.training.classifier.features import (
     find_features,
     moments,
 )
-from virnucpro.training.classifier.network import EPS, folded
+from virnucpro.training.classifier.network import EPS, fold_standardisation
 from virnucpro.training.classifier.processes import train_on
 from virnucpro.training.classifier.progress import EpochEnded, TensorBoardLog, TrainingEvent
 from virnucpro.training.classifier.savepoint import Savepoint, load_savepoint
@@ -189,7 +189,7 @@ def _finish(
     assert savepoint is not None
     state: dict[str, torch.Tensor] = savepoint.best
     if request.settings.standardise:
-        state = folded(state, plan.mean, plan.deviation)
+        state = fold_standardisation(state, plan.mean, plan.deviation)
     classifier = Classifier(state, EPS)
     logits = {part: _logits_of(classifier, features) for part, features in parts.items()}
     temperature = fit_temperature(logits["validation"], parts["validation"].labels)

@@ -107,7 +107,7 @@ def weight_decay_groups(network: nn.Module, weight_decay: float) -> list[dict[st
     ]
 
 
-def folded(
+def fold_standardisation(
     state: dict[str, torch.Tensor], mean: np.ndarray, deviation: np.ndarray
 ) -> dict[str, torch.Tensor]:
     """Return the state for inputs ``x`` of a network trained on ``(x - mean) / deviation``."""
