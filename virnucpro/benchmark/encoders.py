@@ -126,9 +126,9 @@ def _implementations(
 
     Ours in fp32 is the first where anything is compared with it.
     """
-    wanted = sorted(plan.precisions, key=lambda p: p != "fp32")
-    both: list[str] = ["fp32", *wanted]
-    for precision in dict.fromkeys(both if plan.peers else wanted):
+    requested = sorted(plan.precisions, key=lambda p: p != "fp32")
+    both: list[str] = ["fp32", *requested]
+    for precision in dict.fromkeys(both if plan.peers else requested):
         notify(f"{model.name}: opening in {precision}")
         encoder, seconds = timed_open(model, plan.device, precision, plan.budget)
         # The peers share these weights, so they are made before the weights are packed.

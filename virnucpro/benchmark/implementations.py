@@ -16,7 +16,7 @@ from typing import Any, Final, Literal
 import torch
 from torch import nn
 
-from virnucpro.benchmark.machine import version
+from virnucpro.benchmark.machine import package_version
 from virnucpro.benchmark.models import TRUNCATION
 from virnucpro.compute.attention import masked_mean
 from virnucpro.encoders.batched import BatchedEncoder
@@ -102,7 +102,7 @@ def fair_esm(encoder: BatchedEncoder, inv_freq: torch.Tensor) -> Implementation 
     network: Any = encoder.network
     block = network.blocks[0]
     usual = block.fc1.out_features == 4 * encoder.dim and network.norm.eps == FAIR_EPS
-    if version(FAIR_ESM) is None or not usual:
+    if package_version(FAIR_ESM) is None or not usual:
         return None
     from esm.data import FastaBatchedDataset
     from esm.model.esm2 import ESM2
@@ -145,7 +145,7 @@ def transformers_esm(
 
     The result is None where it is not installed.
     """
-    if version(TRANSFORMERS) is None:
+    if package_version(TRANSFORMERS) is None:
         return None
     from transformers import EsmConfig, EsmModel
 
@@ -184,8 +184,8 @@ def transformers_esm(
                 mean = masked_mean(x, masks[1]) if masks else x[:, 1:-1].mean(1, dtype=torch.float)
                 rows.append(mean)
                 order += batch.indices
-            found = torch.cat(rows).cpu()
-            return torch.empty_like(found).index_copy_(0, torch.tensor(order), found)
+            means = torch.cat(rows).cpu()
+            return torch.empty_like(means).index_copy_(0, torch.tensor(order), means)
 
     batches = f"{encoder.budget.amount:,} {encoder.bounds.unit}"
     seconds = time.perf_counter() - started

@@ -25,7 +25,7 @@ CPUINFO = Path("/proc/cpuinfo")
 
 def machine_facts(device: Device) -> dict[str, Json]:
     """Return what a reader needs to judge a measurement on this machine."""
-    found: dict[str, Json] = {
+    facts: dict[str, Json] = {
         "cpu": _cpu(),
         "threads": torch.get_num_threads(),
         "load_average": os.getloadavg()[0] if hasattr(os, "getloadavg") else None,
@@ -37,10 +37,10 @@ def machine_facts(device: Device) -> dict[str, Json]:
         "float32_matmul_precision": torch.get_float32_matmul_precision(),
         "virnucpro": __version__,
     }
-    return found | {name: version(name) for name in PACKAGES}
+    return facts | {name: package_version(name) for name in PACKAGES}
 
 
-def version(package: str) -> str | None:
+def package_version(package: str) -> str | None:
     """Return the version of an installed package, or None where it is absent."""
     try:
         return metadata.version(package)

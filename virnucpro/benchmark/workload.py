@@ -111,8 +111,8 @@ def frames_of_file(path: Path, chunk_length: int) -> Workload:
     frames = [
         (frame.nucleotide, frame.protein, first + number)
         for first in range(0, len(chunks), BATCH)
-        for number, found in enumerate(open_frames(chunks[first : first + BATCH]))
-        for frame in found.frames
+        for number, translation in enumerate(open_frames(chunks[first : first + BATCH]))
+        for frame in translation.frames
     ]
     if not frames:
         raise InputError(

@@ -46,22 +46,47 @@ class PredictionRow(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Predictions:
-    """A table of predictions.
+class PredictionTable:
+    """A kind of table with predictions.
 
     Attributes:
-        table: the file.
         level: what a row is.
-        stem: the name of the run or of the file.
-        run: the ``STEM_run.json`` of the run that made it; None where it is not in its place.
+        columns: the columns by which a table of this kind is recognised.
+        read: reads the rows.
         graded: whether it has scores. It is False for a consensus file with calls only.
     """
 
-    table: DelimitedTable
     level: Level
+    columns: tuple[str, ...]
+    read: Callable[[DelimitedTable], Iterator[PredictionRow]]
+    graded: bool = True
+
+
+@dataclass(frozen=True)
+class Predictions:
+    """A file with predictions.
+
+    Attributes:
+        table: the file.
+        kind: the kind of its table.
+        stem: the name of the run or of the file.
+        run: the ``STEM_run.json`` of the run that made it; None where it is not in its place.
+    """
+
+    table: DelimitedTable
+    kind: PredictionTable
     stem: str
     run: Path | None
-    graded: bool = True
+
+    @property
+    def level(self) -> Level:
+        """What a row is."""
+        return self.kind.level
+
+    @property
+    def graded(self) -> bool:
+        """Whether it has scores."""
+        return self.kind.graded
 
     def rows(self) -> Iterator[PredictionRow]:
         """Yield every row of the table.
@@ -69,7 +94,7 @@ class Predictions:
         Raises:
             InputError: the table is damaged.
         """
-        return _READERS[_kind(self.table)](self.table)
+        return self.kind.read(self.table)
 
 
 def find_predictions(path: Path, level: Level | None) -> Predictions:
@@ -93,14 +118,13 @@ def find_predictions(path: Path, level: Level | None) -> Predictions:
 def _opened(path: Path, level: Level | None, layout: Layout) -> Predictions:
     table = open_table(path)
     kind = _kind(table)
-    table_level = _LEVEL[kind]
-    if level is not None and level != table_level:
+    if level is not None and level != kind.level:
         raise UsageError(
-            f"{path} has one row per {table_level}, not per {level}: leave out --level, or name "
+            f"{path} has one row per {kind.level}, not per {level}: leave out --level, or name "
             f"the output directory of predict"
         )
     run = layout.run_json if layout.run_json.exists() else None
-    return Predictions(table, table_level, layout.stem, run, kind != "calls")
+    return Predictions(table, kind, layout.stem, run)
 
 
 def _only_run(folder: Path) -> str:
@@ -128,34 +152,6 @@ def _table_of(layout: Layout, level: Level) -> Path:
     raise UsageError(
         f"{places[0]} does not exist: the run has not finished (continue it with virnucpro predict "
         f"--resume), or choose another --level"
-    )
-
-
-# The kinds of table
-
-_COLUMNS = {
-    "frames": PREDICTIONS.select("Sequence_ID", "Prediction", "score1", "score2"),
-    "chunks": CHUNKS.select("record", "chunk", "status", "max_score_0", "max_score_1"),
-    "contigs": CONTIGS.select("record", "length", "status", "virus_score"),
-    "consensus": CONSENSUS.select("Modified_ID", "max_score_0", "max_score_1"),
-    "calls": CONSENSUS.select("Modified_ID", "Is_Virus"),  # the first version's table
-}
-_LEVEL: dict[str, Level] = {
-    "frames": "frame",
-    "chunks": "chunk",
-    "contigs": "contig",
-    "consensus": "chunk",
-    "calls": "chunk",
-}
-
-
-def _kind(table: DelimitedTable) -> str:
-    for kind, columns in _COLUMNS.items():
-        if set(columns) <= set(table.columns):
-            return kind
-    raise InputError(
-        f"{table.path} is not a table of predictions (columns {', '.join(table.columns[:6])}): see "
-        f"docs/files.md for those of predict"
     )
 
 
@@ -188,26 +184,45 @@ def _contigs(table: DelimitedTable) -> Iterator[PredictionRow]:
 
 
 def _consensus(table: DelimitedTable) -> Iterator[PredictionRow]:
-    for number, (chunk, others, virus) in table.rows(*_COLUMNS["consensus"]):
+    for number, (chunk, others, virus) in table.rows("Modified_ID", "max_score_0", "max_score_1"):
         score = _margin(table, number, others, virus)
         yield PredictionRow(chunk, _record(chunk), score, "scored", 0, NAN)
 
 
 def _calls(table: DelimitedTable) -> Iterator[PredictionRow]:
     calls = {"true": 1.0, "false": 0.0}
-    for number, (chunk, call) in table.rows(*_COLUMNS["calls"]):
+    for number, (chunk, call) in table.rows("Modified_ID", "Is_Virus"):
         if call.lower() not in calls:
             raise table.error(number, f"Is_Virus is {call!r}, expected True or False")
         yield PredictionRow(chunk, _record(chunk), calls[call.lower()], "scored", 0, NAN)
 
 
-_READERS: dict[str, Callable[[DelimitedTable], Iterator[PredictionRow]]] = {
-    "frames": _frames,
-    "chunks": _chunks,
-    "contigs": _contigs,
-    "consensus": _consensus,
-    "calls": _calls,
-}
+_KINDS = (
+    PredictionTable(
+        "frame", PREDICTIONS.select("Sequence_ID", "Prediction", "score1", "score2"), _frames
+    ),
+    PredictionTable(
+        "chunk", CHUNKS.select("record", "chunk", "status", "max_score_0", "max_score_1"), _chunks
+    ),
+    PredictionTable(
+        "contig", CONTIGS.select("record", "length", "status", "virus_score"), _contigs
+    ),
+    PredictionTable(
+        "chunk", CONSENSUS.select("Modified_ID", "max_score_0", "max_score_1"), _consensus
+    ),
+    # This is the consensus file of the first version of the program.
+    PredictionTable("chunk", CONSENSUS.select("Modified_ID", "Is_Virus"), _calls, graded=False),
+)
+
+
+def _kind(table: DelimitedTable) -> PredictionTable:
+    for kind in _KINDS:
+        if set(kind.columns) <= set(table.columns):
+            return kind
+    raise InputError(
+        f"{table.path} is not a table of predictions (columns {', '.join(table.columns[:6])}): see "
+        f"docs/files.md for those of predict"
+    )
 
 
 def _record(chunk: str) -> str:

@@ -140,8 +140,8 @@ def curves(virus: Bools, scores: Floats) -> Curves | None:
 
 def auroc(virus: Bools, scores: Floats) -> float | None:
     """Compute the area under the ROC curve of ``[n]`` rows, or None where a class is missing."""
-    found = curves(virus, scores)
-    return None if found is None else found.auroc
+    both = curves(virus, scores)
+    return None if both is None else both.auroc
 
 
 @dataclass(frozen=True)
@@ -225,11 +225,11 @@ def measure_scores(
     """
     counts = confusion_counts(virus, scores >= threshold)
     graded = graded and len(virus) > 0
-    found = curves(virus, scores) if graded else None
+    both = curves(virus, scores) if graded else None
     return ScoreMetrics(
         **asdict(counts),
-        auroc=None if found is None else found.auroc,
-        auprc=None if found is None else found.average_precision,
+        auroc=None if both is None else both.auroc,
+        auprc=None if both is None else both.average_precision,
         brier=float(np.mean((scores - virus) ** 2)) if graded else None,
         ece=calibration_error(reliability(virus, scores)) if graded else None,
     )
