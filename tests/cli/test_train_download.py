@@ -75,7 +75,7 @@ def test_files_and_table(download: Callable, site: Site, tmp_path: Path) -> None
     assert table[5].startswith("archaea/archaea.1.genomic.gbff.gz\tothers\tRefSeq archaea\tauto\t")
     asked = len(site.asked)
     again = download("--max-files", "0")
-    assert again.err.count("here already, checksum right") == 5
+    assert again.err.count("already here, and its checksum is right") == 5
     assert len(site.asked) == asked + 4  # number, list, and the two that were missing
     assert "refseq.tsv is not what this command would write" in again.err
 

@@ -90,7 +90,7 @@ def precisions(text: str) -> tuple[str, ...]:
 )
 @click.option(
     "--precision",
-    "wanted",
+    "requested_precisions",
     type=precisions,
     metavar="LIST",
     help=f"Precisions, of {','.join(PRECISIONS)}.  [default: all that are fast on the device]",
@@ -175,14 +175,14 @@ def _request(models: tuple[str, ...], device: Device, options: dict[str, Any]) -
         raise UsageError("--classifier is for --accuracy: add --accuracy FASTA")
     alone = options["stages"] and not options["accuracy"]
     names = models or (() if alone else MODELS[device.kind])
-    found = [parse_model(name, options["weights"]) for name in dict.fromkeys(names)]
-    if options["budget"] and len({model.family for model in found}) > 1:
+    parsed_models = [parse_model(name, options["weights"]) for name in dict.fromkeys(names)]
+    if options["budget"] and len({model.family for model in parsed_models}) > 1:
         raise UsageError(
             "--budget is tokens for ESM-2 and sequences for DNABERT-S: name models of one kind"
         )
     plan = MeasurementPlan(
         device.kind,
-        _precisions(options["wanted"], device),
+        _precisions(options["requested_precisions"], device),
         options["budget"],
         options["seconds"],
         options["peers"],
@@ -190,7 +190,7 @@ def _request(models: tuple[str, ...], device: Device, options: dict[str, Any]) -
     )
     return BenchmarkRequest(
         command=shlex.join(["virnucpro", *sys.argv[1:]]),
-        models=found,
+        models=parsed_models,
         plan=plan,
         mix=options["mix"],
         source=options["source"],
@@ -202,10 +202,10 @@ def _request(models: tuple[str, ...], device: Device, options: dict[str, Any]) -
     )
 
 
-def _precisions(wanted: tuple[str, ...] | None, device: Device) -> tuple[str, ...]:
+def _precisions(requested: tuple[str, ...] | None, device: Device) -> tuple[str, ...]:
     """Those asked for, each of which the device must have; or all that it has."""
-    if wanted is not None:
-        return tuple(choose_precision(name, [device]) for name in wanted)
+    if requested is not None:
+        return tuple(choose_precision(name, [device]) for name in requested)
     return measured_precisions(device)
 
 

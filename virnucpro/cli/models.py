@@ -84,10 +84,10 @@ def fetch(names: tuple[str, ...], model_type: str | None, update: bool) -> None:
     from virnucpro.models.fetch import fetch_model
     from virnucpro.ui.step_screen import StepScreen
 
-    wanted = [*names, model_type] if model_type else list(names)
-    if not wanted:
+    requested_names = [*names, model_type] if model_type else list(names)
+    if not requested_names:
         raise UsageError("name a model or a model type, such as: virnucpro models fetch 500")
-    chosen = dict.fromkeys(model for name in wanted for model in models_for(name))
+    chosen = dict.fromkeys(model for name in requested_names for model in models_for(name))
     with StepScreen(configuration().display) as screen:
         for model in chosen:
             screen.say(f"{model.name}: {model.address}")
@@ -144,10 +144,10 @@ def _checked(model: Model, renew: bool) -> str:
         verify_model,
     )
 
-    found = resolve_model(model)
-    if found is None:
+    resolved = resolve_model(model)
+    if resolved is None:
         raise missing_model_error(model)
-    same, path = found
+    same, path = resolved
     if renew:
         record_model(same, path)
         state = "checksum recorded again"

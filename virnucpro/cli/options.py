@@ -97,6 +97,14 @@ threads_option = click.option(
     metavar="N",
     help="Number of host threads in total.  [default: all cores]",
 )
+seed_option = click.option(
+    "--seed",
+    type=click.IntRange(min=0),
+    default=0,
+    show_default=True,
+    metavar="N",
+    help="Seed of all random choices.",
+)
 resume_option = click.option(
     "--resume",
     is_flag=True,

@@ -128,8 +128,8 @@ def classifier(dataset: Path, output: Path, **options: Any) -> int:
 
     devices = _devices(options, settings.machine.threads)
     training = _training_settings(options, devices)
-    how = (options["resume"], options["force"], options["tensorboard"])
-    request = ClassifierRequest(dataset, output, training, devices, *how)
+    choices = (options["resume"], options["force"], options["tensorboard"])
+    request = ClassifierRequest(dataset, output, training, devices, *choices)
     with interruptible() as interruption, TrainingScreen(settings.display) as screen:
         for warning in settings.warnings:
             screen.show(Notice("warning", warning))

@@ -130,7 +130,7 @@ def _bring(
         for number, file in enumerate(files, 1):
             title = f"{number}/{len(files)} {file.name}"
             try:
-                how = fetch_file(file, folder, mirrors, screen.transfer(title), time.sleep)
+                outcome = fetch_file(file, folder, mirrors, screen.transfer(title), time.sleep)
             except (
                 DownloadRefusedError,
                 InputError,
@@ -138,8 +138,8 @@ def _bring(
                 failures.append(str(error))
                 screen.say(f"{title}: failed")
             else:
-                said = "checksum right" if how == "fetched" else "here already, checksum right"
-                screen.say(f"{title}: {said}")
+                state = "fetched" if outcome == "fetched" else "already here"
+                screen.say(f"{title}: {state}, and its checksum is right")
             finally:
                 screen.end()
         listing = folder / f"release{release.number}.files.installed"

@@ -46,11 +46,11 @@ def parts_named(text: str) -> tuple[Part, ...]:
     """Return ``validation,train`` as a tuple of parts, in their usual order, each once."""
     from virnucpro.training.data.dataset import PARTS
 
-    wanted = [name.strip() for name in text.split(",")]
-    unknown = [name for name in wanted if name not in PARTS]
+    names = [name.strip() for name in text.split(",")]
+    unknown = [name for name in names if name not in PARTS]
     if unknown:
         raise click.BadParameter(f"{unknown[0]!r} is none of {', '.join(PARTS)}")
-    return tuple(part for part in PARTS if part in wanted)
+    return tuple(part for part in PARTS if part in names)
 
 
 @click.command(epilog=EPILOG, short_help="Embed the frames of a data set.")
@@ -85,13 +85,12 @@ def embed(dataset: Path, **options: Any) -> int:
 
     from virnucpro.events import Notice
     from virnucpro.executors.signals import interruptible
+    from virnucpro.training import embed as embedding
     from virnucpro.training.data.dataset import PARTS, Dataset
-    from virnucpro.training.embed import EmbedRequest
-    from virnucpro.training.embed import embed as carry_out
     from virnucpro.ui.run_screen import RunScreen
 
     parts = options["parts"]
-    request = EmbedRequest(
+    request = embedding.EmbedRequest(
         dataset,
         analysis,
         settings.machine,
@@ -104,7 +103,7 @@ def embed(dataset: Path, **options: Any) -> int:
     with interruptible() as interruption, RunScreen(settings.display, layout) as screen:
         for warning in settings.warnings:
             screen.show(Notice("warning", warning))
-        results = carry_out(request, screen.show, interruption=interruption)
+        results = embedding.embed(request, screen.show, interruption=interruption)
     if not settings.display.quiet:
         click.echo("\n".join(_summary(dataset, results)))
     return EXIT_PARTIAL if any(result.failed for result in results) else EXIT_OK

@@ -15,6 +15,7 @@ from virnucpro.cli.options import (
     PATH,
     configuration,
     force_option,
+    seed_option,
     shared_options,
     threads_option,
 )
@@ -58,14 +59,7 @@ Exit codes:
     metavar="N",
     help="Number of batches.  [default: that of model type lite]",
 )
-@click.option(
-    "--seed",
-    type=click.IntRange(min=0),
-    default=0,
-    show_default=True,
-    metavar="N",
-    help="Seed of all random choices.",
-)
+@seed_option
 @threads_option
 @force_option
 @shared_options

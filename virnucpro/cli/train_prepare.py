@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from virnucpro.cli.options import PATH, configuration, force_option, shared_options
+from virnucpro.cli.options import PATH, configuration, force_option, seed_option, shared_options
 from virnucpro.errors import RunInterruptedError, UsageError
 
 FRACTION = click.FloatRange(0, 1)
@@ -107,14 +107,7 @@ Exit codes:
     metavar="N",
     help="Begin a chunk every N bases, for fewer or more chunks than predict cuts.",
 )
-@click.option(
-    "--seed",
-    type=click.IntRange(min=0),
-    default=0,
-    show_default=True,
-    metavar="N",
-    help="Seed of all random choices.",
-)
+@seed_option
 @force_option
 @shared_options
 def prepare(table: Path, output_dir: Path, genomes: Path | None, **options: Any) -> int:
@@ -134,7 +127,7 @@ def prepare(table: Path, output_dir: Path, genomes: Path | None, **options: Any)
             f"--genomes {genomes} is not a folder: name the one that the paths start from"
         )
     settings = DatasetSettings(table, genomes or table.parent, lengths, **options)
-    return _carry_out(settings, output_dir, force)
+    return _prepare(settings, output_dir, force)
 
 
 def _lengths(given: Iterable[str]) -> tuple[int, ...]:
@@ -150,7 +143,7 @@ def _lengths(given: Iterable[str]) -> tuple[int, ...]:
     return tuple(dict.fromkeys(int(word) for word in words))
 
 
-def _carry_out(settings: Any, output_dir: Path, force: bool) -> int:
+def _prepare(settings: Any, output_dir: Path, force: bool) -> int:
     from virnucpro.executors.signals import interruptible
     from virnucpro.training.data.dataset import Dataset
     from virnucpro.training.data.prepare import prepare_dataset
@@ -169,12 +162,12 @@ def _carry_out(settings: Any, output_dir: Path, force: bool) -> int:
         ) from stop
     if not display.quiet:
         click.echo(_summary(prepared.description))
-        said = {
+        sentences = {
             "made": "The data set is in",
             "found": "The same command has already made this data set from the same genomes:",
             "remade": f"The earlier data set is now in {dataset.previous}; the new one is in",
         }
-        click.echo(f"{said[prepared.outcome]} {output_dir}")
+        click.echo(f"{sentences[prepared.outcome]} {output_dir}")
     return 0
 
 

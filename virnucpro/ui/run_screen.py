@@ -37,7 +37,7 @@ class RunScreen(ProgressScreen):
         """
         automatic = layout.log if display.auto_log else None
         log = LogFile(display.log_file or automatic, open_now=display.log_file is not None)
-        super().__init__(display, log, console, clock)
+        super().__init__(display, console, clock, log)
         self._events = EventLog(log)
         self._gpus = gpus or NvmlReader()
         self._progress = StageProgress(clock)

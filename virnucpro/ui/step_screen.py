@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
-from types import TracebackType
 
-from rich.console import Console
 from rich.text import Text
 
 from virnucpro.formatting import byte_size, clock_time, percent
-from virnucpro.settings import DisplaySettings
-from virnucpro.ui.log import LogFile
-from virnucpro.ui.rate import Clock
 from virnucpro.ui.terminal import LINE_SECONDS, ProgressScreen, bar_line, cropped
 
 EARLIEST = 1.0  # seconds; before that, no time is forecast
@@ -21,23 +15,10 @@ EARLIEST = 1.0  # seconds; before that, no time is forecast
 class StepScreen(ProgressScreen):
     """Shows one step after the other on standard error: how far it is, and the time left."""
 
-    def __init__(
-        self,
-        display: DisplaySettings,
-        console: Console | None = None,
-        clock: Clock = time.monotonic,
-    ) -> None:
-        """Open a log file that the user named.
-
-        Raises:
-            OutputError: the file cannot be written.
-        """
-        super().__init__(display, LogFile(display.log_file, open_now=True), console, clock)
-        self._title = ""
-        self._in_bytes = False
-        self._total: float | None = None
-        self._amount = self._first_amount = 0.0
-        self._began = clock()
+    _title = ""
+    _in_bytes = False
+    _total: float | None = None
+    _amount = _first_amount = _began = 0.0
 
     def begin(self, title: str, total: float) -> None:
         """Begin a step of ``total`` units; the step before it is done."""
@@ -79,17 +60,6 @@ class StepScreen(ProgressScreen):
         self.erase()
         if title and seconds >= LINE_SECONDS and not self._in_bytes:
             self.say(f"{title} took {clock_time(seconds)}")
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """End the last step, if it succeeded, and leave the terminal as it was."""
-        if kind is None:
-            self.end()
-        super().__exit__(kind, error, trace)
 
     def picture(self, width: int, *, ascii_only: bool) -> Text:
         """Return the step as a bar with its figures."""

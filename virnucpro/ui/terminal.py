@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -84,16 +85,24 @@ class ProgressScreen(ABC):
     logs_lines = True
 
     def __init__(
-        self, display: DisplaySettings, log: LogFile, console: Console | None, clock: Clock
+        self,
+        display: DisplaySettings,
+        console: Console | None = None,
+        clock: Clock = time.monotonic,
+        log: LogFile | None = None,
     ) -> None:
         """Choose between picture, plain lines and silence, as ``display`` and the terminal say.
 
         ``console`` takes the place of standard error; ``clock`` gives seconds and never goes back.
+        Without ``log``, the log file that the user named is opened, if any.
+
+        Raises:
+            OutputError: the log file cannot be written.
         """
         self.quiet = display.quiet
         self.verbose = display.level == "DEBUG"
         self.console = console or LastingConsole(stderr=True, highlight=False)
-        self.log = log
+        self.log = log or LogFile(display.log_file, open_now=True)
         self.clock = clock
         self.lock = threading.Lock()
         # FORCE_COLOR makes rich take any stream for a terminal, so the stream is asked as well.
@@ -114,6 +123,10 @@ class ProgressScreen(ABC):
     def check(self) -> list[str]:
         """Look at what the events do not tell, once per second; return warnings to print."""
         return []
+
+    def end(self) -> None:
+        """End what is under way; called when the command has succeeded."""
+        return
 
     def release(self) -> None:
         """Let go of what :meth:`check` uses, at the end."""
@@ -210,6 +223,8 @@ class ProgressScreen(ABC):
         trace: TracebackType | None,
     ) -> None:
         """Leave the terminal as it was, and write to the log how the command ended."""
+        if error is None:
+            self.end()
         self.erase()
         if self._ticker.stop():
             self.release()

@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-import time
-
-from rich.console import Console
 from rich.text import Text
 
 from virnucpro.events import Notice
 from virnucpro.formatting import clock_time, percent
-from virnucpro.settings import DisplaySettings
 from virnucpro.training.classifier.progress import EpochEnded, FramesSeen, TrainingEvent
-from virnucpro.ui.log import LogFile
-from virnucpro.ui.rate import Clock
 from virnucpro.ui.terminal import ProgressScreen, bar_line
 
 AVERAGED_EPOCHS = 5  # latest epochs whose duration the forecast goes by
@@ -32,21 +26,9 @@ class TrainingScreen(ProgressScreen):
 
     logs_lines = False
 
-    def __init__(
-        self,
-        display: DisplaySettings,
-        console: Console | None = None,
-        clock: Clock = time.monotonic,
-    ) -> None:
-        """Open a log file that the user named.
-
-        Raises:
-            OutputError: the file cannot be written.
-        """
-        super().__init__(display, LogFile(display.log_file, open_now=True), console, clock)
-        self._seconds: list[float] = []
-        self._ended: EpochEnded | None = None
-        self._seen: FramesSeen | None = None
+    _seconds: tuple[float, ...] = ()
+    _ended: EpochEnded | None = None
+    _seen: FramesSeen | None = None
 
     def show(self, event: Notice | TrainingEvent) -> None:
         """Show an event.
@@ -63,7 +45,7 @@ class TrainingScreen(ProgressScreen):
         else:
             with self.lock:
                 self._ended, self._seen = event, None
-                self._seconds = [*self._seconds, event.seconds][-AVERAGED_EPOCHS:]
+                self._seconds = (*self._seconds, event.seconds)[-AVERAGED_EPOCHS:]
                 text = f"{epoch_text(event)}; {self._time_left()}"
             self.log.line(text)
             if self.verbose:
