@@ -13,9 +13,19 @@ import pytest
 
 from tests.legacy_run import make_input, make_legacy, predict
 from virnucpro.layout import RunLayout
-from virnucpro.run.status import STAGES
 from virnucpro.store.disk import Disk
 
+STAGES = (
+    "chunking",
+    "translation",
+    "splitting",
+    "nucleotide_embeddings",
+    "protein_embeddings",
+    "merging",
+    "prediction",
+    "consensus",
+    "output",
+)
 ESM = "in_protein/output_2_ESM.pt"
 
 
@@ -42,7 +52,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     make_input(folder / "in.fa")
     predict(folder / "in.fa", folder / "done")
     with pytest.raises(Stopped):
-        predict(folder / "in.fa", folder / "cut", Stopping("output_2_ESM.pt.done"))
+        predict(folder / "in.fa", folder / "cut", Stopping("output_1_ESM.pt.done"))
     return folder
 
 
@@ -80,19 +90,19 @@ def test_an_interrupted_run(call: Callable, folder: Path) -> None:
         == _stage(run, "nucleotide_embeddings")["files"]
     )
     esm = _stage(run, "protein_embeddings")
-    # The first file is done and of the second the only span; that of the third, 20 sequences, may
-    # have been computed while the second file was joined.
+    # The second file, which is the heaviest, is done, and of the first the only span; that of the
+    # third, 20 sequences, may have been computed while the first file was joined.
     assert (esm["files_done"], esm["files"]) == (1, 3)
     done = esm["sequences_done"]
     assert done in (50, 70)
-    assert esm["missing"] == [f"output_{n}_ESM.pt: no receipt" for n in (2, 3)]
+    assert esm["missing"] == [f"output_{n}_ESM.pt: no receipt" for n in (1, 3)]
     later = ["protein_embeddings", "merging", "prediction", "consensus", "output"]
     assert run["resume"]["stages"] == later
     left = esm["sequences"] - done
     assert run["resume"]["seconds"] == pytest.approx(left * 50 / done, rel=0.02)
     text = call("status", folder / "cut").out
     assert "in: interrupted" in text
-    assert f"would do: esm ({left} sequences), merging, " in text
+    assert f"would do: Protein embeddings (toy) of {left} sequences, Merging, " in text
     assert ("on one device" if left else "nothing to embed") in text
     assert "checked by size; --resume checks contents" in text
 
@@ -118,7 +128,9 @@ def test_before_the_split_nobody_knows_how_much_there_is(call: Callable, tmp_pat
     assert run["state"] == "interrupted"
     assert _stage(run, "chunking")["files_done"] == 1
     assert _stage(run, "protein_embeddings")["files"] is None
-    assert "esm          unknown: not split yet" in call("status", tmp_path / "out").out
+    assert (
+        "Protein embeddings (toy)    unknown: not split yet" in call("status", tmp_path / "out").out
+    )
 
 
 @pytest.mark.parametrize("kept", [True, False])
@@ -175,7 +187,7 @@ def test_what_failed_and_why(call: Callable, folder: Path) -> None:
     receipt = folder / "done" / f"{ESM}.done"
     document = json.loads(receipt.read_text())
     document["outputs"][0]["rows"] -= 2
-    document["facts"] = {"failed": [{"error": "ValueError", "message": "no", "ids": ["a", "b"]}]}
+    document["figures"]["failures"] = [{"error": "ValueError", "message": "no", "ids": ["a", "b"]}]
     receipt.write_text(json.dumps(document))
     run = _run(call, folder / "done")
     assert run["state"] == "partial"
@@ -232,7 +244,7 @@ def test_a_run_at_work_is_named_with_its_process(call: Callable, folder: Path) -
     run = _run(call, folder / "cut")
     assert run["state"] == "running"
     assert run["owner"]["pid"] == holder.pid
-    assert run["resume"]["text"].startswith("left to do: esm")
+    assert run["resume"]["text"].startswith("left to do: Protein embeddings")
     assert f"in: process {holder.pid} on " in call("status", folder / "cut").out
     holder.kill()
     holder.communicate()
@@ -258,7 +270,7 @@ def test_a_run_of_an_earlier_version(call: Callable, tmp_path: Path, completed: 
 def test_a_run_that_is_taking_over(call: Callable, tmp_path: Path) -> None:
     source, layout = make_legacy(tmp_path)
     with pytest.raises(Stopped):
-        predict(source, layout.root, Stopping("output_2_ESM.pt.done"), resume=True)
+        predict(source, layout.root, Stopping("output_1_ESM.pt.done"), resume=True)
     run = _run(call, layout.root)
     assert run["state"] == "interrupted"
     assert _stage(run, "nucleotide_embeddings")["files_done"] == 3

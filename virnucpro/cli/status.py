@@ -139,8 +139,8 @@ def _todo(status: StageStatus) -> str:
     if not status.stage.spanned:
         return status.stage.title
     if status.remaining is None:
-        return f"{status.stage.title}: sequences still to be counted"
-    return f"{status.stage.title}: {status.remaining:,} sequences"
+        return f"{status.stage.title} of sequences still to be counted"
+    return f"{status.stage.title} of {status.remaining:,} sequences"
 
 
 def _time(seconds: float | None) -> str:

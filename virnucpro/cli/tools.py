@@ -57,11 +57,11 @@ def list_devices(as_json: bool) -> None:
 def validate(source: Path, expected_length: int) -> None:
     """Read all of INPUT and say whether predict would accept it. No file is written."""
     from virnucpro.io.input_summary import summarise_input
-    from virnucpro.stages.chunking import duplicates_error, input_notices
+    from virnucpro.stages.chunking import duplicate_ids_error, input_notices
 
     summary = summarise_input(source)
     if summary.duplicates:
-        raise duplicates_error(source, summary)
+        raise duplicate_ids_error(source, summary)
     click.echo(
         f"{source} can be used: {summary.records:,} records, {summary.bases:,} bases, "
         f"median {summary.median_length:,}, longest {summary.longest:,}"

@@ -10,7 +10,7 @@ from pathlib import Path
 from virnucpro.contracts import Json
 from virnucpro.devices import choose_devices, visible_gpus
 from virnucpro.events import Emit, Notice
-from virnucpro.executors.executor import open_executor
+from virnucpro.executors.executor import Executor, open_executor
 from virnucpro.executors.signals import Interruption
 from virnucpro.layout import STDIN
 from virnucpro.run.engine import (
@@ -78,10 +78,12 @@ def run_prediction(
     emit: Emit,
     disk: Disk | None = None,
     interruption: Interruption | None = None,
+    executor: Executor | None = None,
 ) -> Summary:
     """Carry out a request, or finish what an earlier one left.
 
-    ``interruption`` is what catches the signals, if anything does.
+    ``interruption`` is what catches the signals, if anything does. ``executor`` carries out the
+    tasks; None is that of the chosen devices.
 
     Raises:
         VirNucProError: see ``virnucpro.errors``; nothing that was finished is lost.
@@ -114,7 +116,7 @@ def run_prediction(
         )
         stages = prediction.stages(seen, state.budgets)
         run = Run(layout, disk, stages, state, {source: digest})
-        executor = open_executor(devices, request.machine, interruption)
+        executor = executor or open_executor(devices, request.machine, interruption)
         try:
             outcome = execute(run, executor, emit)
         finally:

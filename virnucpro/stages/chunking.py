@@ -1,4 +1,4 @@
-"""Stage 1: the input's records, cut into chunks."""
+"""The records of the input, cut into chunks."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ from virnucpro.tables import RECORDS
 
 # A classifier has seen chunks of its own length; on reads of half of it accuracy is near chance
 # (released models on 150 bp reads: 0.53, nine of ten non-viral reads called viral).
-SHORT = 0.6
-BATCH = 4096  # chunks written at a time
+SHORT_SHARE = 0.6
+CHUNKS_AT_A_TIME = 4096  # are written together
 
 Stamp = tuple[int, int]
 
@@ -67,7 +67,7 @@ class ChunkingStage(HostStage):
         return frozenset({self.layout.records_table})
 
     def plan(self, receipts: Receipts) -> list[Task]:
-        """One task: the whole input."""
+        """Return one task for the whole input."""
         params = {"chunk_length": self.layout.chunk_length, "duplicate_ids": self.duplicate_ids}
         outputs = (self.layout.chunked, self.layout.records_table)
         return [self.whole((self.source,), outputs, params, figures=ChunkingFigures)]
@@ -76,13 +76,13 @@ class ChunkingStage(HostStage):
         """Read the input twice: once to check all of it, once to cut it.
 
         Raises:
-            InputError: anything wrong with the sequences, before any chunk is written; or doubled
-                record ids, unless they are to be renamed.
+            InputError: something is wrong with the sequences, before any chunk is written, or
+                record ids occur twice and are not to be renamed.
         """
         limit = shutil.disk_usage(self.layout.root).free
         summary = summarise_input(self.source, limit=limit)
         if summary.duplicates and self.duplicate_ids == "error":
-            raise duplicates_error(self.source, summary)
+            raise duplicate_ids_error(self.source, summary)
         outputs, chunks = self._cut(summary, limit, report)
         figures = ChunkingFigures(
             records=summary.records,
@@ -107,24 +107,24 @@ class ChunkingStage(HostStage):
                 line = RECORDS.line(record=name, length=len(record.sequence))
                 table.write(line.encode(), rows=1)
                 pieces = _chunks(name, record, length)
-                while batch := list(islice(pieces, BATCH)):
+                while batch := list(islice(pieces, CHUNKS_AT_A_TIME)):
                     fasta.write(fasta_bytes(batch), rows=len(batch))
                     chunks += len(batch)
                 del record, pieces  # a chromosome must be let go before the next one is read
                 report(1, 0)
             if stamp(self.source) != self.seen:
-                raise changed(self.source)
+                raise changed_input_error(self.source)
         return (fasta.output, table.output), chunks
 
 
 def _chunks(name: str, record: Record, length: int) -> Iterator[tuple[str, str]]:
-    """(chunk id, bases) of one record, from left to right."""
+    """Yield chunk id and bases of the chunks of one record, from left to right."""
     for number, (start, stop) in enumerate(chunk_spans(len(record.sequence), length), 1):
         yield chunk_id(name, number), record.sequence[start:stop]
 
 
 def stamp(source: Path) -> Stamp:
-    """What shows that a file was written to.
+    """Return size and time of a file, which change when it is written to.
 
     Raises:
         UsageError: the file is gone, or cannot be read any more.
@@ -136,15 +136,15 @@ def stamp(source: Path) -> Stamp:
     return status.st_size, status.st_mtime_ns
 
 
-def changed(source: Path) -> InputError:
-    """The input is not what it was at the start of the run."""
+def changed_input_error(source: Path) -> InputError:
+    """Return the error about an input that is not what it was at the start of the run."""
     return InputError(
         f"{source} changed while it was used; run again, with --force, when it is whole"
     )
 
 
-def duplicates_error(source: Path, summary: InputSummary) -> InputError:
-    """Doubled record ids, the first five named."""
+def duplicate_ids_error(source: Path, summary: InputSummary) -> InputError:
+    """Return the error about record ids that occur twice, which names the first five."""
     listed = ", ".join(summary.duplicates)
     return InputError(
         f"{source}: record ids occur more than once: {listed}; results are told apart by id: make "
@@ -153,11 +153,11 @@ def duplicates_error(source: Path, summary: InputSummary) -> InputError:
 
 
 def input_notices(summary: InputSummary, length: int) -> tuple[str, ...]:
-    """Sentences about an input that is accepted, for a classifier of chunks of ``length``."""
+    """Return sentences about an accepted input, for a classifier of chunks of ``length`` bases."""
     notices = []
     if summary.uracil:
         notices.append("the input has U: read as T")
-    if summary.median_length < SHORT * length:
+    if summary.median_length < SHORT_SHARE * length:
         notices.append(
             f"half of the records have at most {summary.median_length} bases, but the "
             f"classifier was made for chunks of {length}: on much shorter reads it is close to "

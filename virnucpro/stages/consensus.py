@@ -1,4 +1,4 @@
-"""Stage 8: the frames of a chunk, summed up by their highest scores."""
+"""The scores of a chunk: the highest of its frames."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from virnucpro.io.frames import chunk_of
 from virnucpro.stages.base import HostStage
 from virnucpro.tables import CONSENSUS, PREDICTIONS
 
-BATCH = 8192  # rows written at a time
+ROWS_AT_A_TIME = 8192  # are written together
 
 
 @dataclass(frozen=True)
 class ConsensusStage(HostStage):
-    """One row a chunk that has a prediction, in input order."""
+    """Writes one row per chunk that has a prediction, in input order."""
 
     name: ClassVar[str] = "consensus"
     reads_intermediate: ClassVar[bool] = False
 
     def plan(self, receipts: Receipts) -> list[Task]:
-        """One task: all predictions."""
+        """Return one task for all predictions."""
         return [self.whole((self.layout.predictions,), (self.layout.consensus,), {})]
 
     def run(self, task: Task, report: ReportProgress) -> TaskResult:
@@ -32,7 +32,7 @@ class ConsensusStage(HostStage):
         with self.disk.create(task.outputs[0]) as out:
             out.write(CONSENSUS.header.encode())
             lines = _consensus(task.inputs[0])
-            while batch := list(islice(lines, BATCH)):
+            while batch := list(islice(lines, ROWS_AT_A_TIME)):
                 out.write("".join(batch).encode(), len(batch))
         return TaskResult(task, (out.output,))
 

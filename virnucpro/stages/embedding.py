@@ -1,4 +1,4 @@
-"""Stages 4 and 5: embeddings of the split files, on the workers. One stage, two encoders.
+"""Embeddings of the split files, on the workers. One stage, two encoders.
 
 The unit of work is a span of a file: thousands of sequences are one file, and must still fill
 many GPUs, be balanced, and survive an interruption. The rows of a span are a part file with a
@@ -59,7 +59,7 @@ COPIES = 2  # of each embedding: in the feature file, and in the merged one
 class EmbeddingStage(SpannedStage):
     """Embeds one molecule with one encoder.
 
-    ``budget`` (tokens or sequences a batch) is for the device and no part of the fingerprint;
+    ``budget`` (tokens or sequences per batch) is for the device and not part of the fingerprint;
     None finds it, unless ``kept`` has one that an earlier start found, by :func:`budget_key`.
     ``compile`` says whether the model is compiled, ``auto`` where ``sequences`` are many: those of
     the whole run, done or not, so that a resumed run computes as it began.
@@ -127,7 +127,7 @@ class EmbeddingStage(SpannedStage):
         return legacy.take_over(self.layout, tasks, self.molecule, self.source.dim)
 
     def split(self, task: Task) -> list[Task]:
-        """Spans of at most ``SPAN`` sequences, in file order, the same on every machine."""
+        """Return spans of at most ``SPAN`` sequences, the same on every machine."""
         lengths = [len(sequence) for _, sequence in read_fasta(task.inputs[0])]
         size = SPAN[self.molecule]
         return [
@@ -149,7 +149,7 @@ class EmbeddingStage(SpannedStage):
         )
 
     def halve(self, task: Task) -> tuple[Task, Task] | None:
-        """The two halves of a span."""
+        """Return the two halves of a span; None for a single sequence."""
         assert task.span is not None
         start, stop = task.span
         if stop - start < 2:
@@ -159,7 +159,7 @@ class EmbeddingStage(SpannedStage):
         return self._span(task, lengths, start, middle), self._span(task, lengths, middle, stop)
 
     def ids(self, task: Task) -> tuple[str, ...]:
-        """Ids of the sequences in a span."""
+        """Return the ids of the sequences in a span."""
         start, stop = task.span or (0, None)
         return tuple(name for name, _ in read_fasta(task.inputs[0], start, stop))
 
@@ -169,7 +169,7 @@ class EmbeddingStage(SpannedStage):
         """Put the spans of a file together, in file order; what failed has no row.
 
         Raises:
-            OutputError: a part is not what was written. Nobody waited for the disk then.
+            OutputError: a part file is not what was written: spans are not flushed to the disk.
         """
         with one_thread():
             loaded = [self._rows(part.outputs[0]) for part in parts]
@@ -206,7 +206,7 @@ class EmbeddingStage(SpannedStage):
 
 
 def budget_key(stage: str, device: Device) -> str:
-    """Which devices share a budget that one of them found: those of one name and memory."""
+    """Return the name of a measured budget; devices of the same name and memory share it."""
     return f"{stage} on {device.name}, {device.memory} bytes"
 
 
@@ -276,13 +276,13 @@ class EmbeddingSession:
         return TaskResult(task, (output,), figures, time.perf_counter() - started)
 
     def facts(self) -> Mapping[str, Json]:
-        """As it was opened."""
+        """Return what was known when it was opened."""
         return self._facts
 
     def shrink(self) -> bool:
-        """Half the batches; False where the last task already went one sequence at a time."""
+        """Halve the batches; False where the last task already went one sequence at a time."""
         return self._encoder.shrink()
 
     def peak_memory(self) -> int:
-        """Bytes of tensors at the most; torch holds somewhat more, its caches and context."""
+        """Return the most bytes of tensors; torch holds more, its caches and its context."""
         return torch.cuda.max_memory_allocated() if self._device.kind == "cuda" else 0

@@ -1,4 +1,4 @@
-"""Stage 6: both embeddings of a frame side by side, matched by id."""
+"""Both embeddings of a frame side by side, matched by id."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class IncompleteFeaturesError(AssertionError):
 
 @dataclass(frozen=True)
 class MergingStage(HostStage):
-    """``[nucleotide part | protein part]``, rows in the order of the split file."""
+    """Writes ``[nucleotide | protein]`` rows in the order of the split file."""
 
     name: ClassVar[str] = "merging"
     intermediate: ClassVar[bool] = True
@@ -33,7 +33,7 @@ class MergingStage(HostStage):
         return self.layout.merged("{number}")
 
     def plan(self, receipts: Receipts) -> list[Task]:
-        """One task a split file; what failed in either molecule is left out."""
+        """Return one task per split file; what failed in either molecule is left out."""
         tasks = []
         for number in range(1, len(split_files(receipts, self.layout, "nucleotide")) + 1):
             nucleotide = self.layout.features("nucleotide", number)
@@ -56,7 +56,8 @@ class MergingStage(HostStage):
         """Merge one file.
 
         Raises:
-            IncompleteFeatures: the ids are not exactly those of the frames less the failed ones.
+            IncompleteFeaturesError: the ids are not those of the frames, less the failed
+                ones.
         """
         failed = set(task.params["failed"])
         names = [name for name, _ in read_fasta(task.inputs[2]) if name not in failed]

@@ -1,4 +1,4 @@
-"""Stage 9: every record and every chunk accounted for, and the viral records as FASTA."""
+"""The results: every record and every chunk accounted for, and the viral records as FASTA."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from virnucpro.io.records import read_records
 from virnucpro.layout import RunLayout
 from virnucpro.stages.base import HostStage
 from virnucpro.stages.calls import Chunk, call_record
-from virnucpro.stages.chunking import Stamp, changed, stamp
+from virnucpro.stages.chunking import Stamp, changed_input_error, stamp
 from virnucpro.stages.fdr import contig_fdr
 from virnucpro.store.disk import OutputWriter
 from virnucpro.tables import CHUNKS, CONSENSUS, CONTIGS, FRAMES, MISSING, RECORDS
 
-BATCH = 8192  # rows or lines written at a time
-LINE = 80  # bases a line of FASTA for people, as NCBI writes it
+ROWS_AT_A_TIME = 8192  # of a table, or lines of a FASTA file, are written together
+BASES_PER_LINE = 80  # of FASTA for people, as NCBI writes it
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,9 +39,11 @@ class OutputFigures(TaskFigures):
 
 @dataclass(frozen=True)
 class OutputStage(HostStage):
-    """Tables of chunks and records, and the records called virus.
+    """Writes the tables of chunks and records, and the records called virus.
 
-    False discovery rates are given only where the scores are ``calibrated`` probabilities.
+    ``seen`` is the stamp of the source from before its digest was taken: nothing is committed
+    where it has changed. False discovery rates are given only where the scores are ``calibrated``
+    probabilities.
     """
 
     name: ClassVar[str] = "output"
@@ -54,7 +56,7 @@ class OutputStage(HostStage):
     calibrated: bool
 
     def plan(self, receipts: Receipts) -> list[Task]:
-        """One task: all results."""
+        """Return one task for all results."""
         layout = self.layout
         inputs = (self.source, layout.records_table, layout.frames_table, layout.consensus)
         outputs = (layout.chunks_table, layout.contigs_table, layout.virus_fasta)
@@ -79,32 +81,32 @@ class OutputStage(HostStage):
         ):
             chunks_table.write(CHUNKS.header.encode())
             contigs_table.write(CONTIGS.header.encode())
-            everything = self._chunks()
+            rows_of_records = self._chunks()
             # A record is read before its chunks are gathered, and both are let go before the next
             # one is read: a chromosome takes a GB while it is parsed.
             for record in read_records(self.source):
-                row = next(everything, None)
+                row = next(rows_of_records, None)
                 if row is None or len(record.sequence) != row[1]:
-                    raise changed(self.source)
+                    raise changed_input_error(self.source)
                 name, length, chunks = row
-                verdict = call_record(length, chunks)
-                for start in range(0, len(chunks), BATCH):
-                    batch = chunks[start : start + BATCH]
+                call = call_record(length, chunks)
+                for start in range(0, len(chunks), ROWS_AT_A_TIME):
+                    batch = chunks[start : start + ROWS_AT_A_TIME]
                     chunks_table.write("".join(c.row(name) for c in batch).encode(), len(batch))
-                line = verdict.row(name, length, len(chunks), next(rates))
+                line = call.row(name, length, len(chunks), next(rates))
                 contigs_table.write(line.encode(), 1)
-                statuses[verdict.status] += 1
-                calls[verdict.call] += 1
+                statuses[call.status] += 1
+                calls[call.call] += 1
                 chunk_statuses.update(chunk.status for chunk in chunks)
-                if verdict.call == "virus":
+                if call.call == "virus":
                     header = record.header.replace(record.id, name, 1)  # renamed, or unchanged
                     _write_fasta(virus, header, record.sequence)
                 del record, chunks, row
                 report(1, 0)
-            if next(everything, None) is not None:
-                raise changed(self.source)
+            if next(rows_of_records, None) is not None:
+                raise changed_input_error(self.source)
             if stamp(self.source) != self.seen:
-                raise changed(self.source)
+                raise changed_input_error(self.source)
         outputs = (chunks_table.output, contigs_table.output, virus.output)
         figures = OutputFigures(
             statuses=dict(sorted(statuses.items())),
@@ -114,19 +116,22 @@ class OutputStage(HostStage):
         return TaskResult(task, outputs, figures)
 
     def _rates(self) -> Iterator[float | None]:
-        """False discovery rate of every record; of the whole run, so it is read twice."""
+        """Yield the false discovery rate of every record.
+
+        It depends on all records of the run, so the scores are read twice.
+        """
         if not self.calibrated:
             return repeat(None)
         probabilities, scored = array("d"), array("q")
         for _, _, chunks in self._chunks():
-            found = [chunk.probability for chunk in chunks if chunk.status == "scored"]
-            probabilities.extend(found)
-            scored.append(len(found))
+            scored_chunks = [chunk for chunk in chunks if chunk.status == "scored"]
+            probabilities.extend(chunk.probability for chunk in scored_chunks)
+            scored.append(len(scored_chunks))
         fdr = contig_fdr(np.array(probabilities), np.array(scored, np.int64))
         return (None if math.isnan(rate) else rate for rate in fdr.tolist())
 
     def _chunks(self) -> Iterator[tuple[str, int, list[Chunk]]]:
-        """Name, length and chunks of every record."""
+        """Yield name, length and chunks of every record."""
         frames = FRAMES.read(self.layout.frames_table, "chunk", "frames", "status")
         scores = CONSENSUS.read(self.layout.consensus, "Modified_ID", "max_score_0", "max_score_1")
         score = next(scores, None)
@@ -143,12 +148,12 @@ class OutputStage(HostStage):
                 chunks.append(Chunk(chunk, start, stop, status, int(count), others, virus))
             yield name, int(length), chunks
         if score is not None:
-            raise AssertionError(f"{self.layout.consensus} scores {score[0]}, which is no chunk")
+            raise AssertionError(f"{self.layout.consensus} scores {score[0]}, which is not a chunk")
 
 
 def _write_fasta(out: OutputWriter, header: str, sequence: str) -> None:
     out.write(f">{header}\n".encode(), 1)
-    for start in range(0, len(sequence), LINE * BATCH):
-        block = sequence[start : start + LINE * BATCH]
-        lines = (block[i : i + LINE] for i in range(0, len(block), LINE))
+    for start in range(0, len(sequence), BASES_PER_LINE * ROWS_AT_A_TIME):
+        block = sequence[start : start + BASES_PER_LINE * ROWS_AT_A_TIME]
+        lines = (block[i : i + BASES_PER_LINE] for i in range(0, len(block), BASES_PER_LINE))
         out.write("".join(f"{line}\n" for line in lines).encode())

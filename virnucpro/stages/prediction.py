@@ -1,4 +1,4 @@
-"""Stage 7: two scores a frame."""
+"""Two scores for every frame."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class PredictionStage(HostStage):
     rows: int
 
     def plan(self, receipts: Receipts) -> list[Task]:
-        """One task: all merged files."""
+        """Return one task for all merged files."""
         files = len(split_files(receipts, self.layout, "nucleotide"))
         inputs = tuple(self.layout.merged(number) for number in range(1, files + 1))
         rows = receipts.outputs("translation")[0].rows

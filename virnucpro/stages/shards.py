@@ -1,4 +1,4 @@
-"""In place of stages 1 to 3 where the frames are in split files already: taking stock of them."""
+"""The split files of a data set, which exist before it is embedded."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _ADVICE = "prepare the data again: virnucpro train prepare"
 
 @dataclass(frozen=True)
 class ShardsStage(HostStage):
-    """Leaves the receipt that :class:`virnucpro.stages.splitting.SplittingStage` would leave.
+    """Checks the shards and leaves the receipt that splitting would leave.
 
     The files are its outputs, though it only reads them: when one is changed, the receipt no
-    longer proves it, stock is taken anew, and what was embedded from that file is done again.
+    longer proves it, all are checked again, and what was embedded from that file is done again.
     """
 
     name: ClassVar[str] = SPLITTING
@@ -30,7 +30,7 @@ class ShardsStage(HostStage):
     frames: int
 
     def plan(self, receipts: Receipts) -> list[Task]:
-        """One task: all files of both molecules."""
+        """Return one task for all files of both molecules."""
         params = {"files": self.files, "frames": self.frames}
         return [self.whole((), (), params, self.frames)]
 

@@ -1,4 +1,4 @@
-"""Stage 3: the frames in files of a fixed number of records, never dependent on the hardware."""
+"""The frames in files of a fixed number of records, whatever the hardware."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ from virnucpro.stages.base import HostStage
 
 @dataclass(frozen=True)
 class SplittingStage(HostStage):
-    """``sequences_per_file`` frames a file, numbered from 1, the same ids in both molecules."""
+    """Writes ``sequences_per_file`` frames per file, the same ids for both molecules.
+
+    Files are numbered from 1.
+    """
 
     name: ClassVar[str] = SPLITTING
     intermediate: ClassVar[bool] = True
@@ -23,7 +26,7 @@ class SplittingStage(HostStage):
     sequences_per_file: int
 
     def plan(self, receipts: Receipts) -> list[Task]:
-        """One task; how many files it writes is known afterwards."""
+        """Return one task; how many files it writes is known afterwards."""
         inputs = (self.layout.frames("nucleotide"), self.layout.frames("protein"))
         params = {"sequences_per_file": self.sequences_per_file}
         return [self.whole(inputs, (), params, 2 * receipts.outputs("translation")[0].rows)]

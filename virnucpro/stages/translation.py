@@ -1,4 +1,4 @@
-"""Stage 2: the open frames of every chunk."""
+"""The open frames of every chunk."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from typing import ClassVar
 from virnucpro.contracts import Receipts, ReportProgress, Task, TaskFigures, TaskResult
 from virnucpro.io.fasta import fasta_bytes, read_fasta
 from virnucpro.io.frames import ChunkFrames, open_frames
-from virnucpro.layout import RunLayout
+from virnucpro.layout import Molecule, RunLayout
 from virnucpro.stages.base import HostStage
 from virnucpro.tables import FRAMES
 
-BATCH = 4096  # chunks translated at a time: some 2 MB of bases, which fits into a cache
+CHUNKS_AT_A_TIME = 4096  # some 2 MB of bases, which fits into a cache
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,7 +29,7 @@ class TranslationFigures(TaskFigures):
 
 @dataclass(frozen=True)
 class TranslationStage(HostStage):
-    """Six-frame translation; frames without a stop codon are kept."""
+    """Translates chunks in six frames; those without a stop codon are kept."""
 
     name: ClassVar[str] = "translation"
     intermediate: ClassVar[bool] = True
@@ -42,7 +42,7 @@ class TranslationStage(HostStage):
         return frozenset({self.layout.frames_table})
 
     def plan(self, receipts: Receipts) -> list[Task]:
-        """One task: all chunks."""
+        """Return one task for all chunks."""
         inputs = (self.layout.chunked,)
         outputs = (
             self.layout.frames("nucleotide"),
@@ -61,29 +61,31 @@ class TranslationStage(HostStage):
             self.disk.create(task.outputs[2]) as table,
         ):
             chunks = read_fasta(task.inputs[0])
-            while batch := list(islice(chunks, BATCH)):
+            while batch := list(islice(chunks, CHUNKS_AT_A_TIME)):
                 ids = [name for name, _ in batch]
-                found = open_frames([bases for _, bases in batch])
-                rows = sum(len(chunk.frames) for chunk in found)
-                nucleotides.write(fasta_bytes(_pairs(ids, found, "nucleotide")), rows)
-                proteins.write(fasta_bytes(_pairs(ids, found, "protein")), rows)
-                table.write(_table(ids, found), len(batch))
-                statuses.update(chunk.status for chunk in found)
+                translated = open_frames([bases for _, bases in batch])
+                rows = sum(len(chunk.frames) for chunk in translated)
+                nucleotides.write(fasta_bytes(_pairs(ids, translated, "nucleotide")), rows)
+                proteins.write(fasta_bytes(_pairs(ids, translated, "protein")), rows)
+                table.write(_table(ids, translated), len(batch))
+                statuses.update(chunk.status for chunk in translated)
                 report(len(batch), 0)
         outputs = (nucleotides.output, proteins.output, table.output)
         figures = TranslationFigures(frames=outputs[0].rows, chunks=dict(sorted(statuses.items())))
         return TaskResult(task, outputs, figures)
 
 
-def _pairs(ids: list[str], found: list[ChunkFrames], molecule: str) -> Iterator[tuple[str, str]]:
-    """(frame id, sequence) of every open frame."""
+def _pairs(
+    ids: list[str], translated: list[ChunkFrames], molecule: Molecule
+) -> Iterator[tuple[str, str]]:
+    """Yield id and sequence of every open frame."""
     protein = molecule == "protein"
-    for name, chunk in zip(ids, found, strict=True):
+    for name, chunk in zip(ids, translated, strict=True):
         for frame in chunk.frames:
             yield name + frame.label, frame.protein if protein else frame.nucleotide
 
 
-def _table(ids: list[str], found: list[ChunkFrames]) -> bytes:
+def _table(ids: list[str], translated: list[ChunkFrames]) -> bytes:
     row_of = FRAMES.row_format("chunk", "frames", "status")
-    rows = zip(ids, found, strict=True)
+    rows = zip(ids, translated, strict=True)
     return "".join([row_of(name, len(c.frames), c.status) for name, c in rows]).encode()

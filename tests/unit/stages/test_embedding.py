@@ -60,7 +60,7 @@ def test_what_failed_has_no_row(stage: EmbeddingStage, task: Task) -> None:
     done = stage.join(task, [first, third], [failed])
     ids = load_features(task.outputs[0], "protein").ids
     assert ids == [f"r{n}" for n in (*range(250), *range(500, 620))]
-    assert done.facts["failed"][0]["ids"] == [f"r{n}" for n in range(250, 500)]
+    assert done.figures.failures[0].ids == tuple(f"r{n}" for n in range(250, 500))
 
 
 def test_nothing_but_failures_is_a_file_without_rows(stage: EmbeddingStage, task: Task) -> None:

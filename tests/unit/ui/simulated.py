@@ -80,7 +80,7 @@ def begin(tasks: int = 10, count: int = 100, weight: int = 10_000) -> StageStart
         tasks,
         tasks * count,
         tasks * weight,
-        title="A stage",
+        title="ESM-2",
         stages=9,
         on_workers=True,
     )

@@ -113,13 +113,15 @@ def test_a_host_stage_is_a_single_bar() -> None:
     progress = StageProgress(hand)
     assert _lines(Dashboard(progress), 80) == []
     progress.update(
-        StageStarted("chunking", 1, 1, 1, 0, 0, title="A stage", stages=9, on_workers=True)
+        StageStarted("chunking", 1, 1, 1, 0, 0, title="Chunking", stages=9, on_workers=False)
     )
     hand.now += 65
     progress.update(Progressed(0, 130_000, 0))
     assert _lines(Dashboard(progress), 80) == ["[1/9] Chunking  1:05 so far", "130,000  2,000/s"]
     progress.update(
-        StageStarted("translation", 2, 1, 1, 1000, 0, title="A stage", stages=9, on_workers=True)
+        StageStarted(
+            "translation", 2, 1, 1, 1000, 0, title="Translation", stages=9, on_workers=False
+        )
     )
     hand.now += 20
     progress.update(Progressed(0, 500, 0))

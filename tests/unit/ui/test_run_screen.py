@@ -68,7 +68,8 @@ def test_the_log_names_the_gpu_and_the_seconds_of_each_file(layout: Layout) -> N
         screen.show(StageFinished("protein_embeddings", 5, 3.0))
     log = layout.log.read_text()
     assert (
-        "GPU 0 NVIDIA H200 (GPU-0) ready for esm after 12.3 s: precision bf16, budget 65536" in log
+        "GPU 0 NVIDIA H200 (GPU-0) ready for protein_embeddings after 12.3 s: precision bf16, budget 65536"
+        in log
     )
     assert "GPU 0 NVIDIA H200 started output_1.fa[0:100] (100 sequences)" in log
     assert "GPU 0 NVIDIA H200 finished output_1.fa[0:100] after 2.50 s" in log
@@ -185,13 +186,13 @@ def test_a_long_stage_leaves_a_line(layout: Layout) -> None:
     ("event", "text"),
     [
         (TaskFinished(0, span(0), 1.5), "host finished output_1.fa[0:100] after 1.50 s"),
-        (WorkerReady(1, Device("cpu"), "protein_embeddings", 1), "CPU 1 ready for esm after 1.0 s"),
+        (WorkerReady(1, Device("cpu"), "protein_embeddings", 1), "CPU 1 ready for protein_embeddings after 1.0 s"),
         (WorkerDied(3, gpu(1), "signal 9"), "worker 3 on GPU 1 NVIDIA H200 died: signal 9"),
         (
             WorkerReport(0, gpu(2), "protein_embeddings", 90, 10, 7, 2**31),
-            "GPU 2 NVIDIA H200: 7 tasks of esm, idle 10.0 % of 100.0 s, peak memory 2.0 GiB",
+            "GPU 2 NVIDIA H200: 7 tasks of protein_embeddings, idle 10.0 % of 100.0 s, peak memory 2.0 GiB",
         ),
-        (StageStarted("protein_embeddings", 5, 2, 3, 0, 0, ("input changed (3x)",), title="A stage", stages=9, on_workers=True), "stage 5 esm: 3 tasks to do because input changed (3x)"),
+        (StageStarted("protein_embeddings", 5, 2, 3, 0, 0, ("input changed (3x)",), title="ESM-2", stages=9, on_workers=True), "stage 5 protein_embeddings: 3 tasks to do because input changed (3x)"),
         (Progressed(0, 1, 1), None),
     ],
 )  # fmt: skip
@@ -205,7 +206,7 @@ def test_a_host_stage_is_not_the_work_of_a_gpu(tmp_path: Path) -> None:
         writer = EventLog(log)
         for event in (
             *_events(),
-            StageStarted("merging", 6, 1, 1, 0, 0, title="A stage", stages=9, on_workers=True),
+            StageStarted("merging", 6, 1, 1, 0, 0, title="Merging", stages=9, on_workers=False),
             TaskStarted(0, span(5)),
         ):
             writer.write(event)

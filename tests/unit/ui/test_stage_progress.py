@@ -125,22 +125,22 @@ def test_the_next_stage_knows_the_workers_but_not_the_dead(progress: StageProgre
         progress.update(WorkerReady(number, gpu(number), "nucleotide_embeddings", 1.0))
     progress.update(WorkerDied(1, gpu(1), "lost"))
     progress.update(
-        StageStarted("merging", 6, 1, 1, 0, 0, title="A stage", stages=9, on_workers=True)
+        StageStarted("merging", 6, 1, 1, 0, 0, title="Merging", stages=9, on_workers=False)
     )
     assert progress.workers == []
     progress.update(begin())
     assert [(w.number, w.state) for w in progress.workers] == [(0, "loading"), (2, "loading")]
     progress.update(
-        StageStarted(
-            "protein_embeddings", 5, 10, 0, 0, 0, title="A stage", stages=9, on_workers=True
-        )
+        StageStarted("protein_embeddings", 5, 10, 0, 0, 0, title="ESM-2", stages=9, on_workers=True)
     )
     assert progress.workers == []
 
 
 def test_a_stage_of_the_host(progress: StageProgress, hand: Hand) -> None:
     progress.update(
-        StageStarted("translation", 2, 1, 1, 1000, 0, title="A stage", stages=9, on_workers=True)
+        StageStarted(
+            "translation", 2, 1, 1, 1000, 0, title="Translation", stages=9, on_workers=False
+        )
     )
     progress.update(TaskStarted(0, span(0, 1000, 0)))
     hand.now += 10
@@ -149,11 +149,11 @@ def test_a_stage_of_the_host(progress: StageProgress, hand: Hand) -> None:
     assert (progress.title, progress.workers, progress.share) == ("[2/9] Translation", [], 0.25)
     assert progress.remaining == pytest.approx(30)
     progress.update(
-        StageStarted("chunking", 1, 1, 1, 0, 0, title="A stage", stages=9, on_workers=True)
+        StageStarted("chunking", 1, 1, 1, 0, 0, title="Chunking", stages=9, on_workers=False)
     )
     assert (progress.share, progress.remaining) == (None, None)
     progress.update(
-        StageStarted("merging", 6, 4, 4, 0, 0, title="A stage", stages=9, on_workers=True)
+        StageStarted("merging", 6, 4, 4, 0, 0, title="Merging", stages=9, on_workers=False)
     )
     progress.update(TaskStarted(0, span(0)))
     hand.now += 10
@@ -191,7 +191,7 @@ def test_files_are_counted_where_a_stage_has_several() -> None:
             1200,
             1200,
             files=3,
-            title="A stage",
+            title="ESM-2",
             stages=9,
             on_workers=True,
         )

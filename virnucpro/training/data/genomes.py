@@ -24,7 +24,7 @@ from virnucpro.io.chunks import chunk_id, chunk_spans
 from virnucpro.io.frames import FRAME_LABELS, Frame, open_frames
 from virnucpro.io.records import read_records, shortened
 from virnucpro.layout import Molecule
-from virnucpro.stages.chunking import Stamp, changed, stamp
+from virnucpro.stages.chunking import Stamp, changed_input_error, stamp
 from virnucpro.store.disk import Disk, OutputWriter
 from virnucpro.training.data.dataset import Part
 from virnucpro.training.data.genbank import CodingSequences, is_genbank, read_genbank
@@ -337,7 +337,7 @@ def _cut_records(
             number += 1
             bases = len(record.sequence)
             if number >= len(survey.records) or bases != survey.records[number].bases:
-                raise changed(file.path)
+                raise changed_input_error(file.path)
             if survey.records[number].part is None:
                 continue
             for length_number, length in enumerate(lengths):
@@ -349,7 +349,7 @@ def _cut_records(
                     )
                 progress.advance(bases)
         if stamp(file.path) != file.stamp:
-            raise changed(file.path)
+            raise changed_input_error(file.path)
 
 
 class _FrameCollector:
