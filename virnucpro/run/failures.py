@@ -10,6 +10,7 @@ from virnucpro.io.frames import chunk_of
 from virnucpro.io.records import read_records
 from virnucpro.layout import Layout
 from virnucpro.store.disk import Disk
+from virnucpro.store.guard import ExistingWork, move_aside
 from virnucpro.store.lock import locked
 from virnucpro.store.receipts import FileFailure
 from virnucpro.tables import FAILURES, RECORDS
@@ -38,14 +39,21 @@ def update_failure_table(
     """Replace the rows of the input ``label`` in the table of failures.
 
     The table is shared by all runs of the output directory: only the rows of this input change,
-    and the file is removed with its last row.
+    and the file is removed with its last row. A file of that name that is not such a table is
+    moved aside before a row is written.
     """
     path = layout.failed_table
     with locked(layout.failed_lock, "the table of failures", wait=True):
         rows = []
         if path.exists():
-            lines = path.read_text("utf-8", "surrogateescape").splitlines(keepends=True)[1:]
-            rows = [line for line in lines if line.split("\t", 1)[0] != _cell(label)]
+            lines = path.read_text("utf-8", "surrogateescape").splitlines(keepends=True)
+            if lines[:1] == [FAILURES.header]:
+                rows = [line for line in lines[1:] if line.split("\t", 1)[0] != _cell(label)]
+            elif not failures:  # not a table of ours, and nothing to write
+                return
+            else:
+                previous = layout.checkpoints / "failed_files.previous"
+                move_aside(ExistingWork(layout.root, previous, foreign_files=[path]), disk)
         for failure in failures:
             row = FAILURES.line(
                 input=_cell(label),

@@ -1,0 +1,31 @@
+"""The table of failures, which all runs of an output directory share."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from virnucpro.layout import RunLayout
+from virnucpro.run.failures import update_failure_table
+from virnucpro.store.disk import Disk
+from virnucpro.store.receipts import FileFailure
+
+FAILURE = FileFailure("NumericalError", "not finite", ("r1_chunk_1F1",), "merging", "output_1.fa")
+
+
+@pytest.mark.parametrize("text", ["", "mine\n", "mine\nand mine\n"])
+def test_a_file_that_is_not_such_a_table_is_never_removed(tmp_path: Path, text: str) -> None:
+    layout = RunLayout(tmp_path, "s", 500)
+    layout.failed_table.write_text(text)
+    update_failure_table(layout, Disk(), "s.fa", [])
+    assert layout.failed_table.read_text() == text
+    update_failure_table(layout, Disk(), "s.fa", [FAILURE])
+    moved = layout.checkpoints / "failed_files.previous.1" / layout.failed_table.name
+    assert moved.read_text() == text
+    assert "mine" not in layout.failed_table.read_text()
+    update_failure_table(layout, Disk(), "t.fa", [FAILURE])
+    update_failure_table(layout, Disk(), "s.fa", [])
+    assert "t.fa" in layout.failed_table.read_text()
+    update_failure_table(layout, Disk(), "t.fa", [])
+    assert not layout.failed_table.exists()
