@@ -55,7 +55,7 @@ def _in_a_terminal(*arguments: object, interrupt_at: str | None = None) -> tuple
             sent = True
             process.send_signal(signal.SIGINT)
     os.close(master)
-    return process.wait(timeout=30), text
+    return process.wait(timeout=300), text
 
 
 def _words(text: str) -> str:

@@ -240,7 +240,7 @@ def test_killed_and_interrupted_and_gone_on_with(start, train, tmp_path):
     process = start(pieces, *LONG, 1)  # goes on: until_epochs asks for one epoch more
     until_epochs(pieces, 1)
     process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=60)
+    _, err = process.communicate(timeout=300)
     assert process.returncode == 130, err
     assert "--resume" in err
     assert not load_savepoint(path).finished
@@ -258,7 +258,7 @@ def test_several_processes(start, train, tmp_path):
     members = [pid for pid in family(process.pid) if "spawn_main" in command_of(pid)]
     assert len(members) == 2
     os.kill(members[0], signal.SIGKILL)
-    _, err = process.communicate(timeout=60)
+    _, err = process.communicate(timeout=300)
     assert process.returncode == 4, err
     assert "ended by signal 9" in err
     assert not any(running(pid) for pid in members)
@@ -266,7 +266,7 @@ def test_several_processes(start, train, tmp_path):
     process = start(several, *LONG, 2, "--resume")
     until_epochs(several, 1)
     process.send_signal(signal.SIGTERM)
-    _, err = process.communicate(timeout=60)
+    _, err = process.communicate(timeout=300)
     assert process.returncode == 143, err
 
     assert train(several, *LONG, 2, "--resume").code == 0

@@ -26,7 +26,7 @@ def running(pid: int) -> bool:
     return stat.rpartition(")")[2].split()[0] != "Z"
 
 
-def until(true: Callable[[], object], seconds: float = 20.0) -> None:
+def until(true: Callable[[], object], seconds: float = 200.0) -> None:
     """Wait for something; an error where it takes longer."""
     deadline = time.monotonic() + seconds
     while not true():

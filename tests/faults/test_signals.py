@@ -67,7 +67,7 @@ def test_tasks_in_flight_are_kept_and_the_next_run_does_the_rest(
     workers = family(process.pid)
     before = len(_parts(tmp_path))
     os.killpg(process.pid, number)  # everybody gets it, as from a terminal or from Slurm
-    assert process.wait(20) == code
+    assert process.wait(200) == code
     kept = {path: path.stat().st_mtime_ns for path in tmp_path.glob("*.parts/*.txt")}
     assert before + 1 <= len(_parts(tmp_path)) <= before + 3  # two at work, one perhaps in between
     assert len(workers) == 3
@@ -75,7 +75,7 @@ def test_tasks_in_flight_are_kept_and_the_next_run_does_the_rest(
     again = _counting(start, tmp_path, 0.0, 20)
     until(lambda: again.poll() is not None or kept.keys() < set(tmp_path.glob("*.parts/*.txt")))
     assert all(path.stat().st_mtime_ns == at for path, at in kept.items() if path.exists())
-    assert again.wait(20) == 0
+    assert again.wait(200) == 0
     assert _complete(tmp_path)
 
 
@@ -86,20 +86,20 @@ def test_a_task_longer_than_the_grace_is_not_waited_for(start: Start, tmp_path: 
     time.sleep(1)
     asked = time.monotonic()
     process.terminate()
-    assert process.wait(20) == 143
-    assert time.monotonic() - asked < 5
+    assert process.wait(200) == 143
+    assert time.monotonic() - asked < 30  # the task would take minutes
     until(lambda: not any(map(running, workers)))
 
 
 def test_a_second_signal_ends_at_once(start: Start, tmp_path: Path) -> None:
-    process = _counting(start, tmp_path, 0.1, 60)
+    process = _counting(start, tmp_path, 0.1, 250)
     until(lambda: _parts(tmp_path))
     workers = family(process.pid)
     process.send_signal(signal.SIGINT)
     time.sleep(0.7)
     assert process.poll() is None
     process.send_signal(signal.SIGTERM)
-    assert process.wait(2) == 130
+    assert process.wait(60) == 130  # long before the grace is over
     until(lambda: not any(map(running, workers)))
 
 
@@ -110,8 +110,8 @@ def test_nobody_outlives_a_parent_that_is_killed(start: Start, tmp_path: Path, m
     workers = family(process.pid)
     process.kill()
     process.wait()
-    until(lambda: not any(map(running, workers)), 5)
-    assert _counting(start, tmp_path, 0.0, 60).wait(20) == 0
+    until(lambda: not any(map(running, workers)), 60)
+    assert _counting(start, tmp_path, 0.0, 60).wait(200) == 0
     assert _complete(tmp_path)
 
 
@@ -130,7 +130,7 @@ def undisturbed(records: Path, tmp_path_factory: pytest.TempPathFactory) -> dict
     """The results of a run without workers that nothing happens to."""
     out = tmp_path_factory.mktemp("undisturbed")
     command = [sys.executable, "-m", *_predict(records, out)]
-    subprocess.run(command, check=True, capture_output=True, timeout=50, cwd=ROOT)
+    subprocess.run(command, check=True, capture_output=True, timeout=200, cwd=ROOT)
     return _results(out)
 
 
@@ -158,10 +158,10 @@ def test_a_whole_run_goes_on_where_it_was_ended(
     until(lambda: list(out.glob("many_*/*.parts/*.done")), 40)
     workers = family(process.pid)
     process.send_signal(number)
-    assert process.wait(20) == code
-    until(lambda: not any(map(running, workers)), 5)
+    assert process.wait(200) == code
+    until(lambda: not any(map(running, workers)), 60)
     assert not (out / "many_contigs.tsv").exists()
-    assert start(*_predict(records, out, "--cpu-workers", 2, "--resume")).wait(50) == 0
+    assert start(*_predict(records, out, "--cpu-workers", 2, "--resume")).wait(200) == 0
     assert _results(out) == undisturbed
 
 
@@ -170,5 +170,5 @@ def test_ctrl_c_without_workers(start: Start, records: Path, tmp_path: Path) -> 
     process = start(*_predict(records, out))
     until(lambda: list(out.glob("many_*/*.parts/*.done")), 40)
     process.send_signal(signal.SIGINT)
-    assert process.wait(20) == 130
+    assert process.wait(200) == 130
     assert b"--resume" in (tmp_path / "stderr").read_bytes()

@@ -165,7 +165,7 @@ def test_the_same_bytes_in_another_process(pair):
         "print(hashlib.sha256(content('protein')).hexdigest())"
     )
     done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=300, check=True
     )
     assert done.stdout.strip() == sha256_of(pair / "protein.safetensors")
 

@@ -69,7 +69,7 @@ def test_what_a_child_imports_first_does_not_import_torch() -> None:
     """torch reads the number of threads, and CUDA its devices, when they are imported."""
     modules = "virnucpro.executors.processes, virnucpro.training.classifier.processes"
     program = f"import sys, {modules}; sys.exit('torch' in sys.modules)"
-    subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=300)
 
 
 def test_this_process_can_be_settled_on_a_gpu_too(monkeypatch: pytest.MonkeyPatch) -> None:
