@@ -89,7 +89,7 @@ def test_verify_records_checks_and_renews(invoke, checkpoint):
         archive.writestr("more", "other")
     with pytest.raises(ModelError, match="checksum differs"):
         invoke("verify")
-    assert "recorded anew" in invoke("verify", "--renew", ESM)
+    assert "checksum recorded again" in invoke("verify", "--renew", ESM)
     assert "intact" in invoke("verify")
 
 
@@ -102,7 +102,7 @@ def test_verify_without_models(invoke):
 
 
 def test_fetch_checks_what_is_here(invoke, checkpoint):
-    assert f"{ESM}: already here, checksum recorded now: {checkpoint}" in invoke("fetch", ESM)
+    assert f"{ESM}: already here, and its checksum is recorded now: {checkpoint}" in invoke("fetch", ESM)
     assert f"{ESM}: already here, and its checksum is right: {checkpoint}" in invoke("fetch", ESM)
 
 
