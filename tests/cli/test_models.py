@@ -102,7 +102,9 @@ def test_verify_without_models(invoke):
 
 
 def test_fetch_checks_what_is_here(invoke, checkpoint):
-    assert f"{ESM}: already here, and its checksum is recorded now: {checkpoint}" in invoke("fetch", ESM)
+    assert f"{ESM}: already here, and its checksum is recorded now: {checkpoint}" in invoke(
+        "fetch", ESM
+    )
     assert f"{ESM}: already here, and its checksum is right: {checkpoint}" in invoke("fetch", ESM)
 
 

@@ -258,13 +258,13 @@ def test_a_run_of_an_earlier_version(call: Callable, tmp_path: Path, completed: 
     assert (run["stem"], run["state"]) == ("in", "legacy")
     assert run["legacy_feature_files"] == (6 if completed else 5)
     text = call("status", layout.root).out
-    assert "in: run of an earlier version" in text
-    assert "would take over" in text
+    assert "in: run of version 1" in text
+    assert "would use those of its" in text
     if completed:
         for path in layout.root.rglob("output_*.pt"):
             path.unlink()
         assert _run(call, layout.root)["state"] == "legacy finished"
-        assert "in: finished run of an earlier version" in call("status", layout.root).out
+        assert "in: finished run of version 1" in call("status", layout.root).out
 
 
 def test_a_run_that_is_taking_over(call: Callable, tmp_path: Path) -> None:

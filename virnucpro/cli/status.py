@@ -100,7 +100,7 @@ def _word(run: RunStatus) -> str:
         count = sum(len(failure.ids) for failure in run.failures)
         return f"finished, but {count:,} sequences failed"
     if run.state.startswith("legacy"):
-        return f"{'finished ' if run.state.endswith('finished') else ''}run of an earlier version"
+        return f"{'finished ' if run.state.endswith('finished') else ''}run of version 1"
     return run.state
 
 
@@ -119,14 +119,14 @@ def _stage(stage: StageStatus, width: int) -> str:
 def _resume(run: RunStatus) -> str:
     """What ``--resume`` would do, in a sentence."""
     if run.state == "legacy finished":
-        return "predict --resume would leave it as it is"
+        return "predict --resume would change nothing"
     if run.state == "legacy":
         return (
-            f"predict --resume would take over its {run.features:,} feature files where they prove "
-            f"right, and do the rest again; time unknown"
+            f"predict --resume would use those of its {run.features:,} feature files that are "
+            f"right, and compute everything else; time unknown"
         )
     if not run.stages:
-        return "it has only begun"
+        return "the run has just begun"
     verb = "left to do" if run.state == "running" else f"{run.command} would do"
     if not run.todo:
         return f"{verb}: nothing"
