@@ -8,7 +8,13 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from virnucpro.encoders.family import BASES, EncoderFamily, EncoderSource, WeightlessEncoder
+from virnucpro.encoders.family import (
+    BASES,
+    EncoderFamily,
+    EncoderSource,
+    OpenOptions,
+    WeightlessEncoder,
+)
 
 K = 4
 WORDS = 4**K
@@ -49,15 +55,7 @@ class KmerFamily(EncoderFamily):
         """Return the width of an embedding."""
         return WORDS
 
-    def open(
-        self,
-        source: EncoderSource,
-        device: str,
-        precision: str,
-        *,
-        budget: int | None,
-        truncation: int,
-    ) -> KmerEncoder:
+    def open(self, source: EncoderSource, options: OpenOptions) -> KmerEncoder:
         """Make the encoder; there is nothing to load."""
         return KmerEncoder()
 

@@ -17,7 +17,7 @@ from virnucpro.benchmark.workload import MIXES, SENSE, Workload
 from virnucpro.classifier.files import classifier_to_bytes
 from virnucpro.contracts import Device, Json, ReportProgress, Task, TaskResult
 from virnucpro.encoders.batched import BatchedEncoder
-from virnucpro.encoders.family import EncoderSource
+from virnucpro.encoders.family import EncoderSource, OpenOptions
 from virnucpro.encoders.registry import released_families
 from virnucpro.io.chunks import chunk_spans
 from virnucpro.io.fasta import fasta_bytes
@@ -128,7 +128,7 @@ def _steps(work: Workload, source: Path | None, folder: Path) -> Iterator[HostSt
     yield from _frame_steps(run)
     # Tokens do not depend on the size of the model.
     for family in released_families():
-        encoder = family.open_random("1x24x2", "cpu", "fp32", budget=None, truncation=1024)
+        encoder = family.open_random("1x24x2", OpenOptions("cpu", "fp32", None, 1024))
         some = list(work.of(family.molecule)[:SLICE])
         call = partial(_tokenise, encoder, some)
         yield HostStep(f"tokens of {family.name}", len(some), call, beside=True)

@@ -34,7 +34,7 @@ from virnucpro.compute.budget import Bounds
 from virnucpro.compute.compiled import Example, Stack
 from virnucpro.compute.linear import GatedLinear, Linear
 from virnucpro.encoders.batched import STEP, Batch, BatchedEncoder, make_batch
-from virnucpro.encoders.family import BASES, EncoderFamily, EncoderSource
+from virnucpro.encoders.family import BASES, EncoderFamily, EncoderSource, OpenOptions
 from virnucpro.encoders.weights import (
     assign,
     fill_randomly,
@@ -357,48 +357,35 @@ class DnabertFamily(EncoderFamily):
         assert path is not None
         return read_dnabert_sizes(path).width
 
-    def open(
-        self,
-        source: EncoderSource,
-        device: str,
-        precision: str,
-        *,
-        budget: int | None,
-        truncation: int,
-    ) -> DnabertEncoder:
-        """Load the model onto ``device``; ``budget`` is sequences per batch, None finds it.
-
-        Nothing is truncated.
-        """
+    def open(self, source: EncoderSource, options: OpenOptions) -> DnabertEncoder:
+        """Load the model. The budget is sequences per batch, and nothing is truncated."""
         sizes = read_dnabert_sizes(source.weights)
         weights = read_folder(source.weights).renamed(r"bert\.")
         weights.refuse_more_layers("encoder.layer", sizes.layers)
         with torch.device("meta"):
             model = Dnabert(sizes)
-        target = torch.device(device)
-        assign(model, dnabert_names(model.state_dict()), weights, target, torch_dtype(precision))
-        prepare_blocks(model.blocks, precision)
+        target = torch.device(options.device)
+        assign(
+            model,
+            dnabert_names(model.state_dict()),
+            weights,
+            target,
+            torch_dtype(options.precision),
+        )
+        prepare_blocks(model.blocks, options.precision)
         tokenizer = read_tokenizer(source.weights / "tokenizer.json", sizes.vocabulary)
-        return DnabertEncoder(model, tokenizer, sizes.heads, target, budget)
+        return DnabertEncoder(model, tokenizer, sizes.heads, target, options.budget)
 
-    def open_random(
-        self,
-        architecture: str,
-        device: str,
-        precision: str,
-        *,
-        budget: int | None,
-        truncation: int,
-    ) -> DnabertEncoder:
+    def open_random(self, architecture: str, options: OpenOptions) -> DnabertEncoder:
         """Make a model with random weights and a tokenizer of all words of up to five bases."""
         layers, width, heads = parse_architecture(architecture, self.released)
         sizes = DnabertSizes(layers, width, heads, 4 * width, 1e-12, _RANDOM_VOCABULARY, 2)
         with torch.device("meta"):
             model = Dnabert(sizes)
-        target = torch.device(device)
-        fill_randomly(model, target, torch_dtype(precision))
-        prepare_blocks(model.blocks, precision)
-        return DnabertEncoder(model, _random_tokenizer(), heads, target, budget)
+        target = torch.device(options.device)
+        fill_randomly(model, target, torch_dtype(options.precision))
+        prepare_blocks(model.blocks, options.precision)
+        return DnabertEncoder(model, _random_tokenizer(), heads, target, options.budget)
 
     def tokens(self, letters: int, truncation: int) -> int:
         """Return about how many tokens there are, with ``[CLS]`` and ``[SEP]``."""

@@ -28,7 +28,13 @@ from virnucpro.compute.budget import Bounds
 from virnucpro.compute.compiled import Example, Stack
 from virnucpro.compute.linear import Linear, fuses
 from virnucpro.encoders.batched import Batch, BatchedEncoder, make_batch
-from virnucpro.encoders.family import LETTERS_PER_FRAME, RESIDUES, EncoderFamily, EncoderSource
+from virnucpro.encoders.family import (
+    LETTERS_PER_FRAME,
+    RESIDUES,
+    EncoderFamily,
+    EncoderSource,
+    OpenOptions,
+)
 from virnucpro.encoders.weights import (
     Weights,
     assign,
@@ -511,44 +517,28 @@ class Esm2Family(EncoderFamily):
         assert path is not None
         return _hub_sizes(path).width if path.is_dir() else _read_fair_file(path)[0].width
 
-    def open(
-        self,
-        source: EncoderSource,
-        device: str,
-        precision: str,
-        *,
-        budget: int | None,
-        truncation: int,
-    ) -> Esm2Encoder:
-        """Load the weights onto ``device``. ``budget`` is tokens per batch; None finds it."""
+    def open(self, source: EncoderSource, options: OpenOptions) -> Esm2Encoder:
+        """Load the weights onto the device. The budget is tokens per batch."""
         checkpoint = read_esm2(source.weights)
         with torch.device("meta"):
             model = Esm2(checkpoint.sizes)
-        target = torch.device(device)
-        assign(model, checkpoint.names, checkpoint.weights, target, torch_dtype(precision))
-        prepare_blocks(model.blocks, precision)
-        rotary = rotary_tables(checkpoint.inv_freq, truncation + 2, target)
-        return Esm2Encoder(model, rotary, target, budget, truncation)
+        target = torch.device(options.device)
+        assign(model, checkpoint.names, checkpoint.weights, target, torch_dtype(options.precision))
+        prepare_blocks(model.blocks, options.precision)
+        rotary = rotary_tables(checkpoint.inv_freq, options.truncation + 2, target)
+        return Esm2Encoder(model, rotary, target, options.budget, options.truncation)
 
-    def open_random(
-        self,
-        architecture: str,
-        device: str,
-        precision: str,
-        *,
-        budget: int | None,
-        truncation: int,
-    ) -> Esm2Encoder:
+    def open_random(self, architecture: str, options: OpenOptions) -> Esm2Encoder:
         """Make a model with random weights and computed rotary frequencies."""
         layers, width, heads = parse_architecture(architecture, self.released)
         with torch.device("meta"):
             model = Esm2(Esm2Sizes(layers, width, heads, 4 * width, _FAIR_EPS, True))
-        target = torch.device(device)
-        fill_randomly(model, target, torch_dtype(precision))
-        prepare_blocks(model.blocks, precision)
+        target = torch.device(options.device)
+        fill_randomly(model, target, torch_dtype(options.precision))
+        prepare_blocks(model.blocks, options.precision)
         frequencies = rotary_frequencies(width // heads // 2)
-        rotary = rotary_tables(frequencies, truncation + 2, target)
-        return Esm2Encoder(model, rotary, target, budget, truncation)
+        rotary = rotary_tables(frequencies, options.truncation + 2, target)
+        return Esm2Encoder(model, rotary, target, options.budget, options.truncation)
 
     def tokens(self, letters: int, truncation: int) -> int:
         """Return the residues that count, with ``<cls>`` and ``<eos>``."""

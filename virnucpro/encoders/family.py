@@ -64,6 +64,23 @@ class EncoderSource:
         return self.path
 
 
+@dataclass(frozen=True)
+class OpenOptions:
+    """How an encoder is opened.
+
+    Attributes:
+        device: ``cpu``, ``cuda`` or ``cuda:N``.
+        precision: a name of :data:`virnucpro.precision.PRECISIONS`.
+        budget: limit of a batch, in the unit of the family; None chooses one for the device.
+        truncation: residues of a protein that count.
+    """
+
+    device: str
+    precision: str
+    budget: int | None
+    truncation: int
+
+
 class EncoderFamily(ABC):
     """One kind of encoder: how to recognise, open and describe it.
 
@@ -134,33 +151,14 @@ class EncoderFamily(ABC):
         """
 
     @abstractmethod
-    def open(
-        self,
-        source: EncoderSource,
-        device: str,
-        precision: str,
-        *,
-        budget: int | None,
-        truncation: int,
-    ) -> Encoder:
-        """Load the encoder onto ``device`` (``cpu``, ``cuda`` or ``cuda:N``).
-
-        ``budget`` limits a batch, in :attr:`budget_unit`; None chooses one for the device.
-        ``truncation`` is how many residues of a protein count.
+    def open(self, source: EncoderSource, options: OpenOptions) -> Encoder:
+        """Load the encoder onto the device.
 
         Raises:
             ModelError: the weights are missing, damaged, or do not fit their configuration.
         """
 
-    def open_random(
-        self,
-        architecture: str,
-        device: str,
-        precision: str,
-        *,
-        budget: int | None,
-        truncation: int,
-    ) -> BatchedEncoder:
+    def open_random(self, architecture: str, options: OpenOptions) -> BatchedEncoder:
         """Make a model with random weights, as fast as a released one, to measure without them.
 
         ``architecture`` is a name of :attr:`released` or ``LAYERSxWIDTHxHEADS``.

@@ -30,7 +30,7 @@ from torch import nn
 from virnucpro.compute.arithmetic import torch_dtype
 from virnucpro.compute.threads import CoreThreads
 from virnucpro.contracts import Json, ReportProgress
-from virnucpro.encoders.family import BASES, EncoderFamily, EncoderSource
+from virnucpro.encoders.family import BASES, EncoderFamily, EncoderSource, OpenOptions
 from virnucpro.encoders.family import RESIDUES as RESIDUE_LETTERS
 from virnucpro.encoders.lite_features import (
     CODONS,
@@ -324,19 +324,12 @@ class LiteFamily(EncoderFamily):
             raise ModelError(f"{path} does not say how wide its embeddings are: get it again")
         return width
 
-    def open(
-        self,
-        source: EncoderSource,
-        device: str,
-        precision: str,
-        *,
-        budget: int | None,
-        truncation: int,
-    ) -> LiteEncoder:
+    def open(self, source: EncoderSource, options: OpenOptions) -> LiteEncoder:
         """Load the weights onto the device. Raises ModelError where the file is damaged."""
         molecule, branch, word_counts = read_lite(source.weights)
-        letters = truncation if molecule == "protein" else None
-        return LiteEncoder(molecule, branch, word_counts, torch.device(device), precision, letters)
+        device = torch.device(options.device)
+        truncation = options.truncation if molecule == "protein" else None
+        return LiteEncoder(molecule, branch, word_counts, device, options.precision, truncation)
 
 
 NUCLEOTIDE, PROTEIN = LiteFamily("nucleotide"), LiteFamily("protein")

@@ -14,7 +14,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from virnucpro.contracts import Encoder
-from virnucpro.encoders.family import BATCH_OPTIONS, EncoderFamily, EncoderSource
+from virnucpro.encoders.family import (
+    BATCH_OPTIONS,
+    EncoderFamily,
+    EncoderSource,
+    OpenOptions,
+)
 from virnucpro.errors import ModelError, UsageError
 from virnucpro.layout import Molecule
 from virnucpro.models.store import check_digest, find_model
@@ -178,8 +183,8 @@ def open_encoder(
     Raises:
         ModelError: the weights are missing, damaged, or do not fit their configuration.
     """
-    family = family_named(source.family)
-    return family.open(source, device, precision, budget=budget, truncation=truncation)
+    options = OpenOptions(device, precision, budget, truncation)
+    return family_named(source.family).open(source, options)
 
 
 def random_encoder(
@@ -197,9 +202,8 @@ def random_encoder(
         UsageError: an architecture that is unknown or cannot be built.
         ModelError: an unknown family.
     """
-    return family_named(family).open_random(
-        architecture, device, precision, budget=budget, truncation=truncation
-    )
+    options = OpenOptions(device, precision, budget, truncation)
+    return family_named(family).open_random(architecture, options)
 
 
 def check_precision(precision: str, *sources: EncoderSource) -> None:

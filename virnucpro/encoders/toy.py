@@ -18,6 +18,7 @@ from virnucpro.encoders.family import (
     RESIDUES,
     EncoderFamily,
     EncoderSource,
+    OpenOptions,
     WeightlessEncoder,
 )
 from virnucpro.layout import Molecule
@@ -77,17 +78,9 @@ class ToyFamily(EncoderFamily):
         """Return 16."""
         return DIM
 
-    def open(
-        self,
-        source: EncoderSource,
-        device: str,
-        precision: str,
-        *,
-        budget: int | None,
-        truncation: int,
-    ) -> ToyEncoder:
+    def open(self, source: EncoderSource, options: OpenOptions) -> ToyEncoder:
         """Make the encoder; it has no weights, and all else is the same everywhere."""
-        return ToyEncoder(self.molecule, truncation if self.molecule == "protein" else None)
+        return ToyEncoder(self.molecule, options.truncation if self.molecule == "protein" else None)
 
 
 NUCLEOTIDE, PROTEIN = ToyFamily("nucleotide"), ToyFamily("protein")
