@@ -45,7 +45,7 @@ def _copy(folder: Path, out: Path) -> Path:
 
 
 def _pieces(log: str) -> dict[str, int]:
-    return {name: int(n) for name, n in re.findall(r"stage \d (\w+): (\d+) pieces?", log)}
+    return {name: int(n) for name, n in re.findall(r"stage \d (\w+): (\d+) tasks?", log)}
 
 
 def _table(path: Path) -> list[dict[str, str]]:
