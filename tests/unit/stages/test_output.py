@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from virnucpro.classifier.files import with_temperature
-from virnucpro.contracts import Task
+from virnucpro.contracts import OutputFile, Task
 from virnucpro.events import Event, StageStarted
 from virnucpro.layout import Layout, RunLayout
 from virnucpro.run.predict import run_prediction
@@ -132,13 +132,13 @@ def test_a_temperature_of_one_is_another_result(tmp_path: Path) -> None:
     """The scores are the same, so only the task itself can tell."""
     from virnucpro.store.disk import Disk
 
-    class Facts:
-        def facts(self, receipt: Path) -> dict[str, int]:
-            return {"records": 1}
+    class Finished:
+        def outputs(self, stage: str) -> tuple[OutputFile, ...]:
+            return (OutputFile(tmp_path / "a", 0, "", 5), OutputFile(tmp_path / "b", 0, "", 1))
 
     layout = RunLayout(tmp_path, "in", 200)
     plans = [
-        OutputStage(layout, Disk(), tmp_path / "in.fa", (0, 0), calibrated).plan(Facts())[0]  # type: ignore[arg-type]
+        OutputStage(layout, Disk(), tmp_path / "in.fa", (0, 0), calibrated).plan(Finished())[0]  # type: ignore[arg-type]
         for calibrated in (False, True)
     ]
     assert len({fingerprint(task, []) for task in plans}) == 2
