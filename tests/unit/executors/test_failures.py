@@ -2,11 +2,77 @@
 
 from __future__ import annotations
 
+import errno
+
 import pytest
 import torch
+import torch._dynamo
+import torch._inductor.exc
+import torch.distributed
 
 from virnucpro.errors import OutputError
-from virnucpro.executors.failures import describe_failure
+from virnucpro.executors.failures import describe_failure, failure_kind
+
+
+class OutOfResources(Exception):
+    """As Triton raises it."""
+
+
+OutOfResources.__module__ = "triton.runtime.errors"
+MISSING_SYMBOL = torch.cuda.DeferredCudaCallError("CUDA call failed lazily at initialization")
+
+# What torch, Triton, Inductor and the libraries of NVIDIA say in a plain RuntimeError.
+MEMORY_MESSAGES = [
+    "CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 79.2 GiB",
+    "CUDA error: out of memory",
+    "CUDA driver error: out of memory",
+    "Triton Error [CUDA]: out of memory",
+    "cuda failed with error 2 out of memory. use CUDA_LAUNCH_BLOCKING=1",
+    "CUDA_ERROR_OUT_OF_MEMORY: out of memory",
+    "CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`",
+    "cuDNN error: CUDNN_STATUS_ALLOC_FAILED",
+    "cuDNN error: CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED",
+    "NCCL Error 1: unhandled cuda error: Failed to CUDA calloc async 608 bytes: out of memory",
+    "[enforce fail at alloc_cpu.cpp:124] err == 0. DefaultCPUAllocator: can't allocate memory: "
+    "you tried to allocate 9999999999 bytes. Error code 12 (Cannot allocate memory)",
+    "DefaultCPUAllocator: not enough memory: you tried to allocate 4000000 bytes.",
+    "std::bad_alloc",
+]
+DEVICE_MESSAGES = [
+    "CUDA driver error: invalid argument",
+    "CUDA driver error: an illegal memory access was encountered",
+    "CUDA driver error: invalid device context",
+    "CUDA driver initialization failed, you might not have a CUDA gpu.",
+    "CUDA unknown error - this may be due to an incorrectly set up environment",
+    "Triton Error [CUDA]: an illegal memory access was encountered",
+    "Triton Error [CUDA]: device kernel image is invalid",
+    "out of resource: shared memory, Required: 131072, Hardware limit: 101376.",
+    "CUDA error: uncorrectable ECC error encountered",
+    "CUDA error: CUBLAS_STATUS_NOT_INITIALIZED when calling `cublasCreate(handle)`",
+    "cublasLtMatmul failed: CUBLAS_STATUS_EXECUTION_FAILED",
+    "cuDNN error: CUDNN_STATUS_EXECUTION_FAILED",
+    "cuDNN Frontend error: [cudnn_frontend] Error: No execution plans support the graph.",
+    "cuDNN version incompatibility: PyTorch was compiled against (9, 1, 0)",
+    "cusolver error: CUSOLVER_STATUS_EXECUTION_FAILED, when calling `cusolverDnCreate(handle)`",
+    "cuFFT error: CUFFT_INTERNAL_ERROR",
+    "NCCL error in: ../torch/csrc/distributed/c10d/NCCLUtils.hpp:317, unhandled system error",
+    "No CUDA GPUs are available",
+    "Found no NVIDIA driver on your system. Please check that you have an NVIDIA GPU",
+    "The NVIDIA driver on your system is too old (found version 11040).",
+    'NVML_SUCCESS == r INTERNAL ASSERT FAILED at "../c10/cuda/CUDACachingAllocator.cpp":1131',
+    "Internal Triton PTX codegen error: `ptxas` stderr: Value 'sm_101a' is not defined",
+    "can't start new thread",
+]
+
+
+@pytest.mark.parametrize("message", MEMORY_MESSAGES)
+def test_too_little_memory_is_never_taken_for_a_wrong_sequence(message: str) -> None:
+    assert failure_kind(RuntimeError(message)) == "memory"
+
+
+@pytest.mark.parametrize("message", DEVICE_MESSAGES)
+def test_a_broken_device_is_never_taken_for_a_wrong_sequence(message: str) -> None:
+    assert failure_kind(RuntimeError(message)) == "device"
 
 
 @pytest.mark.parametrize(
@@ -19,6 +85,17 @@ from virnucpro.executors.failures import describe_failure
         (torch.AcceleratorError("CUDA error: device-side assert triggered"), "device"),
         (RuntimeError("CUDA error: CUBLAS_STATUS_EXECUTION_FAILED"), "device"),
         (OutputError("the disk is full"), "run"),
+        (OSError(errno.ENOSPC, "No space left on device"), "run"),
+        (OSError(errno.ENOMEM, "Cannot allocate memory"), "memory"),
+        (ArithmeticError("embedding of nccl_part_0-250 is not finite"), "data"),
+        (KeyError("CUDA error"), "data"),
+        (OutOfResources("out of resource: shared memory, Required: 131072"), "device"),
+        (torch._dynamo.exc.TorchRuntimeError("a compiled block failed"), "device"),
+        (torch._inductor.exc.CppCompileError(["c++"], "no such file"), "device"),
+        (torch.distributed.DistBackendError("unhandled system error"), "device"),
+        (AssertionError("Torch not compiled with CUDA enabled"), "device"),
+        (AssertionError(), "data"),
+        (MISSING_SYMBOL, "device"),
     ],
 )
 def test_errors_are_told_apart(error: Exception, kind: str) -> None:
