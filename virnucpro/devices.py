@@ -8,12 +8,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from virnucpro.contracts import Device
 from virnucpro.errors import DeviceError, UsageError
 from virnucpro.settings import MachineSettings
+
+MASK = "CUDA_VISIBLE_DEVICES"
+ORDER = "CUDA_DEVICE_ORDER"
+PCI_ORDER = "PCI_BUS_ID"  # as NVML and nvidia-smi number GPUs
 
 
 def host_threads() -> int:
@@ -21,32 +25,92 @@ def host_threads() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def visible_gpus() -> list[Device]:
-    """Return the GPUs that ``CUDA_VISIBLE_DEVICES`` leaves visible, numbered in its order.
+@dataclass(frozen=True)
+class InstalledGpu:
+    """A GPU of this machine, whether a run may use it or not.
 
-    The list is empty if there is no NVIDIA driver or torch was built without CUDA.
+    Attributes:
+        index: its number in NVML, which is the order of the PCI bus.
+        uuid: ``GPU-...``, also in MIG mode.
+        name: the model.
+        devices: what a worker can compute on: the GPU itself, or its MIG devices in MIG mode.
     """
-    gpus = _installed_gpus()
-    if gpus:
+
+    index: int
+    uuid: str
+    name: str
+    devices: tuple[Device, ...]
+
+
+def visible_gpus() -> list[Device]:
+    """Return the GPUs and MIG devices that ``CUDA_VISIBLE_DEVICES`` leaves visible, in its order.
+
+    The list is empty if there is no NVIDIA driver or torch was built without CUDA. Without a mask,
+    all MIG devices are in it: CUDA would show a process only one of them, but each worker is a
+    process of its own.
+    """
+    installed = _installed_gpus()
+    if installed:
         import torch
 
         if torch.version.cuda is None:
             return []
-    mask = os.environ.get("CUDA_VISIBLE_DEVICES")
+    mask = os.environ.get(MASK)
     if mask is None:
-        visible = gpus
+        visible = [device for gpu in installed for device in gpu.devices]
     else:
-        visible = []
-        for name in (part.strip() for part in mask.split(",")):
-            matching = _matching_gpus(name, gpus)
-            if len(matching) != 1:
-                break  # like CUDA: an invalid entry hides itself and all behind it
-            visible += matching
-    return [replace(gpu, index=index) for index, gpu in enumerate(visible)]
+        visible = _masked(mask, installed)
+    return [replace(device, index=index) for index, device in enumerate(visible)]
 
 
-def _installed_gpus() -> list[Device]:
-    """Return all GPUs of this machine that answer, numbered as NVML does."""
+def _masked(mask: str, installed: Sequence[InstalledGpu]) -> list[Device]:
+    """Return the devices that a mask names, read as CUDA does.
+
+    An invalid entry hides itself and all behind it; an entry that occurs twice hides everything. A
+    GPU in MIG mode stands for its first MIG device.
+    """
+    visible: list[Device] = []
+    for entry in (part.strip() for part in mask.split(",")):
+        if entry.startswith("MIG-"):
+            devices = [d for gpu in installed for d in gpu.devices if d.uuid.startswith(entry)]
+        else:
+            devices = [
+                device
+                for gpu in installed
+                if str(gpu.index) == entry
+                or (entry.startswith("GPU-") and gpu.uuid.startswith(entry))
+                for device in gpu.devices[:1]
+            ]
+        if len(devices) != 1:
+            break
+        if devices[0] in visible:
+            return []
+        visible += devices
+    return visible
+
+
+def mask_warning() -> str | None:
+    """Return how the numbers in ``CUDA_VISIBLE_DEVICES`` were read, where CUDA may differ.
+
+    CUDA numbers the fastest GPU first unless ``CUDA_DEVICE_ORDER`` says otherwise, and only CUDA
+    knows which one that is. The order is the same where all GPUs are of one model.
+    """
+    numbers = any(part.strip().isdigit() for part in os.environ.get(MASK, "").split(","))
+    if not numbers or os.environ.get(ORDER) == PCI_ORDER:
+        return None
+    installed = _installed_gpus()
+    if len({gpu.name for gpu in installed}) < 2:
+        return None
+    chosen = ", ".join(f"{gpu.name} ({gpu.uuid})" for gpu in _masked(os.environ[MASK], installed))
+    return (
+        f"{MASK}={os.environ[MASK]} is read in the order of the PCI bus, as nvidia-smi numbers "
+        f"GPUs: {chosen or 'no GPU'}. This machine has GPUs of several models, which CUDA may "
+        f"number in another order: set {ORDER}={PCI_ORDER}, or write UUIDs"
+    )
+
+
+def _installed_gpus() -> list[InstalledGpu]:
+    """Return all GPUs of this machine that answer, in NVML's order."""
     import pynvml
 
     try:
@@ -60,23 +124,50 @@ def _installed_gpus() -> list[Device]:
         pynvml.nvmlShutdown()
 
 
-def read_gpu(nvml: Any, index: int) -> Device | None:
+def read_gpu(nvml: Any, index: int) -> InstalledGpu | None:
     """Return one GPU, or None if it fell off the bus: the others are used without it."""
     try:
         handle = nvml.nvmlDeviceGetHandleByIndex(index)
-        name, uuid = nvml.nvmlDeviceGetName(handle), nvml.nvmlDeviceGetUUID(handle)
+        name, uuid = _text(nvml.nvmlDeviceGetName(handle)), _text(nvml.nvmlDeviceGetUUID(handle))
         major, minor = nvml.nvmlDeviceGetCudaComputeCapability(handle)
-        memory = nvml.nvmlDeviceGetMemoryInfo(handle).total
+        capability = int(major), int(minor)
+        memory = int(nvml.nvmlDeviceGetMemoryInfo(handle).total)
     except nvml.NVMLError:
         return None
-    return Device(
-        "cuda",
-        index,
-        name if isinstance(name, str) else name.decode(),  # bytes in older versions of pynvml
-        uuid if isinstance(uuid, str) else uuid.decode(),
-        int(memory),
-        (int(major), int(minor)),
-    )
+    try:
+        partitioned = nvml.nvmlDeviceGetMigMode(handle)[0] == nvml.NVML_DEVICE_MIG_ENABLE
+    except nvml.NVMLError:  # the GPU, or the driver, does not know MIG
+        partitioned = False
+    if partitioned:
+        devices = _mig_devices(nvml, handle, name, capability)
+    else:
+        devices = (Device("cuda", index, name, uuid, memory, capability),)
+    return InstalledGpu(index, uuid, name, devices)
+
+
+def _mig_devices(nvml: Any, gpu: Any, name: str, capability: tuple[int, int]) -> tuple[Device, ...]:
+    """Return the MIG devices of a GPU in MIG mode; they have the capability of the GPU."""
+    devices = []
+    for number in range(nvml.nvmlDeviceGetMaxMigDeviceCount(gpu)):
+        try:
+            handle = nvml.nvmlDeviceGetMigDeviceHandleByIndex(gpu, number)
+            uuid = _text(nvml.nvmlDeviceGetUUID(handle))
+            memory = int(nvml.nvmlDeviceGetMemoryInfo(handle).total)
+        except nvml.NVMLError:  # no MIG device was created in this place
+            continue
+        try:
+            own_name = _text(nvml.nvmlDeviceGetName(handle))
+        except nvml.NVMLError:
+            own_name = name
+        if own_name == name:
+            own_name = f"{name} MIG"
+        devices.append(Device("cuda", number, own_name, uuid, memory, capability))
+    return tuple(devices)
+
+
+def _text(value: str | bytes) -> str:
+    """Return what older versions of pynvml give as bytes as text."""
+    return value if isinstance(value, str) else value.decode()
 
 
 def choose_devices(machine: MachineSettings, gpus: Sequence[Device]) -> tuple[Device, ...]:

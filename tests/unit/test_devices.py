@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import SimpleNamespace
+
 import pytest
 
 from virnucpro.contracts import Device
-from virnucpro.devices import choose_devices, read_gpu, visible_gpus
+from virnucpro.devices import choose_devices, mask_warning, visible_gpus
 from virnucpro.errors import DeviceError, UsageError
 from virnucpro.settings import MachineSettings
 
@@ -79,17 +84,162 @@ def test_looking_for_gpus_works_on_any_machine() -> None:
     assert all(gpu.kind == "cuda" and gpu.uuid for gpu in visible_gpus())
 
 
-class LostGpu:
-    """A driver with two GPUs, of which the first fell off the bus."""
+@dataclass
+class FakeGpu:
+    """A GPU, or a MIG device, as the driver knows it; ``mig`` None: it cannot be partitioned."""
+
+    uuid: str
+    name: str = "NVIDIA H100"
+    mig: list[FakeGpu | None] | None = None
+    memory: int = 80 << 30
+    lost: bool = False
+
+
+class FakeDriver:
+    """What pynvml offers, over a list of GPUs. Its errors are those of a real driver."""
+
+    NVML_DEVICE_MIG_ENABLE = 1
 
     class NVMLError(Exception):
         pass
 
-    def nvmlDeviceGetHandleByIndex(self, index: int) -> int:
-        if index == 0:
+    def __init__(self, *gpus: FakeGpu) -> None:
+        self.gpus = gpus
+
+    def nvmlInit(self) -> None:
+        pass
+
+    def nvmlShutdown(self) -> None:
+        pass
+
+    def nvmlDeviceGetCount(self) -> int:
+        return len(self.gpus)
+
+    def nvmlDeviceGetHandleByIndex(self, index: int) -> FakeGpu:
+        if self.gpus[index].lost:
             raise self.NVMLError("GPU is lost")
-        return index
+        return self.gpus[index]
+
+    def nvmlDeviceGetName(self, gpu: FakeGpu) -> str:
+        return gpu.name
+
+    def nvmlDeviceGetUUID(self, gpu: FakeGpu) -> bytes:
+        return gpu.uuid.encode()
+
+    def nvmlDeviceGetMemoryInfo(self, gpu: FakeGpu) -> SimpleNamespace:
+        return SimpleNamespace(total=gpu.memory)
+
+    def nvmlDeviceGetCudaComputeCapability(self, gpu: FakeGpu) -> tuple[int, int]:
+        if gpu.uuid.startswith("MIG-"):
+            raise self.NVMLError("Not Supported")
+        return 9, 0
+
+    def nvmlDeviceGetMigMode(self, gpu: FakeGpu) -> list[int]:
+        if gpu.mig is None:
+            raise self.NVMLError("Not Supported")
+        return [int(bool(gpu.mig))] * 2
+
+    def nvmlDeviceGetMaxMigDeviceCount(self, gpu: FakeGpu) -> int:
+        return 7
+
+    def nvmlDeviceGetMigDeviceHandleByIndex(self, gpu: FakeGpu, number: int) -> FakeGpu:
+        assert gpu.mig is not None
+        device = gpu.mig[number] if number < len(gpu.mig) else None
+        if device is None:
+            raise self.NVMLError("Not Found")
+        return device
 
 
-def test_a_lost_gpu_is_passed_over() -> None:
-    assert read_gpu(LostGpu(), 0) is None
+SLICES: list[FakeGpu | None] = [
+    FakeGpu("MIG-1111", "NVIDIA H100 MIG 3g.40gb", memory=40 << 30),
+    None,
+    FakeGpu("MIG-1122", memory=20 << 30),  # an old driver names the GPU
+]
+WHOLE, PARTITIONED = FakeGpu("GPU-aaaa"), FakeGpu("GPU-bbbb", mig=SLICES)
+UNPARTITIONED, SMALL = FakeGpu("GPU-bbcc", mig=[]), FakeGpu("GPU-dddd", "NVIDIA T400")
+
+
+@pytest.fixture
+def driver(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Install GPUs, a mask and an order."""
+
+    def install(*gpus: FakeGpu, mask: str | None = None, order: str | None = None) -> None:
+        monkeypatch.setitem(sys.modules, "pynvml", FakeDriver(*gpus))
+        monkeypatch.setattr("torch.version.cuda", "12.8")
+        for name, value in (("CUDA_VISIBLE_DEVICES", mask), ("CUDA_DEVICE_ORDER", order)):
+            monkeypatch.delenv(name, raising=False)
+            if value is not None:
+                monkeypatch.setenv(name, value)
+
+    return install
+
+
+def test_mig_devices_are_found(driver: Callable[..., None]) -> None:
+    driver(WHOLE, PARTITIONED, UNPARTITIONED)
+    assert visible_gpus() == [
+        Device("cuda", 0, "NVIDIA H100", "GPU-aaaa", 80 << 30, (9, 0)),
+        Device("cuda", 1, "NVIDIA H100 MIG 3g.40gb", "MIG-1111", 40 << 30, (9, 0)),
+        Device("cuda", 2, "NVIDIA H100 MIG", "MIG-1122", 20 << 30, (9, 0)),
+        Device("cuda", 3, "NVIDIA H100", "GPU-bbcc", 80 << 30, (9, 0)),
+    ]
+    chosen = choose_devices(MachineSettings(device="MIG-112", threads=1), visible_gpus())
+    assert [device.uuid for device in chosen] == ["MIG-1122"]
+
+
+@pytest.mark.parametrize(
+    ("mask", "uuids"),
+    [
+        ("", []),
+        ("2,0", ["GPU-bbcc", "GPU-aaaa"]),
+        ("1", ["MIG-1111"]),
+        ("GPU-bbb", ["MIG-1111"]),
+        ("GPU-bbc, GPU-a", ["GPU-bbcc", "GPU-aaaa"]),
+        ("GPU-bb", []),
+        ("MIG-1122,MIG-1111", ["MIG-1122", "MIG-1111"]),
+        ("MIG-11", []),
+        ("0,-1,2", ["GPU-aaaa"]),
+        ("0,7,2", ["GPU-aaaa"]),
+        ("NoDevFiles", []),
+        ("0,0", []),
+        ("aaaa", []),
+    ],
+)
+def test_masks(driver: Callable[..., None], mask: str, uuids: list[str]) -> None:
+    driver(WHOLE, PARTITIONED, UNPARTITIONED, mask=mask)
+    visible = visible_gpus()
+    assert [gpu.uuid for gpu in visible] == uuids
+    assert [gpu.index for gpu in visible] == list(range(len(uuids)))
+
+
+@pytest.mark.parametrize(
+    ("gpus", "mask", "order", "warned"),
+    [
+        ((SMALL, WHOLE), "0", None, True),
+        ((SMALL, WHOLE), "1,0", "FASTEST_FIRST", True),
+        ((SMALL, WHOLE), "0", "PCI_BUS_ID", False),
+        ((SMALL, WHOLE), "GPU-dddd", None, False),
+        ((SMALL, WHOLE), None, None, False),
+        ((UNPARTITIONED, WHOLE), "0", None, False),
+    ],
+)
+def test_numbers_that_cuda_may_read_otherwise_are_explained(
+    driver: Callable[..., None],
+    gpus: tuple[FakeGpu, ...],
+    mask: str | None,
+    order: str | None,
+    warned: bool,
+) -> None:
+    driver(*gpus, mask=mask, order=order)
+    warning = mask_warning()
+    assert (warning is not None) == warned
+    if warning:
+        assert f"CUDA_VISIBLE_DEVICES={mask}" in warning
+        assert "NVIDIA T400 (GPU-dddd)" in warning
+        assert "CUDA_DEVICE_ORDER=PCI_BUS_ID" in warning
+
+
+def test_a_lost_gpu_is_passed_over(driver: Callable[..., None]) -> None:
+    driver(FakeGpu("GPU-aaaa", lost=True), UNPARTITIONED)
+    assert [gpu.uuid for gpu in visible_gpus()] == ["GPU-bbcc"]
+    driver(FakeGpu("GPU-aaaa", lost=True), UNPARTITIONED, mask="1")
+    assert [gpu.uuid for gpu in visible_gpus()] == ["GPU-bbcc"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import os
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -212,13 +211,13 @@ def measured_device(options: Mapping[str, Any]) -> Device:
         DeviceError: a GPU was asked for and there is none.
     """
     from virnucpro.devices import choose_devices, visible_gpus
+    from virnucpro.executors.processes import settle_on_device
 
     given = {name: options.get(name) for name in ("device", "gpus", "threads")}
     machine = replace(configuration(given).machine, max_workers=1)
     device = choose_devices(machine, visible_gpus())[0]
-    if device.kind == "cuda":  # as a worker does
-        os.environ["CUDA_VISIBLE_DEVICES"] = device.uuid
-        os.environ.setdefault("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True")
+    if device.kind == "cuda":
+        settle_on_device(device, machine.tokenizer_threads)
     import torch
 
     torch.set_num_threads(device.threads)

@@ -47,6 +47,7 @@ def settle_on_device(device: Device, tokenizer_threads: int) -> None:
     """
     if device.kind == "cuda":
         os.environ["CUDA_VISIBLE_DEVICES"] = device.uuid
+        os.environ["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"  # for what a library looks up by number
         os.environ.setdefault("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True")
     os.environ["RAYON_NUM_THREADS"] = str(tokenizer_threads)  # the tokenizers library reads it
     os.environ["OMP_NUM_THREADS"] = str(device.threads)  # torch reads it when it is imported

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from virnucpro.contracts import Json
-from virnucpro.devices import choose_devices, visible_gpus
+from virnucpro.devices import choose_devices, mask_warning, visible_gpus
 from virnucpro.events import Emit, Notice
 from virnucpro.executors.executor import Executor, open_executor
 from virnucpro.executors.signals import Interruption
@@ -94,6 +94,8 @@ def run_prediction(
     if request.resume and not request.force:
         legacy.refuse_finished(layout)
     devices = choose_devices(request.machine, visible_gpus())
+    if devices[0].kind == "cuda" and (warning := mask_warning()):
+        emit(Notice("warning", warning))
     prediction = prepare(request, layout, devices, disk, emit)
     source = prediction.source
     with locked(layout.lock) as stale:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from virnucpro.contracts import Device
-from virnucpro.devices import choose_devices, visible_gpus
+from virnucpro.devices import choose_devices, mask_warning, visible_gpus
 from virnucpro.encoders.registry import cautions, check_precision, locate
 from virnucpro.errors import ResumeRefusedError, UsageError
 from virnucpro.events import Emit, Notice
@@ -71,6 +71,8 @@ def embed(
     parts = _chosen_parts(dataset, request.parts)
     layouts = [dataset.layout(part) for part in parts]
     devices = choose_devices(request.machine, visible_gpus())
+    if devices[0].kind == "cuda" and (warning := mask_warning()):
+        emit(Notice("warning", warning))
     encoders = _encoders(request, dataset, devices)
     for layout in layouts:
         check_writable(layout)

@@ -18,12 +18,14 @@ from virnucpro.executors.signals import SIGNALS
 GPU = Device("cuda", 3, "H200", "GPU-bbbb", 141 << 30, (9, 0), threads=2)
 VARIABLES = (
     "CUDA_VISIBLE_DEVICES",
+    "CUDA_DEVICE_ORDER",
     "PYTORCH_CUDA_ALLOC_CONF",
     "RAYON_NUM_THREADS",
     "OMP_NUM_THREADS",
 )
 SETTLED = {
     "CUDA_VISIBLE_DEVICES": "GPU-bbbb",
+    "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
     "PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True",
     "RAYON_NUM_THREADS": "5",
     "OMP_NUM_THREADS": "2",
