@@ -115,7 +115,7 @@ def _choose(release: Any, groups: Sequence[str], form: Any, most: int) -> Iterab
 def _bring(
     release: Any, files: Sequence[Any], folder: Path, mirrors: Sequence[str], form: Any
 ) -> int:
-    from virnucpro.io.download import DownloadRefusedError
+    from virnucpro.models.download import DownloadRefusedError
     from virnucpro.layout import lock_file
     from virnucpro.store.disk import Disk
     from virnucpro.store.lock import locked

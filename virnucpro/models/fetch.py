@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from virnucpro.errors import DownloadError, ModelError
-from virnucpro.io.download import DownloadProgress, download
+from virnucpro.models.download import DownloadProgress, download
 from virnucpro.models.catalogue import HubModel, Model, WebFile, files_to_fetch
 from virnucpro.models.records import ModelRecord, own_folder, read_model_records, save_model_record
 from virnucpro.models.store import (

@@ -8,7 +8,7 @@ import pytest
 
 from tests.unit.models.serving import serving
 from virnucpro.errors import DownloadError, InputError, UsageError
-from virnucpro.io.download import DownloadRefusedError
+from virnucpro.models.download import DownloadRefusedError
 from virnucpro.store.disk import Disk
 from virnucpro.training.data.refseq import (
     Release,

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Literal
 
 from virnucpro.errors import DownloadError, InputError, UsageError
-from virnucpro.io.download import DownloadProgress, download
+from virnucpro.models.download import DownloadProgress, download
 from virnucpro.store.disk import Disk
 
 NCBI = "https://ftp.ncbi.nlm.nih.gov/refseq/release"
