@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -85,7 +84,7 @@ def download(
         raise UsageError("--release-groups is empty: write viral,bacteria")
     check_groups(groups)
     places = [mirror.rstrip("/") for mirror in mirrors] or [NCBI]
-    release = read_release(places, time.sleep)
+    release = read_release(places)
     chosen = list(_choose(release, groups, options["form"], options["max_files"]))
     if options["dry_run"]:
         for file in chosen:
@@ -115,8 +114,8 @@ def _choose(release: Any, groups: Sequence[str], form: Any, most: int) -> Iterab
 def _bring(
     release: Any, files: Sequence[Any], folder: Path, mirrors: Sequence[str], form: Any
 ) -> int:
-    from virnucpro.models.download import DownloadRefusedError
     from virnucpro.layout import lock_file
+    from virnucpro.models.download import DownloadRefusedError
     from virnucpro.store.disk import Disk
     from virnucpro.store.lock import locked
     from virnucpro.training.data.refseq import TABLE, fetch_file, save_table, table_of
@@ -130,7 +129,7 @@ def _bring(
         for number, file in enumerate(files, 1):
             title = f"{number}/{len(files)} {file.name}"
             try:
-                outcome = fetch_file(file, folder, mirrors, screen.transfer(title), time.sleep)
+                outcome = fetch_file(file, folder, mirrors, screen.transfer(title))
             except (
                 DownloadRefusedError,
                 InputError,

@@ -1,21 +1,30 @@
-"""Download a file over https: resume where it broke off, check it, and move it into place.
+"""Download a file over https: continue where it broke off, check it, and move it into place.
 
-The bytes received so far are in ``NAME.part``. ``NAME.part.version`` holds the server's name for
-that version (ETag or Last-Modified), so that parts of two versions are never joined. Proxies and
-certificates follow the standard variables, as ``urllib`` reads them.
+The bytes received so far are in ``NAME.part``. ``NAME.part.version`` holds the version of the file
+that they belong to, so that two versions are never joined. Proxies and certificates follow the
+standard variables, as ``urllib`` reads them.
 """
+
+# Why this is not left to a library: huggingface_hub continues without comparing versions (it sends
+# no If-Range and does not read Content-Range), writes whatever arrives, and is used for the hub
+# only, where a checksum is published for each file. requests, httpx and urllib3 send requests as
+# urllib does and leave all of this to their callers; pooch does not continue a file at all.
 
 from __future__ import annotations
 
 import http.client
 import ipaddress
+import json
 import os
+import re
 import shutil
 import ssl
+import time
 from collections.abc import Callable
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from virnucpro.errors import DownloadError, OutputError, VirNucProError
 from virnucpro.formatting import byte_size
@@ -24,16 +33,19 @@ from virnucpro.store.disk import Disk, explain_download_errors
 if TYPE_CHECKING:
     from urllib.request import OpenerDirector, Request
 
-DownloadProgress = Callable[[int, int | None], None]
-"""A function that takes the bytes received so far and, if the server says so, the size in bytes."""
+DownloadProgress = Callable[[int, int], None]
+"""A function that takes the bytes received so far and the size of the file in bytes."""
 
-ATTEMPTS = 5  # in a row without a new byte; waits 1, 2, 4, 8 s between them
+ATTEMPTS = 5  # without progress; waits 1, 2, 4, 8 s between them
 TIMEOUT = 60  # seconds without a byte
 BLOCK = 1 << 20
 _TEMPORARY_ERRORS = {408, 425, 429, 500, 502, 503, 504}  # RFC 9110: temporary errors of the server
+_LENGTH = re.compile(r"[0-9]{1,18}")
+_CONTENT_RANGE = re.compile(r"bytes ([0-9]{1,18})-([0-9]{1,18})/([0-9]{1,18})")
+_STRONG_ETAG = re.compile(r'"[\x21\x23-\x7e\x80-\xff]*"')  # RFC 9110, 8.8.3; a weak one has W/
 
 
-class _ConnectionError(Exception):
+class _AttemptError(Exception):
     """The connection broke, or the server has a temporary error: another attempt may succeed."""
 
 
@@ -46,210 +58,312 @@ def download(
     target: Path,
     check: Callable[[Path], None],
     progress: DownloadProgress,
-    pause: Callable[[float], None],
     *,
     size: int | None = None,
 ) -> str:
-    """Fetch ``address`` to ``target``; return the server's name for the version, or an empty text.
+    """Fetch ``address`` to ``target``; return the strong ETag of the version, or an empty text.
 
     ``size`` is the expected size in bytes, where it is known. ``check`` is called with the complete
     file before it is moved to ``target``. If it raises an error, the file is removed, so that the
     next attempt starts over.
 
     Raises:
-        DownloadError: no network, another size, or the server refuses (then it is a
-            :class:`DownloadRefusedError`).
-        OutputError: the disk is full or unwritable.
+        DownloadError: no network, another size, an answer that makes no sense, or the server
+            refuses (then it is a :class:`DownloadRefusedError`).
+        OutputError: the disk is full or unwritable, or ``NAME.part`` is a symbolic link.
         VirNucProError: what ``check`` raises.
     """
-    part = target.with_name(target.name + ".part")
-    version = part.with_name(part.name + ".version")
     opener = _opener(address)
-    with explain_download_errors(part):
-        part.parent.mkdir(parents=True, exist_ok=True)
-        part.touch()
-    failures = 0
-    while True:
-        before = part.stat().st_size
+    with _Part(target.with_name(f"{target.name}.part"), address, size) as part:
+        failures = 0
+        while not part.is_complete:
+            starts, received = part.starts, part.received
+            try:
+                _receive(opener, part, progress)
+            except _AttemptError as error:
+                # Progress is what adds to an earlier attempt. A new start is none, or a server
+                # whose file changes all the time would be asked for ever.
+                grew = part.starts == starts and part.received > received
+                failures = max(part.starts, 1) if grew else failures + 1
+                if failures >= ATTEMPTS:
+                    what = f"{part.received:,} bytes are" if part.can_continue else "nothing is"
+                    raise DownloadError(
+                        f"cannot fetch {address}: {error}; check the network (and HTTPS_PROXY), "
+                        f"then run it again: {what} kept"
+                    ) from error
+                time.sleep(2.0 ** (failures - 1))
         try:
-            _transfer(opener, address, size, part, version, progress)
-            break
-        except _ConnectionError as error:
-            failures = failures + 1 if part.stat().st_size <= before else 1
-            if failures == ATTEMPTS:
-                raise _gave_up_error(address, part, version, error) from error
-            pause(2.0 ** (failures - 1))
-        except DownloadRefusedError:
-            if not part.stat().st_size:
-                _remove_part(part, version)
+            check(part.path)
+        except VirNucProError:
+            part.discard()
             raise
-    version_name = version.read_text() if version.exists() else ""
-    try:
-        received = part.stat().st_size
-        if size is not None and received != size:
-            raise DownloadError(f"{address}: {received:,} bytes came instead of {size:,}")
-        check(part)
-    except VirNucProError:
-        _remove_part(part, version)
-        raise
-    with explain_download_errors(target):
-        part.replace(target)
-        version.unlink(missing_ok=True)
-        Disk().sync_folder(target.parent)
-    return version_name
+        part.move_to(target)
+        return part.etag
 
 
-def _remove_part(part: Path, version: Path) -> None:
-    part.unlink()
-    version.unlink(missing_ok=True)
+@dataclass(frozen=True)
+class _Version:
+    """A version of a file on a server: only a part of the same one is continued.
+
+    Attributes:
+        address: where it is.
+        etag: its strong ETag. Without one (empty) it cannot be told from others.
+        bytes: its size.
+    """
+
+    address: str
+    etag: str
+    bytes: int
 
 
-def _transfer(
-    opener: OpenerDirector,
-    address: str,
-    size: int | None,
-    part: Path,
-    version: Path,
-    progress: DownloadProgress,
-) -> None:
-    """Send one request, and receive the answer to the end of the file."""
+class _Part:
+    """``NAME.part``, open for writing, and the version of the file that its bytes belong to.
+
+    Attributes:
+        path: ``NAME.part``.
+        address: where the file comes from.
+        size: the expected size of the whole file in bytes, or None.
+        starts: how often the file was begun from its first byte.
+    """
+
+    def __init__(self, path: Path, address: str, size: int | None) -> None:
+        """Open the file, or create it.
+
+        Raises:
+            OutputError: it is a symbolic link, or cannot be written.
+        """
+        self.path, self.address, self.size, self.starts = path, address, size, 0
+        self._version_file = path.with_name(f"{path.name}.version")
+        if path.is_symlink():
+            raise OutputError(
+                f"{path} is a symbolic link, and nothing is written through it: remove the link, "
+                f"then run the command again"
+            )
+        with explain_download_errors(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            # A link that was made since is refused by the system.
+            flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW
+            self._stream = os.fdopen(os.open(path, flags, 0o666), "ab", buffering=0)
+        self._version = self._saved_version()
+
+    def _saved_version(self) -> _Version | None:
+        try:
+            version = _Version(**json.loads(self._version_file.read_bytes()))
+            same_file = version.address == self.address and self.size in (None, version.bytes)
+            if same_file and _STRONG_ETAG.fullmatch(version.etag):
+                return version if 0 < self.received <= version.bytes else None
+        except (OSError, ValueError, TypeError, RecursionError):  # missing or damaged
+            pass
+        return None
+
+    @property
+    def received(self) -> int:
+        """Return the number of bytes so far."""
+        return os.fstat(self._stream.fileno()).st_size
+
+    @property
+    def etag(self) -> str:
+        """Return the strong ETag of the version, or an empty text."""
+        return self._version.etag if self._version else ""
+
+    @property
+    def total(self) -> int:
+        """Return the size of the whole file in bytes; 0 while it is not known."""
+        return self._version.bytes if self._version else 0
+
+    @property
+    def can_continue(self) -> bool:
+        """Return whether a later attempt can add to the bytes so far."""
+        return bool(self.etag and self.received)
+
+    @property
+    def is_complete(self) -> bool:
+        """Return whether all bytes are there."""
+        return self._version is not None and self.received == self._version.bytes
+
+    def begin(self, etag: str, total: int) -> None:
+        """Start over, as that version of the file."""
+        self.discard()
+        self.starts += 1
+        self._version = _Version(self.address, etag, total)
+        with explain_download_errors(self._version_file):
+            Disk().save(self._version_file, json.dumps(asdict(self._version)).encode())
+
+    def append(self, block: bytes) -> None:
+        """Add a block of bytes at the end."""
+        with explain_download_errors(self.path):
+            Disk().write(self._stream, block)
+
+    def discard(self) -> None:
+        """Throw all bytes away."""
+        self._version = None
+        with explain_download_errors(self.path):
+            self._stream.truncate(0)
+
+    def move_to(self, target: Path) -> None:
+        """Give the complete file its name, safe from a power cut."""
+        with explain_download_errors(target):
+            Disk().sync(self._stream)
+            self.path.replace(target)
+            self._version_file.unlink(missing_ok=True)
+            Disk().sync_folder(target.parent)
+
+    def __enter__(self) -> _Part:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Close the file, and remove it if nothing can be continued."""
+        with self._stream, explain_download_errors(self.path):
+            if not self.can_continue:
+                self.path.unlink(missing_ok=True)
+                self._version_file.unlink(missing_ok=True)
+
+
+# --- one attempt -----------------------------------------------------------------------------
+
+
+def _receive(opener: OpenerDirector, part: _Part, progress: DownloadProgress) -> None:
+    """Send one request, and add what the server sends to the part."""
     from urllib.request import Request
 
-    have = part.stat().st_size
-    request = Request(address)
-    if have:
-        request.add_header("Range", f"bytes={have}-")
-        if version.exists():
-            request.add_header("If-Range", version.read_text())
-    answer = _send(opener, request, address, part)
-    if answer is None:
-        return
-    with answer:
-        start = have if answer.status == 206 else 0
-        total = _total_size(answer, start, address, size)
-        with explain_download_errors(part):
-            version.write_text(_version_of(answer.headers))
-            if not version.read_text():
-                version.unlink()
-        _check_free_space(part, total, start)
-        _receive(answer, part, start, total, progress)
+    request = Request(part.address)
+    if part.can_continue:
+        request.add_header("Range", f"bytes={part.received}-")
+        request.add_header("If-Range", part.etag)
+    with _send(opener, request, part) as answer:
+        if answer.status == 206 and part.can_continue:
+            end = _end_of_continuation(answer, part)
+        elif answer.status == 200:
+            part.begin(*_version_of(answer, part))
+            end = part.total
+        else:
+            reason = _one_line(f"{answer.status} {answer.reason}")
+            raise DownloadError(
+                f"{part.address}: the server answers {reason}, which is not the file; try again "
+                f"later"
+            )
+        free = shutil.disk_usage(part.path.parent).free
+        if end - part.received > free:
+            raise OutputError(
+                f"cannot write {part.path}: {byte_size(end - part.received)} are still to come and "
+                f"{byte_size(free)} are free; free some space, then run the command again"
+            )
+        progress(part.received, part.total)
+        while block := _read(answer, min(BLOCK, end - part.received + 1)):
+            if len(block) > end - part.received:
+                part.discard()
+                raise DownloadError(
+                    f"{part.address}: the server sends more than the {end:,} bytes it promised; "
+                    f"try again later"
+                )
+            part.append(block)
+            progress(part.received, part.total)
+    if not part.is_complete:
+        raise _AttemptError(f"the connection ended after {part.received:,} of {part.total:,} bytes")
 
 
-def _send(opener: OpenerDirector, request: Request, address: str, part: Path) -> Any:
-    """Return the open answer; None where the server has nothing left to send."""
+def _send(opener: OpenerDirector, request: Request, part: _Part) -> Any:
+    """Return the open answer."""
     from urllib.error import HTTPError, URLError
 
+    address = part.address
     try:
         return opener.open(request, timeout=TIMEOUT)
     except HTTPError as error:
-        with error:
-            if error.code == 416:  # nothing from there on: complete, or another, shorter file
-                if error.headers.get("Content-Range") == f"bytes */{part.stat().st_size}":
-                    return None
-                part.write_bytes(b"")
-                raise _ConnectionError("the file at the address has changed") from None
-            if error.code in _TEMPORARY_ERRORS:
-                raise _ConnectionError(f"the server answers {error.code} {error.reason}") from None
-            raise _refused_error(address, error.code, str(error.reason)) from None
+        error.close()
+        reason = _one_line(f"{error.code} {error.reason}")
+        if error.code == 416:  # there is no such part: the file is another one now
+            part.discard()
+        if error.code == 416 or error.code in _TEMPORARY_ERRORS:
+            raise _AttemptError(f"the server answers {reason}") from None
+        hint = "; the proxy wants a log-in: set HTTPS_PROXY" if error.code == 407 else ""
+        raise DownloadRefusedError(
+            f"cannot fetch {address}: the server answers {reason}{hint}"
+        ) from None
     except URLError as error:
-        reason = error.reason
-        if isinstance(reason, ssl.SSLCertVerificationError):
+        cause = error.reason
+        if isinstance(cause, ssl.SSLCertVerificationError):
             raise DownloadError(
-                f"cannot fetch {address}: {reason.verify_message}; if your network uses its "
+                f"cannot fetch {address}: {cause.verify_message}; if your network uses its "
                 "own certificates, name their file in SSL_CERT_FILE"
             ) from error
-        if "Tunnel connection failed" in str(reason):
+        if "Tunnel connection failed" in str(cause):
             raise DownloadError(
-                f"cannot fetch {address}: the proxy refuses ({reason}); check HTTPS_PROXY"
+                f"cannot fetch {address}: the proxy refuses ({cause}); check HTTPS_PROXY"
             ) from error
-        raise _ConnectionError(str(reason)) from error
-    except (OSError, http.client.HTTPException) as error:
-        raise _ConnectionError(str(error) or repr(error)) from error
-
-
-def _total_size(answer: Any, start: int, address: str, size: int | None) -> int | None:
-    """Return the size of the whole file, checked against the expected size."""
-    length = answer.headers.get("Content-Length")
-    total = start + int(length) if length is not None and length.isdigit() else None
-    if answer.status == 206:
-        begins = f"bytes {start}-"
-        if not str(answer.headers.get("Content-Range", "")).startswith(begins):
-            raise DownloadError(f"{address}: the server sends another part than asked for")
-    if total is not None and size is not None and total != size:
+        raise _AttemptError(_one_line(cause)) from error
+    except (ValueError, http.client.InvalidURL) as error:
         raise DownloadError(
-            f"{address} has {total:,} bytes instead of {size:,}: something between "
-            f"here and there (a log-in page?) answers in its place"
-        )
-    return total
-
-
-def _version_of(headers: Any) -> str:
-    """Return what ``If-Range`` accepts: a strong ETag, else the date; see RFC 9110, 13.1.5."""
-    tag = headers.get("ETag") or ""
-    return tag if tag and not tag.startswith("W/") else headers.get("Last-Modified") or ""
-
-
-def _check_free_space(part: Path, total: int | None, start: int) -> None:
-    free = shutil.disk_usage(part.parent).free
-    if total is not None and total - start > free:
-        raise OutputError(
-            f"cannot write {part}: {byte_size(total - start)} are still to come and "
-            f"{byte_size(free)} are free; free some space, then run the command again"
-        )
-
-
-def _receive(
-    answer: Any, part: Path, start: int, total: int | None, progress: DownloadProgress
-) -> None:
-    with explain_download_errors(part), part.open("r+b") as stream:
-        stream.truncate(start)
-        stream.seek(start)
-        have = start
-        progress(have, total)
-        while block := _read(answer):
-            stream.write(block)
-            have += len(block)
-            progress(have, total)
-        stream.flush()
-        os.fsync(stream.fileno())
-    if total is not None and have < total:
-        raise _ConnectionError(f"the connection ended after {have:,} of {total:,} bytes")
-
-
-def _read(answer: Any) -> bytes:
-    try:
-        block: bytes = answer.read1(BLOCK)
+            f"cannot fetch {address}: the server redirects to an address that is not valid "
+            f"({_one_line(error)}); try again later"
+        ) from error
     except (OSError, http.client.HTTPException) as error:
-        raise _ConnectionError(str(error) or repr(error)) from error
+        raise _AttemptError(_one_line(error)) from error
+
+
+def _read(answer: Any, most: int) -> bytes:
+    try:
+        block: bytes = answer.read1(most)
+    except (OSError, http.client.HTTPException) as error:
+        raise _AttemptError(_one_line(error)) from error
     return block
 
 
-# --- errors and redirects --------------------------------------------------------------------
+def _one_line(text: object) -> str:
+    """Return what a server says as the part of a sentence: short, without control characters."""
+    printable = "".join(sign if sign.isprintable() else " " for sign in str(text) or repr(text))
+    return " ".join(printable.split())[:200]
 
 
-def _refused_error(address: str, code: int, reason: str) -> DownloadRefusedError:
-    hint = "; the proxy wants a log-in: set HTTPS_PROXY accordingly" if code == 407 else ""
-    return DownloadRefusedError(f"cannot fetch {address}: the server answers {code} {reason}{hint}")
+def _version_of(answer: Any, part: _Part) -> tuple[str, int]:
+    """Return the strong ETag (else an empty text) and the size of the file that the server sends.
+
+    Raises:
+        DownloadError: the size is unknown, malformed, or not the expected one.
+    """
+    lengths = ", ".join(dict.fromkeys(answer.headers.get_all("Content-Length", [])))
+    if lengths and not _LENGTH.fullmatch(lengths):
+        raise DownloadError(
+            f"{part.address}: the server sends a malformed Content-Length ({lengths[:80]!r}); "
+            f"try again later"
+        )
+    total = int(lengths) if lengths else part.size
+    if total is None:
+        raise DownloadError(
+            f"{part.address}: the server does not say how many bytes the file has, so that half "
+            f"of it could not be told from the whole; fetch it from somewhere else"
+        )
+    if part.size not in (None, total):
+        raise DownloadError(
+            f"{part.address} has {total:,} bytes instead of {part.size:,}: something between "
+            f"here and there (a log-in page?) answers in its place"
+        )
+    etag = answer.headers.get("ETag", "")
+    return (etag if _STRONG_ETAG.fullmatch(etag) else ""), total
 
 
-def _gave_up_error(
-    address: str, part: Path, version: Path, error: _ConnectionError
-) -> DownloadError:
-    kept = part.stat().st_size
-    if not kept:
-        _remove_part(part, version)
-    what = f"{kept:,} bytes are kept" if kept else "nothing has come yet"
-    return DownloadError(
-        f"cannot fetch {address}: {error}; check the network (and HTTPS_PROXY), then run "
-        f"it again: {what}"
-    )
+def _end_of_continuation(answer: Any, part: _Part) -> int:
+    """Return where the bytes that the server sends end in the file.
+
+    A server that ignores ``If-Range`` sends a part of another version. Then, and where it sends
+    another part than asked for, everything is thrown away.
+    """
+    match = _CONTENT_RANGE.fullmatch(answer.headers.get("Content-Range", ""))
+    start, last, total = map(int, match.groups()) if match else (0, 0, 0)
+    etag = answer.headers.get("ETag", "")
+    if (etag, start, total) != (part.etag, part.received, part.total) or not start <= last < total:
+        part.discard()
+        raise _AttemptError("the server sends a part of another version of the file")
+    return last + 1
+
+
+# --- addresses -------------------------------------------------------------------------------
 
 
 def _opener(address: str) -> OpenerDirector:
     from urllib.request import HTTPRedirectHandler, build_opener
 
-    _check_https(address)
-    plain = urlsplit(address).scheme == "http"
+    plain = _check_https(address).scheme == "http"
 
     class Redirects(HTTPRedirectHandler):
         """Follow redirects, but never from https to another protocol."""
@@ -257,22 +371,33 @@ def _opener(address: str) -> OpenerDirector:
         def redirect_request(
             self, req: Any, fp: Any, code: int, msg: str, headers: Any, newurl: str
         ) -> Request | None:
+            fp.close()  # the base class would read a body of any length
             _check_https(newurl, loopback=plain)
             return super().redirect_request(req, fp, code, msg, headers, newurl)
 
     return build_opener(Redirects)
 
 
-def _check_https(address: str, *, loopback: bool = True) -> None:
-    """Raise an error unless the address is https, or http on this machine (a mirror, a test)."""
-    parts = urlsplit(address)
+def _check_https(address: str, *, loopback: bool = True) -> SplitResult:
+    """Split an address that is https, or http on this machine (a mirror, a test).
+
+    Raises:
+        DownloadError: it is neither, or not an address at all.
+    """
+    try:
+        parts = urlsplit(address)
+        valid = parts.port != 0 and (parts.hostname or parts.scheme != "https")
+    except ValueError:
+        valid = False
+    if not valid:
+        raise DownloadError(f"{address} is not a valid address: not fetched from there")
     if parts.scheme == "https" or (loopback and parts.scheme == "http" and _is_loopback(parts)):
-        return
+        return parts
     raise DownloadError(f"{parts.scheme}://{parts.hostname} is not https: not fetched from there")
 
 
-def _is_loopback(parts: Any) -> bool:
+def _is_loopback(parts: SplitResult) -> bool:
     try:
         return ipaddress.ip_address(parts.hostname or "").is_loopback
     except ValueError:
-        return bool(parts.hostname == "localhost")
+        return parts.hostname == "localhost"

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import errno
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from importlib import import_module
@@ -16,8 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from virnucpro.errors import DownloadError, ModelError
-from virnucpro.models.download import DownloadProgress, download
 from virnucpro.models.catalogue import HubModel, Model, WebFile, files_to_fetch
+from virnucpro.models.download import DownloadProgress, download
 from virnucpro.models.records import ModelRecord, own_folder, read_model_records, save_model_record
 from virnucpro.models.store import (
     check_model_file,
@@ -49,12 +48,10 @@ def fetch_model(
     progress: DownloadProgress,
     *,
     update: bool = False,
-    pause: Callable[[float], None] = time.sleep,
 ) -> FetchedModel:
     """Bring a model to this machine; one that is here is checked, a damaged one is replaced.
 
-    ``update`` takes the newest version and records it in place of the old one. ``pause`` waits
-    that many seconds between attempts.
+    ``update`` takes the newest version and records it in place of the old one.
 
     Raises:
         ModelError: no network, not found, offline, or other bytes than recorded (exit 64).
@@ -75,12 +72,10 @@ def fetch_model(
             raise ModelError(f"model {model.name} cannot be fetched; {manual_route(model)}")
         if isinstance(model, HubModel):
             return _fetch_hub(model, update)
-        return _fetch_file(model, progress, update, pause)
+        return _fetch_file(model, progress, update)
 
 
-def _fetch_file(
-    model: WebFile, progress: DownloadProgress, update: bool, pause: Callable[[float], None]
-) -> FetchedModel:
+def _fetch_file(model: WebFile, progress: DownloadProgress, update: bool) -> FetchedModel:
     record = None if update else read_model_records().get(model.name)
     known = record.files.get(model.file) if record else None
     target = download_path(model)
@@ -96,7 +91,7 @@ def _fetch_file(
             )
 
     try:
-        version = download(model.address, target, check, progress, pause, size=model.bytes)
+        version = download(model.address, target, check, progress, size=model.bytes)
     except DownloadError as error:
         raise ModelError(f"{error}; or {manual_route(model)}") from error
     if record is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import time
 
 import pytest
 
@@ -59,8 +60,8 @@ def site():
 
 
 @pytest.fixture
-def bring(site, tmp_path):
-    waits: list[float] = []
+def bring(site, tmp_path, monkeypatch):
+    monkeypatch.setattr(time, "sleep", lambda _: None)
 
     def _bring(
         name: str = "viral/viral.1.genomic.gbff.gz", mirrors: tuple[str, ...] = (), md5: str = ""
@@ -68,13 +69,13 @@ def bring(site, tmp_path):
         group, _, base = name.partition("/")
         file = ReleaseFile(group, base, md5 or hashlib.md5(DATA.get(name, b"")).hexdigest())
         places = mirrors or (f"{site.address}/release",)
-        return fetch_file(file, tmp_path, places, lambda *_: None, waits.append)
+        return fetch_file(file, tmp_path, places, lambda *_: None)
 
     return _bring
 
 
 def test_the_current_release_and_its_files_in_order(site):
-    release = read_release([f"{site.address}/release"], lambda _: None)
+    release = read_release([f"{site.address}/release"])
     assert release == Release(231, listing())
     names = [file.name for file in release.files("viral", "genbank")]
     assert names == [f"viral.{n}.genomic.gbff.gz" for n in (1, 2, 10)]
@@ -90,15 +91,15 @@ def test_a_group_without_such_files(site):
 
 def test_a_second_mirror_is_asked(site):
     mirrors = [f"{site.address}/nowhere", f"{site.address}/release"]
-    assert read_release(mirrors, lambda _: None).number == 231
+    assert read_release(mirrors).number == 231
     with pytest.raises(DownloadError, match="404"):
-        read_release(mirrors[:1], lambda _: None)
+        read_release(mirrors[:1])
 
 
 def test_a_page_that_is_no_release(site):
     site.files["/release/RELEASE_NUMBER"] = b"<html>log in</html>"
     with pytest.raises(DownloadError, match="is not a number"):
-        read_release([f"{site.address}/release"], lambda _: None)
+        read_release([f"{site.address}/release"])
 
 
 def test_groups():
@@ -141,21 +142,21 @@ def test_another_mirror_has_what_the_first_has_not_or_has_wrong(site, bring):
         bring("viral/viral.3.genomic.gbff.gz")
 
 
-def test_a_dead_network_keeps_what_has_come(site, bring, tmp_path):
+def test_a_dead_network_keeps_what_has_come(site, bring, tmp_path, monkeypatch):
     site.cut, site.cut_after = 1, 50_000
     site.status["/release/viral/viral.1.genomic.gbff.gz"] = []
 
-    class Dying(list):
-        def append(self, _):
-            site.cut, site.cut_after = 99, 0
+    def die(_):
+        site.cut, site.cut_after = 99, 0
 
+    monkeypatch.setattr(time, "sleep", die)
     file = ReleaseFile(
         "viral",
         "viral.1.genomic.gbff.gz",
         hashlib.md5(DATA["viral/viral.1.genomic.gbff.gz"]).hexdigest(),
     )
     with pytest.raises(DownloadError, match="50,000 bytes are kept"):
-        fetch_file(file, tmp_path, (f"{site.address}/release",), lambda *_: None, Dying().append)
+        fetch_file(file, tmp_path, (f"{site.address}/release",), lambda *_: None)
     site.cut = 0
     assert bring() == "fetched"
     assert site.asked[-1][2] == "bytes=50000-"

@@ -11,7 +11,7 @@ import difflib
 import hashlib
 import re
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -48,8 +48,6 @@ _GENOME: dict[Format, str] = {
 _LISTED = re.compile(r"([0-9a-f]{32})\s+(\S+)")
 TABLE = "refseq.tsv"
 
-Pause = Callable[[float], None]
-
 
 @dataclass(frozen=True)
 class ReleaseFile:
@@ -79,7 +77,8 @@ class Release:
             DownloadError: the release has no such file.
         """
         # Names become paths, so only group, numbers and suffix are allowed.
-        pattern = re.compile(re.escape(group) + r"((?:\.\d+)+)\." + re.escape(_SUFFIX[form]))
+        suffix = re.escape(_SUFFIX[form])
+        pattern = re.compile(re.escape(group) + r"((?:\.[0-9]{1,9}){1,9})\." + suffix)
         files: list[tuple[list[int], ReleaseFile]] = []
         for line in self.listing.splitlines():
             listed = _LISTED.fullmatch(line.strip())
@@ -107,7 +106,7 @@ def check_groups(groups: Sequence[str]) -> None:
             raise UsageError(f"RefSeq has no release group {group!r}: {hint}")
 
 
-def read_release(mirrors: Sequence[str], pause: Pause) -> Release:
+def read_release(mirrors: Sequence[str]) -> Release:
     """Return the current release of the first mirror that answers.
 
     Raises:
@@ -117,21 +116,21 @@ def read_release(mirrors: Sequence[str], pause: Pause) -> Release:
         failures = []
         for mirror in mirrors:
             try:
-                return _release_of(mirror, Path(folder), pause)
+                return _release_of(mirror, Path(folder))
             except DownloadError as error:
                 failures.append(str(error))
     raise DownloadError("\n".join(failures))
 
 
-def _release_of(mirror: str, folder: Path, pause: Pause) -> Release:
+def _release_of(mirror: str, folder: Path) -> Release:
     def fetch_text(relative_path: str) -> str:
         target = folder / "list"
         target.unlink(missing_ok=True)
-        download(f"{mirror}/{relative_path}", target, lambda _: None, lambda *_: None, pause)
+        download(f"{mirror}/{relative_path}", target, lambda _: None, lambda *_: None)
         return target.read_text(encoding="utf-8", errors="replace")
 
     number = fetch_text("RELEASE_NUMBER").strip()
-    if not (number.isascii() and number.isdecimal()):
+    if not re.fullmatch("[0-9]{1,9}", number):
         raise DownloadError(f"{mirror}/RELEASE_NUMBER is not a number: is this a copy of {NCBI}?")
     return Release(int(number), fetch_text(f"release-catalog/release{number}.files.installed"))
 
@@ -141,7 +140,6 @@ def fetch_file(
     folder: Path,
     mirrors: Sequence[str],
     progress: DownloadProgress,
-    pause: Pause,
 ) -> Literal["fetched", "here"]:
     """Download a file of a release into ``folder``. A file with the right MD5 is kept as it is.
 
@@ -162,13 +160,13 @@ def fetch_file(
                 f"used; run the same command again, or try another --mirror"
             )
 
-    for mirror in mirrors[:-1]:
+    for mirror in mirrors:
         try:
-            download(f"{mirror}/{file.relative_path}", target, check, progress, pause)
-            return "fetched"
+            download(f"{mirror}/{file.relative_path}", target, check, progress)
+            break
         except (DownloadError, InputError):
-            continue  # the error of the last mirror is the one that is reported
-    download(f"{mirrors[-1]}/{file.relative_path}", target, check, progress, pause)
+            if mirror == mirrors[-1]:
+                raise
     return "fetched"
 
 
