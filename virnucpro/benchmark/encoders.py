@@ -10,6 +10,7 @@ from statistics import median
 
 import torch
 
+from virnucpro.benchmark.clocks import ClockSampler
 from virnucpro.benchmark.implementations import (
     FAIR_ESM,
     ONE_BY_ONE,
@@ -42,8 +43,23 @@ from virnucpro.encoders.batched import BatchedEncoder
 from virnucpro.encoders.esm2 import Esm2Encoder
 from virnucpro.precision import PRECISIONS
 
-# The operations of a matrix product and the seconds that it took in each round, by precision.
-Products = Mapping[str, tuple[int, Sequence[float]]]
+
+@dataclass(frozen=True)
+class TimedProduct:
+    """A matrix product, and what was measured of it.
+
+    Attributes:
+        flops: the operations of a call.
+        seconds: of the call of each round.
+        clocks: the state of the GPU during these calls.
+    """
+
+    flops: int
+    seconds: Sequence[float]
+    clocks: Mapping[str, Json]
+
+
+Products = Mapping[str, TimedProduct]  # by precision
 
 
 @dataclass(frozen=True)
@@ -75,6 +91,7 @@ class Measurement:
         memory: the bytes of GPU memory in that call, without the weights.
         timed: the seconds of each call with all sequences; empty where it was not timed.
         waited: the seconds of these without tokens; None where that is not known.
+        clocks: the state of the GPU during these; see :meth:`ClockSampler.during`.
     """
 
     implementation: Implementation
@@ -84,12 +101,13 @@ class Measurement:
     memory: int | None
     timed: Sequence[float] = field(default_factory=list)
     waited: float | None = None
+    clocks: Mapping[str, Json] = field(default_factory=dict)
 
 
 def measure_model(
     model: BenchmarkModel, sequences: Sequence[str], plan: MeasurementPlan, notify: Notify
-) -> dict[str, Json]:
-    """Return the results of every implementation.
+) -> Iterator[dict[str, Json]]:
+    """Yield the results of every implementation so far, when one was checked and after every round.
 
     An implementation that gives other rows than ours in fp32 is not timed.
 
@@ -97,14 +115,22 @@ def measure_model(
         UsageError, ModelError: the model cannot be opened.
         torch.OutOfMemoryError: the model does not fit into the memory.
     """
-    measurements = _checked(model, sequences, plan, notify)
-    encoder = measurements[0].implementation.encoder
+    measurements: list[Measurement] = []
+    about: dict[str, Json] = {}
+    for measurement in _checked(model, sequences, plan, notify):
+        measurements.append(measurement)
+        if not about:
+            about = _about(model, measurement.implementation.encoder, sequences)
+        yield about | _measured(measurements, about, {})
+    for products in _time(model, measurements, sequences, plan, notify):
+        yield about | _measured(measurements, about, products)
+
+
+def _about(
+    model: BenchmarkModel, encoder: BatchedEncoder, sequences: Sequence[str]
+) -> dict[str, Json]:
+    """Return what holds for all implementations of a model."""
     tokens, flops = count_work(encoder, sequences)
-    products = _time(model, measurements, sequences, plan, notify)
-    results = [
-        _described(m) | _rates(m, len(sequences), tokens, flops, products) for m in measurements
-    ]
-    _add_ratios(results)
     return {
         "model": model.name,
         "family": model.family,
@@ -114,7 +140,18 @@ def measure_model(
         "sequences": len(sequences),
         "tokens": tokens,
         "flops": flops,
-        "matmul_flops_per_second": {p: done / median(s) for p, (done, s) in products.items()},
+    }
+
+
+def _measured(
+    measurements: Sequence[Measurement], about: Mapping[str, Json], products: Products
+) -> dict[str, Json]:
+    """Return the rates of the matrix product and of every implementation, as far as measured."""
+    results = [_described(m) | _rates(m, about, products) for m in measurements]
+    _add_ratios(results)
+    return {
+        "matmul_flops_per_second": {p: t.flops / median(t.seconds) for p, t in products.items()},
+        "matmul_clocks": {p: t.clocks for p, t in products.items()},
         "results": results,
     }
 
@@ -160,9 +197,8 @@ def _peers(
 
 def _checked(
     model: BenchmarkModel, sequences: Sequence[str], plan: MeasurementPlan, notify: Notify
-) -> list[Measurement]:
+) -> Iterator[Measurement]:
     """Call each implementation once, and compare its rows with those of the first one."""
-    measurements: list[Measurement] = []
     reference: torch.Tensor | None = None
     for implementation in _implementations(model, plan, notify):
         notify(f"{model.name}: checking {implementation.name}")
@@ -173,12 +209,11 @@ def _checked(
         first = time.perf_counter() - started
         if reference is None:
             reference = rows
-            measurements.append(Measurement(implementation, "reference", None, first, memory))
+            yield Measurement(implementation, "reference", None, first, memory)
             continue
         compared = compare_rows(rows, reference)
         verdict = compared.verdict(implementation.precision)
-        measurements.append(Measurement(implementation, verdict, compared, first, memory))
-    return measurements
+        yield Measurement(implementation, verdict, compared, first, memory)
 
 
 def _time(
@@ -187,27 +222,37 @@ def _time(
     sequences: Sequence[str],
     plan: MeasurementPlan,
     notify: Notify,
-) -> Products:
-    """Time the implementations in turns with a matrix product at each precision."""
+) -> Iterator[Products]:
+    """Time the implementations in turns with a matrix product at each precision.
+
+    The calls are noted in ``measurements``, and the products so far are yielded, after each round.
+    """
     timed = [measurement for measurement in measurements if _is_timed(measurement, plan)]
     device = measurements[0].implementation.encoder.device
     precisions = dict.fromkeys(m.implementation.precision for m in timed)
     products = {precision: MatrixProduct(device, precision) for precision in precisions}
-    for product in products.values():
-        _timed(product, device)()  # warm
     least = ROUNDS * sum(measurement.first for measurement in timed)
     expected = max(least, plan.seconds * (len(timed) + len(products)))
     notify(f"{model.name}: timing {len(timed)} implementations in turns, some {expected:.0f} s")
     waited = [measurement.implementation.encoder.host_wait_seconds for measurement in timed]
     works = [_timed(partial(m.implementation.embed, sequences), device) for m in timed]
     works += [_timed(product, device) for product in products.values()]
-    spent = time_in_turns(works, plan.seconds)
-    for measurement, seconds, before in zip(timed, spent, waited, strict=False):
-        measurement.timed = seconds
-        if measurement.implementation.program in (VIRNUCPRO, ONE_BY_ONE):
-            measurement.waited = measurement.implementation.encoder.host_wait_seconds - before
-    measured = zip(products.items(), spent[len(timed) :], strict=True)
-    return {precision: (product.flops, seconds) for (precision, product), seconds in measured}
+    with ClockSampler(device) as sampler:
+        for calls in time_in_turns(works, plan.seconds):
+            for measurement, own_calls, before in zip(timed, calls, waited, strict=False):
+                measurement.timed = [call.seconds for call in own_calls]
+                measurement.clocks = sampler.during(own_calls)
+                encoder = measurement.implementation.encoder
+                if measurement.implementation.program in (VIRNUCPRO, ONE_BY_ONE):
+                    measurement.waited = encoder.host_wait_seconds - before
+            yield {
+                precision: TimedProduct(
+                    product.flops, [call.seconds for call in own_calls], sampler.during(own_calls)
+                )
+                for (precision, product), own_calls in zip(
+                    products.items(), calls[len(timed) :], strict=True
+                )
+            }
 
 
 def _is_timed(measurement: Measurement, plan: MeasurementPlan) -> bool:
@@ -258,21 +303,22 @@ def _compilation(implementation: Implementation) -> dict[str, Json]:
 
 
 def _rates(
-    measurement: Measurement, sequences: int, tokens: int, flops: int, products: Products
+    measurement: Measurement, about: Mapping[str, Json], products: Products
 ) -> dict[str, Json]:
     """Return the rates of the median call, or nothing where it was not timed."""
     if not measurement.timed:
         return {}
     typical = median(measurement.timed)
-    product, seconds = products[measurement.implementation.precision]
-    beside = ratio(seconds, measurement.timed)
+    product = products[measurement.implementation.precision]
+    beside = ratio(product.seconds, measurement.timed)
     return {
-        "sequences_per_second": sequences / typical,
-        "tokens_per_second": tokens / typical,
-        "share_of_matmul": None if beside is None else flops / product * beside,
+        "sequences_per_second": about["sequences"] / typical,
+        "tokens_per_second": about["tokens"] / typical,
+        "share_of_matmul": None if beside is None else about["flops"] / product.flops * beside,
         "host_wait": None
         if measurement.waited is None
         else measurement.waited / sum(measurement.timed),
+        **measurement.clocks,
     }
 
 

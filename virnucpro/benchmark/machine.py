@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import os
 import platform
+import time
 from collections.abc import Callable
 from importlib import metadata
 from pathlib import Path
@@ -18,7 +20,9 @@ from virnucpro.contracts import Device, Json
 T = TypeVar("T")
 # Side of the square matrices: 1.1 TFLOP on a GPU, 17 GFLOP on a CPU.
 SIDE = {"cuda": 8192, "cpu": 2048}
-PRODUCTS = {"cuda": 10, "cpu": 1}  # per measurement; on a GPU one is too short to time
+# A GPU lowers its clock within tenths of a second where it meets its power limit, so a shorter
+# measurement shows a rate that no model can have. A CPU needs this long for a single product.
+SUSTAINED_SECONDS = {"cuda": 0.3, "cpu": 0.0}
 PACKAGES = ("torch", "transformers", "fair-esm", "tokenizers", "numpy")
 CPUINFO = Path("/proc/cpuinfo")
 
@@ -63,14 +67,26 @@ def synchronise(device: torch.device) -> None:
 
 
 class MatrixProduct:
-    """A large square matrix product at one precision. ``flops`` counts those of one call."""
+    """A large square matrix product at one precision, repeated for a while.
+
+    Attributes:
+        flops: the floating-point operations of a call.
+    """
 
     def __init__(self, device: torch.device, precision: str) -> None:
-        side, self._count = SIDE[device.type], PRODUCTS[device.type]
+        """Find how many products a call must have to take ``SUSTAINED_SECONDS``."""
+        side = SIDE[device.type]
         self._a, self._b = (
             torch.randn(side, side, device=device).to(torch_dtype(precision)) for _ in range(2)
         )
         self._out = torch.empty_like(self._a)
+        self._count = 1
+        for _ in range(2):  # the first one also loads the library
+            started = time.perf_counter()
+            self()
+            synchronise(device)
+            seconds = time.perf_counter() - started
+        self._count = max(1, math.ceil(SUSTAINED_SECONDS[device.type] / seconds))
         self.flops = 2 * side**3 * self._count
 
     def __call__(self) -> None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 import torch
 import torch.nn.functional as F
 
+from virnucpro.benchmark.clocks import Interval
 from virnucpro.precision import PRECISIONS
 
 ROUNDS = 3  # at least; the median of fewer is not better than a single measurement
@@ -37,18 +38,20 @@ def compare_rows(rows: torch.Tensor, reference: torch.Tensor) -> Agreement:
     return Agreement(float(cosine), float((one - other).abs().max()))
 
 
-def time_in_turns(works: Sequence[Callable[[], object]], seconds: float) -> list[list[float]]:
-    """Return the seconds of every call of each of ``works``, all of which run in every round.
+def time_in_turns(
+    works: Sequence[Callable[[], object]], seconds: float
+) -> Iterator[list[list[Interval]]]:
+    """Yield all calls of each of ``works`` so far after every round, in which each is called once.
 
     So a machine that is slow for a while is slow for all of them. There are at least ``ROUNDS``
     rounds, and more until the calls took ``seconds`` per work on average. A work must return only
     when it is finished, also on a GPU.
     """
-    spent: list[list[float]] = [[] for _ in works]
+    calls: list[list[Interval]] = [[] for _ in works]
     begun = time.perf_counter()
-    while len(spent[0]) < ROUNDS or time.perf_counter() - begun < seconds * len(works):
-        for work, calls in zip(works, spent, strict=True):
+    while len(calls[0]) < ROUNDS or time.perf_counter() - begun < seconds * len(works):
+        for work, own_calls in zip(works, calls, strict=True):
             started = time.perf_counter()
             work()
-            calls.append(time.perf_counter() - started)
-    return spent
+            own_calls.append(Interval(started, time.perf_counter()))
+        yield calls

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import gc
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timezone
-from functools import partial
 from pathlib import Path
 
 import torch
@@ -36,7 +36,7 @@ class BenchmarkRequest:
         mix: a key of ``MIXES``. With ``source`` only its chunk length counts.
         source: a file whose frames are embedded; None for random frames.
         accuracy: a file on whose frames precisions are compared; None for no comparison.
-        saved: the file for the document, which is saved after every model; None for no file.
+        saved: the file for the document, which is saved again and again; None for no file.
     """
 
     command: str
@@ -54,7 +54,7 @@ class BenchmarkRequest:
 def run_benchmark(
     request: BenchmarkRequest, device: Device, notify: Notify
 ) -> Iterator[dict[str, Json]]:
-    """Measure. Whenever a part is finished, save and yield the document so far.
+    """Measure. Save and yield the document so far after every precision, round and part.
 
     Raises:
         ModelError: a model or the classifier cannot be used.
@@ -89,7 +89,7 @@ def run_benchmark(
 def _parts(
     request: BenchmarkRequest, work: Workload, document: dict[str, Json], notify: Notify
 ) -> Iterator[None]:
-    """Fill in the document, and yield after every part."""
+    """Fill in the document, and yield whenever there is more in it."""
     plan, length = request.plan, work.chunk_length
     frames = frames_of_file(request.accuracy, length) if request.accuracy else None
     classifier = None
@@ -99,23 +99,23 @@ def _parts(
         document["stages"] = measure_stages(work, request.source, plan.seconds, notify)
         document["host_seconds_per_million"] = host_seconds(document["stages"])
         yield
-    for model in request.models:
-        measure = partial(measure_model, model, work.of(model.molecule), plan, notify)
-        document["models"].append(_fitting(measure, model.name))
-        yield
+    for number, model in enumerate(request.models):
+        with _memory_suffices(model.name):
+            for measured in measure_model(model, work.of(model.molecule), plan, notify):
+                document["models"][number:] = [measured]
+                yield
         _release()
     if frames is not None:
-        compare = partial(
-            compare_precisions,
-            request.models,
-            frames,
-            plan.precisions,
-            classifier,
-            plan.device,
-            plan.budget,
-            notify,
-        )
-        document["accuracy"] = _fitting(compare, "one of the models")
+        with _memory_suffices("one of the models"):
+            document["accuracy"] = compare_precisions(
+                request.models,
+                frames,
+                plan.precisions,
+                classifier,
+                plan.device,
+                plan.budget,
+                notify,
+            )
         yield
 
 
@@ -140,9 +140,10 @@ def _about(work: Workload) -> dict[str, Json]:
     }
 
 
-def _fitting(measure: Callable[[], dict[str, Json]], name: str) -> dict[str, Json]:
+@contextmanager
+def _memory_suffices(name: str) -> Iterator[None]:
     try:
-        return measure()
+        yield
     except torch.OutOfMemoryError as error:
         raise DeviceError(
             f"{name} does not fit into the memory of the GPU, with all that is held beside it: "

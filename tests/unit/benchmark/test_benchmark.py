@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from virnucpro.benchmark.accuracy import agrees_with_fp32, labels_agree
-from virnucpro.benchmark.encoders import Measurement, _rates, ratio
+from virnucpro.benchmark.encoders import Measurement, TimedProduct, _rates, ratio
 from virnucpro.benchmark.implementations import fair_esm, own_implementation, transformers_esm
 from virnucpro.benchmark.measuring import compare_rows, time_in_turns
 from virnucpro.benchmark.models import (
@@ -78,12 +78,15 @@ def test_work_takes_turns():
         order.append("slow")
         time.sleep(0.02)
 
-    spent = time_in_turns([slow, lambda: order.append("fast")], 0.0)
+    rounds = [
+        [len(calls) for calls in both]
+        for both in time_in_turns([slow, lambda: order.append("fast")], 0.0)
+    ]
     assert order == ["slow", "fast"] * 3
-    assert [len(seconds) for seconds in spent] == [3, 3]
-    both = time_in_turns([slow, lambda: None], 0.05)  # 0.1 s in all
+    assert rounds == [[1, 1], [2, 2], [3, 3]]
+    *_, both = time_in_turns([slow, lambda: None], 0.05)  # 0.1 s in all
     assert len(both[0]) == len(both[1]) > 3
-    assert sum(both[0]) > 0.08
+    assert sum(call.seconds for call in both[0]) > 0.08
 
 
 def test_ratios_are_of_rounds():
@@ -96,7 +99,8 @@ def test_the_share_is_that_of_the_product():
     entry = Measurement(
         own_implementation(encoder, "fp32", 0.0), "same", None, 0.0, None, [2.0, 4.0, 4.0]
     )
-    found = _rates(entry, 10, 1000, 300, {"fp32": (50, [1.0, 1.0, 1.0])})
+    about = {"sequences": 10, "tokens": 1000, "flops": 300}
+    found = _rates(entry, about, {"fp32": TimedProduct(50, [1.0, 1.0, 1.0], {})})
     assert found["sequences_per_second"] == 2.5
     assert found["tokens_per_second"] == 250
     assert found["share_of_matmul"] == 1.5  # 300 in 4 s, beside 50 in 1 s
