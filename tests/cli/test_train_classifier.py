@@ -115,7 +115,7 @@ def test_the_card_says_what_is_so(train, dataset, tmp_path):
     output = tmp_path / "my.safetensors"
     assert train(output, *QUICK).code == 0
     card = output.with_suffix(".md").read_text()
-    facts = dataset.description()["parts"]
+    facts = dataset.description["parts"]
     for part in PARTS:
         frames = sum(facts[part][label] for label in ("virus", "others"))
         assert f"({frames})" in card

@@ -10,12 +10,10 @@ from virnucpro.contracts import Json
 from virnucpro.evaluation.calibration import Calibration
 from virnucpro.evaluation.evaluation import Evaluation, SliceResult
 from virnucpro.evaluation.predictions import SCORE_FORMULAS, Level
-from virnucpro.metrics.bootstrap import RESAMPLES, Interval
+from virnucpro.metrics.bootstrap import RESAMPLES
 from virnucpro.tables import EVALUATION
 
 SCHEMA = 1
-_COUNTS = ("rows", "virus", "others", "tp", "fp", "tn", "fn")
-_METRICS = ("auroc", "auprc", "accuracy", "precision", "recall", "f1", "mcc", "brier", "ece")
 
 
 @dataclass(frozen=True)
@@ -65,28 +63,22 @@ def as_json(evaluation: Evaluation, files: EvaluatedFiles, calibration: Calibrat
         "false_discovery_rates": [asdict(d) for d in evaluation.false_discoveries],
         "calibration": None if calibration is None else asdict(calibration),
         "resamples": RESAMPLES,
-        "notes": list(evaluation.notes),
+        "notes": evaluation.notes,
     }
     return json.dumps(document, indent=1) + "\n"
 
 
 def _slice(result: SliceResult) -> dict[str, Json]:
+    intervals = asdict(result.intervals)
     return {
         "name": result.name,
         **({"label": result.label} if result.label else {}),
-        "genomes": result.intervals.genomes,
+        "genomes": intervals.pop("genomes"),
         **result.metrics.as_dict(),
         "correct": result.correct,
-        "intervals": {
-            name: None if interval is None else list(interval)
-            for name, interval in _intervals(result).items()
-        },
-        "notes": list(result.notes),
+        "intervals": intervals,
+        "notes": result.notes,
     }
-
-
-def _intervals(result: SliceResult) -> dict[str, Interval]:
-    return {name: getattr(result.intervals, name) for name in ("auroc", "accuracy", "correct")}
 
 
 def as_tsv(evaluation: Evaluation) -> str:
@@ -95,13 +87,13 @@ def as_tsv(evaluation: Evaluation) -> str:
 
 
 def _row(result: SliceResult) -> str:
-    metrics, intervals = result.metrics.as_dict(), _intervals(result)
+    intervals = asdict(result.intervals)
     columns: dict[str, object] = {
         "slice": result.kind,
         "label": result.label or None,
         "name": result.name,
-        "genomes": result.intervals.genomes,
-        **{name: metrics[name] for name in (*_COUNTS, *_METRICS)},
+        "genomes": intervals.pop("genomes"),
+        **result.metrics.as_dict(),
         "correct": result.correct,
         "note": "; ".join(result.notes) or None,
     }

@@ -40,9 +40,9 @@ class PredictionRow(NamedTuple):
     chunk: str
     record: str
     score: float
-    status: str
-    length: int
-    fdr: float
+    status: str = "scored"
+    length: int = 0
+    fdr: float = NAN
 
 
 @dataclass(frozen=True)
@@ -51,14 +51,14 @@ class PredictionTable:
 
     Attributes:
         level: what a row is.
-        columns: the columns by which a table of this kind is recognised.
-        read: reads the rows.
+        columns: the columns that are read, by which a table of this kind is recognised.
+        read: makes a row from the cells of these columns, or raises ValueError.
         graded: whether it has scores. It is False for a consensus file with calls only.
     """
 
     level: Level
     columns: tuple[str, ...]
-    read: Callable[[DelimitedTable], Iterator[PredictionRow]]
+    read: Callable[..., PredictionRow]
     graded: bool = True
 
 
@@ -94,7 +94,12 @@ class Predictions:
         Raises:
             InputError: the table is damaged.
         """
-        return self.kind.read(self.table)
+        for number, cells in self.table.rows(*self.kind.columns):
+            try:
+                row = self.kind.read(*cells)
+            except ValueError as error:
+                raise self.table.error(number, str(error)) from None
+            yield row
 
 
 def find_predictions(path: Path, level: Level | None) -> Predictions:
@@ -105,19 +110,19 @@ def find_predictions(path: Path, level: Level | None) -> Predictions:
         InputError: the file is not a table of predictions.
     """
     if path.is_dir():
-        layout = Layout(path, _only_run(path))
-        return _opened(_table_of(layout, level or "chunk"), level or "chunk", layout)
-    merged = path.parent.name
-    if merged.endswith("_merged"):
-        layout = Layout(path.parent.parent, merged.removesuffix("_merged"))
+        layout, level = Layout(path, _only_run(path)), level or "chunk"
+        path = _table_of(layout, level)
+    elif path.parent.name.endswith("_merged"):
+        layout = Layout(path.parent.parent, path.parent.name.removesuffix("_merged"))
     else:
         layout = Layout(path.parent, path.stem.removesuffix("_chunks").removesuffix("_contigs"))
-    return _opened(path, level, layout)
-
-
-def _opened(path: Path, level: Level | None, layout: Layout) -> Predictions:
     table = open_table(path)
-    kind = _kind(table)
+    kind = next((kind for kind in _KINDS if set(kind.columns) <= set(table.columns)), None)
+    if kind is None:
+        raise InputError(
+            f"{path} is not a table of predictions (columns {', '.join(table.columns[:6])}): see "
+            f"docs/files.md for those of predict"
+        )
     if level is not None and level != kind.level:
         raise UsageError(
             f"{path} has one row per {kind.level}, not per {level}: leave out --level, or name "
@@ -155,74 +160,57 @@ def _table_of(layout: Layout, level: Level) -> Path:
     )
 
 
-def _frames(table: DelimitedTable) -> Iterator[PredictionRow]:
-    for number, (frame, others, virus) in table.rows("Sequence_ID", "score1", "score2"):
-        chunk = chunk_of(frame)
-        pair = _score(table, number, others), _score(table, number, virus)
-        if sum(pair) == 0:
-            raise table.error(number, "both scores are 0")
-        # Close to 1, a float32 score2 is coarse. score1 has the missing digits.
-        yield PredictionRow(chunk, _record(chunk), pair[1] / sum(pair), "scored", 0, NAN)
+def _frame(frame: str, _prediction: str, others_text: str, virus_text: str) -> PredictionRow:
+    chunk, others, virus = chunk_of(frame), _score(others_text), _score(virus_text)
+    if others + virus == 0:
+        raise ValueError("both scores are 0")
+    # Close to 1, a float32 score2 is coarse. score1 has the missing digits.
+    return PredictionRow(chunk, _record(chunk), virus / (others + virus))
 
 
-def _chunks(table: DelimitedTable) -> Iterator[PredictionRow]:
-    names = ("record", "chunk", "status", "max_score_0", "max_score_1", "start", "end")
-    for number, row in table.rows(*names):
-        record, chunk, status, others, virus, start, end = row
-        score = NAN if virus == MISSING else _margin(table, number, others, virus)
-        yield PredictionRow(chunk, record, score, status, _whole(table, number, start, end), NAN)
+def _chunk(
+    record: str, chunk: str, status: str, others: str, virus: str, start: str, end: str
+) -> PredictionRow:
+    score = NAN if virus == MISSING else _margin(others, virus)
+    return PredictionRow(chunk, record, score, status, _bases(start, end))
 
 
-def _contigs(table: DelimitedTable) -> Iterator[PredictionRow]:
-    names = ["record", "length", "status", "virus_score"]
-    names += ["fdr"] if "fdr" in table.columns else []  # older runs do not have this column
-    for number, (record, length, status, score, *more) in table.rows(*names):
-        size = _whole(table, number, "1", length)
-        value = NAN if score == MISSING else (1 + _number(table, number, score)) / 2
-        fdr = _number(table, number, more[0]) if more and more[0] != MISSING else NAN
-        yield PredictionRow("", record, _checked(table, number, value), status, size, fdr)
+def _contig(
+    record: str, length: str, status: str, virus_score: str, fdr: str = MISSING
+) -> PredictionRow:
+    score = NAN if virus_score == MISSING else (1 + _score(virus_score, lowest=-1)) / 2
+    rate = NAN if fdr == MISSING else _number(fdr)
+    return PredictionRow("", record, score, status, _bases("1", length), rate)
 
 
-def _consensus(table: DelimitedTable) -> Iterator[PredictionRow]:
-    for number, (chunk, others, virus) in table.rows("Modified_ID", "max_score_0", "max_score_1"):
-        score = _margin(table, number, others, virus)
-        yield PredictionRow(chunk, _record(chunk), score, "scored", 0, NAN)
+def _consensus(chunk: str, others: str, virus: str) -> PredictionRow:
+    return PredictionRow(chunk, _record(chunk), _margin(others, virus))
 
 
-def _calls(table: DelimitedTable) -> Iterator[PredictionRow]:
-    calls = {"true": 1.0, "false": 0.0}
-    for number, (chunk, call) in table.rows("Modified_ID", "Is_Virus"):
-        if call.lower() not in calls:
-            raise table.error(number, f"Is_Virus is {call!r}, expected True or False")
-        yield PredictionRow(chunk, _record(chunk), calls[call.lower()], "scored", 0, NAN)
+def _call(chunk: str, call: str) -> PredictionRow:
+    if call.lower() not in ("true", "false"):
+        raise ValueError(f"Is_Virus is {call!r}, expected True or False")
+    return PredictionRow(chunk, _record(chunk), float(call.lower() == "true"))
 
 
+_CONTIG = CONTIGS.select("record", "length", "status", "virus_score")
 _KINDS = (
     PredictionTable(
-        "frame", PREDICTIONS.select("Sequence_ID", "Prediction", "score1", "score2"), _frames
+        "frame", PREDICTIONS.select("Sequence_ID", "Prediction", "score1", "score2"), _frame
     ),
     PredictionTable(
-        "chunk", CHUNKS.select("record", "chunk", "status", "max_score_0", "max_score_1"), _chunks
+        "chunk",
+        CHUNKS.select("record", "chunk", "status", "max_score_0", "max_score_1", "start", "end"),
+        _chunk,
     ),
-    PredictionTable(
-        "contig", CONTIGS.select("record", "length", "status", "virus_score"), _contigs
-    ),
+    PredictionTable("contig", (*_CONTIG, *CONTIGS.select("fdr")), _contig),
+    PredictionTable("contig", _CONTIG, _contig),  # older runs do not have the column fdr
     PredictionTable(
         "chunk", CONSENSUS.select("Modified_ID", "max_score_0", "max_score_1"), _consensus
     ),
     # This is the consensus file of the first version of the program.
-    PredictionTable("chunk", CONSENSUS.select("Modified_ID", "Is_Virus"), _calls, graded=False),
+    PredictionTable("chunk", CONSENSUS.select("Modified_ID", "Is_Virus"), _call, graded=False),
 )
-
-
-def _kind(table: DelimitedTable) -> PredictionTable:
-    for kind in _KINDS:
-        if set(kind.columns) <= set(table.columns):
-            return kind
-    raise InputError(
-        f"{table.path} is not a table of predictions (columns {', '.join(table.columns[:6])}): see "
-        f"docs/files.md for those of predict"
-    )
 
 
 def _record(chunk: str) -> str:
@@ -233,31 +221,28 @@ def _record(chunk: str) -> str:
         return chunk
 
 
-def _margin(table: DelimitedTable, number: int, others: str, virus: str) -> float:
-    return (1 + _score(table, number, virus) - _score(table, number, others)) / 2
+def _margin(others: str, virus: str) -> float:
+    return (1 + _score(virus) - _score(others)) / 2
 
 
-def _score(table: DelimitedTable, number: int, text: str) -> float:
-    return _checked(table, number, _number(table, number, text))
-
-
-def _checked(table: DelimitedTable, number: int, value: float) -> float:
-    if value < 0 or value > 1:  # not true of NaN: no score
-        raise table.error(number, "a score is out of range")
+def _score(text: str, lowest: float = 0) -> float:
+    value = _number(text)
+    if not lowest <= value <= 1:
+        raise ValueError("a score is out of range")
     return value
 
 
-def _number(table: DelimitedTable, number: int, text: str) -> float:
+def _number(text: str) -> float:
     try:
         value = float(text)
     except ValueError:
         value = NAN
     if not math.isfinite(value):
-        raise table.error(number, f"{text!r} is not a number")
+        raise ValueError(f"{text!r} is not a number")
     return value
 
 
-def _whole(table: DelimitedTable, number: int, start: str, end: str) -> int:
+def _bases(start: str, end: str) -> int:
     if not (start.isdecimal() and end.isdecimal()):
-        raise table.error(number, f"{start!r} to {end!r} is not a range of bases")
+        raise ValueError(f"{start!r} to {end!r} is not a range of bases")
     return int(end) - int(start) + 1

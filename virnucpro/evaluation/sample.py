@@ -4,18 +4,15 @@ from __future__ import annotations
 
 from array import array
 from collections import Counter
-from collections.abc import Hashable, Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import Generic, TypeVar
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 
 import numpy as np
 
 from virnucpro.errors import InputError
 from virnucpro.evaluation.labels import Label, Labels
-from virnucpro.evaluation.predictions import PredictionRow, Predictions
+from virnucpro.evaluation.predictions import Predictions
 from virnucpro.metrics.classification import Bools, Floats, Ints
-
-K = TypeVar("K", bound=Hashable)
 
 # Upper ends of the classes of length, in bases, where the labels name no chunk length. The first
 # three are those of the released classifiers and of half-length reads.
@@ -77,41 +74,17 @@ def label_of(virus: bool) -> str:
     return "virus" if virus else "others"
 
 
-@dataclass
-class _Numbering(Generic[K]):
-    """Number things in the order in which they are first seen."""
-
-    known: dict[K, int] = field(default_factory=dict)
-
-    def __call__(self, thing: K) -> int:
-        return self.known.setdefault(thing, len(self.known))
-
-
-@dataclass
-class _Columns:
-    """The arrays of a sample while they grow. They take 8 bytes per row and column."""
-
-    scores: array[float] = field(default_factory=lambda: array("d"))
-    fdr: array[float] = field(default_factory=lambda: array("d"))
-    labels: array[int] = field(default_factory=lambda: array("q"))
-    bases: array[int] = field(default_factory=lambda: array("q"))
-
-    def add(self, row: PredictionRow, label: int) -> None:
-        self.scores.append(row.score)
-        self.fdr.append(row.fdr)
-        self.labels.append(label)
-        self.bases.append(row.length)
-
-
 def join(predictions: Predictions, labels: Labels) -> Sample:
     """Give every prediction the label of its chunk, where that is known, or else of its record.
 
     Raises:
         InputError: the table of predictions is damaged, or no row has a label and a score.
     """
-    columns, label_numbers = _Columns(), _Numbering[Label]()
+    scores, rates = array("d"), array("d")  # 8 bytes per row and array
+    bases, label_numbers = array("q"), array("q")
+    known: dict[Label, int] = {}  # the labels in the order of their first rows
     unscored: Counter[tuple[str, str]] = Counter()
-    seen: set[str] = set()
+    labelled_records: set[str] = set()
     rows = unlabelled = 0
     for row in predictions.rows():
         rows += 1
@@ -119,59 +92,64 @@ def join(predictions: Predictions, labels: Labels) -> Sample:
         if label is None:
             unlabelled += 1
             continue
-        seen.add(label.record)
-        if row.score == row.score:  # the score is not NaN
-            columns.add(row, label_numbers(label))
-        else:
+        labelled_records.add(label.record)
+        if row.score != row.score:  # NaN
             unscored[label_of(label.virus), row.status] += 1
-    if not label_numbers.known:
+            continue
+        scores.append(row.score)
+        rates.append(row.fdr)
+        bases.append(row.length)
+        label_numbers.append(known.setdefault(label, len(known)))
+    if not known:
         raise InputError(
             f"none of the {rows:,} rows of {predictions.table.path} has a label and a score "
             f"({unlabelled:,} have no label): check that the table labels the same records, by the "
             f"first word of their headers"
         )
-    known = list(label_numbers.known)
-    number = np.array(columns.labels, np.int64)
-    absent = Counter(label_of(o.virus) for o in labels.records.values() if o.record not in seen)
-    trained = int(_column((o.part == "train" for o in known), number).sum())
-    counts = SampleCounts(rows, len(number), unlabelled, unscored, absent, trained, labels.blank)
-    return _sample(columns, known, number, predictions.level == "contig", counts)
 
+    def by_row(values: Iterable[int]) -> Ints:
+        """Spread one value per label over the rows."""
+        return np.fromiter(values, np.int64)[np.array(label_numbers, np.int64)]
 
-def _sample(
-    columns: _Columns, known: list[Label], number: Ints, contigs: bool, counts: SampleCounts
-) -> Sample:
-    groups, clusters = _Numbering[tuple[str, str]](), _Numbering[tuple[str, str]]()
-    lengths, length_names = _lengths(columns, known, number, contigs)
-    group = [groups((label_of(o.virus), o.group)) for o in known]
-    cluster = [clusters((label_of(o.virus), o.genome)) for o in known]
+    groups: dict[tuple[str, str], int] = {}
+    genomes: dict[tuple[str, str], int] = {}
+    requested_lengths = by_row(label.length for label in known)
+    lengths, length_names = _length_classes(
+        requested_lengths, np.array(bases, np.int64), contigs=predictions.level == "contig"
+    )
+    all_records = labels.records.values()
+    counts = SampleCounts(
+        rows=rows,
+        used=len(scores),
+        unlabelled=unlabelled,
+        unscored=unscored,
+        absent=Counter(label_of(r.virus) for r in all_records if r.record not in labelled_records),
+        trained=int(by_row(label.part == "train" for label in known).sum()),
+        blank=labels.blank,
+    )
     return Sample(
-        scores=np.array(columns.scores),
-        virus=_column((o.virus for o in known), number).astype(bool),
-        groups=_column(group, number),
-        group_names=tuple(groups.known),
-        clusters=_column(cluster, number),
+        scores=np.array(scores),
+        virus=by_row(label.virus for label in known).astype(bool),
+        groups=by_row(
+            groups.setdefault((label_of(label.virus), label.group), len(groups)) for label in known
+        ),
+        group_names=tuple(groups),
+        clusters=by_row(
+            genomes.setdefault((label_of(label.virus), label.genome), len(genomes))
+            for label in known
+        ),
         lengths=lengths,
         length_names=length_names,
-        fdr=np.array(columns.fdr),
+        fdr=np.array(rates),
         counts=counts,
     )
 
 
-def _column(values: Iterable[int], number: Ints) -> Ints:
-    """Spread one value per label over the rows."""
-    return np.fromiter(values, np.int64)[number]
-
-
-def _lengths(
-    columns: _Columns, known: list[Label], number: Ints, contigs: bool
-) -> tuple[Ints, tuple[str, ...]]:
+def _length_classes(requested: Ints, bases: Ints, *, contigs: bool) -> tuple[Ints, tuple[str, ...]]:
     """Return the length class of each row: the chunk length of its label, else a range of bases."""
-    asked = _column((o.length for o in known), number)
-    if asked.all() and not contigs:
-        values, lengths = np.unique(asked, return_inverse=True)
+    if requested.all() and not contigs:
+        values, lengths = np.unique(requested, return_inverse=True)
         return lengths.astype(np.int64), tuple(str(value) for value in values)
-    bases = np.array(columns.bases, np.int64)
     if not bases.all():
         return np.zeros(len(bases), np.int64), ("",)
     ends = CONTIG_LENGTHS if contigs else CHUNK_LENGTHS

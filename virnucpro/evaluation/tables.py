@@ -32,18 +32,15 @@ class DelimitedTable:
             )
         indices = [self.columns.index(name) for name in names]
         width = len(self.columns)
-        for number, line in self._lines():
-            fields = line.rstrip("\r\n").split("\t")
-            if len(fields) == width:
-                yield number, [fields[index] for index in indices]
-            elif fields != [""]:
-                raise self.error(number, f"{len(fields)} fields, expected {width}")
-
-    def _lines(self) -> Iterator[tuple[int, str]]:
         with self.path.open(encoding="utf-8", newline="\n") as stream:
             try:
                 next(stream)
-                yield from enumerate(stream, 2)
+                for number, line in enumerate(stream, 2):
+                    fields = line.rstrip("\r\n").split("\t")
+                    if len(fields) == width:
+                        yield number, [fields[index] for index in indices]
+                    elif fields != [""]:
+                        raise self.error(number, f"{len(fields)} fields, expected {width}")
             except UnicodeDecodeError as error:
                 raise InputError(
                     f"{self.path} is not in UTF-8: save it in this encoding"

@@ -98,7 +98,7 @@ def embed(
         for position, (part, run) in enumerate(runs):
             layout, state = run.layout, run.state
             state = replace(state, budgets={**budgets, **state.budgets})
-            shards, frames = dataset.shards(part), dataset.description()["parts"][part]["frames"]
+            shards, frames = dataset.shards(part), dataset.description["parts"][part]["frames"]
             stages = [
                 ShardsStage(layout, disk, shards, frames),
                 *encoders.stages(layout, disk, request.machine, state.budgets),

@@ -230,7 +230,7 @@ def test_two_runs_are_equal_to_the_byte(made, settings, tmp_path):
     other = Dataset(tmp_path / "other")
     again = prepare_dataset(settings, other, RecordedProgress(), command=("again",))
     assert _digests(dataset.root) == _digests(other.root)
-    assert first.description | {"command": ["again"]} == again.description == other.description()
+    assert first.description | {"command": ["again"]} == again.description == other.description
     prepare_dataset(replace(settings, seed=4), Dataset(tmp_path / "seed"), RecordedProgress())
     assert _digests(dataset.root) != _digests(tmp_path / "seed")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 from virnucpro.classifier.files import inspect_classifier
@@ -19,31 +19,23 @@ from virnucpro.training.classifier.settings import TrainingSettings
 from virnucpro.training.data.dataset import PARTS, Dataset, read_embedding_record
 
 
-@dataclass(frozen=True)
 class TrainingFiles:
-    """The files of a training whose classifier is written to ``output``."""
+    """The files of a training whose classifier is written to ``output``.
 
-    output: Path
+    Attributes:
+        card: the model card.
+        savepoint: the state of an unfinished training.
+        lock: the file that the training process locks.
+        previous: the folder that takes what ``--force`` moves aside.
+    """
 
-    @property
-    def card(self) -> Path:
-        """Return the path of the model card."""
-        return self.output.with_suffix(".md")
-
-    @property
-    def savepoint(self) -> Path:
-        """Return the path of the state of an unfinished training."""
-        return checkpoint_folder(self.output.parent) / f"{self.output.name}.training.pt"
-
-    @property
-    def lock(self) -> Path:
-        """Return the path of the file that the training process locks."""
-        return lock_file(self.output.parent, self.output.name)
-
-    @property
-    def previous(self) -> Path:
-        """Return the folder that takes what ``--force`` moves aside."""
-        return checkpoint_folder(self.output.parent) / f"{self.output.name}.previous"
+    def __init__(self, output: Path) -> None:
+        checkpoints = checkpoint_folder(output.parent)
+        self.output = output
+        self.card = output.with_suffix(".md")
+        self.savepoint = checkpoints / f"{output.name}.training.pt"
+        self.lock = lock_file(output.parent, output.name)
+        self.previous = checkpoints / f"{output.name}.previous"
 
 
 def embedding_records(dataset: Dataset) -> dict[str, Mapping[str, Json]]:
@@ -52,7 +44,7 @@ def embedding_records(dataset: Dataset) -> dict[str, Mapping[str, Json]]:
     Raises:
         UsageError: a part is missing, was not embedded, or was embedded with other models.
     """
-    digest = sha256_of(dataset.description_file) if dataset.description() else ""
+    digest = sha256_of(dataset.description_file) if dataset.description else ""
     again = f"embed it: virnucpro train embed {dataset.root}"
     records: dict[str, Mapping[str, Json]] = {}
     ways: set[str] = set()

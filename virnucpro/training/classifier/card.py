@@ -108,7 +108,7 @@ def _purpose(report: TrainingReport, name: str) -> list[str]:
 
 def _training_data(report: TrainingReport) -> list[str]:
     lines = ["Sources:", ""]
-    for source in report.dataset.description().get("sources", ()):
+    for source in report.dataset.description.get("sources", ()):
         file, digest = _plain(Path(str(source["file"])).name), str(source["sha256"])[:16]
         lines.append(f"- {file} (sha256 {digest}...)")
     genomes: dict[tuple[str, str], dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))

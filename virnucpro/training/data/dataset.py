@@ -19,10 +19,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from virnucpro.contracts import Json
 from virnucpro.errors import InputError, ResumeRefusedError, UsageError
@@ -39,8 +38,7 @@ _frame_row = LABELLED_FRAMES.row_format(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class LabelledFrame:
+class LabelledFrame(NamedTuple):
     """An open frame whose genome is known to be viral or not.
 
     Attributes:
@@ -64,55 +62,32 @@ class LabelledFrame:
 
     def row(self) -> str:
         """Return the line of this frame in the frames table."""
-        return _frame_row(
-            self.frame,
-            self.chunk,
-            self.record,
-            self.genome,
-            self.group,
-            self.label,
-            self.length,
-        )
+        return _frame_row(*self)
 
 
-@dataclass(frozen=True)
 class Dataset:
     """The data set in the folder ``root``.
 
     ``dataset.json`` is read once, when it is first needed.
+
+    Attributes:
+        root: the folder.
+        description_file: ``dataset.json``.
+        genomes_table: the table with one row per record of the genome files.
+        lock: the file that is locked while the data set is made.
+        begun_file: the record that proves the files of an unfinished data set.
+        sequences_file: the file that holds all open frames while the data set is made.
+        previous: the folder into which ``--force`` moves an earlier data set.
     """
 
-    root: Path
-
-    @property
-    def description_file(self) -> Path:
-        """Return the path of ``dataset.json``."""
-        return self.root / "dataset.json"
-
-    @property
-    def genomes_table(self) -> Path:
-        """Return the path of the table with one row per record of the genome files."""
-        return self.root / GENOMES.path
-
-    @property
-    def lock(self) -> Path:
-        """Return the path of the file that is locked while the data set is made."""
-        return lock_file(self.root, self.description_file.name)
-
-    @property
-    def begun_file(self) -> Path:
-        """Return the path of the record that proves the files of an unfinished data set."""
-        return checkpoint_folder(self.root) / "dataset.begun.json"
-
-    @property
-    def sequences_file(self) -> Path:
-        """Return the path of the file that holds all open frames while the data set is made."""
-        return checkpoint_folder(self.root) / "dataset.spool"
-
-    @property
-    def previous(self) -> Path:
-        """Return the folder into which ``--force`` moves an earlier data set."""
-        return checkpoint_folder(self.root) / "dataset.previous"
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.description_file = root / "dataset.json"
+        self.genomes_table = root / GENOMES.path
+        self.lock = lock_file(root, self.description_file.name)
+        self.begun_file = checkpoint_folder(root) / "dataset.begun.json"
+        self.sequences_file = checkpoint_folder(root) / "dataset.spool"
+        self.previous = checkpoint_folder(root) / "dataset.previous"
 
     def frames_table(self, part: Part) -> Path:
         """Return the path of the table with one row per frame of ``part``."""
@@ -122,8 +97,9 @@ class Dataset:
         """Return the paths of shards, features and state of ``part``, as those of a run."""
         return ShardLayout(self.root, part)
 
+    @cached_property
     def description(self) -> dict[str, Json]:
-        """Return the content of ``dataset.json``.
+        """The content of ``dataset.json``.
 
         It has ``schema``, ``lengths`` (bases), ``shard_size``, ``seed``, ``version`` of the
         program, ``command``, ``sources`` (file, sha256) and ``parts``: for each part with frames
@@ -134,10 +110,6 @@ class Dataset:
             UsageError: the folder holds no data set.
             InputError: the file is damaged or was written by a newer program.
         """
-        return self._description
-
-    @cached_property
-    def _description(self) -> dict[str, Json]:
         path = self.description_file
         try:
             return upgraded("data set", json.loads(path.read_text(encoding="utf-8")), path)
@@ -153,11 +125,11 @@ class Dataset:
 
     def lengths(self) -> tuple[int, ...]:
         """Return the chunk lengths in bases. The first is what a classifier expects by default."""
-        return tuple(int(length) for length in self.description()["lengths"])
+        return tuple(int(length) for length in self.description["lengths"])
 
     def shards(self, part: Part) -> int:
         """Return the number of shards of ``part``: 0 if it has no frames."""
-        return int(self.description()["parts"].get(part, {}).get("shards", 0))
+        return int(self.description["parts"].get(part, {}).get("shards", 0))
 
     def frames(self, part: Part) -> Iterator[LabelledFrame]:
         """Yield the frames of ``part`` in the order of its shards.

@@ -8,7 +8,7 @@ from bisect import bisect_left
 from collections.abc import Generator, Iterator
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from virnucpro.errors import InputError, UsageError
 from virnucpro.io.compression import expanded_blocks
@@ -42,6 +42,22 @@ class CodingSequences:
         )
 
 
+class GenomeRecord(NamedTuple):
+    """A record as it is read from a FASTA, FASTQ or GenBank file.
+
+    Attributes:
+        id: the first word of the header.
+        header: the whole header, without ``>``.
+        sequence: IUPAC letters; empty if the file has none.
+        coding: the annotated proteins; None for a format without annotation.
+    """
+
+    id: str
+    header: str
+    sequence: str
+    coding: CodingSequences | None
+
+
 def is_genbank(path: Path) -> bool:
     """Return whether the expanded content of a file begins as a GenBank file does.
 
@@ -52,8 +68,8 @@ def is_genbank(path: Path) -> bool:
         return next(blocks, b"").lstrip().startswith(b"LOCUS ")
 
 
-def read_genbank(path: Path) -> Iterator[tuple[str, str, str, CodingSequences]]:
-    """Yield (id, header, sequence, annotated proteins) of the records of a GenBank file.
+def read_genbank(path: Path) -> Iterator[GenomeRecord]:
+    """Yield the records of a GenBank file.
 
     The header consists of the id, the definition and ``[organism]``, so that patterns can find
     each of them. The sequence is empty if the file has none (a record that refers to others).
@@ -89,9 +105,7 @@ def read_genbank(path: Path) -> Iterator[tuple[str, str, str, CodingSequences]]:
             yield _read_record(record, path, number)
 
 
-def _read_record(
-    record: SeqRecord, path: Path, number: int
-) -> tuple[str, str, str, CodingSequences]:
+def _read_record(record: SeqRecord, path: Path, number: int) -> GenomeRecord:
     from Bio.Seq import UndefinedSequenceError
 
     words = str(record.id or "").split()
@@ -104,12 +118,13 @@ def _read_record(
     try:
         raw = bytes(record.seq)  # type: ignore[arg-type]
     except UndefinedSequenceError:
-        return name, header, "", CodingSequences([])
+        return GenomeRecord(name, header, "", CodingSequences([]))
     letters = clean_letters(raw)
     if letters is None:
         raise InputError(f"{path}: record '{shortened(name)}': {describe_illegal_letter(raw)[1]}")
     sequence = letters[0]
-    return name, header, sequence, CodingSequences(list(_proteins(record)) if sequence else [])
+    proteins = list(_proteins(record)) if sequence else []
+    return GenomeRecord(name, header, sequence, CodingSequences(proteins))
 
 
 def _proteins(record: SeqRecord) -> Iterator[tuple[int, int, str]]:

@@ -8,9 +8,8 @@ into chunks of every length, and keeps their open frames.
 from __future__ import annotations
 
 import mmap
-from array import array
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -21,13 +20,13 @@ import numpy.typing as npt
 
 from virnucpro.errors import InputError
 from virnucpro.io.chunks import chunk_id, chunk_spans
-from virnucpro.io.frames import FRAME_LABELS, Frame, open_frames
+from virnucpro.io.frames import FRAME_LABELS, open_frames
 from virnucpro.io.records import read_records, shortened
 from virnucpro.layout import Molecule
 from virnucpro.stages.chunking import Stamp, changed_input_error, stamp
-from virnucpro.store.disk import Disk, OutputWriter
+from virnucpro.store.disk import Disk
 from virnucpro.training.data.dataset import Part
-from virnucpro.training.data.genbank import CodingSequences, is_genbank, read_genbank
+from virnucpro.training.data.genbank import CodingSequences, GenomeRecord, is_genbank, read_genbank
 from virnucpro.training.data.relatives import Sketch, sketch
 from virnucpro.training.data.table import SourceRow
 from virnucpro.training.progress import StepProgress
@@ -37,23 +36,6 @@ Reason = Literal["related", "elsewhere", "unused"]
 
 
 # --- the first pass --------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class GenomeRecord:
-    """A record as it is read from a FASTA, FASTQ or GenBank file.
-
-    Attributes:
-        id: the first word of the header.
-        header: the whole header, without ``>``.
-        sequence: IUPAC letters; empty if the file has none.
-        coding: the annotated proteins; None for a format without annotation.
-    """
-
-    id: str
-    header: str
-    sequence: str
-    coding: CodingSequences | None
 
 
 @dataclass(slots=True)
@@ -129,8 +111,7 @@ def read_genome_file(path: Path) -> Iterator[GenomeRecord]:
         InputError: the content is not usable; the message names file, line and record.
     """
     if is_genbank(path):
-        for name, header, sequence, coding in read_genbank(path):
-            yield GenomeRecord(name, header, sequence, coding)
+        yield from read_genbank(path)
     else:
         for record in read_records(path):
             yield GenomeRecord(record.id, record.header, record.sequence, None)
@@ -211,54 +192,55 @@ def _unique_name(name: str, last_number: dict[str, int]) -> str:
 # --- the second pass -------------------------------------------------------------------------
 
 
+FRAME_ROW = np.dtype(
+    [
+        ("record_number", np.int32),
+        ("chunk_number", np.int32),
+        ("bases", np.int32),
+        ("residues", np.int32),
+        ("offset", np.int64),
+        ("length_number", np.int8),
+        ("label_number", np.int8),
+    ]
+)
+"""What is known of an open frame: the index of its record in the survey, the number of its chunk
+in the record (from 1), the lengths of its sequences and where they begin in the file, the index of
+the chunk length in the list of lengths, and the index of its label in ``FRAME_LABELS``."""
+
+
 @dataclass(frozen=True)
 class CutFrames:
     """The open frames of all chunks, in the order of the genome files.
 
-    All arrays are ``[n]``. ``bases`` and ``residues`` are the lengths of the sequences, which lie
-    at ``offsets`` in the file ``path``: the residues of a frame directly behind its bases.
-
     Attributes:
-        record_numbers: int32, the index of the record in the survey.
-        length_numbers: int8, the index of the chunk length in the list of lengths.
-        chunk_numbers: int32, the number of the chunk in its record, from 1.
-        label_numbers: int8, the index of the frame's label in ``FRAME_LABELS``.
+        rows: structured array ``[n]`` of ``FRAME_ROW``.
+        path: the file of the sequences: the residues of a frame directly behind its bases.
     """
 
-    record_numbers: npt.NDArray[np.int32]
-    length_numbers: npt.NDArray[np.int8]
-    chunk_numbers: npt.NDArray[np.int32]
-    label_numbers: npt.NDArray[np.int8]
-    bases: npt.NDArray[np.int32]
-    residues: npt.NDArray[np.int32]
-    offsets: npt.NDArray[np.int64]
+    rows: npt.NDArray[np.void]
     path: Path
 
     @contextmanager
-    def sequences(self) -> Iterator[FrameSequences]:
-        """Open the file of sequences, to be read in any order."""
-        with self.path.open("rb") as stream:
-            if not len(self.offsets):  # an empty file cannot be mapped
-                yield FrameSequences(self, b"")
-                return
-            with mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as content:
-                yield FrameSequences(self, content)
+    def sequences(self) -> Iterator[Callable[[int, Molecule], str]]:
+        """Open the file of sequences, and give a function that reads one of them.
 
+        The function takes the index of a frame and the molecule.
+        """
+        with ExitStack() as stack:
+            content: mmap.mmap | bytes = b""
+            if len(self.rows):  # an empty file cannot be mapped
+                stream = stack.enter_context(self.path.open("rb"))
+                content = stack.enter_context(
+                    mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)
+                )
 
-@dataclass(frozen=True)
-class FrameSequences:
-    """The opened file of sequences of :class:`CutFrames`."""
+            def read(frame: int, molecule: Molecule) -> str:
+                row = self.rows[frame]
+                start = int(row["offset"]) + (0 if molecule == "nucleotide" else int(row["bases"]))
+                size = int(row["bases" if molecule == "nucleotide" else "residues"])
+                return content[start : start + size].decode("ascii")
 
-    frames: CutFrames
-    content: mmap.mmap | bytes
-
-    def read(self, frame: int, molecule: Molecule) -> str:
-        """Return the bases or the residues of the frame with index ``frame``."""
-        start, bases = int(self.frames.offsets[frame]), int(self.frames.bases[frame])
-        if molecule == "nucleotide":
-            return self.content[start : start + bases].decode("ascii")
-        start += bases
-        return self.content[start : start + int(self.frames.residues[frame])].decode("ascii")
+            yield read
 
 
 def length_chunk_id(record: str, length: int, number: int) -> str:
@@ -303,7 +285,7 @@ def cut_genomes(
     """Cut the records that go to a part, and write their open frames into the file ``path``.
 
     Of a GenBank record, only frames whose protein is annotated are kept. The chunks of each
-    record are counted in the survey. A frame takes 30 bytes of memory.
+    record are counted in the survey. A frame takes 26 bytes of memory.
 
     Raises:
         InputError: a genome file changed since the survey.
@@ -311,20 +293,29 @@ def cut_genomes(
     """
     total = sum(record.bases for record in survey.records if record.part)
     progress.begin("cutting chunks, finding open frames", total * len(lengths))
+    rows: list[npt.NDArray[np.void]] = []
+    offset = 0
     with disk.create(path) as out:
-        collector = _FrameCollector(out)
         chunks = _cut_records(survey, lengths, stride, progress)
         while batch := list(islice(chunks, TRANSLATED_CHUNKS)):
+            batch_rows = []
             translated = open_frames([chunk.bases for chunk in batch])
             for chunk, result in zip(batch, translated, strict=True):
                 survey.records[chunk.record_number].chunks += 1
                 stop = chunk.start + len(chunk.bases)
                 for frame in result.frames:
-                    if chunk.coding is None or chunk.coding.contains(
+                    if chunk.coding is not None and not chunk.coding.contains(
                         frame.protein, chunk.start, stop
                     ):
-                        collector.add(chunk, frame)
-    return collector.frames(path)
+                        continue
+                    out.write((frame.nucleotide + frame.protein).encode("ascii"))
+                    bases, residues = len(frame.nucleotide), len(frame.protein)
+                    label_number = FRAME_LABELS.index(frame.label)
+                    place = (bases, residues, offset, chunk.length_number, label_number)
+                    batch_rows.append((chunk.record_number, chunk.number, *place))
+                    offset += bases + residues
+            rows.append(np.array(batch_rows, FRAME_ROW))
+    return CutFrames(np.concatenate([np.empty(0, FRAME_ROW), *rows]), path)
 
 
 def _cut_records(
@@ -350,40 +341,3 @@ def _cut_records(
                 progress.advance(bases)
         if stamp(file.path) != file.stamp:
             raise changed_input_error(file.path)
-
-
-class _FrameCollector:
-    """Writes the sequences of frames to a file, and keeps everything else in compact arrays."""
-
-    def __init__(self, out: OutputWriter) -> None:
-        self._out = out
-        self._offset = 0
-        self._record_numbers, self._chunk_numbers = array("i"), array("i")
-        self._bases, self._residues = array("i"), array("i")
-        self._length_numbers, self._label_numbers = array("b"), array("b")
-        self._offsets = array("q")
-
-    def add(self, chunk: _Chunk, frame: Frame) -> None:
-        """Add one frame of a chunk."""
-        self._out.write((frame.nucleotide + frame.protein).encode("ascii"))
-        self._record_numbers.append(chunk.record_number)
-        self._length_numbers.append(chunk.length_number)
-        self._chunk_numbers.append(chunk.number)
-        self._label_numbers.append(FRAME_LABELS.index(frame.label))
-        self._bases.append(len(frame.nucleotide))
-        self._residues.append(len(frame.protein))
-        self._offsets.append(self._offset)
-        self._offset += len(frame.nucleotide) + len(frame.protein)
-
-    def frames(self, path: Path) -> CutFrames:
-        """Return all frames that were added; their sequences are in ``path``."""
-        return CutFrames(
-            record_numbers=np.array(self._record_numbers, np.int32),
-            length_numbers=np.array(self._length_numbers, np.int8),
-            chunk_numbers=np.array(self._chunk_numbers, np.int32),
-            label_numbers=np.array(self._label_numbers, np.int8),
-            bases=np.array(self._bases, np.int32),
-            residues=np.array(self._residues, np.int32),
-            offsets=np.array(self._offsets, np.int64),
-            path=path,
-        )

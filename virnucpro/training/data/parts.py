@@ -113,12 +113,12 @@ class SelectedFrames:
 
     def labelled(self, number: int) -> LabelledFrame:
         """Return the names of the frame with index ``number``."""
-        record = self.records[int(self.frames.record_numbers[number])]
+        row = self.frames.rows[number]
+        record, length = self.records[row["record_number"]], self.lengths[row["length_number"]]
         assert record.row is not None
-        length = self.lengths[int(self.frames.length_numbers[number])]
-        chunk = length_chunk_id(record.name, length, int(self.frames.chunk_numbers[number]))
+        chunk = length_chunk_id(record.name, length, int(row["chunk_number"]))
         return LabelledFrame(
-            frame=chunk + FRAME_LABELS[int(self.frames.label_numbers[number])],
+            frame=chunk + FRAME_LABELS[row["label_number"]],
             chunk=chunk,
             record=record.name,
             genome=record.genome,
@@ -152,16 +152,17 @@ def select_frames(
         ],
         np.int32,
     )
-    part_numbers, virus = part_of[frames.record_numbers], virus_of[frames.record_numbers]
+    record_numbers = frames.rows["record_number"]
+    part_numbers, virus = part_of[record_numbers], virus_of[record_numbers]
     taken = np.ones(len(part_numbers), bool)
     for part_number, part in enumerate(PARTS):
         if not balance or part == "test":
             continue
         for length_number, length in enumerate(lengths):
             candidates = np.flatnonzero(
-                (part_numbers == part_number) & (frames.length_numbers == length_number)
+                (part_numbers == part_number) & (frames.rows["length_number"] == length_number)
             )
-            groups = group_of[frames.record_numbers[candidates]]
+            groups = group_of[record_numbers[candidates]]
             taken[candidates] = balanced(virus[candidates], groups, seed, part_number, length)
     return SelectedFrames(records, lengths, frames, part_numbers, virus, taken)
 
@@ -182,7 +183,7 @@ def write_parts(
     The frames of a part are shuffled over all lengths. The frames of each record are counted.
     """
     progress.begin("writing shards", int(selected.taken.sum()))
-    taken_records = selected.frames.record_numbers[selected.taken]
+    taken_records = selected.frames.rows["record_number"][selected.taken]
     for record_number, count in enumerate(np.bincount(taken_records).tolist()):
         selected.records[record_number].frames = count
     sizes: dict[str, Json] = {}
@@ -219,14 +220,14 @@ def _write_shards(
     # The description of the data set, which Dataset.layout reads, is written last.
     layout = Layout(dataset.root, part)
     shard = 0
-    with selected.frames.sequences() as sequences:
+    with selected.frames.sequences() as read_sequence:
         for start in range(0, len(order), shard_size):
             shard += 1
             numbers = order[start : start + shard_size].tolist()
             ids = [selected.labelled(number).frame for number in numbers]
             for molecule in MOLECULES:
                 pairs = (
-                    (frame_id, sequences.read(number, molecule))
+                    (frame_id, read_sequence(number, molecule))
                     for frame_id, number in zip(ids, numbers, strict=True)
                 )
                 disk.save(layout.split(molecule, shard), fasta_bytes(pairs), len(numbers))
@@ -272,7 +273,7 @@ def frame_counts(selected: SelectedFrames, stride: int | None) -> list[dict[str,
                 frames = (
                     (selected.part_numbers == part_number)
                     & (selected.virus == bool(class_number))
-                    & (selected.frames.length_numbers == length_number)
+                    & (selected.frames.rows["length_number"] == length_number)
                 )
                 rows.append(
                     {

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Literal
 
@@ -68,16 +68,8 @@ class DatasetSettings:
 
     def identity(self) -> dict[str, Json]:
         """Return the settings that decide about the content, beside table and genome files."""
-        return {
-            "lengths": list(self.lengths),
-            "validation": self.validation,
-            "test": self.test,
-            "relatives": self.relatives,
-            "shard_size": self.shard_size,
-            "balance": self.balance,
-            "stride": self.stride,
-            "seed": self.seed,
-        }
+        settings = asdict(self) | {"lengths": list(self.lengths)}
+        return {name: settings[name] for name in settings if name not in ("table", "folder")}
 
 
 @dataclass(frozen=True)
@@ -129,7 +121,7 @@ def prepare_dataset(
         existing = _existing_work(dataset, identity, force=force)
         admission = admit_work(wanted, existing, disk, force=force)
         if admission.decision == "finished":
-            return PreparedDataset(Dataset(dataset.root).description(), "found")
+            return PreparedDataset(Dataset(dataset.root).description, "found")
         _clear(dataset, disk)
         save_identity(dataset.begun_file, wanted, disk)
         try:
@@ -180,11 +172,8 @@ def _make_files(
     finally:
         disk.remove(dataset.sequences_file)
     write_genomes_table(dataset, records, disk)
-    requested_parts = {"train"}
-    if settings.validation > 0:
-        requested_parts.add("validation")
-    if settings.test > 0:
-        requested_parts.add("test")
+    fractions = {"train": 1.0, "validation": settings.validation, "test": settings.test}
+    requested_parts = {part for part, fraction in fractions.items() if fraction > 0}
     return {
         "parts": sizes,
         "counts": frame_counts(selected, stride),
@@ -253,7 +242,7 @@ def _existing_work(dataset: Dataset, identity: Mapping[str, Json], *, force: boo
     if dataset.description_file.exists():
         earlier: Mapping[str, Json] = {}
         if not force:
-            description = Dataset(dataset.root).description()
+            description = Dataset(dataset.root).description
             earlier = {name: description.get(name) for name in identity}
         settings = _settings_for_guard(earlier) if earlier else {}
         known = WorkIdentity(_label(dataset), settings) if earlier else None

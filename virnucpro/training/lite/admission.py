@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,46 +18,28 @@ from virnucpro.store.migrations import upgraded
 ENCODERS = ("lite-nucleotide", "lite-protein")
 
 
-@dataclass(frozen=True)
 class LiteFiles:
-    """The files that a lite training writes into the folder ``root``."""
+    """The files that a lite training writes into the folder ``root``.
 
-    root: Path
+    Attributes:
+        nucleotide: the nucleotide encoder.
+        protein: the protein encoder.
+        classifier: the classifier on both encoders, which is written last.
+        report: the file that says how the pair was trained, and how good it is.
+        savepoint: the state of an unfinished training.
+        lock: the file that the training process locks.
+        previous: the folder that takes what ``--force`` moves aside.
+    """
 
-    @property
-    def nucleotide(self) -> Path:
-        """Return the path of the nucleotide encoder."""
-        return self.root / "lite_nucleotide.safetensors"
-
-    @property
-    def protein(self) -> Path:
-        """Return the path of the protein encoder."""
-        return self.root / "lite_protein.safetensors"
-
-    @property
-    def classifier(self) -> Path:
-        """Return the path of the classifier on both encoders, which is written last."""
-        return self.root / "lite_classifier.safetensors"
-
-    @property
-    def report(self) -> Path:
-        """Return the path of the file that says how the pair was trained, and how good it is."""
-        return self.root / "lite.json"
-
-    @property
-    def savepoint(self) -> Path:
-        """Return the path of the state of an unfinished training."""
-        return self.root / "lite.savepoint.pt"
-
-    @property
-    def lock(self) -> Path:
-        """Return the path of the file that the training process locks."""
-        return lock_file(self.root, self.report.name)
-
-    @property
-    def previous(self) -> Path:
-        """Return the folder that takes what ``--force`` moves aside."""
-        return checkpoint_folder(self.root) / "lite.previous"
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.nucleotide = root / "lite_nucleotide.safetensors"
+        self.protein = root / "lite_protein.safetensors"
+        self.classifier = root / "lite_classifier.safetensors"
+        self.report = root / "lite.json"
+        self.savepoint = root / "lite.savepoint.pt"
+        self.lock = lock_file(root, self.report.name)
+        self.previous = checkpoint_folder(root) / "lite.previous"
 
 
 def work_identity(files: LiteFiles, identity: Mapping[str, Any]) -> WorkIdentity:

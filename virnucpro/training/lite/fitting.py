@@ -75,7 +75,7 @@ def fit_lite(
     disk, files = disk or Disk(), LiteFiles(root.absolute())
     identity: dict[str, Any] = {
         "settings": asdict(settings),
-        "data_set": sha256_of(dataset.description_file) if dataset.description() else "",
+        "data_set": sha256_of(dataset.description_file) if dataset.description else "",
         "word_patterns": [asdict(pattern) for pattern in patterns],
         "threads": torch.get_num_threads(),
     }
