@@ -22,16 +22,38 @@ MODEL_TYPES: tuple[ModelType, ...] = get_args(ModelType)
 SHOWN_MODEL_TYPES = tuple(name for name in MODEL_TYPES if name != "toy")
 DuplicateIds = Literal["error", "rename"]
 DUPLICATE_ID_CHOICES: tuple[DuplicateIds, ...] = get_args(DuplicateIds)
-LITE_CLASSIFIER = Path(__file__).parent / "data" / "lite_classifier.safetensors"
-TOY_CLASSIFIER = Path(__file__).parent / "data" / "toy_classifier.safetensors"
-TOY_WARNING = "model type toy: these scores mean nothing; they only show that the program works"
-# Shown above the results of these model types, and written to STEM_run.json.
-MODEL_TYPE_NOTICES = {
-    "toy": TOY_WARNING,
-    "lite": "model type lite: small models for a first look; the released ones are more accurate",
-}
+_DATA = Path(__file__).parent / "data"
+LITE_CLASSIFIER = _DATA / "lite_classifier.safetensors"
+TOY_CLASSIFIER = _DATA / "toy_classifier.safetensors"
 
 CODON = 3  # bases
+
+
+@dataclass(frozen=True)
+class ShippedModels:
+    """A model type whose models come with this package; its encoders have the same name.
+
+    Attributes:
+        notice: shown above the results, and written to ``STEM_run.json``.
+    """
+
+    classifier: Path
+    chunk_length: int
+    notice: str
+
+
+SHIPPED_MODELS = {
+    "lite": ShippedModels(
+        LITE_CLASSIFIER,
+        500,
+        "model type lite: small models for a first look; the released ones are more accurate",
+    ),
+    "toy": ShippedModels(
+        TOY_CLASSIFIER,
+        500,
+        "model type toy: these scores mean nothing; they only show that the program works",
+    ),
+}
 
 
 @dataclass(frozen=True)
@@ -73,12 +95,11 @@ class AnalysisSettings:
         """
         if self.chunk_length is not None and self.chunk_length < CODON:
             raise UsageError(f"a chunk of {self.chunk_length} bases is shorter than a codon")
-        if self.model_type in ("lite", "toy"):
-            shipped = LITE_CLASSIFIER if self.model_type == "lite" else TOY_CLASSIFIER
+        if shipped := SHIPPED_MODELS.get(self.model_type):
             return replace(
                 self,
-                classifier=self.classifier or str(shipped),
-                chunk_length=self.chunk_length or 500,
+                classifier=self.classifier or str(shipped.classifier),
+                chunk_length=self.chunk_length or shipped.chunk_length,
                 nucleotide_model=self.model_type,
                 protein_model=self.model_type,
             )

@@ -17,10 +17,8 @@ from virnucpro.benchmark.implementations import (
     TRANSFORMERS,
     VIRNUCPRO,
     Implementation,
-    fair_esm,
-    one_by_one,
+    other_implementations,
     own_implementation,
-    transformers_esm,
 )
 from virnucpro.benchmark.machine import MatrixProduct, peak_memory, synchronise
 from virnucpro.benchmark.measuring import (
@@ -35,13 +33,10 @@ from virnucpro.benchmark.models import (
     BenchmarkModel,
     count_work,
     linear_flops,
-    rotary_frequencies_of,
     timed_open,
 )
 from virnucpro.contracts import Json
 from virnucpro.encoders.batched import BatchedEncoder
-from virnucpro.encoders.esm2 import Esm2Encoder
-from virnucpro.precision import PRECISIONS
 
 
 @dataclass(frozen=True)
@@ -169,7 +164,10 @@ def _implementations(
         notify(f"{model.name}: opening in {precision}")
         encoder, seconds = timed_open(model, plan.device, precision, plan.budget)
         # The peers share these weights, so they are made before the weights are packed.
-        peers = list(_peers(model, plan, encoder, precision))
+        peers = []
+        if plan.peers:
+            asked = precision in plan.precisions
+            peers = list(other_implementations(model, encoder, precision, asked=asked))
         if plan.device == "cpu":
             encoder.pack()
         elif plan.compile:
@@ -177,22 +175,6 @@ def _implementations(
             encoder.compile()
         yield own_implementation(encoder, precision, seconds)
         yield from peers
-
-
-def _peers(
-    model: BenchmarkModel, plan: MeasurementPlan, encoder: BatchedEncoder, precision: str
-) -> Iterator[Implementation]:
-    """Yield other implementations with the weights of ``encoder``."""
-    if not plan.peers:
-        return
-    if isinstance(encoder, Esm2Encoder):
-        frequencies = rotary_frequencies_of(model, encoder)
-        peers = [fair_esm(encoder, frequencies)] if precision == "fp32" else []
-        if precision in plan.precisions and PRECISIONS[precision].linear_layers == "cast":
-            peers.append(transformers_esm(encoder, frequencies, precision))
-        yield from (peer for peer in peers if peer is not None)
-    elif precision == "fp32":
-        yield one_by_one(encoder)
 
 
 def _checked(

@@ -197,7 +197,8 @@ class _ImmediateEncoder:
 def _embedding_steps(run: _StageRun, molecule: Molecule) -> Iterator[HostStep]:
     """Yield what a worker does between two spans, and the parent when a file is complete."""
     encoder = _ImmediateEncoder(WIDTHS[molecule])
-    source = EncoderSource(f"toy-{molecule}", "none", None, (), "0" * 64, encoder.dim)
+    family = next(family for family in released_families() if family.molecule == molecule)
+    source = EncoderSource(family.name, "none", None, (), "0" * 64, encoder.dim)
     stage = EmbeddingStage(*run.place, molecule, source, "fp32", 1024, None)
     session = EmbeddingSession(stage, encoder, Device("cpu"), {})
 

@@ -17,10 +17,11 @@ import torch
 from torch import nn
 
 from virnucpro.benchmark.machine import package_version
-from virnucpro.benchmark.models import TRUNCATION
+from virnucpro.benchmark.models import TRUNCATION, BenchmarkModel, rotary_frequencies_of
 from virnucpro.compute.attention import masked_mean
 from virnucpro.encoders.batched import BatchedEncoder
-from virnucpro.encoders.esm2 import DROPOUT_SCALE, PAD, VOCABULARY, esm2_names
+from virnucpro.encoders.esm2 import DROPOUT_SCALE, PAD, VOCABULARY, Esm2Encoder, esm2_names
+from virnucpro.precision import PRECISIONS
 
 VIRNUCPRO = "virnucpro"
 FAIR_ESM: Final = "fair-esm"
@@ -73,6 +74,27 @@ def own_implementation(
     return Implementation(
         VIRNUCPRO, precision, embed, encoder, batches, encoder.attention(), load_seconds
     )
+
+
+def other_implementations(
+    model: BenchmarkModel, encoder: BatchedEncoder, precision: str, *, asked: bool
+) -> Iterator[Implementation]:
+    """Yield implementations of other programs with the weights of ``encoder``.
+
+    In fp32 that is the way of the original. Transformers computes where the precision is ``asked``
+    for and not opened for comparisons alone.
+    """
+    if not isinstance(encoder, Esm2Encoder):
+        if precision == "fp32":
+            yield one_by_one(encoder)
+        return
+    frequencies = rotary_frequencies_of(model, encoder)
+    if precision == "fp32" and (original := fair_esm(encoder, frequencies)):
+        yield original
+    if asked and PRECISIONS[precision].linear_layers == "cast":
+        peer = transformers_esm(encoder, frequencies, precision)
+        if peer is not None:
+            yield peer
 
 
 def one_by_one(encoder: BatchedEncoder) -> Implementation:

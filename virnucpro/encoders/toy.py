@@ -67,7 +67,7 @@ class ToyFamily(EncoderFamily):
     title = "toy"
     has_weights = False
     precisions = ()
-    caution = "toy encoders: these features only show that the program works"
+    caution = "toy encoders: these scores mean nothing; they only show that the program works"
 
     def __init__(self, molecule: Molecule) -> None:
         self.molecule = molecule

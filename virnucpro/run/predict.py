@@ -23,7 +23,7 @@ from virnucpro.run.engine import (
 from virnucpro.run.failures import update_failure_table, write_failed_records
 from virnucpro.run.prepare import Prediction, PredictionRequest, check_paths, prepare
 from virnucpro.run.record import run_record, write_record
-from virnucpro.settings import MODEL_TYPE_NOTICES
+from virnucpro.settings import SHIPPED_MODELS
 from virnucpro.stages.chunking import ChunkingFigures, stamp
 from virnucpro.stages.output import OutputFigures
 from virnucpro.store import legacy
@@ -160,8 +160,9 @@ def summarise(prediction: Prediction, outcome: RunOutcome, failed_records: int) 
     output = ledger.figures(layout.receipt("output"))
     assert isinstance(chunking, ChunkingFigures)
     assert isinstance(output, OutputFigures)
+    shipped = SHIPPED_MODELS.get(prediction.analysis.model_type)
     summary = Summary(
-        notice=MODEL_TYPE_NOTICES.get(prediction.analysis.model_type, ""),
+        notice=shipped.notice if shipped else "",
         records=chunking.records,
         frames=ledger.outputs("translation")[0].rows,
         calls=output.calls,

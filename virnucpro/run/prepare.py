@@ -13,13 +13,13 @@ from virnucpro.classifier.files import ClassifierInfo, inspect_classifier
 from virnucpro.classifier.fit import check_fit
 from virnucpro.contracts import Device, Json, Stage
 from virnucpro.encoders.family import EncoderSource
-from virnucpro.encoders.registry import check_precision, ignored_options, locate
+from virnucpro.encoders.registry import cautions, check_precision, ignored_options, locate
 from virnucpro.errors import ModelError, OutputError, ResumeRefusedError, UsageError
 from virnucpro.events import Emit, Notice
 from virnucpro.layout import STDIN, Layout, RunLayout, stem_of
 from virnucpro.models.store import check_digest, find_model
 from virnucpro.precision import choose_precision
-from virnucpro.settings import TOY_WARNING, AnalysisSettings, MachineSettings
+from virnucpro.settings import AnalysisSettings, MachineSettings
 from virnucpro.stages.chunking import ChunkingStage, Stamp
 from virnucpro.stages.consensus import ConsensusStage
 from virnucpro.stages.embedding import EncoderSetup
@@ -135,8 +135,6 @@ def prepare(
     """
     analysis = request.analysis.resolved()
     assert analysis.chunk_length is not None
-    if analysis.model_type == "toy":
-        emit(Notice("warning", TOY_WARNING))
     _refuse_missing(analysis)
     nucleotide = locate(analysis.nucleotide_model, "nucleotide")
     protein = locate(analysis.protein_model, "protein")
@@ -153,7 +151,8 @@ def prepare(
         requested = requested_precision(layout, requested, force=request.force)
     precision = choose_precision(requested, devices)
     check_precision(precision, nucleotide, protein)
-    for text in ignored_by((nucleotide, protein), request.analysis, request.machine):
+    sources = (nucleotide, protein)
+    for text in (*cautions(sources), *ignored_by(sources, request.analysis, request.machine)):
         emit(Notice("warning", text))
     encoders = EncoderSetup(nucleotide, protein, precision, analysis.truncation)
     return Prediction(source, layout, disk, analysis, request.machine, encoders, classifier)

@@ -11,7 +11,7 @@ from virnucpro.classifier.files import inspect_classifier
 from virnucpro.contracts import Json
 from virnucpro.errors import InputError, ModelError, ResumeRefusedError, UsageError
 from virnucpro.events import Notice
-from virnucpro.layout import checkpoint_folder, lock_file
+from virnucpro.layout import MOLECULES, checkpoint_folder, lock_file
 from virnucpro.store.disk import Disk, sha256_of
 from virnucpro.store.guard import ExistingWork, WorkIdentity, admit_work
 from virnucpro.training.classifier.savepoint import Savepoint, load_savepoint, save_savepoint
@@ -62,7 +62,7 @@ def embedding_records(dataset: Dataset) -> dict[str, Mapping[str, Json]]:
         if record is None or record.get("data_set") != digest:
             raise UsageError(f"part {part} of {dataset.root} is not embedded as it is now: {again}")
         records[part] = record
-        models = {role: record["models"][role]["sha256"] for role in ("nucleotide", "protein")}
+        models = {molecule: record["models"][molecule]["sha256"] for molecule in MOLECULES}
         way = [models, record["truncation"], record["precision"]]
         ways.add(json.dumps(way, sort_keys=True))
     if len(ways) > 1:

@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from virnucpro import __version__
 from virnucpro.contracts import Json
+from virnucpro.layout import MOLECULES
 from virnucpro.metrics.classification import auroc, confusion_counts, metric_text
 from virnucpro.metrics.temperature import log_loss
 from virnucpro.training.classifier.settings import TrainingSettings
@@ -92,7 +93,7 @@ def card_text(report: TrainingReport, name: str) -> str:
 
 def _purpose(report: TrainingReport, name: str) -> list[str]:
     lengths = report.dataset.lengths()
-    nucleotide, protein = (report.models[role] for role in ("nucleotide", "protein"))
+    nucleotide, protein = (report.models[molecule] for molecule in MOLECULES)
     return [
         "Scores open reading frames of DNA as viral or not, from two embeddings of each frame.",
         "",

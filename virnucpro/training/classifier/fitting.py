@@ -20,6 +20,7 @@ from virnucpro.contracts import Device, Json
 from virnucpro.errors import InputError, UsageError
 from virnucpro.events import Notice
 from virnucpro.executors.signals import Interruption
+from virnucpro.layout import MOLECULES
 from virnucpro.metrics.temperature import fit_temperature
 from virnucpro.models.catalogue import KNOWN
 from virnucpro.store.disk import Disk
@@ -193,7 +194,9 @@ def _finish(
     classifier = Classifier(state, EPS)
     logits = {part: _logits_of(classifier, features) for part, features in parts.items()}
     temperature = fit_temperature(logits["validation"], parts["validation"].labels)
-    models = {role: records["train"]["models"][role] for role in ("nucleotide", "protein")}
+    models: dict[str, Json] = {
+        molecule: records["train"]["models"][molecule] for molecule in MOLECULES
+    }
     report = TrainingReport(
         dataset=dataset,
         digest=str(identity["data_set"]),
