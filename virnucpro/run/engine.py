@@ -9,18 +9,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from virnucpro.contracts import Json, SpannedStage, Stage, Task, TaskResult
+from virnucpro.contracts import SpannedStage, Stage, Task, TaskResult
 from virnucpro.errors import OutputError
 from virnucpro.events import Emit, FileFinished, Notice, StageFinished, StageStarted
 from virnucpro.executors.executor import Executor
 from virnucpro.formatting import byte_size
 from virnucpro.layout import MOLECULES, Layout
-from virnucpro.run.record import WorkerTable
+from virnucpro.run.record import RunOutcome, WorkerTable
 from virnucpro.run.spans import Spans
 from virnucpro.run.status import write_stage_list
 from virnucpro.store.disk import Disk
 from virnucpro.store.ledger import Ledger
-from virnucpro.store.receipts import FileFailure
 from virnucpro.store.state import RunState, admit_run, read_state, write_state
 
 
@@ -47,32 +46,6 @@ class Run:
     command: str = "predict --resume"
     stages_before: int = 0
     stages_in_all: int = 0
-
-
-@dataclass
-class RunOutcome:
-    """What one start of a run did.
-
-    Attributes:
-        ledger: the receipts of the run.
-        seconds: time per stage.
-        host_wait: seconds per stage, summed over workers, in which a device waited for tokens.
-        computed: tasks carried out per stage.
-        workers: one row per worker and stage, for the record of the run.
-        budgets: the batch budgets that are known now.
-    """
-
-    ledger: Ledger
-    seconds: dict[str, float] = field(default_factory=dict)
-    host_wait: dict[str, float] = field(default_factory=dict)
-    computed: Counter[str] = field(default_factory=Counter)
-    workers: list[dict[str, Json]] = field(default_factory=list)
-    budgets: Mapping[str, int] = field(default_factory=dict)
-
-    @property
-    def failures(self) -> list[FileFailure]:
-        """All sequences without a result, now and from earlier starts."""
-        return [failure for _, receipt in self.ledger.receipts() for failure in receipt.failures]
 
 
 def admitted_state(

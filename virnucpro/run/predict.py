@@ -15,14 +15,13 @@ from virnucpro.executors.signals import Interruption
 from virnucpro.layout import STDIN
 from virnucpro.run.engine import (
     Run,
-    RunOutcome,
     admitted_state,
     execute,
     tidy_up,
 )
 from virnucpro.run.failures import update_failure_table, write_failed_records
 from virnucpro.run.prepare import Prediction, PredictionRequest, check_paths, prepare
-from virnucpro.run.record import run_record, write_record
+from virnucpro.run.record import RunOutcome, run_record, write_record
 from virnucpro.settings import SHIPPED_MODELS
 from virnucpro.stages.chunking import ChunkingFigures, stamp
 from virnucpro.stages.output import OutputFigures

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import platform
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
-from typing import TYPE_CHECKING
+from dataclasses import asdict, dataclass, field
 
 from virnucpro import __version__
 from virnucpro.contracts import Device, Json
@@ -16,9 +16,34 @@ from virnucpro.events import Emit, Event, Notice, WorkerReady, WorkerReport
 from virnucpro.layout import Layout
 from virnucpro.stages.embedding import EncoderSetup, budget_key
 from virnucpro.store.disk import Disk
+from virnucpro.store.ledger import Ledger
+from virnucpro.store.receipts import FileFailure
 
-if TYPE_CHECKING:
-    from virnucpro.run.engine import RunOutcome
+
+@dataclass
+class RunOutcome:
+    """What one start of a run did.
+
+    Attributes:
+        ledger: the receipts of the run.
+        seconds: time per stage.
+        host_wait: seconds per stage, summed over workers, in which a device waited for tokens.
+        computed: tasks carried out per stage.
+        workers: one row per worker and stage, for the record of the run.
+        budgets: the batch budgets that are known now.
+    """
+
+    ledger: Ledger
+    seconds: dict[str, float] = field(default_factory=dict)
+    host_wait: dict[str, float] = field(default_factory=dict)
+    computed: Counter[str] = field(default_factory=Counter)
+    workers: list[dict[str, Json]] = field(default_factory=list)
+    budgets: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def failures(self) -> list[FileFailure]:
+        """All sequences without a result, now and from earlier starts."""
+        return [failure for _, receipt in self.ledger.receipts() for failure in receipt.failures]
 
 
 class WorkerTable:
