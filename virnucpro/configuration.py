@@ -1,24 +1,21 @@
 """The YAML configuration file: every key, the setting it fills, and what it means.
 
-The keys of version 1 keep working. One table drives reading, checking and
-``virnucpro utils generate-config``.
+The keys of version 1 keep working. The declarations in :mod:`virnucpro.settings` drive reading,
+checking and ``virnucpro utils generate-config``.
 """
 
 from __future__ import annotations
 
 import difflib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
 import yaml
 
 from virnucpro.errors import ConfigError
-from virnucpro.precision import PRECISION_CHOICES
 from virnucpro.settings import (
-    COMPILE_CHOICES,
-    DUPLICATE_ID_CHOICES,
     MODEL_TYPES,
     SHOWN_MODEL_TYPES,
     AnalysisSettings,
@@ -32,165 +29,26 @@ MAX_BYTES = 1 << 20  # a configuration is a page of text; more is a mistake or a
 
 @dataclass(frozen=True)
 class ConfigKey:
-    """One key of the configuration file.
+    """A key of the configuration file; see :func:`virnucpro.settings.setting`.
 
     Attributes:
-        name: the key with the groups it stands in, separated by dots.
-        setting: the setting it fills: ``analysis``, ``machine`` or ``display``, and its attribute.
-        accepts: ``count`` (a whole number from 1), ``text``, ``flag``, ``inverted flag`` (true
-            turns the setting off), or the accepted words, separated by ``|``. A question mark at
-            the end also accepts null and ``auto``: the program decides.
-        description: a sentence for people.
+        setting: the attribute that it fills, whose name is unique among all settings.
     """
 
-    name: str
     setting: str
-    accepts: str
+    default: Any
+    accepts: str | tuple[str, ...]
+    key: str
     description: str
+    unset: str
 
 
-KEYS = (
-    ConfigKey(
-        "prediction.batch_size",
-        "machine.classifier_rows",
-        "count",
-        "Rows that the classifier reads at a time.",
-    ),
-    ConfigKey(
-        "prediction.num_workers",
-        "machine.tokenizer_threads",
-        "count",
-        "Host threads per worker that make tokens.",
-    ),
-    ConfigKey(
-        "prediction.sequences_per_file",
-        "analysis.sequences_per_file",
-        "count",
-        "Frames per split file.",
-    ),
-    ConfigKey(
-        "prediction.default_model_type",
-        "analysis.model_type",
-        "|".join(MODEL_TYPES),
-        "Model type.",
-    ),
-    ConfigKey(
-        "prediction.expected_length",
-        "analysis.chunk_length",
-        "count?",
-        "Bases per chunk; null takes those of the model type.",
-    ),
-    ConfigKey(
-        "prediction.model_path",
-        "analysis.classifier",
-        "text?",
-        "Classifier file of model type custom.",
-    ),
-    ConfigKey(
-        "prediction.models.300",
-        "analysis.classifiers.300",
-        "text",
-        "Classifier file of model type 300.",
-    ),
-    ConfigKey(
-        "prediction.models.500",
-        "analysis.classifiers.500",
-        "text",
-        "Classifier file of model type 500.",
-    ),
-    ConfigKey(
-        "prediction.duplicate_ids",
-        "analysis.duplicate_ids",
-        "|".join(DUPLICATE_ID_CHOICES),
-        "What is done with record ids that occur twice.",
-    ),
-    ConfigKey("device.default", "machine.device", "text", "auto, cpu, cuda, cuda:0,2 or a UUID."),
-    ConfigKey("device.gpus", "machine.gpus", "text?", "Indices or UUIDs of GPUs, such as 0,1,2."),
-    ConfigKey(
-        "device.fallback_to_cpu",
-        "machine.fallback_to_cpu",
-        "flag",
-        "Whether auto may use the CPU if there is no GPU.",
-    ),
-    ConfigKey(
-        "device.cpu_workers",
-        "machine.cpu_workers",
-        "count?",
-        "Worker processes on the CPU; null computes in the main process.",
-    ),
-    ConfigKey(
-        "device.precision",
-        "analysis.precision",
-        "|".join(PRECISION_CHOICES),
-        "Arithmetic of the encoders.",
-    ),
-    ConfigKey(
-        "device.compile",
-        "machine.compile",
-        "|".join(COMPILE_CHOICES),
-        "Whether models are compiled for a GPU.",
-    ),
-    ConfigKey(
-        "features.dnabert.model_name",
-        "analysis.nucleotide_model",
-        "text",
-        "Nucleotide encoder: name on the Hugging Face hub, or folder.",
-    ),
-    ConfigKey(
-        "features.dnabert.batch_size",
-        "machine.nucleotide_batch",
-        "count?",
-        "Sequences per batch; null measures what the device takes.",
-    ),
-    ConfigKey(
-        "features.esm.model_name",
-        "analysis.protein_model",
-        "text",
-        "Protein encoder: name of an ESM-2 model, name on the hub, folder or file.",
-    ),
-    ConfigKey(
-        "features.esm.truncation_seq_length",
-        "analysis.truncation",
-        "count",
-        "Residues per protein that are embedded.",
-    ),
-    ConfigKey(
-        "features.esm.toks_per_batch",
-        "machine.protein_batch",
-        "count?",
-        "Tokens per batch; null measures what the device takes.",
-    ),
-    ConfigKey(
-        "parallelization.num_workers",
-        "machine.max_workers",
-        "count?",
-        "Largest number of GPUs; null uses all.",
-    ),
-    ConfigKey(
-        "parallelization.threads",
-        "machine.threads",
-        "count?",
-        "Host threads in total; null uses all cores.",
-    ),
-    ConfigKey(
-        "files.auto_cleanup",
-        "machine.keep_intermediate",
-        "inverted flag",
-        "Whether intermediate files are removed at the end.",
-    ),
-    ConfigKey(
-        "logging.default_level",
-        "display.level",
-        "DEBUG|INFO|WARNING|ERROR",
-        "What is shown.",
-    ),
-    ConfigKey(
-        "logging.auto_log_file",
-        "display.auto_log",
-        "flag",
-        "Whether a log is written to .checkpoints/STEM/run.log.",
-    ),
-)
+KEYS = {
+    declared.metadata["key"]: ConfigKey(declared.name, declared.default, **declared.metadata)
+    for group in (AnalysisSettings, MachineSettings, DisplaySettings)
+    for declared in fields(group)
+    if declared.metadata
+}
 
 # Keys of the configuration files of version 1 that no longer have an effect.
 OBSOLETE_KEYS = (
@@ -217,25 +75,19 @@ class Configuration:
     warnings: tuple[str, ...] = ()
 
     def with_values(self, values: Mapping[str, Any]) -> Configuration:
-        """Return these settings with ``values``, named as in :attr:`ConfigKey.setting`, on top.
+        """Return these settings with ``values``, named as the settings are, on top.
+
+        Values of other names are left to the caller.
 
         Raises:
             UsageError: a value is out of its range (exit 64).
         """
-        changes: dict[str, dict[str, Any]] = {"analysis": {}, "machine": {}, "display": {}}
-        classifiers = dict(self.analysis.classifiers)
-        for setting, value in values.items():
-            group, name, *entry = setting.split(".")
-            if entry:
-                classifiers[entry[0]] = value
-            else:
-                changes[group][name] = value
-        return replace(
-            self,
-            analysis=replace(self.analysis, classifiers=classifiers, **changes["analysis"]),
-            machine=replace(self.machine, **changes["machine"]),
-            display=replace(self.display, **changes["display"]),
-        )
+        groups: dict[str, Any] = {}
+        for name in ("analysis", "machine", "display"):
+            group = getattr(self, name)
+            own = {f.name: values[f.name] for f in fields(group) if f.name in values}
+            groups[name] = replace(group, **own)
+        return replace(self, **groups)
 
 
 def load_configuration(path: Path) -> Configuration:
@@ -245,16 +97,15 @@ def load_configuration(path: Path) -> Configuration:
         ConfigError: the file is missing or not YAML, a key is unknown or a value has the wrong
             type; the message names the key or the line (exit 64).
     """
-    known = {key.name: key for key in KEYS}
     values: dict[str, Any] = {}
     obsolete = []
-    for name, value in _flatten(_parse(path), known):
-        if name in known:
-            values[known[name].setting] = _checked(path, known[name], value)
+    for name, value in _flatten(_parse(path)):
+        if name in KEYS:
+            values[KEYS[name].setting] = _checked(path, KEYS[name], value)
         elif any(name == key or name.startswith(key + ".") for key in OBSOLETE_KEYS):
             obsolete.append(name)
         else:
-            close = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+            close = difflib.get_close_matches(name, KEYS, n=1, cutoff=0.5)
             advice = f"did you mean {close[0]}?" if close else "see virnucpro utils generate-config"
             raise ConfigError(f"{path}: unknown key {name}; {advice}")
     warnings: tuple[str, ...] = ()
@@ -265,26 +116,31 @@ def load_configuration(path: Path) -> Configuration:
 
 def default_yaml() -> str:
     """Return the defaults as a commented configuration file, each key with its meaning."""
-    lines = ["# Configuration of VirNucPro. Every value in this file is the default.", ""]
-    open_groups: list[str] = []
-    for key in KEYS:
-        *groups, leaf = (f'"{part}"' if part.isdigit() else part for part in key.name.split("."))
-        shared = 0
-        while shared < min(len(groups), len(open_groups)) and groups[shared] == open_groups[shared]:
-            shared += 1
-        for depth in range(shared, len(groups)):
-            lines.append(f"{'  ' * depth}{groups[depth]}:")
-        open_groups = groups
-        group, name, *entry = key.setting.split(".")
-        value = getattr(getattr(Configuration(), group), name)
-        value = value[entry[0]] if entry else not value if key.accepts == "inverted flag" else value
+    document: dict[str, Any] = {}
+    for name, key in KEYS.items():
+        *groups, leaf = name.split(".")
+        group = document
+        for part in groups:
+            group = group.setdefault(part, {})
+        group[leaf] = key
+    first = "# Configuration of VirNucPro. Every value in this file is the default."
+    return "\n".join([first, "", *_yaml_lines(document)]) + "\n"
+
+
+def _yaml_lines(group: Mapping[str, Any]) -> Iterator[str]:
+    for name, entry in group.items():
+        label = f'"{name}"' if name.isdigit() else name
+        if isinstance(entry, dict):
+            yield f"{label}:"
+            yield from (f"  {line}" for line in _yaml_lines(entry))
+            continue
+        value = not entry.default if entry.accepts == "inverted flag" else entry.default
         written = yaml.safe_dump(value, default_flow_style=True).strip().removesuffix("...").strip()
-        choices = ""
-        if "|" in key.accepts:  # toy is for tests only
-            shown = SHOWN_MODEL_TYPES if name == "model_type" else key.accepts.split("|")
-            choices = f" One of {', '.join(shown)}."
-        lines.append(f"{'  ' * len(groups)}{leaf}: {written}  # {key.description}{choices}")
-    return "\n".join(lines) + "\n"
+        note = f" null: {entry.unset}." if entry.unset else ""
+        if isinstance(entry.accepts, tuple):  # toy is for tests only
+            shown = SHOWN_MODEL_TYPES if entry.accepts == MODEL_TYPES else entry.accepts
+            note = f" One of {', '.join(shown)}."
+        yield f"{label}: {written}  # {entry.description}{note}"
 
 
 def _parse(path: Path) -> Mapping[str, Any]:
@@ -327,14 +183,12 @@ def _check_shape(path: Path, text: str) -> None:
             raise ConfigError(f"{path}: nested too deeply, this is not a configuration file")
 
 
-def _flatten(
-    document: Mapping[Any, Any], known: Mapping[str, ConfigKey], prefix: str = ""
-) -> Iterator[tuple[str, Any]]:
+def _flatten(document: Mapping[Any, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
     for name, value in document.items():
         full_name = f"{prefix}{name}"
-        if isinstance(value, Mapping) and value and full_name not in known:
-            yield from _flatten(value, known, f"{full_name}.")
-        elif value is None and any(key.startswith(full_name + ".") for key in known):
+        if isinstance(value, Mapping) and value and full_name not in KEYS:
+            yield from _flatten(value, f"{full_name}.")
+        elif value is None and any(key.startswith(full_name + ".") for key in KEYS):
             continue  # a heading with nothing below it
         else:
             yield full_name, value
@@ -342,25 +196,23 @@ def _flatten(
 
 def _checked(path: Path, key: ConfigKey, value: Any) -> Any:
     """Return the value of the setting for the value of a key, if the key accepts it."""
-    accepts = key.accepts
-    if accepts.endswith("?"):
-        accepts = accepts[:-1]
-        if value is None or value == "auto":
-            return None
-    if accepts in ("flag", "inverted flag"):
-        if isinstance(value, bool):
-            return value if accepts == "flag" else not value
+    if key.default is None and value in (None, "auto"):
+        return None
+    flag = isinstance(value, bool)
+    if key.accepts in ("flag", "inverted flag"):
+        if flag:
+            return value if key.accepts == "flag" else not value
         expected = "true or false"
-    elif accepts == "count":
-        if isinstance(value, int) and not isinstance(value, bool) and value >= 1:
+    elif key.accepts == "count":
+        if isinstance(value, int) and not flag and value >= 1:
             return value
         expected = "a whole number of 1 or more"
-    elif accepts == "text":
-        if isinstance(value, str | int) and not isinstance(value, bool) and str(value):
+    elif key.accepts == "text":
+        if isinstance(value, str | int) and not flag and str(value):
             return str(value)
         expected = "text"
     else:
-        if str(value) in accepts.split("|") and not isinstance(value, bool):
+        if str(value) in key.accepts and not flag:
             return str(value)
-        expected = f"one of {', '.join(accepts.split('|'))}"
-    raise ConfigError(f"{path}: {key.name} must be {expected}, not {value!r}")
+        expected = f"one of {', '.join(key.accepts)}"
+    raise ConfigError(f"{path}: {key.key} must be {expected}, not {value!r}")

@@ -8,11 +8,12 @@ The configuration file replaces defaults, and the command line replaces both.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 from virnucpro.errors import UsageError
+from virnucpro.precision import PRECISION_CHOICES
 
 CompileMode = Literal["auto", "always", "never"]
 COMPILE_CHOICES: tuple[CompileMode, ...] = get_args(CompileMode)
@@ -27,6 +28,30 @@ LITE_CLASSIFIER = _DATA / "lite_classifier.safetensors"
 TOY_CLASSIFIER = _DATA / "toy_classifier.safetensors"
 
 CODON = 3  # bases
+MEASURED = "measured on the device"
+
+
+def setting(
+    default: Any,
+    accepts: str | tuple[str, ...],
+    key: str,
+    description: str,
+    unset: str = "",
+) -> Any:
+    """Declare a setting that the configuration file has a key for.
+
+    Args:
+        default: None has the program decide; the key then also accepts null and ``auto``.
+        accepts: ``count`` (a whole number from 1), ``text``, ``flag``, ``inverted flag`` (true
+            turns the setting off), or the accepted words.
+        key: the key of the configuration file with the groups it stands in, separated by dots.
+        description: a sentence for people, in the configuration file and in help texts.
+        unset: what None means.
+    """
+    return field(
+        default=default,
+        metadata={"accepts": accepts, "key": key, "description": description, "unset": unset},
+    )
 
 
 @dataclass(frozen=True)
@@ -58,33 +83,53 @@ SHIPPED_MODELS = {
 
 @dataclass(frozen=True)
 class AnalysisSettings:
-    """The settings that decide the results.
+    """The settings that decide the results."""
 
-    Attributes:
-        model_type: ``300`` or ``500`` for a released classifier, ``lite`` for the small models of
-            this package, or ``custom`` for the file ``classifier``.
-        classifier: file of the classifier; a bare name is looked up among the models on disk.
-        chunk_length: bases per chunk.
-        sequences_per_file: frames per split file; 10,000 in version 1.
-        nucleotide_model: encoder of nucleotide sequences: name on the hub, or folder.
-        protein_model: encoder of proteins: name of an ESM-2 model, name on the hub, folder or file.
-        truncation: residues per protein that are embedded; 1024 in version 1.
-        precision: arithmetic of the encoders; see :mod:`virnucpro.precision`.
-        duplicate_ids: ``error`` refuses record ids that occur twice; ``rename`` makes them unique.
-        classifiers: classifier file of each released model type.
-    """
-
-    model_type: ModelType = "500"
-    classifier: str | None = None
-    chunk_length: int | None = None
-    sequences_per_file: int = 10_000
-    nucleotide_model: str = "zhihan1996/DNABERT-S"
-    protein_model: str = "esm2_t36_3B_UR50D"
-    truncation: int = 1024
-    precision: str = "auto"
-    duplicate_ids: DuplicateIds = "error"
-    classifiers: dict[str, str] = field(
-        default_factory=lambda: {"300": "300_model.pth", "500": "500_model.pth"}
+    model_type: ModelType = setting(
+        "500", MODEL_TYPES, "prediction.default_model_type", "Models to use."
+    )
+    # A bare name is looked up among the models on disk.
+    classifier: str | None = setting(
+        None, "text", "prediction.model_path", "Classifier file of model type custom."
+    )
+    chunk_length: int | None = setting(
+        None, "count", "prediction.expected_length", "Bases per chunk.", "that of the model type"
+    )
+    sequences_per_file: int = setting(
+        10_000, "count", "prediction.sequences_per_file", "Frames per split file."
+    )
+    nucleotide_model: str = setting(
+        "zhihan1996/DNABERT-S",
+        "text",
+        "features.dnabert.model_name",
+        "Nucleotide encoder: name on the Hugging Face hub, or folder.",
+    )
+    protein_model: str = setting(
+        "esm2_t36_3B_UR50D",
+        "text",
+        "features.esm.model_name",
+        "Protein encoder: name of an ESM-2 model, name on the hub, folder or file.",
+    )
+    truncation: int = setting(
+        1024, "count", "features.esm.truncation_seq_length", "Residues per protein to embed."
+    )
+    precision: str = setting(
+        "auto",
+        PRECISION_CHOICES,
+        "device.precision",
+        "Arithmetic of the encoders; auto is bf16 if every GPU has it, and fp32 on the CPU.",
+    )
+    duplicate_ids: DuplicateIds = setting(
+        "error",
+        DUPLICATE_ID_CHOICES,
+        "prediction.duplicate_ids",
+        "Refuse record ids that occur twice, or rename them.",
+    )
+    classifier_300: str = setting(
+        "300_model.pth", "text", "prediction.models.300", "Classifier file of model type 300."
+    )
+    classifier_500: str = setting(
+        "500_model.pth", "text", "prediction.models.500", "Classifier file of model type 500."
     )
 
     def resolved(self) -> AnalysisSettings:
@@ -112,44 +157,69 @@ class AnalysisSettings:
             return self
         return replace(
             self,
-            classifier=self.classifier or self.classifiers[self.model_type],
+            classifier=self.classifier or getattr(self, f"classifier_{self.model_type}"),
             chunk_length=self.chunk_length or int(self.model_type),
         )
 
 
 @dataclass(frozen=True)
 class MachineSettings:
-    """The settings that do not decide the results.
+    """The settings that do not decide the results."""
 
-    Attributes:
-        device: ``auto``, ``cpu``, ``cuda``, ``cuda:0,2``, a number or the UUID of a GPU.
-        gpus: indices among the visible GPUs, or UUIDs, separated by commas.
-        max_workers: largest number of GPUs.
-        cpu_workers: worker processes on the CPU; None computes in this process.
-        fallback_to_cpu: whether ``auto`` may use the CPU if there is no GPU.
-        protein_batch: batch budget of the protein encoder, in the unit of its family (tokens for
-            ESM-2); None chooses for the device.
-        nucleotide_batch: the same for the nucleotide encoder (sequences for DNABERT-S).
-        classifier_rows: rows that the classifier reads at a time.
-        tokenizer_threads: host threads per worker that make tokens.
-        threads: host threads in total; None takes every core that this process may use.
-        compile: whether workers compile their models for a GPU: ``auto`` if the work is large
-            enough to save the time that it takes.
-        keep_intermediate: whether chunks, frames and features are kept after success.
-    """
-
-    device: str = "auto"
-    gpus: str | None = None
-    max_workers: int | None = None
-    cpu_workers: int | None = None
-    fallback_to_cpu: bool = True
-    protein_batch: int | None = None
-    nucleotide_batch: int | None = None
-    classifier_rows: int = 256
-    tokenizer_threads: int = 4
-    threads: int | None = None
-    compile: CompileMode = "auto"
-    keep_intermediate: bool = False
+    device: str = setting(
+        "auto",
+        "text",
+        "device.default",
+        "Device: auto, cpu, cuda, cuda:0,2, a number or the UUID of a GPU.",
+    )
+    gpus: str | None = setting(
+        None,
+        "text",
+        "device.gpus",
+        "GPUs to use, such as 0,1,2, or their UUIDs.",
+        "all visible GPUs",
+    )
+    max_workers: int | None = setting(
+        None, "count", "parallelization.num_workers", "Largest number of GPUs.", "all"
+    )
+    cpu_workers: int | None = setting(
+        None,
+        "count",
+        "device.cpu_workers",
+        "Number of processes that compute on the CPU.",
+        "the main process computes",
+    )
+    fallback_to_cpu: bool = setting(
+        True, "flag", "device.fallback_to_cpu", "Whether auto may use the CPU if there is no GPU."
+    )
+    # Batch budgets in the unit of the encoder's family.
+    protein_batch: int | None = setting(
+        None, "count", "features.esm.toks_per_batch", "Tokens per ESM-2 batch.", MEASURED
+    )
+    nucleotide_batch: int | None = setting(
+        None, "count", "features.dnabert.batch_size", "Sequences per DNABERT-S batch.", MEASURED
+    )
+    classifier_rows: int = setting(
+        256, "count", "prediction.batch_size", "Rows that the classifier reads at a time."
+    )
+    tokenizer_threads: int = setting(
+        4, "count", "prediction.num_workers", "Host threads per worker that make tokens."
+    )
+    threads: int | None = setting(
+        None, "count", "parallelization.threads", "Host threads in total.", "all cores"
+    )
+    compile: CompileMode = setting(
+        "auto",
+        COMPILE_CHOICES,
+        "device.compile",
+        "Compile the models for a GPU; auto does so if there is enough to embed.",
+    )
+    keep_intermediate: bool = setting(
+        False,
+        "inverted flag",
+        "files.auto_cleanup",
+        "Whether chunks, frames and features are removed after success.",
+    )
 
     def __post_init__(self) -> None:
         """Check the counts.
@@ -157,18 +227,11 @@ class MachineSettings:
         Raises:
             UsageError: one of them is below 1 (exit 64).
         """
-        for name in (
-            "max_workers",
-            "cpu_workers",
-            "protein_batch",
-            "nucleotide_batch",
-            "classifier_rows",
-            "tokenizer_threads",
-            "threads",
-        ):
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise UsageError(f"{name.replace('_', ' ')} must be 1 or more, not {value}")
+        for declared in fields(self):
+            value = getattr(self, declared.name)
+            if declared.metadata["accepts"] == "count" and value is not None and value < 1:
+                name = declared.name.replace("_", " ")
+                raise UsageError(f"{name} must be 1 or more, not {value}")
 
 
 @dataclass(frozen=True)
@@ -176,16 +239,24 @@ class DisplaySettings:
     """The settings that say what is shown and logged.
 
     Attributes:
-        level: ``DEBUG`` (``-v``), ``INFO``, ``WARNING`` (``-q``) or ``ERROR``.
         progress: whether a dashboard may be shown on a terminal.
         log_file: file of the log; None is ``.checkpoints/STEM/run.log``.
-        auto_log: whether a log is written if there is no ``log_file``.
     """
 
-    level: str = "INFO"
+    level: str = setting(
+        "INFO",
+        ("DEBUG", "INFO", "WARNING", "ERROR"),
+        "logging.default_level",
+        "What is shown: DEBUG is --verbose, WARNING is --quiet.",
+    )
     progress: bool = True
     log_file: Path | None = None
-    auto_log: bool = True
+    auto_log: bool = setting(
+        True,
+        "flag",
+        "logging.auto_log_file",
+        "Whether a log is written to .checkpoints/STEM/run.log.",
+    )
 
     @property
     def quiet(self) -> bool:

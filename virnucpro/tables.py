@@ -97,7 +97,7 @@ class ResultTable:
         Raises:
             ValueError: the table has no such column.
         """
-        return self.columns[self.names.index(self.select(name)[0])]
+        return self.columns[self.names.index(name)]
 
     def select(self, *names: str) -> tuple[str, ...]:
         """Return ``names``, of which each must be a column of this table.
@@ -115,15 +115,8 @@ class ResultTable:
         Raises:
             TypeError: a column has no value, or a value no column.
         """
-        if len(values) != len(self.columns):
-            self._check(values)
-        try:
-            for column in self._optional:
-                values[column.name] = column.text(values[column.name])
-            return self._row_by_name(**values)
-        except KeyError:
-            self._check(values)
-            raise
+        self._check(values)
+        return "\t".join(column.text(values[column.name]) for column in self.columns) + "\n"
 
     def row_format(self, *names: str) -> Callable[..., str]:
         """Return a fast function that formats one row from values in the order of ``names``.
@@ -135,7 +128,10 @@ class ResultTable:
             TypeError: ``names`` are not the columns of this table.
         """
         self._check(names)
-        return self._format(*(names.index(name) for name in self.names))
+        formats = ("" if column.optional else column.format for column in self.columns)
+        places = (names.index(name) for name in self.names)
+        cells = (f"{{{place}:{form}}}" for place, form in zip(places, formats, strict=True))
+        return ("\t".join(cells) + "\n").format
 
     def read(self, path: Path, *names: str) -> Iterator[Sequence[str]]:
         """Return the cells of the columns ``names``, row by row, of a file of this program.
@@ -165,24 +161,27 @@ class ResultTable:
             for line in stream:
                 yield line.rstrip("\n").split("\t")
 
-    @cached_property
-    def _optional(self) -> tuple[Column, ...]:
-        return tuple(column for column in self.columns if column.optional)
-
-    @cached_property
-    def _row_by_name(self) -> Callable[..., str]:
-        return self._format(*self.names)
-
-    def _format(self, *fields: int | str) -> Callable[..., str]:
-        """Return ``str.format`` of a row; ``fields`` are the arguments of the columns in order."""
-        formats = ("" if column.optional else column.format for column in self.columns)
-        cells = (f"{{{field}:{form}}}" for field, form in zip(fields, formats, strict=True))
-        return ("\t".join(cells) + "\n").format
-
     def _check(self, names: Iterable[str]) -> None:
         if wrong := set(self.names).symmetric_difference(names):
             columns = ", ".join(sorted(wrong))
             raise TypeError(f"{self.path}: the columns {columns} are missing or unknown")
+
+
+def _text(name: str, meaning: str, example: str, *, optional: bool = False) -> Column:
+    return Column(name, str, meaning, example, optional=optional)
+
+
+def _count(name: str, meaning: str, example: str) -> Column:
+    return Column(name, int, meaning, example, "d")
+
+
+def _number(name: str, meaning: str, example: str) -> Column:
+    """A column whose numbers are given as text."""
+    return Column(name, float, meaning, example)
+
+
+def _figure(name: str, meaning: str, example: str) -> Column:
+    return Column(name, float, meaning, example, ".6f", optional=True)
 
 
 # The results of a run
@@ -191,66 +190,53 @@ CONTIGS = ResultTable(
     "{stem}_contigs.tsv",
     "One row per record of the input, in the order of the input. No record is missing.",
     (
-        Column("record", str, "The id: the first word of the header.", "NC_001422.1"),
-        Column("length", int, "Bases of the record.", "5386", "d"),
-        Column("chunks", int, "Chunks of the record.", "11", "d"),
-        Column("chunks_scored", int, "Chunks with at least one scored frame.", "7", "d"),
+        _text("record", "The id: the first word of the header.", "NC_001422.1"),
+        _count("length", "Bases of the record.", "5386"),
+        _count("chunks", "Chunks of the record.", "11"),
+        _count("chunks_scored", "Chunks with at least one scored frame.", "7"),
         Column("coverage", float, "Share of the record's bases in scored chunks.", "0.6415", ".4f"),
-        Column(
+        _text(
             "call",
-            str,
             "`virus` (virus score above 0.3), `nonvirus` (below -0.3), `undecided` (between them) "
             "or `unscored` (no frame was scored).",
             "virus",
         ),
-        Column(
+        _figure(
             "virus_score",
-            float,
             "From -1 (surely not a virus) to 1 (surely a virus): the mean of "
             "`max_score_1 - max_score_0` over the scored chunks, weighted by the square root of "
             "its absolute value.",
             "0.912345",
-            ".6f",
-            optional=True,
         ),
-        Column(
+        _text(
             "tier",
-            str,
             "`high` where the virus score is above 0.6 or below -0.6, otherwise `low`.",
             "high",
             optional=True,
         ),
-        Column(
+        _count(
             "confident_viral",
-            int,
             "Chunks with `max_score_1` above 0.8 and `max_score_0` below 0.3.",
             "6",
-            "d",
         ),
-        Column(
+        _count(
             "confident_nonviral",
-            int,
             "Chunks with `max_score_0` above 0.8 and `max_score_1` below 0.3.",
             "0",
-            "d",
         ),
-        Column("undecided", int, "The other scored chunks.", "1", "d"),
-        Column(
+        _count("undecided", "The other scored chunks.", "1"),
+        _text(
             "status",
-            str,
             "`scored`, or the reason why no chunk was: `failed`, `no_open_frame`, `ambiguous` or "
             "`too_short`. Where chunks have several reasons, the first of this list.",
             "scored",
         ),
-        Column(
+        _figure(
             "fdr",
-            float,
             "Estimated false discovery rate: the share of errors if this record and all records "
             "that are more certain were called virus. Only for a calibrated classifier; see "
             "[evaluation.md](evaluation.md).",
             "0.012345",
-            ".6f",
-            optional=True,
         ),
     ),
 )
@@ -259,19 +245,18 @@ CHUNKS = ResultTable(
     "{stem}_chunks.tsv",
     "One row per chunk of the input, in the order of the input. No chunk is missing.",
     (
-        Column("record", str, "The id of the record.", "NC_001422.1"),
-        Column("chunk", str, "The id of the chunk.", "NC_001422.1_chunk_2"),
-        Column("start", int, "First base in the record, counted from 1.", "490", "d"),
-        Column("end", int, "Last base in the record, counted from 1.", "989", "d"),
-        Column(
+        _text("record", "The id of the record.", "NC_001422.1"),
+        _text("chunk", "The id of the chunk.", "NC_001422.1_chunk_2"),
+        _count("start", "First base in the record, counted from 1.", "490"),
+        _count("end", "Last base in the record, counted from 1.", "989"),
+        _text(
             "status",
-            str,
             "`scored`, or the reason why not: `no_open_frame` (every frame has a stop codon), "
             "`too_short` (under 3 bases), `ambiguous` (no codon without an ambiguous letter) or "
             "`failed` (see `failed_files.txt`).",
             "scored",
         ),
-        Column("frames", int, "Open frames: those without a stop codon, 0 to 6.", "2", "d"),
+        _count("frames", "Open frames: those without a stop codon, 0 to 6.", "2"),
         Column(
             "max_score_0",
             float,
@@ -293,21 +278,19 @@ PREDICTIONS = ResultTable(
     "{stem}_merged/prediction_results.txt",
     "One row per scored frame, in the order of the input. The columns are those of version 1.",
     (
-        Column(
+        _text(
             "Sequence_ID",
-            str,
             "The id of the frame: that of its chunk, then `F1` to `F3` (forward strand) or `R1` to "
             "`R3` (reverse strand).",
             "NC_001422.1_chunk_2F1",
         ),
-        Column(
+        _text(
             "Prediction",
-            str,
             "`virus` where `score2` is greater than `score1`, otherwise `others`.",
             "virus",
         ),
-        Column("score1", float, "Score of class others, 0 to 1.", "0.034567"),
-        Column("score2", float, "Score of class virus, 0 to 1.", "0.965433"),
+        _number("score1", "Score of class others, 0 to 1.", "0.034567"),
+        _number("score2", "Score of class virus, 0 to 1.", "0.965433"),
     ),
 )
 
@@ -316,10 +299,10 @@ CONSENSUS = ResultTable(
     "One row per scored chunk, in the order of the input. The columns are those of version 1, "
     "separated by tabs in spite of the file's name.",
     (
-        Column("Modified_ID", str, "The id of the chunk.", "NC_001422.1_chunk_2"),
+        _text("Modified_ID", "The id of the chunk.", "NC_001422.1_chunk_2"),
         Column("Is_Virus", bool, "`True` where `max_score_1` is at least `max_score_0`.", "True"),
-        Column("max_score_0", float, "Highest `score1` of the chunk's frames.", "0.034567"),
-        Column("max_score_1", float, "Highest `score2` of the chunk's frames.", "0.965433"),
+        _number("max_score_0", "Highest `score1` of the chunk's frames.", "0.034567"),
+        _number("max_score_1", "Highest `score2` of the chunk's frames.", "0.965433"),
     ),
 )
 
@@ -328,14 +311,13 @@ FAILURES = ResultTable(
     "One row per failure, of all runs in the output directory. The file exists only as long as "
     "something is missing.",
     (
-        Column("input", str, "The input file.", "contigs.fa"),
-        Column("file", str, "The feature file that lacks sequences.", "output_3_ESM.pt"),
-        Column("stage", str, "The stage that failed.", "protein_embeddings"),
-        Column("error", str, "The kind of error.", "WorkerLostError"),
-        Column("message", str, "What happened, in one line.", "the worker was killed"),
-        Column(
+        _text("input", "The input file.", "contigs.fa"),
+        _text("file", "The feature file that lacks sequences.", "output_3_ESM.pt"),
+        _text("stage", "The stage that failed.", "protein_embeddings"),
+        _text("error", "The kind of error.", "WorkerLostError"),
+        _text("message", "What happened, in one line.", "the worker was killed"),
+        _text(
             "sequences",
-            str,
             "The ids of the frames that are missing, separated by commas.",
             "c7_chunk_1F2,c7_chunk_2R1",
         ),
@@ -348,8 +330,8 @@ RECORDS = ResultTable(
     ".checkpoints/{stem}/records.tsv",
     "One row per record of the input, in the order of the input.",
     (
-        Column("record", str, "The id, after a duplicate was renamed.", "NC_001422.1"),
-        Column("length", int, "Bases of the record.", "5386", "d"),
+        _text("record", "The id, after a duplicate was renamed.", "NC_001422.1"),
+        _count("length", "Bases of the record.", "5386"),
     ),
     has_header=False,
 )
@@ -358,11 +340,10 @@ FRAMES = ResultTable(
     ".checkpoints/{stem}/frames.tsv",
     "One row per chunk, in the order of the input.",
     (
-        Column("chunk", str, "The id of the chunk.", "NC_001422.1_chunk_2"),
-        Column("frames", int, "Open frames of the chunk, 0 to 6.", "2", "d"),
-        Column(
+        _text("chunk", "The id of the chunk.", "NC_001422.1_chunk_2"),
+        _count("frames", "Open frames of the chunk, 0 to 6.", "2"),
+        _text(
             "status",
-            str,
             "`framed` where there are open frames, otherwise the reason: `no_open_frame`, "
             "`too_short` or `ambiguous`.",
             "framed",
@@ -378,13 +359,13 @@ LABELLED_FRAMES = ResultTable(
     "One row per frame of the part `{stem}` (`train`, `validation` or `test`) of a data set, in "
     "the order of its shards.",
     (
-        Column("frame", str, "The id of the frame in the shards.", "NC_001422.1_500bp_chunk_2F1"),
-        Column("chunk", str, "The id of its chunk.", "NC_001422.1_500bp_chunk_2"),
-        Column("record", str, "The id of the record.", "NC_001422.1"),
-        Column("genome", str, "The genome, which is in one part only.", "NC_001422.1"),
-        Column("group", str, "The group under which results are reported.", "Microviridae"),
-        Column("label", str, "`virus` or `others`.", "virus"),
-        Column("length", int, "The requested chunk length in bases.", "500", "d"),
+        _text("frame", "The id of the frame in the shards.", "NC_001422.1_500bp_chunk_2F1"),
+        _text("chunk", "The id of its chunk.", "NC_001422.1_500bp_chunk_2"),
+        _text("record", "The id of the record.", "NC_001422.1"),
+        _text("genome", "The genome, which is in one part only.", "NC_001422.1"),
+        _text("group", "The group under which results are reported.", "Microviridae"),
+        _text("label", "`virus` or `others`.", "virus"),
+        _count("length", "The requested chunk length in bases.", "500"),
     ),
 )
 
@@ -392,29 +373,24 @@ GENOMES = ResultTable(
     "genomes.tsv",
     "One row per record of the source files of a data set, in their order.",
     (
-        Column("record", str, "The id, unique in the data set.", "NC_001422.1"),
-        Column("source", str, "The source file, as in the table of genomes.", "viral.1.fna.gz"),
-        Column("label", str, "`virus` or `others`; empty where no row matches.", "virus"),
-        Column("group", str, "The group; empty where no row matches.", "Microviridae"),
-        Column("genome", str, "The genome of the record.", "NC_001422.1"),
-        Column(
+        _text("record", "The id, unique in the data set.", "NC_001422.1"),
+        _text("source", "The source file, as in the table of genomes.", "viral.1.fna.gz"),
+        _text("label", "`virus` or `others`; empty where no row matches.", "virus"),
+        _text("group", "The group; empty where no row matches.", "Microviridae"),
+        _text("genome", "The genome of the record.", "NC_001422.1"),
+        _text(
             "part",
-            str,
             "`train`, `validation` or `test`; `dropped` or `unused` where it is in no part.",
             "train",
         ),
-        Column("bases", int, "Bases of the record.", "5386", "d"),
-        Column("chunks", int, "Chunks of the record, of all lengths.", "11", "d"),
-        Column("frames", int, "Frames of the record in the data set.", "14", "d"),
-        Column("note", str, "The reason why the record is in no part, otherwise empty.", ""),
+        _count("bases", "Bases of the record.", "5386"),
+        _count("chunks", "Chunks of the record, of all lengths.", "11"),
+        _count("frames", "Frames of the record in the data set.", "14"),
+        _text("note", "The reason why the record is in no part, otherwise empty.", ""),
     ),
 )
 
 # The figures of ``evaluate``
-
-
-def _metric(name: str, meaning: str, example: str) -> Column:
-    return Column(name, float, meaning, example, ".6f", optional=True)
 
 
 EVALUATION = ResultTable(
@@ -422,34 +398,34 @@ EVALUATION = ResultTable(
     "One row for all rows that were evaluated, then one row per length and one per group. The "
     "figures are explained in [evaluation.md](evaluation.md).",
     (
-        Column("slice", str, "`overall`, `length` or `group`.", "group"),
-        Column("label", str, "The label of a group.", "virus", optional=True),
-        Column("name", str, "The name of the length or group.", "Microviridae"),
-        Column("genomes", int, "Genomes.", "12", "d"),
-        Column("rows", int, "Rows with a label and a score.", "240", "d"),
-        Column("virus", int, "Rows that are labelled virus.", "120", "d"),
-        Column("others", int, "Rows that are labelled others.", "120", "d"),
-        Column("tp", int, "True positives: viruses that are called virus.", "110", "d"),
-        Column("fp", int, "False positives: others that are called virus.", "6", "d"),
-        Column("tn", int, "True negatives: others that are called others.", "114", "d"),
-        Column("fn", int, "False negatives: viruses that are called others.", "10", "d"),
-        _metric("auroc", "Area under the ROC curve.", "0.980000"),
-        _metric("auroc_low", "Lower end of its 95 % interval.", "0.970000"),
-        _metric("auroc_high", "Upper end of its 95 % interval.", "0.990000"),
-        _metric("auprc", "Average precision.", "0.975000"),
-        _metric("accuracy", "Share of rows that are called as they are labelled.", "0.933333"),
-        _metric("accuracy_low", "Lower end of its 95 % interval.", "0.910000"),
-        _metric("accuracy_high", "Upper end of its 95 % interval.", "0.950000"),
-        _metric("precision", "Share of virus among the rows called virus.", "0.948276"),
-        _metric("recall", "Share of the viruses that are called virus.", "0.916667"),
-        _metric("f1", "Harmonic mean of precision and recall.", "0.932203"),
-        _metric("mcc", "Matthews correlation coefficient.", "0.867148"),
-        _metric("brier", "Mean squared error of the score.", "0.052000"),
-        _metric("ece", "Expected calibration error; not for a group.", "0.031000"),
-        _metric("correct", "Share of the rows of a group that are called as labelled.", "0.916667"),
-        _metric("correct_low", "Lower end of its 95 % interval.", "0.880000"),
-        _metric("correct_high", "Upper end of its 95 % interval.", "0.950000"),
-        Column("note", str, "Remarks, separated by `; `.", "NA", optional=True),
+        _text("slice", "`overall`, `length` or `group`.", "group"),
+        _text("label", "The label of a group.", "virus", optional=True),
+        _text("name", "The name of the length or group.", "Microviridae"),
+        _count("genomes", "Genomes.", "12"),
+        _count("rows", "Rows with a label and a score.", "240"),
+        _count("virus", "Rows that are labelled virus.", "120"),
+        _count("others", "Rows that are labelled others.", "120"),
+        _count("tp", "True positives: viruses that are called virus.", "110"),
+        _count("fp", "False positives: others that are called virus.", "6"),
+        _count("tn", "True negatives: others that are called others.", "114"),
+        _count("fn", "False negatives: viruses that are called others.", "10"),
+        _figure("auroc", "Area under the ROC curve.", "0.980000"),
+        _figure("auroc_low", "Lower end of its 95 % interval.", "0.970000"),
+        _figure("auroc_high", "Upper end of its 95 % interval.", "0.990000"),
+        _figure("auprc", "Average precision.", "0.975000"),
+        _figure("accuracy", "Share of rows that are called as they are labelled.", "0.933333"),
+        _figure("accuracy_low", "Lower end of its 95 % interval.", "0.910000"),
+        _figure("accuracy_high", "Upper end of its 95 % interval.", "0.950000"),
+        _figure("precision", "Share of virus among the rows called virus.", "0.948276"),
+        _figure("recall", "Share of the viruses that are called virus.", "0.916667"),
+        _figure("f1", "Harmonic mean of precision and recall.", "0.932203"),
+        _figure("mcc", "Matthews correlation coefficient.", "0.867148"),
+        _figure("brier", "Mean squared error of the score.", "0.052000"),
+        _figure("ece", "Expected calibration error; not for a group.", "0.031000"),
+        _figure("correct", "Share of the rows of a group that are called as labelled.", "0.916667"),
+        _figure("correct_low", "Lower end of its 95 % interval.", "0.880000"),
+        _figure("correct_high", "Upper end of its 95 % interval.", "0.950000"),
+        _text("note", "Remarks, separated by `; `.", "NA", optional=True),
     ),
 )
 

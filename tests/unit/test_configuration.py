@@ -29,8 +29,8 @@ def test_the_example_is_the_defaults(tmp_path: Path) -> None:
     ("text", "group", "name", "value"),
     [
         ("prediction: {batch_size: 9}", "machine", "classifier_rows", 9),
-        ("prediction: {models: {'300': a.pth}}", "analysis", "classifiers", {"300": "a.pth", "500": "500_model.pth"}),
-        ("prediction: {models: {500: b.pth}}", "analysis", "classifiers", {"300": "300_model.pth", "500": "b.pth"}),
+        ("prediction: {models: {'300': a.pth}}", "analysis", "classifier_300", "a.pth"),
+        ("prediction: {models: {500: b.pth}}", "analysis", "classifier_500", "b.pth"),
         ("prediction: {default_model_type: 300}", "analysis", "model_type", "300"),
         ("features: {esm: {toks_per_batch: 2048}}", "machine", "protein_batch", 2048),
         ("features: {esm: {toks_per_batch: auto}}", "machine", "protein_batch", None),

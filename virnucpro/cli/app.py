@@ -68,7 +68,11 @@ class LazyGroup(click.Group):
 @click.group(
     cls=LazyGroup,
     commands_at=COMMANDS,
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    context_settings={
+        "help_option_names": ["-h", "--help"],
+        "max_content_width": 100,
+        "show_default": True,
+    },
     epilog=EPILOG,
 )
 @click.version_option(

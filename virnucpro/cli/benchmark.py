@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shlex
 import sys
 from typing import TYPE_CHECKING, Any
@@ -11,10 +10,12 @@ import click
 
 from virnucpro.cli.options import (
     COUNT,
-    PATH,
+    FILE,
+    SECONDS,
     device_options,
     measured_device,
-    quiet,
+    say,
+    separated,
     shared_options,
     threads_option,
 )
@@ -46,14 +47,14 @@ WIDTH = 250  # columns, where the output goes to no terminal: nothing is wrapped
 
 def precisions(text: str) -> tuple[str, ...]:
     """Return ``fp32,bf16`` as a tuple, each precision once."""
-    names = [part.strip() for part in text.split(",")]
+    names = separated(text) or [text]
     for name in names:
         if name not in PRECISIONS:
             *others, last = PRECISIONS
             raise click.BadParameter(
                 f"{name!r}: expected {', '.join(others)} or {last}, as in fp32,bf16"
             )
-    return tuple(dict.fromkeys(names))
+    return tuple(names)
 
 
 @click.command(
@@ -64,28 +65,25 @@ def precisions(text: str) -> tuple[str, ...]:
     "--weights",
     type=click.Choice(["random", "real"]),
     default="random",
-    show_default=True,
     help="Random weights are made here; real weights are those that predict would load.",
 )
 @click.option(
     "--mix",
     type=click.Choice(["500", "300", "reads"]),
     default="500",
-    show_default=True,
     help="Lengths of the sequences: frames of chunks of 500 or 300 bases, or reads of 150.",
 )
 @click.option(
     "-i",
     "--input",
     "source",
-    type=PATH,
+    type=FILE,
     metavar="FASTA",
     help="Measure with the frames of this file instead.",
 )
 @click.option(
     "--sequences",
     type=COUNT,
-    metavar="N",
     help="Number of frames.  [default: 1024 on a GPU, 32 on the CPU]",
 )
 @click.option(
@@ -95,44 +93,35 @@ def precisions(text: str) -> tuple[str, ...]:
     metavar="LIST",
     help=f"Precisions, of {','.join(PRECISIONS)}.  [default: all that are fast on the device]",
 )
-@click.option(
-    "--budget",
-    type=COUNT,
-    metavar="N",
-    help="Tokens or sequences per batch, if there is one MODEL.",
-)
+@click.option("--budget", type=COUNT, help="Tokens or sequences per batch, if there is one MODEL.")
 @click.option(
     "--compile/--no-compile",
     default=True,
-    help="Compile the models for a GPU, as predict does for large inputs.  [default: compile]",
+    help="Compile the models for a GPU, as predict does for large inputs.",
 )
 @device_options
 @threads_option
 @click.option(
     "--seconds",
-    type=click.FloatRange(min=0),
+    type=SECONDS,
     default=5.0,
-    show_default=True,
     help="Seconds per implementation and stage; at least three calls are made.",
 )
-@click.option(
-    "--peers/--no-peers", default=True, help="Measure other implementations too.  [default: peers]"
-)
+@click.option("--peers/--no-peers", default=True, help="Measure other implementations too.")
 @click.option(
     "--stages",
     is_flag=True,
     help="Measure the stages on the host; without MODEL, measure only these.",
 )
 @click.option(
-    "--accuracy", type=PATH, metavar="FASTA", help="Compare each precision with fp32 on this file."
+    "--accuracy", type=FILE, metavar="FASTA", help="Compare each precision with fp32 on this file."
 )
 @click.option(
     "--classifier",
-    type=PATH,
-    metavar="FILE",
+    type=FILE,
     help="With --accuracy: also compare the calls of this classifier.",
 )
-@click.option("--json", "saved", type=PATH, metavar="FILE", help="Save all figures in this file.")
+@click.option("--json", "saved", type=FILE, help="Save all figures in this file.")
 @shared_options
 def benchmark(models: tuple[str, ...], **options: Any) -> None:
     """Measure encoders and host stages on this machine, and compare other implementations.
@@ -141,20 +130,13 @@ def benchmark(models: tuple[str, ...], **options: Any) -> None:
     (layers, width, heads), or FAMILY:PATH with --weights real. Every implementation computes with
     the same weights. One that gives other embeddings is reported and its speed is not measured.
     """
-    if options["threads"]:
-        os.environ["RAYON_NUM_THREADS"] = str(options["threads"])  # the tokenizers library reads it
     device = measured_device(options)
     request = _request(models, device, options)
     from virnucpro.benchmark.run import disagreeing, run_benchmark
-    from virnucpro.formatting import printable
-
-    def notify(text: str) -> None:
-        if not quiet():
-            click.echo(printable(text), err=True)
 
     document: dict[str, Json] = {}
     try:
-        for so_far in run_benchmark(request, device, notify):
+        for so_far in run_benchmark(request, device, say):
             document = so_far
     finally:  # also what was finished before an error or Ctrl-C
         if document:
@@ -180,9 +162,12 @@ def _request(models: tuple[str, ...], device: Device, options: dict[str, Any]) -
         raise UsageError(
             "--budget is tokens for ESM-2 and sequences for DNABERT-S: name models of one kind"
         )
+    requested = options["requested_precisions"]
     plan = MeasurementPlan(
         device.kind,
-        _precisions(options["requested_precisions"], device),
+        tuple(choose_precision(name, [device]) for name in requested)
+        if requested
+        else measured_precisions(device),
         options["budget"],
         options["seconds"],
         options["peers"],
@@ -202,15 +187,8 @@ def _request(models: tuple[str, ...], device: Device, options: dict[str, Any]) -
     )
 
 
-def _precisions(requested: tuple[str, ...] | None, device: Device) -> tuple[str, ...]:
-    """Those asked for, each of which the device must have; or all that it has."""
-    if requested is not None:
-        return tuple(choose_precision(name, [device]) for name in requested)
-    return measured_precisions(device)
-
-
 def _show(document: dict[str, Json]) -> None:
-    """The tables, on standard output."""
+    """Print the tables on standard output."""
     from rich.console import Console
 
     from virnucpro.benchmark.accuracy import FEWEST_CHUNKS, LEAST_AGREEMENT

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from virnucpro.cli.options import configuration, shared_options
+from virnucpro.cli.options import configuration, json_option, shared_options
 from virnucpro.errors import UsageError
 from virnucpro.formatting import byte_size
 from virnucpro.models.catalogue import KNOWN, SETS, HubModel, Model, model_named, models_for
@@ -27,7 +27,7 @@ def models() -> None:
 @models.command(
     "list", epilog="\b\nExamples:\n  virnucpro models list\n  virnucpro models list --json"
 )
-@click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
+@json_option
 @shared_options
 def list_models(as_json: bool) -> None:
     """Show the known models, their sizes and where they are."""

@@ -3,42 +3,57 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from virnucpro.configuration import Configuration, load_configuration
-from virnucpro.errors import UsageError
-from virnucpro.precision import PRECISION_CHOICES
-from virnucpro.settings import COMPILE_CHOICES
+from virnucpro.configuration import KEYS, Configuration, load_configuration
+from virnucpro.errors import RunInterruptedError, UsageError
+from virnucpro.formatting import printable
 
 if TYPE_CHECKING:
     from virnucpro.contracts import Device
+    from virnucpro.executors.signals import Interruption
+    from virnucpro.ui.terminal import ProgressScreen
 
 F = TypeVar("F", bound=Callable[..., Any])
-COUNT = click.IntRange(min=1)
-PATH = click.Path(path_type=Path)
+Type = TypeVar("Type", bound="click.ParamType[Any]")
 
-# The setting that each option fills; see Configuration.with_values.
-SETTINGS = {
-    "model_type": "analysis.model_type",
-    "model_path": "analysis.classifier",
-    "expected_length": "analysis.chunk_length",
-    "precision": "analysis.precision",
-    "duplicate_ids": "analysis.duplicate_ids",
-    "device": "machine.device",
-    "gpus": "machine.gpus",
-    "cpu_workers": "machine.cpu_workers",
-    "esm_batch_size": "machine.protein_batch",
-    "dnabert_batch_size": "machine.nucleotide_batch",
-    "num_workers": "machine.tokenizer_threads",
-    "threads": "machine.threads",
-    "compile": "machine.compile",
-    "batch_size": "machine.classifier_rows",
+
+def _shown_as(metavar: str, kind: Type) -> Type:
+    """Return a type of option values that help texts show as ``metavar``."""
+    kind.name = metavar
+    return kind
+
+
+COUNT = _shown_as("N", click.IntRange(min=1))
+COUNT_OR_ZERO = _shown_as("N", click.IntRange(min=0))
+BASES = _shown_as("N", click.IntRange(min=3))
+SECONDS = _shown_as("X", click.FloatRange(min=0))
+SHARE = _shown_as("X", click.FloatRange(0, 1))
+FILE = _shown_as("FILE", click.Path(path_type=Path))
+FOLDER = _shown_as("DIR", click.Path(path_type=Path))
+
+EXIT_CODES = {
+    0: "finished, now or before",
+    2: "finished, but some of the work failed",
+    3: "the existing results were made with other settings or data",
+    4: "GPU missing or lost",
+    5: "the output is in use by another process",
+    6: "disk full or not writable",
+    64: "wrong usage, configuration or model file, or no network",
+    65: "wrong or damaged input data",
+    130: "or 143 interrupted (the same command continues)",
 }
+
+
+def exit_codes(*codes: int) -> str:
+    """Return the paragraph of a help text that explains these exit codes."""
+    return f"Exit codes: {'; '.join(f'{code} {EXIT_CODES[code]}' for code in codes)}."
 
 
 class ModelTypes(click.Choice[str]):
@@ -63,10 +78,8 @@ def grouped(*options: Callable[[F], F]) -> Callable[[F], F]:
 _shared = grouped(
     click.option("-v", "--verbose", is_flag=True, help="Show more details."),
     click.option("-q", "--quiet", is_flag=True, help="Show only warnings and errors."),
-    click.option("-l", "--log-file", type=PATH, metavar="FILE", help="Write a log to this file."),
-    click.option(
-        "-c", "--config", type=PATH, metavar="FILE", help="Read settings from this YAML file."
-    ),
+    click.option("-l", "--log-file", type=FILE, help="Write a log to this file."),
+    click.option("-c", "--config", type=FILE, help="Read settings from this YAML file."),
 )
 
 
@@ -89,20 +102,20 @@ def shared_options(command: F) -> F:
     return _shared(wrapped)  # type: ignore[return-value]
 
 
-threads_option = click.option(
-    "-t",
-    "--threads",
-    type=COUNT,
-    metavar="N",
-    help="Number of host threads in total.  [default: all cores]",
-)
+def setting_option(*names: str, metavar: str | None = None) -> Callable[[F], F]:
+    """Return an option that fills the setting of the last name, with its type and its meaning."""
+    (key,) = (key for key in KEYS.values() if key.setting == names[-1])
+    kind: click.ParamType[Any] = COUNT if key.accepts == "count" else click.STRING
+    if isinstance(key.accepts, tuple):
+        kind = click.Choice(key.accepts)
+    default = key.unset or key.default
+    text = key.description + (f"  [default: {default}]" if default else "")
+    return click.option(*names, type=kind, metavar=metavar, help=text)
+
+
+threads_option = setting_option("-t", "--threads", "threads")
 seed_option = click.option(
-    "--seed",
-    type=click.IntRange(min=0),
-    default=0,
-    show_default=True,
-    metavar="N",
-    help="Seed of all random choices.",
+    "--seed", type=COUNT_OR_ZERO, default=0, help="Seed of all random choices."
 )
 resume_option = click.option(
     "--resume",
@@ -117,53 +130,27 @@ no_progress_option = click.option(
     is_flag=True,
     help="Print a plain line every 10 seconds instead of drawing the progress.",
 )
-precision_option = click.option(
-    "--precision",
-    type=click.Choice(PRECISION_CHOICES),
-    help="Arithmetic of the encoders; auto is bf16 if every GPU has it, and fp32 on the CPU.",
-)
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
+precision_option = setting_option("--precision", "precision")
 device_options = grouped(
-    click.option(
-        "-d",
-        "--device",
-        metavar="D",
-        help="Device: auto, cpu, cuda, cuda:0,2, a number or the UUID of a GPU.  [default: auto]",
-    ),
-    click.option(
-        "--gpus",
-        metavar="LIST",
-        help="GPUs to use, such as 0,1,2, or their UUIDs.  [default: all visible GPUs]",
-    ),
+    setting_option("-d", "--device", "device", metavar="D"),
+    setting_option("--gpus", "gpus", metavar="LIST"),
 )
 encoder_options = grouped(
     device_options,
-    click.option(
-        "--cpu-workers", type=COUNT, metavar="N", help="Compute on the CPU in N processes."
-    ),
-    click.option(
-        "--compile",
-        type=click.Choice(COMPILE_CHOICES),
-        help="Compile the models for a GPU; auto does so if there is enough to embed.",
-    ),
+    setting_option("--cpu-workers", "cpu_workers"),
+    setting_option("--compile", "compile"),
     precision_option,
-    click.option(
-        "--esm-batch-size", type=COUNT, metavar="N", help="Number of tokens per ESM-2 batch."
-    ),
-    click.option(
-        "--dnabert-batch-size",
-        type=COUNT,
-        metavar="N",
-        help="Number of sequences per DNABERT-S batch.",
-    ),
-    click.option(
-        "-w",
-        "--num-workers",
-        type=COUNT,
-        metavar="N",
-        help="Number of host threads per worker that make tokens.",
-    ),
+    setting_option("--esm-batch-size", "protein_batch"),
+    setting_option("--dnabert-batch-size", "nucleotide_batch"),
+    setting_option("-w", "--num-workers", "tokenizer_threads"),
     threads_option,
 )
+
+
+def separated(text: str) -> list[str]:
+    """Return the words of a list such as ``train,validation``, each once."""
+    return list(dict.fromkeys(word.strip() for word in text.split(",") if word.strip()))
 
 
 def _shared_values() -> dict[str, Any]:
@@ -176,6 +163,12 @@ def quiet() -> bool:
     return bool(_shared_values().get("quiet"))
 
 
+def say(text: str) -> None:
+    """Print a line on standard error, unless ``--quiet`` was given."""
+    if not quiet():
+        click.echo(printable(text), err=True)
+
+
 def configuration(options: Mapping[str, Any] | None = None) -> Configuration:
     """Return all settings: defaults, configuration file, and the options of a command on top.
 
@@ -185,20 +178,37 @@ def configuration(options: Mapping[str, Any] | None = None) -> Configuration:
         ConfigError: the configuration file is missing or wrong (exit 64).
         UsageError: a value is out of its range (exit 64).
     """
-    given, shared = options or {}, _shared_values()
+    shared = _shared_values()
     path: Path | None = shared.get("config")
-    values = {
-        setting: given[name] for name, setting in SETTINGS.items() if given.get(name) is not None
-    }
-    if given.get("keep_intermediate"):
-        values["machine.keep_intermediate"] = True
-    if given.get("no_progress"):
-        values["display.progress"] = False
+    values = {name: value for name, value in (options or {}).items() if value is not None}
+    if values.get("no_progress"):
+        values["progress"] = False
     if shared.get("log_file"):
-        values["display.log_file"] = shared["log_file"]
+        values["log_file"] = shared["log_file"]
     if shared.get("verbose") or shared.get("quiet"):
-        values["display.level"] = "DEBUG" if shared.get("verbose") else "WARNING"
+        values["level"] = "DEBUG" if shared.get("verbose") else "WARNING"
     return (load_configuration(path) if path else Configuration()).with_values(values)
+
+
+@contextmanager
+def shown_on(
+    screen: ProgressScreen, warnings: Iterable[str] = (), *, advice: str = ""
+) -> Iterator[Interruption]:
+    """Show the work of the block on ``screen``, and end it cleanly at the first signal.
+
+    ``warnings`` are those of the configuration file; ``advice`` tells what to do after a signal.
+    """
+    from virnucpro.executors.signals import interruptible
+
+    try:
+        with interruptible() as interruption, screen:
+            for warning in warnings:
+                screen.warn(warning)
+            yield interruption
+    except RunInterruptedError as stop:
+        if not advice:
+            raise
+        raise RunInterruptedError(stop.signal_number, advice) from stop
 
 
 def measured_device(options: Mapping[str, Any]) -> Device:
@@ -216,9 +226,5 @@ def measured_device(options: Mapping[str, Any]) -> Device:
     given = {name: options.get(name) for name in ("device", "gpus", "threads")}
     machine = replace(configuration(given).machine, max_workers=1)
     device = choose_devices(machine, visible_gpus())[0]
-    if device.kind == "cuda":
-        settle_on_device(device, machine.tokenizer_threads)
-    import torch
-
-    torch.set_num_threads(device.threads)
+    settle_on_device(device, options.get("threads") or machine.tokenizer_threads)
     return device

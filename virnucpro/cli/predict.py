@@ -10,23 +10,24 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from virnucpro.cli.options import (
-    COUNT,
-    PATH,
+    BASES,
+    FOLDER,
     ModelTypes,
     configuration,
     encoder_options,
+    exit_codes,
     force_option,
     no_progress_option,
     resume_option,
+    setting_option,
     shared_options,
+    shown_on,
 )
 from virnucpro.errors import EXIT_OK, EXIT_PARTIAL, UsageError
-from virnucpro.settings import DUPLICATE_ID_CHOICES, SHOWN_MODEL_TYPES
+from virnucpro.settings import SHOWN_MODEL_TYPES
 
 if TYPE_CHECKING:
-    from virnucpro.configuration import Configuration
     from virnucpro.run.predict import Summary
-    from virnucpro.run.prepare import PredictionRequest
 
 UNSCORED_REASONS = {
     "no_open_frame": "no frame without a stop codon",
@@ -43,13 +44,7 @@ Examples:
   virnucpro predict contigs.fa -m custom -p my.safetensors -e 300
   zcat *.fa.gz | virnucpro predict - -o results --device cpu
 
-\b
-Exit codes:
-  0 finished, 2 finished but some sequences failed (see failed_files.txt),
-  3 the earlier run had other settings, 4 GPU missing or lost, 5 output directory in use,
-  6 disk full or not writable, 64 wrong usage or model file, 65 wrong input data,
-  130 or 143 interrupted (the same command continues)
-"""
+""" + exit_codes(0, 2, 3, 4, 5, 6, 64, 65, 130)
 
 
 @click.command(epilog=EPILOG, short_help="Decide for every record of a file whether it is viral.")
@@ -63,8 +58,7 @@ Exit codes:
 @click.option(
     "-o",
     "--output-dir",
-    type=PATH,
-    metavar="DIR",
+    type=FOLDER,
     help="Folder of the results.  [default: STEM_predictions]",
 )
 @click.option(
@@ -74,34 +68,18 @@ Exit codes:
     help="Models to use. 300 and 500 are the released ones, for chunks of that many bases; lite "
     "is less accurate and needs no GPU and no download; custom is your own.  [default: 500]",
 )
-@click.option(
-    "-p",
-    "--model-path",
-    metavar="FILE",
-    help="Classifier file (.pth or .safetensors) of model type custom.",
-)
-@click.option(
-    "-e", "--expected-length", type=click.IntRange(min=3), metavar="N", help="Bases per chunk."
-)
+@setting_option("-p", "--model-path", "classifier", metavar="FILE")
+@click.option("-e", "--expected-length", "chunk_length", type=BASES, help="Bases per chunk.")
 @encoder_options
-@click.option(
-    "-b",
-    "--batch-size",
-    type=COUNT,
-    metavar="N",
-    help="Number of rows that the classifier reads at a time.",
-)
-@click.option(
-    "--duplicate-ids",
-    type=click.Choice(DUPLICATE_ID_CHOICES),
-    help="Refuse record ids that occur twice, or rename them.  [default: error]",
-)
+@setting_option("-b", "--batch-size", "classifier_rows")
+@setting_option("--duplicate-ids", "duplicate_ids")
 @resume_option
 @force_option
 @click.option(
     "-k",
     "--keep-intermediate",
     is_flag=True,
+    default=None,
     help="Keep chunks, frames and features after the run.",
 )
 @no_progress_option
@@ -121,7 +99,9 @@ def predict(source: str | None, named_source: str | None, **options: Any) -> int
             "give exactly one input: virnucpro predict --input FILE, or just virnucpro predict FILE"
         )
     settings = configuration(options)
+    from virnucpro.run.predict import run_prediction
     from virnucpro.run.prepare import PredictionRequest
+    from virnucpro.ui.run_screen import RunScreen
 
     request = PredictionRequest(
         source or named_source or "",
@@ -132,18 +112,8 @@ def predict(source: str | None, named_source: str | None, **options: Any) -> int
         options["force"],
         tuple(sys.argv),
     )
-    return _run(request, settings)
-
-
-def _run(request: PredictionRequest, settings: Configuration) -> int:
-    from virnucpro.events import Notice
-    from virnucpro.executors.signals import interruptible
-    from virnucpro.run.predict import run_prediction
-    from virnucpro.ui.run_screen import RunScreen
-
-    with interruptible() as interruption, RunScreen(settings.display, request.layout) as screen:
-        for warning in settings.warnings:
-            screen.show(Notice("warning", warning))
+    screen = RunScreen(settings.display, request.layout)
+    with shown_on(screen, settings.warnings) as interruption:
         summary = run_prediction(request, screen.show, interruption=interruption)
     if not settings.display.quiet:
         try:

@@ -11,11 +11,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from virnucpro.cli.options import (
-    PATH,
+    FILE,
+    SECONDS,
     configuration,
     device_options,
+    json_option,
     measured_device,
     precision_option,
+    separated,
     shared_options,
 )
 from virnucpro.contracts import Device, Json
@@ -41,8 +44,8 @@ DOUBLINGS = {"cpu": 2, "cuda": 5}  # budgets beyond the least one; a CPU gains n
 
 def counts(text: str) -> tuple[int, ...]:
     """Return ``168,200`` as ``(168, 200)``."""
-    parts = [part.strip() for part in text.split(",")]
-    if not all(part.isascii() and part.isdigit() and int(part) for part in parts):
+    parts = separated(text)
+    if not all(part.isascii() and part.isdigit() and int(part) for part in parts or [text]):
         raise click.BadParameter(f"{text!r}: expected whole numbers of 1 or more, as in 512,1024")
     return tuple(map(int, parts))
 
@@ -75,17 +78,9 @@ def counts(text: str) -> tuple[int, ...]:
     metavar="LIST",
     help="Tokens or sequences per batch.  [default: a rising series]",
 )
-@click.option(
-    "--seconds",
-    type=click.FloatRange(min=0),
-    default=2.0,
-    show_default=True,
-    help="Seconds per budget.",
-)
-@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
-@click.option(
-    "-o", "--output", type=PATH, metavar="FILE", help="Save the result as JSON in this file."
-)
+@click.option("--seconds", type=SECONDS, default=2.0, help="Seconds per budget.")
+@json_option
+@click.option("-o", "--output", type=FILE, help="Save the result as JSON in this file.")
 @shared_options
 def profile(family: str, as_json: bool, output: Path | None, **options: Any) -> None:
     """Measure how fast an encoder is on this machine, and recommend a batch budget.

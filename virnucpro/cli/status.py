@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from virnucpro.cli.options import shared_options
+from virnucpro.cli.options import FOLDER, json_option, shared_options
 from virnucpro.formatting import rough_duration
 from virnucpro.run.status import RunStatus, StageStatus, statuses
 
@@ -20,8 +20,8 @@ CHECKED = "checked by size; --resume checks contents"
     epilog="\b\nExamples:\n  virnucpro status results\n  virnucpro status results --json",
     short_help="Show how far the runs in an output directory are.",
 )
-@click.argument("output_dir", type=click.Path(path_type=Path), metavar="OUTPUT_DIR")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
+@click.argument("output_dir", type=FOLDER, metavar="OUTPUT_DIR")
+@json_option
 @shared_options
 def status(output_dir: Path, as_json: bool) -> None:
     """Show what is done in OUTPUT_DIR, what is missing, what failed, and what --resume would do.

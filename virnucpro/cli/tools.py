@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from virnucpro.cli.options import shared_options
+from virnucpro.cli.options import BASES, FILE, json_option, shared_options
 from virnucpro.errors import UsageError
 from virnucpro.formatting import memory_size
 
@@ -18,7 +18,7 @@ def utils() -> None:
 
 
 @utils.command("list-devices", epilog="\b\nExample:\n  virnucpro utils list-devices --json")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
+@json_option
 @shared_options
 def list_devices(as_json: bool) -> None:
     """Show the CPU and the GPUs that a run could use."""
@@ -45,16 +45,8 @@ def list_devices(as_json: bool) -> None:
 
 
 @utils.command(epilog="\b\nExample:\n  virnucpro utils validate reads.fq.gz --expected-length 300")
-@click.argument("source", type=click.Path(path_type=Path), metavar="INPUT")
-@click.option(
-    "-e",
-    "--expected-length",
-    type=click.IntRange(min=3),
-    default=500,
-    show_default=True,
-    metavar="N",
-    help="Bases per chunk.",
-)
+@click.argument("source", type=FILE, metavar="INPUT")
+@click.option("-e", "--expected-length", type=BASES, default=500, help="Bases per chunk.")
 @shared_options
 def validate(source: Path, expected_length: int) -> None:
     """Read all of INPUT and say whether predict would accept it. No file is written."""
@@ -75,13 +67,7 @@ def validate(source: Path, expected_length: int) -> None:
 @utils.command(
     "generate-config", epilog="\b\nExample:\n  virnucpro utils generate-config -o virnucpro.yaml"
 )
-@click.option(
-    "-o",
-    "--output",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="Write to this file instead of standard output.",
-)
+@click.option("-o", "--output", type=FILE, help="Write to this file instead of standard output.")
 @click.option("-f", "--force", is_flag=True, help="Overwrite an existing file.")
 @shared_options
 def generate_config(output: Path | None, force: bool) -> None:

@@ -11,12 +11,16 @@ import click
 
 from virnucpro.cli.options import (
     COUNT,
-    PATH,
+    COUNT_OR_ZERO,
+    FILE,
+    FOLDER,
     configuration,
+    exit_codes,
     force_option,
     no_progress_option,
     resume_option,
     shared_options,
+    shown_on,
     threads_option,
 )
 from virnucpro.contracts import Device
@@ -36,38 +40,26 @@ Examples:
 
 Then: virnucpro predict contigs.fa -m custom -p my.safetensors -e 500
 
-\b
-Exit codes:
-  0 finished, 3 the earlier training had other settings, 4 GPU lost or a process died,
-  5 output in use, 6 disk full, 64 wrong usage or data set not embedded, 65 damaged data,
-  130 or 143 interrupted (the same command continues)
-"""
+""" + exit_codes(0, 3, 4, 5, 6, 64, 65, 130)
 
 
 @click.command(epilog=EPILOG, short_help="Train a classifier on an embedded data set.")
-@click.argument("dataset", type=PATH, metavar="DATASET")
+@click.argument("dataset", type=FOLDER, metavar="DATASET")
 @click.option(
     "-o",
     "--output",
-    type=PATH,
+    type=FILE,
     required=True,
-    metavar="FILE",
     help="File of the classifier, with the suffix .safetensors; its model card has the suffix .md.",
 )
 @click.option(
     "--recipe",
     type=click.Choice(["original", "modern"]),
     default="original",
-    show_default=True,
     help="Train as version 1 did, or with AdamW on standardised inputs in larger batches.",
 )
-@click.option("--hidden", type=COUNT, metavar="N", help="Number of hidden units.  [default: 512]")
-@click.option(
-    "--epochs",
-    type=COUNT,
-    metavar="N",
-    help="Largest number of epochs.  [default: 200; modern: 40]",
-)
+@click.option("--hidden", type=COUNT, help="Number of hidden units.  [default: 512]")
+@click.option("--epochs", type=COUNT, help="Largest number of epochs.  [default: 200; modern: 40]")
 @click.option(
     "--batch-size",
     type=click.IntRange(min=2),
@@ -83,20 +75,14 @@ Exit codes:
 @click.option(
     "--patience",
     type=COUNT,
-    metavar="N",
     help="Stop after N epochs without a lower validation loss.  [default: 5]",
 )
-@click.option(
-    "--seed",
-    type=click.IntRange(min=0),
-    metavar="N",
-    help="Seed of all random choices.  [default: 42]",
-)
+@click.option("--seed", type=COUNT_OR_ZERO, help="Seed of all random choices.  [default: 42]")
 @click.option("--multi-gpu", is_flag=True, help="Train on every visible GPU instead of one.")
 @click.option(
     "--gpu-ids", metavar="LIST", help="Train on these GPUs, such as 0,1,2, or their UUIDs."
 )
-@click.option("--processes", type=COUNT, metavar="N", help="Train on the CPU, in N processes.")
+@click.option("--processes", type=COUNT, help="Train on the CPU, in N processes.")
 @threads_option
 @click.option(
     "--precision",
@@ -106,7 +92,6 @@ Exit codes:
 @click.option(
     "--tensorboard",
     type=click.Path(path_type=Path, file_okay=False),
-    metavar="DIR",
     help="Also write TensorBoard scalars to this folder.",
 )
 @resume_option
@@ -121,8 +106,6 @@ def classifier(dataset: Path, output: Path, **options: Any) -> int:
     """
     settings = configuration({name: options[name] for name in ("threads", "no_progress")})
 
-    from virnucpro.events import Notice
-    from virnucpro.executors.signals import interruptible
     from virnucpro.training.classifier.fitting import ClassifierRequest, fit_classifier
     from virnucpro.ui.training_screen import TrainingScreen
 
@@ -130,9 +113,8 @@ def classifier(dataset: Path, output: Path, **options: Any) -> int:
     training = _training_settings(options, devices)
     choices = (options["resume"], options["force"], options["tensorboard"])
     request = ClassifierRequest(dataset, output, training, devices, *choices)
-    with interruptible() as interruption, TrainingScreen(settings.display) as screen:
-        for warning in settings.warnings:
-            screen.show(Notice("warning", warning))
+    screen = TrainingScreen(settings.display)
+    with shown_on(screen, settings.warnings) as interruption:
         fitted = fit_classifier(request, screen.show, interruption)
     if not settings.display.quiet:
         click.echo("\n".join(_summary(fitted, output)))
@@ -181,7 +163,6 @@ def _summary(fitted: FittedClassifier, output: Path) -> list[str]:
     from virnucpro.metrics.classification import metric_text
 
     report = fitted.report
-    card = output.with_suffix(".md")
     if report is None:
         return [f"Nothing to do: {output} was already trained with these data and settings."]
     lines = [f"Trained for {report.epochs} epochs; kept epoch {report.best_epoch}."]
@@ -191,7 +172,7 @@ def _summary(fitted: FittedClassifier, output: Path) -> list[str]:
             f"accuracy {metric_text(metrics['accuracy'])}, F1 {metric_text(metrics['f1'])}"
         )
     lines.append(f"Scores are calibrated with a temperature of {report.temperature:.4g}.")
-    lengths = report.dataset.lengths()
-    lines.append(f"Classifier: {output}; model card: {card}")
-    lines.append(f"Next: virnucpro predict contigs.fa -m custom -p {output} -e {lengths[0]}")
+    length = report.dataset.lengths()[0]
+    lines.append(f"Classifier: {output}; model card: {output.with_suffix('.md')}")
+    lines.append(f"Next: virnucpro predict contigs.fa -m custom -p {output} -e {length}")
     return lines

@@ -8,8 +8,17 @@ from typing import Any
 
 import click
 
-from virnucpro.cli.options import configuration, shared_options
-from virnucpro.errors import EXIT_OK, EXIT_PARTIAL, InputError, RunInterruptedError, UsageError
+from virnucpro.cli.options import (
+    COUNT_OR_ZERO,
+    FOLDER,
+    configuration,
+    exit_codes,
+    say,
+    separated,
+    shared_options,
+    shown_on,
+)
+from virnucpro.errors import EXIT_OK, EXIT_PARTIAL, InputError, UsageError
 
 EPILOG = """\b
 Examples:
@@ -20,28 +29,18 @@ Examples:
 Groups: archaea, bacteria, fungi, invertebrate, mitochondrion, other, plant, plasmid, plastid,
 protozoa, vertebrate_mammalian, vertebrate_other, viral.
 
-\b
-Exit codes:
-  0 finished, 2 some files could not be fetched, 5 output directory in use,
-  6 disk full or not writable, 64 wrong usage or no network
-"""
+""" + exit_codes(0, 2, 5, 6, 64, 130)
 
 
 @click.command(epilog=EPILOG, short_help="Fetch genomes of the current RefSeq release.")
 @click.option(
     "--release-groups",
     default="viral,archaea,bacteria,fungi",
-    show_default=True,
     metavar="LIST",
     help="Groups of the release, separated by commas.",
 )
 @click.option(
-    "-o",
-    "--output-dir",
-    type=click.Path(path_type=Path),
-    default=Path("refseq"),
-    show_default=True,
-    help="Folder of the files.",
+    "-o", "--output-dir", type=FOLDER, default=Path("refseq"), help="Folder of the files."
 )
 @click.option(
     "--mirror",
@@ -53,10 +52,8 @@ Exit codes:
 )
 @click.option(
     "--max-files",
-    type=click.IntRange(min=0),
+    type=COUNT_OR_ZERO,
     default=4,
-    show_default=True,
-    metavar="N",
     help="Largest number of files per group; 0 takes all (hundreds of GB of bacteria).",
 )
 @click.option(
@@ -64,7 +61,6 @@ Exit codes:
     "form",
     type=click.Choice(["genbank", "fasta"]),
     default="genbank",
-    show_default=True,
     help="Format of the files; train prepare uses the proteins that genbank names.",
 )
 @click.option("--dry-run", is_flag=True, help="List what would be fetched, and fetch nothing.")
@@ -79,7 +75,7 @@ def download(
     """
     from virnucpro.training.data.refseq import NCBI, check_groups, read_release
 
-    groups = list(dict.fromkeys(g.strip() for g in release_groups.split(",") if g.strip()))
+    groups = separated(release_groups)
     if not groups:
         raise UsageError("--release-groups is empty: write viral,bacteria")
     check_groups(groups)
@@ -90,28 +86,21 @@ def download(
         for file in chosen:
             click.echo(f"{places[0]}/{file.relative_path}")
         return EXIT_OK
-    from virnucpro.executors.signals import interruptible
-
-    try:
-        with interruptible():
-            return _bring(release, chosen, output_dir, places, options["form"])
-    except RunInterruptedError as stop:
-        advice = "run the same command again to continue: what has arrived is kept"
-        raise RunInterruptedError(stop.signal_number, advice) from stop
+    return _fetch_all(release, chosen, output_dir, places, options["form"])
 
 
 def _choose(release: Any, groups: Sequence[str], form: Any, most: int) -> Iterable[Any]:
     """Yield the files to fetch, and print one line per group on standard error."""
-    _say(f"RefSeq release {release.number}")
+    say(f"RefSeq release {release.number}")
     for group in groups:
         files = release.files(group, form)
         taken = files[:most] if most else files
         hint = "" if len(taken) == len(files) else " (--max-files 0 takes all)"
-        _say(f"{group}: {len(taken):,} of {len(files):,} files{hint}")
+        say(f"{group}: {len(taken):,} of {len(files):,} files{hint}")
         yield from taken
 
 
-def _bring(
+def _fetch_all(
     release: Any, files: Sequence[Any], folder: Path, mirrors: Sequence[str], form: Any
 ) -> int:
     from virnucpro.layout import lock_file
@@ -125,15 +114,15 @@ def _bring(
     lock = lock_file(folder, TABLE)
     disk.make_folder(lock.parent)
     failures = []
-    with locked(lock, "this download"), StepScreen(configuration().display) as screen:
+    loaded = configuration()
+    screen = StepScreen(loaded.display)
+    advice = "run the same command again to continue: what has arrived is kept"
+    with locked(lock, "this download"), shown_on(screen, loaded.warnings, advice=advice):
         for number, file in enumerate(files, 1):
             title = f"{number}/{len(files)} {file.name}"
             try:
                 outcome = fetch_file(file, folder, mirrors, screen.transfer(title))
-            except (
-                DownloadRefusedError,
-                InputError,
-            ) as error:  # the other files can come
+            except (DownloadRefusedError, InputError) as error:  # the other files can come
                 failures.append(str(error))
                 screen.say(f"{title}: failed")
             else:
@@ -157,16 +146,5 @@ def _bring(
                 f"it is; remove it to get a new one",
                 err=True,
             )
-    _say(
-        f"{len(files):,} files are here; next: virnucpro train prepare {folder / TABLE} -o DATASET"
-    )
+    say(f"{len(files):,} files are here; next: virnucpro train prepare {folder / TABLE} -o DATASET")
     return EXIT_OK
-
-
-def _quiet() -> bool:
-    return bool(click.get_current_context().ensure_object(dict).get("quiet"))
-
-
-def _say(text: str) -> None:
-    if not _quiet():
-        click.echo(text, err=True)

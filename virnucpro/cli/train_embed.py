@@ -10,17 +10,20 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from virnucpro.cli.options import (
-    PATH,
+    FOLDER,
     ModelTypes,
     configuration,
     encoder_options,
+    exit_codes,
     force_option,
     no_progress_option,
     resume_option,
+    separated,
     shared_options,
+    shown_on,
 )
 from virnucpro.errors import EXIT_OK, EXIT_PARTIAL
-from virnucpro.settings import SHOWN_MODEL_TYPES, AnalysisSettings
+from virnucpro.settings import SHOWN_MODEL_TYPES
 
 if TYPE_CHECKING:
     from virnucpro.training.data.dataset import Part
@@ -34,27 +37,22 @@ Examples:
   virnucpro train embed DATASET --model-type lite --device cpu
   virnucpro train embed DATASET --protein-model esm2_t33_650M_UR50D --parts train,validation
 
-\b
-Exit codes:
-  0 finished, 2 some frames failed (see failed_files.txt), 3 other models than before,
-  4 GPU missing or lost, 5 data set in use, 6 disk full, 64 wrong usage or model file,
-  65 damaged data, 130 or 143 interrupted (the same command continues)
-"""
+""" + exit_codes(0, 2, 3, 4, 5, 6, 64, 65, 130)
 
 
 def parts_named(text: str) -> tuple[Part, ...]:
     """Return ``validation,train`` as a tuple of parts, in their usual order, each once."""
     from virnucpro.training.data.dataset import PARTS
 
-    names = [name.strip() for name in text.split(",")]
-    unknown = [name for name in names if name not in PARTS]
-    if unknown:
-        raise click.BadParameter(f"{unknown[0]!r} is none of {', '.join(PARTS)}")
+    names = separated(text) or [text]
+    for name in names:
+        if name not in PARTS:
+            raise click.BadParameter(f"{name!r} is none of {', '.join(PARTS)}")
     return tuple(part for part in PARTS if part in names)
 
 
 @click.command(epilog=EPILOG, short_help="Embed the frames of a data set.")
-@click.argument("dataset", type=PATH, metavar="DATASET")
+@click.argument("dataset", type=FOLDER, metavar="DATASET")
 @click.option(
     "-m",
     "--model-type",
@@ -81,44 +79,35 @@ def embed(dataset: Path, **options: Any) -> int:
     missing and what failed. Frames that fail are left out of the training.
     """
     settings = configuration(options)
-    analysis = _analysis(settings.analysis, options)
+    analysis = settings.analysis
+    if analysis.model_type == "custom":  # its encoders are those of the configuration
+        analysis = replace(analysis, model_type="500")
+    analysis = analysis.resolved()
+    # An encoder that is named here takes the place of that of the model type.
+    for name in ("nucleotide_model", "protein_model"):
+        if options[name]:
+            analysis = replace(analysis, **{name: options[name]})
 
-    from virnucpro.events import Notice
-    from virnucpro.executors.signals import interruptible
     from virnucpro.training import embed as embedding
     from virnucpro.training.data.dataset import PARTS, Dataset
     from virnucpro.ui.run_screen import RunScreen
 
-    parts = options["parts"]
     request = embedding.EmbedRequest(
         dataset,
         analysis,
         settings.machine,
-        parts,
+        options["parts"],
         options["resume"],
         options["force"],
         tuple(sys.argv),
     )
-    layout = Dataset(dataset.absolute()).layout((parts or PARTS)[0])
-    with interruptible() as interruption, RunScreen(settings.display, layout) as screen:
-        for warning in settings.warnings:
-            screen.show(Notice("warning", warning))
+    layout = Dataset(dataset.absolute()).layout((options["parts"] or PARTS)[0])
+    screen = RunScreen(settings.display, layout)
+    with shown_on(screen, settings.warnings) as interruption:
         results = embedding.embed(request, screen.show, interruption=interruption)
     if not settings.display.quiet:
         click.echo("\n".join(_summary(dataset, results)))
     return EXIT_PARTIAL if any(result.failed for result in results) else EXIT_OK
-
-
-def _analysis(analysis: AnalysisSettings, options: dict[str, Any]) -> AnalysisSettings:
-    """Return the encoders of the model type, with those of the options on top."""
-    if analysis.model_type == "custom":  # its encoders are those of the configuration
-        analysis = replace(analysis, model_type="500")
-    analysis = analysis.resolved()
-    return replace(
-        analysis,
-        nucleotide_model=options["nucleotide_model"] or analysis.nucleotide_model,
-        protein_model=options["protein_model"] or analysis.protein_model,
-    )
 
 
 def _summary(dataset: Path, results: list[EmbeddedPart]) -> list[str]:

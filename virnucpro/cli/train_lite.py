@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,14 +13,15 @@ import click
 
 from virnucpro.cli.options import (
     COUNT,
-    PATH,
+    FOLDER,
     configuration,
+    exit_codes,
     force_option,
     seed_option,
     shared_options,
+    shown_on,
     threads_option,
 )
-from virnucpro.errors import RunInterruptedError
 
 EPILOG = """\b
 Examples:
@@ -35,30 +37,19 @@ Then: virnucpro predict contigs.fa -m custom -p my_lite/lite_classifier.safetens
     dnabert: {model_name: my_lite/lite_nucleotide.safetensors}
     esm: {model_name: my_lite/lite_protein.safetensors}
 
-\b
-Exit codes:
-  0 finished (now or before), 3 the folder has another training, 5 output in use,
-  6 disk full or not writable, 64 wrong usage, 65 damaged data,
-  130 or 143 interrupted (the same command continues)
-"""
+""" + exit_codes(0, 3, 5, 6, 64, 65, 130)
 
 
 @click.command(epilog=EPILOG, short_help="Train small encoders and their classifier, on the CPU.")
-@click.argument("dataset", type=PATH, metavar="DATASET")
+@click.argument("dataset", type=FOLDER, metavar="DATASET")
 @click.option(
     "-o",
     "--output-dir",
-    type=PATH,
+    type=FOLDER,
     required=True,
-    metavar="DIR",
     help="Folder of the encoders and the classifier.",
 )
-@click.option(
-    "--steps",
-    type=COUNT,
-    metavar="N",
-    help="Number of batches.  [default: that of model type lite]",
-)
+@click.option("--steps", type=COUNT, help="Number of batches.  [default: that of model type lite]")
 @seed_option
 @threads_option
 @force_option
@@ -87,29 +78,19 @@ def lite(
     check_packages()
     if threads:
         torch.set_num_threads(threads)
-    display = configuration().display
-    settings = (
-        LiteTrainingSettings(seed=seed)
-        if steps is None
-        else LiteTrainingSettings(steps=steps, seed=seed)
-    )
-    from virnucpro.executors.signals import interruptible
-
-    try:
-        with interruptible() as interruption, StepScreen(display) as screen:
-            report = fit_lite(
-                Dataset(dataset),
-                output_dir,
-                settings,
-                screen,
-                interruption=interruption,
-                force=force,
-            )
-            if report is not None and report["temperature"] is None:
-                screen.warn("no validation frames of both labels: the scores are not calibrated")
-    except RunInterruptedError as stop:
-        same = "the same command again without --force" if force else "the same command again"
-        raise RunInterruptedError(stop.signal_number, f"run {same} to continue") from stop
+    loaded = configuration()
+    display = loaded.display
+    settings = LiteTrainingSettings(seed=seed)
+    if steps is not None:
+        settings = replace(settings, steps=steps)
+    same = "the same command again without --force" if force else "the same command again"
+    screen = StepScreen(display)
+    with shown_on(screen, loaded.warnings, advice=f"run {same} to continue") as interruption:
+        report = fit_lite(
+            Dataset(dataset), output_dir, settings, screen, interruption=interruption, force=force
+        )
+        if report is not None and report["temperature"] is None:
+            screen.warn("no validation frames of both labels: the scores are not calibrated")
     if not display.quiet:
         click.echo("\n".join(_summary(report, Dataset(dataset).lengths()[0], output_dir)))
     return 0

@@ -9,10 +9,21 @@ from typing import Any
 
 import click
 
-from virnucpro.cli.options import PATH, configuration, force_option, seed_option, shared_options
-from virnucpro.errors import RunInterruptedError, UsageError
+from virnucpro.cli.options import (
+    COUNT,
+    FILE,
+    FOLDER,
+    SHARE,
+    configuration,
+    exit_codes,
+    force_option,
+    seed_option,
+    separated,
+    shared_options,
+    shown_on,
+)
+from virnucpro.errors import UsageError
 
-FRACTION = click.FloatRange(0, 1)
 EPILOG = """\b
 TABLE is tab-separated, with a header:
   file           label   group     split     genome         match
@@ -30,27 +41,22 @@ Examples:
   virnucpro train prepare genomes.tsv -o data -e 300,500 --genomes /data/refseq
   virnucpro train prepare genomes.tsv -o data --test 0 --validation 0.05 --seed 7
 
-\b
-Exit codes:
-  0 finished (now or before), 3 the folder has another data set, 5 output directory in use,
-  6 disk full or not writable, 64 wrong usage, 65 mistakes in TABLE or in a genome file
-"""
+""" + exit_codes(0, 3, 5, 6, 64, 65, 130)
 
 
 @click.command(epilog=EPILOG, short_help="Make a labelled data set from a table of genomes.")
-@click.argument("table", type=PATH, metavar="TABLE")
+@click.argument("table", type=FILE, metavar="TABLE")
 @click.option(
     "-o",
     "--output-dir",
-    type=PATH,
+    type=FOLDER,
     required=True,
     metavar="DATASET",
     help="Folder of the data set.",
 )
 @click.option(
     "--genomes",
-    type=PATH,
-    metavar="DIR",
+    type=FOLDER,
     help="Folder that relative paths in TABLE start from.  [default: the folder of TABLE]",
 )
 @click.option(
@@ -59,52 +65,28 @@ Exit codes:
     "lengths",
     multiple=True,
     default=("500",),
-    show_default=True,
     metavar="N",
     help="Bases per chunk; write several as 300,500, or repeat the option.",
 )
 @click.option(
-    "--validation",
-    type=FRACTION,
-    default=0.1,
-    show_default=True,
-    metavar="F",
-    help="Fraction of the genomes in the validation part.",
+    "--validation", type=SHARE, default=0.1, help="Fraction of the genomes in the validation part."
 )
-@click.option(
-    "--test",
-    type=FRACTION,
-    default=0.1,
-    show_default=True,
-    metavar="F",
-    help="Fraction of the genomes in the test part.",
-)
+@click.option("--test", type=SHARE, default=0.1, help="Fraction of the genomes in the test part.")
 @click.option(
     "--relatives",
-    type=FRACTION,
+    type=SHARE,
     default=0.05,
-    show_default=True,
-    metavar="F",
     help="Leave out genomes that share a larger fraction of their 31-mers with held-out ones.",
 )
-@click.option(
-    "--shard-size",
-    type=click.IntRange(min=1),
-    default=10_000,
-    show_default=True,
-    metavar="N",
-    help="Frames per shard.",
-)
+@click.option("--shard-size", type=COUNT, default=10_000, help="Frames per shard.")
 @click.option(
     "--balance/--no-balance",
     default=True,
-    show_default=True,
     help="Take equally many frames of either label for training and validation.",
 )
 @click.option(
     "--stride",
-    type=click.IntRange(min=1),
-    metavar="N",
+    type=COUNT,
     help="Begin a chunk every N bases, for fewer or more chunks than predict cuts.",
 )
 @seed_option
@@ -118,7 +100,9 @@ def prepare(table: Path, output_dir: Path, genomes: Path | None, **options: Any)
     GenBank files only frames inside annotated proteins are kept. The same command gives the same
     data set to the byte, and does nothing if the data set exists.
     """
-    from virnucpro.training.data.prepare import DatasetSettings
+    from virnucpro.training.data.dataset import Dataset
+    from virnucpro.training.data.prepare import DatasetSettings, prepare_dataset
+    from virnucpro.ui.step_screen import StepScreen
 
     force = options.pop("force")
     lengths = _lengths(options.pop("lengths"))
@@ -127,40 +111,13 @@ def prepare(table: Path, output_dir: Path, genomes: Path | None, **options: Any)
             f"--genomes {genomes} is not a folder: name the one that the paths start from"
         )
     settings = DatasetSettings(table, genomes or table.parent, lengths, **options)
-    return _prepare(settings, output_dir, force)
-
-
-def _lengths(given: Iterable[str]) -> tuple[int, ...]:
-    """Return the chunk lengths in the order given, each once."""
-    words = [word.strip() for text in given for word in text.split(",") if word.strip()]
-    for word in words:
-        if not (word.isascii() and word.isdecimal()) or int(word) < 3:
-            raise UsageError(
-                f"--expected-length {word!r} is not a number of bases of at least 3: write 300,500"
-            )
-    if not words:
-        raise UsageError("--expected-length is empty: write 500, or 300,500")
-    return tuple(dict.fromkeys(int(word) for word in words))
-
-
-def _prepare(settings: Any, output_dir: Path, force: bool) -> int:
-    from virnucpro.executors.signals import interruptible
-    from virnucpro.training.data.dataset import Dataset
-    from virnucpro.training.data.prepare import prepare_dataset
-    from virnucpro.ui.step_screen import StepScreen
-
-    display = configuration().display
-    dataset = Dataset(output_dir)
-    try:
-        with interruptible(), StepScreen(display) as screen:
-            prepared = prepare_dataset(settings, dataset, screen, command=sys.argv, force=force)
-            for notice in prepared.description["notices"]:
-                screen.warn(notice)
-    except RunInterruptedError as stop:
-        raise RunInterruptedError(
-            stop.signal_number, "run the same command again to start over"
-        ) from stop
-    if not display.quiet:
+    loaded, dataset = configuration(), Dataset(output_dir)
+    screen = StepScreen(loaded.display)
+    with shown_on(screen, loaded.warnings, advice="run the same command again to start over"):
+        prepared = prepare_dataset(settings, dataset, screen, command=sys.argv, force=force)
+        for notice in prepared.description["notices"]:
+            screen.warn(notice)
+    if not loaded.display.quiet:
         click.echo(_summary(prepared.description))
         sentences = {
             "made": "The data set is in",
@@ -169,6 +126,19 @@ def _prepare(settings: Any, output_dir: Path, force: bool) -> int:
         }
         click.echo(f"{sentences[prepared.outcome]} {output_dir}")
     return 0
+
+
+def _lengths(given: Iterable[str]) -> tuple[int, ...]:
+    """Return the chunk lengths in the order given, each once."""
+    words = separated(",".join(given))
+    for word in words:
+        if not (word.isascii() and word.isdecimal()) or int(word) < 3:
+            raise UsageError(
+                f"--expected-length {word!r} is not a number of bases of at least 3: write 300,500"
+            )
+    if not words:
+        raise UsageError("--expected-length is empty: write 500, or 300,500")
+    return tuple(dict.fromkeys(map(int, words)))
 
 
 _COLUMNS = ("part", "label", "length", "genomes", "chunks", "open", "frames")
