@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from virnucpro import __version__
-from virnucpro.cli.options import shared_options
+from virnucpro.cli import shared
 
 COMMANDS = {
     "predict": "virnucpro.cli.predict:predict",
@@ -78,7 +78,7 @@ class LazyGroup(click.Group):
 @click.version_option(
     __version__, "-V", "--version", prog_name="virnucpro", help="Show the version."
 )
-@shared_options
+@shared.global_options
 def app() -> None:
     """Find viral sequences in FASTA and FASTQ files."""
 
@@ -89,6 +89,6 @@ def app() -> None:
     short_help="Train a classifier, or small encoders, on your own genomes.",
     epilog=TRAIN_EPILOG,
 )
-@shared_options
+@shared.global_options
 def train() -> None:
     """Train a classifier, or small encoders, on your own labelled genomes."""

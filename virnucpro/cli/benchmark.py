@@ -8,17 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from virnucpro.cli.options import (
-    COUNT,
-    FILE,
-    SECONDS,
-    device_options,
-    measured_device,
-    say,
-    separated,
-    shared_options,
-    threads_option,
-)
+from virnucpro.cli import shared
 from virnucpro.contracts import Device, Json
 from virnucpro.errors import UsageError, VirNucProError
 from virnucpro.precision import PRECISIONS, choose_precision, measured_precisions
@@ -47,7 +37,7 @@ WIDTH = 250  # columns, where the output goes to no terminal: nothing is wrapped
 
 def precisions(text: str) -> tuple[str, ...]:
     """Return ``fp32,bf16`` as a tuple, each precision once."""
-    names = separated(text) or [text]
+    names = shared.separated(text) or [text]
     for name in names:
         if name not in PRECISIONS:
             *others, last = PRECISIONS
@@ -77,13 +67,13 @@ def precisions(text: str) -> tuple[str, ...]:
     "-i",
     "--input",
     "source",
-    type=FILE,
+    type=shared.FILE,
     metavar="FASTA",
     help="Measure with the frames of this file instead.",
 )
 @click.option(
     "--sequences",
-    type=COUNT,
+    type=shared.COUNT,
     help="Number of frames.  [default: 1024 on a GPU, 32 on the CPU]",
 )
 @click.option(
@@ -93,17 +83,19 @@ def precisions(text: str) -> tuple[str, ...]:
     metavar="LIST",
     help=f"Precisions, of {','.join(PRECISIONS)}.  [default: all that are fast on the device]",
 )
-@click.option("--budget", type=COUNT, help="Tokens or sequences per batch, if there is one MODEL.")
+@click.option(
+    "--budget", type=shared.COUNT, help="Tokens or sequences per batch, if there is one MODEL."
+)
 @click.option(
     "--compile/--no-compile",
     default=True,
     help="Compile the models for a GPU, as predict does for large inputs.",
 )
-@device_options
-@threads_option
+@shared.device_options
+@shared.threads_option
 @click.option(
     "--seconds",
-    type=SECONDS,
+    type=shared.SECONDS,
     default=5.0,
     help="Seconds per implementation and stage; at least three calls are made.",
 )
@@ -114,15 +106,18 @@ def precisions(text: str) -> tuple[str, ...]:
     help="Measure the stages on the host; without MODEL, measure only these.",
 )
 @click.option(
-    "--accuracy", type=FILE, metavar="FASTA", help="Compare each precision with fp32 on this file."
+    "--accuracy",
+    type=shared.FILE,
+    metavar="FASTA",
+    help="Compare each precision with fp32 on this file.",
 )
 @click.option(
     "--classifier",
-    type=FILE,
+    type=shared.FILE,
     help="With --accuracy: also compare the calls of this classifier.",
 )
-@click.option("--json", "saved", type=FILE, help="Save all figures in this file.")
-@shared_options
+@click.option("--json", "saved", type=shared.FILE, help="Save all figures in this file.")
+@shared.global_options
 def benchmark(models: tuple[str, ...], **options: Any) -> None:
     """Measure encoders and host stages on this machine, and compare other implementations.
 
@@ -130,13 +125,13 @@ def benchmark(models: tuple[str, ...], **options: Any) -> None:
     (layers, width, heads), or FAMILY:PATH with --weights real. Every implementation computes with
     the same weights. One that gives other embeddings is reported and its speed is not measured.
     """
-    device = measured_device(options)
+    device = shared.measured_device(options)
     request = _request(models, device, options)
     from virnucpro.benchmark.run import disagreeing, run_benchmark
 
     document: dict[str, Json] = {}
     try:
-        for so_far in run_benchmark(request, device, say):
+        for so_far in run_benchmark(request, device, shared.say):
             document = so_far
     finally:  # also what was finished before an error or Ctrl-C
         if document:

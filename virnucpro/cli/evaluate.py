@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from virnucpro.cli.options import FILE, FOLDER, SHARE, force_option, quiet, say, shared_options
+from virnucpro.cli import shared
 from virnucpro.errors import UsageError
 from virnucpro.formatting import printable
 
@@ -30,12 +30,12 @@ docs/evaluation.md.
     epilog=EPILOG,
     short_help="Measure predictions on records of known origin; calibrate a classifier.",
 )
-@click.argument("predictions", type=FILE, metavar="PREDICTIONS")
-@click.option("--labels", type=FILE, required=True, help="Table of what the records are.")
+@click.argument("predictions", type=shared.FILE, metavar="PREDICTIONS")
+@click.option("--labels", type=shared.FILE, required=True, help="Table of what the records are.")
 @click.option(
     "-o",
     "--output-dir",
-    type=FOLDER,
+    type=shared.FOLDER,
     help="Folder of the results.  [default: STEM_LEVEL_evaluation]",
 )
 @click.option(
@@ -45,23 +45,23 @@ docs/evaluation.md.
 )
 @click.option(
     "--threshold",
-    type=SHARE,
+    type=shared.SHARE,
     default=0.5,
     help="Score from which a unit is called virus, 0 to 1.",
 )
 @click.option(
     "--calibrate",
-    type=FILE,
+    type=shared.FILE,
     metavar="CLASSIFIER",
     help="Calibrate the classifier that made these predictions: fit its temperature.",
 )
 @click.option(
     "--output",
-    type=FILE,
+    type=shared.FILE,
     help="File of the calibrated classifier, with the suffix .safetensors.",
 )
-@force_option
-@shared_options
+@shared.force_option
+@shared.global_options
 def evaluate(predictions: Path, labels: Path, **options: Any) -> None:
     """Measure PREDICTIONS: an output directory of predict, or one of its tables.
 
@@ -80,6 +80,6 @@ def evaluate(predictions: Path, labels: Path, **options: Any) -> None:
             )
     from virnucpro.evaluation.run import EvaluationRequest, run_evaluation
 
-    result = run_evaluation(EvaluationRequest(predictions, labels, **options), say)
-    if not quiet():
+    result = run_evaluation(EvaluationRequest(predictions, labels, **options), shared.say)
+    if not shared.quiet():
         click.echo(printable(result))

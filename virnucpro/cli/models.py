@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from virnucpro.cli.options import configuration, json_option, shared_options
+from virnucpro.cli import shared
 from virnucpro.errors import UsageError
 from virnucpro.formatting import byte_size
 from virnucpro.models.catalogue import KNOWN, SETS, HubModel, Model, model_named, models_for
@@ -27,8 +27,8 @@ def models() -> None:
 @models.command(
     "list", epilog="\b\nExamples:\n  virnucpro models list\n  virnucpro models list --json"
 )
-@json_option
-@shared_options
+@shared.json_option
+@shared.global_options
 def list_models(as_json: bool) -> None:
     """Show the known models, their sizes and where they are."""
     rows = [_row(model) for model in KNOWN]
@@ -74,7 +74,7 @@ def _row(model: Model) -> dict[str, Any]:
     "--for", "model_type", type=click.Choice(list(SETS)), help="Fetch all that this type needs."
 )
 @click.option("--update", is_flag=True, help="Fetch the newest version and record its checksum.")
-@shared_options
+@shared.global_options
 def fetch(names: tuple[str, ...], model_type: str | None, update: bool) -> None:
     """Fetch the models NAME, or all models that model type 300 or 500 needs.
 
@@ -88,7 +88,7 @@ def fetch(names: tuple[str, ...], model_type: str | None, update: bool) -> None:
     if not requested_names:
         raise UsageError("name a model or a model type, such as: virnucpro models fetch 500")
     chosen = dict.fromkeys(model for name in requested_names for model in models_for(name))
-    with StepScreen(configuration().display) as screen:
+    with StepScreen(shared.configuration().display) as screen:
         for model in chosen:
             screen.say(f"{model.name}: {model.address}")
             fetched = fetch_model(model, screen.transfer(model.name), update=update)
@@ -98,7 +98,7 @@ def fetch(names: tuple[str, ...], model_type: str | None, update: bool) -> None:
 
 @models.command(epilog="\b\nExample:\n  ls -l $(virnucpro models path esm2_t36_3B_UR50D)")
 @click.argument("name")
-@shared_options
+@shared.global_options
 def path(name: str) -> None:
     """Print only the path of the model NAME; the exit code is 64 if it is not on this machine."""
     from virnucpro.models.store import find_model
@@ -111,7 +111,7 @@ def path(name: str) -> None:
 )
 @click.argument("names", nargs=-1, metavar="[NAME...]")
 @click.option("--renew", is_flag=True, help="Record the present files as the right version.")
-@shared_options
+@shared.global_options
 def verify(names: tuple[str, ...], renew: bool) -> None:
     """Compare models with their recorded checksums: those named, or all on this machine.
 

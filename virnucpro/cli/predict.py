@@ -9,20 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from virnucpro.cli.options import (
-    BASES,
-    FOLDER,
-    ModelTypes,
-    configuration,
-    encoder_options,
-    exit_codes,
-    force_option,
-    no_progress_option,
-    resume_option,
-    setting_option,
-    shared_options,
-    shown_on,
-)
+from virnucpro.cli import shared
 from virnucpro.errors import EXIT_OK, EXIT_PARTIAL, UsageError
 from virnucpro.settings import SHOWN_MODEL_TYPES
 
@@ -44,7 +31,7 @@ Examples:
   virnucpro predict contigs.fa -m custom -p my.safetensors -e 300
   zcat *.fa.gz | virnucpro predict - -o results --device cpu
 
-""" + exit_codes(0, 2, 3, 4, 5, 6, 64, 65, 130)
+""" + shared.exit_codes(0, 2, 3, 4, 5, 6, 64, 65, 130)
 
 
 @click.command(epilog=EPILOG, short_help="Decide for every record of a file whether it is viral.")
@@ -58,23 +45,23 @@ Examples:
 @click.option(
     "-o",
     "--output-dir",
-    type=FOLDER,
+    type=shared.FOLDER,
     help="Folder of the results.  [default: STEM_predictions]",
 )
 @click.option(
     "-m",
     "--model-type",
-    type=ModelTypes(SHOWN_MODEL_TYPES),
+    type=shared.ModelTypes(SHOWN_MODEL_TYPES),
     help="Models to use. 300 and 500 are the released ones, for chunks of that many bases; lite "
     "is less accurate and needs no GPU and no download; custom is your own.  [default: 500]",
 )
-@setting_option("-p", "--model-path", "classifier", metavar="FILE")
-@click.option("-e", "--expected-length", "chunk_length", type=BASES, help="Bases per chunk.")
-@encoder_options
-@setting_option("-b", "--batch-size", "classifier_rows")
-@setting_option("--duplicate-ids", "duplicate_ids")
-@resume_option
-@force_option
+@shared.setting_option("-p", "--model-path", "classifier", metavar="FILE")
+@click.option("-e", "--expected-length", "chunk_length", type=shared.BASES, help="Bases per chunk.")
+@shared.encoder_options
+@shared.setting_option("-b", "--batch-size", "classifier_rows")
+@shared.setting_option("--duplicate-ids", "duplicate_ids")
+@shared.resume_option
+@shared.force_option
 @click.option(
     "-k",
     "--keep-intermediate",
@@ -82,11 +69,11 @@ Examples:
     default=None,
     help="Keep chunks, frames and features after the run.",
 )
-@no_progress_option
+@shared.no_progress_option
 @click.option(
     "--parallel", is_flag=True, help="Accepted without effect: every visible GPU is used anyway."
 )
-@shared_options
+@shared.global_options
 def predict(source: str | None, named_source: str | None, **options: Any) -> int:
     """Decide for every record of INPUT whether it is viral.
 
@@ -98,7 +85,7 @@ def predict(source: str | None, named_source: str | None, **options: Any) -> int
         raise UsageError(
             "give exactly one input: virnucpro predict --input FILE, or just virnucpro predict FILE"
         )
-    settings = configuration(options)
+    settings = shared.configuration(options)
     from virnucpro.run.predict import run_prediction
     from virnucpro.run.prepare import PredictionRequest
     from virnucpro.ui.run_screen import RunScreen
@@ -113,7 +100,7 @@ def predict(source: str | None, named_source: str | None, **options: Any) -> int
         tuple(sys.argv),
     )
     screen = RunScreen(settings.display, request.layout)
-    with shown_on(screen, settings.warnings) as interruption:
+    with shared.shown_on(screen, settings.warnings) as interruption:
         summary = run_prediction(request, screen.show, interruption=interruption)
     if not settings.display.quiet:
         try:
@@ -128,47 +115,34 @@ def summary_text(summary: Summary, root: Path) -> str:
     lines = [summary.notice] if summary.notice else []
     if summary.computed == 0:
         lines.append("Nothing to compute: this run was already finished, its results are intact.")
-    lines += _records(summary)
-    lines += _chunks(summary)
+    calls, unscored = summary.calls, summary.unscored
+    if summary.scored == 0:
+        lines.append(f"None of the {summary.records:,} records could be scored.")
+    else:
+        lines.append(
+            f"{calls.get('virus', 0):,} of {summary.records:,} records are called virus, "
+            f"{calls.get('nonvirus', 0):,} nonvirus, {calls.get('undecided', 0):,} undecided; "
+            f"{sum(unscored.values()):,} could not be scored."
+        )
+    for reason, count in unscored.items():
+        lines.append(f"  {count:,} unscored: {UNSCORED_REASONS[reason]}")
+    if chunks := sum(summary.chunks.values()):
+        lines.append(
+            f"{summary.chunks.get('scored', 0):,} of {chunks:,} chunks were scored, from "
+            f"{summary.frames:,} open frames."
+        )
+    if closed := summary.chunks.get("no_open_frame", 0):
+        lines.append(
+            f"  {closed:,} have a stop codon in every frame and cannot be scored: usual for "
+            f"non-coding DNA, nothing is lost."
+        )
     if summary.failed_records:
         lines.append(
             f"{summary.failed_records:,} records could not be scored in full: see "
             f"failed_files.txt; the same command tries them again."
         )
-    lines.append(f"Results in {_relative(root)}:")
+    here = Path.cwd()
+    shown = root.relative_to(here) if root.is_relative_to(here) else root
+    lines.append(f"Results in {shown}:")
     lines += [f"  {path.relative_to(root)}" for path in summary.files]
     return "\n".join(lines)
-
-
-def _records(summary: Summary) -> list[str]:
-    calls = summary.calls
-    if summary.scored == 0:
-        lines = [f"None of the {summary.records:,} records could be scored."]
-    else:
-        lines = [
-            f"{calls.get('virus', 0):,} of {summary.records:,} records are called virus, "
-            f"{calls.get('nonvirus', 0):,} nonvirus, {calls.get('undecided', 0):,} undecided; "
-            f"{sum(summary.unscored.values()):,} could not be scored."
-        ]
-    for reason, count in summary.unscored.items():
-        lines.append(f"  {count:,} unscored: {UNSCORED_REASONS[reason]}")
-    return lines
-
-
-def _chunks(summary: Summary) -> list[str]:
-    total, scored = sum(summary.chunks.values()), summary.chunks.get("scored", 0)
-    if not total:
-        return []
-    lines = [f"{scored:,} of {total:,} chunks were scored, from {summary.frames:,} open frames."]
-    closed = summary.chunks.get("no_open_frame", 0)
-    if closed:
-        lines.append(
-            f"  {closed:,} have a stop codon in every frame and cannot be scored: usual for "
-            f"non-coding DNA, nothing is lost."
-        )
-    return lines
-
-
-def _relative(root: Path) -> str:
-    here = Path.cwd()
-    return str(root.relative_to(here)) if root.is_relative_to(here) else str(root)

@@ -10,17 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from virnucpro.cli.options import (
-    FILE,
-    SECONDS,
-    configuration,
-    device_options,
-    json_option,
-    measured_device,
-    precision_option,
-    separated,
-    shared_options,
-)
+from virnucpro.cli import shared
 from virnucpro.contracts import Device, Json
 from virnucpro.encoders.family import BATCH_OPTIONS, LETTERS_PER_FRAME
 from virnucpro.encoders.registry import family_named, family_names
@@ -28,7 +18,6 @@ from virnucpro.errors import DeviceError, UsageError
 from virnucpro.formatting import memory_size
 
 if TYPE_CHECKING:
-    from virnucpro.benchmark.budget_curve import BudgetPoint
     from virnucpro.encoders.batched import BatchedEncoder
 
 EPILOG = """\b
@@ -44,7 +33,7 @@ DOUBLINGS = {"cpu": 2, "cuda": 5}  # budgets beyond the least one; a CPU gains n
 
 def counts(text: str) -> tuple[int, ...]:
     """Return ``168,200`` as ``(168, 200)``."""
-    parts = separated(text)
+    parts = shared.separated(text)
     if not all(part.isascii() and part.isdigit() and int(part) for part in parts or [text]):
         raise click.BadParameter(f"{text!r}: expected whole numbers of 1 or more, as in 512,1024")
     return tuple(map(int, parts))
@@ -67,8 +56,8 @@ def counts(text: str) -> tuple[int, ...]:
     metavar="SIZE",
     help="Use random weights of this size: name of a model, or LAYERSxWIDTHxHEADS.",
 )
-@device_options
-@precision_option
+@shared.device_options
+@shared.precision_option
 @click.option(
     "--lengths", type=counts, metavar="LIST", help="Letters per sequence.  [default: 166 or 499]"
 )
@@ -78,10 +67,10 @@ def counts(text: str) -> tuple[int, ...]:
     metavar="LIST",
     help="Tokens or sequences per batch.  [default: a rising series]",
 )
-@click.option("--seconds", type=SECONDS, default=2.0, help="Seconds per budget.")
-@json_option
-@click.option("-o", "--output", type=FILE, help="Save the result as JSON in this file.")
-@shared_options
+@click.option("--seconds", type=shared.SECONDS, default=2.0, help="Seconds per budget.")
+@shared.json_option
+@click.option("-o", "--output", type=shared.FILE, help="Save the result as JSON in this file.")
+@shared.global_options
 def profile(family: str, as_json: bool, output: Path | None, **options: Any) -> None:
     """Measure how fast an encoder is on this machine, and recommend a batch budget.
 
@@ -89,10 +78,11 @@ def profile(family: str, as_json: bool, output: Path | None, **options: Any) -> 
     DNABERT-S. predict measures a budget by itself; this command shows what that gains, and names
     the option that sets another.
     """
+    from virnucpro.benchmark.budget_curve import best_budget, doubled_budgets, measure_budgets
     from virnucpro.precision import choose_precision
 
-    device = measured_device(options)
-    precision = choose_precision(configuration(options).analysis.precision, [device])
+    device = shared.measured_device(options)
+    precision = choose_precision(shared.configuration(options).analysis.precision, [device])
     encoder = _encoder(family, device, precision, options)
     encoder.optimise()
     molecule = family_named(family).molecule
@@ -108,9 +98,30 @@ def profile(family: str, as_json: bool, output: Path | None, **options: Any) -> 
     for meaningless in ("budget", "found"):  # of an encoder that takes whatever it is told
         del document[meaningless]
     if not as_json:
-        click.echo(_title(document))
-    points = _measure(encoder, family, lengths, options, quiet=as_json)
-    document |= _advice(BATCH_OPTIONS[molecule], points)
+        click.echo(
+            f"{document['model']} on {document['device']}, {precision}, {document['attention']}, "
+            f"sequences of {', '.join(map(str, lengths))} letters\n{document['unit']:>10} "
+            f"{'sequences/s':>12} {'tokens/s':>12} {'waited':>7} {'memory':>10}"
+        )
+    least = encoder.bounds.least
+    budgets: Iterable[int] = options["budgets"] or doubled_budgets(
+        least, least << DOUBLINGS[encoder.device.type]
+    )
+    points = []
+    for point in measure_budgets(encoder, family, lengths, budgets, options["seconds"]):
+        points.append(point)
+        if not as_json:
+            click.echo(
+                f"{point.budget:>10,} {point.sequences_per_second:>12,.1f} "
+                f"{point.tokens_per_second:>12,.0f} {point.waited_share:>7.1%} "
+                f"{memory_size(point.peak_memory):>10}"
+            )
+    if not points:
+        raise DeviceError("not even the smallest budget fits into the memory: try --budgets 1")
+    budget = best_budget(points)
+    document["points"] = [asdict(point) for point in points]
+    document["recommended"] = budget
+    document["option"] = f"{BATCH_OPTIONS[molecule]} {budget}"
     if output is not None:
         from virnucpro.store.disk import Disk
 
@@ -128,7 +139,7 @@ def _encoder(
     from virnucpro.encoders.batched import BatchedEncoder
     from virnucpro.encoders.registry import locate, open_encoder, random_encoder
 
-    analysis = configuration().analysis
+    analysis = shared.configuration().analysis
     if options["architecture"]:
         if options["model_path"]:
             raise UsageError("--random and --model-path contradict each other: leave one out")
@@ -143,56 +154,3 @@ def _encoder(
     if not isinstance(encoder, BatchedEncoder):
         raise UsageError(f"{source.name} has no batch budget to measure: name a real model")
     return encoder
-
-
-def _measure(
-    encoder: BatchedEncoder,
-    family: str,
-    lengths: tuple[int, ...],
-    options: dict[str, Any],
-    *,
-    quiet: bool,
-) -> list[BudgetPoint]:
-    """Measure the curve, and print one line per budget as it comes."""
-    from virnucpro.benchmark.budget_curve import doubled_budgets, measure_budgets
-
-    least = encoder.bounds.least
-    budgets: Iterable[int] = options["budgets"] or doubled_budgets(
-        least, least << DOUBLINGS[encoder.device.type]
-    )
-    points = []
-    for point in measure_budgets(encoder, family, lengths, budgets, options["seconds"]):
-        points.append(point)
-        if not quiet:
-            click.echo(_line(point))
-    if not points:
-        raise DeviceError("not even the smallest budget fits into the memory: try --budgets 1")
-    return points
-
-
-def _title(document: dict[str, Json]) -> str:
-    lengths = ", ".join(map(str, document["lengths"]))
-    return (
-        f"{document['model']} on {document['device']}, {document['precision']}, "
-        f"{document['attention']}, sequences of {lengths} letters\n"
-        f"{document['unit']:>10} {'sequences/s':>12} {'tokens/s':>12} {'waited':>7} {'memory':>10}"
-    )
-
-
-def _line(point: BudgetPoint) -> str:
-    return (
-        f"{point.budget:>10,} {point.sequences_per_second:>12,.1f} "
-        f"{point.tokens_per_second:>12,.0f} {point.waited_share:>7.1%} "
-        f"{memory_size(point.peak_memory):>10}"
-    )
-
-
-def _advice(option: str, points: list[BudgetPoint]) -> dict[str, Json]:
-    from virnucpro.benchmark.budget_curve import best_budget
-
-    budget = best_budget(points)
-    return {
-        "points": [asdict(point) for point in points],
-        "recommended": budget,
-        "option": f"{option} {budget}",
-    }

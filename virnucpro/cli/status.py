@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from virnucpro.cli.options import FOLDER, json_option, shared_options
+from virnucpro.cli import shared
 from virnucpro.formatting import rough_duration
 from virnucpro.run.status import RunStatus, StageStatus, statuses
 
@@ -20,9 +20,9 @@ CHECKED = "checked by size; --resume checks contents"
     epilog="\b\nExamples:\n  virnucpro status results\n  virnucpro status results --json",
     short_help="Show how far the runs in an output directory are.",
 )
-@click.argument("output_dir", type=FOLDER, metavar="OUTPUT_DIR")
-@json_option
-@shared_options
+@click.argument("output_dir", type=shared.FOLDER, metavar="OUTPUT_DIR")
+@shared.json_option
+@shared.global_options
 def status(output_dir: Path, as_json: bool) -> None:
     """Show what is done in OUTPUT_DIR, what is missing, what failed, and what --resume would do.
 
@@ -131,7 +131,14 @@ def _resume(run: RunStatus) -> str:
     if not run.todo:
         return f"{verb}: nothing"
     stages = [_todo(status) for status in run.todo]
-    return f"{verb}: {', '.join(stages)}; {_time(run.seconds_left)}"
+    seconds = run.seconds_left  # of the embedding; the other stages are quick
+    if seconds is None:
+        duration = "time unknown"
+    elif seconds == 0:
+        duration = "nothing to embed"
+    else:
+        duration = f"about {rough_duration(seconds)} on one device"
+    return f"{verb}: {', '.join(stages)}; {duration}"
 
 
 def _todo(status: StageStatus) -> str:
@@ -141,12 +148,3 @@ def _todo(status: StageStatus) -> str:
     if status.remaining is None:
         return f"{status.stage.title} of sequences still to be counted"
     return f"{status.stage.title} of {status.remaining:,} sequences"
-
-
-def _time(seconds: float | None) -> str:
-    """A rough duration of the embedding on one device; the other stages are quick."""
-    if seconds is None:
-        return "time unknown"
-    if seconds == 0:
-        return "nothing to embed"
-    return f"about {rough_duration(seconds)} on one device"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from virnucpro.cli.options import BASES, FILE, json_option, shared_options
+from virnucpro.cli import shared
 from virnucpro.errors import UsageError
 from virnucpro.formatting import memory_size
 
@@ -18,8 +18,8 @@ def utils() -> None:
 
 
 @utils.command("list-devices", epilog="\b\nExample:\n  virnucpro utils list-devices --json")
-@json_option
-@shared_options
+@shared.json_option
+@shared.global_options
 def list_devices(as_json: bool) -> None:
     """Show the CPU and the GPUs that a run could use."""
     from virnucpro.devices import host_threads, mask_warning, visible_gpus
@@ -45,9 +45,9 @@ def list_devices(as_json: bool) -> None:
 
 
 @utils.command(epilog="\b\nExample:\n  virnucpro utils validate reads.fq.gz --expected-length 300")
-@click.argument("source", type=FILE, metavar="INPUT")
-@click.option("-e", "--expected-length", type=BASES, default=500, help="Bases per chunk.")
-@shared_options
+@click.argument("source", type=shared.FILE, metavar="INPUT")
+@click.option("-e", "--expected-length", type=shared.BASES, default=500, help="Bases per chunk.")
+@shared.global_options
 def validate(source: Path, expected_length: int) -> None:
     """Read all of INPUT and say whether predict would accept it. No file is written."""
     from virnucpro.io.input_summary import summarise_input
@@ -67,9 +67,11 @@ def validate(source: Path, expected_length: int) -> None:
 @utils.command(
     "generate-config", epilog="\b\nExample:\n  virnucpro utils generate-config -o virnucpro.yaml"
 )
-@click.option("-o", "--output", type=FILE, help="Write to this file instead of standard output.")
+@click.option(
+    "-o", "--output", type=shared.FILE, help="Write to this file instead of standard output."
+)
 @click.option("-f", "--force", is_flag=True, help="Overwrite an existing file.")
-@shared_options
+@shared.global_options
 def generate_config(output: Path | None, force: bool) -> None:
     """Write a configuration file with every key, its default and its meaning."""
     from virnucpro.configuration import default_yaml

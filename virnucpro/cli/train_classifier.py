@@ -9,20 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from virnucpro.cli.options import (
-    COUNT,
-    COUNT_OR_ZERO,
-    FILE,
-    FOLDER,
-    configuration,
-    exit_codes,
-    force_option,
-    no_progress_option,
-    resume_option,
-    shared_options,
-    shown_on,
-    threads_option,
-)
+from virnucpro.cli import shared
 from virnucpro.contracts import Device
 from virnucpro.errors import EXIT_OK, UsageError
 from virnucpro.settings import MachineSettings
@@ -40,15 +27,15 @@ Examples:
 
 Then: virnucpro predict contigs.fa -m custom -p my.safetensors -e 500
 
-""" + exit_codes(0, 3, 4, 5, 6, 64, 65, 130)
+""" + shared.exit_codes(0, 3, 4, 5, 6, 64, 65, 130)
 
 
 @click.command(epilog=EPILOG, short_help="Train a classifier on an embedded data set.")
-@click.argument("dataset", type=FOLDER, metavar="DATASET")
+@click.argument("dataset", type=shared.FOLDER, metavar="DATASET")
 @click.option(
     "-o",
     "--output",
-    type=FILE,
+    type=shared.FILE,
     required=True,
     help="File of the classifier, with the suffix .safetensors; its model card has the suffix .md.",
 )
@@ -58,8 +45,10 @@ Then: virnucpro predict contigs.fa -m custom -p my.safetensors -e 500
     default="original",
     help="Train as version 1 did, or with AdamW on standardised inputs in larger batches.",
 )
-@click.option("--hidden", type=COUNT, help="Number of hidden units.  [default: 512]")
-@click.option("--epochs", type=COUNT, help="Largest number of epochs.  [default: 200; modern: 40]")
+@click.option("--hidden", type=shared.COUNT, help="Number of hidden units.  [default: 512]")
+@click.option(
+    "--epochs", type=shared.COUNT, help="Largest number of epochs.  [default: 200; modern: 40]"
+)
 @click.option(
     "--batch-size",
     type=click.IntRange(min=2),
@@ -74,16 +63,18 @@ Then: virnucpro predict contigs.fa -m custom -p my.safetensors -e 500
 )
 @click.option(
     "--patience",
-    type=COUNT,
+    type=shared.COUNT,
     help="Stop after N epochs without a lower validation loss.  [default: 5]",
 )
-@click.option("--seed", type=COUNT_OR_ZERO, help="Seed of all random choices.  [default: 42]")
+@click.option(
+    "--seed", type=shared.COUNT_OR_ZERO, help="Seed of all random choices.  [default: 42]"
+)
 @click.option("--multi-gpu", is_flag=True, help="Train on every visible GPU instead of one.")
 @click.option(
     "--gpu-ids", metavar="LIST", help="Train on these GPUs, such as 0,1,2, or their UUIDs."
 )
-@click.option("--processes", type=COUNT, help="Train on the CPU, in N processes.")
-@threads_option
+@click.option("--processes", type=shared.COUNT, help="Train on the CPU, in N processes.")
+@shared.threads_option
 @click.option(
     "--precision",
     type=click.Choice(["fp32", "bf16"]),
@@ -94,17 +85,17 @@ Then: virnucpro predict contigs.fa -m custom -p my.safetensors -e 500
     type=click.Path(path_type=Path, file_okay=False),
     help="Also write TensorBoard scalars to this folder.",
 )
-@resume_option
-@force_option
-@no_progress_option
-@shared_options
+@shared.resume_option
+@shared.force_option
+@shared.no_progress_option
+@shared.global_options
 def classifier(dataset: Path, output: Path, **options: Any) -> int:
     """Train a classifier on DATASET, which train prepare made and train embed embedded.
 
     The validation part decides when the training stops, and calibrates the scores. The test part
     is only measured at the end. The same command gives the same file to the byte on the CPU.
     """
-    settings = configuration({name: options[name] for name in ("threads", "no_progress")})
+    settings = shared.configuration({name: options[name] for name in ("threads", "no_progress")})
 
     from virnucpro.training.classifier.fitting import ClassifierRequest, fit_classifier
     from virnucpro.ui.training_screen import TrainingScreen
@@ -114,7 +105,7 @@ def classifier(dataset: Path, output: Path, **options: Any) -> int:
     choices = (options["resume"], options["force"], options["tensorboard"])
     request = ClassifierRequest(dataset, output, training, devices, *choices)
     screen = TrainingScreen(settings.display)
-    with shown_on(screen, settings.warnings) as interruption:
+    with shared.shown_on(screen, settings.warnings) as interruption:
         fitted = fit_classifier(request, screen.show, interruption)
     if not settings.display.quiet:
         click.echo("\n".join(_summary(fitted, output)))

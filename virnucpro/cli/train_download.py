@@ -8,16 +8,7 @@ from typing import Any
 
 import click
 
-from virnucpro.cli.options import (
-    COUNT_OR_ZERO,
-    FOLDER,
-    configuration,
-    exit_codes,
-    say,
-    separated,
-    shared_options,
-    shown_on,
-)
+from virnucpro.cli import shared
 from virnucpro.errors import EXIT_OK, EXIT_PARTIAL, InputError, UsageError
 
 EPILOG = """\b
@@ -29,7 +20,7 @@ Examples:
 Groups: archaea, bacteria, fungi, invertebrate, mitochondrion, other, plant, plasmid, plastid,
 protozoa, vertebrate_mammalian, vertebrate_other, viral.
 
-""" + exit_codes(0, 2, 5, 6, 64, 130)
+""" + shared.exit_codes(0, 2, 5, 6, 64, 130)
 
 
 @click.command(epilog=EPILOG, short_help="Fetch genomes of the current RefSeq release.")
@@ -40,7 +31,7 @@ protozoa, vertebrate_mammalian, vertebrate_other, viral.
     help="Groups of the release, separated by commas.",
 )
 @click.option(
-    "-o", "--output-dir", type=FOLDER, default=Path("refseq"), help="Folder of the files."
+    "-o", "--output-dir", type=shared.FOLDER, default=Path("refseq"), help="Folder of the files."
 )
 @click.option(
     "--mirror",
@@ -52,7 +43,7 @@ protozoa, vertebrate_mammalian, vertebrate_other, viral.
 )
 @click.option(
     "--max-files",
-    type=COUNT_OR_ZERO,
+    type=shared.COUNT_OR_ZERO,
     default=4,
     help="Largest number of files per group; 0 takes all (hundreds of GB of bacteria).",
 )
@@ -64,7 +55,7 @@ protozoa, vertebrate_mammalian, vertebrate_other, viral.
     help="Format of the files; train prepare uses the proteins that genbank names.",
 )
 @click.option("--dry-run", is_flag=True, help="List what would be fetched, and fetch nothing.")
-@shared_options
+@shared.global_options
 def download(
     release_groups: str, output_dir: Path, mirrors: tuple[str, ...], **options: Any
 ) -> int:
@@ -75,7 +66,7 @@ def download(
     """
     from virnucpro.training.data.refseq import NCBI, check_groups, read_release
 
-    groups = separated(release_groups)
+    groups = shared.separated(release_groups)
     if not groups:
         raise UsageError("--release-groups is empty: write viral,bacteria")
     check_groups(groups)
@@ -91,12 +82,12 @@ def download(
 
 def _choose(release: Any, groups: Sequence[str], form: Any, most: int) -> Iterable[Any]:
     """Yield the files to fetch, and print one line per group on standard error."""
-    say(f"RefSeq release {release.number}")
+    shared.say(f"RefSeq release {release.number}")
     for group in groups:
         files = release.files(group, form)
         taken = files[:most] if most else files
         hint = "" if len(taken) == len(files) else " (--max-files 0 takes all)"
-        say(f"{group}: {len(taken):,} of {len(files):,} files{hint}")
+        shared.say(f"{group}: {len(taken):,} of {len(files):,} files{hint}")
         yield from taken
 
 
@@ -114,10 +105,10 @@ def _fetch_all(
     lock = lock_file(folder, TABLE)
     disk.make_folder(lock.parent)
     failures = []
-    loaded = configuration()
+    loaded = shared.configuration()
     screen = StepScreen(loaded.display)
     advice = "run the same command again to continue: what has arrived is kept"
-    with locked(lock, "this download"), shown_on(screen, loaded.warnings, advice=advice):
+    with locked(lock, "this download"), shared.shown_on(screen, loaded.warnings, advice=advice):
         for number, file in enumerate(files, 1):
             title = f"{number}/{len(files)} {file.name}"
             try:
@@ -146,5 +137,7 @@ def _fetch_all(
                 f"it is; remove it to get a new one",
                 err=True,
             )
-    say(f"{len(files):,} files are here; next: virnucpro train prepare {folder / TABLE} -o DATASET")
+    shared.say(
+        f"{len(files):,} files are here; next: virnucpro train prepare {folder / TABLE} -o DATASET"
+    )
     return EXIT_OK

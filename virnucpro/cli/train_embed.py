@@ -9,19 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from virnucpro.cli.options import (
-    FOLDER,
-    ModelTypes,
-    configuration,
-    encoder_options,
-    exit_codes,
-    force_option,
-    no_progress_option,
-    resume_option,
-    separated,
-    shared_options,
-    shown_on,
-)
+from virnucpro.cli import shared
 from virnucpro.errors import EXIT_OK, EXIT_PARTIAL
 from virnucpro.settings import SHOWN_MODEL_TYPES
 
@@ -37,14 +25,14 @@ Examples:
   virnucpro train embed DATASET --model-type lite --device cpu
   virnucpro train embed DATASET --protein-model esm2_t33_650M_UR50D --parts train,validation
 
-""" + exit_codes(0, 2, 3, 4, 5, 6, 64, 65, 130)
+""" + shared.exit_codes(0, 2, 3, 4, 5, 6, 64, 65, 130)
 
 
 def parts_named(text: str) -> tuple[Part, ...]:
     """Return ``validation,train`` as a tuple of parts, in their usual order, each once."""
     from virnucpro.training.data.dataset import PARTS
 
-    names = separated(text) or [text]
+    names = shared.separated(text) or [text]
     for name in names:
         if name not in PARTS:
             raise click.BadParameter(f"{name!r} is none of {', '.join(PARTS)}")
@@ -52,11 +40,11 @@ def parts_named(text: str) -> tuple[Part, ...]:
 
 
 @click.command(epilog=EPILOG, short_help="Embed the frames of a data set.")
-@click.argument("dataset", type=FOLDER, metavar="DATASET")
+@click.argument("dataset", type=shared.FOLDER, metavar="DATASET")
 @click.option(
     "-m",
     "--model-type",
-    type=ModelTypes(TYPES),
+    type=shared.ModelTypes(TYPES),
     help="Model type of predict whose encoders are used.  [default: 500]",
 )
 @click.option("--nucleotide-model", metavar="NAME", help="Name or folder of another encoder.")
@@ -67,18 +55,18 @@ def parts_named(text: str) -> tuple[Part, ...]:
     metavar="LIST",
     help="Parts to embed, of train,validation,test.  [default: all]",
 )
-@encoder_options
-@resume_option
-@force_option
-@no_progress_option
-@shared_options
+@shared.encoder_options
+@shared.resume_option
+@shared.force_option
+@shared.no_progress_option
+@shared.global_options
 def embed(dataset: Path, **options: Any) -> int:
     """Embed the frames of DATASET, which train prepare made, for train classifier.
 
     The work is done by workers as in predict. The same command again computes only what is
     missing and what failed. Frames that fail are left out of the training.
     """
-    settings = configuration(options)
+    settings = shared.configuration(options)
     analysis = settings.analysis
     if analysis.model_type == "custom":  # its encoders are those of the configuration
         analysis = replace(analysis, model_type="500")
@@ -103,7 +91,7 @@ def embed(dataset: Path, **options: Any) -> int:
     )
     layout = Dataset(dataset.absolute()).layout((options["parts"] or PARTS)[0])
     screen = RunScreen(settings.display, layout)
-    with shown_on(screen, settings.warnings) as interruption:
+    with shared.shown_on(screen, settings.warnings) as interruption:
         results = embedding.embed(request, screen.show, interruption=interruption)
     if not settings.display.quiet:
         click.echo("\n".join(_summary(dataset, results)))

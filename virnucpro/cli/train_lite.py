@@ -11,17 +11,7 @@ from typing import Any
 
 import click
 
-from virnucpro.cli.options import (
-    COUNT,
-    FOLDER,
-    configuration,
-    exit_codes,
-    force_option,
-    seed_option,
-    shared_options,
-    shown_on,
-    threads_option,
-)
+from virnucpro.cli import shared
 
 EPILOG = """\b
 Examples:
@@ -37,23 +27,25 @@ Then: virnucpro predict contigs.fa -m custom -p my_lite/lite_classifier.safetens
     dnabert: {model_name: my_lite/lite_nucleotide.safetensors}
     esm: {model_name: my_lite/lite_protein.safetensors}
 
-""" + exit_codes(0, 3, 5, 6, 64, 65, 130)
+""" + shared.exit_codes(0, 3, 5, 6, 64, 65, 130)
 
 
 @click.command(epilog=EPILOG, short_help="Train small encoders and their classifier, on the CPU.")
-@click.argument("dataset", type=FOLDER, metavar="DATASET")
+@click.argument("dataset", type=shared.FOLDER, metavar="DATASET")
 @click.option(
     "-o",
     "--output-dir",
-    type=FOLDER,
+    type=shared.FOLDER,
     required=True,
     help="Folder of the encoders and the classifier.",
 )
-@click.option("--steps", type=COUNT, help="Number of batches.  [default: that of model type lite]")
-@seed_option
-@threads_option
-@force_option
-@shared_options
+@click.option(
+    "--steps", type=shared.COUNT, help="Number of batches.  [default: that of model type lite]"
+)
+@shared.seed_option
+@shared.threads_option
+@shared.force_option
+@shared.global_options
 def lite(
     dataset: Path,
     output_dir: Path,
@@ -78,14 +70,14 @@ def lite(
     check_packages()
     if threads:
         torch.set_num_threads(threads)
-    loaded = configuration()
+    loaded = shared.configuration()
     display = loaded.display
     settings = LiteTrainingSettings(seed=seed)
     if steps is not None:
         settings = replace(settings, steps=steps)
     same = "the same command again without --force" if force else "the same command again"
     screen = StepScreen(display)
-    with shown_on(screen, loaded.warnings, advice=f"run {same} to continue") as interruption:
+    with shared.shown_on(screen, loaded.warnings, advice=f"run {same} to continue") as interruption:
         report = fit_lite(
             Dataset(dataset), output_dir, settings, screen, interruption=interruption, force=force
         )

@@ -9,19 +9,7 @@ from typing import Any
 
 import click
 
-from virnucpro.cli.options import (
-    COUNT,
-    FILE,
-    FOLDER,
-    SHARE,
-    configuration,
-    exit_codes,
-    force_option,
-    seed_option,
-    separated,
-    shared_options,
-    shown_on,
-)
+from virnucpro.cli import shared
 from virnucpro.errors import UsageError
 
 EPILOG = """\b
@@ -41,22 +29,22 @@ Examples:
   virnucpro train prepare genomes.tsv -o data -e 300,500 --genomes /data/refseq
   virnucpro train prepare genomes.tsv -o data --test 0 --validation 0.05 --seed 7
 
-""" + exit_codes(0, 3, 5, 6, 64, 65, 130)
+""" + shared.exit_codes(0, 3, 5, 6, 64, 65, 130)
 
 
 @click.command(epilog=EPILOG, short_help="Make a labelled data set from a table of genomes.")
-@click.argument("table", type=FILE, metavar="TABLE")
+@click.argument("table", type=shared.FILE, metavar="TABLE")
 @click.option(
     "-o",
     "--output-dir",
-    type=FOLDER,
+    type=shared.FOLDER,
     required=True,
     metavar="DATASET",
     help="Folder of the data set.",
 )
 @click.option(
     "--genomes",
-    type=FOLDER,
+    type=shared.FOLDER,
     help="Folder that relative paths in TABLE start from.  [default: the folder of TABLE]",
 )
 @click.option(
@@ -69,16 +57,21 @@ Examples:
     help="Bases per chunk; write several as 300,500, or repeat the option.",
 )
 @click.option(
-    "--validation", type=SHARE, default=0.1, help="Fraction of the genomes in the validation part."
+    "--validation",
+    type=shared.SHARE,
+    default=0.1,
+    help="Fraction of the genomes in the validation part.",
 )
-@click.option("--test", type=SHARE, default=0.1, help="Fraction of the genomes in the test part.")
+@click.option(
+    "--test", type=shared.SHARE, default=0.1, help="Fraction of the genomes in the test part."
+)
 @click.option(
     "--relatives",
-    type=SHARE,
+    type=shared.SHARE,
     default=0.05,
     help="Leave out genomes that share a larger fraction of their 31-mers with held-out ones.",
 )
-@click.option("--shard-size", type=COUNT, default=10_000, help="Frames per shard.")
+@click.option("--shard-size", type=shared.COUNT, default=10_000, help="Frames per shard.")
 @click.option(
     "--balance/--no-balance",
     default=True,
@@ -86,12 +79,12 @@ Examples:
 )
 @click.option(
     "--stride",
-    type=COUNT,
+    type=shared.COUNT,
     help="Begin a chunk every N bases, for fewer or more chunks than predict cuts.",
 )
-@seed_option
-@force_option
-@shared_options
+@shared.seed_option
+@shared.force_option
+@shared.global_options
 def prepare(table: Path, output_dir: Path, genomes: Path | None, **options: Any) -> int:
     """Make a labelled data set of open reading frames from the genomes that TABLE lists.
 
@@ -111,9 +104,11 @@ def prepare(table: Path, output_dir: Path, genomes: Path | None, **options: Any)
             f"--genomes {genomes} is not a folder: name the one that the paths start from"
         )
     settings = DatasetSettings(table, genomes or table.parent, lengths, **options)
-    loaded, dataset = configuration(), Dataset(output_dir)
+    loaded, dataset = shared.configuration(), Dataset(output_dir)
     screen = StepScreen(loaded.display)
-    with shown_on(screen, loaded.warnings, advice="run the same command again to start over"):
+    with shared.shown_on(
+        screen, loaded.warnings, advice="run the same command again to start over"
+    ):
         prepared = prepare_dataset(settings, dataset, screen, command=sys.argv, force=force)
         for notice in prepared.description["notices"]:
             screen.warn(notice)
@@ -130,7 +125,7 @@ def prepare(table: Path, output_dir: Path, genomes: Path | None, **options: Any)
 
 def _lengths(given: Iterable[str]) -> tuple[int, ...]:
     """Return the chunk lengths in the order given, each once."""
-    words = separated(",".join(given))
+    words = shared.separated(",".join(given))
     for word in words:
         if not (word.isascii() and word.isdecimal()) or int(word) < 3:
             raise UsageError(

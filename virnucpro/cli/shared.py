@@ -1,4 +1,4 @@
-"""The options that several commands share, and what they mean for the settings."""
+"""What the commands share: options, settings, messages, and the screen of their work."""
 
 from __future__ import annotations
 
@@ -75,31 +75,23 @@ def grouped(*options: Callable[[F], F]) -> Callable[[F], F]:
     return decorate
 
 
-_shared = grouped(
-    click.option("-v", "--verbose", is_flag=True, help="Show more details."),
-    click.option("-q", "--quiet", is_flag=True, help="Show only warnings and errors."),
-    click.option("-l", "--log-file", type=FILE, help="Write a log to this file."),
-    click.option("-c", "--config", type=FILE, help="Read settings from this YAML file."),
+def _keep(context: click.Context, option: click.Parameter, value: Any) -> None:
+    """Keep a value in the context of click, where the later one replaces the earlier."""
+    values = context.ensure_object(dict)
+    if value:
+        values[option.name] = value
+    if values.get("verbose") and values.get("quiet"):
+        raise UsageError("--quiet and --verbose contradict each other: leave one out")
+
+
+_kept_option = functools.partial(click.option, expose_value=False, callback=_keep)
+# Every command has these options, and they may also stand before its name.
+global_options = grouped(
+    _kept_option("-v", "--verbose", is_flag=True, help="Show more details."),
+    _kept_option("-q", "--quiet", is_flag=True, help="Show only warnings and errors."),
+    _kept_option("-l", "--log-file", type=FILE, help="Write a log to this file."),
+    _kept_option("-c", "--config", type=FILE, help="Read settings from this YAML file."),
 )
-
-
-def shared_options(command: F) -> F:
-    """Add the options that every command has, and that may also stand before its name.
-
-    Their values are kept in the context of click, where the later one replaces the earlier.
-    """
-
-    @functools.wraps(command)
-    def wrapped(*args: Any, **kwargs: Any) -> Any:
-        names = ("verbose", "quiet", "log_file", "config")
-        given = {name: kwargs.pop(name) for name in names}
-        shared = _shared_values()
-        shared.update({name: value for name, value in given.items() if value})
-        if shared.get("verbose") and shared.get("quiet"):
-            raise UsageError("--quiet and --verbose contradict each other: leave one out")
-        return command(*args, **kwargs)
-
-    return _shared(wrapped)  # type: ignore[return-value]
 
 
 def setting_option(*names: str, metavar: str | None = None) -> Callable[[F], F]:
