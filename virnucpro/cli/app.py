@@ -8,8 +8,8 @@ from typing import Any
 
 import click
 
+import virnucpro.cli.shared as shared
 from virnucpro import __version__
-from virnucpro.cli import shared
 
 COMMANDS = {
     "predict": "virnucpro.cli.predict:predict",

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from virnucpro.cli import shared
+import virnucpro.cli.shared as shared
 from virnucpro.contracts import Device, Json
 from virnucpro.errors import UsageError, VirNucProError
 from virnucpro.precision import PRECISIONS, choose_precision, measured_precisions

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from virnucpro.cli import shared
+import virnucpro.cli.shared as shared
 from virnucpro.errors import UsageError
 from virnucpro.formatting import byte_size
 from virnucpro.models.catalogue import KNOWN, SETS, HubModel, Model, model_named, models_for

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from virnucpro.cli import shared
+import virnucpro.cli.shared as shared
 from virnucpro.contracts import Device, Json
 from virnucpro.encoders.family import BATCH_OPTIONS, LETTERS_PER_FRAME
 from virnucpro.encoders.registry import family_named, family_names

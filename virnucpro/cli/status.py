@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from virnucpro.cli import shared
+import virnucpro.cli.shared as shared
 from virnucpro.formatting import rough_duration
 from virnucpro.run.status import RunStatus, StageStatus, statuses
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from virnucpro.cli import shared
+import virnucpro.cli.shared as shared
 from virnucpro.errors import UsageError
 from virnucpro.formatting import memory_size
 

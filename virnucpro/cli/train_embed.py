@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from virnucpro.cli import shared
+import virnucpro.cli.shared as shared
 from virnucpro.errors import EXIT_OK, EXIT_PARTIAL
 from virnucpro.settings import SHOWN_MODEL_TYPES
 

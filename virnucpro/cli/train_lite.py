@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from virnucpro.cli import shared
+import virnucpro.cli.shared as shared
 
 EPILOG = """\b
 Examples:

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from virnucpro.cli import shared
+import virnucpro.cli.shared as shared
 from virnucpro.errors import UsageError
 
 EPILOG = """\b
