@@ -154,6 +154,24 @@ class Session(Protocol):
         ...
 
 
+@dataclass(frozen=True)
+class SessionFigures:
+    """What a session on a device has measured since it was opened.
+
+    Attributes:
+        peak_memory: the most bytes of device memory that it has held; 0 on a CPU.
+        compiled_calls: calls of compiled blocks, with batches of several sequences.
+        uncompiled_calls: such calls for which the compiled code could not be used: the blocks ran
+            as they are written, which is slower.
+        uncompiled_reason: why, the first time; empty where there were none.
+    """
+
+    peak_memory: int = 0
+    compiled_calls: int = 0
+    uncompiled_calls: int = 0
+    uncompiled_reason: str = ""
+
+
 @runtime_checkable
 class ModelSession(Protocol):
     """What a session on a device offers beside being callable; one without a device need not.
@@ -178,8 +196,8 @@ class ModelSession(Protocol):
         """
         ...
 
-    def peak_memory(self) -> int:
-        """The most bytes of device memory it has held since it opened; 0 on a CPU."""
+    def figures(self) -> SessionFigures:
+        """What it has measured so far; asked for after every task."""
         ...
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from virnucpro.contracts import Device, FailedTask, Json, Task
+from virnucpro.contracts import Device, FailedTask, Json, SessionFigures, Task
 
 
 @dataclass(frozen=True)
@@ -106,7 +106,7 @@ class WorkerDied:
 
 @dataclass(frozen=True)
 class WorkerReport:
-    """How a worker spent a stage: seconds at work and waiting for work, bytes at its peak."""
+    """How a worker spent a stage: seconds at work and waiting for work, and what it measured."""
 
     worker: int
     device: Device
@@ -114,7 +114,7 @@ class WorkerReport:
     busy: float
     idle: float
     tasks: int
-    peak_memory: int = 0
+    figures: SessionFigures = field(default_factory=SessionFigures)
 
 
 @dataclass(frozen=True)

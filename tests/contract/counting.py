@@ -29,6 +29,7 @@ from virnucpro.contracts import (
     Receipts,
     ReportProgress,
     Session,
+    SessionFigures,
     SpannedStage,
     Task,
     TaskFigures,
@@ -46,7 +47,7 @@ class Counting(SpannedStage):
     """Writes ``id length`` lines for the records of FASTA files, in spans of ``span``.
 
     ``broken`` is the index of a device on which every task ends the process; ``batch`` is in
-    sequences.
+    sequences; ``uncompiled_calls`` is what each session reports.
     """
 
     files: tuple[Path, ...]
@@ -56,6 +57,7 @@ class Counting(SpannedStage):
     opening: Opening = "well"
     broken: int = -9
     batch: int = 8
+    uncompiled_calls: int = 0
 
     name: ClassVar[str] = "counting"
     version = 1
@@ -140,8 +142,8 @@ class CountingSession:
         self._batch //= 2
         return True
 
-    def peak_memory(self) -> int:
-        return 1000 * self._batch
+    def figures(self) -> SessionFigures:
+        return SessionFigures(1000 * self._batch, 300, self._stage.uncompiled_calls, "num_threads")
 
     def __call__(self, task: Task, report: ReportProgress) -> TaskResult:
         assert task.span is not None

@@ -14,7 +14,7 @@ from tests.contract.pools import ANY_POOL, POOLS, SURVIVING_POOLS, pool_sizes
 from tests.contract.running import fasta, run_stage
 from virnucpro.contracts import Device, FailedTask, Session, TaskResult
 from virnucpro.errors import DeviceError, OutputError
-from virnucpro.events import Progressed, WorkerReport
+from virnucpro.events import Notice, Progressed, WorkerReport
 from virnucpro.executors.executor import Executor
 from virnucpro.executors.pool import PoolEvent, StageOpened
 from virnucpro.executors.worker import TaskRunner
@@ -56,7 +56,17 @@ def test_every_sequence_exactly_once_in_file_order(executor: Executor, tmp_path:
     assert sum(e.sequences for e in events if isinstance(e, Progressed)) == 43
     reports = [e for e in events if isinstance(e, WorkerReport)]
     assert sum(report.tasks for report in reports) == len(outcomes)
-    assert max(report.peak_memory for report in reports) == 8000
+    assert max(report.figures.peak_memory for report in reports) == 8000
+
+
+def test_calls_without_compiled_code_are_told_once(executor: Executor, tmp_path: Path) -> None:
+    files = (fasta(tmp_path, "f.fa", [f"a{n}" for n in range(40)]),)
+    _, events = run_stage(Counting(files, tmp_path, uncompiled_calls=36), executor, tmp_path)
+    (notice,) = [event for event in events if isinstance(event, Notice)]
+    assert notice.level == "warning"
+    assert "in 36 of 336 calls" in notice.message
+    assert "num_threads" in notice.message
+    assert "--compile never" in notice.message
 
 
 class Threads(Counting):

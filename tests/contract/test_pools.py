@@ -86,7 +86,9 @@ def test_work_is_done_in_the_order_in_which_it_was_given(pool: WorkerPool, tmp_p
     assert events[0].facts == {"budget": 8, "unit": "sequences"}
     completed = [event for event in events if isinstance(event, TaskCompleted)]
     assert [event.result.task for event in completed] == tasks
-    assert {event.peak_memory for event in completed} == {4000}  # the batches were halved once
+    assert {event.figures.peak_memory for event in completed} == {
+        4000
+    }  # the batches were halved once
     assert sum(e.sequences for e in events if isinstance(e, ProgressMade)) == 4
     assert {event.worker for event in events} == {worker}
 

@@ -124,7 +124,9 @@ def test_with_smaller_batches_everything_fits(any_pool: Make, tmp_path: Path) ->
     outcomes, events = run_stage(stage, any_pool(1), tmp_path)
     _check(ids, [], outcomes, tmp_path)
     assert "batches are 8 times smaller" in _warnings(events)
-    assert [event.peak_memory for event in _of(events, WorkerReport)] == [1000]  # and stay so
+    assert [event.figures.peak_memory for event in _of(events, WorkerReport)] == [
+        1000
+    ]  # and stay so
     assert sum(event.sequences for event in _of(events, Progressed)) == 20
 
 
@@ -133,7 +135,7 @@ def test_batches_made_smaller_in_vain_grow_again(any_pool: Make, tmp_path: Path)
     stage = Counting((fasta(tmp_path, "f.fa", ids),), tmp_path, span=4)
     outcomes, events = run_stage(stage, any_pool(1), tmp_path)
     _check(ids, ["obese0"], outcomes, tmp_path)
-    assert [event.peak_memory for event in _of(events, WorkerReport)] == [8000]
+    assert [event.figures.peak_memory for event in _of(events, WorkerReport)] == [8000]
 
 
 def test_a_model_that_loads_at_the_second_attempt(pool: Make, tmp_path: Path) -> None:

@@ -44,6 +44,7 @@ OPTIONS: CompilerOptions = {
 }
 
 BlockFunction = Callable[..., torch.Tensor]
+GUARD_FAILURES = "guard failure(s):"  # stands before the reasons in a message of torch
 
 
 class NotCompiledError(RuntimeError):
@@ -70,12 +71,31 @@ class Example:
     free: Sequence[Sequence[int]]
 
 
+@dataclass
+class BlockCalls:
+    """How often blocks were called after they were compiled, and how often that code was used.
+
+    torch uses compiled code only while everything is as it was when it was compiled: the kind of
+    inputs, the number of threads, and global settings such as
+    ``torch.backends.cuda.matmul.allow_tf32``. Otherwise the block runs as written, which is slower
+    and gives other last digits. Batches of one sequence are meant to, and are not counted.
+
+    Attributes:
+        reason: why compiled code was not used for the first time, as torch says it.
+    """
+
+    compiled: int = 0
+    uncompiled: int = 0
+    reason: str = ""
+
+
 class Stack(nn.ModuleList):
     """Blocks of one signature: a state and what else they take, to the next state."""
 
     def __init__(self, blocks: Iterable[nn.Module]) -> None:
         super().__init__(blocks)
         self._fused: BlockFunction | None = None
+        self.calls = BlockCalls()
 
     @property
     def fused(self) -> bool:
@@ -85,18 +105,35 @@ class Stack(nn.ModuleList):
     def forward(self, x: torch.Tensor, *inputs: torch.Tensor | None) -> torch.Tensor:
         """``[B, T, D]`` to ``[B, T, D]``, through all blocks.
 
-        What the compiled block was not made for goes as it was written, a single sequence for
-        example: to the compiler, one is a number of its own kind.
+        A single sequence goes as it was written: to the compiler, one is a number of its own kind.
+        So does what the compiled block was not made for, which :attr:`calls` counts.
         """
-        if self._fused is None:
+        if self._fused is None or len(x) == 1:
             for block in self:
                 x = block(x, *inputs)
             return x
         inputs = tuple(map(_as_inference_tensor, inputs))
+        uncompiled = self.calls.uncompiled
         with torch.compiler.set_stance("eager_on_recompile"):
             for block in self:
-                x = self._fused(block, x, *inputs)
+                x = self._fused(block, self.calls, x, *inputs)
+        missed = self.calls.uncompiled - uncompiled
+        self.calls.compiled += len(self) - missed
+        if missed and not self.calls.reason:
+            self.calls.reason = self._reason_to_recompile(x, *inputs)
         return x
+
+    def _reason_to_recompile(self, *inputs: torch.Tensor | None) -> str:
+        """Return in torch's words why its code cannot be used for ``inputs``. Computes nothing."""
+        assert self._fused is not None
+        for block in {_kind(block): block for block in self}.values():
+            try:
+                with torch.compiler.set_stance("fail_on_recompile"):
+                    self._fused(block, BlockCalls(), *inputs)
+            except RuntimeError as error:
+                _, _, reasons = str(error).partition(GUARD_FAILURES)
+                return next(filter(None, map(str.strip, reasons.splitlines())), "").lstrip("- ")
+        return ""
 
     def fuse(self, examples: Sequence[Example], *, backend: str = "inductor") -> None:
         """Compile the blocks for batches like ``examples``, and check what came out.
@@ -130,8 +167,12 @@ def _as_inference_tensor(tensor: torch.Tensor | None) -> torch.Tensor | None:
     return tensor if tensor is None or tensor.is_inference() else tensor.clone()
 
 
-def _call(block: nn.Module, x: torch.Tensor, *inputs: torch.Tensor | None) -> torch.Tensor:
+def _call(
+    block: nn.Module, calls: BlockCalls, x: torch.Tensor, *inputs: torch.Tensor | None
+) -> torch.Tensor:
     """What is compiled. torch keeps eight variants of a piece of code: a stack has its own copy."""
+    if not torch.compiler.is_compiling():  # Python runs this where compiled code is not used
+        calls.uncompiled += 1
     state: torch.Tensor = block.forward(x, *inputs)  # its hooks are not for the compiler
     return state
 
@@ -151,14 +192,14 @@ def _check(step: BlockFunction, block: nn.Module, example: Example) -> None:
             if tensor is not None:
                 for dimension in dimensions:
                     mark_dynamic(tensor, dimension)
-        actual = step(block, *inputs).float()
+        actual = step(block, BlockCalls(), *inputs).float()
         least = float(F.cosine_similarity(actual, expected, dim=-1).min())
         if not least >= LEAST_COSINE[min(p.element_size() for p in block.parameters())]:
             text = "a compiled block is unlike the same block as written"
             raise NotCompiledError(f"{text}: cosine {least}")
         # Whatever else comes is to be served by the same code: this raises where it is not.
         with torch.compiler.set_stance("fail_on_recompile"):
-            step(block, *_smaller(example))
+            step(block, BlockCalls(), *_smaller(example))
 
 
 def _smaller(example: Example) -> Iterator[torch.Tensor | None]:

@@ -21,7 +21,7 @@ import torch
 from torch import nn
 
 from virnucpro.compute.budget import Bounds, Budget, CudaMemory, find_budget
-from virnucpro.compute.compiled import COMPILER_ERRORS, Example, Stack
+from virnucpro.compute.compiled import COMPILER_ERRORS, BlockCalls, Example, Stack
 from virnucpro.compute.linear import GatedLinear, Linear
 from virnucpro.compute.threads import CoreThreads, prefetched
 from virnucpro.contracts import Json, ReportProgress
@@ -157,6 +157,11 @@ class BatchedEncoder(ABC):
                 report(len(batch.indices), batch.tokens)
         ordered = torch.empty(len(sequences), self.dim)
         return ordered.index_copy_(0, torch.tensor(order).long(), rows)
+
+    @property
+    def block_calls(self) -> BlockCalls:
+        """How often compiled blocks were called, and ran as compiled."""
+        return self._stack.calls
 
     @property
     def step(self) -> int:

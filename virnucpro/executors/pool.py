@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from virnucpro.contracts import Device, Json, Stage, Task, TaskResult
+from virnucpro.contracts import Device, Json, SessionFigures, Stage, Task, TaskResult
 from virnucpro.executors.failures import WorkFailure
 
 # Events. All are picklable; `worker` is the number under which the pool knows the worker.
@@ -43,15 +43,15 @@ class ProgressMade:
 class TaskCompleted:
     """A worker carried out its oldest task, in ``seconds``.
 
-    ``halvings`` is how often the batches had to be halved for this task; ``peak_memory`` is the
-    most bytes of device memory that the session has held so far.
+    ``halvings`` is how often the batches had to be halved for this task; ``figures`` is
+    what the session has measured so far.
     """
 
     worker: int
     result: TaskResult
     seconds: float
     halvings: int = 0
-    peak_memory: int = 0
+    figures: SessionFigures = field(default_factory=SessionFigures)
 
 
 @dataclass(frozen=True)

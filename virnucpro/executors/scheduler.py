@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from virnucpro.contracts import Device, Stage, Task, TaskOutcome
+from virnucpro.contracts import Device, SessionFigures, Stage, Task, TaskOutcome
 from virnucpro.errors import DeviceError, RunInterruptedError, VirNucProError
 from virnucpro.events import (
     Emit,
@@ -69,7 +69,7 @@ class WorkerState:
         reported: sequences and tokens that it reported of its current task.
         task_began: when it began its current task.
         stall_reported: the user was told that it is silent.
-        busy_seconds, finished_tasks, peak_memory: for the report at the end.
+        busy_seconds, finished_tasks, figures: for the report at the end.
     """
 
     number: int
@@ -83,7 +83,7 @@ class WorkerState:
     stall_reported: bool = False
     busy_seconds: float = 0.0
     finished_tasks: int = 0
-    peak_memory: int = 0
+    figures: SessionFigures = field(default_factory=SessionFigures)
 
     @property
     def title(self) -> str:
@@ -124,6 +124,7 @@ class Scheduler:
         self._final_error: VirNucProError | None = None
         self._deadline = 0.0
         self._first_task_began: float | None = None
+        self._uncompiled_reported = False
 
     def outcomes(self) -> Iterator[TaskOutcome]:
         """Yield outcomes in the order in which tasks are finished or given up.
@@ -218,7 +219,8 @@ class Scheduler:
     def _after_completion(self, worker: WorkerState, event: TaskCompleted) -> None:
         task = self._take_task(worker, event.seconds)
         worker.finished_tasks += 1
-        worker.peak_memory = event.peak_memory
+        worker.figures = event.figures
+        self._check_compiled_calls(worker)
         self._emit(TaskFinished(worker.number, task, event.seconds))
         self._outcomes.append(event.result)
         if event.halvings:
@@ -236,6 +238,22 @@ class Scheduler:
         else:
             self._begin_task(worker)
             self._restore_batches(worker)
+
+    def _check_compiled_calls(self, worker: WorkerState) -> None:
+        """Say once per stage that a worker computes without the code that it has compiled."""
+        figures = worker.figures
+        if not figures.uncompiled_calls or self._uncompiled_reported:
+            return
+        self._uncompiled_reported = True
+        calls = figures.compiled_calls + figures.uncompiled_calls
+        text = (
+            f"{worker.title} did not use its compiled blocks in {figures.uncompiled_calls:,} of "
+            f"{calls:,} calls, which is slower, because torch refused them: "
+            f"{figures.uncompiled_reason or 'no reason given'}. Results are valid, but may differ "
+            "in their last digits from those of another run; report this, and use --compile never "
+            "if it comes again"
+        )
+        self._emit(Notice("warning", text))
 
     def _after_failure(self, worker: WorkerState, event: WorkFailed) -> None:
         failure, task = event.failure, event.task
@@ -409,6 +427,6 @@ class Scheduler:
                     worker.busy_seconds,
                     max(0.0, elapsed - worker.busy_seconds),
                     worker.finished_tasks,
-                    worker.peak_memory,
+                    worker.figures,
                 )
             )

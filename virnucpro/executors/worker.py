@@ -12,6 +12,7 @@ from virnucpro.contracts import (
     ModelSession,
     ReportProgress,
     Session,
+    SessionFigures,
     Stage,
     Task,
     TaskResult,
@@ -132,8 +133,8 @@ class TaskRunner:
             halvings += 1
         reporter.flush()
         seconds = time.perf_counter() - started
-        peak_memory = session.peak_memory() if isinstance(session, ModelSession) else 0
-        self._send(TaskCompleted(self._worker, outcome, seconds, halvings, peak_memory))
+        figures = session.figures() if isinstance(session, ModelSession) else SessionFigures()
+        self._send(TaskCompleted(self._worker, outcome, seconds, halvings, figures))
 
 
 def _attempt(session: Session, task: Task, report: ReportProgress) -> TaskResult | WorkFailure:

@@ -77,9 +77,9 @@ class WorkerTable:
                     text = f"{stage} could not be compiled on {device.name} and is slower for it"
                     self._warn(f"{text}: {reason}")
             case WorkerReport(worker, device, stage):
-                figures = asdict(event)
-                for name in ("busy", "idle", "tasks", "peak_memory"):
-                    self._row(worker, device, stage)[name] = figures[name]
+                row = self._row(worker, device, stage)
+                row.update({"busy": event.busy, "idle": event.idle, "tasks": event.tasks})
+                row.update(asdict(event.figures))
         self._emit(event)
 
     def rows(self) -> list[dict[str, Json]]:

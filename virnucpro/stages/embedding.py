@@ -27,6 +27,7 @@ from virnucpro.contracts import (
     Receipts,
     ReportProgress,
     Session,
+    SessionFigures,
     SpannedStage,
     Stage,
     Task,
@@ -283,6 +284,10 @@ class EmbeddingSession:
         """Halve the batches; False where the last task already went one sequence at a time."""
         return self._encoder.shrink()
 
-    def peak_memory(self) -> int:
-        """Return the most bytes of tensors; torch holds more, its caches and its context."""
-        return torch.cuda.max_memory_allocated() if self._device.kind == "cuda" else 0
+    def figures(self) -> SessionFigures:
+        """Return the most bytes of tensors (torch holds more), and the calls of blocks."""
+        peak = torch.cuda.max_memory_allocated() if self._device.kind == "cuda" else 0
+        if not isinstance(self._encoder, BatchedEncoder):
+            return SessionFigures(peak)
+        calls = self._encoder.block_calls
+        return SessionFigures(peak, calls.compiled, calls.uncompiled, calls.reason)

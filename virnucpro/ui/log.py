@@ -174,7 +174,8 @@ def describe(event: Event, workers: Mapping[int, str] | None = None) -> str | No
             return f"worker {worker} on {worker_name(worker, device)} died: {reason}"
         case WorkerReport():
             seconds = event.busy + event.idle
-            peak = f", peak memory {memory_size(event.peak_memory)}" if event.peak_memory else ""
+            peak_memory = event.figures.peak_memory
+            peak = f", peak memory {memory_size(peak_memory)}" if peak_memory else ""
             return (
                 f"{worker_name(event.worker, event.device)}: {counted(event.tasks, 'task')} of "
                 f"{event.stage}, idle {percent(event.idle / max(seconds, 1e-9), 1)} of "

@@ -18,7 +18,7 @@ from tests.unit.encoders.small import (
     sequences,
 )
 from virnucpro.compute.budget import MEMORY_SHARE, Bounds, Budget, find_budget, largest_fitting
-from virnucpro.contracts import Device, ModelSession, Task
+from virnucpro.contracts import Device, ModelSession, SessionFigures, Task
 from virnucpro.encoders.registry import locate
 from virnucpro.events import Event, Notice, WorkerReady, WorkerReport
 from virnucpro.layout import RunLayout
@@ -152,7 +152,7 @@ def test_a_session_describes_itself(tmp_path, models):
         "compile_seconds": 0.0,
         "precision": "fp32",
     }
-    assert session.peak_memory() == 0
+    assert session.figures() == SessionFigures()
 
 
 def test_a_kept_budget_is_used_for_its_kind_of_device_only(tmp_path, models):
@@ -191,12 +191,15 @@ def test_measured_budgets_are_kept_one_a_kind_of_device():
     workers.show(_ready(2, LARGE, 32768))
     workers.show(_ready(2, LARGE, 64, "given"))
     assert kept == [{small: 8192}, {small: 4096}, {small: 4096, large: 32768}]
-    workers.show(WorkerReport(2, LARGE, "protein_embeddings", 9.0, 1.0, 4, 5 * GIB))
+    figures = SessionFigures(5 * GIB, 72, 36, "allow_tf32 changed")
+    workers.show(WorkerReport(2, LARGE, "protein_embeddings", 9.0, 1.0, 4, figures))
     workers.show(WorkerReady(3, GPU, "counting", 0.1))
     assert len(seen) == 7
     rows = workers.rows()
     assert [row["worker"] for row in rows] == [0, 1, 2, 3]
     assert rows[2]["peak_memory"] == 5 * GIB
+    assert (rows[2]["compiled_calls"], rows[2]["uncompiled_calls"]) == (72, 36)
+    assert rows[2]["uncompiled_reason"] == "allow_tf32 changed"
     assert rows[2]["budget"] == 64
 
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
+
 import pytest
 import torch
 import torch.nn.functional as F
 
 from tests.unit.encoders.small import quiet
 from virnucpro.benchmark.budget_curve import random_sequences
-from virnucpro.compute.compiled import LEAST_COSINE, NotCompiledError
+from virnucpro.compute.compiled import LEAST_COSINE, BlockCalls, NotCompiledError
 from virnucpro.compute.threads import one_thread
 from virnucpro.encoders.registry import random_encoder
 from virnucpro.precision import PRECISIONS
@@ -73,6 +75,69 @@ def test_every_batch_goes_through_the_compiled_block_and_nothing_more_is_compile
     assert difference(fused, plain) < PRECISIONS[precision].largest_difference
 
 
+@contextmanager
+def torch_setting(name, value):
+    """Change a global setting of matrix products until the end of the context."""
+    before = getattr(torch.backends.cuda.matmul, name)
+    setattr(torch.backends.cuda.matmul, name, value)
+    try:
+        yield
+    finally:
+        setattr(torch.backends.cuda.matmul, name, before)
+
+
+@contextmanager
+def two_threads():
+    torch.set_num_threads(2)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(1)
+
+
+@pytest.mark.parametrize(
+    ("setting", "value"),
+    [("allow_tf32", True), ("allow_bf16_reduced_precision_reduction", False)],
+)
+def test_calls_without_the_compiled_code_are_counted_with_their_reason(setting, value):
+    encoder, compiler = opened("esm2"), Watched()
+    stack, sequences = encoder.network.blocks, random_sequences("esm2", [40], 24)
+    stack.fuse(encoder.compile_examples(), backend=compiler)
+    checks = compiler.called
+    plain = encoder.encode(sequences, quiet)
+    per_call = len(list(encoder.batches(sequences))) * len(stack)
+    assert encoder.block_calls == BlockCalls(compiled=per_call)
+    assert compiler.called == checks + per_call
+    with torch_setting(setting, value):
+        changed = encoder.encode(sequences, quiet)
+    calls = encoder.block_calls
+    assert (calls.compiled, calls.uncompiled) == (per_call, per_call)
+    assert "GLOBAL_STATE" in calls.reason
+    assert compiler.called == checks + per_call
+    assert difference(changed, plain) < 1e-5
+    encoder.encode(sequences, quiet)
+    assert encoder.block_calls.compiled == 2 * per_call
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [(torch.no_grad, "dispatch key set mismatch"), (two_threads, "num_threads")],
+)
+def test_what_else_compiled_code_depends_on(change, reason):
+    encoder = opened("esm2")
+    stack = encoder.network.blocks
+    stack.fuse(encoder.compile_examples(), backend=Watched())
+    x, cos, sin, _ = encoder.compile_examples()[0].inputs
+    with torch.inference_mode():
+        x, cos, sin = x.clone(), cos.clone(), sin.clone()
+        stack(x, cos, sin, None)
+    assert stack.calls == BlockCalls(compiled=len(stack))
+    with torch.inference_mode(change is two_threads), change():
+        stack(x, cos, sin, None)
+    assert stack.calls.uncompiled == len(stack)
+    assert reason in stack.calls.reason, stack.calls.reason
+
+
 @pytest.mark.parametrize("family", LENGTHS)
 def test_a_single_sequence_goes_as_it_was_written(family):
     encoder, compiler = opened(family), Watched()
@@ -81,6 +146,7 @@ def test_a_single_sequence_goes_as_it_was_written(family):
     called = compiler.called
     fused = encoder.encode(random_sequences(family, LENGTHS[family], 1), quiet)
     assert compiler.called == called
+    assert encoder.block_calls == BlockCalls()
     assert difference(fused, plain) < 1e-6
 
 
