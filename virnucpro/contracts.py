@@ -228,10 +228,11 @@ SPLITTING = "splitting"
 class Stage(ABC):
     """One step of the pipeline: it says what is to be done, and can do it.
 
-    All that the program knows about a stage stands in its class: adding one means to write it and
-    to name it in the list of stages (``virnucpro.stages.pipelines``). A subclass needs ``name``,
-    ``plan`` and ``open``; everything else has a default that fits a stage of the host with one
-    task.
+    All that the program knows about a stage stands in its class. To add one, write the class and
+    name it in ``virnucpro.run.prepare.Prediction.stages``. A stage of the host derives from
+    :class:`virnucpro.stages.base.HostStage` and needs ``name``, ``plan`` and ``run``; any other
+    needs ``name``, ``plan`` and ``open``. Everything else has a default that fits a stage of the
+    host with one task.
 
     Attributes:
         runs_on: tasks of the ``host`` stay in the parent process, where a session may be called on

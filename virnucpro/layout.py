@@ -11,6 +11,10 @@ from virnucpro.tables import CHUNKS, CONSENSUS, CONTIGS, FAILURES, FRAMES, PREDI
 Molecule = Literal["nucleotide", "protein"]
 MOLECULES: tuple[Molecule, Molecule] = ("nucleotide", "protein")
 FEATURE_SUFFIX: dict[Molecule, str] = {"nucleotide": "DNABERT_S", "protein": "ESM"}
+# The result files of a run beside its tables: STEM_virus.fna and so on. A file that a new stage
+# writes into the output directory is named here, so that it never replaces a file of the user, and
+# --force moves it aside with the others.
+RESULT_SUFFIXES = ("virus.fna", "run.json", "failed_sequences.fa")
 STDIN = "-"
 _COMPRESSION = (".gz", ".bz2", ".xz")
 _SEQUENCE = (".fa", ".fasta", ".fna", ".fq", ".fastq")
@@ -134,7 +138,13 @@ class Layout(OutputFolder):
         return self.root / CONSENSUS.place(self.stem)
 
     def result(self, suffix: str) -> Path:
-        """``STEM_suffix`` in the output directory."""
+        """Return the path of ``STEM_suffix`` in the output directory.
+
+        Raises:
+            ValueError: ``RESULT_SUFFIXES`` does not name the file, so nothing would protect it.
+        """
+        if suffix not in RESULT_SUFFIXES:
+            raise ValueError(f"add {suffix!r} to RESULT_SUFFIXES in virnucpro/layout.py")
         return self.root / f"{self.stem}_{suffix}"
 
     @property
@@ -234,9 +244,10 @@ class Layout(OutputFolder):
 
     def top_names(self) -> frozenset[str]:
         """Names of the files that this run writes into the output directory itself."""
-        tables = (self.chunks_table, self.contigs_table, self.virus_fasta, self.run_json)
         frames = (self.frames(molecule) for molecule in MOLECULES)
-        return frozenset(path.name for path in (*frames, *tables, self.failed_fasta))
+        results = map(self.result, RESULT_SUFFIXES)
+        tables = (self.chunks_table, self.contigs_table)
+        return frozenset(path.name for path in (*frames, *tables, *results))
 
     def chunked_files(self) -> list[Path]:
         """Return the files of chunks that exist, of whatever chunk length."""
@@ -251,9 +262,7 @@ class Layout(OutputFolder):
             self.merged_folder,
             self.chunks_table,
             self.contigs_table,
-            self.virus_fasta,
-            self.run_json,
-            self.failed_fasta,
+            *map(self.result, RESULT_SUFFIXES),
             self.state,
         ]
         return [path for path in files if path.exists() or path.is_symlink()]

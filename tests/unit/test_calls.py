@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from virnucpro.stages.calls import Chunk, call_record
+from virnucpro.tables import CONTIGS
 
 
 def _chunk(start: int, stop: int, others: str, virus: str) -> Chunk:
@@ -30,13 +31,13 @@ def test_call(scores: list[tuple[str, str]], call: str, tier: str) -> None:
     chunks = [_chunk(n * 100, n * 100 + 100, *pair) for n, pair in enumerate(scores)]
     verdict = call_record(len(chunks) * 100, chunks)
     assert verdict.call == call
-    assert verdict.row("r", 100, 1, None).split("\t")[7] == tier
+    assert verdict.tier == tier
 
 
 def test_the_score_is_weighted_by_the_root_of_the_margin() -> None:
     verdict = call_record(200, [_chunk(0, 100, "0.0", "1.0"), _chunk(100, 200, "0.375", "0.625")])
-    assert verdict.score == pytest.approx((1 * 1 + 0.5 * 0.25) / 1.5)
-    assert (verdict.viral, verdict.nonviral, verdict.undecided) == (1, 0, 1)
+    assert verdict.virus_score == pytest.approx((1 * 1 + 0.5 * 0.25) / 1.5)
+    assert (verdict.confident_viral, verdict.confident_nonviral, verdict.undecided) == (1, 0, 1)
 
 
 def test_coverage_counts_overlapping_chunks_once() -> None:
@@ -57,7 +58,9 @@ def test_coverage_counts_overlapping_chunks_once() -> None:
 def test_an_unscored_record_has_a_reason(statuses: list[str], status: str) -> None:
     verdict = call_record(100, [_unscored(s) for s in statuses])
     assert (verdict.call, verdict.status) == ("unscored", status)
-    assert verdict.row("r", 0, 0, None).split("\t")[6:8] == ["NA", "NA"]
+    assert verdict.chunks == len(statuses)
+    line = CONTIGS.line(record="r", length=100, fdr=None, **verdict._asdict())
+    assert line.split("\t")[6:8] == ["NA", "NA"]
 
 
 def test_coordinates_in_the_table_are_one_based_and_inclusive() -> None:

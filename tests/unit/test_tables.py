@@ -89,10 +89,10 @@ def test_an_added_column_is_written_read_and_checked(tmp_path: Path) -> None:
 
 
 def test_cells_are_parsed_by_the_type_of_their_column() -> None:
-    call, coverage = CONSENSUS.columns[1], CONTIGS.columns[4]
+    call, coverage = CONSENSUS.column("Is_Virus"), CONTIGS.column("coverage")
     assert call.parse("True") is True
     assert coverage.parse("0.5000") == 0.5
-    assert CONTIGS.columns[-1].parse("NA") is None
+    assert CONTIGS.column("fdr").parse("NA") is None
     assert FRAMES.columns[1].parse("3") == 3
     for column, text in ((call, "yes"), (coverage, "NA"), (FRAMES.columns[1], "3.5")):
         with pytest.raises(ValueError, match=r"invalid|neither|convert"):

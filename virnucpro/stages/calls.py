@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from virnucpro.tables import CHUNKS, CONTIGS, MISSING
+from virnucpro.tables import CHUNKS
 
 # Thresholds of the files' contract (docs/files.md).
 VIRUS_ABOVE = 0.3
@@ -15,17 +15,9 @@ CONFIDENT = 0.8
 CONTRADICTED = 0.3
 REASONS = ("failed", "no_open_frame", "ambiguous", "too_short")
 
-
 _chunk_row = CHUNKS.row_format(
     "record", "chunk", "start", "end", "status", "frames", "max_score_0", "max_score_1"
 )
-
-
-_contig_row = CONTIGS.row_format(
-    "record", "length", "chunks", "chunks_scored", "coverage", "call", "virus_score", "tier",
-    "confident_viral", "confident_nonviral", "undecided", "status", "fdr",
-)  # fmt: skip
-_SCORE, _FDR = CONTIGS.column("virus_score"), CONTIGS.column("fdr")
 
 
 class Chunk(NamedTuple):
@@ -57,39 +49,21 @@ class Chunk(NamedTuple):
 
 
 class Call(NamedTuple):
-    """What is said of a record."""
+    """The columns of the contigs table that follow from the chunks of a record.
 
-    call: str
-    status: str
-    score: float
-    scored: int
+    The fields are named as the columns, which :data:`virnucpro.tables.CONTIGS` explains.
+    """
+
+    chunks: int
+    chunks_scored: int
     coverage: float
-    viral: int
-    nonviral: int
+    call: str
+    virus_score: float | None
+    tier: str | None
+    confident_viral: int
+    confident_nonviral: int
     undecided: int
-
-    @property
-    def tier(self) -> str:
-        """Whether the score is far from 0."""
-        return "high" if abs(self.score) > HIGH_TIER else "low"
-
-    def row(self, record: str, length: int, chunks: int, fdr: float | None) -> str:
-        """Its line of the contigs table."""
-        return _contig_row(
-            record,
-            length,
-            chunks,
-            self.scored,
-            self.coverage,
-            self.call,
-            _SCORE.text(self.score if self.scored else None),
-            self.tier if self.scored else MISSING,
-            self.viral,
-            self.nonviral,
-            self.undecided,
-            self.status,
-            _FDR.text(fdr),
-        )
+    status: str
 
 
 def call_record(length: int, chunks: Sequence[Chunk]) -> Call:
@@ -102,7 +76,7 @@ def call_record(length: int, chunks: Sequence[Chunk]) -> Call:
     if not scored:
         present = {chunk.status for chunk in chunks}
         status = next((reason for reason in REASONS if reason in present), "too_short")
-        return Call("unscored", status, 0.0, 0, 0.0, 0, 0, 0)
+        return Call(len(chunks), 0, 0.0, "unscored", None, None, 0, 0, 0, status)
     weights, weighted = [], []
     viral = nonviral = 0
     for chunk in scored:
@@ -117,14 +91,16 @@ def call_record(length: int, chunks: Sequence[Chunk]) -> Call:
     score = math.fsum(weighted) / total if total else 0.0
     call = "virus" if score > VIRUS_ABOVE else "nonvirus" if score < -VIRUS_ABOVE else "undecided"
     return Call(
-        call,
-        "scored",
-        score,
-        len(scored),
-        _covered(scored) / length,
-        viral,
-        nonviral,
-        len(scored) - viral - nonviral,
+        chunks=len(chunks),
+        chunks_scored=len(scored),
+        coverage=_covered(scored) / length,
+        call=call,
+        virus_score=score,
+        tier="high" if abs(score) > HIGH_TIER else "low",
+        confident_viral=viral,
+        confident_nonviral=nonviral,
+        undecided=len(scored) - viral - nonviral,
+        status="scored",
     )
 
 

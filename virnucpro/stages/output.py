@@ -93,7 +93,7 @@ class OutputStage(HostStage):
                 for start in range(0, len(chunks), ROWS_AT_A_TIME):
                     batch = chunks[start : start + ROWS_AT_A_TIME]
                     chunks_table.write("".join(c.row(name) for c in batch).encode(), len(batch))
-                line = call.row(name, length, len(chunks), next(rates))
+                line = CONTIGS.line(record=name, length=length, fdr=next(rates), **call._asdict())
                 contigs_table.write(line.encode(), 1)
                 statuses[call.status] += 1
                 calls[call.call] += 1

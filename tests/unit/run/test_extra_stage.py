@@ -11,6 +11,7 @@ import pytest
 
 from virnucpro.contracts import Receipts, ReportProgress, Stage, Task, TaskFigures, TaskResult
 from virnucpro.events import Event, Notice, StageStarted
+from virnucpro.layout import RESULT_SUFFIXES
 from virnucpro.run.predict import run_prediction
 from virnucpro.run.prepare import Prediction, PredictionRequest
 from virnucpro.run.status import statuses
@@ -51,6 +52,7 @@ def request_(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PredictionReque
         return [*stages(self, seen, budgets), CountStage(self.layout, self.disk)]
 
     monkeypatch.setattr(Prediction, "stages", with_count)
+    monkeypatch.setattr("virnucpro.layout.RESULT_SUFFIXES", (*RESULT_SUFFIXES, "rows.txt"))
     source = tmp_path / "in.fa"
     source.write_text("".join(f">r{n}\n{'GCTACCGGATTC' * (10 + n)}\n" for n in range(4)))
     analysis = AnalysisSettings(model_type="toy", chunk_length=60)
