@@ -1,9 +1,10 @@
-"""Write the columns of every table into docs/files.md, from the declarations.
+"""Write the columns of every table into docs/files.md, and the default configuration.
 
     python -m tools.document_tables
 
-What stands between ``<!-- columns of NAME -->`` and ``<!-- end -->`` is replaced. Run it after a
-change of ``virnucpro/tables.py``; a test compares the file with the declarations.
+What stands between ``<!-- columns of NAME -->`` and ``<!-- end -->`` is replaced, and
+``config/default_config.yaml`` is written again. Run it after a change of ``virnucpro/tables.py``, of
+a setting or of the precisions; tests compare both files with the declarations.
 """
 
 from __future__ import annotations
@@ -11,9 +12,12 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from virnucpro.configuration import default_yaml
 from virnucpro.tables import ALL_TABLES, ResultTable
 
-FILES = Path(__file__).parents[1] / "docs" / "files.md"
+ROOT = Path(__file__).parents[1]
+FILES = ROOT / "docs" / "files.md"
+CONFIGURATION = ROOT / "config" / "default_config.yaml"
 PART = re.compile(r"(<!-- columns of (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
@@ -42,3 +46,4 @@ def documented(text: str) -> str:
 
 if __name__ == "__main__":
     FILES.write_text(documented(FILES.read_text(encoding="utf-8")), encoding="utf-8")
+    CONFIGURATION.write_text(default_yaml(), encoding="utf-8")

@@ -2,7 +2,7 @@
 
 To add a precision, add its row. The command line, the configuration, the tests and the benchmark
 read this table. A precision that is more than a cast of all weights also needs a function that
-prepares a model, in :mod:`virnucpro.compute.arithmetic`.
+prepares a model: name it in :data:`virnucpro.compute.arithmetic.PREPARATIONS`.
 """
 
 from __future__ import annotations

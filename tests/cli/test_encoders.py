@@ -62,8 +62,8 @@ def virnucpro(site: Path, *arguments: object) -> subprocess.CompletedProcess[str
     )
 
 
-def classifier(path: Path, width: int) -> Path:
-    """Write a classifier of random weights for embeddings of ``width`` numbers."""
+def classifier(path: Path, width: int, nucleotide: str = "kmer-4") -> Path:
+    """Write a classifier of random weights for embeddings of ``width`` numbers in all."""
     random = torch.Generator().manual_seed(0)
     shapes = {
         "hidden_layer.weight": (8, width),
@@ -76,7 +76,7 @@ def classifier(path: Path, width: int) -> Path:
     }
     state = {name: torch.randn(shape, generator=random) for name, shape in shapes.items()}
     state["bn1.running_var"] = torch.ones(8)
-    encoders = ["kmer-4", "toy-protein"]
+    encoders = [nucleotide, "toy-protein"]
     path.write_bytes(classifier_to_bytes(state, encoders=encoders, chunk_lengths=[500], extra={}))
     return path
 

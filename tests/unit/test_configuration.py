@@ -21,7 +21,7 @@ def _load(folder: Path, text: str | bytes):  # type: ignore[no-untyped-def]
 
 def test_the_example_is_the_defaults(tmp_path: Path) -> None:
     text = (ROOT / "config/default_config.yaml").read_text()
-    assert text == default_yaml()
+    assert text == default_yaml(), "run python -m tools.document_tables"
     assert _load(tmp_path, text) == Configuration()
 
 

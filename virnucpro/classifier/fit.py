@@ -56,9 +56,10 @@ def _check_encoder(info: ClassifierInfo, source: EncoderSource) -> list[str]:
     """Compare one encoder with those that the classifier names, and return warnings."""
     named = [_short(entry) for entry in info.encoders if family_of(entry) == source.family]
     asked = _short(source.name)
+    family = "" if source.family == source.name else f" ({source.family})"
     error = ModelError(
-        f"{info.path} was trained with {' and '.join(info.encoders)}, not with {source.name} "
-        f"({source.family}): choose the classifier or the encoder accordingly"
+        f"{info.path} was trained with {' and '.join(info.encoders)}, not with {source.name}"
+        f"{family}: choose the classifier or the encoder accordingly"
     )
     if not named:
         raise error

@@ -1,0 +1,222 @@
+"""What docs/developing.md promises: each addition to the program is a change of one or two files.
+
+Every test changes a copy of the package as a developer would, and runs the copy. Pools of workers
+are added in ``tests/contract/pools.py``, encoders of other packages in ``tests/cli/test_encoders.py``.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.cli.test_encoders import classifier
+
+ROOT = Path(__file__).parents[1]
+SEQUENCES = ROOT / "examples" / "sequences.fa"
+
+ENCODER = '''
+import numpy as np
+
+from virnucpro.encoders.family import BASES, EncoderFamily, WeightlessEncoder
+
+
+class CompositionEncoder(WeightlessEncoder):
+    """Shares of A, C, G and T."""
+
+    dim = 4
+
+    def embed(self, sequences):
+        shares = [[text.count(base) / max(1, len(text)) for base in BASES] for text in sequences]
+        return np.array(shares, np.float32)
+
+
+class CompositionFamily(EncoderFamily):
+    name = "composition"
+    title = "base composition"
+    molecule = "nucleotide"
+    alphabet = BASES
+    has_weights = False
+    precisions = ()
+
+    def width(self, path):
+        return CompositionEncoder.dim
+
+    def open(self, source, options):
+        return CompositionEncoder()
+
+
+FAMILY = CompositionFamily()
+'''
+
+PRECISION = """
+    Precision(
+        name="bf16x",
+        dtype="bfloat16",
+        linear_layers="cast",
+        capability=(8, 0),
+        automatic_from=None,
+        on_cpu="fast",
+        least_cosine=0.99,
+        largest_difference=0.1,
+        largest_score_difference=0.05,
+        least_same_calls=0.98,
+    ),
+"""
+
+STAGE = '''
+from dataclasses import dataclass
+
+from virnucpro.contracts import TaskResult
+from virnucpro.stages.base import HostStage
+from virnucpro.tables import CONTIGS
+
+
+@dataclass(frozen=True)
+class ViralListStage(HostStage):
+    """Writes the ids of the records called virus, one per line."""
+
+    name = "viral_list"
+    reads_intermediate = False
+
+    def plan(self, receipts):
+        inputs, outputs = (self.layout.contigs_table,), (self.layout.result("virus.txt"),)
+        return [self.whole(inputs, outputs, {})]
+
+    def run(self, task, report):
+        rows = CONTIGS.read(task.inputs[0], "record", "call")
+        ids = [record for record, call in rows if call == "virus"]
+        text = "".join(f"{record}\\n" for record in ids)
+        return TaskResult(task, (self.disk.save(task.outputs[0], text.encode(), len(ids)),))
+'''
+
+Edit = Callable[[str, str, str], None]
+
+
+@pytest.fixture
+def package(tmp_path: Path) -> Path:
+    """A copy of the package that a test may change."""
+    copy = tmp_path / "copy" / "virnucpro"
+    shutil.copytree(ROOT / "virnucpro", copy, ignore=shutil.ignore_patterns("__pycache__"))
+    return copy
+
+
+@pytest.fixture
+def insert(package: Path) -> Edit:
+    """Put text behind another text, which occurs once in a file of the copy."""
+
+    def _insert(file: str, after: str, text: str) -> None:
+        path = package / file
+        before = path.read_text()
+        assert before.count(after) == 1, f"{file} has another form than docs/developing.md says"
+        path.write_text(before.replace(after, after + text))
+
+    return _insert
+
+
+@pytest.fixture
+def predict(package: Path, tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
+    """Classify the example with the copy of the package; results are in ``tmp_path / "out"``."""
+
+    def _predict(*options: str) -> subprocess.CompletedProcess[str]:
+        command = ["predict", str(SEQUENCES), "-o", str(tmp_path / "out"), "--device", "cpu"]
+        return subprocess.run(
+            [sys.executable, "-m", "virnucpro", *command, *options],
+            env={**os.environ, "PYTHONPATH": str(package.parent)},
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    return _predict
+
+
+def _cells(path: Path, column: str) -> dict[str, str]:
+    header, *rows = (line.split("\t") for line in path.read_text().splitlines())
+    return {row[0]: row[header.index(column)] for row in rows}
+
+
+def test_an_encoder_is_a_module_and_a_line_of_the_registry(package, insert, predict, tmp_path):
+    (package / "encoders" / "composition.py").write_text(ENCODER)
+    entry = '\n    "composition": "virnucpro.encoders.composition:FAMILY",'
+    insert("encoders/registry.py", "BUILT_IN: Mapping[str, str] = {", entry)
+    config = tmp_path / "c.yaml"
+    config.write_text("features: {dnabert: {model_name: composition}, esm: {model_name: toy}}\n")
+    model = classifier(tmp_path / "classifier.safetensors", 4 + 16, "composition")
+    done = predict("--config", str(config), "-m", "custom", "-p", str(model), "-e", "500")
+    assert done.returncode == 0, done.stderr
+    record = json.loads((tmp_path / "out" / "sequences_run.json").read_text())
+    assert record["models"]["nucleotide"]["family"] == "composition"
+
+
+def test_a_precision_is_a_row_of_a_table(insert, predict, tmp_path):
+    insert("precision.py", "_ROWS = (", PRECISION)
+    done = predict("--model-type", "lite", "--precision", "bf16x")
+    assert done.returncode == 0, done.stderr
+    record = json.loads((tmp_path / "out" / "sequences_run.json").read_text())
+    assert "bf16x" in json.dumps(record["workers"])
+    assert "'auto', 'bf16x', 'fp32'" in predict("--precision", "bf17").stderr
+
+
+def test_a_stage_is_a_class_a_line_of_the_list_and_the_name_of_its_file(
+    package, insert, predict, tmp_path
+):
+    (package / "stages" / "viral_list.py").write_text(STAGE)
+    insert(
+        "run/prepare.py",
+        "OutputStage(layout, disk, source, seen, calibrated),",
+        "\n            ViralListStage(layout, disk),",
+    )
+    insert(
+        "run/prepare.py",
+        "from virnucpro.stages.translation import TranslationStage\n",
+        "from virnucpro.stages.viral_list import ViralListStage\n",
+    )
+    forgotten = predict("--model-type", "lite")
+    assert "add 'virus.txt' to RESULT_SUFFIXES in virnucpro/layout.py" in forgotten.stderr
+    insert("layout.py", "RESULT_SUFFIXES = (", '"virus.txt", ')
+    done = predict("--model-type", "lite")
+    assert done.returncode == 0, done.stderr
+    folder = tmp_path / "out"
+    calls = _cells(folder / "sequences_contigs.tsv", "call")
+    viral = [record for record, call in calls.items() if call == "virus"]
+    assert (folder / "sequences_virus.txt").read_text().splitlines() == viral != []
+    (folder / "sequences_virus.txt").unlink()
+    assert predict("--model-type", "lite").returncode == 0
+    assert (folder / "sequences_virus.txt").exists()
+
+
+def test_a_file_of_a_new_stage_is_protected_as_every_result(insert, predict, tmp_path):
+    insert("layout.py", "RESULT_SUFFIXES = (", '"virus.txt", ')
+    mine = tmp_path / "out" / "sequences_virus.txt"
+    mine.parent.mkdir()
+    mine.write_text("a file of the user\n")
+    refused = predict("--model-type", "toy")
+    assert refused.returncode == 64
+    assert mine.name in refused.stderr
+    assert mine.read_text() == "a file of the user\n"
+
+
+def test_a_column_is_a_declaration_and_its_value(insert, predict, tmp_path):
+    insert(
+        "tables.py",
+        'Column("chunks", int, "Chunks of the record.", "11", "d"),',
+        '\n        Column("gc", float, "Share of G and C in the bases.", "0.4476", ".4f"),',
+    )
+    insert(
+        "stages/output.py",
+        "CONTIGS.line(",
+        "gc=sum(map(record.sequence.count, 'GC')) / max(1, len(record.sequence)), ",
+    )
+    done = predict("--model-type", "toy")
+    assert done.returncode == 0, done.stderr
+    shares = _cells(tmp_path / "out" / "sequences_contigs.tsv", "gc")
+    assert all(0.2 < float(share) < 0.8 for share in shares.values())
+    assert len(set(shares.values())) > 1
