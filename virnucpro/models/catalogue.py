@@ -158,7 +158,7 @@ def models_for(name: str) -> tuple[Model, ...]:
 
 def files_to_fetch(model: HubModel, offered: Iterable[str]) -> tuple[str, ...] | None:
     """Return the ``offered`` files that are needed, or None where something needed is missing."""
-    names = sorted(offered)
+    names = sorted(name for name in offered if "/" not in name)
     if not set(model.needs) <= set(names):
         return None
     for head, shards in WEIGHTS:

@@ -7,6 +7,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from virnucpro.errors import ModelError
 from virnucpro.store.disk import Disk, explain_download_errors
@@ -73,17 +74,15 @@ def read_model_records() -> dict[str, ModelRecord]:
         return {}
     except OSError as error:
         raise ModelError(f"cannot read {path}: {error.strerror}") from error
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise ModelError(
             f"{path} is damaged: {error!r}; remove it, then record the models anew with: "
             "virnucpro models verify"
         ) from error
 
 
-def _record(entry: Mapping[str, object]) -> ModelRecord:
-    files = entry["files"]
-    assert isinstance(files, dict)
-    described = {name: FileRecord(**facts) for name, facts in files.items()}
+def _record(entry: Mapping[str, Any]) -> ModelRecord:
+    described = {name: FileRecord(**facts) for name, facts in entry["files"].items()}
     path, address, revision, date = (
         str(entry[key]) for key in ("path", "address", "revision", "date")
     )

@@ -145,7 +145,7 @@ def _shards(index: Path) -> set[str]:
     try:
         weights = json.loads(index.read_bytes())["weight_map"]
         return {str(name) for name in weights.values()}
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise ModelError(f"{index} is damaged: {error!r}; fetch the model again") from error
 
 
@@ -155,12 +155,13 @@ def _snapshots(model: HubModel) -> list[Path]:
     if not folder.is_dir():
         return []
     record = read_model_records().get(model.name)
-    first = [record.revision] if record else []
-    main = folder.parent / "refs" / "main"
-    if main.is_file():
-        first.append(main.read_text().strip())
-    rest = sorted(folder.iterdir(), key=lambda path: path.stat().st_mtime, reverse=True)
-    return list(dict.fromkeys([folder / name for name in first if name] + rest))
+    recorded = record.revision if record else ""
+    file = folder.parent / "refs" / "main"
+    main = file.read_text(errors="replace").strip() if file.is_file() else ""
+    return sorted(
+        folder.iterdir(),
+        key=lambda path: (path.name != recorded, path.name != main, -path.stat().st_mtime),
+    )
 
 
 # --- records ---------------------------------------------------------------------------------
@@ -205,9 +206,18 @@ def verify_model(model: Model) -> Literal["verified", "recorded"]:
     for name in sorted((files.keys() - extra) | record.files.keys()):
         if not _same(files.get(name, path / name), record.files.get(name)):
             raise _differs(model.name, path / name, record)
-    if record.path != str(path.absolute()):  # the cache was moved
-        save_model_record(model.name, replace(record, path=str(path.absolute())))
+    record_path(model, path, record)
     return "verified"
+
+
+def record_path(model: Model, path: Path, record: ModelRecord) -> None:
+    """Record where a model lies now, if it was moved since.
+
+    Raises:
+        OutputError: the record cannot be written.
+    """
+    if record.path != str(path.absolute()):
+        save_model_record(model.name, replace(record, path=str(path.absolute())))
 
 
 def _same(file: Path, facts: FileRecord | None) -> bool:

@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 
 Request = dict[str, str]
-"""The headers of a request, by their lower-case names; ``path`` is what was asked for."""
+"""The headers of a request by their lower-case names, and its ``method`` and ``path``."""
 Answer = Callable[[Request], Iterable[bytes]]
 """A function that returns all that is sent, status line and headers included."""
 
@@ -64,7 +64,7 @@ def hostile_server() -> Iterator[HostileServer]:
     class Handler(socketserver.StreamRequestHandler):
         def handle(self) -> None:
             line = self.rfile.readline().decode().split()
-            request = {"path": line[1]} if len(line) > 1 else {}
+            request = dict(zip(("method", "path"), line, strict=False))
             while header := self.rfile.readline().strip():
                 name, _, value = header.decode("latin-1").partition(": ")
                 request[name.lower()] = value

@@ -243,6 +243,8 @@ def test_what_is_plainly_no_model_is_never_recorded(cache, data, match):
         ("[]", "is damaged"),
         ('{"schema": 1}', "is damaged"),
         ('{"schema": 1, "models": {"a": {}}}', "is damaged"),
+        ('{"schema": 1, "models": {"a": {"files": []}}}', "is damaged"),
+        ("[" * 100_000, "is damaged"),
         ('{"schema": 99, "models": {}}', "newer version"),
     ],
 )
