@@ -237,7 +237,7 @@ def _receive(opener: OpenerDirector, part: _Part, progress: DownloadProgress) ->
             part.begin(*_version_of(answer, part))
             end = part.total
         else:
-            reason = one_line(f"{answer.status} {answer.reason}")
+            reason = server_text(f"{answer.status} {answer.reason}")
             raise DownloadError(
                 f"{part.address}: the server answers {reason}, which is not the file; try again "
                 f"later"
@@ -271,7 +271,7 @@ def _send(opener: OpenerDirector, request: Request, part: _Part) -> Any:
         return opener.open(request, timeout=TIMEOUT)
     except HTTPError as error:
         error.close()
-        reason = one_line(f"{error.code} {error.reason}")
+        reason = server_text(f"{error.code} {error.reason}")
         if error.code == 416:  # there is no such part: the file is another one now
             part.discard()
         if error.code == 416 or error.code in _TEMPORARY_ERRORS:
@@ -291,25 +291,25 @@ def _send(opener: OpenerDirector, request: Request, part: _Part) -> Any:
             raise DownloadError(
                 f"cannot fetch {address}: the proxy refuses ({cause}); check HTTPS_PROXY"
             ) from error
-        raise _AttemptError(one_line(cause)) from error
+        raise _AttemptError(server_text(cause)) from error
     except (ValueError, http.client.InvalidURL) as error:
         raise DownloadError(
             f"cannot fetch {address}: the server redirects to an address that is not valid "
-            f"({one_line(error)}); try again later"
+            f"({server_text(error)}); try again later"
         ) from error
     except (OSError, http.client.HTTPException) as error:
-        raise _AttemptError(one_line(error)) from error
+        raise _AttemptError(server_text(error)) from error
 
 
 def _read(answer: Any, most: int) -> bytes:
     try:
         block: bytes = answer.read1(most)
     except (OSError, http.client.HTTPException) as error:
-        raise _AttemptError(one_line(error)) from error
+        raise _AttemptError(server_text(error)) from error
     return block
 
 
-def one_line(text: object) -> str:
+def server_text(text: object) -> str:
     """Return what a server says as the part of a sentence: short, without control characters."""
     printable = "".join(sign if sign.isprintable() else " " for sign in str(text) or repr(text))
     return " ".join(printable.split())[:300]

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from virnucpro.errors import DownloadError, ModelError
 from virnucpro.models.catalogue import HubModel, Model, WebFile, files_to_fetch
-from virnucpro.models.download import DownloadProgress, download, one_line
+from virnucpro.models.download import DownloadProgress, download, server_text
 from virnucpro.models.records import ModelRecord, own_folder, read_model_records
 from virnucpro.models.store import (
     check_model_file,
@@ -211,7 +211,7 @@ def _hub_errors(model: HubModel) -> Iterator[None]:
         if code in (errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EPERM, errno.EROFS):
             with explain_download_errors(hub_folder()):
                 raise
-        reason = one_line(error)
+        reason = server_text(error)
         raise ModelError(
             f"cannot fetch {model.name} from {model.address}: {reason}; check the network (and "
             f"HTTPS_PROXY), then run it again: what has come stays; or {manual_route(model)}"
