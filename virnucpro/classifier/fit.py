@@ -99,3 +99,9 @@ def family_of(entry: str) -> str:
     short = _short(entry)
     families = [name for name in family_names() if short.replace("_", "-").startswith(name)]
     return max(families, key=len, default=short)
+
+
+def entry_of(name: str, family: str) -> str:
+    """Return how a classifier file names an encoder: by its release, or else by its family."""
+    short = name.rstrip("/").split("/")[-1].removesuffix(".pt")
+    return short if short in family_named(family).released else family

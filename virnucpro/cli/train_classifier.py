@@ -15,7 +15,7 @@ from virnucpro.errors import EXIT_OK, UsageError
 from virnucpro.settings import MachineSettings
 
 if TYPE_CHECKING:
-    from virnucpro.training.classifier.fitting import FittedClassifier
+    from virnucpro.training.classifier.card import TrainingReport
     from virnucpro.training.classifier.settings import TrainingSettings
 
 EPILOG = """\b
@@ -106,9 +106,9 @@ def classifier(dataset: Path, output: Path, **options: Any) -> int:
     request = ClassifierRequest(dataset, output, training, devices, *choices)
     screen = TrainingScreen(settings.display)
     with shared.shown_on(screen, settings.warnings) as interruption:
-        fitted = fit_classifier(request, screen.show, interruption)
+        report = fit_classifier(request, screen.show, interruption)
     if not settings.display.quiet:
-        click.echo("\n".join(_summary(fitted, output)))
+        click.echo("\n".join(_summary(report, output)))
     return EXIT_OK
 
 
@@ -150,10 +150,9 @@ def _training_settings(options: dict[str, Any], devices: Sequence[Device]) -> Tr
     return training
 
 
-def _summary(fitted: FittedClassifier, output: Path) -> list[str]:
+def _summary(report: TrainingReport | None, output: Path) -> list[str]:
     from virnucpro.metrics.classification import metric_text
 
-    report = fitted.report
     if report is None:
         return [f"Nothing to do: {output} was already trained with these data and settings."]
     lines = [f"Trained for {report.epochs} epochs; kept epoch {report.best_epoch}."]

@@ -86,14 +86,14 @@ def made_up(rows, width=2):
 def test_an_epoch_has_every_row_once(rows):
     features = made_up(rows)
     windows = epoch_windows(features, 8, seed=1, epoch=0)
-    batches = [batch for window in windows for batch in window.batches]
+    batches = [batch for window in windows for batch in window]
     assert sorted(np.concatenate(batches).tolist()) == list(range(len(features)))
     assert all(2 <= len(batch) <= 9 for batch in batches)
     again = epoch_windows(features, 8, seed=1, epoch=0)
-    assert [b.tolist() for w in again for b in w.batches] == [b.tolist() for b in batches]
+    assert [b.tolist() for w in again for b in w] == [b.tolist() for b in batches]
     for seed, epoch in ((2, 0), (1, 1)):
         other = epoch_windows(features, 8, seed, epoch)
-        assert [b.tolist() for w in other for b in w.batches] != [b.tolist() for b in batches]
+        assert [b.tolist() for w in other for b in w] != [b.tolist() for b in batches]
 
 
 def test_large_parts_go_through_in_windows():
@@ -102,10 +102,10 @@ def test_large_parts_go_through_in_windows():
     windows = epoch_windows(features, 32, seed=1, epoch=0)
     assert len(windows) == 4
     for window in windows:
-        shards = {row // 100 for batch in window.batches for row in batch.tolist()}
+        shards = {row // 100 for batch in window for row in batch.tolist()}
         assert len(shards) == 3
     single = epoch_windows(made_up([100] * 3, width=module.WINDOW_BYTES), 32, 1, 0)
-    assert [len(np.concatenate(window.batches)) for window in single] == [100] * 3
+    assert [len(np.concatenate(window)) for window in single] == [100] * 3
 
 
 @pytest.mark.parametrize("count", [1, 2, 7, 32])

@@ -82,7 +82,7 @@ def training_identity(
         for part in ("train", "validation")
     }
     return {
-        "data_set": sha256_of(dataset.description_file),
+        "data set": sha256_of(dataset.description_file),
         "nucleotide model": record["models"]["nucleotide"]["sha256"],
         "protein model": record["models"]["protein"]["sha256"],
         "precision of the encoders": record["precision"],

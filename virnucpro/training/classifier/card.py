@@ -100,7 +100,7 @@ def _purpose(report: TrainingReport, name: str) -> list[str]:
         f"- Input: the {nucleotide['dim']} numbers of {_plain(nucleotide['name'])} "
         f"({_plain(nucleotide['family'])}), then the {protein['dim']} of {_plain(protein['name'])} "
         f"({_plain(protein['family'])}); {report.width} in all.",
-        f"- Chunk length: {_or(lengths)} bases.",
+        f"- Chunk length: {' or '.join(map(str, lengths))} bases.",
         f"- Use: `virnucpro predict INPUT -m custom -p {_plain(name)} -e {lengths[0]}`, with a "
         "configuration that names these encoders.",
         f"- Made by virnucpro {__version__}.",
@@ -173,9 +173,9 @@ def _metrics(report: TrainingReport) -> list[str]:
 
 
 def _limits(report: TrainingReport) -> list[str]:
-    lengths = report.dataset.lengths()
+    lengths = " or ".join(map(str, report.dataset.lengths()))
     return [
-        f"- Nothing is known about chunks of other lengths than {_or(lengths)} bases.",
+        f"- Nothing is known about chunks of other lengths than {lengths} bases.",
         "- Only chunks with an open reading frame get a score.",
         "- Groups of organisms that are not in the table above were not seen in training.",
         "- Scores are calibrated for the share of viral frames in the validation part; a sample "
@@ -183,10 +183,6 @@ def _limits(report: TrainingReport) -> list[str]:
         "- `virnucpro predict` calls a record by all of its chunks: these metrics are not those "
         "of records.",
     ]
-
-
-def _or(lengths: Sequence[int]) -> str:
-    return " or ".join(map(str, lengths))
 
 
 def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:

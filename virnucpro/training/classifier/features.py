@@ -7,7 +7,7 @@ together as make a window, and the rows of a window in random order.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -140,18 +140,12 @@ def moments(features: PartFeatures) -> tuple[npt.NDArray[np.float64], npt.NDArra
     return np.asarray(mean), np.where(constant, 1.0, deviation)
 
 
-@dataclass(frozen=True)
-class FeatureWindow:
-    """Rows that are in memory together, in the order of training, cut into batches."""
-
-    batches: tuple[RowNumbers, ...]
-
-
 def epoch_windows(
     features: PartFeatures, batch_size: int, seed: int, epoch: int
-) -> list[FeatureWindow]:
+) -> list[list[RowNumbers]]:
     """Return the order of the rows in an epoch, which is the same on any number of processes.
 
+    The result is a list of windows: rows that are in memory together, cut into batches.
     A last batch of a single row joins the batch before it: batch normalisation needs two rows.
     """
     random = np.random.default_rng([seed, epoch])
@@ -162,7 +156,7 @@ def epoch_windows(
         stops = list(range(batch_size, len(rows), batch_size))
         if stops and len(rows) - stops[-1] == 1:
             stops.pop()
-        windows.append(FeatureWindow(tuple(np.split(random.permutation(rows), stops))))
+        windows.append(np.split(random.permutation(rows), stops))
     return windows
 
 
@@ -183,8 +177,3 @@ def _window_shards(shards: npt.NDArray[np.int64], features: PartFeatures) -> Ite
 def process_slice(rows: int, rank: int, world: int) -> slice:
     """Return which of ``rows`` rows process ``rank`` of ``world`` processes takes."""
     return slice(rank * rows // world, (rank + 1) * rows // world)
-
-
-def process_rows(batches: Sequence[RowNumbers], rank: int, world: int) -> list[RowNumbers]:
-    """Return the rows of each batch that process ``rank`` of ``world`` processes takes."""
-    return [batch[process_slice(len(batch), rank, world)] for batch in batches]

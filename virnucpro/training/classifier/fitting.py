@@ -14,7 +14,7 @@ import torch
 
 from virnucpro import __version__
 from virnucpro.classifier.files import classifier_to_bytes
-from virnucpro.classifier.fit import family_of
+from virnucpro.classifier.fit import entry_of
 from virnucpro.classifier.scoring import Classifier
 from virnucpro.contracts import Device, Json
 from virnucpro.errors import InputError, UsageError
@@ -22,7 +22,6 @@ from virnucpro.events import Notice
 from virnucpro.executors.signals import Interruption
 from virnucpro.layout import MOLECULES
 from virnucpro.metrics.temperature import fit_temperature
-from virnucpro.models.catalogue import KNOWN
 from virnucpro.store.disk import Disk
 from virnucpro.store.lock import locked
 from virnucpro.training.classifier.admission import (
@@ -40,7 +39,7 @@ from virnucpro.training.classifier.features import (
 )
 from virnucpro.training.classifier.network import EPS, fold_standardisation
 from virnucpro.training.classifier.processes import train_on
-from virnucpro.training.classifier.progress import EpochEnded, TensorBoardLog, TrainingEvent
+from virnucpro.training.classifier.progress import EpochEnded, TrainingEvent
 from virnucpro.training.classifier.savepoint import Savepoint, load_savepoint
 from virnucpro.training.classifier.settings import TrainingSettings
 from virnucpro.training.classifier.trainer import TrainingPlan
@@ -72,22 +71,12 @@ class ClassifierRequest:
     tensorboard: Path | None = None
 
 
-@dataclass(frozen=True)
-class FittedClassifier:
-    """A finished classifier and its model card.
-
-    ``report`` is None if an earlier start had finished it.
-    """
-
-    output: Path
-    card: Path
-    report: TrainingReport | None = None
-
-
 def fit_classifier(
     request: ClassifierRequest, show: Show, interruption: Interruption, disk: Disk | None = None
-) -> FittedClassifier:
+) -> TrainingReport | None:
     """Train a classifier, or finish a training that an earlier start began.
+
+    Returns None if an earlier start had finished it.
 
     Raises:
         VirNucProError: see ``virnucpro.errors``; every finished epoch is kept.
@@ -106,23 +95,36 @@ def fit_classifier(
             files, identity, disk, show, resume=request.resume, force=request.force
         )
         if savepoint is None:
-            return FittedClassifier(files.output, files.card)
-        scalars = stack.enter_context(TensorBoardLog(request.tensorboard, savepoint.epoch + 1))
+            return None
+        scalars = None
+        if request.tensorboard is not None:
+            from torch.utils.tensorboard import SummaryWriter
+
+            # What an earlier start wrote from the next epoch on is dropped.
+            scalars = stack.enter_context(
+                SummaryWriter(str(request.tensorboard), purge_step=savepoint.epoch + 1)
+            )
         show(Notice("info", "reading the features"))
         parts = {part: find_features(dataset, part) for part in PARTS if dataset.shards(part)}
         plan = _make_plan(request.settings, parts, files)
         _announce(parts, savepoint, show)
 
         def report_event(event: TrainingEvent) -> None:
-            if isinstance(event, EpochEnded):
-                scalars.add(event)
+            if scalars is not None and isinstance(event, EpochEnded):
+                for name, value in (
+                    ("loss/train", event.loss),
+                    ("loss/validation", event.validation_loss),
+                    ("auroc/validation", event.auroc),
+                    ("learning_rate", event.rate),
+                ):
+                    scalars.add_scalar(name, value, event.epoch)
+                scalars.flush()
             show(event)
 
         with interruption.held():  # leaving it raises Interrupted, after the savepoint is written
             finished = train_on(plan, request.devices, report_event, interruption)
         assert finished
-        report = _finish(request, dataset, records, identity, plan, parts, files, disk)
-    return FittedClassifier(files.output, files.card, report)
+        return _finish(request, dataset, records, identity, plan, parts, files, disk)
 
 
 def _check_request(request: ClassifierRequest, files: TrainingFiles) -> None:
@@ -152,7 +154,6 @@ def _make_plan(
     Raises:
         InputError: train or validation has no frames of a class.
     """
-    train, validation = parts["train"], parts["validation"]
     for part in ("train", "validation"):
         for class_number, label in enumerate(LABELS):
             if not (parts[part].labels == class_number).any():
@@ -160,6 +161,7 @@ def _make_plan(
                     f"part {part} has no frames of class {label}: prepare the data with more "
                     f"genomes of it"
                 )
+    train, validation = parts["train"], parts["validation"]
     mean, deviation = np.zeros(train.width), np.ones(train.width)
     if settings.standardise:
         mean, deviation = moments(train)
@@ -199,7 +201,7 @@ def _finish(
     }
     report = TrainingReport(
         dataset=dataset,
-        digest=str(identity["data_set"]),
+        digest=str(identity["data set"]),
         settings=request.settings,
         command=_command(request.settings),
         devices=tuple(device.name for device in request.devices),
@@ -218,7 +220,7 @@ def _finish(
     )
     content = classifier_to_bytes(
         state,
-        encoders=[encoder_entry(model) for model in models.values()],
+        encoders=[entry_of(model["name"], model["family"]) for model in models.values()],
         chunk_lengths=dataset.lengths(),
         extra={
             "made_by": f"virnucpro {__version__}",
@@ -250,23 +252,8 @@ def _command(settings: TrainingSettings) -> str:
 
     It contains no path: files made from the same data in the same way are the same to the byte.
     """
-    options = {
-        "recipe": settings.recipe,
-        "hidden": settings.hidden,
-        "epochs": settings.epochs,
-        "batch-size": settings.batch_size,
-        "learning-rate": settings.learning_rate,
-        "patience": settings.patience,
-        "seed": settings.seed,
-        "precision": settings.precision,
-    }
-    words = " ".join(f"--{name} {value}" for name, value in options.items())
+    names = ("recipe", "hidden", "epochs", "batch_size", "learning_rate", "patience", "seed")
+    words = " ".join(
+        f"--{name.replace('_', '-')} {getattr(settings, name)}" for name in (*names, "precision")
+    )
     return f"virnucpro train classifier DATASET --output FILE.safetensors {words}"
-
-
-def encoder_entry(model: Mapping[str, Json]) -> str:
-    """Return how a classifier file names an encoder: by its release, or else by its family."""
-    short = str(model["name"]).rstrip("/").split("/")[-1].removesuffix(".pt")
-    released = {known.name.split("/")[-1] for known in KNOWN}
-    family = str(model["family"])
-    return short if short in released and family_of(short) == family else family

@@ -1,11 +1,8 @@
-"""The events of a training, and where they are shown. The trainer reports; it never prints."""
+"""The events of a training, which the trainer reports. It never prints."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
-from types import TracebackType
-from typing import Any
 
 
 @dataclass(frozen=True)
@@ -44,45 +41,3 @@ class EpochEnded:
 
 
 TrainingEvent = FramesSeen | EpochEnded
-
-
-class TensorBoardLog:
-    """Writes the metrics of each epoch as TensorBoard scalars into ``folder``.
-
-    If ``folder`` is None, it writes nothing. ``first_epoch`` is the epoch that comes next: what an
-    earlier start wrote from there on is dropped.
-    """
-
-    def __init__(self, folder: Path | None, first_epoch: int) -> None:
-        self._writer: Any = None
-        if folder is not None:
-            from torch.utils.tensorboard import SummaryWriter
-
-            self._writer = SummaryWriter(log_dir=str(folder), purge_step=first_epoch)
-
-    def add(self, event: EpochEnded) -> None:
-        """Write the metrics of an epoch."""
-        if self._writer is None:
-            return
-        for name, value in (
-            ("loss/train", event.loss),
-            ("loss/validation", event.validation_loss),
-            ("auroc/validation", event.auroc),
-            ("learning_rate", event.rate),
-        ):
-            self._writer.add_scalar(name, value, event.epoch)
-        self._writer.flush()
-
-    def __enter__(self) -> TensorBoardLog:
-        """Return the log itself."""
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """Close the file."""
-        if self._writer is not None:
-            self._writer.close()

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import io
-import pickle
-import warnings
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -12,7 +10,8 @@ from typing import Any
 import torch
 
 from virnucpro.contracts import Json
-from virnucpro.errors import InputError
+from virnucpro.encoders.weights import read_pickle
+from virnucpro.errors import InputError, ModelError
 from virnucpro.store.disk import Disk
 from virnucpro.store.migrations import current_schema, upgraded
 
@@ -30,7 +29,7 @@ class Savepoint:
         optimizer: the state of the optimizer.
         loss: the sum of the losses of the frames seen in this epoch.
         best: the state of the network at its lowest validation loss; empty before the first epoch.
-        history: one row per epoch with the fields of :class:`.progress.EpochEnded`.
+        history: one row per epoch with the fields of :class:`.progress.EpochEnded`, but ``best``.
         finished: whether the training is over.
     """
 
@@ -74,20 +73,9 @@ def load_savepoint(path: Path) -> Savepoint | None:
     if not path.exists():
         return None
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("error")  # torch only warns of some damaged files
-            document = torch.load(path, map_location="cpu", weights_only=True)
+        document = read_pickle(path)
         document = upgraded("savepoint", document, path)
         del document["schema"]
         return Savepoint(**document)
-    except (
-        OSError,
-        RuntimeError,
-        EOFError,
-        pickle.UnpicklingError,
-        KeyError,
-        TypeError,
-        ValueError,
-        Warning,
-    ) as error:
+    except (ModelError, KeyError, TypeError, ValueError) as error:
         raise InputError(f"{path} is damaged: start over with --force") from error

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -19,11 +19,9 @@ from virnucpro.metrics.temperature import log_loss
 from virnucpro.store.disk import Disk
 from virnucpro.training.classifier.features import (
     FeatureReader,
-    FeatureWindow,
     PartFeatures,
     RowNumbers,
     epoch_windows,
-    process_rows,
     process_slice,
 )
 from virnucpro.training.classifier.group import TrainingGroup
@@ -137,7 +135,7 @@ class NetworkTrainer:
         windows = epoch_windows(
             self._plan.train, self._settings.batch_size, self._settings.seed, savepoint.epoch
         )
-        batches = [batch for window in windows for batch in window.batches]
+        batches = [batch for window in windows for batch in window]
         seen = sum(len(batch) for batch in batches[: savepoint.batch])
         # The savepoint holds the sum over the processes; the first of them continues with it.
         earlier_loss = savepoint.loss if self._group.rank == 0 else 0.0
@@ -154,7 +152,7 @@ class NetworkTrainer:
         return True
 
     def _read_batches(
-        self, windows: list[FeatureWindow], finished_batches: int
+        self, windows: list[list[RowNumbers]], finished_batches: int
     ) -> Iterator[tuple[int, int, torch.Tensor, torch.Tensor]]:
         """Yield the batches after the first ``finished_batches`` of an epoch.
 
@@ -163,13 +161,11 @@ class NetworkTrainer:
         """
         number = 0
         for window in windows:
-            batches = window.batches[max(0, finished_batches - number) :]
-            number += len(window.batches) - len(batches)
-            own_batches: list[RowNumbers] = process_rows(
-                batches, self._group.rank, self._group.world
-            )
-            if not own_batches:
+            batches = window[max(0, finished_batches - number) :]
+            number += len(window) - len(batches)
+            if not batches:
                 continue
+            own_batches = [batch[self._own_rows(len(batch))] for batch in batches]
             features = self._train.take(np.concatenate(own_batches))
             stops = np.cumsum([len(own_rows) for own_rows in own_batches]).tolist()
             for batch, own_rows, stop in zip(batches, own_batches, stops, strict=True):
@@ -184,8 +180,7 @@ class NetworkTrainer:
         settings, group, epoch = self._settings, self._group, self._savepoint.epoch
         for parameters in self._optimizer.param_groups:
             parameters["lr"] = settings.rate(epoch + seen / len(self._plan.train))
-        own_rows = process_slice(rows, group.rank, group.world)
-        mask = dropout_mask(rows, settings, epoch, number)[own_rows].to(group.device)
+        mask = dropout_mask(rows, settings, epoch, number)[self._own_rows(rows)].to(group.device)
         self._optimizer.zero_grad()
         with torch.autocast(
             group.device.type, torch.bfloat16, enabled=settings.precision == "bf16"
@@ -196,6 +191,10 @@ class NetworkTrainer:
         self._optimizer.step()
         return loss.detach()
 
+    def _own_rows(self, rows: int) -> slice:
+        """Return which of ``rows`` rows this process takes."""
+        return process_slice(rows, self._group.rank, self._group.world)
+
     def _standardised(self, x: torch.Tensor) -> torch.Tensor:
         """Return features on the device; with mean 0 and variance 1 if the settings say so."""
         x = x.to(self._group.device)
@@ -204,7 +203,7 @@ class NetworkTrainer:
     def _validate(self) -> tuple[float, float]:
         """Return cross entropy and AUROC on the validation part, the same on every process."""
         virus = self._plan.validation.labels == 1
-        own_rows = process_slice(len(virus), self._group.rank, self._group.world)
+        own_rows = self._own_rows(len(virus))
         logits = torch.zeros(len(virus), 2, device=self._group.device)
         self._network.eval()
         unused_mask = torch.empty(0)
@@ -236,8 +235,6 @@ class NetworkTrainer:
         }
         savepoint.history.append(row)
         best = savepoint.best_epoch
-        event = EpochEnded(**row, best=best)
-        savepoint.history[-1] = asdict(event)
         if best == savepoint.epoch:
             state = self._network.state_dict()
             savepoint.best = {name: value.cpu().clone() for name, value in state.items()}
@@ -247,7 +244,7 @@ class NetworkTrainer:
         )
         self._save(0, torch.tensor(0.0, device=self._group.device))
         if self._group.rank == 0:
-            self._report(event)
+            self._report(EpochEnded(**row, best=best))
 
     def _save(self, batch: int, loss: torch.Tensor) -> None:
         savepoint = self._savepoint
