@@ -6,14 +6,16 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from virnucpro.evaluation.intervals import (
+from virnucpro.evaluation.sample import Sample
+from virnucpro.evaluation.slices import (
     FEWEST_GENOMES,
     MOST_SLICES,
     SliceIntervals,
+    SliceKind,
+    cells_of,
     slice_intervals,
+    slices_of,
 )
-from virnucpro.evaluation.sample import Sample
-from virnucpro.evaluation.slices import SliceKind, cells_of, slices_of
 from virnucpro.metrics.classification import (
     ReliabilityBin,
     ScoreMetrics,

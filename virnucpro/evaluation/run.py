@@ -11,12 +11,19 @@ from virnucpro.classifier.files import ClassifierInfo, inspect_classifier, with_
 from virnucpro.contracts import Json
 from virnucpro.errors import UsageError
 from virnucpro.evaluation.calibration import Calibration, check_made_by, fit_calibration
-from virnucpro.evaluation.documents import EvaluatedFiles, as_json, as_tsv
 from virnucpro.evaluation.evaluation import Evaluation, evaluate
 from virnucpro.evaluation.labels import read_labels
 from virnucpro.evaluation.plots import PLOTS, draw_plots
 from virnucpro.evaluation.predictions import Level, Predictions, find_predictions
-from virnucpro.evaluation.report import as_markdown, as_text, calibration_line, count_lines
+from virnucpro.evaluation.report import (
+    EvaluatedFiles,
+    as_json,
+    as_markdown,
+    as_text,
+    as_tsv,
+    calibration_line,
+    count_lines,
+)
 from virnucpro.evaluation.sample import join
 from virnucpro.layout import checkpoint_folder
 from virnucpro.store.disk import Disk, sha256_of

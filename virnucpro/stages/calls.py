@@ -13,6 +13,7 @@ VIRUS_ABOVE = 0.3
 HIGH_TIER = 0.6
 CONFIDENT = 0.8
 CONTRADICTED = 0.3
+# Where chunks have several reasons, the record has the first of these.
 REASONS = ("failed", "no_open_frame", "ambiguous", "too_short")
 
 _chunk_row = CHUNKS.row_format(
@@ -21,7 +22,7 @@ _chunk_row = CHUNKS.row_format(
 
 
 class Chunk(NamedTuple):
-    """A chunk and what became of it; ``start`` and ``stop`` are 0-based and half-open.
+    """A chunk with its status and scores; ``start`` and ``stop`` are 0-based and half-open.
 
     The scores are kept as the text of the consensus file, ``NA`` where there is none.
     """
@@ -36,12 +37,12 @@ class Chunk(NamedTuple):
 
     @property
     def probability(self) -> float:
-        """Of virus, 0 to 1; only where it was scored."""
+        """The probability of virus, 0 to 1; only for a chunk that was scored."""
         others, virus = float(self.others), float(self.virus)
         return virus / (virus + others)
 
     def row(self, record: str) -> str:
-        """Its line of the chunks table: 1-based, inclusive coordinates."""
+        """Return the line in the table of chunks, with coordinates from 1 and the last included."""
         start = self.start + 1
         return _chunk_row(
             record, self.id, start, self.stop, self.status, self.frames, self.others, self.virus
@@ -67,15 +68,15 @@ class Call(NamedTuple):
 
 
 def call_record(length: int, chunks: Sequence[Chunk]) -> Call:
-    """Sum up the chunks of a record of ``length`` bases.
+    """Return the call of a record of ``length`` bases from its chunks.
 
     The virus score is the mean of the chunks' ``max_score_1 - max_score_0``, weighted by the
     square root of its absolute value, so that undecided chunks say little: -1 to 1.
     """
     scored = [chunk for chunk in chunks if chunk.status == "scored"]
     if not scored:
-        present = {chunk.status for chunk in chunks}
-        status = next((reason for reason in REASONS if reason in present), "too_short")
+        statuses = {chunk.status for chunk in chunks}
+        status = next((reason for reason in REASONS if reason in statuses), "too_short")
         return Call(len(chunks), 0, 0.0, "unscored", None, None, 0, 0, 0, status)
     weights, weighted = [], []
     viral = nonviral = 0
@@ -105,7 +106,7 @@ def call_record(length: int, chunks: Sequence[Chunk]) -> Call:
 
 
 def _covered(chunks: Sequence[Chunk]) -> int:
-    """Bases in at least one of ``chunks``, which are in order and may overlap."""
+    """Return how many bases lie in ``chunks``, which are in order and may overlap."""
     covered = end = 0
     for chunk in chunks:
         if chunk.stop > end:

@@ -9,10 +9,8 @@ less certain than it should be, and the share of virus that is found from such m
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
-Floats = npt.NDArray[np.float64]
-Counts = npt.NDArray[np.int64]
+from virnucpro.metrics.classification import Floats, Ints
 
 TRAINED_SHARE = 0.5  # of virus: training and validation parts are balanced
 FEWEST = 100  # scored contigs; the share of virus of fewer is too uncertain to correct with
@@ -20,8 +18,10 @@ ITERATIONS = 1000
 TOLERANCE = 1e-6  # change of the share from one iteration to the next
 
 
-def contig_fdr(probabilities: Floats, chunks: Counts) -> Floats:
-    """False discovery rate of every contig, were it and all that are surer called virus.
+def contig_fdr(probabilities: Floats, chunks: Ints) -> Floats:
+    """Return the false discovery rate of every contig.
+
+    It is the rate if the contig and all contigs with a higher probability were called virus.
 
     Args:
         probabilities: ``[n]``, calibrated probability of virus of every scored chunk, contig by
@@ -39,7 +39,7 @@ def contig_fdr(probabilities: Floats, chunks: Counts) -> Floats:
     if len(counts) >= FEWEST:
         share = virus_share(probabilities, np.repeat(1 / counts, counts))
         # A larger share would lower every rate. Where the classifier is less sure than calibrated,
-        # the estimate runs to 1 and all would be called virus at a rate of 0: not on its word.
+        # the estimate runs to 1, and all contigs would be called virus at a rate of 0.
         probabilities = at_share(probabilities, min(share, TRAINED_SHARE))
     starts = np.cumsum(counts) - counts
     fdr[scored] = running_mean_of_errors(np.add.reduceat(probabilities, starts) / counts)
@@ -47,7 +47,7 @@ def contig_fdr(probabilities: Floats, chunks: Counts) -> Floats:
 
 
 def virus_share(probabilities: Floats, weights: Floats) -> float:
-    """The share of virus, 0 to 1, that explains the scores best: expectation-maximisation.
+    """Return the share of virus, 0 to 1, that explains the scores best (EM algorithm).
 
     Args:
         probabilities: ``[n]``, calibrated at a share of ``TRAINED_SHARE``.
@@ -64,7 +64,9 @@ def virus_share(probabilities: Floats, weights: Floats) -> float:
 
 
 def at_share(probabilities: Floats, share: float) -> Floats:
-    """``[n]`` probabilities calibrated at ``TRAINED_SHARE``, for a sample with ``share`` virus.
+    """Return ``[n]`` probabilities of a sample with ``share`` virus.
+
+    ``probabilities`` are calibrated at ``TRAINED_SHARE``.
 
     A probability of exactly 0 or 1 is certain, whatever the share.
     """
@@ -76,9 +78,9 @@ def at_share(probabilities: Floats, share: float) -> Floats:
 
 
 def running_mean_of_errors(probabilities: Floats) -> Floats:
-    """``[n]``: mean of ``1 - p`` over all that have at least the same probability.
+    """Return ``[n]``, the mean of ``1 - p`` over all rows with at least the same probability ``p``.
 
-    It never falls from a surer one to a less sure one, and ties share theirs.
+    It never falls from a higher probability to a lower one; equal probabilities have the same.
     """
     order = np.argsort(-probabilities, kind="stable")
     errors = 1 - probabilities[order]

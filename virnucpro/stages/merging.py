@@ -10,6 +10,7 @@ import torch
 
 from virnucpro.contracts import Receipts, ReportProgress, Task, TaskResult
 from virnucpro.io.fasta import read_fasta
+from virnucpro.layout import MOLECULES
 from virnucpro.stages.base import HostStage
 from virnucpro.stages.splitting import split_files
 from virnucpro.store.features import Features, encode_features, load_features
@@ -36,16 +37,15 @@ class MergingStage(HostStage):
         """Return one task per split file; what failed in either molecule is left out."""
         tasks = []
         for number in range(1, len(split_files(receipts, self.layout, "nucleotide")) + 1):
-            nucleotide = self.layout.features("nucleotide", number)
-            protein = self.layout.features("protein", number)
+            halves = [self.layout.features(molecule, number) for molecule in MOLECULES]
             failed = {
                 name
-                for path in (nucleotide, protein)
+                for path in halves
                 for name in failed_ids(receipts.figures(path.with_name(path.name + ".done")))
             }
             output = self.layout.merged(number)
             task = self.whole(
-                (nucleotide, protein, self.layout.split("nucleotide", number)),
+                (*halves, self.layout.split("nucleotide", number)),
                 (output,),
                 {"failed": sorted(failed)},
             )
@@ -62,8 +62,8 @@ class MergingStage(HostStage):
         failed = set(task.params["failed"])
         names = [name for name, _ in read_fasta(task.inputs[2]) if name not in failed]
         halves = []
-        for path, molecule in zip(task.inputs, ("nucleotide", "protein"), strict=False):
-            features = load_features(path, molecule, mapped=True)  # type: ignore[arg-type]
+        for path, molecule in zip(task.inputs, MOLECULES, strict=False):
+            features = load_features(path, molecule, mapped=True)
             if features.ids == names:  # as nearly always
                 halves.append(features.data)
                 continue

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import count, islice
+from itertools import islice
 from typing import ClassVar
 
 from virnucpro.contracts import SPLITTING, OutputFile, Receipts, ReportProgress, Task, TaskResult
@@ -35,18 +34,14 @@ class SplittingStage(HostStage):
         """Write the files of both molecules."""
         outputs: list[OutputFile] = []
         for molecule in MOLECULES:
-            outputs += self._split(molecule, report)
+            records = read_fasta(self.layout.frames(molecule))
+            number = 0
+            while batch := list(islice(records, self.sequences_per_file)):
+                number += 1
+                path = self.layout.split(molecule, number)
+                outputs.append(self.disk.save(path, fasta_bytes(batch), len(batch)))
+                report(len(batch), 0)
         return TaskResult(task, tuple(outputs))
-
-    def _split(self, molecule: Molecule, report: ReportProgress) -> Iterator[OutputFile]:
-        records = read_fasta(self.layout.frames(molecule))
-        for number in count(1):
-            batch = list(islice(records, self.sequences_per_file))
-            if not batch:
-                return
-            path = self.layout.split(molecule, number)
-            yield self.disk.save(path, fasta_bytes(batch), len(batch))
-            report(len(batch), 0)
 
 
 def split_files(receipts: Receipts, layout: Layout, molecule: Molecule) -> list[OutputFile]:

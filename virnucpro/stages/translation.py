@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -11,8 +11,8 @@ from typing import ClassVar
 
 from virnucpro.contracts import Receipts, ReportProgress, Task, TaskFigures, TaskResult
 from virnucpro.io.fasta import fasta_bytes, read_fasta
-from virnucpro.io.frames import ChunkFrames, open_frames
-from virnucpro.layout import Molecule, RunLayout
+from virnucpro.io.frames import open_frames
+from virnucpro.layout import RunLayout
 from virnucpro.stages.base import HostStage
 from virnucpro.tables import FRAMES
 
@@ -54,6 +54,7 @@ class TranslationStage(HostStage):
 
     def run(self, task: Task, report: ReportProgress) -> TaskResult:
         """Write the frames as nucleotides and as proteins, and how many each chunk has."""
+        row_of = FRAMES.row_format("chunk", "frames", "status")
         statuses: Counter[str] = Counter()
         with (
             self.disk.create(task.outputs[0]) as nucleotides,
@@ -64,28 +65,22 @@ class TranslationStage(HostStage):
             while batch := list(islice(chunks, CHUNKS_AT_A_TIME)):
                 ids = [name for name, _ in batch]
                 translated = open_frames([bases for _, bases in batch])
-                rows = sum(len(chunk.frames) for chunk in translated)
-                nucleotides.write(fasta_bytes(_pairs(ids, translated, "nucleotide")), rows)
-                proteins.write(fasta_bytes(_pairs(ids, translated, "protein")), rows)
-                table.write(_table(ids, translated), len(batch))
+                frames = [
+                    (name + frame.label, frame)
+                    for name, chunk in zip(ids, translated, strict=True)
+                    for frame in chunk.frames
+                ]
+                nucleotide_pairs = ((name, frame.nucleotide) for name, frame in frames)
+                protein_pairs = ((name, frame.protein) for name, frame in frames)
+                nucleotides.write(fasta_bytes(nucleotide_pairs), len(frames))
+                proteins.write(fasta_bytes(protein_pairs), len(frames))
+                lines = (
+                    row_of(name, len(chunk.frames), chunk.status)
+                    for name, chunk in zip(ids, translated, strict=True)
+                )
+                table.write("".join(lines).encode(), len(batch))
                 statuses.update(chunk.status for chunk in translated)
                 report(len(batch), 0)
         outputs = (nucleotides.output, proteins.output, table.output)
         figures = TranslationFigures(frames=outputs[0].rows, chunks=dict(sorted(statuses.items())))
         return TaskResult(task, outputs, figures)
-
-
-def _pairs(
-    ids: list[str], translated: list[ChunkFrames], molecule: Molecule
-) -> Iterator[tuple[str, str]]:
-    """Yield id and sequence of every open frame."""
-    protein = molecule == "protein"
-    for name, chunk in zip(ids, translated, strict=True):
-        for frame in chunk.frames:
-            yield name + frame.label, frame.protein if protein else frame.nucleotide
-
-
-def _table(ids: list[str], translated: list[ChunkFrames]) -> bytes:
-    row_of = FRAMES.row_format("chunk", "frames", "status")
-    rows = zip(ids, translated, strict=True)
-    return "".join([row_of(name, len(c.frames), c.status) for name, c in rows]).encode()

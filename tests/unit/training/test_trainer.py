@@ -13,7 +13,7 @@ from virnucpro.errors import InputError, ResumeRefusedError
 from virnucpro.executors.signals import Interruption
 from virnucpro.store.disk import Disk
 from virnucpro.training.classifier.features import find_features, moments
-from virnucpro.training.classifier.group import TrainingGroup
+from virnucpro.training.classifier.network import TrainingGroup
 from virnucpro.training.classifier.processes import train_on
 from virnucpro.training.classifier.progress import EpochEnded
 from virnucpro.training.classifier.savepoint import Savepoint, load_savepoint, save_savepoint

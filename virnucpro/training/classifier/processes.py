@@ -22,7 +22,7 @@ from virnucpro.executors.processes import ChildProcess, settle_on_device
 from virnucpro.executors.signals import Interruption
 
 if TYPE_CHECKING:
-    from virnucpro.training.classifier.group import TrainingGroup
+    from virnucpro.training.classifier.network import TrainingGroup
     from virnucpro.training.classifier.trainer import ReportEvent, TrainingPlan
 
 HOST = "127.0.0.1"
@@ -72,7 +72,7 @@ def train_on(
 def _group(rank: int, world: int, device: Device) -> TrainingGroup:
     import torch
 
-    from virnucpro.training.classifier.group import TrainingGroup
+    from virnucpro.training.classifier.network import TrainingGroup
 
     # A process sees only its own GPU.
     return TrainingGroup(rank, world, torch.device("cpu" if device.kind == "cpu" else "cuda:0"))

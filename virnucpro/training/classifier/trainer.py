@@ -24,9 +24,9 @@ from virnucpro.training.classifier.features import (
     epoch_windows,
     process_slice,
 )
-from virnucpro.training.classifier.group import TrainingGroup
 from virnucpro.training.classifier.network import (
     ClassifierNetwork,
+    TrainingGroup,
     dropout_mask,
     weight_decay_groups,
 )

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from virnucpro.evaluation.evaluation import ONE_CLASS, Evaluation, SliceResult, evaluate
-from virnucpro.evaluation.intervals import MOST_SLICES
 from virnucpro.evaluation.sample import Sample, SampleCounts
+from virnucpro.evaluation.slices import MOST_SLICES
 
 
 def _sample(scores, virus, groups=None, genomes=None, lengths=None, fdr=None) -> Sample:
