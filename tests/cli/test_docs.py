@@ -10,6 +10,7 @@ import click
 import pytest
 
 from benchmarks import expected_rates
+from tests.test_architecture import ORDER
 from virnucpro.cli.app import app
 
 ROOT = Path(__file__).parents[2]
@@ -51,6 +52,23 @@ def test_documented_links_lead_somewhere() -> None:
     for page in PAGES:
         for link in re.findall(r"\]\(([^)#:]+)\)", page.read_text()):
             assert (page.parent / link).exists(), f"{page.name}: {link}"
+
+
+def test_the_house_is_described_from_the_bottom_to_the_top() -> None:
+    page = (ROOT / "docs/developing.md").read_text()
+    table = page[page.index("## The house") : page.index("## The way of one record")]
+    places = re.findall(r"^\| `(\w+)(?:/|\.py)` \|", table, re.MULTILINE)
+    assert tuple(places) == ORDER
+
+
+def test_tests_and_modules_that_the_developer_page_names_exist() -> None:
+    page = (ROOT / "docs/developing.md").read_text()
+    named = set(re.findall(r"`(test_\w+)`", page))
+    text = (ROOT / "tests/test_additions.py").read_text()
+    assert len(named) >= 4
+    assert all(f"def {name}(" in text for name in named)
+    for path in re.findall(r"`(\w+/[\w/]+\.py)`", page):
+        assert (ROOT / path).exists() or (ROOT / "virnucpro" / path).exists(), path
 
 
 def test_every_option_of_predict_is_documented() -> None:
