@@ -3,10 +3,14 @@
 The sleep is proportional to the tokens.
 
     python -m benchmarks.scheduling [--workers 1,2,4,8] [--seconds 24] [--spans 1000,500,250,125]
+                                    [--host 0.01]
 
 ``gain`` is the device time of all tasks divided by the time from the first task to the last commit. It
 says how many times faster the workers are than one worker that never waits. Spans, receipts, commits and joins are
 those of a run. ``idle`` is the share of the workers' time without a task, from their reports.
+
+With ``--host``, reading a task and writing it take the host so many seconds each. Every row is then
+measured twice: where the host works between two tasks, as on a CPU, and while the device computes.
 """
 
 from __future__ import annotations
@@ -18,6 +22,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from tests.contract.counting import Counting
 from tests.contract.running import run_stage
@@ -64,18 +69,24 @@ def uneven_files(files: int = 200) -> list[int]:
 
 
 def measure_scheduling(
-    folder: Path, counts: Sequence[int], workers: int, span: int, seconds: float
+    folder: Path,
+    counts: Sequence[int],
+    workers: int,
+    span: int,
+    seconds: float,
+    host_seconds: float = 0.0,
+    kind: Literal["cpu", "cuda"] = "cpu",
 ) -> SchedulingResult:
-    """Run a stage whose devices need ``seconds`` in all."""
+    """Run a stage whose devices need ``seconds`` in all, and the host ``host_seconds`` per task."""
     files, residues = make_files(folder, counts)
-    stage = Counting(files, folder, span, seconds / residues, batch=64)
+    stage = Counting(files, folder, span, seconds / residues, host_seconds, batch=64)
     first: list[float] = []
 
     def note_first_task(event: Event) -> None:
         if isinstance(event, TaskStarted) and not first:
             first.append(time.perf_counter())
 
-    devices = [Device("cpu", index) for index in range(workers)]
+    devices = [Device(kind, index, uuid=f"GPU-{index}") for index in range(workers)]
     executor = Executor(ProcessPool(devices, tokenizer_threads=1), host_threads=workers)
     try:
         # All workers are ready before the clock starts. The time of loading is not measured.
@@ -92,25 +103,43 @@ def measure_scheduling(
     return SchedulingResult(elapsed, busy, idle, len(outcomes))
 
 
+def print_row(
+    name: str,
+    counts: Sequence[int],
+    workers: int,
+    span: int,
+    seconds: float,
+    host_seconds: float,
+    kind: Literal["cpu", "cuda"],
+) -> None:
+    """Measure one row of the table."""
+    with tempfile.TemporaryDirectory() as folder:
+        f = measure_scheduling(Path(folder), counts, workers, span, seconds, host_seconds, kind)
+    share = 100 * f.idle / (f.idle + f.busy)
+    print(
+        f"{name:28} {kind:>6} {span:5} {workers:7} {f.tasks:5} {f.elapsed:8.2f} "
+        f"{seconds / f.elapsed:5.2f} {share:.1f} %",
+        flush=True,
+    )
+
+
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--workers", default="1,2,4,8", help="numbers of workers")
     parser.add_argument("--spans", default="1000,500,250,125", help="sequences per span")
     parser.add_argument("--seconds", type=float, default=24.0, help="device time in all")
+    parser.add_argument("--host", type=float, default=0.0, help="host seconds per task, twice")
     options = parser.parse_args()
-    print(f"{'work':28} {'span':>5} {'workers':>7} {'tasks':>5} {'seconds':>8} {'gain':>5} idle")
+    kinds: tuple[Literal["cpu", "cuda"], ...] = ("cpu", "cuda") if options.host else ("cpu",)
+    print(
+        f"{'work':28} {'device':>6} {'span':>5} {'workers':>7} {'tasks':>5} {'seconds':>8} {'gain':>5} idle"
+    )
     for name, counts in (("one file of 10,000", [10_000]), ("200 uneven files", uneven_files())):
         for span in map(int, options.spans.split(",")):
             for workers in map(int, options.workers.split(",")):
-                with tempfile.TemporaryDirectory() as folder:
-                    f = measure_scheduling(Path(folder), counts, workers, span, options.seconds)
-                share = 100 * f.idle / (f.idle + f.busy)
-                print(
-                    f"{name:28} {span:5} {workers:7} {f.tasks:5} {f.elapsed:8.2f} {f.gain:5.2f} "
-                    f"{share:.1f} %",
-                    flush=True,
-                )
+                for kind in kinds:
+                    print_row(name, counts, workers, span, options.seconds, options.host, kind)
 
 
 if __name__ == "__main__":

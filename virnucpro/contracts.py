@@ -201,6 +201,30 @@ class ModelSession(Protocol):
         ...
 
 
+@runtime_checkable
+class PipelinedSession(Protocol):
+    """What a session offers whose device computes while the host does something else.
+
+    An executor that asks ``isinstance(session, PipelinedSession)`` and finds a device that is not
+    a CPU has the host write one task and read the next but one while the device computes the task
+    between them.
+    """
+
+    def prepare(self, task: Task) -> None:
+        """Begin to read a task that will be computed next. Returns at once and raises nothing.
+
+        Called by the thread that computes, while it computes another task.
+        """
+        ...
+
+    def compute(self, task: Task, report: ReportProgress) -> Callable[[], TaskResult]:
+        """Carry out ``task`` except for writing it, and return what writes it.
+
+        That is called once, in another thread, and raises what is wrong with the result.
+        """
+        ...
+
+
 class Receipts(Protocol):
     """What a stage may ask of the ledger when it plans."""
 

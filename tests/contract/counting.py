@@ -7,6 +7,7 @@ What goes wrong is the word an id begins with:
     full     reports a full disk        hang     never comes back
     cuda     a sticky device error      flaky    ends the process, the first time only
     report   is killed while it reports, before the task is finished
+    unwritable  raises when the task is computed and about to be written
     fat      takes all memory unless it is alone in its batch; ``obese`` even then
 """
 
@@ -16,7 +17,8 @@ import ctypes
 import os
 import signal
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import ClassVar, Literal
@@ -47,13 +49,15 @@ class Counting(SpannedStage):
     """Writes ``id length`` lines for the records of FASTA files, in spans of ``span``.
 
     ``broken`` is the index of a device on which every task ends the process; ``batch`` is in
-    sequences; ``uncompiled_calls`` is what each session reports.
+    sequences; ``uncompiled_calls`` is what each session reports. Reading a task and writing it
+    take the host ``host_seconds`` each.
     """
 
     files: tuple[Path, ...]
     folder: Path
     span: int = 10
     seconds_per_base: float = 0.0
+    host_seconds: float = 0.0
     opening: Opening = "well"
     broken: int = -9
     batch: int = 8
@@ -132,6 +136,8 @@ class CountingSession:
         self._stage = stage
         self._device = device
         self._batch = stage.batch
+        self._reader = ThreadPoolExecutor(1)
+        self._prepared: tuple[Task, Future[list[tuple[str, str]]]] | None = None
 
     def facts(self) -> Mapping[str, Json]:
         return {"budget": self._batch, "unit": "sequences"}
@@ -146,8 +152,20 @@ class CountingSession:
         return SessionFigures(1000 * self._batch, 300, self._stage.uncompiled_calls, "num_threads")
 
     def __call__(self, task: Task, report: ReportProgress) -> TaskResult:
+        return self.compute(task, report)()
+
+    def prepare(self, task: Task) -> None:
+        self._prepared = task, self._reader.submit(self._read, task)
+
+    def _read(self, task: Task) -> list[tuple[str, str]]:
         assert task.span is not None
-        records = list(read_fasta(task.inputs[0], *task.span))
+        time.sleep(self._stage.host_seconds)
+        return list(read_fasta(task.inputs[0], *task.span))
+
+    def compute(self, task: Task, report: ReportProgress) -> Callable[[], TaskResult]:
+        prepared, self._prepared = self._prepared, None
+        is_prepared = prepared is not None and prepared[0] == task
+        records = prepared[1].result() if prepared and is_prepared else self._read(task)
         lines = []
         for batch in _batches(records, self._batch):
             _fill_memory([name for name, _ in batch])
@@ -158,13 +176,17 @@ class CountingSession:
                 report(1, len(sequence))
         if self._device.index == self._stage.broken:
             os._exit(3)
-        done = TaskResult(
-            task, (Disk().save(task.outputs[0], "".join(lines).encode(), len(lines)),)
-        )
-        for name, _ in records:
-            if name.startswith("report"):
+
+        def write() -> TaskResult:
+            time.sleep(self._stage.host_seconds)
+            output = Disk().save(task.outputs[0], "".join(lines).encode(), len(lines))
+            if any(name.startswith("report") for name, _ in records):
                 os.kill(os.getpid(), signal.SIGKILL)
-        return done
+            if any(name.startswith("unwritable") for name, _ in records):
+                raise ArithmeticError("a result is not a number")
+            return TaskResult(task, (output,))
+
+        return write
 
 
 def _batches(records: list[tuple[str, str]], size: int) -> Iterator[list[tuple[str, str]]]:

@@ -6,7 +6,7 @@ A new pool is one more line in ``POOLS``.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tests.contract.thread_pool import ThreadPool
 from virnucpro.contracts import Device
@@ -28,9 +28,15 @@ class PoolKind:
     parallel: bool = True
 
 
+def as_gpus(devices: Sequence[Device]) -> list[Device]:
+    """The same devices as GPUs: their workers write one task while they compute the next one."""
+    return [replace(device, kind="cuda", uuid=f"GPU-{n}") for n, device in enumerate(devices)]
+
+
 POOLS = {
     "local": PoolKind(lambda devices: LocalPool(devices[0]), survives=False, parallel=False),
     "processes": PoolKind(lambda devices: ProcessPool(devices, tokenizer_threads=1)),
+    "overlapping": PoolKind(lambda devices: ProcessPool(as_gpus(devices), tokenizer_threads=1)),
     "threads": PoolKind(ThreadPool, survives=False),
 }
 

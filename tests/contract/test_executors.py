@@ -95,17 +95,26 @@ def test_a_second_run_has_nothing_to_do(executor: Executor, tmp_path: Path) -> N
     assert run_stage(stage, executor, tmp_path)[0] == []
 
 
-def test_only_the_poisonous_sequence_is_lost(executor: Executor, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("word", "error", "message"),
+    [
+        ("poison13", "ValueError", "cannot digest poison13"),
+        ("unwritable", "ArithmeticError", "a result is not a number"),
+    ],
+)
+def test_only_the_wrong_sequence_is_lost(
+    executor: Executor, tmp_path: Path, word: str, error: str, message: str
+) -> None:
     ids = [f"a{n}" for n in range(20)]
-    ids[13] = "poison13"
+    ids[13] = word
     stage = Counting((fasta(tmp_path, "f.fa", ids),), tmp_path)
     outcomes, _ = run_stage(stage, executor, tmp_path)
     failed = [o for o in outcomes if isinstance(o, FailedTask)]
-    assert [f.ids for f in failed] == [("poison13",)]
-    assert failed[0].error == "ValueError"
-    assert failed[0].message == "cannot digest poison13"
+    assert [f.ids for f in failed] == [(word,)]
+    assert failed[0].error == error
+    assert failed[0].message == message
     written = [line.split()[0] for line in (tmp_path / "f.txt").read_text().splitlines()]
-    assert written == [i for i in ids if i != "poison13"]
+    assert written == [i for i in ids if i != word]
 
 
 def test_what_failed_is_tried_again_and_nothing_else(executor: Executor, tmp_path: Path) -> None:

@@ -71,7 +71,8 @@ def test_workers_are_started_while_there_are_devices(pool: WorkerPool) -> None:
     while (number := pool.start()) is not None:
         numbers.append(number)
     assert len(set(numbers)) == len(numbers) >= 1
-    assert dict(pool.workers) == {number: DEVICES[number] for number in numbers}
+    assert sorted(pool.workers) == sorted(numbers)
+    assert all(device.index == DEVICES[n].index for n, device in pool.workers.items())
 
 
 def test_work_is_done_in_the_order_in_which_it_was_given(pool: WorkerPool, tmp_path: Path) -> None:

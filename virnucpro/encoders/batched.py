@@ -57,6 +57,29 @@ def make_batch(indices: Sequence[int], tokens: int, *inputs: npt.NDArray[np.gene
     return Batch(indices, tokens, tuple(map(torch.from_numpy, inputs)))
 
 
+@dataclass(frozen=True)
+class PreparedBatches:
+    """Batches of ``sequences`` that are being made, of a budget of ``amount``.
+
+    ``first`` is the first one, None where there are no sequences; ``rest`` are the others.
+    """
+
+    sequences: Sequence[str]
+    amount: int
+    first: Batch | None
+    rest: Generator[Batch]
+
+    def close(self) -> None:
+        """Make no more batches."""
+        self.rest.close()
+
+    def __iter__(self) -> Iterator[Batch]:
+        """Yield all of them."""
+        if self.first is not None:
+            yield self.first
+        yield from self.rest
+
+
 class BatchedEncoder(ABC):
     """The loop over batches, with its budget and its figures. See :class:`contracts.Encoder`.
 
@@ -135,22 +158,37 @@ class BatchedEncoder(ABC):
 
     # What a stage calls.
 
-    def encode(self, sequences: Sequence[str], report: ReportProgress) -> torch.Tensor:
-        """Embed ``sequences``; float32 ``[n, dim]`` on the CPU, in their order.
-
-        ``report`` is called when a batch has been computed; on a GPU, the next one is already
-        queued by then, and on a CPU as many as it has cores.
-        """
-        rows = torch.empty(len(sequences), self.dim, pin_memory=self._on_gpu)  # in batch order
-        order: list[int] = []  # of each row, which sequence it is of
-        self.budget.largest = 0
+    def prepare(self, sequences: Sequence[str]) -> PreparedBatches:
+        """Begin to make the batches of ``sequences``: the first, and in a thread the next ones."""
         batches: Iterable[Batch] = self.batches(sequences)
         if self._on_gpu:
             batches = map(Batch.pinned, batches)
+        amount, rest = self.budget.amount, prefetched(batches, self.ahead)
+        return PreparedBatches(sequences, amount, next(rest, None), rest)
+
+    def encode(
+        self,
+        sequences: Sequence[str],
+        report: ReportProgress,
+        prepared: PreparedBatches | None = None,
+    ) -> torch.Tensor:
+        """Embed ``sequences``; float32 ``[n, dim]`` on the CPU, in their order.
+
+        ``report`` is called when a batch has been computed; on a GPU, the next one is already
+        queued by then, and on a CPU as many as it has cores. What was ``prepared`` for these
+        sequences is used, unless the budget has changed since then.
+        """
+        started = time.perf_counter()
+        if prepared is None or prepared.amount != self.budget.amount:
+            prepared = self.prepare(sequences)
+        self.host_wait_seconds += time.perf_counter() - started
+        rows = torch.empty(len(sequences), self.dim, pin_memory=self._on_gpu)  # in batch order
+        order: list[int] = []  # of each row, which sequence it is of
+        self.budget.largest = 0
         compute_all = self._compute_on_gpu if self._on_gpu else self._compute_on_cores
         with (
-            closing(prefetched(batches, self.ahead)) as prepared,
-            closing(compute_all(self._timed(prepared), rows)) as computed,
+            closing(prepared),
+            closing(compute_all(self._timed(iter(prepared)), rows)) as computed,
         ):
             for batch in computed:
                 order += batch.indices

@@ -123,7 +123,9 @@ class Dnabert(nn.Module):
 
 # 256 sequences are some 26,000 tokens, and more than one bucket of a slice holds.
 BOUNDS = Bounds("sequences", cpu=16, least=16, most=256)
-SLICE = 512  # sequences tokenised together; while one is computed, the next one is tokenised
+# Sequences that are tokenised together; while one slice is computed, the next one is tokenised.
+# Each ends in partly filled batches: a span of 2,500 mixed frames has 25 batches, 31 with half.
+SLICE = 1280
 FIRST_SLICE = 128  # the first slice is smaller: a GPU has to wait for it
 FRAME_TOKENS = 120  # the longest bucket of frames of 500 bp chunks, which have 83-117 tokens
 BASES_PER_TOKEN = 5  # 499 bases give 83-117 tokens of the byte-pair vocabulary

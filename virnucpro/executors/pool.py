@@ -40,11 +40,21 @@ class ProgressMade:
 
 
 @dataclass(frozen=True)
+class TaskComputed:
+    """A worker has computed its oldest task, which it writes while it computes the next one.
+
+    From here on it is the next task that may end the worker.
+    """
+
+    worker: int
+
+
+@dataclass(frozen=True)
 class TaskCompleted:
     """A worker carried out its oldest task, in ``seconds``.
 
-    ``halvings`` is how often the batches had to be halved for this task; ``figures`` is
-    what the session has measured so far.
+    Time in which it computed the next task meanwhile is not counted. ``halvings`` is how often the
+    batches had to be halved for this task; ``figures`` is what the session has measured so far.
     """
 
     worker: int
@@ -84,7 +94,15 @@ class WorkerSilent:
     seconds: float
 
 
-PoolEvent = StageOpened | ProgressMade | TaskCompleted | WorkFailed | WorkerExited | WorkerSilent
+PoolEvent = (
+    StageOpened
+    | ProgressMade
+    | TaskComputed
+    | TaskCompleted
+    | WorkFailed
+    | WorkerExited
+    | WorkerSilent
+)
 HandleEvent = Callable[[PoolEvent], None]
 
 

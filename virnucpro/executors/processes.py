@@ -15,6 +15,7 @@ import os
 import signal
 import sys
 import time
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -28,6 +29,7 @@ from virnucpro.executors.pool import (
     HandleEvent,
     PoolEvent,
     ProgressMade,
+    TaskComputed,
     WorkerExited,
     WorkerSilent,
 )
@@ -159,10 +161,17 @@ class StopWorker:
 
 def serve_tasks(connection: Connection, worker: int, device: Device) -> None:
     """Do what the messages of a pool ask for until it says stop or dies; runs in the worker."""
-    runner = TaskRunner(worker, device, connection.send)
+    received: deque[OpenStage | RunTask | StopWorker] = deque()
+
+    def next_task() -> Task | None:
+        while connection.poll():
+            received.append(connection.recv())
+        return next((message.task for message in received if isinstance(message, RunTask)), None)
+
+    runner = TaskRunner(worker, device, connection.send, next_task)
     with suppress(EOFError, BrokenPipeError, ConnectionResetError):  # the parent is gone
         while True:
-            match connection.recv():
+            match received.popleft() if received else connection.recv():
                 case OpenStage(stage, halvings):
                     runner.open(stage, halvings)
                 case RunTask(task):
@@ -249,7 +258,7 @@ class ProcessPool:
                 event: PoolEvent | None = process.child.receive()
                 if event is None:
                     event = WorkerExited(worker, process.child.exit_reason())
-                elif not isinstance(event, ProgressMade):
+                elif not isinstance(event, ProgressMade | TaskComputed):
                     process.unfinished -= 1
                 handle(event)
             elif sentinels[worker] in awake:

@@ -26,6 +26,7 @@ from virnucpro.executors.pool import (
     ProgressMade,
     StageOpened,
     TaskCompleted,
+    TaskComputed,
     WorkerExited,
     WorkerPool,
     WorkerSilent,
@@ -63,6 +64,7 @@ class WorkerState:
 
     Attributes:
         tasks: submitted to it: the first is being carried out, a second one is queued.
+        is_writing: the first of them is computed, and being written while the second is computed.
         is_open: it has opened the stage and takes tasks.
         smallest_batches: it was opened with the smallest batches, for a single task.
         halvings: how often its batches were halved in this stage.
@@ -75,6 +77,7 @@ class WorkerState:
     number: int
     device: Device
     tasks: deque[Task] = field(default_factory=deque)
+    is_writing: bool = False
     is_open: bool = False
     smallest_batches: bool = False
     halvings: int = 0
@@ -207,6 +210,8 @@ class Scheduler:
             case ProgressMade(_, sequences, tokens):
                 worker.reported = (worker.reported[0] + sequences, worker.reported[1] + tokens)
                 self._emit(Progressed(worker.number, sequences, tokens))
+            case TaskComputed():
+                worker.is_writing = True
             case TaskCompleted():
                 self._after_completion(worker, event)
             case WorkFailed():
@@ -309,6 +314,9 @@ class Scheduler:
         self._emit(Notice("warning", f"{text}; a new worker takes its place"))
         self._take_back_progress(worker)
         task = None
+        if worker.is_writing and len(worker.tasks) > 1:
+            # It was computing the second task: the first one is only carried out again.
+            worker.tasks.rotate(-1)
         if worker.tasks:
             task = self._take_task(worker, self._clock() - worker.task_began)
         decision = self._policy.after_exit(worker.number, task, text)
@@ -346,6 +354,7 @@ class Scheduler:
         """Take the task from a worker that is through with it, successfully or not."""
         worker.busy_seconds += seconds
         worker.reported = (0, 0)
+        worker.is_writing = False
         return worker.tasks.popleft()
 
     def _take_back_progress(self, worker: WorkerState) -> None:

@@ -6,10 +6,14 @@ import gc
 import sys
 import time
 from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
+from typing import TypeVar
 
 from virnucpro.contracts import (
     Device,
     ModelSession,
+    PipelinedSession,
     ReportProgress,
     Session,
     SessionFigures,
@@ -24,10 +28,15 @@ from virnucpro.executors.pool import (
     ProgressMade,
     StageOpened,
     TaskCompleted,
+    TaskComputed,
     WorkFailed,
 )
 
+WRITER_THREAD = "write"
 REPORT_SECONDS = 0.2  # between two progress events; a display needs no more
+
+T = TypeVar("T")
+ComputeTask = Callable[[Task, ReportProgress], TaskResult | Callable[[], TaskResult]]
 
 
 def set_torch_threads(threads: int) -> None:
@@ -39,17 +48,23 @@ def set_torch_threads(threads: int) -> None:
 class ProgressReporter:
     """Gathers progress, so that a fast encoder does not spend its time on messages."""
 
-    def __init__(self, send: ReportProgress, seconds: float = REPORT_SECONDS) -> None:
-        """``send`` gets sequences and tokens, at most once in ``seconds``."""
+    def __init__(
+        self,
+        send: ReportProgress,
+        seconds: float = REPORT_SECONDS,
+        ready: Callable[[], bool] = lambda: True,
+    ) -> None:
+        """``send`` gets sequences and tokens, at most once in ``seconds`` and when ``ready``."""
         self._send = send
         self._seconds = seconds
+        self._ready = ready
         self._unsent = self._sent = (0, 0)
         self._last = time.monotonic()
 
     def __call__(self, sequences: int, tokens: int) -> None:
         """Add sequences and tokens that have just been finished."""
         self._unsent = (self._unsent[0] + sequences, self._unsent[1] + tokens)
-        if time.monotonic() - self._last >= self._seconds:
+        if time.monotonic() - self._last >= self._seconds and self._ready():
             self.flush()
 
     def flush(self) -> None:
@@ -73,18 +88,31 @@ class TaskRunner:
     Every pool runs one for each worker, on the worker's side of its transport.
     """
 
-    def __init__(self, worker: int, device: Device, send: Callable[[PoolEvent], None]) -> None:
-        """``send`` delivers events to the pool; ``worker`` is the number that they carry."""
+    def __init__(
+        self,
+        worker: int,
+        device: Device,
+        send: Callable[[PoolEvent], None],
+        next_task: Callable[[], Task | None] = lambda: None,
+    ) -> None:
+        """``send`` delivers events to the pool; ``worker`` is the number that they carry.
+
+        ``next_task`` returns the task that the worker will be given next, if that is known.
+        """
         self._worker = worker
         self._device = device
         self._send = send
+        self._next_task = next_task
         self._session: Session | None = None
+        self._writer = ThreadPoolExecutor(1, WRITER_THREAD)
+        self._writing: Future[None] | None = None
 
     def open(self, stage: Stage, halvings: int) -> None:
         """Load what ``stage`` needs and halve its batches ``halvings`` times.
 
         Sends :class:`StageOpened`, or :class:`WorkFailed` without a task.
         """
+        self._await_writing()
         self._session = None  # frees the previous model before the next one is loaded
         started = time.perf_counter()
         # torch does not use what was compiled with another number of threads, and does not say so.
@@ -105,22 +133,36 @@ class TaskRunner:
     def run(self, task: Task) -> None:
         """Carry out ``task``; while memory runs out, halve the batches and try again.
 
-        Sends progress, then :class:`TaskCompleted` or :class:`WorkFailed`.
+        Sends progress, then :class:`TaskCompleted` or :class:`WorkFailed`. Where the device
+        computes by itself (:class:`virnucpro.contracts.PipelinedSession`), this returns when
+        ``task`` is computed and :class:`TaskComputed` is sent; it is written in a thread while the
+        next call computes. Events of two tasks never mix: the second task's wait for the first's.
 
         Raises:
             RunInterruptedError: a signal arrived, and this is the process that catches signals.
         """
         session = self._session
         assert session is not None, "a stage is opened before its tasks are submitted"
+        pipelined = None
+        if isinstance(session, PipelinedSession) and self._device.kind != "cpu":
+            pipelined = session  # a CPU has nothing to do the host's work with meanwhile
         started = time.perf_counter()
         reporter = ProgressReporter(
-            lambda sequences, tokens: self._send(ProgressMade(self._worker, sequences, tokens))
+            lambda sequences, tokens: self._send(ProgressMade(self._worker, sequences, tokens)),
+            ready=lambda: self._writing is None or self._writing.done(),
         )
+        prepared: Task | None = None
+
+        def report(sequences: int, tokens: int) -> None:
+            nonlocal prepared
+            if pipelined and prepared is None and (prepared := self._next_task()):
+                pipelined.prepare(prepared)
+            reporter(sequences, tokens)
+
+        work: ComputeTask = pipelined.compute if pipelined else session
         halvings = 0
-        while True:
-            outcome = _attempt(session, task, reporter)
-            if isinstance(outcome, TaskResult):
-                break
+        while isinstance(outcome := _attempt(partial(work, task, report)), WorkFailure):
+            self._await_writing()
             reporter.take_back()
             if outcome.kind == "memory":
                 # The error's traceback may still hold tensors of the failed batch; they must be
@@ -131,20 +173,45 @@ class TaskRunner:
                 self._send(WorkFailed(self._worker, task, outcome, seconds))
                 return
             halvings += 1
+        self._await_writing()
         reporter.flush()
         seconds = time.perf_counter() - started
         figures = session.figures() if isinstance(session, ModelSession) else SessionFigures()
-        self._send(TaskCompleted(self._worker, outcome, seconds, halvings, figures))
+        if isinstance(outcome, TaskResult):
+            self._send(TaskCompleted(self._worker, outcome, seconds, halvings, figures))
+            return
+        self._send(TaskComputed(self._worker))
+        self._writing = self._writer.submit(self._write, task, outcome, seconds, halvings, figures)
+
+    def _write(
+        self,
+        task: Task,
+        write: Callable[[], TaskResult],
+        seconds: float,
+        halvings: int,
+        figures: SessionFigures,
+    ) -> None:
+        result = _attempt(write)
+        if isinstance(result, WorkFailure):
+            self._send(WorkFailed(self._worker, task, result, seconds))
+        else:
+            self._send(TaskCompleted(self._worker, result, seconds, halvings, figures))
+
+    def _await_writing(self) -> None:
+        """Wait until the task before this one is written and reported."""
+        if self._writing is not None:
+            self._writing.result()
+            self._writing = None
 
 
-def _attempt(session: Session, task: Task, report: ReportProgress) -> TaskResult | WorkFailure:
-    """Carry out ``task`` once.
+def _attempt(work: Callable[[], T]) -> T | WorkFailure:
+    """Do a piece of work once.
 
     A function of its own, so that the traceback, which may hold tensors of the failed batch, is
     freed before the next attempt.
     """
     try:
-        return session(task, report)
+        return work()
     except RunInterruptedError:
         raise
     except Exception as error:  # noqa: BLE001 - the edge of a task: one must not end the others

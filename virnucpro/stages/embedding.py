@@ -8,7 +8,8 @@ receipt of its own; when all spans of a file are there, they are joined into its
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import ClassVar, Literal
@@ -34,7 +35,7 @@ from virnucpro.contracts import (
     TaskFigures,
     TaskResult,
 )
-from virnucpro.encoders.batched import BatchedEncoder
+from virnucpro.encoders.batched import BatchedEncoder, PreparedBatches
 from virnucpro.encoders.family import EncoderSource
 from virnucpro.encoders.registry import family_named, open_encoder
 from virnucpro.errors import OutputError
@@ -53,6 +54,7 @@ SPAN: Mapping[Molecule, int] = {"nucleotide": 2500, "protein": 250}
 BYTES_PER_NUMBER = 4  # features are float32
 # The id of a frame in a feature file, on average, with its share of the rest of the file.
 BYTES_PER_ID = 32
+READER_THREAD = "span-ahead"
 COPIES = 2  # of each embedding: in the feature file, and in the merged one
 
 
@@ -206,6 +208,14 @@ class EmbeddingStage(SpannedStage):
         return EmbeddingSession(self, encoder, device, facts | ({"found": "kept"} if kept else {}))
 
 
+@dataclass(frozen=True)
+class SpanBatches:
+    """A span that was read, and its batches, where an encoder makes them ahead."""
+
+    records: list[tuple[str, str]]
+    batches: PreparedBatches | None = None
+
+
 def budget_key(stage: str, device: Device) -> str:
     """Return the name of a measured budget; devices of the same name and memory share it."""
     return f"{stage} on {device.name}, {device.memory} bytes"
@@ -243,7 +253,10 @@ class EncoderSetup:
 
 
 class EmbeddingSession:
-    """An encoder on its device, called on spans. A :class:`virnucpro.contracts.ModelSession`."""
+    """An encoder on its device, called on spans.
+
+    A :class:`virnucpro.contracts.ModelSession` and :class:`virnucpro.contracts.PipelinedSession`.
+    """
 
     def __init__(
         self, stage: EmbeddingStage, encoder: Encoder, device: Device, facts: Mapping[str, Json]
@@ -252,6 +265,8 @@ class EmbeddingSession:
         self._encoder = encoder
         self._device = device
         self._facts = facts
+        self._reader = ThreadPoolExecutor(1, READER_THREAD)
+        self._prepared: tuple[Task, Future[SpanBatches]] | None = None
         if device.kind == "cuda":
             torch.cuda.reset_peak_memory_stats()  # leave out what loading and measuring took
 
@@ -262,19 +277,57 @@ class EmbeddingSession:
             ArithmeticError: an embedding has NaN or infinite values.
             OutputError: the part file cannot be written.
         """
-        started, waited = time.perf_counter(), self._encoder.host_wait_seconds
+        return self.compute(task, report)()
+
+    def prepare(self, task: Task) -> None:
+        """Read a span and begin to make its batches, in a thread."""
+        self._discard_prepared()
+        self._prepared = task, self._reader.submit(self._read, task)
+
+    def _read(self, task: Task) -> SpanBatches:
         start, stop = task.span or (0, None)
         records = list(read_fasta(task.inputs[0], start, stop))
-        data = self._encoder.encode([sequence for _, sequence in records], report)
-        if not all_finite(data):
-            raise ArithmeticError(f"embedding of {task.name} is not finite")
-        content = encode_features(
-            Features([name for name, _ in records], data), self._stage.molecule
-        )
-        path = task.outputs[0]
-        output = self._stage.disk.save(path, content, len(records), durable=task.span is None)
-        figures = TaskFigures(host_wait_seconds=round(self._encoder.host_wait_seconds - waited, 3))
-        return TaskResult(task, (output,), figures, time.perf_counter() - started)
+        if not isinstance(self._encoder, BatchedEncoder):
+            return SpanBatches(records)
+        return SpanBatches(records, self._encoder.prepare([text for _, text in records]))
+
+    def _discard_prepared(self) -> None:
+        """End the thread that makes batches which nobody will compute."""
+        if self._prepared is not None:
+            future, self._prepared = self._prepared[1], None
+            wait([future])
+            if not future.exception() and (batches := future.result().batches):
+                batches.close()
+
+    def compute(self, task: Task, report: ReportProgress) -> Callable[[], TaskResult]:
+        """Embed a span; what is returned checks the embeddings and writes the part file."""
+        started, waited = time.perf_counter(), self._encoder.host_wait_seconds
+        if self._prepared is not None and self._prepared[0] == task:
+            future, self._prepared = self._prepared[1], None
+            span = future.result()
+        else:
+            self._discard_prepared()
+            span = self._read(task)
+        waited -= time.perf_counter() - started
+        sequences = [sequence for _, sequence in span.records]
+        if isinstance(self._encoder, BatchedEncoder):
+            data = self._encoder.encode(sequences, report, span.batches)
+        else:
+            data = self._encoder.encode(sequences, report)
+        host_wait = round(self._encoder.host_wait_seconds - waited, 3)
+
+        def write() -> TaskResult:
+            if not all_finite(data):
+                raise ArithmeticError(f"embedding of {task.name} is not finite")
+            features = Features([name for name, _ in span.records], data)
+            content = encode_features(features, self._stage.molecule)
+            output = self._stage.disk.save(
+                task.outputs[0], content, len(features.ids), durable=task.span is None
+            )
+            figures = TaskFigures(host_wait_seconds=host_wait)
+            return TaskResult(task, (output,), figures, time.perf_counter() - started)
+
+        return write
 
     def facts(self) -> Mapping[str, Json]:
         """Return what was known when it was opened."""

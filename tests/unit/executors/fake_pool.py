@@ -23,6 +23,7 @@ from virnucpro.executors.pool import (
     ProgressMade,
     StageOpened,
     TaskCompleted,
+    TaskComputed,
     WorkerExited,
     WorkerSilent,
     WorkFailed,
@@ -77,12 +78,16 @@ class FakeStage(SpannedStage):
 
 @dataclass
 class FakeWorker:
-    """A worker of a fake pool: its unfinished work and how often its batches were halved."""
+    """A worker of a fake pool: its unfinished work and how often its batches were halved.
+
+    ``writing`` is a task that it has computed and not yet written.
+    """
 
     device: Device
     work: deque[Task | None] = field(default_factory=deque)  # None: open the stage
     halvings: int = 0
     silence: float = 0.0
+    writing: Task | None = None
 
 
 Behaviour = Callable[[int, Task | None, int], str]
@@ -97,7 +102,9 @@ class FakePool:
 
     STEP = 0.5
 
-    def __init__(self, devices: int, behaviour: Behaviour) -> None:
+    def __init__(self, devices: int, behaviour: Behaviour, *, overlapping: bool = False) -> None:
+        """``overlapping``: a task is written while the next one is computed."""
+        self._overlapping = overlapping
         self.now = 0.0
         self.calls: list[str] = []
         self.attempts: list[tuple[int, Task]] = []  # carried out, whatever came of it
@@ -140,6 +147,15 @@ class FakePool:
                 self._step(number, worker, handle)
 
     def _step(self, number: int, worker: FakeWorker, handle: HandleEvent) -> None:
+        if (written := worker.writing) is not None:
+            following = worker.work[0] if worker.work else None
+            if following and self._behaviour(number, following, worker.halvings) == "exits":
+                self.attempts.append((number, following))
+                handle(WorkerExited(number, "signal 9"))
+            else:
+                worker.writing = None
+                handle(TaskCompleted(number, TaskResult(written, ()), self.STEP))
+            return
         if not worker.work:
             handle(WorkerSilent(number, 1e6))  # nobody may mind: it has nothing to do
             return
@@ -163,6 +179,9 @@ class FakePool:
             handle(WorkFailed(number, task, failure, self.STEP))
         elif task is None:
             handle(StageOpened(number, self.STEP))
+        elif self._overlapping:
+            worker.writing = task
+            handle(TaskComputed(number))
         else:
             halvings = int(behaviour == "ok after a halving")
             handle(TaskCompleted(number, TaskResult(task, ()), self.STEP, halvings))

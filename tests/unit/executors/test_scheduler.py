@@ -64,9 +64,11 @@ def run(
     tasks: list[Task],
     workers: int = 2,
     interruption: Interruption | None = None,
+    *,
+    overlapping: bool = False,
 ) -> Trial:
     """Carry out ``tasks``, and check what holds in every case."""
-    pool = FakePool(workers, behaviour)
+    pool = FakePool(workers, behaviour, overlapping=overlapping)
     trial = Trial(pool)
     scheduler = Scheduler(
         STAGE,
@@ -152,6 +154,20 @@ def test_a_task_whose_worker_was_killed_is_retried_by_another_one() -> None:
     assert trial.of(WorkerDied, "worker") == [first]
     assert "a new worker takes its place" in trial.warnings
     assert min(trial.of(Progressed, "sequences")) == -4  # progress is taken back
+
+
+def test_a_worker_that_dies_while_it_writes_died_over_the_next_task() -> None:
+    """The task that is computed and not yet written is only carried out again."""
+
+    def behaviour(worker: int, task: Task | None, halvings: int) -> str:
+        return "exits" if holds(task, 13) else "ok"
+
+    trial = run(behaviour, STAGE.tasks(6), workers=1, overlapping=True)
+    assert trial.failed == [("WorkerDied", ("13",))]
+    spans = {task.span for _, task in trial.pool.attempts}
+    divided = {span for span in spans if span and span[1] - span[0] < 4}
+    assert all(12 <= start < 16 for start, _ in divided)
+    assert len(divided) == 4  # 12-14, 14-16, 12, 13
 
 
 @pytest.mark.parametrize("workers", [1, 3])

@@ -1,0 +1,136 @@
+"""A worker whose device computes by itself: the host's work is done meanwhile."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.unit.executors.fake_pool import FakeStage
+from virnucpro.contracts import Device, ReportProgress, Session, Task, TaskResult
+from virnucpro.executors.pool import (
+    PoolEvent,
+    ProgressMade,
+    StageOpened,
+    TaskCompleted,
+    TaskComputed,
+    WorkFailed,
+)
+from virnucpro.executors.worker import TaskRunner
+
+GPU, CPU = Device("cuda", 0, "H200", "GPU-aaaa"), Device("cpu")
+BATCHES = 3
+BOUND = 60.0  # seconds, for a hang
+
+
+class Recording(FakeStage):
+    """Its session notes what is begun, and a task is not written before the next one is computed.
+
+    ``waits``: whether writing waits for that, as it can where the device works by itself.
+    """
+
+    def __init__(self, *, waits: bool, unwritable: int = -1) -> None:
+        self.log: list[str] = []
+        self.waits = waits
+        self.unwritable = unwritable
+        self.computing = [threading.Event() for _ in range(9)]
+
+    def open(self, device: Device) -> Session:
+        return RecordingSession(self)
+
+
+class RecordingSession:
+    """Tasks are known by the number of their first sequence."""
+
+    def __init__(self, stage: Recording) -> None:
+        self._stage = stage
+
+    def __call__(self, task: Task, report: ReportProgress) -> TaskResult:
+        return self.compute(task, report)()
+
+    def prepare(self, task: Task) -> None:
+        self._stage.log.append(f"prepare {_number(task)}")
+
+    def compute(self, task: Task, report: ReportProgress) -> Callable[[], TaskResult]:
+        number, stage = _number(task), self._stage
+        for batch in range(BATCHES):
+            stage.log.append(f"compute {number}.{batch}")
+            report(1, 10)
+            if batch == 1:
+                stage.computing[number].set()
+
+        def write() -> TaskResult:
+            following = stage.computing[number + 1]
+            if stage.waits and number < 3 and not following.wait(BOUND):
+                raise TimeoutError("nothing is computed while this is written")
+            stage.log.append(f"write {number}")
+            if number == stage.unwritable:
+                raise ArithmeticError("not finite")
+            return TaskResult(task, ())
+
+        return write
+
+
+def _number(task: Task) -> int:
+    assert task.span is not None
+    return task.span[0]
+
+
+def _run_four(stage: Recording, device: Device) -> list[PoolEvent]:
+    """Carry out four tasks, of which a worker always knows the next one."""
+    tasks = stage.tasks(4, size=1)
+    events: list[PoolEvent] = []
+    following: list[Task] = []
+    runner = TaskRunner(0, device, events.append, lambda: following[0] if following else None)
+    runner.open(stage, 0)
+    for position, task in enumerate(tasks):
+        following[:] = tasks[position + 1 : position + 2]
+        runner.run(task)
+    runner.open(stage, 0)  # waits for the last one
+    return events
+
+
+def test_a_device_never_waits_for_the_host() -> None:
+    """Each task is prepared before the one before it is computed, and written after its begin."""
+    stage = Recording(waits=True)
+    events = _run_four(stage, GPU)
+    log = stage.log
+    gaps = 0
+    for number in range(3):
+        assert log.index(f"prepare {number + 1}") < log.index(f"compute {number}.2")
+        gaps += log.index(f"write {number}") < log.index(f"compute {number + 1}.1")
+    assert gaps == 0
+    assert sum(entry.startswith("prepare") for entry in log) == 3
+    finished = [e.result.task.span for e in events if isinstance(e, TaskCompleted)]
+    assert finished == [(n, n + 1) for n in range(4)]
+
+
+def test_the_events_of_two_tasks_never_mix() -> None:
+    """So that the scheduler knows what progress belongs to."""
+    kinds = [
+        type(e) for e in _run_four(Recording(waits=True), GPU) if not isinstance(e, StageOpened)
+    ]
+    assert kinds == [ProgressMade, TaskComputed, TaskCompleted] * 4
+
+
+def test_a_cpu_does_one_thing_after_the_other() -> None:
+    stage = Recording(waits=False)
+    events = _run_four(stage, CPU)
+    steps = [*(f"compute {{}}.{batch}" for batch in range(BATCHES)), "write {}"]
+    assert stage.log == [step.format(number) for number in range(4) for step in steps]
+    assert not any(isinstance(event, TaskComputed) for event in events)
+
+
+@pytest.mark.parametrize("device", [GPU, CPU])
+def test_what_is_wrong_with_a_result_is_the_failure_of_its_task(device: Device) -> None:
+    stage = Recording(waits=device is GPU, unwritable=1)
+    events = _run_four(stage, device)
+    ended = [e for e in events if isinstance(e, TaskCompleted | WorkFailed)]
+    assert [type(e) for e in ended] == [TaskCompleted, WorkFailed, TaskCompleted, TaskCompleted]
+    failed = ended[1]
+    assert isinstance(failed, WorkFailed)
+    assert failed.task is not None
+    assert failed.task.receipt == Path("1-2.done")
+    assert (failed.failure.kind, failed.failure.error) == ("data", "ArithmeticError")
