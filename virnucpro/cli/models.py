@@ -137,17 +137,9 @@ def _all_here() -> list[Model]:
 
 
 def _checked(model: Model, renew: bool) -> str:
-    from virnucpro.models.store import (
-        missing_model_error,
-        record_model,
-        resolve_model,
-        verify_model,
-    )
+    from virnucpro.models.store import record_model, require_model, verify_model
 
-    resolved = resolve_model(model)
-    if resolved is None:
-        raise missing_model_error(model)
-    same, path = resolved
+    same, path = require_model(model)
     if renew:
         record_model(same, path)
         state = "checksum recorded again"

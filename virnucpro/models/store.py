@@ -71,18 +71,14 @@ def manual_path(model: Model) -> Path:
 
 def locate_model(model: Model) -> Path | None:
     """Return the complete file or folder of exactly this model, or None."""
-    if isinstance(model, HubModel):
-        folders = [*_snapshots(model), manual_path(model)]
-        return next((folder for folder in folders if model_files(model, folder)), None)
-    return next(
-        (path for path in (download_path(model), manual_path(model)) if path.is_file()), None
-    )
+    fetched = _snapshots(model) if isinstance(model, HubModel) else [download_path(model)]
+    places = [*fetched, manual_path(model)]
+    return next((path for path in places if model_files(model, path)), None)
 
 
 def resolve_model(model: Model) -> tuple[Model, Path] | None:
     """Return the model and its path, or those of its twin on the hub; None where neither exists."""
-    path = locate_model(model)
-    if path is not None:
+    if path := locate_model(model):
         return model, path
     if not isinstance(model, HubModel) and model.twin:
         return resolve_model(model_named(model.twin))
@@ -95,15 +91,17 @@ def find_model(name: str) -> Path:
     Raises:
         ModelError: unknown, or not on this machine; names the command that fetches it.
     """
-    model = model_named(name)
-    located = resolve_model(model)
-    if located is None:
-        raise missing_model_error(model)
-    return located[1]
+    return require_model(model_named(name))[1]
 
 
-def missing_model_error(model: Model) -> ModelError:
-    """Return the error for a missing model: where it was looked for, and what to do."""
+def require_model(model: Model) -> tuple[Model, Path]:
+    """Return the model and its path, or those of its twin on the hub.
+
+    Raises:
+        ModelError: neither is on this machine; says where they were looked for, and what to do.
+    """
+    if located := resolve_model(model):
+        return located
     places = [download_path(model), manual_path(model)]
     if not isinstance(model, HubModel) and model.twin:
         places.append(download_path(model_named(model.twin)))
@@ -112,7 +110,7 @@ def missing_model_error(model: Model) -> ModelError:
         f"model {model.name} is not on this machine (looked for {looked}); "
         f"fetch it with: virnucpro models fetch {model.name}"
     )
-    return ModelError(f"{text}; {manual_route(model)}" if is_offline() else text)
+    raise ModelError(f"{text}; {manual_route(model)}" if is_offline() else text)
 
 
 def manual_route(model: Model) -> str:
@@ -167,7 +165,7 @@ def _snapshots(model: HubModel) -> list[Path]:
 # --- records ---------------------------------------------------------------------------------
 
 
-def record_model(model: Model, path: Path, *, address: str = "", revision: str = "") -> ModelRecord:
+def record_model(model: Model, path: Path, *, address: str = "", revision: str = "") -> None:
     """Hash the files of a model and record them, in place of an older record.
 
     Raises:
@@ -183,7 +181,6 @@ def record_model(model: Model, path: Path, *, address: str = "", revision: str =
     today = time.strftime("%Y-%m-%d", time.gmtime())
     record = ModelRecord(str(path.absolute()), address, revision, today, files)
     save_model_record(model.name, record)
-    return record
 
 
 def verify_model(model: Model) -> Literal["verified", "recorded"]:
@@ -192,10 +189,7 @@ def verify_model(model: Model) -> Literal["verified", "recorded"]:
     Raises:
         ModelError: it is missing, or differs from its record.
     """
-    located = resolve_model(model)
-    if located is None:
-        raise missing_model_error(model)
-    model, path = located
+    model, path = require_model(model)
     record = read_model_records().get(model.name)
     if record is None:
         record_model(model, path)
@@ -226,31 +220,19 @@ def _same(file: Path, facts: FileRecord | None) -> bool:
     return sha256_of(file) == facts.sha256
 
 
-def recorded_sha256(file: Path) -> str | None:
-    """Return the recorded SHA-256 of a model file, or None where it was never recorded."""
-    recorded = _recorded(file)
-    return recorded[2].sha256 if recorded else None
-
-
 def check_digest(file: Path, sha256: str) -> None:
     """Compare a digest that was computed anyway with the record, if there is one.
 
     Raises:
         ModelError: the checksum differs.
     """
-    recorded = _recorded(file)
-    if recorded and recorded[2].sha256 != sha256:
-        raise _differs(recorded[0], file, recorded[1])
-
-
-def _recorded(file: Path) -> tuple[str, ModelRecord, FileRecord] | None:
     # Absolute, not resolved: a file of the hub's cache is a link to a blob of another name.
     absolute = file.absolute()
     for name, record in read_model_records().items():
         facts = record.files.get(absolute.name)
-        if facts and absolute in (Path(record.path), Path(record.path) / absolute.name):
-            return name, record, facts
-    return None
+        is_here = absolute in (Path(record.path), Path(record.path) / absolute.name)
+        if facts and is_here and facts.sha256 != sha256:
+            raise _differs(name, file, record)
 
 
 def _differs(name: str, file: Path, record: ModelRecord) -> ModelError:
