@@ -1,5 +1,7 @@
 """What docs/developing.md promises: each addition to the program is a change of one or two files.
 
+Only a stage with a result file of its own needs a third, and it fails with the name of that file.
+
 Every test changes a copy of the package as a developer would, and runs the copy. Pools of workers
 are added in ``tests/contract/pools.py``, encoders of other packages in ``tests/cli/test_encoders.py``.
 """

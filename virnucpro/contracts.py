@@ -174,18 +174,19 @@ class SessionFigures:
 
 @runtime_checkable
 class ModelSession(Protocol):
-    """What a session on a device offers beside being callable; one without a device need not.
+    """What the session of a worker stage offers beside being callable.
 
-    An executor asks ``isinstance(session, ModelSession)``.
+    A session without a model need not offer it: executors ask ``isinstance``.
     """
 
     def facts(self) -> Mapping[str, Json]:
-        """What it computes with, for the log and the run's record: plain JSON values.
+        """Return what it computes with, for the log and the run's record: plain JSON values.
 
-        ``budget`` and its ``unit`` (``tokens`` or ``sequences`` a batch), ``found`` (how the
-        budget came about: ``measured``, ``default``, ``given`` or ``kept``), ``precision``,
-        ``attention`` (the kernel), ``inference_mode``, ``compiled``, ``compile_seconds`` and, where
-        that was tried in vain, ``compile_failed``. Sent once, when the session is ready.
+        ``budget`` and its ``unit`` (``tokens`` or ``sequences`` per batch), ``found`` (where the
+        budget comes from: ``measured``, ``default``, ``given`` by the user, or ``kept`` from an
+        earlier start), ``precision``, ``attention`` (the kernel), ``inference_mode``,
+        ``compiled``, ``compile_seconds`` and, if compiling failed, ``compile_failed``. Sent once,
+        when the session is ready.
         """
         ...
 
@@ -197,7 +198,7 @@ class ModelSession(Protocol):
         ...
 
     def figures(self) -> SessionFigures:
-        """What it has measured so far; asked for after every task."""
+        """Return what it has measured so far; asked for after every task."""
         ...
 
 

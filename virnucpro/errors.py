@@ -30,7 +30,7 @@ class VirNucProError(Exception):
 
 
 class NothingToResumeError(VirNucProError):
-    """A finished run of an earlier version, which cannot be gone on with and need not be."""
+    """A finished run of version 1, which cannot be continued and does not have to be."""
 
     exit_code = EXIT_OK
 
@@ -50,7 +50,7 @@ class ModelError(UsageError):
 
 
 class DownloadError(UsageError):
-    """A file cannot be had from its address."""
+    """A file cannot be downloaded from its address."""
 
 
 class InputError(VirNucProError):

@@ -68,12 +68,12 @@ class OutputFolder:
 
     @property
     def failed_lock(self) -> Path:
-        """Held while ``failed_table`` is changed. No stem is empty: it is no run's ``lock``."""
+        """Held while ``failed_table`` is changed. No stem is empty, so no run has this lock."""
         return lock_file(self.root, "")
 
     @property
     def legacy_state(self) -> Path:
-        """State file of a run of the pre-optimization program."""
+        """State file of a run of version 1."""
         return self.checkpoints / "pipeline_state.json"
 
 
@@ -129,12 +129,12 @@ class Layout(OutputFolder):
 
     @property
     def predictions(self) -> Path:
-        """One row a frame."""
+        """The scores of each frame, one row per frame."""
         return self.root / PREDICTIONS.place(self.stem)
 
     @property
     def consensus(self) -> Path:
-        """One row a scored chunk; tab-separated in spite of its name."""
+        """The scores of each chunk, one row per scored chunk; separated by tabs, not by commas."""
         return self.root / CONSENSUS.place(self.stem)
 
     def result(self, suffix: str) -> Path:
@@ -149,12 +149,12 @@ class Layout(OutputFolder):
 
     @property
     def chunks_table(self) -> Path:
-        """One row a chunk."""
+        """What became of each chunk, one row per chunk."""
         return self.root / CHUNKS.place(self.stem)
 
     @property
     def contigs_table(self) -> Path:
-        """One row a record."""
+        """The call of each record, one row per record."""
         return self.root / CONTIGS.place(self.stem)
 
     @property
@@ -191,7 +191,7 @@ class Layout(OutputFolder):
 
     @property
     def run_state(self) -> Path:
-        """What resume compares: everything that changes results."""
+        """Everything that changes results; a later start compares it with what it was given."""
         return self.state / "run.json"
 
     @property
@@ -220,7 +220,7 @@ class Layout(OutputFolder):
         return self.checkpoints / f"{self.stem}.input"
 
     def receipt(self, stage: str) -> Path:
-        """Receipt of a whole-file stage."""
+        """Receipt of a stage with one task."""
         return self.state / f"{stage}.done"
 
     def archived(self, receipt: Path) -> Path:
@@ -234,7 +234,7 @@ class Layout(OutputFolder):
 
     @property
     def legacy_survey(self) -> Path:
-        """What such a run left, noted before anything of it is overwritten."""
+        """What a run of version 1 left, noted before any of it is overwritten."""
         return self.state / "legacy.json"
 
     def feature_files(self) -> list[Path]:
@@ -250,7 +250,7 @@ class Layout(OutputFolder):
         return frozenset(path.name for path in (*frames, *tables, *results))
 
     def chunked_files(self) -> list[Path]:
-        """Return the files of chunks that exist, of whatever chunk length."""
+        """Return the existing files of chunks, for any chunk length."""
         return sorted(self.root.glob(f"{_literal(self.stem)}_chunked*.fa"))
 
     def owned(self) -> list[Path]:
@@ -286,7 +286,7 @@ class RunLayout(Layout):
 
 @dataclass(frozen=True)
 class ShardLayout(Layout):
-    """The files of a part of a data set, whose split files were there before it is embedded."""
+    """The files of a part of a data set, whose split files exist before it is embedded."""
 
     def owned(self) -> list[Path]:
         """Features, merged features and state that exist; never the split files themselves."""

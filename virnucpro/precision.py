@@ -40,7 +40,7 @@ class Precision:
 
     name: str
     dtype: str
-    linear_layers: Literal["cast", "fp8"]
+    linear_layers: str
     capability: Capability
     automatic_from: Capability | None
     on_cpu: Literal["fast", "slow", "refused"]

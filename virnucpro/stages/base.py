@@ -24,7 +24,14 @@ from virnucpro.store.disk import Disk
 
 @dataclass(frozen=True)
 class HostStage(Stage):
-    """A stage of the host. Subclasses plan tasks and ``run`` them; a failure ends the run."""
+    """A stage of the host. Subclasses plan tasks and ``run`` them; a failure ends the run.
+
+    Attributes:
+        version: part of every fingerprint. Raise it when the same inputs give another output, so
+            that finished runs are brought up to date.
+        layout: every path of the run; the only place that a stage takes paths from.
+        disk: what writes files; the only way that a stage writes.
+    """
 
     version: ClassVar[int] = 1
 
