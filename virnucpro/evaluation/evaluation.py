@@ -45,6 +45,13 @@ class SliceResult:
     intervals: SliceIntervals
     notes: tuple[str, ...]
 
+    @property
+    def title(self) -> str:
+        """The name of the slice for people."""
+        if self.kind == "length":
+            return f"{self.name} bases"
+        return f"{self.label} {self.name}".strip()
+
 
 @dataclass(frozen=True)
 class FalseDiscoveries:

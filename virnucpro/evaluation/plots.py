@@ -33,9 +33,12 @@ def draw_plots(evaluation: Evaluation) -> dict[str, bytes]:
 
     There are none for calls without scores, and no curves where a label is missing.
     """
-    drawn = PLOTS if evaluation.overall.metrics.auroc is not None else PLOTS[2:]
+    if not evaluation.graded:
+        return {}
+    both_labels = evaluation.overall.metrics.auroc is not None
+    drawn = PLOTS if both_labels else PLOTS[2:]
     draw = dict(zip(PLOTS, (_roc, _precision_recall, _reliability, _scores), strict=True))
-    return {name: _png(draw[name], evaluation) for name in drawn} if evaluation.graded else {}
+    return {name: _png(draw[name], evaluation) for name in drawn}
 
 
 def _png(draw: Callable[[Figure, Evaluation], None], evaluation: Evaluation) -> bytes:
@@ -74,7 +77,7 @@ def _roc(figure: Figure, evaluation: Evaluation) -> None:
     axes.plot([0, 1], [0, 1], color="#999999", linewidth=1, label="guessing 0.5")
     for i, (result, curve) in enumerate(_curves(evaluation)):
         x, y = _thinned(curve.false_positive_rate, curve.recall)
-        axes.plot(x, y, label=f"{_named(result)} {result.metrics.auroc:.3f}", **_style(i))
+        axes.plot(x, y, label=f"{result.title} {result.metrics.auroc:.3f}", **_style(i))
     axes.set(xlim=(-0.01, 1.01), ylim=(-0.01, 1.01), aspect="equal")
     axes.legend(title="AUROC", loc="lower right", frameon=False)
 
@@ -86,7 +89,7 @@ def _precision_recall(figure: Figure, evaluation: Evaluation) -> None:
     for i, (result, curve) in enumerate(_curves(evaluation)):
         x, y = _thinned(curve.recall[1:], curve.precision[1:])
         axes.step(
-            x, y, where="pre", label=f"{_named(result)} {result.metrics.auprc:.3f}", **_style(i)
+            x, y, where="pre", label=f"{result.title} {result.metrics.auprc:.3f}", **_style(i)
         )
     axes.set(xlim=(-0.01, 1.01), ylim=(-0.01, 1.01))
     axes.legend(title="AUPRC", loc="lower left", frameon=False)
@@ -140,10 +143,6 @@ def _scores(figure: Figure, evaluation: Evaluation) -> None:
     axes.axvline(evaluation.threshold, color=BLACK, linewidth=1, linestyle=":", label=label)
     axes.set(xlim=(-0.01, 1.01))
     figure.legend(loc="outside upper center", ncols=3, frameon=False)
-
-
-def _named(result: SliceResult) -> str:
-    return f"{result.name} bases" if result.kind == "length" else result.name
 
 
 def _style(number: int) -> dict[str, Any]:

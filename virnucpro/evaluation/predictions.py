@@ -16,7 +16,6 @@ from virnucpro.layout import Layout
 from virnucpro.tables import CHUNKS, CONSENSUS, CONTIGS, MISSING, PREDICTIONS
 
 Level = Literal["frame", "chunk", "contig"]
-LEVELS: tuple[Level, ...] = ("frame", "chunk", "contig")
 NAN = math.nan
 SCORE_FORMULAS: dict[Level, str] = {
     "frame": "score2 / (score1 + score2)",

@@ -156,7 +156,7 @@ def _worst_first(result: SliceResult) -> float:
 def _cells(result: SliceResult) -> list[str]:
     m = result.metrics
     return [
-        _name(result),
+        result.title,
         f"{result.intervals.genomes:,}",
         f"{m.virus:,}",
         f"{m.others:,}",
@@ -168,12 +168,6 @@ def _cells(result: SliceResult) -> list[str]:
         metric_text(result.correct),
         *(metric_text(value) for value in (m.precision, m.recall, m.f1, m.mcc, m.ece)),
     ]
-
-
-def _name(result: SliceResult) -> str:
-    if result.kind == "length":
-        return f"{result.name} bases"
-    return f"{result.label} {result.name}".strip()
 
 
 def _range(interval: Interval) -> str:
@@ -259,7 +253,7 @@ def _slices(evaluation: Evaluation, kind: SliceKind, title: str) -> list[str]:
     results = evaluation.of_kind(kind)
     if not results:
         return []
-    notes = [f"- {_plain(_name(result))}: {note}" for result in results for note in result.notes]
+    notes = [f"- {_plain(result.title)}: {note}" for result in results for note in result.notes]
     table = _table(_HEADINGS, [[_plain(cell) for cell in _cells(result)] for result in results])
     about = (
         "A group is measured against all rows of the other label. `correct` and `genomes` are of "

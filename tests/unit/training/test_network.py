@@ -15,16 +15,18 @@ from virnucpro.training.classifier.network import (
     EPS,
     ClassifierNetwork,
     GlobalBatchNorm,
+    TrainingGroup,
     dropout_mask,
     fold_standardisation,
 )
 from virnucpro.training.classifier.settings import RECIPES
 
+ALONE = TrainingGroup(0, 1, torch.device("cpu"))
 SMALL = dataclasses.replace(RECIPES["original"], hidden=8)
 
 
 def test_batch_norm_is_torchs():
-    ours, theirs = GlobalBatchNorm(5, lambda x: x), nn.BatchNorm1d(5)
+    ours, theirs = GlobalBatchNorm(5, ALONE), nn.BatchNorm1d(5)
     for step in range(3):
         x = torch.randn(16, 5, generator=torch.Generator().manual_seed(step)) * 3 + 1
         first, second = x.clone().requires_grad_(), x.clone().requires_grad_()
@@ -38,8 +40,8 @@ def test_batch_norm_is_torchs():
 
 
 def test_first_weights_come_from_the_seed():
-    one, two = ClassifierNetwork(6, SMALL, lambda x: x), ClassifierNetwork(6, SMALL, lambda x: x)
-    other = ClassifierNetwork(6, dataclasses.replace(SMALL, seed=1), lambda x: x)
+    one, two = ClassifierNetwork(6, SMALL, ALONE), ClassifierNetwork(6, SMALL, ALONE)
+    other = ClassifierNetwork(6, dataclasses.replace(SMALL, seed=1), ALONE)
     for key, value in one.state_dict().items():
         assert torch.equal(value, two.state_dict()[key])
     assert not torch.equal(one.hidden_layer.weight, other.hidden_layer.weight)
@@ -52,7 +54,7 @@ def test_dropout():
     assert mask.float().mean().item() == pytest.approx(0.5, abs=0.02)
     assert torch.equal(mask, dropout_mask(2000, SMALL, epoch=1, batch=2))
     assert not torch.equal(mask, dropout_mask(2000, SMALL, epoch=1, batch=3))
-    network = ClassifierNetwork(6, SMALL, lambda x: x).train()
+    network = ClassifierNetwork(6, SMALL, ALONE).train()
     x = torch.randn(2000, 6)
     kept = network(x, torch.ones(2000, 8, dtype=torch.bool), 2000)
     none = network(x, torch.zeros(2000, 8, dtype=torch.bool), 2000)
@@ -62,7 +64,7 @@ def test_dropout():
 
 
 def test_standardisation_is_folded_into_the_first_layer():
-    network = ClassifierNetwork(6, SMALL, lambda x: x).eval()
+    network = ClassifierNetwork(6, SMALL, ALONE).eval()
     random = np.random.default_rng(1)
     mean, deviation = random.normal(size=6) * 10, random.random(6) + 0.1
     x = torch.randn(50, 6) * 3 + 2

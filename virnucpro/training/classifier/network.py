@@ -9,7 +9,6 @@ on the CPU). Dropout masks are drawn for the whole batch.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -72,14 +71,10 @@ class TrainingGroup:
         return nn.parallel.DistributedDataParallel(network, device_ids=ids)
 
 
-TensorSum = Callable[[torch.Tensor], torch.Tensor]
-"""Returns the sum of a tensor over all processes, and passes gradients."""
-
-
 class GlobalBatchNorm(nn.Module):
     """Batch normalisation of ``[n, hidden]`` over the rows of all processes."""
 
-    def __init__(self, hidden: int, total: TensorSum) -> None:
+    def __init__(self, hidden: int, group: TrainingGroup) -> None:
         super().__init__()
         self.weight = nn.Parameter(torch.ones(hidden))
         self.bias = nn.Parameter(torch.zeros(hidden))
@@ -87,16 +82,16 @@ class GlobalBatchNorm(nn.Module):
         self.running_var: torch.Tensor
         self.register_buffer("running_mean", torch.zeros(hidden))
         self.register_buffer("running_var", torch.ones(hidden))
-        self._total = total
+        self._group = group
 
     def forward(self, x: torch.Tensor, rows: int) -> torch.Tensor:
         """Normalise ``x``; in training with the statistics of the ``rows`` of the whole batch."""
         if not self.training:
             statistics = self.running_mean, self.running_var
             return F.batch_norm(x, *statistics, self.weight, self.bias, eps=EPS)
-        mean = self._total(x.sum(0)) / rows  # [hidden]
+        mean = self._group.total(x.sum(0)) / rows  # [hidden]
         centred = x - mean
-        variance = self._total((centred * centred).sum(0)) / rows
+        variance = self._group.total((centred * centred).sum(0)) / rows
         with torch.no_grad():
             unbiased = variance * rows / max(rows - 1, 1)
             self.running_mean.lerp_(mean, MOMENTUM)
@@ -107,7 +102,7 @@ class GlobalBatchNorm(nn.Module):
 class ClassifierNetwork(nn.Module):
     """Linear layer, batch normalisation, ReLU, dropout, linear layer."""
 
-    def __init__(self, width: int, settings: TrainingSettings, total: TensorSum) -> None:
+    def __init__(self, width: int, settings: TrainingSettings, group: TrainingGroup) -> None:
         """Draw the first weights as the original does (Xavier), from the seed of the settings."""
         super().__init__()
         random = torch.Generator().manual_seed(settings.seed)
@@ -115,7 +110,7 @@ class ClassifierNetwork(nn.Module):
         # Batch normalisation takes this bias out again. Its gradient consists of rounding errors,
         # which AdamW would turn into full steps.
         self.hidden_layer.bias.requires_grad_(False)
-        self.bn1 = GlobalBatchNorm(settings.hidden, total)
+        self.bn1 = GlobalBatchNorm(settings.hidden, group)
         self.output_layer = _linear(settings.hidden, 2, random)
         self._keep_probability = 1 - settings.dropout
 

@@ -60,7 +60,6 @@ def train_network(
     group: TrainingGroup,
     report: ReportEvent,
     stop_requested: StopRequested,
-    disk: Disk | None = None,
 ) -> bool:
     """Train from the savepoint, which must exist, to the end or until a stop is requested.
 
@@ -75,7 +74,7 @@ def train_network(
     """
     call_mkl_functions_once()
     try:
-        return NetworkTrainer(plan, group, report, stop_requested, disk or Disk()).train()
+        return NetworkTrainer(plan, group, report, stop_requested).train()
     except torch.OutOfMemoryError as error:
         raise DeviceError(
             "out of GPU memory: is another program using the GPU? Else use a smaller --batch-size"
@@ -91,15 +90,14 @@ class NetworkTrainer:
         group: TrainingGroup,
         report: ReportEvent,
         stop_requested: StopRequested,
-        disk: Disk,
     ) -> None:
         """Load the savepoint, and open the features."""
         self._plan, self._group, self._settings = plan, group, plan.settings
-        self._report, self._stop_requested, self._disk = report, stop_requested, disk
+        self._report, self._stop_requested, self._disk = report, stop_requested, Disk()
         savepoint = load_savepoint(plan.savepoint)
         assert savepoint is not None
         self._savepoint = savepoint
-        network = ClassifierNetwork(plan.train.width, plan.settings, group.total)
+        network = ClassifierNetwork(plan.train.width, plan.settings, group)
         self._network = network.to(group.device)
         if savepoint.network:
             self._network.load_state_dict(savepoint.network)

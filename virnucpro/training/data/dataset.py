@@ -146,22 +146,20 @@ def read_frames(path: Path) -> Iterator[LabelledFrame]:
     Raises:
         InputError: the table cannot be read, or a line is not a row of such a table.
     """
+    advice = "prepare the data again"
     try:
-        stream = path.open(encoding="utf-8", newline="\n")
+        with path.open(encoding="utf-8", newline="\n") as stream:
+            if next(stream, "") != LABELLED_FRAMES.header:
+                raise InputError(f"{path} is not a table of frames: {advice}")
+            for line_number, line in enumerate(stream, 2):
+                fields = line.rstrip("\n").split("\t")
+                if len(fields) != 7 or fields[5] not in LABELS or not fields[6].isdecimal():
+                    raise InputError(f"{path}: line {line_number} is damaged: {advice}")
+                frame, chunk, record, genome, group, label_text, length = fields
+                label: Label = "virus" if label_text == "virus" else "others"
+                yield LabelledFrame(frame, chunk, record, genome, group, label, int(length))
     except OSError as error:
-        raise InputError(f"{path} cannot be read ({error.strerror}): prepare the data again") from (
-            error
-        )
-    with stream:
-        if next(stream, "") != LABELLED_FRAMES.header:
-            raise InputError(f"{path} is not a table of frames: prepare the data again")
-        for line_number, line in enumerate(stream, 2):
-            fields = line.rstrip("\n").split("\t")
-            if len(fields) != 7 or fields[5] not in LABELS or not fields[6].isdecimal():
-                raise InputError(f"{path}: line {line_number} is damaged: prepare the data again")
-            frame, chunk, record, genome, group, label_text, length = fields
-            label: Label = "virus" if label_text == "virus" else "others"
-            yield LabelledFrame(frame, chunk, record, genome, group, label, int(length))
+        raise InputError(f"{path} cannot be read ({error.strerror}): {advice}") from error
 
 
 def read_embedding_record(layout: Layout) -> dict[str, Json] | None:

@@ -117,7 +117,7 @@ def prepare_dataset(
     disk.make_folder(dataset.lock.parent)
     with locked(dataset.lock, "this data set"):
         identity = _identity(settings, rows, files, progress)
-        wanted = WorkIdentity(_label(dataset), _settings_for_guard(identity))
+        wanted = _work_identity(dataset, identity)
         existing = _existing_work(dataset, identity, force=force)
         admission = admit_work(wanted, existing, disk, force=force)
         if admission.decision == "finished":
@@ -202,18 +202,15 @@ def _identity(
     }
 
 
-def _settings_for_guard(identity: Mapping[str, Json]) -> dict[str, Json]:
+def _work_identity(dataset: Dataset, identity: Mapping[str, Json]) -> WorkIdentity:
     """Return the identity of a data set with names for people, one for each genome file."""
-    settings = {name: identity.get(name) for name in identity if name not in ("table", "sources")}
+    settings = {name: identity[name] for name in identity if name not in ("table", "sources")}
     genomes = {
         f"genome file {source['file']}": source["sha256"]
         for source in identity.get("sources") or ()
     }
-    return {**settings, "rows of the table": identity.get("table"), **genomes}
-
-
-def _label(dataset: Dataset) -> str:
-    return f"the data set {dataset.root.name}"
+    settings = {**settings, "rows of the table": identity.get("table"), **genomes}
+    return WorkIdentity(f"the data set {dataset.root.name}", settings)
 
 
 # --- the folder ------------------------------------------------------------------------------
@@ -240,12 +237,10 @@ def _existing_work(dataset: Dataset, identity: Mapping[str, Json], *, force: boo
     files = _own_files(dataset)
     existing = ExistingWork(dataset.root, dataset.previous)
     if dataset.description_file.exists():
-        earlier: Mapping[str, Json] = {}
+        known = None
         if not force:
             description = Dataset(dataset.root).description
-            earlier = {name: description.get(name) for name in identity}
-        settings = _settings_for_guard(earlier) if earlier else {}
-        known = WorkIdentity(_label(dataset), settings) if earlier else None
+            known = _work_identity(dataset, {name: description.get(name) for name in identity})
         return replace(existing, own_files=files, identity=known, finished=True)
     features = any(Layout(dataset.root, part).feature_files() for part in PARTS)
     if dataset.begun_file.exists() and not features:
@@ -260,7 +255,7 @@ def _clear(dataset: Dataset, disk: Disk) -> None:
     for path in _own_files(dataset):
         disk.remove_tree(path)
     for part in PARTS:
-        for folder in ("nucleotide", "protein"):
-            disk.sweep(dataset.root / f"{part}_{folder}")
+        for molecule in MOLECULES:
+            disk.sweep(Layout(dataset.root, part).folder(molecule))
     disk.sweep(dataset.root)
     disk.sweep(dataset.sequences_file.parent)
