@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
@@ -50,43 +49,74 @@ def stem_of(source: str) -> str:
     return name
 
 
-@dataclass(frozen=True)
 class OutputFolder:
-    """The files that all runs of the output directory ``root`` share."""
+    """The files that all runs of the output directory ``root`` share.
 
-    root: Path
+    Attributes:
+        failed_table: what failed, for all runs of the output directory.
+        checkpoints: the state of all runs in the output directory.
+        failed_lock: held while ``failed_table`` is changed. No stem is empty, so no run has this
+            lock.
+        legacy_state: the state file of a run of version 1.
+    """
 
-    @property
-    def failed_table(self) -> Path:
-        """What failed, for all runs of the output directory."""
-        return self.root / FAILURES.place("")
-
-    @property
-    def checkpoints(self) -> Path:
-        """State of all runs in the output directory."""
-        return checkpoint_folder(self.root)
-
-    @property
-    def failed_lock(self) -> Path:
-        """Held while ``failed_table`` is changed. No stem is empty, so no run has this lock."""
-        return lock_file(self.root, "")
-
-    @property
-    def legacy_state(self) -> Path:
-        """State file of a run of version 1."""
-        return self.checkpoints / "pipeline_state.json"
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.failed_table = root / FAILURES.place("")
+        self.checkpoints = checkpoint_folder(root)
+        self.failed_lock = lock_file(root, "")
+        self.legacy_state = self.checkpoints / "pipeline_state.json"
 
 
-@dataclass(frozen=True)
 class Layout(OutputFolder):
     """The files of one run, as far as they do not depend on its chunk length.
 
-    ``stem`` is the name of the run, which begins the names of its files.
+    Attributes:
+        stem: the name of the run, which begins the names of its files.
+        merged_folder: merged features and predictions.
+        predictions: the scores of each frame, one row per frame.
+        consensus: the scores of each chunk, one row per scored chunk; separated by tabs, not by commas.
+        chunks_table: what became of each chunk, one row per chunk.
+        contigs_table: the call of each record, one row per record.
+        virus_fasta: the records called virus.
+        run_json: what ran, with which settings and models, and what came out.
+        failed_fasta: input records of which something failed.
+        state: the folder of the state of this run.
+        previous: state and files that ``--force`` moved aside.
+        lock: held by the running process. Beside the state folder, which ``--force`` moves.
+        spooled: standard input, kept so that it can be read twice. Outside the state, which moves.
+        run_state: everything that changes results; a later start compares it with what it was given.
+        stage_list: the stages of the run, with what ``status`` needs to know of each.
+        log: the run's own log.
+        records_table: id and length of each input record.
+        frames_table: open frames and status of each chunk.
+        removed_list: names of the files that a finished run removed.
+        legacy_survey: what a run of version 1 left, noted before anything of it is overwritten.
     """
 
-    stem: str
+    def __init__(self, root: Path, stem: str) -> None:
+        super().__init__(root)
+        self.stem = stem
+        self.merged_folder = root / f"{stem}_merged"
+        self.predictions = root / PREDICTIONS.place(stem)
+        self.consensus = root / CONSENSUS.place(stem)
+        self.chunks_table = root / CHUNKS.place(stem)
+        self.contigs_table = root / CONTIGS.place(stem)
+        self.virus_fasta = self.result("virus.fna")
+        self.run_json = self.result("run.json")
+        self.failed_fasta = self.result("failed_sequences.fa")
 
-    # Stages 1-3
+        self.state = self.checkpoints / stem
+        self.previous = self.checkpoints / f"{stem}.previous"
+        self.lock = lock_file(root, stem)
+        self.spooled = self.checkpoints / f"{stem}.input"
+        self.run_state = self.state / "run.json"
+        self.stage_list = self.state / "stages.json"
+        self.log = self.state / "run.log"
+        self.records_table = root / RECORDS.place(stem)
+        self.frames_table = root / FRAMES.place(stem)
+        self.removed_list = self.state / "removed.json"
+        self.legacy_survey = self.state / "legacy.json"
 
     def frames(self, molecule: Molecule) -> Path:
         """All open frames, as nucleotides or as proteins."""
@@ -101,8 +131,6 @@ class Layout(OutputFolder):
         """The ``number``-th (from 1) split file."""
         return self.folder(molecule) / f"output_{number}.fa"
 
-    # Stages 4-6
-
     def features(self, molecule: Molecule, number: int | str) -> Path:
         """Embeddings of a split file; ``number`` may be a placeholder."""
         return self.folder(molecule) / f"output_{number}_{FEATURE_SUFFIX[molecule]}.pt"
@@ -116,26 +144,9 @@ class Layout(OutputFolder):
         """Folders of parts that exist."""
         return [path for m in MOLECULES for path in sorted(self.folder(m).glob("*.parts"))]
 
-    @property
-    def merged_folder(self) -> Path:
-        """Merged features and predictions."""
-        return self.root / f"{self.stem}_merged"
-
     def merged(self, number: int | str) -> Path:
         """Both embeddings of a split file side by side; ``number`` may be a placeholder."""
         return self.merged_folder / f"output_{number}_merged.pt"
-
-    # Results
-
-    @property
-    def predictions(self) -> Path:
-        """The scores of each frame, one row per frame."""
-        return self.root / PREDICTIONS.place(self.stem)
-
-    @property
-    def consensus(self) -> Path:
-        """The scores of each chunk, one row per scored chunk; separated by tabs, not by commas."""
-        return self.root / CONSENSUS.place(self.stem)
 
     def result(self, suffix: str) -> Path:
         """Return the path of ``STEM_suffix`` in the output directory.
@@ -147,78 +158,6 @@ class Layout(OutputFolder):
             raise ValueError(f"add {suffix!r} to RESULT_SUFFIXES in virnucpro/layout.py")
         return self.root / f"{self.stem}_{suffix}"
 
-    @property
-    def chunks_table(self) -> Path:
-        """What became of each chunk, one row per chunk."""
-        return self.root / CHUNKS.place(self.stem)
-
-    @property
-    def contigs_table(self) -> Path:
-        """The call of each record, one row per record."""
-        return self.root / CONTIGS.place(self.stem)
-
-    @property
-    def virus_fasta(self) -> Path:
-        """The records called virus."""
-        return self.result("virus.fna")
-
-    @property
-    def run_json(self) -> Path:
-        """What ran, with which settings and models, and what came out."""
-        return self.result("run.json")
-
-    @property
-    def failed_fasta(self) -> Path:
-        """Input records of which something failed."""
-        return self.result("failed_sequences.fa")
-
-    # State
-
-    @property
-    def state(self) -> Path:
-        """State of this run."""
-        return self.checkpoints / self.stem
-
-    @property
-    def previous(self) -> Path:
-        """State and files that ``--force`` moved aside."""
-        return self.checkpoints / f"{self.stem}.previous"
-
-    @property
-    def lock(self) -> Path:
-        """Held by the running process. Beside the state folder, which ``--force`` moves."""
-        return lock_file(self.root, self.stem)
-
-    @property
-    def run_state(self) -> Path:
-        """Everything that changes results; a later start compares it with what it was given."""
-        return self.state / "run.json"
-
-    @property
-    def stage_list(self) -> Path:
-        """The stages of the run, with what ``status`` needs to know of each."""
-        return self.state / "stages.json"
-
-    @property
-    def log(self) -> Path:
-        """The run's own log."""
-        return self.state / "run.log"
-
-    @property
-    def records_table(self) -> Path:
-        """Id and length of each input record."""
-        return self.root / RECORDS.place(self.stem)
-
-    @property
-    def frames_table(self) -> Path:
-        """Open frames and status of each chunk."""
-        return self.root / FRAMES.place(self.stem)
-
-    @property
-    def spooled(self) -> Path:
-        """Standard input, kept so that it can be read twice. Outside the state, which moves."""
-        return self.checkpoints / f"{self.stem}.input"
-
     def receipt(self, stage: str) -> Path:
         """Receipt of a stage with one task."""
         return self.state / f"{stage}.done"
@@ -227,64 +166,59 @@ class Layout(OutputFolder):
         """Where the receipt of a file goes when the file is removed at the end of a run."""
         return self.state / "removed" / receipt.relative_to(self.root)
 
-    @property
-    def removed_list(self) -> Path:
-        """Names of the files that a finished run removed."""
-        return self.state / "removed.json"
-
-    @property
-    def legacy_survey(self) -> Path:
-        """What a run of version 1 left, noted before any of it is overwritten."""
-        return self.state / "legacy.json"
-
     def feature_files(self) -> list[Path]:
         """Every feature and part file that exists, merged ones too."""
         folders = [*(self.folder(molecule) for molecule in MOLECULES), self.merged_folder]
         return [path for folder in folders for path in folder.rglob("*.pt")]
 
-    def top_names(self) -> frozenset[str]:
-        """Names of the files that this run writes into the output directory itself."""
-        frames = (self.frames(molecule) for molecule in MOLECULES)
-        results = map(self.result, RESULT_SUFFIXES)
-        tables = (self.chunks_table, self.contigs_table)
-        return frozenset(path.name for path in (*frames, *tables, *results))
-
-    def chunked_files(self) -> list[Path]:
-        """Return the existing files of chunks, for any chunk length."""
-        return sorted(self.root.glob(f"{_literal(self.stem)}_chunked*.fa"))
-
-    def owned(self) -> list[Path]:
-        """Everything of this run that exists, its state last: what a new run would overwrite."""
-        files = [
-            *self.chunked_files(),
+    def top_files(self) -> list[Path]:
+        """The files of this run in the output directory itself, except those of chunks."""
+        return [
             *(self.frames(molecule) for molecule in MOLECULES),
-            *(self.folder(molecule) for molecule in MOLECULES),
-            self.merged_folder,
             self.chunks_table,
             self.contigs_table,
             *map(self.result, RESULT_SUFFIXES),
-            self.state,
         ]
-        return [path for path in files if path.exists() or path.is_symlink()]
-
-
-@dataclass(frozen=True)
-class RunLayout(Layout):
-    """The files of a prediction; ``chunk_length`` is in bases."""
-
-    chunk_length: int
-
-    @property
-    def chunked(self) -> Path:
-        """All chunks."""
-        return self.root / f"{self.stem}_chunked{self.chunk_length}.fa"
 
     def top_names(self) -> frozenset[str]:
         """Names of the files that this run writes into the output directory itself."""
-        return super().top_names() | {self.chunked.name}
+        return frozenset(path.name for path in self.top_files())
+
+    def chunked_files(self) -> list[Path]:
+        """Return the existing files of chunks, for any chunk length."""
+        # In a glob pattern, wildcards of the stem are to be taken literally.
+        stem = "".join(f"[{c}]" if c in "*?[" else c for c in self.stem)
+        return sorted(self.root.glob(f"{stem}_chunked*.fa"))
+
+    def owned(self) -> list[Path]:
+        """Everything of this run that exists, its state last: what a new run would overwrite."""
+        return existing_paths(
+            *self.chunked_files(),
+            *self.top_files(),
+            *(self.folder(molecule) for molecule in MOLECULES),
+            self.merged_folder,
+            self.state,
+        )
 
 
-@dataclass(frozen=True)
+class RunLayout(Layout):
+    """The files of a prediction.
+
+    Attributes:
+        chunk_length: in bases.
+        chunked: all chunks.
+    """
+
+    def __init__(self, root: Path, stem: str, chunk_length: int) -> None:
+        super().__init__(root, stem)
+        self.chunk_length = chunk_length
+        self.chunked = root / f"{stem}_chunked{chunk_length}.fa"
+
+    def top_files(self) -> list[Path]:
+        """The files of this run in the output directory itself."""
+        return [*super().top_files(), self.chunked]
+
+
 class ShardLayout(Layout):
     """The files of a part of a data set, whose split files exist before it is embedded."""
 
@@ -295,10 +229,9 @@ class ShardLayout(Layout):
             for molecule, suffix in FEATURE_SUFFIX.items()
             for path in sorted(self.folder(molecule).glob(f"output_*_{suffix}.*"))
         ]
-        files = [*features, self.merged_folder, self.run_json, self.state]
-        return [path for path in files if path.exists() or path.is_symlink()]
+        return existing_paths(*features, self.merged_folder, self.run_json, self.state)
 
 
-def _literal(text: str) -> str:
-    """``text`` with the wildcards of a glob pattern taken literally."""
-    return "".join(f"[{c}]" if c in "*?[" else c for c in text)
+def existing_paths(*paths: Path) -> list[Path]:
+    """Return the paths that exist, also as links that lead nowhere; each once."""
+    return [path for path in dict.fromkeys(paths) if path.exists() or path.is_symlink()]

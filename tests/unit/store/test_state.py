@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -41,7 +40,7 @@ def test_an_empty_folder_is_free(layout: Layout) -> None:
 
 
 def test_another_stem_in_the_folder_is_no_hindrance(begun: Layout) -> None:
-    assert _admit(replace(begun, stem="t")) is None
+    assert _admit(RunLayout(begun.root, "t", 500)) is None
 
 
 def test_our_own_run_goes_on_with_and_without_resume(begun: Layout) -> None:
