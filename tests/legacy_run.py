@@ -60,7 +60,7 @@ def make_input(path: Path) -> None:
 def predict(source: Path, out: Path, disk: Disk | None = None, **options: object) -> Shown:
     """Run the toy model in this process, intermediate files kept."""
     shown = Shown([], Counter())
-    machine = MachineSettings(device="cpu", threads=1, keep_intermediate=True)
+    machine = MachineSettings(device="cpu", threads=1, remove_intermediate=False)
     request = PredictionRequest(str(source), out, SCIENCE, machine, **options)  # type: ignore[arg-type]
     run_prediction(request, shown, disk)
     return shown

@@ -10,7 +10,7 @@ import difflib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args, get_type_hints
 
 import yaml
 
@@ -33,22 +33,29 @@ class ConfigKey:
 
     Attributes:
         setting: the attribute that it fills, whose name is unique among all settings.
+        kind: the type of its values: bool, int or str.
     """
 
     setting: str
+    kind: type
     default: Any
-    accepts: str | tuple[str, ...]
     key: str
     description: str
     unset: str
+    choices: tuple[str, ...]
 
 
-KEYS = {
-    declared.metadata["key"]: ConfigKey(declared.name, declared.default, **declared.metadata)
-    for group in (AnalysisSettings, MachineSettings, DisplaySettings)
-    for declared in fields(group)
-    if declared.metadata
-}
+def _keys() -> Iterator[ConfigKey]:
+    for group in (AnalysisSettings, MachineSettings, DisplaySettings):
+        hints = get_type_hints(group)
+        for declared in fields(group):
+            if declared.metadata:
+                hint = hints[declared.name]
+                kind = next((kind for kind in (bool, int) if kind in (hint, *get_args(hint))), str)
+                yield ConfigKey(declared.name, kind, declared.default, **declared.metadata)
+
+
+KEYS = {key.key: key for key in _keys()}
 
 # Keys of the configuration files of version 1 that no longer have an effect.
 OBSOLETE_KEYS = (
@@ -134,11 +141,11 @@ def _yaml_lines(group: Mapping[str, Any]) -> Iterator[str]:
             yield f"{label}:"
             yield from (f"  {line}" for line in _yaml_lines(entry))
             continue
-        value = not entry.default if entry.accepts == "inverted flag" else entry.default
-        written = yaml.safe_dump(value, default_flow_style=True).strip().removesuffix("...").strip()
+        written = yaml.safe_dump(entry.default, default_flow_style=True)
+        written = written.strip().removesuffix("...").strip()
         note = f" null: {entry.unset}." if entry.unset else ""
-        if isinstance(entry.accepts, tuple):  # toy is for tests only
-            shown = SHOWN_MODEL_TYPES if entry.accepts == MODEL_TYPES else entry.accepts
+        if entry.choices:
+            shown = SHOWN_MODEL_TYPES if entry.choices == MODEL_TYPES else entry.choices
             note = f" One of {', '.join(shown)}."
         yield f"{label}: {written}  # {entry.description}{note}"
 
@@ -199,20 +206,17 @@ def _checked(path: Path, key: ConfigKey, value: Any) -> Any:
     if key.default is None and value in (None, "auto"):
         return None
     flag = isinstance(value, bool)
-    if key.accepts in ("flag", "inverted flag"):
+    if key.kind is bool:
         if flag:
-            return value if key.accepts == "flag" else not value
+            return value
         expected = "true or false"
-    elif key.accepts == "count":
+    elif key.kind is int:
         if isinstance(value, int) and not flag and value >= 1:
             return value
         expected = "a whole number of 1 or more"
-    elif key.accepts == "text":
-        if isinstance(value, str | int) and not flag and str(value):
-            return str(value)
-        expected = "text"
     else:
-        if str(value) in key.accepts and not flag:
-            return str(value)
-        expected = f"one of {', '.join(key.accepts)}"
+        text = str(value) if isinstance(value, str | int) and not flag else ""
+        if text in key.choices or (text and not key.choices):
+            return text
+        expected = f"one of {', '.join(key.choices)}" if key.choices else "text"
     raise ConfigError(f"{path}: {key.key} must be {expected}, not {value!r}")

@@ -8,7 +8,7 @@ The configuration file replaces defaults, and the command line replaces both.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -32,25 +32,23 @@ MEASURED = "measured on the device"
 
 
 def setting(
-    default: Any,
-    accepts: str | tuple[str, ...],
-    key: str,
-    description: str,
-    unset: str = "",
+    default: Any, key: str, description: str, unset: str = "", *, choices: tuple[str, ...] = ()
 ) -> Any:
     """Declare a setting that the configuration file has a key for.
 
+    The annotation of the setting decides what the key accepts: a count (a whole number from 1),
+    text, or true and false.
+
     Args:
         default: None has the program decide; the key then also accepts null and ``auto``.
-        accepts: ``count`` (a whole number from 1), ``text``, ``flag``, ``inverted flag`` (true
-            turns the setting off), or the accepted words.
         key: the key of the configuration file with the groups it stands in, separated by dots.
         description: a sentence for people, in the configuration file and in help texts.
         unset: what None means.
+        choices: the accepted words, if not every text is accepted.
     """
     return field(
         default=default,
-        metadata={"accepts": accepts, "key": key, "description": description, "unset": unset},
+        metadata={"key": key, "description": description, "unset": unset, "choices": choices},
     )
 
 
@@ -86,50 +84,48 @@ class AnalysisSettings:
     """The settings that decide the results."""
 
     model_type: ModelType = setting(
-        "500", MODEL_TYPES, "prediction.default_model_type", "Models to use."
+        "500", "prediction.default_model_type", "Models to use.", choices=MODEL_TYPES
     )
     # A bare name is looked up among the models on disk.
     classifier: str | None = setting(
-        None, "text", "prediction.model_path", "Classifier file of model type custom."
+        None, "prediction.model_path", "Classifier file of model type custom."
     )
     chunk_length: int | None = setting(
-        None, "count", "prediction.expected_length", "Bases per chunk.", "that of the model type"
+        None, "prediction.expected_length", "Bases per chunk.", "that of the model type"
     )
     sequences_per_file: int = setting(
-        10_000, "count", "prediction.sequences_per_file", "Frames per split file."
+        10_000, "prediction.sequences_per_file", "Frames per split file."
     )
     nucleotide_model: str = setting(
         "zhihan1996/DNABERT-S",
-        "text",
         "features.dnabert.model_name",
         "Nucleotide encoder: name on the Hugging Face hub, or folder.",
     )
     protein_model: str = setting(
         "esm2_t36_3B_UR50D",
-        "text",
         "features.esm.model_name",
         "Protein encoder: name of an ESM-2 model, name on the hub, folder or file.",
     )
     truncation: int = setting(
-        1024, "count", "features.esm.truncation_seq_length", "Residues per protein to embed."
+        1024, "features.esm.truncation_seq_length", "Residues per protein to embed."
     )
     precision: str = setting(
         "auto",
-        PRECISION_CHOICES,
         "device.precision",
         "Arithmetic of the encoders; auto is bf16 if every GPU has it, and fp32 on the CPU.",
+        choices=PRECISION_CHOICES,
     )
     duplicate_ids: DuplicateIds = setting(
         "error",
-        DUPLICATE_ID_CHOICES,
         "prediction.duplicate_ids",
         "Refuse record ids that occur twice, or rename them.",
+        choices=DUPLICATE_ID_CHOICES,
     )
     classifier_300: str = setting(
-        "300_model.pth", "text", "prediction.models.300", "Classifier file of model type 300."
+        "300_model.pth", "prediction.models.300", "Classifier file of model type 300."
     )
     classifier_500: str = setting(
-        "500_model.pth", "text", "prediction.models.500", "Classifier file of model type 500."
+        "500_model.pth", "prediction.models.500", "Classifier file of model type 500."
     )
 
     def resolved(self) -> AnalysisSettings:
@@ -168,57 +164,48 @@ class MachineSettings:
 
     device: str = setting(
         "auto",
-        "text",
         "device.default",
         "Device: auto, cpu, cuda, cuda:0,2, a number or the UUID of a GPU.",
     )
     gpus: str | None = setting(
-        None,
-        "text",
-        "device.gpus",
-        "GPUs to use, such as 0,1,2, or their UUIDs.",
-        "all visible GPUs",
+        None, "device.gpus", "GPUs to use, such as 0,1,2, or their UUIDs.", "all visible GPUs"
     )
     max_workers: int | None = setting(
-        None, "count", "parallelization.num_workers", "Largest number of GPUs.", "all"
+        None, "parallelization.num_workers", "Largest number of GPUs.", "all"
     )
     cpu_workers: int | None = setting(
         None,
-        "count",
         "device.cpu_workers",
         "Number of processes that compute on the CPU.",
         "the main process computes",
     )
     fallback_to_cpu: bool = setting(
-        True, "flag", "device.fallback_to_cpu", "Whether auto may use the CPU if there is no GPU."
+        True, "device.fallback_to_cpu", "Whether auto may use the CPU if there is no GPU."
     )
     # Batch budgets in the unit of the encoder's family.
     protein_batch: int | None = setting(
-        None, "count", "features.esm.toks_per_batch", "Tokens per ESM-2 batch.", MEASURED
+        None, "features.esm.toks_per_batch", "Tokens per ESM-2 batch.", MEASURED
     )
     nucleotide_batch: int | None = setting(
-        None, "count", "features.dnabert.batch_size", "Sequences per DNABERT-S batch.", MEASURED
+        None, "features.dnabert.batch_size", "Sequences per DNABERT-S batch.", MEASURED
     )
     classifier_rows: int = setting(
-        256, "count", "prediction.batch_size", "Rows that the classifier reads at a time."
+        256, "prediction.batch_size", "Rows that the classifier reads at a time."
     )
     tokenizer_threads: int = setting(
-        4, "count", "prediction.num_workers", "Host threads per worker that make tokens."
+        4, "prediction.num_workers", "Host threads per worker that make tokens."
     )
     threads: int | None = setting(
-        None, "count", "parallelization.threads", "Host threads in total.", "all cores"
+        None, "parallelization.threads", "Host threads in total.", "all cores"
     )
     compile: CompileMode = setting(
         "auto",
-        COMPILE_CHOICES,
         "device.compile",
         "Compile the models for a GPU; auto does so if there is enough to embed.",
+        choices=COMPILE_CHOICES,
     )
-    keep_intermediate: bool = setting(
-        False,
-        "inverted flag",
-        "files.auto_cleanup",
-        "Whether chunks, frames and features are removed after success.",
+    remove_intermediate: bool = setting(
+        True, "files.auto_cleanup", "Whether chunks, frames and features are removed after success."
     )
 
     def __post_init__(self) -> None:
@@ -227,11 +214,9 @@ class MachineSettings:
         Raises:
             UsageError: one of them is below 1 (exit 64).
         """
-        for declared in fields(self):
-            value = getattr(self, declared.name)
-            if declared.metadata["accepts"] == "count" and value is not None and value < 1:
-                name = declared.name.replace("_", " ")
-                raise UsageError(f"{name} must be 1 or more, not {value}")
+        for name, value in vars(self).items():
+            if isinstance(value, int) and value < 1 and not isinstance(value, bool):
+                raise UsageError(f"{name.replace('_', ' ')} must be 1 or more, not {value}")
 
 
 @dataclass(frozen=True)
@@ -245,17 +230,14 @@ class DisplaySettings:
 
     level: str = setting(
         "INFO",
-        ("DEBUG", "INFO", "WARNING", "ERROR"),
         "logging.default_level",
         "What is shown: DEBUG is --verbose, WARNING is --quiet.",
+        choices=("DEBUG", "INFO", "WARNING", "ERROR"),
     )
     progress: bool = True
     log_file: Path | None = None
     auto_log: bool = setting(
-        True,
-        "flag",
-        "logging.auto_log_file",
-        "Whether a log is written to .checkpoints/STEM/run.log.",
+        True, "logging.auto_log_file", "Whether a log is written to .checkpoints/STEM/run.log."
     )
 
     @property

@@ -84,7 +84,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> World:
     ]
     (home / "in.fa").write_text("".join(lines))
     analysis = AnalysisSettings("custom", str(classifier), 200, 25, str(nucleotide), str(protein))
-    machine = MachineSettings(device="cpu", threads=1, keep_intermediate=True)
+    machine = MachineSettings(device="cpu", threads=1, remove_intermediate=False)
     request = PredictionRequest(str(home / "in.fa"), home / "out", analysis, machine)
     run_prediction(request, _ignore)
     return World(home, request)
@@ -222,7 +222,7 @@ OTHER: dict[str, Callable[[World], PredictionRequest]] = {
     ),
     "--compile": lambda w: _machine(w, compile="never"),
     "threads": lambda w: _machine(w, threads=2),
-    "keep intermediate": lambda w: _machine(w, keep_intermediate=False),
+    "keep intermediate": lambda w: _machine(w, remove_intermediate=True),
     "models moved or renamed": _rename_models,
     "input moved": _move_input,
 }
@@ -335,7 +335,7 @@ def test_reasons_are_told(world: World) -> None:
 def test_a_finished_run_whose_features_are_gone_says_why_it_starts_again(
     world: World, made: World
 ) -> None:
-    assert _resume(_machine(world, keep_intermediate=False))[0] == {}
+    assert _resume(_machine(world, remove_intermediate=True))[0] == {}
     assert not list(world.out.rglob("*.pt"))
     world.file("STEM_merged/prediction_results.txt").write_text("edited")
     todo, notices = _resume(world.request)

@@ -35,7 +35,7 @@ def test_the_example_is_the_defaults(tmp_path: Path) -> None:
         ("features: {esm: {toks_per_batch: 2048}}", "machine", "protein_batch", 2048),
         ("features: {esm: {toks_per_batch: auto}}", "machine", "protein_batch", None),
         ("features: {dnabert: {model_name: /models/d}}", "analysis", "nucleotide_model", "/models/d"),
-        ("files: {auto_cleanup: false}", "machine", "keep_intermediate", True),
+        ("files: {auto_cleanup: false}", "machine", "remove_intermediate", False),
         ("device: {default: cuda:1}", "machine", "device", "cuda:1"),
         ("logging: {default_level: WARNING}", "display", "level", "WARNING"),
         ("parallelization: {num_workers: auto}", "machine", "max_workers", None),

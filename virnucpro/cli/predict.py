@@ -66,7 +66,6 @@ Examples:
     "-k",
     "--keep-intermediate",
     is_flag=True,
-    default=None,
     help="Keep chunks, frames and features after the run.",
 )
 @shared.no_progress_option

@@ -97,9 +97,9 @@ global_options = grouped(
 def setting_option(*names: str, metavar: str | None = None) -> Callable[[F], F]:
     """Return an option that fills the setting of the last name, with its type and its meaning."""
     (key,) = (key for key in KEYS.values() if key.setting == names[-1])
-    kind: click.ParamType[Any] = COUNT if key.accepts == "count" else click.STRING
-    if isinstance(key.accepts, tuple):
-        kind = click.Choice(key.accepts)
+    kind: click.ParamType[Any] = COUNT if key.kind is int else click.STRING
+    if key.choices:
+        kind = click.Choice(key.choices)
     default = key.unset or key.default
     text = key.description + (f"  [default: {default}]" if default else "")
     return click.option(*names, type=kind, metavar=metavar, help=text)
@@ -173,8 +173,12 @@ def configuration(options: Mapping[str, Any] | None = None) -> Configuration:
     shared = _shared_values()
     path: Path | None = shared.get("config")
     values = {name: value for name, value in (options or {}).items() if value is not None}
-    if values.get("no_progress"):
-        values["progress"] = False
+    for option, setting in (
+        ("no_progress", "progress"),
+        ("keep_intermediate", "remove_intermediate"),
+    ):
+        if values.get(option):
+            values[setting] = False
     if shared.get("log_file"):
         values["log_file"] = shared["log_file"]
     if shared.get("verbose") or shared.get("quiet"):

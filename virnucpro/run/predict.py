@@ -146,8 +146,8 @@ def run_prediction(
         )
         write_record(layout, disk, record, ("counts",), computed=summary.computed > 0)
         if not failed:
-            tidy_up(run, outcome, keep_intermediate=request.machine.keep_intermediate)
-            if not request.machine.keep_intermediate:
+            tidy_up(run, outcome, keep_intermediate=not request.machine.remove_intermediate)
+            if request.machine.remove_intermediate:
                 disk.remove(layout.spooled)
         return summary
 
