@@ -75,7 +75,8 @@ class Layout(OutputFolder):
         stem: the name of the run, which begins the names of its files.
         merged_folder: merged features and predictions.
         predictions: the scores of each frame, one row per frame.
-        consensus: the scores of each chunk, one row per scored chunk; separated by tabs, not by commas.
+        consensus: the scores of each chunk, one row per scored chunk; separated by tabs, not by
+            commas.
         chunks_table: what became of each chunk, one row per chunk.
         contigs_table: the call of each record, one row per record.
         virus_fasta: the records called virus.
@@ -85,13 +86,14 @@ class Layout(OutputFolder):
         previous: state and files that ``--force`` moved aside.
         lock: held by the running process. Beside the state folder, which ``--force`` moves.
         spooled: standard input, kept so that it can be read twice. Outside the state, which moves.
-        run_state: everything that changes results; a later start compares it with what it was given.
+        run_state: everything that changes results; a later start compares it with what it was
+            given.
         stage_list: the stages of the run, with what ``status`` needs to know of each.
         log: the run's own log.
         records_table: id and length of each input record.
         frames_table: open frames and status of each chunk.
         removed_list: names of the files that a finished run removed.
-        legacy_survey: what a run of version 1 left, noted before anything of it is overwritten.
+        legacy_survey: what a run of version 1 left, noted before any of it is overwritten.
     """
 
     def __init__(self, root: Path, stem: str) -> None:
