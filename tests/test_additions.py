@@ -142,7 +142,7 @@ def predict(package: Path, tmp_path: Path) -> Callable[..., subprocess.Completed
 
 def _cells(path: Path, column: str) -> dict[str, str]:
     header, *rows = (line.split("\t") for line in path.read_text().splitlines())
-    return {row[0]: row[header.index(column)] for row in rows}
+    return {row[header.index("record")]: row[header.index(column)] for row in rows}
 
 
 def test_an_encoder_is_a_module_and_a_line_of_the_registry(package, insert, predict, tmp_path):
@@ -209,8 +209,8 @@ def test_a_file_of_a_new_stage_is_protected_as_every_result(insert, predict, tmp
 def test_a_column_is_a_declaration_and_its_value(insert, predict, tmp_path):
     insert(
         "tables.py",
-        'Column("chunks", int, "Chunks of the record.", "11", "d"),',
-        '\n        Column("gc", float, "Share of G and C in the bases.", "0.4476", ".4f"),',
+        'No record is missing.",\n    (\n',
+        '        Column("gc", float, "Share of G and C in the bases.", "0.4476", ".4f"),\n',
     )
     insert(
         "stages/output.py",
