@@ -13,7 +13,7 @@
     +-- DeviceError           4    a GPU is missing, lost, or out of memory for good
     +-- LockedError           5    another run holds the output directory
     +-- OutputError           6    the disk is full or unwritable
-    +-- Interrupted     130/143    Ctrl-C, SIGTERM or SIGUSR1; ``--resume`` goes on
+    +-- Interrupted     130/143    Ctrl-C, SIGTERM or SIGUSR1; the same command goes on
 
 Exit 0 is success and 2 is partial success: some sequences failed, the rest is there.
 The message of each error says what happened, where, and what to do about it.
@@ -87,7 +87,7 @@ class RunInterruptedError(VirNucProError):
     """A signal asked the run to stop. Everything finished so far is kept."""
 
     def __init__(
-        self, signal_number: int, advice: str = "run the same command with --resume to go on"
+        self, signal_number: int, advice: str = "run the same command again to go on"
     ) -> None:
         """``signal_number`` 2 (SIGINT) exits 130; every other one exits 143 (SIGTERM)."""
         super().__init__(f"interrupted; {advice}")

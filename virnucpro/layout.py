@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Literal
 
@@ -25,9 +26,9 @@ def checkpoint_folder(root: Path) -> Path:
 
 
 def lock_file(root: Path, name: str) -> Path:
-    """Return the lock file of the work ``name`` in ``root``; nothing else makes such a path.
+    """Return the lock file of the work that writes the file ``name`` in ``root``.
 
-    ``name`` is the STEM of a run, else the file name of the result.
+    A run has a lock of its own (``Layout.lock``).
     """
     return checkpoint_folder(root) / f"{name}.lock"
 
@@ -55,8 +56,8 @@ class OutputFolder:
     Attributes:
         failed_table: what failed, for all runs of the output directory.
         checkpoints: the state of all runs in the output directory.
-        failed_lock: held while ``failed_table`` is changed. No stem is empty, so no run has this
-            lock.
+        runs: what is kept for each run, in a folder with its STEM as name.
+        failed_lock: held while ``failed_table`` is changed.
         legacy_state: the state file of a run of version 1.
     """
 
@@ -64,7 +65,8 @@ class OutputFolder:
         self.root = root
         self.failed_table = root / FAILURES.place("")
         self.checkpoints = checkpoint_folder(root)
-        self.failed_lock = lock_file(root, "")
+        self.runs = self.checkpoints / "runs"
+        self.failed_lock = lock_file(root, self.failed_table.name)
         self.legacy_state = self.checkpoints / "pipeline_state.json"
 
 
@@ -82,17 +84,20 @@ class Layout(OutputFolder):
         virus_fasta: the records called virus.
         run_json: what ran, with which settings and models, and what came out.
         failed_fasta: input records of which something failed.
+        home: what is kept for this run, in a folder of its own: no STEM can be a name in it.
         state: the folder of the state of this run.
         previous: state and files that ``--force`` moved aside.
         lock: held by the running process. Beside the state folder, which ``--force`` moves.
         spooled: standard input, kept so that it can be read twice. Outside the state, which moves.
+        incoming: standard input until it is known to be that of the run in ``state``.
         run_state: everything that changes results; a later start compares it with what it was
             given.
         stage_list: the stages of the run, with what ``status`` needs to know of each.
         log: the run's own log.
         records_table: id and length of each input record.
         frames_table: open frames and status of each chunk.
-        removed_list: names of the files that a finished run removed.
+        archives: what a finished run removed, and all of its receipts: two files with the same
+            content.
         legacy_survey: what a run of version 1 left, noted before any of it is overwritten.
     """
 
@@ -108,16 +113,18 @@ class Layout(OutputFolder):
         self.run_json = self.result("run.json")
         self.failed_fasta = self.result("failed_sequences.fa")
 
-        self.state = self.checkpoints / stem
-        self.previous = self.checkpoints / f"{stem}.previous"
-        self.lock = lock_file(root, stem)
-        self.spooled = self.checkpoints / f"{stem}.input"
+        self.home = self.runs / stem
+        self.state = self.home / "state"
+        self.previous = self.home / "previous"
+        self.lock = self.home / "lock"
+        self.spooled = self.home / "input"
+        self.incoming = self.home / "input.new"
         self.run_state = self.state / "run.json"
         self.stage_list = self.state / "stages.json"
         self.log = self.state / "run.log"
         self.records_table = root / RECORDS.place(stem)
         self.frames_table = root / FRAMES.place(stem)
-        self.removed_list = self.state / "removed.json"
+        self.archives = (self.state / "archive.json", self.state / "archive.copy.json")
         self.legacy_survey = self.state / "legacy.json"
 
     def frames(self, molecule: Molecule) -> Path:
@@ -164,10 +171,6 @@ class Layout(OutputFolder):
         """Receipt of a stage with one task."""
         return self.state / f"{stage}.done"
 
-    def archived(self, receipt: Path) -> Path:
-        """Where the receipt of a file goes when the file is removed at the end of a run."""
-        return self.state / "removed" / receipt.relative_to(self.root)
-
     def feature_files(self) -> list[Path]:
         """Every feature and part file that exists, merged ones too."""
         folders = [*(self.folder(molecule) for molecule in MOLECULES), self.merged_folder]
@@ -188,9 +191,10 @@ class Layout(OutputFolder):
 
     def chunked_files(self) -> list[Path]:
         """Return the existing files of chunks, for any chunk length."""
-        # In a glob pattern, wildcards of the stem are to be taken literally.
-        stem = "".join(f"[{c}]" if c in "*?[" else c for c in self.stem)
-        return sorted(self.root.glob(f"{stem}_chunked*.fa"))
+        pattern = re.compile(rf"{re.escape(self.stem)}_chunked[1-9][0-9]*\.fa")
+        if not self.root.is_dir():
+            return []
+        return sorted(path for path in self.root.iterdir() if pattern.fullmatch(path.name))
 
     def owned(self) -> list[Path]:
         """Everything of this run that exists, its state last: what a new run would overwrite."""

@@ -225,7 +225,7 @@ class DisplaySettings:
 
     Attributes:
         progress: whether a dashboard may be shown on a terminal.
-        log_file: file of the log; None is ``.checkpoints/STEM/run.log``.
+        log_file: file of the log; None is ``.checkpoints/runs/STEM/state/run.log``.
     """
 
     level: str = setting(
@@ -237,7 +237,9 @@ class DisplaySettings:
     progress: bool = True
     log_file: Path | None = None
     auto_log: bool = setting(
-        True, "logging.auto_log_file", "Whether a log is written to .checkpoints/STEM/run.log."
+        True,
+        "logging.auto_log_file",
+        "Whether a log is written to .checkpoints/runs/STEM/state/run.log.",
     )
 
     @property

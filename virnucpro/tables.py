@@ -327,7 +327,7 @@ FAILURES = ResultTable(
 # What a run keeps for itself until it is finished
 
 RECORDS = ResultTable(
-    ".checkpoints/{stem}/records.tsv",
+    ".checkpoints/runs/{stem}/state/records.tsv",
     "One row per record of the input, in the order of the input.",
     (
         _text("record", "The id, after a duplicate was renamed.", "NC_001422.1"),
@@ -337,7 +337,7 @@ RECORDS = ResultTable(
 )
 
 FRAMES = ResultTable(
-    ".checkpoints/{stem}/frames.tsv",
+    ".checkpoints/runs/{stem}/state/frames.tsv",
     "One row per chunk, in the order of the input.",
     (
         _text("chunk", "The id of the chunk.", "NC_001422.1_chunk_2"),

@@ -79,7 +79,7 @@ def test_predict_from_file_to_results(call: Callable, example: Path, tmp_path: P
     assert not list((tmp_path / "out").rglob("*.pt"))
     rows = (tmp_path / "out/example_contigs.tsv").read_text().splitlines()
     assert len(rows) == 46
-    log = (tmp_path / "out/.checkpoints/example/run.log").read_text()
+    log = (tmp_path / "out/.checkpoints/runs/example/state/run.log").read_text()
     assert "stage 5 protein_embeddings" in log
     assert "mean nothing" in log
 
@@ -146,13 +146,13 @@ def test_resume_with_other_science_is_refused_by_name(
     assert refused.code == 3
     assert "chunk length: was 500, is 300" in refused.err
     assert call("predict", example, "-o", tmp_path / "out", *TOY, "-e", 300, "--force").code == 0
-    assert (tmp_path / "out/.checkpoints/example.previous/example_contigs.tsv").exists()
+    assert (tmp_path / "out/.checkpoints/runs/example/previous/example_contigs.tsv").exists()
 
 
 def test_a_second_process_is_kept_out(call: Callable, example: Path, tmp_path: Path) -> None:
     from virnucpro.store.lock import locked
 
-    with locked(tmp_path / "out/.checkpoints/example.lock"):
+    with locked(tmp_path / "out/.checkpoints/runs/example/lock"):
         refused = call("predict", example, "-o", tmp_path / "out", *TOY)
     assert refused.code == 5
     assert "is working on this input" in refused.err
@@ -178,7 +178,7 @@ def test_sigterm_ends_in_good_order_and_resume_goes_on(example: Path, tmp_path: 
     process.terminate()
     _, err = process.communicate(timeout=200)
     assert process.returncode == 143, err
-    assert "--resume" in err
+    assert "run the same command again" in err
     done = subprocess.run([*command, "--resume"], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
 

@@ -78,9 +78,9 @@ def test_ctrl_c_leaves_the_terminal_fine(tmp_path: Path) -> None:
     many = _reads(tmp_path / "in/many.fa", 50_000)
     code, text = _in_a_terminal("predict", many, "-o", tmp_path / "out", *TOY, interrupt_at="/9]")
     assert code == 130, text
-    assert "--resume" in _words(text)
+    assert "the same command again" in _words(text)
     assert text.rindex(SHOW) > text.rindex(HIDE)
-    assert text.rindex("--resume") > text.rindex("/9]")  # the message is below the dashboard
+    assert text.rindex("interrupted;") > text.rindex("/9]")  # the message is below the dashboard
 
 
 def test_without_a_terminal_there_are_no_control_codes(

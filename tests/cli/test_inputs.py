@@ -169,7 +169,7 @@ def test_6_standard_input(shell: Callable, tmp_path: Path, plain: dict[str, byte
     done = shell("predict", "-", "-o", tmp_path, *TOY, input=PLAIN.decode())
     check_accepted(done)
     assert result_bytes(tmp_path, "stdin") == plain
-    assert not (tmp_path / ".checkpoints/stdin.input").exists()  # no copy stays
+    assert not (tmp_path / ".checkpoints/runs/stdin/input").exists()  # no copy stays
 
 
 def test_6_standard_input_that_is_closed(shell: Callable, tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ import pytest
 from tests.legacy_run import make_input, make_legacy, predict
 from virnucpro.layout import RunLayout
 from virnucpro.store.disk import Disk
+from virnucpro.store.documents import sealed, unsealed
 
 STAGES = (
     "chunking",
@@ -78,7 +79,7 @@ def _stage(run: dict, name: str) -> dict:
 def _slow(out: Path, seconds: float) -> None:
     """Let every ESM-2 receipt say that its file took so long."""
     for path in out.rglob("*_ESM.pt.done"):
-        path.write_text(json.dumps({**json.loads(path.read_text()), "seconds": seconds}))
+        path.write_bytes(sealed({**unsealed(path.read_bytes()), "seconds": seconds}))
 
 
 def test_an_interrupted_run(call: Callable, folder: Path) -> None:
@@ -104,7 +105,7 @@ def test_an_interrupted_run(call: Callable, folder: Path) -> None:
     assert "in: interrupted" in text
     assert f"would do: Protein embeddings (toy) of {left} sequences, Merging, " in text
     assert ("on one device" if left else "nothing to embed") in text
-    assert "checked by size; --resume checks contents" in text
+    assert "checked by size; the same command checks contents" in text
 
 
 def test_it_writes_and_locks_nothing(call: Callable, folder: Path) -> None:
@@ -147,7 +148,7 @@ def test_a_finished_run(call: Callable, folder: Path, kept: bool) -> None:
     assert run["resume"] == {
         "stages": [],
         "seconds": 0.0,
-        "text": "predict --resume would do: nothing",
+        "text": "predict would do: nothing",
     }
 
 
@@ -185,10 +186,10 @@ def test_damage_that_shows_in_a_size(
 
 def test_what_failed_and_why(call: Callable, folder: Path) -> None:
     receipt = folder / "done" / f"{ESM}.done"
-    document = json.loads(receipt.read_text())
+    document = unsealed(receipt.read_bytes())
     document["outputs"][0]["rows"] -= 2
     document["figures"]["failures"] = [{"error": "ValueError", "message": "no", "ids": ["a", "b"]}]
-    receipt.write_text(json.dumps(document))
+    receipt.write_bytes(sealed(document))
     run = _run(call, folder / "done")
     assert run["state"] == "partial"
     assert run["failed"] == [
@@ -235,7 +236,7 @@ def test_a_run_at_work_is_named_with_its_process(call: Callable, folder: Path) -
         "import sys, pathlib; from virnucpro.store.lock import locked\n"
         "with locked(pathlib.Path(sys.argv[1])): print(flush=True); sys.stdin.read()"
     )
-    lock = folder / "cut/.checkpoints/in.lock"
+    lock = folder / "cut/.checkpoints/runs/in/lock"
     holder = subprocess.Popen(
         [sys.executable, "-c", code, str(lock)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     )

@@ -80,6 +80,17 @@ def test_files_and_table(download: Callable, site: Site, tmp_path: Path) -> None
     assert "refseq.tsv is not what this command would write" in again.err
 
 
+@pytest.mark.parametrize("name", ["viral/viral.1.genomic.gbff.gz", "release231.files.installed"])
+def test_files_of_somebody_else_are_refused(download: Callable, tmp_path: Path, name: str) -> None:
+    path = tmp_path / "refseq" / name
+    path.parent.mkdir(parents=True)
+    path.write_text("mine")
+    done = download()
+    assert done.code == 64
+    assert f"not its own: {name}; move them away" in done.err
+    assert path.read_text() == "mine"
+
+
 def test_a_dry_run_writes_nothing(download: Callable, site: Site, tmp_path: Path) -> None:
     done = download("--dry-run", "--max-files", "1")
     assert done.code == 0

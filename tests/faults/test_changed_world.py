@@ -20,6 +20,7 @@ from virnucpro.events import Event, Notice, StageStarted
 from virnucpro.run.predict import run_prediction
 from virnucpro.run.prepare import PredictionRequest
 from virnucpro.settings import AnalysisSettings, MachineSettings
+from virnucpro.store.documents import sealed, unsealed
 from virnucpro.store.features import Features, encode_features, load_features
 
 PAGE = (Path(__file__).parents[2] / "docs/checkpoints.md").read_text()
@@ -135,9 +136,7 @@ def _verdict(request: PredictionRequest) -> str:
 
 def _flip(path: Path) -> None:
     data = bytearray(path.read_bytes())
-    # Inside quotes or numbers of a JSON file a flipped bit may still be JSON: hit its first byte.
-    at = 0 if path.suffix in (".done", ".json") else len(data) // 2
-    data[at] ^= 1
+    data[len(data) // 2] ^= 1
     path.write_bytes(data)
 
 
@@ -271,7 +270,7 @@ def test_92_swapped_with_their_receipts(world: World, made: World) -> None:
 
 def test_93_a_receipt_of_a_newer_version_is_refused(world: World) -> None:
     path = world.file("STEM_protein/output_1_ESM.pt.done")
-    path.write_text(path.read_text().replace('"schema": 1', '"schema": 2'))
+    path.write_bytes(sealed({**unsealed(path.read_bytes()), "schema": 2}))
     with pytest.raises(ResumeRefusedError, match="newer version"):
         run_prediction(world.request, _ignore)
 
@@ -292,7 +291,7 @@ def test_97_a_malicious_feature_file_is_computed_again_and_not_run(world: World)
 
 
 def test_98_a_link_in_place_of_the_state_is_refused(world: World) -> None:
-    state = world.out / ".checkpoints/in"
+    state = world.out / ".checkpoints/runs/in/state"
     state.rename(world.home / "state")
     state.symlink_to(world.home / "state")
     with pytest.raises(ResumeRefusedError, match="symbolic link"):
@@ -316,7 +315,7 @@ def test_100_stray_temporary_files_are_removed(world: World) -> None:
     strays = [
         world.out / ".in_contigs.tsv.elsewhere.999999999.tmp",
         world.out / "in_protein/.output_1_ESM.pt.elsewhere.999999999.tmp",
-        world.out / ".checkpoints/in/.run.json.elsewhere.999999999.tmp",
+        world.out / ".checkpoints/runs/in/state/.run.json.elsewhere.999999999.tmp",
     ]
     for stray in strays:
         stray.touch()

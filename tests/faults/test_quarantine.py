@@ -17,7 +17,7 @@ from virnucpro.run.failures import update_failure_table, write_failed_records
 from virnucpro.run.predict import run_prediction
 from virnucpro.run.prepare import PredictionRequest, prepare
 from virnucpro.settings import AnalysisSettings, MachineSettings
-from virnucpro.stages.chunking import stamp
+from virnucpro.stages.chunking import input_stamp
 from virnucpro.store.disk import Disk, sha256_of
 from virnucpro.store.state import RunState
 
@@ -51,7 +51,7 @@ def _run_poisoned(request: PredictionRequest, pool: str) -> int:
     source, digest = prediction.source, sha256_of(prediction.source)
     state = RunState(str(source), {"input": digest, **prediction.identity()})
     state = admitted_state(layout, disk, state, _ignore, resume=True, force=False)
-    run = Run(layout, disk, prediction.stages(stamp(source), {}), state, {source: digest})
+    run = Run(layout, disk, prediction.stages(input_stamp(source), {}), state, {source: digest})
     executor = PoisonedExecutor(POOLS[pool].make(DEVICES), POISON)
     try:
         outcome = execute(run, executor, _ignore)

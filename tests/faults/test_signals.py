@@ -171,4 +171,4 @@ def test_ctrl_c_without_workers(start: Start, records: Path, tmp_path: Path) -> 
     until(lambda: list(out.glob("many_*/*.parts/*.done")), 40)
     process.send_signal(signal.SIGINT)
     assert process.wait(200) == 130
-    assert b"--resume" in (tmp_path / "stderr").read_bytes()
+    assert b"run the same command again" in (tmp_path / "stderr").read_bytes()

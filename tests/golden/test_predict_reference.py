@@ -16,6 +16,7 @@ import torch
 
 from tests.faults.processes import until
 from virnucpro.io.fasta import read_fasta
+from virnucpro.store.documents import sealed, unsealed
 from virnucpro.store.features import Kind, load_features
 
 TOLERANCE = 1e-5
@@ -236,11 +237,11 @@ def test_a_budget_kept_by_an_earlier_start_is_used_on_resume(
     undisturbed: Path, reference: Path, options: list[str], tmp_path: Path
 ) -> None:
     out = shutil.copytree(undisturbed, tmp_path / "out")
-    path = out / ".checkpoints/sample/run.json"
-    state = json.loads(path.read_bytes())
+    path = out / ".checkpoints/runs/sample/state/run.json"
+    state = unsealed(path.read_bytes())
     assert state["budgets"] == {}  # a CPU's is not measured
     kept = {"protein_embeddings on CPU, 0 bytes": 512}
-    path.write_text(json.dumps(state | {"budgets": kept}))
+    path.write_bytes(sealed(state | {"budgets": kept}))
     (out / "sample_protein/output_2_ESM.pt").unlink()
     source = reference / "original_500/sample.fa"
     assert _predict(source, "-o", out, *options, "-k", "-d", "cpu", "--resume").returncode == 0

@@ -161,6 +161,6 @@ def test_every_table_of_a_run_lies_where_the_layout_says(tmp_path: Path) -> None
         "a{b}_merged/prediction_results.txt",
         "a{b}_merged/prediction_results_highestscore.csv",
         "failed_files.txt",
-        ".checkpoints/a{b}/records.tsv",
-        ".checkpoints/a{b}/frames.tsv",
+        ".checkpoints/runs/a{b}/state/records.tsv",
+        ".checkpoints/runs/a{b}/state/frames.tsv",
     ]

@@ -14,7 +14,7 @@ import torch
 
 from virnucpro.benchmark.measuring import Notify
 from virnucpro.benchmark.workload import MIXES, SENSE, Workload
-from virnucpro.classifier.files import classifier_to_bytes
+from virnucpro.classifier.files import classifier_to_bytes, inspect_classifier
 from virnucpro.contracts import Device, Json, ReportProgress, Task, TaskResult
 from virnucpro.encoders.batched import BatchedEncoder
 from virnucpro.encoders.family import EncoderSource, OpenOptions
@@ -23,7 +23,7 @@ from virnucpro.io.chunks import chunk_spans
 from virnucpro.io.fasta import fasta_bytes
 from virnucpro.layout import MOLECULES, Molecule, RunLayout
 from virnucpro.stages.base import HostStage
-from virnucpro.stages.chunking import ChunkingStage, stamp
+from virnucpro.stages.chunking import ChunkingStage, input_stamp
 from virnucpro.stages.consensus import ConsensusStage
 from virnucpro.stages.embedding import EmbeddingSession, EmbeddingStage
 from virnucpro.stages.merging import MergingStage
@@ -155,7 +155,7 @@ def _frame_steps(run: _StageRun) -> Iterator[HostStep]:
     """Yield the steps from the input to split files."""
     shortest = run.layout.chunk_length
     stages = (
-        ChunkingStage(*run.place, run.source, stamp(run.source), "rename", shortest),
+        ChunkingStage(*run.place, run.source, input_stamp(run.source), "rename", shortest),
         TranslationStage(*run.place),
         SplittingStage(*run.place, FRAMES_PER_FILE),
     )
@@ -233,9 +233,9 @@ def _result_steps(run: _StageRun) -> Iterator[HostStep]:
     classifier = run.layout.root / "classifier.safetensors"
     run.disk.save(classifier, _classifier(sum(WIDTHS.values())))
     for stage in (
-        PredictionStage(*run.place, classifier, "", CLASSIFIED),
+        PredictionStage(*run.place, inspect_classifier(classifier), CLASSIFIED),
         ConsensusStage(*run.place),
-        OutputStage(*run.place, run.source, stamp(run.source), calibrated=True),
+        OutputStage(*run.place, run.source, input_stamp(run.source), calibrated=True),
     ):
         name, again = run.carried_out(stage)
         yield HostStep(name, run.frames, again)

@@ -28,6 +28,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 
 from virnucpro.classifier.scoring import Classifier
+from virnucpro.encoders.family import refuse_changed_models
 from virnucpro.encoders.weights import (
     Weights,
     check_file,
@@ -36,7 +37,7 @@ from virnucpro.encoders.weights import (
     read_safetensors,
 )
 from virnucpro.errors import ModelError
-from virnucpro.store.disk import sha256_of
+from virnucpro.store.stamps import FileStamp, stamped_digest
 
 LABELS = ("others", "virus")  # class 0 and 1 of the released classifiers
 SCHEMA = 1
@@ -59,6 +60,7 @@ class ClassifierInfo:
     """What a classifier file says of itself; an empty tuple where it does not say.
 
     Attributes:
+        stamp: of the file, from before it was hashed.
         input_width: width of a merged embedding, nucleotide part first.
         hidden: units of the hidden layer.
         labels: class names, in the order of the scores.
@@ -71,6 +73,7 @@ class ClassifierInfo:
 
     path: Path
     sha256: str
+    stamp: FileStamp
     input_width: int
     hidden: int
     labels: tuple[str, ...]
@@ -86,14 +89,18 @@ def inspect_classifier(path: Path) -> ClassifierInfo:
     Raises:
         ModelError: missing, damaged, refused, or no classifier.
     """
+    check_file(path)
+    sha256, stamp = stamped_digest(path)
     weights, metadata = _read(path)
+    refuse_changed_models({path: stamp})
     model = _build(weights, metadata)
     labels, encoders, lengths = (
         tuple(metadata.get(name, ())) for name in ("labels", "encoders", "chunk_lengths")
     )
     return ClassifierInfo(
         path,
-        sha256_of(path),
+        sha256,
+        stamp,
         model.input_width,
         model.hidden,
         labels,

@@ -12,6 +12,7 @@ import virnucpro.cli.shared as shared
 from virnucpro.contracts import Device, Json
 from virnucpro.errors import UsageError, VirNucProError
 from virnucpro.precision import PRECISIONS, choose_precision, measured_precisions
+from virnucpro.store.guard import refuse_other_json
 
 if TYPE_CHECKING:
     from virnucpro.benchmark.run import BenchmarkRequest
@@ -125,6 +126,7 @@ def benchmark(models: tuple[str, ...], **options: Any) -> None:
     (layers, width, heads), or FAMILY:PATH with --weights real. Every implementation computes with
     the same weights. One that gives other embeddings is reported and its speed is not measured.
     """
+    refuse_other_json(options["saved"], ("machine", "workload", "models"), "--json")
     device = shared.measured_device(options)
     request = _request(models, device, options)
     from virnucpro.benchmark.run import disagreeing, run_benchmark

@@ -16,6 +16,7 @@ from virnucpro.encoders.family import BATCH_OPTIONS, LETTERS_PER_FRAME
 from virnucpro.encoders.registry import family_named, family_names
 from virnucpro.errors import DeviceError, UsageError
 from virnucpro.formatting import memory_size
+from virnucpro.store.guard import refuse_other_json
 
 if TYPE_CHECKING:
     from virnucpro.encoders.batched import BatchedEncoder
@@ -81,6 +82,7 @@ def profile(family: str, as_json: bool, output: Path | None, **options: Any) -> 
     from virnucpro.benchmark.budget_curve import best_budget, doubled_budgets, measure_budgets
     from virnucpro.precision import choose_precision
 
+    refuse_other_json(output, ("model", "points", "recommended"), "--output")
     device = shared.measured_device(options)
     precision = choose_precision(shared.configuration(options).analysis.precision, [device])
     encoder = _encoder(family, device, precision, options)

@@ -13,7 +13,7 @@ from virnucpro.formatting import rough_duration
 from virnucpro.run.status import RunStatus, StageStatus, statuses
 
 SHOWN = 3  # files named per stage
-CHECKED = "checked by size; --resume checks contents"
+CHECKED = "checked by size; the same command checks contents"
 
 
 @click.command(
@@ -24,7 +24,7 @@ CHECKED = "checked by size; --resume checks contents"
 @shared.json_option
 @shared.global_options
 def status(output_dir: Path, as_json: bool) -> None:
-    """Show what is done in OUTPUT_DIR, what is missing, what failed, and what --resume would do.
+    """Show what is done in OUTPUT_DIR, what is missing, what failed, and what is left to do.
 
     Files are checked only by their sizes, and no file is locked or written. Times are for one
     device.
@@ -117,7 +117,7 @@ def _stage(stage: StageStatus, width: int) -> str:
 
 
 def _resume(run: RunStatus) -> str:
-    """What ``--resume`` would do, in a sentence."""
+    """What the same command would do, in a sentence."""
     if run.state == "legacy finished":
         return "predict --resume would change nothing"
     if run.state == "legacy":

@@ -8,7 +8,6 @@ from pathlib import Path
 import click
 
 import virnucpro.cli.shared as shared
-from virnucpro.errors import UsageError
 from virnucpro.formatting import memory_size
 
 
@@ -70,17 +69,24 @@ def validate(source: Path, expected_length: int) -> None:
 @click.option(
     "-o", "--output", type=shared.FILE, help="Write to this file instead of standard output."
 )
-@click.option("-f", "--force", is_flag=True, help="Overwrite an existing file.")
+@click.option("-f", "--force", is_flag=True, help="Move an existing file aside.")
 @shared.global_options
 def generate_config(output: Path | None, force: bool) -> None:
     """Write a configuration file with every key, its default and its meaning."""
     from virnucpro.configuration import default_yaml
+    from virnucpro.layout import checkpoint_folder
     from virnucpro.store.disk import Disk
+    from virnucpro.store.guard import ExistingWork, WorkIdentity, admit_work
 
     if output is None:
         click.echo(default_yaml(), nl=False)
         return
-    if output.exists() and not force:
-        raise UsageError(f"{output} exists: choose another name, or overwrite it with --force")
-    Disk().save(output, default_yaml().encode())
+    disk, content = Disk(), default_yaml().encode()
+    files = [output] if output.is_symlink() or output.exists() else []
+    previous = checkpoint_folder(output.parent) / f"{output.name}.previous"
+    existing = ExistingWork(output.parent, previous, foreign_files=files, option="--output")
+    admission = admit_work(WorkIdentity("the configuration", {}), existing, disk, force=force)
+    disk.save(output, content)
+    if admission.notice:
+        click.echo(admission.notice)
     click.echo(f"wrote {output}")

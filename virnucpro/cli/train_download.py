@@ -109,6 +109,7 @@ def _fetch_all(
     screen = StepScreen(loaded.display)
     advice = "run the same command again to continue: what has arrived is kept"
     with locked(lock, "this download"), shared.shown_on(screen, loaded.warnings, advice=advice):
+        _refuse_other_files(release, files, folder, disk)
         for number, file in enumerate(files, 1):
             title = f"{number}/{len(files)} {file.name}"
             try:
@@ -121,7 +122,7 @@ def _fetch_all(
                 screen.say(f"{title}: {state}, and its checksum is right")
             finally:
                 screen.end()
-        listing = folder / f"release{release.number}.files.installed"
+        listing = _listing_file(release, folder)
         disk.save(listing, release.listing.encode())
         if failures:
             click.echo(
@@ -141,3 +142,38 @@ def _fetch_all(
         f"{len(files):,} files are here; next: virnucpro train prepare {folder / TABLE} -o DATASET"
     )
     return EXIT_OK
+
+
+def _listing_file(release: Any, folder: Path) -> Path:
+    return folder / f"release{release.number}.files.installed"
+
+
+def _refuse_other_files(release: Any, files: Sequence[Any], folder: Path, disk: Any) -> None:
+    """Refuse to replace files that an earlier start of this command did not make.
+
+    Raises:
+        UsageError: there are such files (exit 64).
+    """
+    from virnucpro.layout import checkpoint_folder
+    from virnucpro.store.guard import (
+        ExistingWork,
+        WorkIdentity,
+        foreign_files_refusal,
+        read_identity,
+        save_identity,
+    )
+    from virnucpro.training.data.refseq import TABLE, md5_of
+
+    begun_file = checkpoint_folder(folder) / f"{TABLE}.begun.json"
+    if read_identity(begun_file):
+        return
+    targets = [(folder / file.group / file.name, file.md5) for file in files]
+    foreign = [path for path, md5 in targets if path.exists() and md5_of(path) != md5]
+    listing = _listing_file(release, folder)
+    if listing.exists() and listing.read_bytes() != release.listing.encode():
+        foreign.append(listing)
+    existing = ExistingWork(folder, begun_file.parent, foreign_files=foreign)
+    if refusal := foreign_files_refusal(existing, force=False):
+        raise refusal
+    identity = WorkIdentity("a download of RefSeq files", {"release": release.number})
+    save_identity(begun_file, identity, disk)

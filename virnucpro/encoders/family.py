@@ -8,14 +8,15 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from virnucpro.contracts import Encoder, Json, ReportProgress
-from virnucpro.errors import UsageError
+from virnucpro.errors import ModelError, UsageError
 from virnucpro.layout import Molecule
 from virnucpro.precision import PRECISIONS
+from virnucpro.store.stamps import FileStamp, changed_files
 
 if TYPE_CHECKING:
     import numpy as np
@@ -48,6 +49,7 @@ class EncoderSource:
         files: every file whose content decides the result, in a fixed order.
         sha256: one digest over their contents, whatever the files are called.
         dim: width of an embedding.
+        stamps: of ``files``, from before they were hashed.
     """
 
     family: str
@@ -56,12 +58,30 @@ class EncoderSource:
     files: tuple[Path, ...]
     sha256: str
     dim: int
+    stamps: Mapping[Path, FileStamp] = field(default_factory=dict)
 
     @property
     def weights(self) -> Path:
         """The weights file or model folder of an encoder that has one."""
         assert self.path is not None, f"{self.family} has no weights"
         return self.path
+
+    def refuse_changed(self) -> None:
+        """Raise ModelError where a file is not the one that was hashed any more.
+
+        What was loaded is what was hashed if this passes both before and afterwards.
+        """
+        refuse_changed_models(self.stamps)
+
+
+def refuse_changed_models(stamps: Mapping[Path, FileStamp]) -> None:
+    """Raise ModelError where one of the model files was replaced or written to."""
+    if changed := changed_files(stamps):
+        raise ModelError(
+            f"{changed[0]} was replaced or changed while the run used it, and nothing was made "
+            f"from the new file: put the earlier one back and run the same command again, or use "
+            f"the new one in another --output-dir"
+        )
 
 
 @dataclass(frozen=True)

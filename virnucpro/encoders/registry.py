@@ -24,7 +24,7 @@ from virnucpro.errors import ModelError, UsageError
 from virnucpro.layout import Molecule
 from virnucpro.models.store import check_digest, find_model
 from virnucpro.precision import AUTO
-from virnucpro.store.disk import sha256_of
+from virnucpro.store.stamps import stamped_digest
 
 if TYPE_CHECKING:
     from virnucpro.encoders.batched import BatchedEncoder
@@ -115,11 +115,16 @@ def locate(name: str, molecule: Molecule) -> EncoderSource:
     files = family.files(path)
     for file in files:
         check_file(file)
-    width = family.width(path)
-    digests = [sha256_of(file) for file in files]
-    for file, digest in zip(files, digests, strict=True):
+    digests, stamps = [], {}
+    for file in files:
+        digest, stamps[file] = stamped_digest(file)
         check_digest(file, digest)
-    return EncoderSource(family.name, name, path, files, digest_of(digests), width)
+        digests.append(digest)
+    source = EncoderSource(
+        family.name, name, path, files, digest_of(digests), family.width(path), stamps
+    )
+    source.refuse_changed()
+    return source
 
 
 def digest_of(digests: Sequence[str]) -> str:
@@ -183,8 +188,11 @@ def open_encoder(
     Raises:
         ModelError: the weights are missing, damaged, or do not fit their configuration.
     """
+    source.refuse_changed()
     options = OpenOptions(device, precision, budget, truncation)
-    return family_named(source.family).open(source, options)
+    encoder = family_named(source.family).open(source, options)
+    source.refuse_changed()
+    return encoder
 
 
 def random_encoder(

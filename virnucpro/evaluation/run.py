@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -27,6 +26,7 @@ from virnucpro.evaluation.report import (
 from virnucpro.evaluation.sample import join
 from virnucpro.layout import checkpoint_folder
 from virnucpro.store.disk import Disk, sha256_of
+from virnucpro.store.documents import parse_json
 from virnucpro.store.guard import (
     ExistingWork,
     WorkIdentity,
@@ -96,7 +96,7 @@ def run_evaluation(request: EvaluationRequest, notify: Callable[[str], None]) ->
     sample = join(predictions, labels)
     notify(f"measuring {sample.counts.used:,} rows, with intervals over genomes")
     evaluation = evaluate(sample, request.threshold, graded=predictions.graded)
-    calibration, plots = None, draw_plots(evaluation)
+    calibration, plots = _earlier_calibration(folder), draw_plots(evaluation)
     output = None if request.output is None else str(request.output.absolute())
     begun = WorkIdentity(identity.label, {**identity.settings, "output": output})
     save_identity(begun_file, begun, disk)
@@ -119,7 +119,11 @@ def run_evaluation(request: EvaluationRequest, notify: Callable[[str], None]) ->
             *count_lines(evaluation),
             *(f"Note: {note}" for note in evaluation.notes),
             as_text(evaluation),
-            *([] if calibration is None else [calibration_line(calibration, str(request.output))]),
+            *(
+                []
+                if calibration is None or request.output is None
+                else [calibration_line(calibration, str(request.output))]
+            ),
             f"The report is {folder / 'evaluation.md'}. Tables and plots are in the same folder.",
         ]
     )
@@ -131,7 +135,7 @@ def _existing_evaluation(folder: Path, begun_file: Path) -> ExistingWork:
     files = [folder / name for name in names if (folder / name).exists()]
     existing = ExistingWork(folder, checkpoint_folder(folder) / "evaluation.previous")
     try:
-        settings = _settings(json.loads((folder / "evaluation.json").read_bytes()))
+        settings = _settings(parse_json((folder / "evaluation.json").read_bytes()))
     except (OSError, ValueError, KeyError, TypeError):
         if read_identity(begun_file):  # it was interrupted while it wrote its files
             return replace(existing, own_files=files)
@@ -148,6 +152,16 @@ def _settings(document: Json) -> dict[str, Json]:
         "level": document["level"],
         "threshold": document["threshold"],
     }
+
+
+def _earlier_calibration(folder: Path) -> Calibration | None:
+    """Return what an earlier, equal evaluation fitted, so that its classifier stays proved ours."""
+    try:
+        document = parse_json((folder / "evaluation.json").read_bytes())
+        fitted = dict(document["calibration"])
+        return Calibration(**{name: fitted[name] for name in Calibration.__dataclass_fields__})
+    except (OSError, ValueError, LookupError, TypeError):
+        return None
 
 
 def _existing_classifier(
@@ -167,7 +181,7 @@ def _existing_classifier(
     if begun is not None and begun.settings.get("output") == str(output.absolute()):
         return replace(existing, own_files=[output])
     try:
-        document = json.loads((folder / "evaluation.json").read_bytes())
+        document = parse_json((folder / "evaluation.json").read_bytes())
         temperature = float(document["calibration"]["temperature"])
         own = with_temperature(request.calibrate, temperature) == output.read_bytes()
     except (OSError, ValueError, KeyError, TypeError):

@@ -63,7 +63,7 @@ class RetryPolicy:
             return None
         return DeviceError(
             f"{self._failures_in_a_row} attempts in a row failed; the last failure: "
-            f"{self._last_failure}. Check the device, then continue with --resume"
+            f"{self._last_failure}. Check the device, then run the same command again"
         )
 
     def exited_over(self, worker: int, task: Task) -> bool:

@@ -140,7 +140,9 @@ class Scheduler:
         while len(self._pool.workers) < len(self._tasks) and self._pool.start() is not None:
             pass
         if not self._pool.workers:
-            raise DeviceError("no device is left: check the devices, then continue with --resume")
+            raise DeviceError(
+                "no device is left: check the devices, then run the same command again"
+            )
         for number in self._pool.workers:
             self._add_worker(number)
         # File by file, so that files are joined while others are computed and not all at the end;

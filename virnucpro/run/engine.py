@@ -43,7 +43,7 @@ class Run:
     stages: Sequence[Stage]
     state: RunState
     digests: Mapping[Path, str] = field(default_factory=dict)
-    command: str = "predict --resume"
+    command: str = "predict"
     stages_before: int = 0
     stages_in_all: int = 0
 
@@ -182,14 +182,14 @@ def _check_space(run: Run, ledger: Ledger, emit: Emit) -> None:
         raise OutputError(
             f"{run.layout.root} has {byte_size(free)} free, but {purpose} still take "
             f"{byte_size(missing)}: free some space or move the folder, then run the same command "
-            f"with --resume"
+            f"again"
         )
 
 
 def sweep(layout: Layout, disk: Disk) -> None:
     """Remove temporary files of earlier, killed processes."""
     disk.sweep(layout.root, layout.top_names())
-    disk.sweep(layout.checkpoints, {layout.spooled.name})
+    disk.sweep(layout.home)
     own = (layout.merged_folder, *(layout.folder(molecule) for molecule in MOLECULES))
     for folder in (*own, *layout.part_folders()):
         disk.sweep(folder)

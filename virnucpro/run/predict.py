@@ -9,6 +9,7 @@ from pathlib import Path
 
 from virnucpro.contracts import Json
 from virnucpro.devices import choose_devices, mask_warning, visible_gpus
+from virnucpro.errors import VirNucProError
 from virnucpro.events import Emit, Notice
 from virnucpro.executors.executor import Executor, open_executor
 from virnucpro.executors.signals import Interruption
@@ -23,10 +24,10 @@ from virnucpro.run.failures import update_failure_table, write_failed_records
 from virnucpro.run.prepare import Prediction, PredictionRequest, check_paths, prepare
 from virnucpro.run.record import RunOutcome, run_record, write_record
 from virnucpro.settings import SHIPPED_MODELS
-from virnucpro.stages.chunking import ChunkingFigures, stamp
+from virnucpro.stages.chunking import ChunkingFigures, input_digest, input_stamp
 from virnucpro.stages.output import OutputFigures
 from virnucpro.store import legacy
-from virnucpro.store.disk import Disk, sha256_of
+from virnucpro.store.disk import Disk
 from virnucpro.store.lock import locked
 from virnucpro.store.state import RunState
 
@@ -100,21 +101,28 @@ def run_prediction(
     with locked(layout.lock) as stale:
         if stale:
             emit(Notice("info", f"the last run ended unexpectedly: {stale}"))
-        if request.source == STDIN:
-            with disk.create(layout.spooled) as out:
+        from_stdin = request.source == STDIN
+        if from_stdin:
+            with disk.create(layout.incoming) as out:
                 while block := sys.stdin.buffer.read(1 << 20):
                     out.write(block)
-        seen = stamp(source)
-        digest = sha256_of(source)
-        label = STDIN if request.source == STDIN else str(source)
-        state = admitted_state(
-            layout,
-            disk,
-            RunState(label, {"input": digest, **prediction.identity()}),
-            emit,
-            resume=request.resume,
-            force=request.force,
-        )
+        label = STDIN if from_stdin else str(source)
+        try:
+            digest, seen = input_digest(layout.incoming if from_stdin else source)
+            state = admitted_state(
+                layout,
+                disk,
+                RunState(label, {"input": digest, **prediction.identity()}),
+                emit,
+                resume=request.resume,
+                force=request.force,
+            )
+        except VirNucProError:
+            disk.remove(layout.incoming)  # the input of the run that is there stays as it is
+            raise
+        if from_stdin:
+            disk.move(layout.incoming, layout.spooled)
+            seen = input_stamp(source)
         stages = prediction.stages(seen, state.budgets)
         run = Run(layout, disk, stages, state, {source: digest})
         executor = executor or open_executor(devices, request.machine, interruption)

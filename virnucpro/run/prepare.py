@@ -20,7 +20,7 @@ from virnucpro.layout import STDIN, Layout, RunLayout, stem_of
 from virnucpro.models.store import check_digest, find_model
 from virnucpro.precision import choose_precision
 from virnucpro.settings import AnalysisSettings, MachineSettings
-from virnucpro.stages.chunking import ChunkingStage, Stamp
+from virnucpro.stages.chunking import ChunkingStage
 from virnucpro.stages.consensus import ConsensusStage
 from virnucpro.stages.embedding import EncoderSetup
 from virnucpro.stages.merging import MergingStage
@@ -28,8 +28,12 @@ from virnucpro.stages.output import OutputStage
 from virnucpro.stages.prediction import PredictionStage
 from virnucpro.stages.splitting import SplittingStage
 from virnucpro.stages.translation import TranslationStage
-from virnucpro.store.disk import Disk
-from virnucpro.store.state import read_state
+from virnucpro.store.disk import Disk, host_name
+from virnucpro.store.stamps import FileStamp
+from virnucpro.store.state import read_state, refuse_links
+
+LONGEST_NAME = 255  # bytes, on every common file system
+LONGEST_PID = 4194304  # Linux gives no higher process number
 
 
 @dataclass(frozen=True)
@@ -66,7 +70,7 @@ class Prediction:
     encoders: EncoderSetup
     classifier: ClassifierInfo
 
-    def stages(self, seen: Stamp, budgets: Mapping[str, int]) -> list[Stage]:
+    def stages(self, seen: FileStamp, budgets: Mapping[str, int]) -> list[Stage]:
         """Return the list of stages. A new stage is added to the program here.
 
         ``seen`` is the stamp of the source from before its digest was taken: a stage that reads
@@ -83,9 +87,7 @@ class Prediction:
             SplittingStage(layout, disk, analysis.sequences_per_file),
             *self.encoders.stages(layout, disk, machine, budgets),
             MergingStage(layout, disk),
-            PredictionStage(
-                layout, disk, classifier.path, classifier.sha256, machine.classifier_rows
-            ),
+            PredictionStage(layout, disk, classifier, machine.classifier_rows),
             ConsensusStage(layout, disk),
             OutputStage(layout, disk, source, seen, calibrated),
         ]
@@ -108,6 +110,7 @@ def check_paths(request: PredictionRequest, layout: Layout) -> None:
         UsageError: input missing, unreadable, not a regular file, or one that the run would write.
         OutputError: the output directory cannot be written.
     """
+    _check_name(request.source, layout)
     check_writable(layout)
     if request.source == STDIN:
         if sys.stdin is None:  # closed by whoever started this process
@@ -121,6 +124,26 @@ def check_paths(request: PredictionRequest, layout: Layout) -> None:
     ):
         raise UsageError(
             f"input {source} is a file that this run would write: choose another --output-dir"
+        )
+
+
+def _check_name(source: str, layout: Layout) -> None:
+    """Check that files can be named after the input.
+
+    Raises:
+        UsageError: nothing is left of its name, or the names would be too long.
+    """
+    if layout.stem in ("", ".", ".."):
+        raise UsageError(
+            f"input {source!r} has a name after which no results can be named: rename the file"
+        )
+    # While it is written, a file has a longer name; see virnucpro.store.disk.
+    names = [f".{name}.{host_name()}.{LONGEST_PID}.tmp" for name in layout.top_names()]
+    excess = max(len(os.fsencode(name)) for name in names) - LONGEST_NAME
+    if excess > 0:
+        raise UsageError(
+            f"input {source} has a name that is {excess} bytes too long to name the results "
+            f"after it: rename the file, or make a link with a shorter name"
         )
 
 
@@ -176,15 +199,18 @@ def check_writable(layout: Layout) -> None:
     Raises:
         UsageError: the output directory is a file.
         OutputError: it cannot be written.
+        ResumeRefusedError: a folder of the run is a symbolic link.
     """
     for folder in (layout.root, layout.checkpoints):
         # Path.exists raises where a folder above it may not be searched.
         if not os.path.exists(folder):  # noqa: PTH110
-            return
+            break
         if not folder.is_dir():
             raise UsageError(f"--output-dir {folder} is a file: name a folder")
         if not os.access(folder, os.R_OK | os.W_OK | os.X_OK):
             raise OutputError(f"cannot write into {folder}: choose another --output-dir")
+    if os.path.exists(layout.root):  # noqa: PTH110
+        refuse_links(layout)
 
 
 def _check_readable(source: Path) -> None:

@@ -42,7 +42,7 @@ class Spans:
             ledger.discard(task)
             for piece in stage.split(task) if isinstance(stage, SpannedStage) else [task]:
                 if piece.span is not None and not ledger.check(piece).stale:
-                    self._book(ledger.proved_result(piece))
+                    self._book(ledger.proved_span(piece))
                 else:
                     ledger.discard(piece)
                     self.todo.append(piece)
@@ -108,7 +108,7 @@ class Spans:
             self._joining.popleft()
             pieces = self._pieces.pop(task.inputs)
             if not any(isinstance(piece, FailedTask) for piece in pieces):
-                # Else the parts stay: --resume tries only spans with failures.
+                # Else the parts stay: a later start tries only spans with failures.
                 self._disk.remove_tree(pieces[0].task.receipt.parent)
             whole.append(task)
         return whole

@@ -7,7 +7,6 @@ itself written down (:func:`write_stage_list`). Imports neither torch nor numpy.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +17,8 @@ from virnucpro.errors import UsageError
 from virnucpro.layout import Layout, OutputFolder
 from virnucpro.store import legacy
 from virnucpro.store.disk import Disk
-from virnucpro.store.ledger import read_removed, receipt_or_problem
+from virnucpro.store.documents import sealed, unsealed
+from virnucpro.store.ledger import Archive, read_archive, receipt_or_problem
 from virnucpro.store.lock import A_RUN, LockOwner, read_owner
 from virnucpro.store.receipts import FileFailure, Receipt
 from virnucpro.store.state import read_state
@@ -60,7 +60,7 @@ def write_stage_list(layout: Layout, disk: Disk, command: str, stages: Sequence[
         for stage in stages
     ]
     document = {"command": command, "stages": rows}
-    disk.save(layout.stage_list, (json.dumps(document, indent=1) + "\n").encode())
+    disk.save(layout.stage_list, sealed(document))
 
 
 def read_stage_list(layout: Layout) -> tuple[str, list[ListedStage]]:
@@ -69,7 +69,7 @@ def read_stage_list(layout: Layout) -> tuple[str, list[ListedStage]]:
     Where the list is damaged, the stages are those of which a receipt exists.
     """
     try:
-        document = json.loads(layout.stage_list.read_bytes())
+        document = unsealed(layout.stage_list.read_bytes())
         stages = [
             ListedStage(
                 str(row["name"]),
@@ -81,9 +81,9 @@ def read_stage_list(layout: Layout) -> tuple[str, list[ListedStage]]:
             for row in document["stages"]
         ]
         return str(document["command"]), stages
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, LookupError, TypeError):
         names = sorted(path.stem for path in layout.state.glob("*.done"))
-        return "predict --resume", [ListedStage(name, name, False, True, None) for name in names]
+        return "predict", [ListedStage(name, name, False, True, None) for name in names]
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,7 @@ class StageStatus:
 
     @property
     def complete(self) -> bool:
-        """Whether ``--resume`` would find nothing to do."""
+        """Whether the same command would find nothing to do."""
         return not self.missing and self.files is not None
 
     @property
@@ -139,11 +139,11 @@ class RunStatus:
     stages: tuple[StageStatus, ...] = ()
     failures: tuple[FileFailure, ...] = ()
     features: int = 0  # files that an earlier version left
-    command: str = "predict --resume"
+    command: str = "predict"
 
     @property
     def todo(self) -> list[StageStatus]:
-        """Stages that ``--resume`` would work on."""
+        """Stages that the same command would work on."""
         return [stage for stage in self.stages if not stage.complete]
 
     @property
@@ -173,12 +173,9 @@ def _stems(root: Path) -> list[str]:
     """Return the names of all runs that left a lock, a state or a receipt."""
     folder = OutputFolder(root)
     names = set(legacy.legacy_stems(folder))
-    for path in folder.checkpoints.iterdir() if folder.checkpoints.is_dir() else ():
-        if path.suffix == ".lock":
-            names.add(path.name[: -len(".lock")])
-        elif _has_state(Layout(root, path.name)):
-            names.add(path.name)
-    return sorted(names - {""})
+    if folder.runs.is_dir():
+        names |= {path.name for path in folder.runs.iterdir()}
+    return sorted(names)
 
 
 def _has_state(layout: Layout) -> bool:
@@ -200,10 +197,10 @@ def _run_status(root: Path, stem: str) -> RunStatus | None:
         return RunStatus(stem, "running", None, owner) if begun else None
     earlier = read_state(layout)
     command, listed = read_stage_list(layout)
-    removed = read_removed(layout)
-    stages, failures = _stages(layout, removed, listed)
-    if removed and any(not s.complete and s.stage.reads_intermediate for s in stages):
-        stages, failures = _stages(layout, frozenset(), listed)  # removed files are needed again
+    archive = read_archive(layout)
+    stages, failures = _stages(layout, archive, listed)
+    if archive.removed and any(not s.complete and s.stage.reads_intermediate for s in stages):
+        stages, failures = _stages(layout, Archive(), listed)  # removed files are needed again
     if owner:
         state = "running"
     elif failures and all(s.complete for s in stages if not s.stage.spanned):
@@ -215,15 +212,15 @@ def _run_status(root: Path, stem: str) -> RunStatus | None:
 
 
 def _stages(
-    layout: Layout, removed: frozenset[Path], listed: Sequence[ListedStage]
+    layout: Layout, archive: Archive, listed: Sequence[ListedStage]
 ) -> tuple[list[StageStatus], list[FileFailure]]:
     """Return the status of all stages of a run, and what failed in them."""
-    splitting = receipt_or_problem(layout, layout.receipt(SPLITTING), removed)
+    splitting = receipt_or_problem(layout, layout.receipt(SPLITTING), archive)
     stages: list[StageStatus] = []
     failures: list[FileFailure] = []
     for stage in listed:
         if stage.file_pattern is None:
-            receipt = receipt_or_problem(layout, layout.receipt(stage.name), removed)
+            receipt = receipt_or_problem(layout, layout.receipt(stage.name), archive)
             missing = (receipt,) if isinstance(receipt, str) else ()
             stages.append(StageStatus(stage, 1 - len(missing), 1, missing=missing))
         elif isinstance(splitting, str):
@@ -231,13 +228,13 @@ def _stages(
         else:
             folder = layout.folder("nucleotide")  # the split files of proteins have the same rows
             files = [file for file in splitting.outputs if file.path.parent == folder]
-            stages.append(_per_file(layout, removed, stage, stage.file_pattern, files, failures))
+            stages.append(_per_file(layout, archive, stage, stage.file_pattern, files, failures))
     return stages, failures
 
 
 def _per_file(
     layout: Layout,
-    removed: frozenset[Path],
+    archive: Archive,
     stage: ListedStage,
     pattern: str,
     files: Sequence[OutputFile],
@@ -251,12 +248,12 @@ def _per_file(
     output = layout.root / pattern
     for number, file in enumerate(files, 1):
         path = output.with_name(output.name.replace("{number}", str(number)))
-        receipt = receipt_or_problem(layout, path.with_name(path.name + ".done"), removed)
+        receipt = receipt_or_problem(layout, path.with_name(path.name + ".done"), archive)
         if isinstance(receipt, str):
             reason = "left by an earlier version, to be examined" if path in noted else receipt
             missing.append(f"{path.name}: {reason}")
             parts = sorted(path.with_suffix(".parts").glob("*.done"))
-            looks = [receipt_or_problem(layout, part, frozenset()) for part in parts]
+            looks = [receipt_or_problem(layout, part, Archive()) for part in parts]
             receipts = [part for part in looks if isinstance(part, Receipt)]
         else:
             receipts = [receipt]

@@ -24,14 +24,13 @@ from virnucpro.io.input_summary import InputSummary, RecordRenamer, summarise_in
 from virnucpro.io.records import Record, read_records
 from virnucpro.layout import RunLayout
 from virnucpro.stages.base import HostStage
+from virnucpro.store.stamps import FileStamp, stamp_of, stamped_digest
 from virnucpro.tables import RECORDS
 
 # A classifier has seen chunks of its own length; on reads of half of it accuracy is near chance
 # (released models on 150 bp reads: 0.53, nine of ten non-viral reads called viral).
 SHORT_SHARE = 0.6
 CHUNKS_AT_A_TIME = 4096  # are written together
-
-Stamp = tuple[int, int]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,7 +56,7 @@ class ChunkingStage(HostStage):
 
     layout: RunLayout
     source: Path
-    seen: Stamp
+    seen: FileStamp
     duplicate_ids: str
     shortest: int
 
@@ -112,7 +111,7 @@ class ChunkingStage(HostStage):
                     chunks += len(batch)
                 del record, pieces  # a chromosome must be let go before the next one is read
                 report(1, 0)
-            if stamp(self.source) != self.seen:
+            if input_stamp(self.source) != self.seen:
                 raise changed_input_error(self.source)
         return (fasta.output, table.output), chunks
 
@@ -123,17 +122,28 @@ def _chunks(name: str, record: Record, length: int) -> Iterator[tuple[str, str]]
         yield chunk_id(name, number), record.sequence[start:stop]
 
 
-def stamp(source: Path) -> Stamp:
-    """Return size and time of a file, which change when it is written to.
+def input_stamp(source: Path) -> FileStamp:
+    """Return the stamp of an input, which changes when it is written to or replaced.
 
     Raises:
         UsageError: the file is gone, or cannot be read any more.
     """
     try:
-        status = source.stat()
+        return stamp_of(source)
     except OSError as error:
         raise UsageError(f"{source}: cannot be read ({error.strerror}); put it back") from error
-    return status.st_size, status.st_mtime_ns
+
+
+def input_digest(source: Path) -> tuple[str, FileStamp]:
+    """Return the SHA-256 (hex) of an input, and its stamp from before it was hashed.
+
+    Raises:
+        UsageError: the file is gone, or cannot be read any more.
+    """
+    try:
+        return stamped_digest(source)
+    except OSError as error:
+        raise UsageError(f"{source}: cannot be read ({error.strerror}); put it back") from error
 
 
 def changed_input_error(source: Path) -> InputError:

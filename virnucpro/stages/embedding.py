@@ -317,6 +317,8 @@ class EmbeddingSession:
         host_wait = round(self._encoder.host_wait_seconds - waited, 3)
 
         def write() -> TaskResult:
+            # Weights may be read from their file as they are used.
+            self._stage.source.refuse_changed()
             if not all_finite(data):
                 raise ArithmeticError(f"embedding of {task.name} is not finite")
             features = Features([name for name, _ in span.records], data)

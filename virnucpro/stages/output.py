@@ -19,9 +19,10 @@ from virnucpro.io.records import read_records
 from virnucpro.layout import RunLayout
 from virnucpro.stages.base import HostStage
 from virnucpro.stages.calls import Chunk, call_record
-from virnucpro.stages.chunking import Stamp, changed_input_error, stamp
+from virnucpro.stages.chunking import changed_input_error, input_stamp
 from virnucpro.stages.fdr import contig_fdr
 from virnucpro.store.disk import OutputWriter
+from virnucpro.store.stamps import FileStamp
 from virnucpro.tables import CHUNKS, CONSENSUS, CONTIGS, FRAMES, MISSING, RECORDS
 
 ROWS_AT_A_TIME = 8192  # of a table, or lines of a FASTA file, are written together
@@ -52,7 +53,7 @@ class OutputStage(HostStage):
 
     layout: RunLayout
     source: Path
-    seen: Stamp
+    seen: FileStamp
     calibrated: bool
 
     def plan(self, receipts: Receipts) -> list[Task]:
@@ -105,7 +106,7 @@ class OutputStage(HostStage):
                 report(1, 0)
             if next(rows_of_records, None) is not None:
                 raise changed_input_error(self.source)
-            if stamp(self.source) != self.seen:
+            if input_stamp(self.source) != self.seen:
                 raise changed_input_error(self.source)
         outputs = (chunks_table.output, contigs_table.output, virus.output)
         figures = OutputFigures(

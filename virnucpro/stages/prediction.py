@@ -11,10 +11,11 @@ from typing import ClassVar
 import numpy as np
 import torch
 
-from virnucpro.classifier.files import load_classifier
+from virnucpro.classifier.files import ClassifierInfo, load_classifier
 from virnucpro.classifier.scoring import INNER_BATCH
 from virnucpro.compute.threads import CoreThreads, prefetched
 from virnucpro.contracts import Receipts, ReportProgress, Task, TaskResult
+from virnucpro.encoders.family import refuse_changed_models
 from virnucpro.stages.base import HostStage
 from virnucpro.stages.splitting import split_files
 from virnucpro.store.features import load_features
@@ -27,8 +28,7 @@ class PredictionStage(HostStage):
 
     name: ClassVar[str] = "prediction"
 
-    classifier: Path
-    classifier_sha256: str
+    classifier: ClassifierInfo
     rows: int
 
     def plan(self, receipts: Receipts) -> list[Task]:
@@ -36,12 +36,18 @@ class PredictionStage(HostStage):
         files = len(split_files(receipts, self.layout, "nucleotide"))
         inputs = tuple(self.layout.merged(number) for number in range(1, files + 1))
         rows = receipts.outputs("translation")[0].rows
-        params = {"classifier": self.classifier_sha256}
+        params = {"classifier": self.classifier.sha256}
         return [self.whole(inputs, (self.layout.predictions,), params, rows)]
 
     def run(self, task: Task, report: ReportProgress) -> TaskResult:
-        """Score the rows of every file, in input order, on all threads that torch may use."""
-        classifier = load_classifier(self.classifier)
+        """Score the rows of every file, in input order, on all threads that torch may use.
+
+        Raises:
+            ModelError: the classifier was replaced since the run began.
+        """
+        stamps = {self.classifier.path: self.classifier.stamp}
+        refuse_changed_models(stamps)
+        classifier = load_classifier(self.classifier.path)
 
         def scored(slab: tuple[list[str], torch.Tensor]) -> torch.Tensor:
             return classifier.scores(slab[1])
@@ -55,6 +61,7 @@ class PredictionStage(HostStage):
             for (ids, _), pairs in scores:
                 out.write(_lines(ids, pairs.numpy()).encode(), len(ids))
                 report(len(ids), 0)
+            refuse_changed_models(stamps)
         return TaskResult(task, (out.output,))
 
     def _slabs(self, paths: Sequence[Path]) -> Generator[tuple[list[str], torch.Tensor]]:

@@ -93,7 +93,7 @@ class Disk:
 
     def open_new(self, path: Path) -> BinaryIO:
         """Create ``path``, which must not exist, for unbuffered writing."""
-        return path.open("xb", buffering=0)
+        return open(path, "xb", buffering=0, opener=open_without_links)
 
     def write(self, stream: BinaryIO, data: Bytes) -> None:
         """Write all of ``data``; a short write goes on where it stopped."""
@@ -243,6 +243,14 @@ def _running(match: re.Match[str]) -> bool:
     return True
 
 
+def open_without_links(path: str | os.PathLike[str], flags: int) -> int:
+    """Open a file for ``open(..., opener=)``; a symbolic link in its place is not followed.
+
+    Else whoever may write into a folder could have the program write anywhere.
+    """
+    return os.open(path, flags | os.O_NOFOLLOW, 0o666)
+
+
 @contextmanager
 def explain_write_errors(path: Path, again: str = Disk.again) -> Iterator[None]:
     """Turn an operating-system error on ``path`` into an :class:`OutputError` with advice."""
@@ -255,6 +263,7 @@ def explain_write_errors(path: Path, again: str = Disk.again) -> Iterator[None]:
             errno.EROFS: "the file system is read-only: choose another --output-dir",
             errno.EACCES: "no permission: choose another --output-dir",
             errno.ENOENT: "a folder of that path is missing: check it",
+            errno.ELOOP: "it is a symbolic link, which is not followed: remove it",
         }.get(error.errno or 0, "check the disk")
         text = error.strerror or str(error)
         raise OutputError(f"cannot write {path}: {text}; {advice}, then {again}") from error

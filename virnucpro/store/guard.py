@@ -26,6 +26,7 @@ from virnucpro import __version__
 from virnucpro.contracts import Json
 from virnucpro.errors import ResumeRefusedError, UsageError
 from virnucpro.store.disk import Disk
+from virnucpro.store.documents import parse_json, sealed, unsealed
 from virnucpro.store.migrations import current_schema, upgraded
 
 Decision = Literal["start", "continue", "finished"]
@@ -129,8 +130,11 @@ def admit_work(
     return Admission("continue", f"going on with {label}")
 
 
-def foreign_files_refusal(existing: ExistingWork) -> UsageError | None:
-    """Return the refusal to overwrite files that are not ours; None where there are none."""
+def foreign_files_refusal(existing: ExistingWork, *, force: bool = True) -> UsageError | None:
+    """Return the refusal to overwrite files that are not ours; None where there are none.
+
+    ``force`` says whether the command has the option ``--force``.
+    """
     if not existing.foreign_files:
         return None
     place = existing.place
@@ -138,11 +142,35 @@ def foreign_files_refusal(existing: ExistingWork) -> UsageError | None:
     names = [str(f.relative_to(place) if place in f.parents else f) for f in files]
     more = len(names) - NAMED_FILES
     listed = ", ".join(names[:NAMED_FILES]) + (f" and {more:,} more" if more > 0 else "")
+    advice = f"move them away or choose another {existing.option}"
+    if force:
+        advice = (
+            f"move them away, choose another {existing.option}, or start over with --force, which "
+            f"moves them to {existing.previous.parent}"
+        )
     return UsageError(
         f"{place} already holds files that this command would overwrite and that are not "
-        f"its own: {listed}; move them away, choose another {existing.option}, or start over with "
-        f"--force, which moves them to {existing.previous.parent}"
+        f"its own: {listed}; {advice}"
     )
+
+
+def refuse_other_json(path: Path | None, keys: Sequence[str], option: str) -> None:
+    """Refuse to write a JSON file over one that does not have the ``keys`` of our own.
+
+    Raises:
+        UsageError: it is another file (exit 64).
+    """
+    if path is None or not (path.exists() or path.is_symlink()):
+        return
+    try:
+        document = None if path.is_symlink() else parse_json(path.read_bytes())
+    except (OSError, ValueError):
+        document = None
+    if not isinstance(document, dict) or not set(keys) <= document.keys():
+        existing = ExistingWork(path.parent, path.parent, foreign_files=[path], option=option)
+        refusal = foreign_files_refusal(existing, force=False)
+        assert refusal is not None
+        raise refusal
 
 
 def _changes_refusal(wanted: WorkIdentity, existing: ExistingWork) -> ResumeRefusedError | None:
@@ -223,7 +251,7 @@ def save_identity(path: Path, identity: WorkIdentity, disk: Disk) -> None:
         "label": identity.label,
         "settings": dict(identity.settings),
     }
-    disk.save(path, (json.dumps(document, indent=1) + "\n").encode())
+    disk.save(path, sealed(document))
 
 
 def read_identity(path: Path) -> WorkIdentity | None:
@@ -233,9 +261,9 @@ def read_identity(path: Path) -> WorkIdentity | None:
         ResumeRefusedError: a newer version of the program wrote it (exit 3).
     """
     try:
-        document = upgraded("work", json.loads(path.read_bytes()), path)
+        document = upgraded("work", unsealed(path.read_bytes()), path)
         return WorkIdentity(str(document["label"]), dict(document["settings"]))
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, LookupError, TypeError):
         return None
 
 

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
-from virnucpro.contracts import OutputFile, Task, TaskFigures, TaskResult
+from virnucpro import __version__
+from virnucpro.contracts import Json, OutputFile, Task, TaskFigures, TaskResult
+from virnucpro.errors import OutputError
 from virnucpro.layout import Layout
-from virnucpro.store.disk import Disk, sha256_of
+from virnucpro.store.disk import Disk
+from virnucpro.store.documents import sealed, unsealed
+from virnucpro.store.migrations import current_schema, upgraded
 from virnucpro.store.receipts import (
     Receipt,
     UnusableReceiptError,
     fingerprint,
+    parsed_receipt,
     read_receipt,
-    receipt_bytes,
+    receipt_document,
 )
+from virnucpro.store.stamps import FileStamp, changed_files, stamp_of, stamped_digest
 
 
 @dataclass(frozen=True)
@@ -27,11 +32,25 @@ class Verdict:
     reason: str
 
 
+@dataclass(frozen=True)
+class Archive:
+    """What a finished run removed.
+
+    Attributes:
+        removed: the files that are gone; their receipts stand for them.
+        receipts: the documents of all receipts of the run, by the paths that they had.
+    """
+
+    removed: frozenset[Path] = frozenset()
+    receipts: Mapping[Path, Json] = field(default_factory=dict)
+
+
 class Ledger:
     """The receipts of one run.
 
     Digests form a chain from receipt to receipt: an input that an earlier stage wrote is known by
-    its receipt and not hashed again. ``digests`` begins with that of the input file.
+    its receipt and not hashed again, only its stamp is compared. ``digests`` begins with that of
+    the input file.
     """
 
     def __init__(self, layout: Layout, disk: Disk, digests: Mapping[Path, str]) -> None:
@@ -39,18 +58,21 @@ class Ledger:
         self._layout = layout
         self._disk = disk
         self._digests = dict(digests)
+        self._stamps: dict[Path, FileStamp] = {}
         self._receipts: dict[Path, Receipt] = {}
-        self._removed = read_removed(layout)
+        self._receipts_of_spans: dict[Path, Receipt] = {}
+        self._archive = read_archive(layout)
 
     @property
     def has_removed_outputs(self) -> bool:
         """Whether intermediate files of a finished run were removed and so count as present."""
-        return bool(self._removed)
+        return bool(self._archive.removed)
 
     def forget_removed(self) -> None:
         """Treat removed files as missing from now on, in this run and in later ones."""
-        self._disk.remove(self._layout.removed_list)
-        self._removed = frozenset()
+        for path in self._layout.archives:
+            self._disk.remove(path)
+        self._archive = Archive()
 
     def check(self, task: Task) -> Verdict:
         """Compare a task with its receipt and with the files on the disk.
@@ -59,7 +81,7 @@ class Ledger:
             ResumeRefusedError: the receipt is of a newer version of the program.
         """
         try:
-            receipt = _read(self._layout, task.receipt, self._removed, task.figures)
+            receipt = _read(self._layout, task.receipt, self._archive, task.figures)
             digest = fingerprint(task, [self._digest(p) for p in task.inputs])
         except UnusableReceiptError as error:
             return Verdict(True, str(error))
@@ -70,7 +92,7 @@ class Ledger:
         if task.outputs and {o.path for o in receipt.outputs} != set(task.outputs):
             return Verdict(True, "receipt names other files")
         for output in receipt.outputs:
-            if problem := _problem(output, self._removed):
+            if problem := _problem(output, self._archive.removed) or self._changed_content(output):
                 return Verdict(True, problem)
         self._remember(task, receipt)
         if receipt.failed:
@@ -80,7 +102,6 @@ class Ledger:
     def discard(self, task: Task) -> None:
         """Remove a stale receipt, before anything of the task is written again."""
         self._disk.remove(task.receipt)
-        self._disk.remove(self._layout.archived(task.receipt))
 
     def commit(self, result: TaskResult, origin: str = "computed") -> Receipt:
         """Write the receipt of a finished task: from here on it counts.
@@ -90,52 +111,83 @@ class Ledger:
         spans per second.
 
         Raises:
-            OutputError: the receipt cannot be written.
+            OutputError: the receipt cannot be written, or an input was changed since it was
+                hashed.
         """
         task = result.task
         digest = fingerprint(task, [self._digest(p) for p in task.inputs])
-        content = receipt_bytes(result, digest, self._layout.root, origin)
-        self._disk.save(task.receipt, content, durable=task.span is None)
+        stamps = {path: self._stamps[path] for path in task.inputs if path in self._stamps}
+        if changed := changed_files(stamps):
+            raise OutputError(
+                f"{changed[0]} was changed while the run used it: nothing was made from it; let "
+                f"no other program write there, then {self._disk.again}"
+            )
+        for output in result.outputs:
+            self._stamps[output.path] = stamp_of(output.path)
         receipt = Receipt(
             task.stage, digest, result.outputs, result.figures, origin, result.seconds
         )
+        content = sealed(receipt_document(receipt, self._layout.root))
+        self._disk.save(task.receipt, content, durable=task.span is None)
         self._remember(task, receipt)
         return receipt
 
     def remove(self, receipts: Iterable[tuple[Path, Receipt]], keep: frozenset[Path]) -> None:
-        """Delete outputs that a finished run no longer needs; their receipts stay as proof.
+        """Delete outputs that a finished run no longer needs; the archive keeps their receipts.
 
-        The list of removed files is written first, so that a kill half way leaves a valid run.
+        The archive is written first, so that a kill half way leaves a valid run. It is written
+        twice: a run that would have to be computed anew must not depend on a single file.
         """
-        removals = [
-            (path, [o.path for o in receipt.outputs if o.path not in keep])
-            for path, receipt in receipts
+        files = [
+            path
+            for receipt_path, receipt in receipts
+            for path in (*(output.path for output in receipt.outputs), receipt_path)
+            if path not in keep and path != self._layout.receipt(receipt.stage)
         ]
-        removed = {p for path, outputs in removals for p in (path, *outputs) if outputs}
-        names = sorted(p.relative_to(self._layout.root).as_posix() for p in removed)
-        self._disk.save(self._layout.removed_list, json.dumps(names, indent=0).encode())
-        self._removed = frozenset(removed)
-        for path, outputs in removals:
-            if outputs and path.parent != self._layout.state and path.exists():
-                self._disk.save(self._layout.archived(path), path.read_bytes())
-                self._disk.remove(path)
-            for output in outputs:
-                self._disk.remove(output)
+        root = self._layout.root
+        content = sealed(
+            {
+                "schema": current_schema("archive"),
+                "producer": f"virnucpro {__version__}",
+                "removed": sorted(path.relative_to(root).as_posix() for path in files),
+                "receipts": {
+                    path.relative_to(root).as_posix(): receipt_document(receipt, root)
+                    for path, receipt in self._receipts.items()
+                },
+            }
+        )
+        for path in self._layout.archives:
+            if not path.exists() or path.read_bytes() != content:
+                self._disk.save(path, content)
+        self._archive = read_archive(self._layout)
+        for path in files:
+            self._disk.remove(path)
 
     def _remember(self, task: Task, receipt: Receipt) -> None:
-        self._receipts[task.receipt] = receipt
+        receipts = self._receipts if task.span is None else self._receipts_of_spans
+        receipts[task.receipt] = receipt
         self._digests.update({output.path: output.sha256 for output in receipt.outputs})
 
     def _digest(self, path: Path) -> str:
         if path not in self._digests:
-            self._digests[path] = sha256_of(path)
+            self._digests[path], self._stamps[path] = stamped_digest(path)
         return self._digests[path]
+
+    def _changed_content(self, output: OutputFile) -> str | None:
+        """Return that an output, if it is not removed, has other content than it should have."""
+        try:
+            digest, self._stamps[output.path] = stamped_digest(output.path)
+        except FileNotFoundError:
+            return None
+        if digest != output.sha256:
+            return f"{output.path.name} has other content than its receipt says"
+        return None
 
     # --- what stages and reports ask
 
-    def proved_result(self, task: Task) -> TaskResult:
-        """Return the result of a task that its receipt proved, as if it had just been computed."""
-        receipt = self._receipts[task.receipt]
+    def proved_span(self, task: Task) -> TaskResult:
+        """Return the result of a span that its receipt proved, as if it had just been computed."""
+        receipt = self._receipts_of_spans[task.receipt]
         return TaskResult(task, receipt.outputs, receipt.figures, receipt.seconds)
 
     def outputs(self, stage: str) -> tuple[OutputFile, ...]:
@@ -147,20 +199,29 @@ class Ledger:
         return self._receipts[receipt].figures
 
     def receipts(self) -> list[tuple[Path, Receipt]]:
-        """Return the receipts that were proved or written in this run, with their paths."""
+        """Return the receipts that were proved or written in this run, but those of spans."""
         return list(self._receipts.items())
 
 
-def read_removed(layout: Layout) -> frozenset[Path]:
-    """Return the files that a finished run removed; their receipts stand for them."""
-    try:
-        names = json.loads(layout.removed_list.read_bytes())
-        return frozenset(layout.root / str(name) for name in names)
-    except (OSError, ValueError, TypeError):
-        return frozenset()
+def read_archive(layout: Layout) -> Archive:
+    """Return what a finished run removed, from the first copy of the archive that is readable.
+
+    Raises:
+        ResumeRefusedError: a newer version of the program wrote it (exit 3).
+    """
+    for path in layout.archives:
+        try:
+            document = upgraded("archive", unsealed(path.read_bytes()), path)
+            return Archive(
+                frozenset(layout.root / name for name in document["removed"]),
+                {layout.root / name: entry for name, entry in document["receipts"].items()},
+            )
+        except (OSError, ValueError, LookupError, TypeError, AttributeError):
+            continue
+    return Archive()
 
 
-def receipt_or_problem(layout: Layout, path: Path, removed: frozenset[Path]) -> Receipt | str:
+def receipt_or_problem(layout: Layout, path: Path, archive: Archive) -> Receipt | str:
     """Return the receipt at ``path`` if its files exist in their sizes, else what is wrong.
 
     Contents are not read: this is for ``status``, not for deciding what is computed again.
@@ -169,30 +230,33 @@ def receipt_or_problem(layout: Layout, path: Path, removed: frozenset[Path]) -> 
         ResumeRefusedError: the receipt is of a newer version of the program.
     """
     try:
-        receipt = _read(layout, path, removed)
+        receipt = _read(layout, path, archive)
     except UnusableReceiptError as error:
         return str(error)
-    problems = (_problem(output, removed, contents=False) for output in receipt.outputs)
+    problems = (_problem(output, archive.removed) for output in receipt.outputs)
     return next((problem for problem in problems if problem), receipt)
 
 
 def _read(
-    layout: Layout,
-    path: Path,
-    removed: frozenset[Path],
-    figures: type[TaskFigures] = TaskFigures,
+    layout: Layout, path: Path, archive: Archive, figures: type[TaskFigures] = TaskFigures
 ) -> Receipt:
-    """Return the receipt at ``path``, or from the archive where the end of a run put it."""
-    archived = path in removed and not path.exists()
-    return read_receipt(layout.archived(path) if archived else path, layout.root, figures)
+    """Return the receipt at ``path``, or from the archive where it is removed or damaged.
+
+    A receipt stays true for ever: it says what came out of which inputs.
+    """
+    try:
+        return read_receipt(path, layout.root, figures)
+    except UnusableReceiptError:
+        if path not in archive.receipts:
+            raise
+        return parsed_receipt(archive.receipts[path], path, layout.root, figures)
 
 
-def _problem(output: OutputFile, removed: frozenset[Path], *, contents: bool = True) -> str | None:
+def _problem(output: OutputFile, removed: frozenset[Path]) -> str | None:
+    """Return why an output cannot be what its receipt says, as far as its size tells."""
     name = output.path.name
     if not output.path.is_file():
         return None if output.path in removed else f"{name} is missing"
     if output.path.stat().st_size != output.bytes:
         return f"{name} has another size than its receipt says"
-    if contents and sha256_of(output.path) != output.sha256:
-        return f"{name} has other content than its receipt says"
     return None

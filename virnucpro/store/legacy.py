@@ -16,7 +16,6 @@ two files loses nothing. No file says with which model and precision it was made
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +25,7 @@ from virnucpro.errors import NothingToResumeError
 from virnucpro.io.fasta import fasta_bytes, read_fasta
 from virnucpro.layout import FEATURE_SUFFIX, MOLECULES, Layout, Molecule, OutputFolder
 from virnucpro.store.disk import Disk, sha256_of
+from virnucpro.store.documents import parse_json, sealed, unsealed
 
 COMPLETED = "completed"
 
@@ -101,7 +101,7 @@ def changed_settings(layout: Layout, analysis: Mapping[str, Json]) -> dict[str, 
 def _state(layout: OutputFolder) -> dict[str, Json] | None:
     """Return the state file: empty if it cannot be read, None if there is none."""
     try:
-        document = json.loads(layout.legacy_state.read_bytes())
+        document = parse_json(layout.legacy_state.read_bytes())
     except (FileNotFoundError, NotADirectoryError):
         return None
     except (OSError, ValueError):
@@ -157,7 +157,7 @@ def note_features(layout: Layout, disk: Disk) -> str:
             }
             for path, (molecule, number) in files.items()
         }
-        disk.save(layout.legacy_survey, (json.dumps(note, indent=1) + "\n").encode())
+        disk.save(layout.legacy_survey, sealed(note))
     return (
         f"going on with a run of an earlier version of the program in {layout.root}: its "
         f"{len(files)} feature files are taken over where they prove right, the rest is done again"
@@ -167,7 +167,7 @@ def note_features(layout: Layout, disk: Disk) -> str:
 def noted_features(layout: Layout) -> dict[Path, NotedFeatures]:
     """Return what :func:`note_features` noted; empty without a note that can be read."""
     try:
-        note = json.loads(layout.legacy_survey.read_bytes())
+        note = unsealed(layout.legacy_survey.read_bytes())
         return {
             layout.root / name: NotedFeatures(str(row["sha256"]), row["records"])
             for name, row in note.items()

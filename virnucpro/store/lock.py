@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TextIO
 
 from virnucpro.errors import LockedError
-from virnucpro.store.disk import explain_write_errors, host_name
+from virnucpro.store.disk import explain_write_errors, host_name, open_without_links
 
 # The error numbers of flock on a file system that has no locks.
 _NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
@@ -88,7 +88,7 @@ def locked(path: Path, work: str = A_RUN, *, wait: bool = False) -> Iterator[Loc
     """
     with explain_write_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        stream = path.open("a+")
+        stream = open(path, "a+", opener=open_without_links)  # noqa: SIM115
     with stream:
         _acquire(stream, path, work, wait)
         stale = read_owner(path)

@@ -13,7 +13,9 @@ from typing import Literal
 from virnucpro.contracts import Json
 from virnucpro.errors import ResumeRefusedError
 
-DocumentKind = Literal["run state", "receipt", "data set", "savepoint", "lite training", "work"]
+DocumentKind = Literal[
+    "run state", "receipt", "data set", "savepoint", "lite training", "work", "archive"
+]
 Step = Callable[[dict[str, Json]], dict[str, Json]]
 
 SCHEMAS: Mapping[DocumentKind, int] = {
@@ -23,6 +25,7 @@ SCHEMAS: Mapping[DocumentKind, int] = {
     "savepoint": 1,
     "lite training": 1,
     "work": 1,
+    "archive": 1,
 }
 
 

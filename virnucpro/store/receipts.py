@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 from virnucpro import __version__
-from virnucpro.contracts import FailedSequences, Json, OutputFile, Task, TaskFigures, TaskResult
+from virnucpro.contracts import FailedSequences, Json, OutputFile, Task, TaskFigures
+from virnucpro.store.documents import unsealed
 from virnucpro.store.migrations import current_schema, upgraded
 
 _Value = TypeVar("_Value")
@@ -84,15 +85,15 @@ def fingerprint(task: Task, input_digests: list[str]) -> str:
     return hashlib.sha256(canonical.encode()).hexdigest()
 
 
-def receipt_bytes(result: TaskResult, digest: str, root: Path, origin: str) -> bytes:
-    """Return the JSON text of the receipt of ``result``, whose fingerprint is ``digest``."""
-    document = {
+def receipt_document(receipt: Receipt, root: Path) -> dict[str, Json]:
+    """Return what the file of a receipt holds, but for its digest."""
+    return {
         "schema": current_schema("receipt"),
         "producer": f"virnucpro {__version__}",
-        "stage": result.task.stage,
-        "fingerprint": digest,
-        "origin": origin,
-        "seconds": round(result.seconds, 3),
+        "stage": receipt.stage,
+        "fingerprint": receipt.fingerprint,
+        "origin": receipt.origin,
+        "seconds": round(receipt.seconds, 3),
         "outputs": [
             {
                 "file": output.path.relative_to(root).as_posix(),
@@ -100,22 +101,38 @@ def receipt_bytes(result: TaskResult, digest: str, root: Path, origin: str) -> b
                 "sha256": output.sha256,
                 "rows": output.rows,
             }
-            for output in result.outputs
+            for output in receipt.outputs
         ],
-        "figures": asdict(result.figures),
+        "figures": asdict(receipt.figures),
     }
-    return (json.dumps(document, indent=1, sort_keys=True) + "\n").encode()
 
 
 def read_receipt(path: Path, root: Path, figures: type[TaskFigures] = TaskFigures) -> Receipt:
     """Read a receipt whose figures are of the class ``figures``.
 
     Raises:
-        UnusableReceiptError: missing, empty, truncated or not a receipt.
+        UnusableReceiptError: missing, empty, changed since it was written, or not a receipt.
         ResumeRefusedError: written by a newer version of the program (exit 3).
     """
     try:
-        document = upgraded("receipt", json.loads(path.read_bytes()), path)
+        return parsed_receipt(unsealed(path.read_bytes()), path, root, figures)
+    except (FileNotFoundError, NotADirectoryError):
+        raise UnusableReceiptError("no receipt") from None
+    except (OSError, ValueError) as error:
+        raise UnusableReceiptError("receipt unreadable") from error
+
+
+def parsed_receipt(
+    document: Json, path: Path, root: Path, figures: type[TaskFigures] = TaskFigures
+) -> Receipt:
+    """Return the receipt that a ``document``, which was read from ``path``, holds.
+
+    Raises:
+        UnusableReceiptError: it is not a receipt, or its figures are of another class.
+        ResumeRefusedError: written by a newer version of the program (exit 3).
+    """
+    try:
+        document = upgraded("receipt", document, path)
         return Receipt(
             stage=str(document["stage"]),
             fingerprint=str(document["fingerprint"]),
@@ -129,9 +146,7 @@ def read_receipt(path: Path, root: Path, figures: type[TaskFigures] = TaskFigure
             origin=str(document["origin"]),
             seconds=float(document["seconds"]),
         )
-    except FileNotFoundError:
-        raise UnusableReceiptError("no receipt") from None
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, LookupError, TypeError, AttributeError, OverflowError) as error:
         raise UnusableReceiptError("receipt unreadable") from error
 
 

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from virnucpro import __version__
 from virnucpro.contracts import Json
 from virnucpro.errors import ResumeRefusedError, UsageError
 from virnucpro.layout import MOLECULES, Layout
 from virnucpro.store import legacy
-from virnucpro.store.disk import Disk
+from virnucpro.store.disk import Disk, sha256_of
+from virnucpro.store.documents import sealed, unsealed
 from virnucpro.store.guard import Admission, ExistingWork, WorkIdentity, admit_work, files_in
+from virnucpro.store.ledger import read_archive
 from virnucpro.store.migrations import current_schema, upgraded
 
 
@@ -46,16 +48,14 @@ def read_state(layout: Layout) -> RunState | None:
         ResumeRefusedError: a newer version wrote it (exit 3).
     """
     try:
-        document = upgraded(
-            "run state", json.loads(layout.run_state.read_bytes()), layout.run_state
-        )
+        document = upgraded("run state", unsealed(layout.run_state.read_bytes()), layout.run_state)
         budgets = {
             str(key): value
             for key, value in dict(document.get("budgets", {})).items()
             if isinstance(value, int) and value > 0
         }
         return RunState(str(document["source"]), dict(document["analysis"]), budgets)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+    except (OSError, ValueError, LookupError, TypeError, AttributeError):
         return None
 
 
@@ -68,7 +68,7 @@ def write_state(layout: Layout, disk: Disk, state: RunState) -> None:
         "analysis": dict(state.analysis),
         "budgets": dict(state.budgets),
     }
-    disk.save(layout.run_state, (json.dumps(document, indent=1) + "\n").encode())
+    disk.save(layout.run_state, sealed(document))
 
 
 def admit_run(
@@ -79,19 +79,13 @@ def admit_run(
     A run of version 1 of the program is taken over only with ``resume``.
 
     Raises:
-        ResumeRefusedError: the earlier run depended on something else, a newer version wrote it,
-            or a symbolic link stands in place of the state folder (exit 3).
+        ResumeRefusedError: the earlier run depended on something else, or a newer version wrote
+            it (exit 3).
         UsageError: files would be overwritten that are not ours, or are those of a run of version
             1 that is not to be taken over (exit 64).
         OutputError: files cannot be moved aside, or the note about a run of version 1 cannot be
             written.
     """
-    for path in (layout.checkpoints, layout.state):
-        if path.is_symlink():
-            raise ResumeRefusedError(
-                f"{path} is a symbolic link; checkpoints are kept only in a folder of their own: "
-                f"remove the link"
-            )
     try:
         earlier = read_state(layout)
     except ResumeRefusedError:  # written by a newer version
@@ -100,14 +94,17 @@ def admit_run(
         newer = ExistingWork(layout.root, layout.previous, layout.owned())
         return admit_work(wanted.identity, newer, disk, force=True)
     receipts = _has_receipts(layout)
-    files = [path for path in layout.owned() if path != layout.state and files_in([path])]
+    present = _present_files(layout, wanted, earlier)
+    files = [path for path in present if path != layout.state and files_in([path])]
     if earlier is None and not receipts and legacy.is_legacy_run(layout):
         return _admit_legacy(layout, disk, wanted, resume=resume, force=force)
     if receipts or layout.legacy_survey.exists():
+        foreign = _foreign_in_place_of_removed(layout)
         existing = ExistingWork(
             layout.root,
             layout.previous,
-            layout.owned(),
+            [path for path in present if path not in foreign],
+            foreign,
             identity=earlier.identity if earlier else None,
             finished=layout.run_json.exists() and not layout.failed_fasta.exists(),
         )
@@ -121,6 +118,51 @@ def admit_run(
             identity=earlier.identity if earlier and first else None,
         )
     return admit_work(wanted.identity, existing, disk, resume=resume, force=force)
+
+
+def refuse_links(layout: Layout) -> None:
+    """Refuse a run in which a folder of its own is a symbolic link, before anything is written.
+
+    Raises:
+        ResumeRefusedError: one is (exit 3).
+    """
+    folders = (layout.checkpoints, layout.runs, layout.home, layout.state, layout.merged_folder)
+    for path in (*folders, *map(layout.folder, MOLECULES)):
+        if path.is_symlink():
+            raise ResumeRefusedError(
+                f"{path} is a symbolic link; the files of a run are kept only in folders of its "
+                f"own: remove the link"
+            )
+
+
+def _present_files(layout: Layout, wanted: RunState, earlier: RunState | None) -> list[Path]:
+    """Return what exists of the files of the run, its state last.
+
+    Files of chunks of other lengths than those of the earlier and the present run are not of it:
+    ``a_chunked300.fa`` may be the input of another run.
+    """
+    lengths = {state.analysis.get("chunk length") for state in (wanted, earlier) if state}
+    names = {f"{layout.stem}_chunked{length}.fa" for length in lengths}
+    others = {path for path in layout.chunked_files() if path.name not in names}
+    return [path for path in layout.owned() if path not in others]
+
+
+def _foreign_in_place_of_removed(layout: Layout) -> list[Path]:
+    """Return the files that somebody put where the finished run had removed its own.
+
+    After a kill while they were removed, some of its own are still there.
+    """
+    archive = read_archive(layout)
+    digests = {
+        layout.root / output["file"]: output["sha256"]
+        for document in archive.receipts.values()
+        for output in document["outputs"]
+    }
+    return [
+        path
+        for path in sorted(archive.removed & digests.keys())
+        if path.is_symlink() or (path.exists() and sha256_of(path) != digests[path])
+    ]
 
 
 def _has_receipts(layout: Layout) -> bool:

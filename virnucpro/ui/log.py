@@ -27,7 +27,7 @@ from virnucpro.events import (
     WorkerReport,
 )
 from virnucpro.formatting import counted, memory_size, percent, printable, seconds_text
-from virnucpro.store.disk import explain_write_errors
+from virnucpro.store.disk import explain_write_errors, open_without_links
 from virnucpro.ui.labels import task_label, worker_name
 
 
@@ -61,7 +61,13 @@ class LogFile:
             return
         with explain_write_errors(self._path):
             self._path.parent.mkdir(parents=True, exist_ok=True)
-            self._stream = self._path.open("a", encoding="utf-8", errors="backslashreplace")
+            self._stream = open(  # noqa: SIM115
+                self._path,
+                "a",
+                encoding="utf-8",
+                errors="backslashreplace",
+                opener=open_without_links,
+            )
 
     def line(self, text: str) -> None:
         """Write a line. Any thread may call this.

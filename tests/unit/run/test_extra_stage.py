@@ -17,7 +17,8 @@ from virnucpro.run.prepare import Prediction, PredictionRequest
 from virnucpro.run.status import statuses
 from virnucpro.settings import AnalysisSettings, MachineSettings
 from virnucpro.stages.base import HostStage
-from virnucpro.stages.chunking import Stamp
+from virnucpro.store.documents import sealed, unsealed
+from virnucpro.store.stamps import FileStamp
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,7 +49,7 @@ class CountStage(HostStage):
 def request_(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PredictionRequest:
     stages = Prediction.stages
 
-    def with_count(self: Prediction, seen: Stamp, budgets: dict[str, int]) -> list[Stage]:
+    def with_count(self: Prediction, seen: FileStamp, budgets: dict[str, int]) -> list[Stage]:
         return [*stages(self, seen, budgets), CountStage(self.layout, self.disk)]
 
     monkeypatch.setattr(Prediction, "stages", with_count)
@@ -102,9 +103,15 @@ def test_a_stage_whose_figures_are_damaged_is_done_again(
 ) -> None:
     _carried_out(request_)
     receipt = request_.layout.receipt("row_count")
-    document = json.loads(receipt.read_text())
+    document = unsealed(receipt.read_bytes())
     if isinstance(figures, dict) and figures:
         figures = document["figures"] | figures
-    receipt.write_text(json.dumps(document | {"figures": figures}))
+    receipt.write_bytes(sealed(document | {"figures": figures}))
+    for path in request_.layout.archives:
+        archive = unsealed(path.read_bytes())
+        archive["receipts"][receipt.relative_to(request_.layout.root).as_posix()] = document | {
+            "figures": figures
+        }
+        path.write_bytes(sealed(archive))
     assert _carried_out(replace(request_, resume=False))[0] == ["row_count"]
     assert json.loads(receipt.read_text())["figures"]["rows"] > 0

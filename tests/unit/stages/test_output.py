@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -20,6 +19,7 @@ from virnucpro.settings import TOY_CLASSIFIER, AnalysisSettings, MachineSettings
 from virnucpro.stages.fdr import contig_fdr
 from virnucpro.stages.output import OutputStage
 from virnucpro.store.disk import sha256_of
+from virnucpro.store.documents import sealed, unsealed
 from virnucpro.store.receipts import fingerprint
 from virnucpro.tables import CONTIGS
 
@@ -97,7 +97,7 @@ def _as_version_1(layout: Layout, inputs: Sequence[Path]) -> None:
     lines = layout.contigs_table.read_text().splitlines()
     layout.contigs_table.write_text("".join(f"{line.rpartition('	')[0]}\n" for line in lines))
     receipt = layout.receipt("output")
-    document = json.loads(receipt.read_text())
+    document = unsealed(receipt.read_bytes())
     outputs = (layout.chunks_table, layout.contigs_table, layout.virus_fasta)
     old = Task("output", 1, tuple(inputs), outputs, receipt, {"chunk_length": 200})
     document["fingerprint"] = fingerprint(old, [sha256_of(path) for path in inputs])
@@ -105,7 +105,7 @@ def _as_version_1(layout: Layout, inputs: Sequence[Path]) -> None:
         "bytes": layout.contigs_table.stat().st_size,
         "sha256": sha256_of(layout.contigs_table),
     }
-    receipt.write_text(json.dumps(document))
+    receipt.write_bytes(sealed(document))
 
 
 def test_a_finished_run_of_the_older_stage_gets_the_column_and_nothing_else(

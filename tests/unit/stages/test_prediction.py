@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from virnucpro.classifier.files import classifier_to_bytes, load_classifier
+from virnucpro.classifier.files import classifier_to_bytes, inspect_classifier, load_classifier
 from virnucpro.classifier.scoring import INNER_BATCH
 from virnucpro.contracts import Task
 from virnucpro.layout import Layout, RunLayout
@@ -40,7 +40,7 @@ def layout(tmp_path_factory: pytest.TempPathFactory) -> Layout:
 def _predicted(layout: Layout, threads: int, rows: int) -> bytes:
     files = tuple(layout.merged(number) for number in range(1, len(ROWS) + 1))
     classifier = layout.root / "c.safetensors"
-    stage = PredictionStage(layout, Disk(), classifier, "", rows)
+    stage = PredictionStage(layout, Disk(), inspect_classifier(classifier), rows)
     out = layout.root / "scores.txt"
     task = Task("prediction", 1, files, (out,), out.with_suffix(".done"))
     reported: list[int] = []

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from virnucpro.configuration import Configuration, load_configuration
 from virnucpro.errors import ConfigError, ResumeRefusedError
 from virnucpro.layout import RunLayout
+from virnucpro.store.documents import sealed
 from virnucpro.store.features import DamagedFeaturesError, Features, encode_features, load_features
 from virnucpro.store.lock import read_owner
 from virnucpro.store.migrations import current_schema
@@ -83,7 +84,8 @@ def test_receipts_with_any_value_anywhere(name: str, value: object) -> None:
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)
         for document in ({**RECEIPT, name: value}, value):
-            (root / "r.done").write_text(json.dumps(document))
+            sealable = document if isinstance(document, dict) else {"value": document}
+            (root / "r.done").write_bytes(sealed(sealable))
             try:
                 assert isinstance(read_receipt(root / "r.done", root), Receipt)
             except UnusableReceiptError:
@@ -99,7 +101,8 @@ def test_state_and_lock_with_any_content(value: object) -> None:
         layout = RunLayout(Path(folder), "s", 500)
         layout.state.mkdir(parents=True)
         for document in (value, {"schema": value, "source": "x", "analysis": value}):
-            layout.run_state.write_text(json.dumps(document))
+            sealable = document if isinstance(document, dict) else {"value": document}
+            layout.run_state.write_bytes(sealed(sealable))
             try:
                 assert isinstance(read_state(layout), RunState | None)
             except ResumeRefusedError:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -13,6 +12,7 @@ from virnucpro.contracts import FailedSequences, Task, TaskFigures, TaskResult
 from virnucpro.errors import ResumeRefusedError
 from virnucpro.layout import Layout, RunLayout
 from virnucpro.store.disk import Disk
+from virnucpro.store.documents import sealed, unsealed
 from virnucpro.store.ledger import Ledger
 from virnucpro.store.receipts import fingerprint
 
@@ -80,9 +80,9 @@ def test_damage_is_noticed_with_its_reason(
 @pytest.mark.parametrize("name", ["/etc/passwd", "../outside"])
 def test_a_receipt_never_points_outside(task: Task, layout: Layout, name: str) -> None:
     _carry_out(task, layout)
-    document = json.loads(task.receipt.read_text())
+    document = unsealed(task.receipt.read_bytes())
     document["outputs"][0]["file"] = name
-    task.receipt.write_text(json.dumps(document))
+    task.receipt.write_bytes(sealed(document))
     assert _ledger(layout).check(task).reason == "receipt unreadable"
 
 
@@ -101,8 +101,9 @@ def test_swapped_outputs_are_noticed(task: Task, layout: Layout) -> None:
 
 def test_a_receipt_of_the_future_is_refused(task: Task, layout: Layout) -> None:
     _carry_out(task, layout)
-    document = json.loads(task.receipt.read_text())
-    task.receipt.write_text(json.dumps({**document, "schema": 99, "producer": "virnucpro 9"}))
+    document = unsealed(task.receipt.read_bytes())
+    document |= {"schema": 99, "producer": "virnucpro 9"}
+    task.receipt.write_bytes(sealed(document))
     with pytest.raises(ResumeRefusedError, match=r"newer version of the program .virnucpro 9."):
         _ledger(layout).check(task)
 

@@ -193,7 +193,7 @@ def test_a_damaged_note_costs_work_but_nothing_wrong_is_taken_over(
     interrupted: tuple[Path, Layout], expected: dict[str, bytes]
 ) -> None:
     source, layout = interrupted
-    layout.state.mkdir()
+    layout.state.mkdir(parents=True)
     layout.legacy_survey.write_text("[")
     shown = predict(source, layout.root, resume=True)
     assert (shown.pieces["nucleotide_embeddings"], shown.pieces["protein_embeddings"]) == (3, 3)

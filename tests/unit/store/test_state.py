@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
@@ -10,8 +9,9 @@ import pytest
 from virnucpro.errors import LockedError, ResumeRefusedError, UsageError
 from virnucpro.layout import Layout, RunLayout
 from virnucpro.store.disk import Disk
+from virnucpro.store.documents import sealed, unsealed
 from virnucpro.store.lock import locked
-from virnucpro.store.state import RunState, admit_run, write_state
+from virnucpro.store.state import RunState, admit_run, refuse_links, write_state
 
 STATE = RunState("/data/s.fa", {"input": "a" * 64, "chunk length": 500, "precision": "fp32"})
 
@@ -62,7 +62,7 @@ def test_receipts_without_a_state_are_a_run_of_ours(begun: Layout) -> None:
 
 
 FOREIGN = [
-    *("s_protein.faa", "s_nucleotide.fa", "s_chunked500.fa", "s_chunked300.fa", "s_contigs.tsv"),
+    *("s_protein.faa", "s_nucleotide.fa", "s_chunked500.fa", "s_contigs.tsv"),
     *("s_protein/output_1.fa", "s_nucleotide/notes.txt", "s_virus.fna", "s_run.json"),
     *("s_merged/prediction_results.txt", "s_failed_sequences.fa", "s_chunks.tsv"),
 ]
@@ -152,18 +152,18 @@ def test_resume_and_force_start_over_only_where_resume_refuses(begun: Layout) ->
 
 
 def test_state_of_a_newer_version_is_refused(begun: Layout) -> None:
-    document = json.loads(begun.run_state.read_text())
-    begun.run_state.write_text(json.dumps({**document, "schema": 99}))
+    document = unsealed(begun.run_state.read_bytes())
+    begun.run_state.write_bytes(sealed({**document, "schema": 99}))
     with pytest.raises(ResumeRefusedError, match="newer version"):
         _admit(begun, resume=True)
     assert "starting over" in str(_admit(begun, force=True))
 
 
 def test_a_link_in_place_of_the_state_is_refused(layout: Layout, tmp_path: Path) -> None:
-    layout.checkpoints.mkdir()
+    layout.home.mkdir(parents=True)
     layout.state.symlink_to(tmp_path)
     with pytest.raises(ResumeRefusedError, match="symbolic link"):
-        _admit(layout, resume=True)
+        refuse_links(layout)
 
 
 def test_a_lock_excludes_and_names_its_owner(layout: Layout) -> None:

@@ -23,8 +23,9 @@ from virnucpro.io.chunks import chunk_id, chunk_spans
 from virnucpro.io.frames import FRAME_LABELS, open_frames
 from virnucpro.io.records import read_records, shortened
 from virnucpro.layout import Molecule
-from virnucpro.stages.chunking import Stamp, changed_input_error, stamp
+from virnucpro.stages.chunking import changed_input_error, input_stamp
 from virnucpro.store.disk import Disk
+from virnucpro.store.stamps import FileStamp
 from virnucpro.training.data.dataset import Part
 from virnucpro.training.data.genbank import CodingSequences, GenomeRecord, is_genbank, read_genbank
 from virnucpro.training.data.relatives import Sketch, sketch
@@ -78,7 +79,7 @@ class GenomeFile:
     path: Path
     name: str
     rows: tuple[SourceRow, ...]
-    stamp: Stamp
+    stamp: FileStamp
 
 
 @dataclass(frozen=True)
@@ -96,7 +97,7 @@ def genome_files(rows: Sequence[SourceRow]) -> tuple[GenomeFile, ...]:
     for row in rows:
         rows_by_path.setdefault(row.path, []).append(row)
     return tuple(
-        GenomeFile(path, file_rows[0].file, tuple(file_rows), stamp(path))
+        GenomeFile(path, file_rows[0].file, tuple(file_rows), input_stamp(path))
         for path, file_rows in rows_by_path.items()
     )
 
@@ -128,7 +129,7 @@ def survey_genomes(
         UsageError, InputError: as :func:`read_genome_file`; or a row takes no record, or its
             pattern finds no name of a genome in one.
     """
-    progress.begin("reading genomes", sum(file.stamp[0] for file in files))
+    progress.begin("reading genomes", sum(file.stamp.size for file in files))
     records: list[SurveyedRecord] = []
     sketches: list[Sketch] = []
     last_number: dict[str, int] = {}  # of every name in use: the last number appended to it
@@ -144,7 +145,7 @@ def survey_genomes(
         for row in file.rows:
             if row.line not in used_lines:
                 raise _unused_row(table, row)
-        progress.advance(file.stamp[0])
+        progress.advance(file.stamp.size)
     return GenomeSurvey(files, records, sketches)
 
 
@@ -339,5 +340,5 @@ def _cut_records(
                         number, length_number, chunk_number, start, sequence, record.coding
                     )
                 progress.advance(bases)
-        if stamp(file.path) != file.stamp:
+        if input_stamp(file.path) != file.stamp:
             raise changed_input_error(file.path)

@@ -190,11 +190,11 @@ def _identity(
 ) -> dict[str, Json]:
     """Return what decides about the data set: settings, rows, and checksums of the files."""
     row_text = json.dumps([row.identity() for row in rows])
-    progress.begin("checksums of the genomes", sum(file.stamp[0] for file in files))
+    progress.begin("checksums of the genomes", sum(file.stamp.size for file in files))
     sources = []
     for file in files:
         sources.append({"file": file.name, "sha256": sha256_of(file.path)})
-        progress.advance(file.stamp[0])
+        progress.advance(file.stamp.size)
     return {
         **settings.identity(),
         "table": hashlib.sha256(row_text.encode()).hexdigest(),

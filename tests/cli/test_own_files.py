@@ -1,0 +1,222 @@
+"""What is not the program's own is never overwritten, deleted, followed or moved without leave."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.cli.inputs import PLAIN, SEQUENCE, TOY, check_accepted, check_refused, result_bytes
+from virnucpro.layout import RunLayout
+
+USERS_FILES = [
+    *("sample_nucleotide.fa", "sample_protein.faa", "sample_chunked500.fa", "sample_run.json"),
+    *("sample_protein/output_1.fa", "sample_nucleotide/output_1.fa", "sample_failed_sequences.fa"),
+    *("sample_virus.fna", "sample_contigs.tsv", "sample_chunks.tsv"),
+    *("sample_merged/prediction_results.txt", "sample_merged/output_1_merged.pt"),
+]
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    path = tmp_path / "sample.fa"
+    path.write_bytes(PLAIN)
+    return path
+
+
+@pytest.mark.parametrize("options", [(), ("--resume",)], ids=["plain", "resume"])
+@pytest.mark.parametrize("name", USERS_FILES)
+def test_a_users_file_beside_the_input(
+    call: Callable, source: Path, tmp_path: Path, name: str, options: tuple[str, ...]
+) -> None:
+    path = tmp_path / name
+    path.parent.mkdir(exist_ok=True)
+    path.write_text("mine")
+    refused = call("predict", source, "-o", tmp_path, *TOY, *options)
+    check_refused(refused, 64, (name,), "start over with --force")
+    assert path.read_text() == "mine"
+
+
+@pytest.mark.parametrize("options", [(), ("--resume",)], ids=["plain", "resume"])
+@pytest.mark.parametrize("name", [*USERS_FILES[1:3], "sample_protein/output_1.fa"])
+def test_a_users_file_where_a_finished_run_removed_its_own(
+    call: Callable, source: Path, tmp_path: Path, name: str, options: tuple[str, ...]
+) -> None:
+    arguments = ("predict", source, "-o", tmp_path, *TOY)
+    check_accepted(call(*arguments))
+    results = result_bytes(tmp_path)
+    (tmp_path / name).parent.mkdir(exist_ok=True)
+    (tmp_path / name).write_text("mine")
+    check_refused(call(*arguments, *options), 64, (name,), "start over with --force")
+    assert (tmp_path / name).read_text() == "mine"
+    for _ in range(2):
+        check_accepted(call(*arguments, "--force"))
+    moved = list((tmp_path / ".checkpoints").rglob(Path(name).name))
+    assert "mine" in [path.read_text() for path in moved]
+    assert result_bytes(tmp_path) == results
+
+
+def test_chunks_of_another_length_are_somebody_elses(
+    call: Callable, source: Path, tmp_path: Path
+) -> None:
+    """``a_chunked300.fa`` is an input of its own beside ``a.fa``."""
+    other = tmp_path / "sample_chunked300.fa"
+    other.write_bytes(PLAIN)
+    arguments = ("predict", source, "-o", tmp_path, *TOY)
+    for options in ((), (), ("--force",)):
+        check_accepted(call(*arguments, *options))
+    check_accepted(call("predict", other, "-o", tmp_path, *TOY))
+    results = result_bytes(tmp_path, "sample_chunked300")
+    check_accepted(call(*arguments, "--force"))
+    assert other.read_bytes() == PLAIN
+    assert result_bytes(tmp_path, "sample_chunked300") == results
+
+
+NAMES = ["x.previous", "x.lock", "x.input", "pipeline_state.json", "runs", "x.previous.1", "state"]
+NAMES += ["x_chunked500", "failed_files.txt.lock", "failed_files.previous", "input.new", "previous"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_names_do_not_collide(call: Callable, tmp_path: Path, name: str) -> None:
+    out = tmp_path / "out"
+    for stem in ("x", name):
+        (tmp_path / f"{stem}.fa").write_bytes(PLAIN)
+    runs = [("predict", tmp_path / f"{stem}.fa", "-o", out, *TOY) for stem in ("x", name)]
+    for arguments in runs:
+        check_accepted(call(*arguments))
+    results = [result_bytes(out, stem) for stem in ("x", name)]
+    for forced in runs:
+        check_accepted(call(*forced, "--force"))
+        for arguments in runs:
+            again = call(*arguments)
+            check_accepted(again)
+            assert "Nothing to compute" in again.out
+    assert [result_bytes(out, stem) for stem in ("x", name)] == results
+    rows = json.loads(call("status", out, "--json").out)["runs"]
+    assert sorted(row["stem"] for row in rows) == sorted(["x", name])
+    assert {row["state"] for row in rows} == {"finished"}
+
+
+@pytest.mark.parametrize("name", ["..fa", "...fa", f"{'n' * 245}.fa", f"{'ü' * 115}.fa"])
+def test_names_that_no_result_can_have(
+    call: Callable, tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path(name).write_bytes(PLAIN)
+    for options in ((), ("-o", "out")):
+        check_refused(call("predict", name, *TOY, *options), 64, ("has a name",), "rename the file")
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+
+
+def test_the_longest_name_that_results_can_have(
+    call: Callable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("virnucpro.store.disk.host_name", lambda: "h")
+    refused = 0
+    for length in range(245, 180, -1):
+        source = tmp_path / f"{'n' * length}.fa"
+        source.write_bytes(PLAIN)
+        done = call("predict", source, *TOY, "-o", "out")
+        if done.code == 0:
+            break
+        assert done.code == 64
+        refused += 1
+    assert 0 < refused < 60
+
+
+def _spooled(out: Path) -> list[bytes]:
+    return [path.read_bytes() for path in (out / ".checkpoints").rglob("input*")]
+
+
+def test_other_standard_input_does_not_replace_that_of_the_run(
+    shell: Callable, tmp_path: Path
+) -> None:
+    arguments = ("predict", "-", "-o", tmp_path, *TOY, "--keep-intermediate")
+    check_accepted(shell(*arguments, input=PLAIN.decode()))
+    results = result_bytes(tmp_path, "stdin")
+    assert _spooled(tmp_path) == [PLAIN]
+    for options in ((), ("--resume",)):
+        refused = shell(*arguments, *options, input=f">a\n{SEQUENCE.decode()}\n")
+        check_refused(refused, 3, ("input: was sha256",), "start over with --force")
+        assert _spooled(tmp_path) == [PLAIN]
+    (tmp_path / "stdin_contigs.tsv").unlink()
+    check_accepted(shell(*arguments, input=PLAIN.decode()))
+    assert result_bytes(tmp_path, "stdin") == results
+    assert _spooled(tmp_path) == [PLAIN]
+
+
+def _links(layout: RunLayout) -> dict[str, Path]:
+    return {
+        "lock": layout.lock,
+        "state": layout.state,
+        "log": layout.log,
+        "run folder": layout.home,
+        "folder of runs": layout.runs,
+        "checkpoints": layout.checkpoints,
+        "lock of the table": layout.failed_lock,
+        "failed table": layout.failed_table,
+        "a result": layout.contigs_table,
+        "frames": layout.frames("protein"),
+        "folder of features": layout.folder("protein"),
+        "merged": layout.merged_folder,
+    }
+
+
+@pytest.mark.parametrize("options", [(), ("--resume",)], ids=["plain", "resume"])
+@pytest.mark.parametrize("finished", [False, True], ids=["new", "finished"])
+@pytest.mark.parametrize("name", _links(RunLayout(Path(), "s", 500)))
+def test_no_link_is_followed(
+    call: Callable,
+    source: Path,
+    tmp_path: Path,
+    name: str,
+    finished: bool,
+    options: tuple[str, ...],
+) -> None:
+    out, elsewhere = tmp_path / "out", tmp_path / "elsewhere"
+    arguments = ("predict", source, "-o", out, *TOY)
+    if finished:
+        check_accepted(call(*arguments))
+    link = _links(RunLayout(out, "sample", 500))[name]
+    link.parent.mkdir(parents=True, exist_ok=True)
+    is_folder = link.is_dir() or name in ("folder of features", "merged", "state") or "of" in name
+    if link.is_dir():
+        shutil.rmtree(link)
+    link.unlink(missing_ok=True)
+    if is_folder and name != "lock of the table":
+        elsewhere.mkdir()
+        (elsewhere / "output_1.fa").write_text("mine")
+    else:
+        elsewhere.write_text("mine")
+    link.symlink_to(elsewhere)
+    done = call(*arguments, *options)
+    assert "Traceback" not in done.err
+    mine = elsewhere / "output_1.fa" if elsewhere.is_dir() else elsewhere
+    assert mine.read_text() == "mine"
+    assert not elsewhere.is_dir() or [path.name for path in elsewhere.iterdir()] == ["output_1.fa"]
+    if done.code == 0:  # the link itself was replaced, or nothing had to be written there
+        assert "Results in" in done.out
+    else:
+        assert done.code in (3, 6, 64), done.err
+
+
+def test_commands_with_a_single_file(call: Callable, tmp_path: Path) -> None:
+    path = tmp_path / "notes"
+    path.write_text("mine")
+    check_refused(
+        call("utils", "generate-config", "-o", path), 64, ("notes",), "start over with --force"
+    )
+    assert call("utils", "generate-config", "-o", path, "--force").code == 0
+    moved = [p.read_text() for p in (tmp_path / ".checkpoints").rglob("notes")]
+    assert moved == ["mine"]
+    path.write_text('{"mine": 1}')
+    for command in (
+        ("benchmark", "esm2:1x8x2", "--json", path),
+        ("profile", "--model", "esm2", "-o", path),
+    ):
+        check_refused(call(*command, "--device", "cpu"), 64, ("notes",), "move them away")
+        assert path.read_text() == '{"mine": 1}'
