@@ -11,6 +11,8 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field, replace
+from functools import partial
+from hashlib import sha256
 from pathlib import Path
 from typing import ClassVar, Literal
 
@@ -46,6 +48,7 @@ from virnucpro.stages.splitting import split_files
 from virnucpro.store import legacy
 from virnucpro.store.disk import Disk, sha256_of
 from virnucpro.store.features import Features, all_finite, encode_features, load_features
+from virnucpro.store.rows import SAVE_SECONDS, FinishedRows
 
 # Sequences per span. Forty spans of proteins let eight GPUs share one full file evenly (7.9 times
 # as fast as one; spans of 1,000: 5.0) and cost no more to write. DNABERT-S is sixteen times as
@@ -310,8 +313,16 @@ class EmbeddingSession:
             span = self._read(task)
         waited -= time.perf_counter() - started
         sequences = [sequence for _, sequence in span.records]
+        finished = FinishedRows(
+            task.outputs[0].with_suffix(".rows"),
+            self._stage.disk,
+            self._encoder.dim,
+            partial(self._identity, task, sequences),
+            SAVE_SECONDS,
+        )
         if isinstance(self._encoder, BatchedEncoder):
-            data = self._encoder.encode(sequences, report, span.batches)
+            with finished:
+                data = self._encoder.encode(sequences, report, span.batches, finished)
         else:
             data = self._encoder.encode(sequences, report)
         host_wait = round(self._encoder.host_wait_seconds - waited, 3)
@@ -320,16 +331,23 @@ class EmbeddingSession:
             # Weights may be read from their file as they are used.
             self._stage.source.refuse_changed()
             if not all_finite(data):
+                finished.remove()
                 raise ArithmeticError(f"embedding of {task.name} is not finite")
             features = Features([name for name, _ in span.records], data)
             content = encode_features(features, self._stage.molecule)
             output = self._stage.disk.save(
                 task.outputs[0], content, len(features.ids), durable=task.span is None
             )
+            finished.remove()
             figures = TaskFigures(host_wait_seconds=host_wait)
             return TaskResult(task, (output,), figures, time.perf_counter() - started)
 
         return write
+
+    def _identity(self, task: Task, sequences: Sequence[str]) -> Json:
+        """Return what decides the rows of a batch, beside the choice of its sequences."""
+        text = sha256("\n".join(sequences).encode()).hexdigest()
+        return [task.stage, task.version, dict(task.params), self._device.kind, text]
 
     def facts(self) -> Mapping[str, Json]:
         """Return what was known when it was opened."""
