@@ -30,6 +30,7 @@ class Precision:
         capability: CUDA compute capability below which a GPU is refused; (0, 0) for none.
         automatic_from: capability from which ``auto`` may choose it; None for never.
         on_cpu: ``fast``, ``slow`` (allowed, but not measured unless asked for), or ``refused``.
+        needs_compiling: where blocks run as written, it is slower than 16 bits on a GPU.
         least_cosine: cosine of an embedding and the same one in fp32, at least.
         largest_difference: between a number of an embedding and the same one in fp32, for models
             of ordinary weights (a number is between -10 and 10 or so).
@@ -48,6 +49,7 @@ class Precision:
     largest_difference: float
     largest_score_difference: float
     least_same_calls: float
+    needs_compiling: bool = False
 
 
 _ROWS = (
@@ -106,6 +108,7 @@ _ROWS = (
         largest_difference=0.3,
         largest_score_difference=0.3,
         least_same_calls=0.89,
+        needs_compiling=True,
     ),
 )
 PRECISIONS: Mapping[str, Precision] = {row.name: row for row in _ROWS}

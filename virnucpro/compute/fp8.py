@@ -19,6 +19,7 @@ from virnucpro.compute.linear import GatedLinear, Linear
 FP8 = torch.float8_e4m3fn
 MOST = torch.finfo(FP8).max  # 448
 LEAST_SCALE = 1e-12  # of a row of zeros
+LOWEST_GELU = 0.17  # the negative of what GELU is never below: -0.16998 at -0.7518
 # Blocks at either end that stay in 16 bits: what enters and leaves there is not averaged.
 BLOCKS_IN_16_BITS = 1
 
@@ -44,6 +45,18 @@ def rounded(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     return (x * (1 / scale)).to(FP8), scale
 
 
+def rounded_gelu(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return GELU (erf) of float32 rows ``[M, K]`` as :func:`rounded` returns its rows.
+
+    The largest GELU of a row is not looked for, because a compiler would compute each GELU twice
+    for it. It is at most the largest number of the row, or ``LOWEST_GELU`` where that is more:
+    GELU is less than its input above zero, and hardly negative below. The row then uses a little
+    less than the whole range of 8-bit numbers, which have the same relative precision everywhere.
+    """
+    scale = x.amax(dim=-1, keepdim=True).clamp(min=LOWEST_GELU) / MOST
+    return (F.gelu(x) * (1 / scale)).to(FP8), scale
+
+
 class Fp8Linear(nn.Module):
     """A :class:`virnucpro.compute.linear.Linear` that computes in 8 bits."""
 
@@ -59,25 +72,26 @@ class Fp8Linear(nn.Module):
         """The product, ``[..., K]`` to ``[..., N]``, in ``x``'s type."""
         return self._product(x).to(x.dtype)
 
-    def gelu(self, x: torch.Tensor) -> torch.Tensor:
-        """GELU (erf) of the product."""
-        return F.gelu(self._product(x)).to(x.dtype)
-
     def added(self, x: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
         """The product plus ``other``, which has its shape."""
         return (other.float() + self._product(x)).to(x.dtype)
 
-    def _product(self, x: torch.Tensor) -> torch.Tensor:
-        """In float32 from where the product leaves the tensor cores, in bfloat16 as they give it.
+    def gelu_into(self, following: Fp8Linear, x: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
+        """``other`` plus what ``following`` makes of GELU of the product."""
+        product = following._product_of_rows(*rounded_gelu(self._product(x).flatten(0, -2)))
+        return (other.float() + product.view_as(other)).to(x.dtype)
 
-        A compiler keeps the float32 numbers in registers.
+    def _product(self, x: torch.Tensor) -> torch.Tensor:
+        return self._product_of_rows(*rounded(x.flatten(0, -2))).view(*x.shape[:-1], -1)
+
+    def _product_of_rows(self, rows: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
+        """float8 ``[M, K]`` and its scales ``[M, 1]`` to float32 ``[M, N]``.
+
+        float32 from where the product leaves the tensor cores, in bfloat16 as they give it: a
+        compiler keeps the float32 numbers in registers.
         """
-        rows, scale = rounded(x.flatten(0, -2))
-        raw = self._raw(rows)
-        product = raw.float() * scale * self.scale
-        if self.bias is not None:
-            product = product + self.bias.float()
-        return product.view(*x.shape[:-1], -1)
+        product = self._raw(rows).float() * scale * self.scale
+        return product if self.bias is None else product + self.bias.float()
 
     def _raw(self, rows: torch.Tensor) -> torch.Tensor:
         """float8 ``[M, K]`` to bfloat16 ``[M, N]``, without scales."""

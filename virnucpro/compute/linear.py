@@ -55,6 +55,10 @@ class Linear(nn.Linear):
             return _product_with(x, other, self.weight, self.bias, "add")
         return other + F.linear(x, self.weight, self.bias)
 
+    def gelu_into(self, following: Linear, x: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
+        """``other`` plus what ``following`` makes of GELU of the product."""
+        return following.added(self.gelu(x), other)
+
 
 class GatedLinear(nn.Linear):
     """``gelu(x G^T) * (x V^T)``, ``[..., K]`` to ``[..., N]``; the weight is G above V."""

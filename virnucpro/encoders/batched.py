@@ -25,6 +25,7 @@ from virnucpro.compute.compiled import COMPILER_ERRORS, BlockCalls, Example, Sta
 from virnucpro.compute.linear import GatedLinear, Linear
 from virnucpro.compute.threads import CoreThreads, prefetched
 from virnucpro.contracts import Json, ReportProgress
+from virnucpro.encoders.weights import moved
 from virnucpro.settings import CompileMode
 from virnucpro.store.rows import FinishedRows
 
@@ -51,6 +52,17 @@ class Batch:
     def pinned(self) -> Batch:
         """Return the same batch in page-locked memory, from which a GPU copies by itself."""
         return replace(self, inputs=tuple(tensor.pin_memory() for tensor in self.inputs))
+
+
+def example_sequences(full_batch: int, tokens: int) -> int:
+    """Return the sequences of ``tokens`` each that a block is compiled with: a full batch.
+
+    In a smaller one the compiler would measure kernels whose numbers all come from a cache. There
+    are three at least, because the check takes one less and one is special to the compiler, and
+    not as many as ``tokens``: equal numbers are taken for the same thing.
+    """
+    sequences = max(3, full_batch)
+    return sequences + (sequences == tokens)
 
 
 def make_batch(indices: Sequence[int], tokens: int, *inputs: npt.NDArray[np.generic]) -> Batch:
@@ -273,7 +285,7 @@ class BatchedEncoder(ABC):
     def random_state(self, sequences: int, tokens: int) -> torch.Tensor:
         """Return what could go into a block: small random numbers, ``[sequences, tokens, dim]``."""
         drawn = torch.randn(sequences, tokens, self.dim, generator=torch.Generator().manual_seed(0))
-        return (drawn * 0.1).to(self.device, next(self.network.parameters()).dtype)
+        return moved(drawn * 0.1, self.device, next(self.network.parameters()).dtype)
 
     def set_budget(self, amount: int) -> None:
         """Make batches of this budget from now on."""

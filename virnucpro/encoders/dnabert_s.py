@@ -33,11 +33,12 @@ from virnucpro.compute.batching import bucket_of, by_buckets
 from virnucpro.compute.budget import Bounds
 from virnucpro.compute.compiled import Example, Stack
 from virnucpro.compute.linear import GatedLinear, Linear
-from virnucpro.encoders.batched import STEP, Batch, BatchedEncoder, make_batch
+from virnucpro.encoders.batched import STEP, Batch, BatchedEncoder, example_sequences, make_batch
 from virnucpro.encoders.family import BASES, EncoderFamily, EncoderSource, OpenOptions
 from virnucpro.encoders.weights import (
     assign,
     fill_randomly,
+    moved,
     parse_architecture,
     read_counts,
     read_folder,
@@ -131,7 +132,7 @@ FRAME_TOKENS = 120  # the longest bucket of frames of 500 bp chunks, which have 
 BASES_PER_TOKEN = 5  # 499 bases give 83-117 tokens of the byte-pair vocabulary
 # Computed, not measured: 90,000 frames take some 25 s uncompiled on an H200, compiling about 10 s.
 COMPILE_FROM_FLOPS = 2e15
-EXAMPLE = (19, 104)  # sequences and tokens that a block is compiled with: unlike numbers
+TYPICAL_TOKENS = 104  # the bucket of most frames of 500 bp chunks
 BIAS_ELEMENTS = 1 << 26  # of one batch's attention bias: 128 MiB in 16 bit
 
 
@@ -143,7 +144,7 @@ class DnabertEncoder(BatchedEncoder):
 
     bounds = BOUNDS
     compile_from_flops = COMPILE_FROM_FLOPS
-    typical_tokens = EXAMPLE[1]
+    typical_tokens = TYPICAL_TOKENS
 
     def __init__(
         self,
@@ -199,7 +200,8 @@ class DnabertEncoder(BatchedEncoder):
 
     def compile_examples(self) -> list[Example]:
         """Any batch: there always is a bias."""
-        b, t = EXAMPLE
+        t = TYPICAL_TOKENS
+        b = example_sequences(min(self.budget.amount, BOUNDS.most), t)
         bias = self._bias_of(t).repeat(b, 1, 1, 1)
         return [Example((self.random_state(b, t), bias), ((0, 1), (0, 2, 3)))]
 
@@ -214,7 +216,7 @@ class DnabertEncoder(BatchedEncoder):
         bias = self._bias  # another thread may put a smaller one in its place meanwhile
         if length > bias.shape[-1]:
             dtype = self._model.embed.weight.dtype
-            self._bias = bias = alibi_bias(self._heads, length).to(self.device, dtype)
+            self._bias = bias = moved(alibi_bias(self._heads, length), self.device, dtype)
         return bias[:, :length, :length]
 
 

@@ -225,6 +225,14 @@ def tensors_of(content: Any, path: Path) -> dict[str, torch.Tensor]:
     return content
 
 
+def moved(tensor: torch.Tensor, device: torch.device, dtype: torch.dtype) -> torch.Tensor:
+    """Return ``tensor`` on ``device``, and converted there: a GPU converts faster than the host.
+
+    The device holds both for a moment, so one tensor is moved at a time.
+    """
+    return tensor.to(device).to(dtype)
+
+
 def assign(
     module: nn.Module,
     sources: Mapping[str, Sequence[str]],
@@ -243,7 +251,7 @@ def assign(
     for name, empty in module.state_dict().items():
         keys = sources[name]
         shape = (empty.shape[0] // len(keys), *empty.shape[1:])
-        parts = [weights.take(key, shape).to(device=device, dtype=dtype) for key in keys]
+        parts = [moved(weights.take(key, shape), device, dtype) for key in keys]
         state[name] = parts[0] if len(parts) == 1 else torch.cat(parts)
     finite = torch.stack([torch.isfinite(value).all() for value in state.values()]).tolist()
     for name, good in zip(state, finite, strict=True):

@@ -14,6 +14,7 @@ from virnucpro.contracts import Device, Json
 from virnucpro.encoders.family import EncoderSource
 from virnucpro.events import Emit, Event, Notice, WorkerReady, WorkerReport
 from virnucpro.layout import Layout
+from virnucpro.precision import PRECISIONS
 from virnucpro.stages.embedding import EncoderSetup, budget_key
 from virnucpro.store.disk import Disk
 from virnucpro.store.ledger import Ledger
@@ -76,6 +77,7 @@ class WorkerTable:
                 if reason := facts.get("compile_failed"):
                     text = f"{stage} could not be compiled on {device.name} and is slower for it"
                     self._warn(f"{text}: {reason}")
+                self._check_precision(stage, facts)
             case WorkerReport(worker, device, stage):
                 row = self._row(worker, device, stage)
                 row.update({"busy": event.busy, "idle": event.idle, "tasks": event.tasks})
@@ -89,6 +91,18 @@ class WorkerTable:
     def _row(self, worker: int, device: Device, stage: str) -> dict[str, Json]:
         start = {"worker": worker, "stage": stage, "device": device.name, "uuid": device.uuid}
         return self._rows.setdefault((worker, stage), start)
+
+    def _check_precision(self, stage: str, facts: Mapping[str, Json]) -> None:
+        """Say that blocks run as written in a precision that is fast only where they are compiled.
+
+        ``--compile auto`` compiles nothing for little work.
+        """
+        row = PRECISIONS.get(facts.get("precision", ""))
+        if row and row.needs_compiling and not facts.get("compiled"):
+            self._warn(
+                f"{stage} computes in {row.name} without compiled blocks, which is slower than "
+                f"bf16: use --precision bf16 for so few sequences, or --compile always"
+            )
 
     def _warn(self, text: str) -> None:
         """Say something once, however many workers report the same."""

@@ -225,6 +225,21 @@ def test_a_model_that_could_not_be_compiled_is_told():
 
 
 @pytest.mark.parametrize(
+    ("precision", "compiled", "warned"),
+    [("fp8", False, True), ("fp8", True, False), ("bf16", False, False)],
+)
+def test_fp8_that_is_not_compiled_is_told(precision, compiled, warned):
+    seen: list[Event] = []
+    workers = WorkerTable({}, lambda budgets: None, seen.append)
+    facts = {"precision": precision, "compiled": compiled}
+    for worker in (0, 1):
+        workers.show(WorkerReady(worker, GPU, "protein_embeddings", 1.0, facts))
+    notices = [event.message for event in seen if isinstance(event, Notice)]
+    assert len(notices) == int(warned)
+    assert all("slower than bf16: use --precision bf16" in text for text in notices)
+
+
+@pytest.mark.parametrize(
     ("compile", "sequences", "kind", "expected"),
     [
         ("auto", 10**12, "cuda", True),

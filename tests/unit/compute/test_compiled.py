@@ -150,6 +150,27 @@ def test_a_single_sequence_goes_as_it_was_written(family):
     assert difference(fused, plain) < 1e-6
 
 
+@pytest.mark.parametrize(
+    ("family", "budget"),
+    [("esm2", 2048), ("esm2", 32768), ("esm2", 168 * 168), ("dnabert-s", 16), ("dnabert-s", 256)],
+)
+def test_blocks_are_compiled_for_full_batches(family, budget):
+    encoder = opened(family, budget=budget)
+    for example in encoder.compile_examples():
+        sequences, tokens, _ = example.inputs[0].shape
+        size = sequences * tokens if family == "esm2" else sequences
+        assert 0.9 * budget <= size <= budget + tokens
+        assert sequences != tokens
+
+
+def test_a_small_batch_is_no_example_of_one_sequence():
+    for example in (
+        *opened("esm2", budget=100).compile_examples(),
+        *opened("dnabert-s", budget=1).compile_examples(),
+    ):
+        assert len(example.inputs[0]) == 3
+
+
 def test_padded_and_equal_lengths_are_both_among_the_batches():
     encoder = opened("esm2")
     batches = list(encoder.batches(random_sequences("esm2", LENGTHS["esm2"], 60)))

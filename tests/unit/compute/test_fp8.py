@@ -8,7 +8,14 @@ import torch.nn.functional as F
 
 from tests.unit.encoders.small import quiet
 from virnucpro.benchmark.budget_curve import random_sequences
-from virnucpro.compute.fp8 import MOST, Fp8GatedLinear, Fp8Linear, rounded
+from virnucpro.compute.fp8 import (
+    LOWEST_GELU,
+    MOST,
+    Fp8GatedLinear,
+    Fp8Linear,
+    rounded,
+    rounded_gelu,
+)
 from virnucpro.compute.linear import GatedLinear, Linear
 from virnucpro.encoders.registry import random_encoder
 
@@ -55,11 +62,45 @@ def test_what_follows_a_product(x):
     small, other = Fp8Linear(layer), torch.randn(3, 17, 96).to(torch.bfloat16)
     plain = F.linear(x.double(), layer.weight.double(), layer.bias.double())
     assert error(small(x), plain) < CLOSE
-    assert error(small.gelu(x), F.gelu(plain)) < CLOSE
     assert error(small.added(x, other), plain + other.double()) < CLOSE
     each = (small(x).double() - plain).norm(dim=-1) / plain.norm(dim=-1)
     assert float(each.max()) < 2 * CLOSE  # no row suffers from a larger one beside it
     assert small.weight.element_size() == 1
+
+
+def test_gelu_between_two_layers(x):
+    first, second = filled(Linear(64, 96)), filled(Linear(96, 64))
+    hidden = F.gelu(F.linear(x.double(), first.weight.double(), first.bias.double()))
+    plain = F.linear(hidden, second.weight.double(), second.bias.double())
+    found = Fp8Linear(first).gelu_into(Fp8Linear(second), x, torch.zeros_like(x))
+    assert error(found, plain) < 2 * CLOSE
+    each = (found.double() - plain).norm(dim=-1) / plain.norm(dim=-1)
+    assert float(each.max()) < 4 * CLOSE
+
+
+def test_no_gelu_of_a_row_is_beyond_the_numbers_of_8_bits():
+    """For every bf16 number as the largest of a row, and every number below it."""
+    bits = torch.arange(2**16, dtype=torch.int32).to(torch.int16)
+    finite = bits.view(torch.bfloat16).float()
+    x = finite[finite.isfinite()].sort().values
+    highest = F.gelu(x.double()).abs().cummax(0).values  # of all numbers up to this one
+    assert bool((highest <= x.double().clamp(min=LOWEST_GELU)).all())
+    # float32 rounds a few times on the way, and e4m3 takes all up to 464 for 448 (then comes NaN).
+    assert MOST * (1 + 1e-5) < 464
+    for top in (-3e38, -1.0, -0.7518, 0.0, 1e-30, 0.1, 0.17, 0.3, 1.0, 3.0, 1e38):
+        row = x[x <= top][None]
+        rows, scale = rounded_gelu(row)
+        assert bool(rows.float().isfinite().all())
+        exact = F.gelu(row.double())
+        large = exact.abs() > float(exact.abs().max()) * 2**-10
+        error = (rows.double() * scale.double() - exact).abs() / exact.abs()
+        assert not bool(large.any()) or float(error[large].max()) <= 2**-4
+
+
+def test_a_row_that_is_not_finite_stays_so():
+    for number in (float("inf"), float("-inf"), float("nan")):
+        rows, scale = rounded_gelu(torch.tensor([[1.0, number, -1.0]]))
+        assert not bool((rows.float() * scale).isfinite().all())
 
 
 def test_a_gate(x):

@@ -8,8 +8,16 @@ import pickle
 import pytest
 import torch
 from safetensors.torch import save_file
+from torch.overrides import TorchFunctionMode
 
-from virnucpro.encoders.weights import read_folder, read_json, read_pickle, read_safetensors
+from virnucpro.encoders.weights import (
+    Weights,
+    assign,
+    read_folder,
+    read_json,
+    read_pickle,
+    read_safetensors,
+)
 from virnucpro.errors import ModelError
 
 POINTER = b"version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 5678116398\n"
@@ -120,3 +128,28 @@ def test_weights_are_tensors(tmp_path):
     torch.save({"a": 3}, tmp_path / "pytorch_model.bin")
     with pytest.raises(ModelError, match="does not hold named weights"):
         read_folder(tmp_path)
+
+
+class Conversions(TorchFunctionMode):
+    """Takes note of what tensors are converted to: a device, a type, or both at once."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen = set()
+
+    def __torch_function__(self, function, types, arguments=(), keywords=None):
+        if function is torch.Tensor.to:
+            given = (*arguments[1:], *(keywords or {}).values())
+            self.seen.add(frozenset(type(value) for value in given))
+        return function(*arguments, **(keywords or {}))
+
+
+def test_weights_are_moved_before_they_are_converted(tmp_path):
+    stored = torch.randn(4, 3)
+    weights = Weights({"w": stored}, {"w": tmp_path}, tmp_path)
+    with torch.device("meta"):
+        layer = torch.nn.Linear(3, 4, bias=False)
+    with Conversions() as conversions:
+        assign(layer, {"weight": ("w",)}, weights, torch.device("cpu"), torch.bfloat16)
+    assert conversions.seen == {frozenset({torch.device}), frozenset({torch.dtype})}
+    assert torch.equal(layer.weight, stored.to(torch.bfloat16))
