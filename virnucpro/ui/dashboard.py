@@ -110,12 +110,9 @@ class Dashboard:
         parts = [", ".join(self.heading), f"{' '.join(self.counts.split())}{share}"]
         for worker in progress.workers:
             reading = self.reading(worker)
-            state: str = worker.state_shown(progress.now)
-            if state == "busy":
-                work = worker.rate.per_second(progress.now)
-                state = ""
-                if work is not None:
-                    state = f"{rate_text(work.sequences)} {rate_text(work.tokens, 'tok')}"
+            state = _speed(self, worker)
+            if work := worker.busy_rate(progress.now):
+                state = f"{rate_text(work.sequences)} {rate_text(work.tokens, 'tok')}"
             figures = (
                 worker_label(worker.number, worker.device),
                 counted(worker.tasks, "task"),
@@ -144,16 +141,14 @@ class WorkerColumn:
 
 
 def _speed(board: Dashboard, worker: WorkerProgress) -> str:
+    if work := worker.busy_rate(board.progress.now):
+        return short_number(work.sequences)
     state = worker.state_shown(board.progress.now)
-    if state != "busy":
-        return state
-    work = worker.rate.per_second(board.progress.now)
-    return short_number(work.sequences) if work else ""
+    return "" if state == "busy" else state
 
 
 def _tokens(board: Dashboard, worker: WorkerProgress) -> str:
-    now = board.progress.now
-    work = worker.rate.per_second(now) if worker.state_shown(now) == "busy" else None
+    work = worker.busy_rate(board.progress.now)
     return short_number(work.tokens) if work else ""
 
 

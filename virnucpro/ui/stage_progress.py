@@ -62,11 +62,6 @@ class WorkerProgress:
         return round(self.finished.sequences + self.current.sequences)
 
     @property
-    def tokens(self) -> int:
-        """Number of tokens done in this stage."""
-        return round(self.finished.tokens + self.current.tokens)
-
-    @property
     def usual_seconds(self) -> float | None:
         """Median duration of this worker's tasks; None before its first one has ended."""
         return statistics.median(self.task_seconds) if self.task_seconds else None
@@ -76,6 +71,10 @@ class WorkerProgress:
         if self.state == "idle" and self.tasks and now - self.since < IDLE_AFTER:
             return "busy"
         return self.state
+
+    def busy_rate(self, now: float) -> WorkAmount | None:
+        """Return its work per second; None unless it is busy, and while it is too early to tell."""
+        return self.rate.per_second(now) if self.state_shown(now) == "busy" else None
 
     def enter(self, state: WorkerState, now: float, task: Task | None = None) -> None:
         """Enter a state; what was done of an unfinished task is taken back."""

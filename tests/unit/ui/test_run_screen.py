@@ -12,7 +12,7 @@ import pytest
 from rich.console import Console
 
 from tests.unit.ui.simulated import FULL, FixedReader, Hand, begin, gpu, span, terminal
-from virnucpro.contracts import Device, FailedTask
+from virnucpro.contracts import Device, FailedTask, SessionFigures
 from virnucpro.errors import OutputError
 from virnucpro.events import (
     Event,
@@ -189,7 +189,7 @@ def test_a_long_stage_leaves_a_line(layout: Layout) -> None:
         (WorkerReady(1, Device("cpu"), "protein_embeddings", 1), "CPU 1 ready for protein_embeddings after 1.0 s"),
         (WorkerDied(3, gpu(1), "signal 9"), "worker 3 on GPU 1 NVIDIA H200 died: signal 9"),
         (
-            WorkerReport(0, gpu(2), "protein_embeddings", 90, 10, 7, 2**31),
+            WorkerReport(0, gpu(2), "protein_embeddings", 90, 10, 7, SessionFigures(peak_memory=2**31)),
             "GPU 2 NVIDIA H200: 7 tasks of protein_embeddings, idle 10.0 % of 100.0 s, peak memory 2.0 GiB",
         ),
         (StageStarted("protein_embeddings", 5, 2, 3, 0, 0, ("input changed (3x)",), title="ESM-2", stages=9, on_workers=True), "stage 5 protein_embeddings: 3 tasks to do because input changed (3x)"),
