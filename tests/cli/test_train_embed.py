@@ -69,7 +69,7 @@ def test_status(call, dataset):
     dataset.layout("train").merged(1).unlink()
     out = call("status", dataset.root).out
     assert "train: interrupted" in out
-    assert "train embed would do: merging; nothing to embed" in out
+    assert "train embed would do: Merging; nothing to embed" in out
     assert "chunking" not in out
 
 

@@ -94,9 +94,9 @@ def predict(source: str | None, named_source: str | None, **options: Any) -> int
         options["output_dir"],
         settings.analysis,
         settings.machine,
-        options["resume"],
-        options["force"],
-        tuple(sys.argv),
+        resume=options["resume"],
+        force=options["force"],
+        command=tuple(sys.argv),
     )
     screen = RunScreen(settings.display, request.layout)
     with shared.shown_on(screen, settings.warnings) as interruption:

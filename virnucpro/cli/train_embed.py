@@ -85,9 +85,9 @@ def embed(dataset: Path, **options: Any) -> int:
         analysis,
         settings.machine,
         options["parts"],
-        options["resume"],
-        options["force"],
-        tuple(sys.argv),
+        resume=options["resume"],
+        force=options["force"],
+        command=tuple(sys.argv),
     )
     layout = Dataset(dataset.absolute()).layout((options["parts"] or PARTS)[0])
     screen = RunScreen(settings.display, layout)
