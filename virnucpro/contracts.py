@@ -190,6 +190,14 @@ class ModelSession(Protocol):
         """
         ...
 
+    def check(self) -> None:
+        """Compute a fixed sequence that is known to be good; raises what is wrong.
+
+        If it fails too, a failed task is not the fault of its sequences. Two threads may call the
+        session at the same time for this.
+        """
+        ...
+
     def shrink(self) -> bool:
         """Halve the batches, after an out-of-memory error; lasts as long as the session.
 

@@ -48,8 +48,8 @@ Opening = Literal["well", "raises", "dies", "segfault", "dies once", "dies on 1"
 class Counting(SpannedStage):
     """Writes ``id length`` lines for the records of FASTA files, in spans of ``span``.
 
-    ``broken`` is the index of a device on which every task ends the process; ``batch`` is in
-    sequences; ``uncompiled_calls`` is what each session reports. Reading a task and writing it
+    ``broken`` is the index of a device on which every task ends the process, ``wrong`` that of a
+    device that computes wrong values only; ``batch`` is in sequences; ``uncompiled_calls`` is what each session reports. Reading a task and writing it
     take the host ``host_seconds`` each.
     """
 
@@ -60,6 +60,7 @@ class Counting(SpannedStage):
     host_seconds: float = 0.0
     opening: Opening = "well"
     broken: int = -9
+    wrong: int = -9
     batch: int = 8
     uncompiled_calls: int = 0
 
@@ -151,6 +152,10 @@ class CountingSession:
     def figures(self) -> SessionFigures:
         return SessionFigures(1000 * self._batch, 300, self._stage.uncompiled_calls, "num_threads")
 
+    def check(self) -> None:
+        if self._device.index == self._stage.wrong:
+            raise ArithmeticError("not finite")
+
     def __call__(self, task: Task, report: ReportProgress) -> TaskResult:
         return self.compute(task, report)()
 
@@ -179,6 +184,7 @@ class CountingSession:
 
         def write() -> TaskResult:
             time.sleep(self._stage.host_seconds)
+            self.check()
             output = Disk().save(task.outputs[0], "".join(lines).encode(), len(lines))
             if any(name.startswith("report") for name, _ in records):
                 os.kill(os.getpid(), signal.SIGKILL)

@@ -14,7 +14,7 @@ from tests.contract.pools import ANY_POOL, POOLS, SURVIVING_POOLS, pool_sizes
 from tests.contract.running import fasta, run_stage
 from virnucpro.contracts import Device, FailedTask, Session, TaskResult
 from virnucpro.errors import DeviceError, OutputError
-from virnucpro.events import Notice, Progressed, WorkerReport
+from virnucpro.events import Event, Notice, Progressed, TaskFailed, TaskStarted, WorkerReport
 from virnucpro.executors.executor import Executor
 from virnucpro.executors.pool import PoolEvent, StageOpened
 from virnucpro.executors.worker import TaskRunner
@@ -115,6 +115,36 @@ def test_only_the_wrong_sequence_is_lost(
     assert failed[0].message == message
     written = [line.split()[0] for line in (tmp_path / "f.txt").read_text().splitlines()]
     assert written == [i for i in ids if i != word]
+
+
+@pytest.mark.parametrize("kind", ANY_POOL)
+def test_a_device_that_computes_nothing_right_ends_the_run_at_once(
+    tmp_path: Path, kind: str
+) -> None:
+    """Its tasks are not divided down to the last sequence."""
+    stage = Counting((fasta(tmp_path, "f.fa", [f"a{n}" for n in range(40)]),), tmp_path, wrong=0)
+    executor = Executor(POOLS[kind].make([Device("cpu", 0, threads=1)]), host_threads=1)
+    events: list[Event] = []
+    try:
+        with pytest.raises(DeviceError, match="even for a sequence that is known to be good"):
+            run_stage(stage, executor, tmp_path, events.append)
+    finally:
+        executor.close()
+    assert not any(isinstance(event, TaskFailed) for event in events)
+    assert sum(isinstance(event, TaskStarted) for event in events) <= 2
+
+
+def test_a_device_that_computes_nothing_right_is_given_up(tmp_path: Path) -> None:
+    stage = Counting((fasta(tmp_path, "f.fa", [f"a{n}" for n in range(40)]),), tmp_path, wrong=1)
+    devices = [Device("cpu", index, threads=1) for index in range(2)]
+    executor = Executor(POOLS["overlapping"].make(devices), host_threads=1)
+    try:
+        outcomes, _ = run_stage(stage, executor, tmp_path)
+    finally:
+        executor.close()
+    assert sum(outcome.task.count for outcome in outcomes) == 40
+    assert all(isinstance(outcome, TaskResult) for outcome in outcomes)
+    assert (tmp_path / "f.txt").read_text().count("\n") == 40
 
 
 def test_what_failed_is_tried_again_and_nothing_else(executor: Executor, tmp_path: Path) -> None:

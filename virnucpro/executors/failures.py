@@ -14,7 +14,7 @@ from typing import Literal
 from virnucpro import errors
 from virnucpro.errors import VirNucProError
 
-FailureKind = Literal["data", "memory", "device", "run"]
+FailureKind = Literal["data", "memory", "device", "broken", "run"]
 
 # What an error says, in lower case, when a device or the host has too little memory: torch's
 # allocators, CUDA's runtime and driver (also through Inductor's launcher), Triton, cuBLAS, cuDNN
@@ -77,8 +77,9 @@ class WorkFailure:
     Attributes:
         kind: ``data`` if a single sequence may be the cause; ``memory`` if the device had too
             little memory even for the smallest batch; ``device`` if the device does not answer in
-            this process any more; ``run`` if every task would fail in the same way (a damaged
-            model file, a full disk).
+            this process any more; ``broken`` if the device, or the model on it, fails even for a
+            sequence that is known to be good; ``run`` if every task would fail in the same way (a
+            damaged model file, a full disk).
         error: name of the exception's class.
         message: what it said; only the first line, except for ``run``.
     """

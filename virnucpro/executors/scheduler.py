@@ -278,6 +278,13 @@ class Scheduler:
             self._carry_out(worker, decision)
             self._begin_task(worker)
             self._restore_batches(worker)
+        elif failure.kind == "broken":
+            self._give_up_device(
+                worker,
+                f"{worker.title} fails even for a sequence that is known to be good ({text}): the "
+                f"device, its driver or the model is at fault and not the input. Try another "
+                f"--precision or --compile never, and run 'virnucpro models verify'",
+            )
         elif failure.kind == "memory":
             self._after_out_of_memory(worker, event)
         else:

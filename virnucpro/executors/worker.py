@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
 from functools import partial
 from typing import TypeVar
 
@@ -170,7 +171,7 @@ class TaskRunner:
                 gc.collect()
             if outcome.kind != "memory" or not halve_batches(session, 1):
                 seconds = time.perf_counter() - started
-                self._send(WorkFailed(self._worker, task, outcome, seconds))
+                self._send(WorkFailed(self._worker, task, _checked(session, outcome), seconds))
                 return
             halvings += 1
         self._await_writing()
@@ -181,10 +182,13 @@ class TaskRunner:
             self._send(TaskCompleted(self._worker, outcome, seconds, halvings, figures))
             return
         self._send(TaskComputed(self._worker))
-        self._writing = self._writer.submit(self._write, task, outcome, seconds, halvings, figures)
+        self._writing = self._writer.submit(
+            self._write, session, task, outcome, seconds, halvings, figures
+        )
 
     def _write(
         self,
+        session: Session,
         task: Task,
         write: Callable[[], TaskResult],
         seconds: float,
@@ -193,7 +197,7 @@ class TaskRunner:
     ) -> None:
         result = _attempt(write)
         if isinstance(result, WorkFailure):
-            self._send(WorkFailed(self._worker, task, result, seconds))
+            self._send(WorkFailed(self._worker, task, _checked(session, result), seconds))
         else:
             self._send(TaskCompleted(self._worker, result, seconds, halvings, figures))
 
@@ -216,6 +220,15 @@ def _attempt(work: Callable[[], T]) -> T | WorkFailure:
         raise
     except Exception as error:  # noqa: BLE001 - the edge of a task: one must not end the others
         return describe_failure(error)
+
+
+def _checked(session: Session, failure: WorkFailure) -> WorkFailure:
+    """Return ``failure``, or another one if it cannot be the fault of a sequence."""
+    if failure.kind == "data" and isinstance(session, ModelSession):
+        problem = _attempt(session.check)
+        if problem is not None:
+            return replace(problem, kind="broken") if problem.kind == "data" else problem
+    return failure
 
 
 def halve_batches(session: Session, times: int) -> int:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
+from threading import Lock
 from typing import ClassVar, Literal
 
 import torch
@@ -38,7 +39,7 @@ from virnucpro.contracts import (
     TaskResult,
 )
 from virnucpro.encoders.batched import BatchedEncoder, PreparedBatches
-from virnucpro.encoders.family import EncoderSource
+from virnucpro.encoders.family import LETTERS_PER_FRAME, EncoderSource
 from virnucpro.encoders.registry import family_named, open_encoder
 from virnucpro.errors import OutputError
 from virnucpro.io.fasta import read_fasta
@@ -57,6 +58,7 @@ SPAN: Mapping[Molecule, int] = {"nucleotide": 2500, "protein": 250}
 BYTES_PER_NUMBER = 4  # features are float32
 # The id of a frame in a feature file, on average, with its share of the rest of the file.
 BYTES_PER_ID = 32
+CHECKED_FRAMES = 4  # a batch of one sequence would be compiled by itself
 READER_THREAD = "span-ahead"
 COPIES = 2  # of each embedding: in the feature file, and in the merged one
 
@@ -270,6 +272,7 @@ class EmbeddingSession:
         self._facts = facts
         self._reader = ThreadPoolExecutor(1, READER_THREAD)
         self._prepared: tuple[Task, Future[SpanBatches]] | None = None
+        self._computing = Lock()
         if device.kind == "cuda":
             torch.cuda.reset_peak_memory_stats()  # leave out what loading and measuring took
 
@@ -320,11 +323,12 @@ class EmbeddingSession:
             partial(self._identity, task, sequences),
             SAVE_SECONDS,
         )
-        if isinstance(self._encoder, BatchedEncoder):
-            with finished:
-                data = self._encoder.encode(sequences, report, span.batches, finished)
-        else:
-            data = self._encoder.encode(sequences, report)
+        with self._computing:
+            if isinstance(self._encoder, BatchedEncoder):
+                with finished:
+                    data = self._encoder.encode(sequences, report, span.batches, finished)
+            else:
+                data = self._encoder.encode(sequences, report)
         host_wait = round(self._encoder.host_wait_seconds - waited, 3)
 
         def write() -> TaskResult:
@@ -343,6 +347,20 @@ class EmbeddingSession:
             return TaskResult(task, (output,), figures, time.perf_counter() - started)
 
         return write
+
+    def check(self) -> None:
+        """Embed full frames of all letters that a sequence may have.
+
+        Raises:
+            ArithmeticError: an embedding has NaN or infinite values.
+        """
+        letters = LETTERS_PER_FRAME[self._stage.molecule]
+        alphabet = family_named(self._stage.source.family).alphabet
+        frame = (alphabet * letters)[:letters]
+        with self._computing:
+            data = self._encoder.encode([frame] * CHECKED_FRAMES, lambda sequences, tokens: None)
+        if not all_finite(data):
+            raise ArithmeticError("its embedding is not finite")
 
     def _identity(self, task: Task, sequences: Sequence[str]) -> Json:
         """Return what decides the rows of a batch, beside the choice of its sequences."""

@@ -7,9 +7,13 @@ from pathlib import Path
 import pytest
 import torch
 
-from virnucpro.contracts import Device, FailedTask, Task, TaskResult
+from virnucpro.contracts import Device, FailedTask, ReportProgress, Task, TaskResult
 from virnucpro.encoders.registry import locate
-from virnucpro.errors import OutputError
+from virnucpro.encoders.toy import ToyEncoder
+from virnucpro.errors import DeviceError, OutputError
+from virnucpro.events import Event, TaskFailed
+from virnucpro.executors.executor import Executor
+from virnucpro.executors.local import LocalPool
 from virnucpro.io.fasta import fasta_bytes, read_fasta
 from virnucpro.layout import RunLayout
 from virnucpro.stages.embedding import EmbeddingStage
@@ -78,3 +82,30 @@ def test_a_part_that_the_disk_has_lost_is_not_joined(stage: EmbeddingStage, task
     with pytest.raises(OutputError, match="other content than was written to it"):
         stage.join(task, parts, [])
     assert not task.outputs[0].exists()
+
+
+@pytest.mark.parametrize("everything", [True, False])
+def test_a_kernel_that_gives_nan_is_told_from_a_wrong_sequence(
+    stage: EmbeddingStage, task: Task, monkeypatch: pytest.MonkeyPatch, *, everything: bool
+) -> None:
+    """Only what a fixed sequence also meets is the fault of the device or the model."""
+    encode = ToyEncoder.encode
+
+    def wrong(encoder: ToyEncoder, sequences: list[str], report: ReportProgress) -> torch.Tensor:
+        rows = encode(encoder, sequences, report)
+        for number, text in enumerate(sequences):
+            if everything or text.startswith("MKVL"):
+                rows[number] = torch.nan
+        return rows
+
+    monkeypatch.setattr(ToyEncoder, "encode", wrong)
+    executor = Executor(LocalPool(Device("cpu")), 1)
+    events: list[Event] = []
+    outcomes = executor.run(stage, stage.split(task), events.append)
+    if everything:
+        with pytest.raises(DeviceError, match="the model is at fault and not the input"):
+            list(outcomes)
+        assert not any(isinstance(event, TaskFailed) for event in events)
+        return
+    failed = {name for o in outcomes if isinstance(o, FailedTask) for name in o.ids}
+    assert failed == {f"r{n}" for n in range(COUNT) if n % 7 == 0 and n % 4 == 0}
