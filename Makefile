@@ -30,8 +30,9 @@ bench: .venv/tested  ## host stages in records a second, an evaluation, how well
 gpu:  ## check the GPU path, then measure it, with the packages that PYTHON has; ten minutes
 	$(PYTHON) -m benchmarks.gpu .gpu
 
-faults: .venv/tested  ## stop and fail the program at every single write; some ten minutes
+faults: .venv/tested  ## stop and fail the program at every write, flip a bit of every byte; 20 minutes
 	$(BIN)/python -m tools.fault_sweep .faults --rounds 50
+	$(BIN)/python -m tools.byte_sweep .faults/bytes
 
 clean:
 	rm -rf .venv .demo .faults .gpu

@@ -23,6 +23,9 @@ from virnucpro.settings import (
     MachineSettings,
 )
 
+MOST = 2**31 - 1  # torch and the system take no larger count
+MOST_THREADS = 4096  # threads and processes; more of them end the process or the machine
+THREAD_COUNTS = ("threads", "tokenizer_threads", "cpu_workers")
 MAX_DEPTH = 16
 MAX_BYTES = 1 << 20  # a configuration is a page of text; more is a mistake or an attack
 
@@ -43,6 +46,11 @@ class ConfigKey:
     description: str
     unset: str
     choices: tuple[str, ...]
+
+    @property
+    def most(self) -> int:
+        """The largest number that it accepts."""
+        return MOST_THREADS if self.setting in THREAD_COUNTS else MOST
 
 
 def _keys() -> Iterator[ConfigKey]:
@@ -163,6 +171,7 @@ def _parse(path: Path) -> Mapping[str, Any]:
         raise ConfigError(f"configuration {path} cannot be read: {error}") from error
     try:
         _check_shape(path, text)
+        _refuse_repeated_keys(path, yaml.compose(text, yaml.SafeLoader))
         document = yaml.safe_load(text)
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else "?"
@@ -190,6 +199,24 @@ def _check_shape(path: Path, text: str) -> None:
             raise ConfigError(f"{path}: nested too deeply, this is not a configuration file")
 
 
+def _refuse_repeated_keys(path: Path, node: yaml.Node | None) -> None:
+    """Raise ConfigError where a key stands twice: YAML would silently take the last one."""
+    if not isinstance(node, yaml.CollectionNode):
+        return
+    names = set()
+    for entry in node.value:
+        name, value = entry if isinstance(node, yaml.MappingNode) else (None, entry)
+        _refuse_repeated_keys(path, value)
+        if not isinstance(name, yaml.ScalarNode):
+            continue
+        if (name.tag, name.value) in names:
+            raise ConfigError(
+                f"{path}, line {name.start_mark.line + 1}: {name.value} stands there twice: keep "
+                f"one of them"
+            )
+        names.add((name.tag, name.value))
+
+
 def _flatten(document: Mapping[Any, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
     for name, value in document.items():
         full_name = f"{prefix}{name}"
@@ -211,9 +238,10 @@ def _checked(path: Path, key: ConfigKey, value: Any) -> Any:
             return value
         expected = "true or false"
     elif key.kind is int:
-        if isinstance(value, int) and not flag and value >= 1:
+        if isinstance(value, int) and not flag and 1 <= value <= key.most:
             return value
-        expected = "a whole number of 1 or more"
+        too_large = isinstance(value, int) and value > key.most
+        expected = f"at most {key.most:,}" if too_large else "a whole number of 1 or more"
     else:
         text = str(value) if isinstance(value, str | int) and not flag else ""
         if text in key.choices or (text and not key.choices):

@@ -37,6 +37,7 @@ from virnucpro.encoders.weights import (
     read_safetensors,
 )
 from virnucpro.errors import ModelError
+from virnucpro.store.documents import parse_json
 from virnucpro.store.stamps import FileStamp, stamped_digest
 
 LABELS = ("others", "virus")  # class 0 and 1 of the released classifiers
@@ -214,7 +215,7 @@ def _metadata(path: Path) -> dict[str, Any]:
         raise ModelError(f"{path} cannot be read ({error}): fetch it again") from error
     metadata = None
     with suppress(ValueError):
-        metadata = json.loads(text or "null")
+        metadata = parse_json(text or "null")
     if not isinstance(metadata, dict) or not isinstance(metadata.get("schema"), int):
         raise ModelError(f"{path} is not a classifier of virnucpro: it has no {_KEY!r} metadata")
     if metadata["schema"] > SCHEMA:

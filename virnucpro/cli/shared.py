@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from virnucpro.configuration import KEYS, Configuration, load_configuration
+from virnucpro.configuration import KEYS, MOST, Configuration, load_configuration
 from virnucpro.errors import RunInterruptedError, UsageError
 from virnucpro.formatting import printable
 
@@ -30,9 +30,9 @@ def _shown_as(metavar: str, kind: Type) -> Type:
     return kind
 
 
-COUNT = _shown_as("N", click.IntRange(min=1))
-COUNT_OR_ZERO = _shown_as("N", click.IntRange(min=0))
-BASES = _shown_as("N", click.IntRange(min=3))
+COUNT = _shown_as("N", click.IntRange(1, MOST))
+COUNT_OR_ZERO = _shown_as("N", click.IntRange(0, MOST))
+BASES = _shown_as("N", click.IntRange(3, MOST))
 SECONDS = _shown_as("X", click.FloatRange(min=0))
 SHARE = _shown_as("X", click.FloatRange(0, 1))
 FILE = _shown_as("FILE", click.Path(path_type=Path))
@@ -97,7 +97,9 @@ global_options = grouped(
 def setting_option(*names: str, metavar: str | None = None) -> Callable[[F], F]:
     """Return an option that fills the setting of the last name, with its type and its meaning."""
     (key,) = (key for key in KEYS.values() if key.setting == names[-1])
-    kind: click.ParamType[Any] = COUNT if key.kind is int else click.STRING
+    kind: click.ParamType[Any] = click.STRING
+    if key.kind is int:
+        kind = _shown_as("N", click.IntRange(1, key.most))
     if key.choices:
         kind = click.Choice(key.choices)
     default = key.unset or key.default

@@ -51,6 +51,7 @@ from virnucpro.encoders.weights import read_safetensors
 from virnucpro.errors import ModelError
 from virnucpro.layout import Molecule
 from virnucpro.precision import PRECISIONS
+from virnucpro.store.documents import parse_json
 
 # --- the network -----------------------------------------------------------------------------
 
@@ -284,7 +285,7 @@ def _metadata(path: Path) -> dict[str, Any] | None:
     """Return what a lite file says of itself; None for any other file."""
     try:
         with safe_open(path, "pt") as file:
-            metadata = json.loads((file.metadata() or {}).get(_KEY, "null"))
+            metadata = parse_json((file.metadata() or {}).get(_KEY, "null"))
     except (SafetensorError, OSError, ValueError):
         return None
     return metadata if isinstance(metadata, dict) else None

@@ -7,7 +7,6 @@ Read are: one ``.pt`` file, and folders with ``config.json`` and ``model.safeten
 
 from __future__ import annotations
 
-import json
 import pickle
 import re
 import struct
@@ -23,6 +22,7 @@ from safetensors.torch import load_file
 from torch import nn
 
 from virnucpro.errors import ModelError, UsageError
+from virnucpro.store.documents import parse_json
 from virnucpro.store.features import warnings_of_torch
 
 # The first line of a git-LFS pointer; https://github.com/git-lfs/git-lfs/blob/main/docs/spec.md
@@ -42,7 +42,15 @@ _DAMAGED = (
     AssertionError,
     struct.error,
     pickle.UnpicklingError,
+    zipfile.BadZipFile,
 )
+# Bounds of what is read before it is known to be a model: the largest ESM-2 has 48 layers, its
+# pickle (without the tensors) 300 kB. Ten million layers, or 100 MB of pickle marks, take minutes.
+MOST_LAYERS = 1000
+MOST_OTHERS = 1 << 20
+MOST_PICKLE_BYTES = 16 << 20
+# What a file of torch.save that is not a zip file begins with: its magic number, pickled.
+_OLD_FORMAT = b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19."
 _WHOLE = ("model.safetensors", "pytorch_model.bin")
 
 
@@ -119,8 +127,8 @@ def read_json(path: Path) -> dict[str, Any]:
     """Read a JSON object. Raises ModelError where there is none."""
     check_file(path)
     try:
-        content = json.loads(path.read_bytes())
-    except ValueError as error:  # JSONDecodeError and UnicodeDecodeError
+        content = parse_json(path.read_bytes())
+    except ValueError as error:
         raise ModelError(f"{path} is not JSON ({error}): {_AGAIN}") from error
     if not isinstance(content, dict):
         raise ModelError(f"{path} is not a JSON object: {_AGAIN}")
@@ -133,6 +141,10 @@ def read_counts(config: Mapping[str, Any], names: Sequence[str], path: Path) -> 
         value = config.get(name)
         if isinstance(value, bool) or not isinstance(value, int) or value < 1:
             raise ModelError(f"{path}: {name!r} is {value!r}, expected a count: {_AGAIN}")
+        most = MOST_LAYERS if name.endswith("layers") else MOST_OTHERS
+        if value > most:
+            text = f"{name!r} is more than {most:,}, which no model has"
+            raise ModelError(f"{path}: {text}: {_AGAIN}")
     return [config[name] for name in names]
 
 
@@ -155,6 +167,7 @@ def read_pickle(path: Path, allowed: Sequence[Any] = ()) -> Any:
     """
     check_file(path)
     try:
+        _check_pickle_size(path)
         # A remark for developers on the pickle; what cannot be read is an error anyway.
         with torch.serialization.safe_globals(list(allowed)), warnings_of_torch("ignore"):
             return torch.load(
@@ -169,6 +182,19 @@ def read_pickle(path: Path, allowed: Sequence[Any] = ()) -> Any:
                 f"file. Nothing was run; get the file from a source you trust"
             ) from error
         raise ModelError(f"{path} cannot be read: {_AGAIN}") from error
+
+
+def _check_pickle_size(path: Path) -> None:
+    """Raise ValueError or OSError for a file whose pickle is too large to be that of a model."""
+    if zipfile.is_zipfile(path):
+        with zipfile.ZipFile(path) as archive:
+            pickles = [entry for entry in archive.infolist() if entry.filename.endswith(".pkl")]
+        if sum(entry.file_size for entry in pickles) > MOST_PICKLE_BYTES:
+            raise ValueError("the pickle is too large")
+        return
+    with path.open("rb") as file:
+        if file.read(len(_OLD_FORMAT)) != _OLD_FORMAT:
+            raise ValueError("not a file of torch.save")
 
 
 def read_safetensors(path: Path) -> dict[str, torch.Tensor]:
@@ -195,10 +221,14 @@ def weight_files(folder: Path) -> tuple[Path, ...]:
         index = folder / f"{name}.index.json"
         if index.exists():
             names = read_json(index).get("weight_map")
-            if not isinstance(names, dict) or not names:
+            if (
+                not isinstance(names, dict)
+                or not names
+                or not all(isinstance(name, str) for name in names.values())
+            ):
                 raise ModelError(f"{index} has no 'weight_map': {_AGAIN}")
             # Only the last component: an index must not point out of its folder.
-            shards = tuple(folder / Path(str(shard)).name for shard in sorted(set(names.values())))
+            shards = tuple(folder / Path(shard).name for shard in sorted(set(names.values())))
             for shard in shards:
                 check_file(shard)
             return shards
@@ -280,7 +310,7 @@ def parse_architecture(
     """
     if name in released:
         return released[name]
-    match = re.fullmatch(r"(\d+)x(\d+)x(\d+)", name)
+    match = re.fullmatch(r"(\d{1,3})x(\d{1,6})x(\d{1,4})", name)
     if match is None:
         raise UsageError(f"{name}: expected LAYERSxWIDTHxHEADS, or one of {', '.join(released)}")
     layers, width, heads = map(int, match.groups())

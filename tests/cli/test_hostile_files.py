@@ -1,0 +1,142 @@
+"""Model files and configurations made to break the reader: a message within seconds, exit 64."""
+
+from __future__ import annotations
+
+import json
+import time
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.inputs import PLAIN, TOY
+from tests.cli.test_inputs_models import (
+    CLASSIFIER,
+    NUCLEOTIDE,
+    PROTEIN,
+    models,
+    pristine,
+    run,
+)
+
+__all__ = ["models", "pristine", "run"]  # fixtures
+DEEP = "[" * 200_000
+SECONDS = 60  # a bound for what runs for minutes, not a measurement
+
+
+def _edit(path: Path, change: Callable[[Any], object]) -> None:
+    document = json.loads(path.read_text())
+    change(document)
+    path.write_text(json.dumps(document))
+
+
+def _deep_config(folder: Path) -> None:
+    (folder / "dnabert/config.json").write_text(DEEP)
+
+
+def _deep_tokenizer(folder: Path) -> None:
+    (folder / "dnabert/tokenizer.json").write_text('{"a":' * 200_000)
+
+
+def _repeated_key(folder: Path) -> None:
+    path = folder / "dnabert/config.json"
+    path.write_text('{"num_hidden_layers": 1, ' + path.read_text().lstrip()[1:])
+
+
+def _mixed_weight_map(folder: Path) -> None:
+    (folder / NUCLEOTIDE).unlink()
+    (folder / f"{NUCLEOTIDE}.index.json").write_text('{"weight_map": {"a": 1, "b": "x", "c": []}}')
+
+
+def _layers(folder: Path) -> None:
+    _edit(folder / "dnabert/config.json", lambda d: d.update(num_hidden_layers=10_000_000))
+
+
+def _first_word(number: object) -> Callable[[Path], None]:
+    def change(folder: Path) -> None:
+        def edit(document: dict[str, Any]) -> None:
+            words = document["model"]["vocab"]
+            words[next(iter(words))] = number
+
+        _edit(folder / "dnabert/tokenizer.json", edit)
+
+    return change
+
+
+def _marks(name: str) -> Callable[[Path], None]:
+    def change(folder: Path) -> None:
+        with zipfile.ZipFile(folder / name, "w", zipfile.ZIP_DEFLATED) as archive:
+            archive.writestr("archive/data.pkl", b"(" * 100_000_000)
+            archive.writestr("archive/version", "3\n")
+
+    return change
+
+
+def _plain_marks(folder: Path) -> None:
+    (folder / CLASSIFIER).write_bytes(b"(" * 100_000_000)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        *(_deep_config, _deep_tokenizer, _repeated_key, _mixed_weight_map, _layers),
+        *(_first_word(-1), _first_word(10**6), _first_word("7"), _first_word(2**70)),
+        *(_marks(PROTEIN), _marks(CLASSIFIER), _plain_marks),
+    ],
+)
+def test_hostile_models(run: Callable, models: Path, change: Callable[[Path], None]) -> None:
+    change(models)
+    started = time.process_time()
+    done = run()
+    assert "Traceback" not in done.err
+    assert done.code == 64, done.err
+    assert str(models) in done.err
+    assert time.process_time() - started < SECONDS
+    assert not (models.parent / "out/sample_contigs.tsv").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (("-t", "99999999999999"), "-t"),
+        (("-w", "99999999999999"), "-w"),
+        (("-b", "9" * 23), "-b"),
+        (("--cpu-workers", "9" * 9), "--cpu-workers"),
+        (("-e", "9" * 23), "-e"),
+    ],
+)
+def test_numbers_beyond_reason(
+    call: Callable, tmp_path: Path, options: tuple[str, ...], says: str
+) -> None:
+    source = tmp_path / "sample.fa"
+    source.write_bytes(PLAIN)
+    done = call("predict", source, "-o", tmp_path / "out", "-m", "toy", *options)
+    assert "Traceback" not in done.err
+    assert done.code == 64, done.err
+    assert says in done.err
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("translation: {sequences_per_file: " + "9" * 23 + "}", "sequences_per_file"),
+        ("parallelization: {threads: 99999999999999}", "must be at most 4,096"),
+        (
+            "prediction:\n  batch_size: 1\n  batch_size: 2\n",
+            "line 3: batch_size stands there twice",
+        ),
+        ("prediction: {}\nprediction: {}\n", "line 2: prediction stands there twice"),
+    ],
+)
+def test_configurations(call: Callable, tmp_path: Path, text: str, says: str) -> None:
+    source, config = tmp_path / "sample.fa", tmp_path / "c.yaml"
+    source.write_bytes(PLAIN)
+    config.write_text(text)
+    done = call("predict", source, "-o", tmp_path / "out", *TOY, "-c", config)
+    assert "Traceback" not in done.err
+    assert done.code == 64, done.err
+    assert says in done.err
+    assert not (tmp_path / "out").exists()
