@@ -26,7 +26,7 @@ Type = TypeVar("Type", bound="click.ParamType[Any]")
 
 def _shown_as(metavar: str, kind: Type) -> Type:
     """Return a type of option values that help texts show as ``metavar``."""
-    kind.name = metavar
+    kind.get_metavar = lambda param, ctx: metavar  # type: ignore[method-assign]
     return kind
 
 
