@@ -149,6 +149,8 @@ class TwoPassLayerNorm(nn.LayerNorm):
 class Esm2Block(nn.Module):
     """A transformer block with layer norms before attention and feed-forward layer."""
 
+    rotate = staticmethod(rotate)  # a variant of the block replaces it
+
     def __init__(self, sizes: Esm2Sizes) -> None:
         super().__init__()
         width = sizes.width
@@ -173,7 +175,7 @@ class Esm2Block(nn.Module):
         """
         b, t, _ = x.shape
         qkv = self.qkv(self.attention_norm(x)).view(b, t, 3, self.heads, -1)  # [B, T, 3, H, d]
-        q, k = rotate(qkv[:, :, :2], cos, sin).unbind(2)  # [B, T, H, d]
+        q, k = self.rotate(qkv[:, :, :2], cos, sin).unbind(2)  # [B, T, H, d]
         v = qkv[:, :, 2]  # [B, T, H, d]
         attended = attend(q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2), mask)
         x = self.out.added(merge_heads(attended), x)  # [B, T, D]
