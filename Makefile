@@ -27,8 +27,9 @@ bench: .venv/tested  ## host stages in records a second, an evaluation, how well
 	$(BIN)/python -m benchmarks.evaluation
 	$(BIN)/python -m benchmarks.scheduling --workers 1,8 --seconds 40 --spans 250
 
-gpu:  ## check the GPU path, then measure it, with the packages that PYTHON has; ten minutes
-	$(PYTHON) -m benchmarks.gpu .gpu
+gpu:  ## check the GPU path and measure it, with the packages that PYTHON has; twice ten minutes
+	$(PYTHON) -m benchmarks.gpu facts .gpu; facts=$$?; \
+	$(PYTHON) -m benchmarks.gpu decisions .gpu && exit $$facts
 
 faults: .venv/tested  ## stop and fail the program at every write, flip a bit of every byte; 20 minutes
 	$(BIN)/python -m tools.fault_sweep .faults --rounds 50

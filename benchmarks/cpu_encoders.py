@@ -84,7 +84,8 @@ def transformers_work(name: str, dtype: torch.dtype, tokens: list[torch.Tensor])
         mask_token_id=32,
         layer_norm_eps=1e-5,
     )
-    model = EsmModel(config, add_pooling_layer=False).eval().to(dtype)
+    model: torch.nn.Module = EsmModel(config, add_pooling_layer=False)
+    model.eval().to(dtype)
 
     def work() -> int:
         with torch.inference_mode():
@@ -125,7 +126,7 @@ def implementations(name: str, letters: int) -> dict[str, Work]:
         }
     room = 2048 // (letters + 2)
     sequences = random_sequences("esm2", [letters], BATCHES * room)
-    tokens = list(torch.from_numpy(tokenise(sequences)).split(room))
+    tokens = list(torch.split(torch.from_numpy(tokenise(sequences)), room))
     return {
         "fair-esm fp32": fair_esm_work(name, tokens),
         "transformers fp32": transformers_work(name, torch.float32, tokens),

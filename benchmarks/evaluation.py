@@ -41,8 +41,9 @@ def write_tables(folder: Path, rows: int, genomes: int, groups: int) -> tuple[Pa
             out.write(f"r{name}\tr{name}_chunk_{i}\t1\t{length}\tscored\t1\t{o}\t{v}\n")
     with labels.open("w") as out:
         out.write("record\tlabel\tgroup\n")
-        for name in range(genomes):
-            out.write(f"r{name}\t{('others', 'virus')[name % 2]}\tgroup {name % groups}\n")
+        for number in range(genomes):
+            label = ("others", "virus")[number % 2]
+            out.write(f"r{number}\t{label}\tgroup {number % groups}\n")
     return chunks, labels
 
 

@@ -13,6 +13,7 @@ import random
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -77,15 +78,17 @@ def task(number: int, folder: Path) -> Task:
 class Run:
     """A simulated ESM-2 stage, whose times are those of ``clock``."""
 
-    def __init__(self, screen: RunScreen, workers: int, pieces: int, clock) -> None:
+    def __init__(
+        self, screen: RunScreen, workers: int, pieces: int, clock: Callable[[], float]
+    ) -> None:
         self._show, self._clock = screen.show, clock
         self._workers, self._pieces = workers, pieces
         self._random = random.Random(7)
 
     def wait_until(self, then: float, end: float) -> bool:
-        while self._clock() < min(then, end):
+        while (now := self._clock()) < min(then, end):
             time.sleep(0.002)
-        return self._clock() < end
+        return now < end
 
     def play(self, end: float) -> None:
         """Play until ``end``, or until every span is finished."""
@@ -111,7 +114,8 @@ class Run:
         due: list[tuple[float, int, Task | None, int]] = []
         for number in range(self._workers):
             heapq.heappush(due, (started + 14 + number, number, None, 0))
-        taken, begun = 0, {}
+        taken = 0
+        begun: dict[int, float] = {}
         while due:
             then, number, current, done = heapq.heappop(due)
             if not self.wait_until(then, end):
@@ -174,7 +178,8 @@ def main() -> None:
     zero = time.monotonic()
 
     def clock() -> float:
-        return (time.monotonic() - zero) * chosen.warp
+        seconds: float = (time.monotonic() - zero) * chosen.warp
+        return seconds
 
     with tempfile.TemporaryDirectory() as folder:
         layout = RunLayout(Path(folder), "simulated", 500)

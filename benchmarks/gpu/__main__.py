@@ -1,4 +1,4 @@
-"""``python -m benchmarks.gpu OUT``."""
+"""``python -m benchmarks.gpu facts OUT`` and ``python -m benchmarks.gpu decisions OUT``."""
 
 from __future__ import annotations
 

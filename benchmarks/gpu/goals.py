@@ -13,7 +13,7 @@ from benchmarks.gpu.parts import Scale
 FULL_FRAME = 168  # tokens of ESM-2 in a full frame of a 500 bp chunk
 REAL_TOKENS = 100  # of 499 bases with the real tokenizer; the random one makes some 130
 # The goals: share of the matrix product, sequences per second of both encoders, fp8 over bf16.
-MATMUL_SHARE, ESM_RATE, DNABERT_RATE, FP8_GAIN = 0.75, 600.0, 10_000.0, 1.3
+MATMUL_SHARE, ESM_RATE, DNABERT_RATE, FP8_GAIN = 0.75, 600.0, 10_000.0, 1.4
 
 Figure = float | None
 
@@ -49,46 +49,49 @@ class Goal:
 def read_json(path: Path) -> dict[str, Any]:
     """Return what a part has saved, or nothing where its file is missing or incomplete."""
     try:
-        found: dict[str, Any] = json.loads(path.read_bytes())
+        document: dict[str, Any] = json.loads(path.read_bytes())
     except (OSError, ValueError):
         return {}
-    return found
+    return document
 
 
-def goals(out: Path, scale: Scale) -> list[Goal]:
+def compare_with_goals(work: Path, scale: Scale) -> list[Goal]:
     """Return the goals of the models alone, and of the same models in a whole run."""
-    esm, dnabert = read_json(out / "esm2.json"), read_json(out / "dnabert-s.json")
-    pools = {p: read_json(out / f"pool-{p}.json") for p in (scale.low, scale.lower)}
-    low, lower, name = scale.low, scale.lower, f"ESM-2 {scale.esm}"
+    half, eighth, name = scale.half, scale.eighth, f"ESM-2 {scale.esm}"
+    esm, dnabert, both_esm, both_dnabert = (
+        read_json(work / f"{part}.json") for part in ("esm2", "dnabert-s", "esm2-fp8", "dnabert-s-fp8")
+    )  # fmt: skip
+    pools = {p: read_json(work / f"pool-{p}.json") for p in (half, eighth)}
 
-    def worker(precision: str, stage: str, rate: str) -> Figure:
-        found: Figure = pools[precision].get("rates", {}).get(stage, {}).get(rate)
-        return found
+    def worker(precision: str, stage: str, key: str) -> Figure:
+        figure: Figure = pools[precision].get("rates", {}).get(stage, {}).get(key)
+        return figure
 
     protein, nucleotide = "protein_embeddings", "nucleotide_embeddings"  # names of stages
-    tokens = worker(low, protein, "tokens_per_second_of_worker")
+    tokens = worker(half, protein, "tokens_per_second_of_worker")
     sequences = "sequences_per_second_of_worker"
     return [
-        Goal(f"{name} {low}, share of the matrix product", MATMUL_SHARE,
-             own_result(esm, low, "share_of_matmul")),
-        Goal(f"{name} {low}, sequences of {FULL_FRAME} tokens per second", ESM_RATE,
-             quotient(own_result(esm, low, "tokens_per_second"), FULL_FRAME)),
-        Goal(f"{name} {lower}, times {low}", FP8_GAIN, quotient(*rates(esm, lower, low))),
-        Goal(f"{scale.dnabert} {low}, sequences per second", DNABERT_RATE,
-             own_result(dnabert, low, "sequences_per_second")),
-        Goal(f"{scale.dnabert} {low}, sequences of {REAL_TOKENS} tokens per second", DNABERT_RATE,
-             quotient(own_result(dnabert, low, "tokens_per_second"), REAL_TOKENS)),
-        Goal(f"{scale.dnabert} {lower}, times {low}", FP8_GAIN, quotient(*rates(dnabert, lower, low))),
-        Goal(f"{name} {low} through the pool, share of the matrix product", MATMUL_SHARE,
-             quotient(product_of(tokens, operations_per_token(esm)), matmul_rate(esm, low))),
-        Goal(f"{name} {low} through the pool, sequences of {FULL_FRAME} tokens per second", ESM_RATE,
-             quotient(tokens, FULL_FRAME)),
-        Goal(f"{name} {lower} through the pool, times {low}", FP8_GAIN,
-             quotient(worker(lower, protein, sequences), worker(low, protein, sequences))),
-        Goal(f"{scale.dnabert} {low} through the pool, sequences per second", DNABERT_RATE,
-             worker(low, nucleotide, sequences)),
-        Goal(f"{scale.dnabert} {lower} through the pool, times {low}", FP8_GAIN,
-             quotient(worker(lower, nucleotide, sequences), worker(low, nucleotide, sequences))),
+        Goal(f"{name} {half}, share of the matrix product", MATMUL_SHARE,
+             own_result(esm, half, "share_of_matmul")),
+        Goal(f"{name} {half}, sequences of {FULL_FRAME} tokens per second", ESM_RATE,
+             quotient(own_result(esm, half, "tokens_per_second"), FULL_FRAME)),
+        Goal(f"{name} {eighth}, times {half}", FP8_GAIN, gain(both_esm, eighth, half)),
+        Goal(f"{scale.dnabert} {half}, sequences per second", DNABERT_RATE,
+             own_result(dnabert, half, "sequences_per_second")),
+        Goal(f"{scale.dnabert} {half}, sequences of {REAL_TOKENS} tokens per second", DNABERT_RATE,
+             quotient(own_result(dnabert, half, "tokens_per_second"), REAL_TOKENS)),
+        Goal(f"{scale.dnabert} {eighth}, times {half}", FP8_GAIN,
+             gain(both_dnabert, eighth, half)),
+        Goal(f"{name} {half} through the pool, share of the matrix product", MATMUL_SHARE,
+             quotient(product_of(tokens, flops_per_token(esm)), matmul_rate(esm, half))),
+        Goal(f"{name} {half} through the pool, sequences of {FULL_FRAME} tokens per second",
+             ESM_RATE, quotient(tokens, FULL_FRAME)),
+        Goal(f"{name} {eighth} through the pool, times {half}", FP8_GAIN,
+             quotient(worker(eighth, protein, sequences), worker(half, protein, sequences))),
+        Goal(f"{scale.dnabert} {half} through the pool, sequences per second", DNABERT_RATE,
+             worker(half, nucleotide, sequences)),
+        Goal(f"{scale.dnabert} {eighth} through the pool, times {half}", FP8_GAIN,
+             quotient(worker(eighth, nucleotide, sequences), worker(half, nucleotide, sequences))),
     ]  # fmt: skip
 
 
@@ -97,17 +100,18 @@ def own_result(document: Mapping[str, Any], precision: str, key: str) -> Figure:
     for model in document.get("models", ()):
         for row in model["results"]:
             if row["implementation"] == "virnucpro" and row["precision"] == precision:
-                found: Figure = row.get(key)
-                return found
+                figure: Figure = row.get(key)
+                return figure
     return None
 
 
-def rates(document: Mapping[str, Any], *precisions: str) -> list[Figure]:
-    """Return the sequences per second at each of the precisions."""
-    return [own_result(document, precision, "sequences_per_second") for precision in precisions]
+def gain(document: Mapping[str, Any], precision: str, other_precision: str) -> Figure:
+    """Return how many times as fast a precision is as another, measured in turns."""
+    rates = (own_result(document, p, "sequences_per_second") for p in (precision, other_precision))
+    return quotient(*rates)
 
 
-def operations_per_token(document: Mapping[str, Any]) -> Figure:
+def flops_per_token(document: Mapping[str, Any]) -> Figure:
     """Return the floating-point operations per token, with those of attention."""
     return next((m["flops"] / m["tokens"] for m in document.get("models", ())), None)
 
@@ -118,14 +122,14 @@ def matmul_rate(document: Mapping[str, Any], precision: str) -> Figure:
     return next((m["matmul_flops_per_second"].get(precision) for m in models), None)
 
 
-def quotient(one: Figure, other: Figure) -> Figure:
+def quotient(dividend: Figure, divisor: Figure) -> Figure:
     """Divide two values. The result is None where either was not measured."""
-    return one / other if one is not None and other else None
+    return dividend / divisor if dividend is not None and divisor else None
 
 
-def product_of(one: Figure, other: Figure) -> Figure:
+def product_of(value: Figure, other_value: Figure) -> Figure:
     """Multiply two values. The result is None where either was not measured."""
-    return one * other if one is not None and other is not None else None
+    return value * other_value if value is not None and other_value is not None else None
 
 
 COLUMNS: Sequence[tuple[str, str, Callable[[Mapping[str, Any]], Figure]]] = (
@@ -138,15 +142,18 @@ COLUMNS: Sequence[tuple[str, str, Callable[[Mapping[str, Any]], Figure]]] = (
     ("compile s", ".1f", lambda row: row["compile_seconds"]),
     ("waited", ".1%", lambda row: row.get("host_wait")),
     ("GiB", ".1f", lambda row: quotient(row["peak_memory"], 2**30)),
+    ("SM MHz", ".0f", lambda row: row.get("sm_clock_mhz")),
+    ("W", ".0f", lambda row: row.get("power_watts")),
 )
 
 
 def benchmark_rows(document: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return a row per implementation and precision of a benchmark."""
-    keep = ("implementation", "precision", "check", "least_cosine", "compiled", "compile_failed")
+    keys = ("implementation", "precision", "check", "least_cosine", "compiled", "compile_failed",
+            "first_call_seconds", "uncompiled_calls", "uncompiled_reason")  # fmt: skip
     return [
-        {"model": model["model"]}
-        | {key: row[key] for key in keep}
+        {"model": model["model"], "throttle_reasons": row.get("throttle_reasons")}
+        | {key: row[key] for key in keys}
         | {name: figure(row) for name, _, figure in COLUMNS}
         for model in document.get("models", ())
         for row in model["results"]
@@ -154,20 +161,38 @@ def benchmark_rows(document: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def text_lines(part: Mapping[str, Any]) -> list[str]:
-    """Return the rows of a part as text."""
-    found = []
+    """Return the figures of a part as text."""
+    lines = []
     for row in part.get("rows", ()):
         figures = (f"{name} {row[name]:{form}}" for name, form, _ in COLUMNS
                    if row[name] is not None)  # fmt: skip
         failed = [f"NOT COMPILED: {row['compile_failed']}"] if row["compile_failed"] else []
+        if row["uncompiled_calls"]:
+            reason = row["uncompiled_reason"]
+            failed.append(f"{row['uncompiled_calls']} CALLS WERE NOT COMPILED: {reason}")
         words = [row["model"], row["implementation"], row["precision"], row["check"]]
-        found.append("  ".join(["   ", " ".join(words), *figures, *failed]))
+        lines.append("  ".join(["   ", " ".join(words), *figures, *failed]))
     for row in part.get("stages", ()):
-        found.append(f"     {row['stage']}  {row['frames_per_second']:,.0f} frames/s")
+        lines.append(f"     {row['stage']}  {row['frames_per_second']:,.0f} frames/s")
     for row in part.get("workers", ()):
         if "compile_failed" in row:
-            found.append(f"     {row['stage']} NOT COMPILED: {row['compile_failed']}")
+            lines.append(f"     {row['stage']} NOT COMPILED: {row['compile_failed']}")
     for stage, row in part.get("rates", {}).items():
         figures = (f"{name} {value:,.3g}" for name, value in row.items() if value is not None)
-        found.append("  ".join(["   ", stage, *figures]))
-    return found
+        lines.append("  ".join(["   ", stage, *figures]))
+    for test in part.get("failed_tests", ()):
+        lines.append(f"     FAILED {test}")
+    for mode, breakdown in part.get("modes", {}).items():
+        kinds = (f"{kind} {ms:,.2f} ms" for kind, ms in breakdown["milliseconds_by_kind"].items())
+        forward = f"{breakdown['forward']['milliseconds']:,.2f} ms"
+        lines.append("  ".join([f"     forward {mode}: {forward}", *kinds]))
+    for group, ways in part.get("groups", {}).items():
+        for way, row in ways.items():
+            result = (row["failed"] if "failed" in row else
+                       f"{row['milliseconds']:.4f} ms, {row['times_as_fast']:.3f} times as fast")  # fmt: skip
+            lines.append(f"     {group}: {way}: {result}")
+    for point in part.get("points", ()):
+        lines.append(f"     budget {point['budget']:,}: {point['tokens_per_second']:,.0f} tokens/s")
+    for row in part.get("accuracy", {}).get("precisions", ()):
+        lines.append(f"     calls of fp32 in {row['precision']}: {row['labels']}")
+    return lines

@@ -127,7 +127,7 @@ def drawn(family: str, size: str, device: str) -> BatchedEncoder:
         if isinstance(module, nn.LayerNorm):
             for parameter in module.parameters():
                 noise = torch.randn(parameter.shape, generator=generator, device=device)
-                parameter += (0.1 * noise).to(parameter.dtype)
+                parameter.data += (0.1 * noise).to(parameter.dtype)
     return encoder
 
 
@@ -158,7 +158,8 @@ def write_contigs(path: Path, chunks: int) -> Path:
     Lengths are those of the benchmark's ``--mix 500``.
     """
     draw, mix = random.Random(chunks), MIXES[str(CHUNK)]
-    codons, lines = list(SENSE), []
+    codons = list(SENSE)
+    lines: list[str] = []
     while chunks > 0:
         length = round(math.exp(draw.uniform(math.log(mix.shortest), math.log(mix.longest))))
         bases = "".join(draw.choices(codons, k=length // 3))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,37 @@ DEVICE = "test_gpu_device.py"
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Known where pytest is called on this folder; elsewhere it is the default."""
     parser.addoption("--on", choices=("cuda", "cpu"), default="cuda", help="device of tests/gpu")
+    parser.addoption(
+        "--outcomes", type=Path, help="file for a line of JSON per test that has ended"
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Note outcomes as they come: a report at the end is lost where the tests are cut off.
+
+    With pytest-xdist the tests run in other processes, which report to the one that has the file.
+    """
+    path = config.getoption("--outcomes", default=None)
+    if path is not None and not hasattr(config, "workerinput"):
+        config.pluginmanager.register(Outcomes(path))
+
+
+class Outcomes:
+    """Appends the outcome of every test to a file at once."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        path.write_bytes(b"")
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Write a line when a test was called, or when its preparation or its end went wrong."""
+        if report.when != "call" and report.outcome == "passed":
+            return
+        row = {"test": report.nodeid, "outcome": report.outcome, "seconds": report.duration}
+        if report.failed:
+            row["error"] = report.longreprtext[-4000:]
+        with self._path.open("a") as file:
+            file.write(json.dumps(row) + "\n")
 
 
 def _on(config: pytest.Config) -> str:

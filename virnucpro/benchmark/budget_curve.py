@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
 import torch
 
+from virnucpro.benchmark.clocks import ClockSampler, Interval
+from virnucpro.contracts import Json
 from virnucpro.encoders.batched import BatchedEncoder
 from virnucpro.encoders.registry import family_named
 
@@ -25,6 +27,7 @@ class BudgetPoint:
         tokens_per_second: without padding.
         waited_share: the share of the time in which no tokens were ready.
         peak_memory: bytes on the GPU with the model; None on a CPU.
+        clocks: the state of the GPU; see :meth:`ClockSampler.during`.
     """
 
     budget: int
@@ -32,6 +35,7 @@ class BudgetPoint:
     tokens_per_second: float
     waited_share: float
     peak_memory: int | None
+    clocks: Mapping[str, Json] = field(default_factory=dict)
 
 
 def random_sequences(family: str, lengths: Sequence[int], count: int) -> list[str]:
@@ -81,15 +85,17 @@ def _point(encoder: BatchedEncoder, sequences: Sequence[str], seconds: float) ->
     encoder.encode(sequences[: len(sequences) // BATCHES], lambda s, t: None)  # warm
     if cuda:
         torch.cuda.reset_peak_memory_stats(encoder.device)
-    started, waited = time.perf_counter(), encoder.host_wait_seconds
-    while (elapsed := time.perf_counter() - started) < seconds or not counts["sequences"]:
-        encoder.encode(sequences, count)  # returns when the last row is on the host
+    with ClockSampler(encoder.device) as sampler:
+        started, waited = time.perf_counter(), encoder.host_wait_seconds
+        while (elapsed := time.perf_counter() - started) < seconds or not counts["sequences"]:
+            encoder.encode(sequences, count)  # returns when the last row is on the host
     return BudgetPoint(
         encoder.budget.amount,
         counts["sequences"] / elapsed,
         counts["tokens"] / elapsed,
         (encoder.host_wait_seconds - waited) / elapsed,
         torch.cuda.max_memory_allocated(encoder.device) if cuda else None,
+        sampler.during([Interval(started, started + elapsed)]),
     )
 
 

@@ -275,12 +275,18 @@ def _described(measurement: Measurement) -> dict[str, Json]:
 
 
 def _compilation(implementation: Implementation) -> dict[str, Json]:
-    """Return whether it is compiled, in how many seconds, or why not. Others never are."""
+    """Return whether it is compiled, in how many seconds, or why not. Others never are.
+
+    ``uncompiled_calls`` of compiled blocks ran as written, because of ``uncompiled_reason``.
+    """
     facts = implementation.encoder.facts() if implementation.program == VIRNUCPRO else {}
+    calls = implementation.encoder.block_calls
     return {
         "compiled": facts.get("compiled", False),
         "compile_seconds": facts.get("compile_seconds", 0.0),
         "compile_failed": facts.get("compile_failed"),
+        "uncompiled_calls": calls.uncompiled if facts else 0,
+        "uncompiled_reason": calls.reason if facts else "",
     }
 
 

@@ -81,6 +81,7 @@ def profile(family: str, as_json: bool, output: Path | None, **options: Any) -> 
     """
     from virnucpro.benchmark.budget_curve import best_budget, doubled_budgets, measure_budgets
     from virnucpro.precision import choose_precision
+    from virnucpro.store.disk import Disk
 
     refuse_other_json(output, ("model", "points", "recommended"), "--output")
     device = shared.measured_device(options)
@@ -118,16 +119,14 @@ def profile(family: str, as_json: bool, output: Path | None, **options: Any) -> 
                 f"{point.tokens_per_second:>12,.0f} {point.waited_share:>7.1%} "
                 f"{memory_size(point.peak_memory):>10}"
             )
+        budget = best_budget(points)
+        document["points"] = [asdict(point) for point in points]
+        document["recommended"] = budget
+        document["option"] = f"{BATCH_OPTIONS[molecule]} {budget}"
+        if output is not None:  # after each point, because measuring takes minutes
+            Disk().save(output, (json.dumps(document, indent=1) + "\n").encode())
     if not points:
         raise DeviceError("not even the smallest budget fits into the memory: try --budgets 1")
-    budget = best_budget(points)
-    document["points"] = [asdict(point) for point in points]
-    document["recommended"] = budget
-    document["option"] = f"{BATCH_OPTIONS[molecule]} {budget}"
-    if output is not None:
-        from virnucpro.store.disk import Disk
-
-        Disk().save(output, (json.dumps(document, indent=1) + "\n").encode())
     if as_json:
         click.echo(json.dumps(document, indent=1))
         return
