@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -28,6 +29,7 @@ HOSTILE = {
     "twice": lambda text: text.replace(b'"schema"', b'"schema": 1, "schema"'),
     "wrong types": lambda text: json.dumps({key: [] for key in json.loads(text)}).encode(),
     "another count": lambda text: text.replace(b'"bytes": ', b'"bytes": 1'),
+    "huge numbers": lambda text: re.sub(rb": \d+", b": " + b"9" * 30, text),
     "a number": lambda text: b"7",
     "not text": lambda text: b"\xff\xfe\x00",
 }
@@ -38,8 +40,10 @@ def test_a_damaged_state_file_costs_one_stage_at_most(tmp_path: Path, damage: st
     request = finished_run(tmp_path)
     out = tmp_path / "out"
     expected = results(out)
-    for path in sorted((out / STATE).iterdir()):
-        if path.suffix not in (".json", ".done"):
+    others = [request.layout.lock, out / "in_run.json"]
+    request.layout.lock.write_text('{"host": "h", "pid": 7, "since": 7, "work": "w", "schema": 1}')
+    for path in [*others, *sorted((out / STATE).iterdir())]:
+        if path.name != "lock" and path.suffix not in (".json", ".done"):
             continue
         path.write_bytes(HOSTILE[damage](path.read_bytes()))
         events: list[Event] = []

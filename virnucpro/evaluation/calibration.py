@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,6 +12,7 @@ from virnucpro.errors import InputError, UsageError
 from virnucpro.evaluation.sample import Sample
 from virnucpro.metrics.classification import Bools, Floats, Ints, calibration_error, reliability
 from virnucpro.metrics.temperature import HIGHEST, LOWEST, fit_temperature, log_loss
+from virnucpro.store.documents import parse_json
 
 NEAREST = 2.0**-53  # the distance from 0 or 1 that float64 can hold: a margin of 36.7
 FEWEST_FRAMES = 100  # of either label
@@ -107,7 +107,7 @@ def check_made_by(info: ClassifierInfo, run: Path | None) -> bool:
     if run is None:
         return False
     try:
-        classifier = json.loads(run.read_bytes())["models"]["classifier"]
+        classifier = parse_json(run.read_bytes())["models"]["classifier"]
         digest, path = str(classifier["sha256"]), str(classifier["path"])
     except (OSError, ValueError, KeyError, TypeError):
         return False

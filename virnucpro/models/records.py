@@ -11,6 +11,7 @@ from typing import Any
 
 from virnucpro.errors import ModelError
 from virnucpro.store.disk import Disk, explain_download_errors
+from virnucpro.store.documents import parse_json
 from virnucpro.store.lock import locked
 
 SCHEMA = 1
@@ -66,7 +67,7 @@ def read_model_records() -> dict[str, ModelRecord]:
     """
     path = model_records_file()
     try:
-        document = json.loads(path.read_bytes())
+        document = parse_json(path.read_bytes())
         if document["schema"] > SCHEMA:
             raise ModelError(f"{path} was written by a newer version: update virnucpro")
         return {name: _record(entry) for name, entry in document["models"].items()}

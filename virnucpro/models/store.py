@@ -9,7 +9,6 @@ Sizes, checksums and revisions are kept by ``records``.
 
 from __future__ import annotations
 
-import json
 import os
 import time
 import zipfile
@@ -28,6 +27,7 @@ from virnucpro.models.records import (
     save_model_record,
 )
 from virnucpro.store.disk import sha256_of
+from virnucpro.store.documents import parse_json
 
 _TRUE = {"1", "ON", "YES", "TRUE"}  # as huggingface_hub.constants reads its switches
 
@@ -141,7 +141,7 @@ def model_files(model: Model, path: Path) -> dict[str, Path]:
 
 def _shards(index: Path) -> set[str]:
     try:
-        weights = json.loads(index.read_bytes())["weight_map"]
+        weights = parse_json(index.read_bytes())["weight_map"]
         return {str(name) for name in weights.values()}
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise ModelError(f"{index} is damaged: {error!r}; fetch the model again") from error

@@ -17,6 +17,7 @@ from virnucpro.layout import Layout
 from virnucpro.precision import PRECISIONS
 from virnucpro.stages.embedding import EncoderSetup, budget_key
 from virnucpro.store.disk import Disk
+from virnucpro.store.documents import parse_json
 from virnucpro.store.ledger import Ledger
 from virnucpro.store.receipts import FileFailure
 
@@ -146,7 +147,7 @@ def write_record(
 ) -> None:
     """Write ``STEM_run.json``, unless nothing was computed and what is ``lasting`` is the same."""
     try:
-        earlier = json.loads(layout.run_json.read_bytes())
+        earlier = parse_json(layout.run_json.read_bytes())
         unchanged = all(earlier[name] == document[name] for name in lasting)
     except (OSError, ValueError, KeyError, TypeError):
         unchanged = False

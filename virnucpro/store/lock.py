@@ -15,9 +15,14 @@ from typing import TextIO
 
 from virnucpro.errors import LockedError
 from virnucpro.store.disk import explain_write_errors, host_name, open_without_links
+from virnucpro.store.documents import parse_json
 
 # The error numbers of flock on a file system that has no locks.
 _NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
+
+
+LARGEST_PID = 1 << 31
+LATEST = 1 << 33  # seconds of the Unix epoch, in the year 2242
 
 
 A_RUN = "this input"  # what a run of predict or train embed holds a lock for
@@ -61,10 +66,12 @@ class LockOwner:
 def read_owner(path: Path) -> LockOwner | None:
     """Return who wrote the lock file last; None where the lock was left, or never taken."""
     try:
-        document = json.loads(path.read_text())
+        document = parse_json(path.read_bytes())
         owner = (str(document["host"]), int(document["pid"]), int(document["since"]))
+        if not (0 < owner[1] < LARGEST_PID and 0 <= owner[2] < LATEST):
+            return None
         return LockOwner(*owner, str(document["work"]))
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, LookupError, TypeError, OverflowError):
         return None
 
 

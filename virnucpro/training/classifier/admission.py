@@ -13,6 +13,7 @@ from virnucpro.errors import InputError, ModelError, ResumeRefusedError, UsageEr
 from virnucpro.events import Notice
 from virnucpro.layout import MOLECULES, checkpoint_folder, lock_file
 from virnucpro.store.disk import Disk, sha256_of
+from virnucpro.store.documents import parse_json
 from virnucpro.store.guard import ExistingWork, WorkIdentity, admit_work
 from virnucpro.training.classifier.savepoint import Savepoint, load_savepoint, save_savepoint
 from virnucpro.training.classifier.settings import TrainingSettings
@@ -155,7 +156,7 @@ def _identity_in(output: Path) -> dict[str, Json]:
     if not output.exists():
         return {}
     try:
-        settings = json.loads(inspect_classifier(output).extra.get("training", "{}"))
+        settings = parse_json(inspect_classifier(output).extra.get("training", "{}"))
     except (ModelError, ValueError):
         return {}
     return settings if isinstance(settings, dict) else {}

@@ -17,7 +17,6 @@ therefore embedded and merged by the stages of ``predict``, and
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
@@ -26,6 +25,7 @@ from typing import Literal, NamedTuple
 from virnucpro.contracts import Json
 from virnucpro.errors import InputError, ResumeRefusedError, UsageError
 from virnucpro.layout import Layout, ShardLayout, checkpoint_folder, lock_file
+from virnucpro.store.documents import parse_json
 from virnucpro.store.migrations import upgraded
 from virnucpro.tables import GENOMES, LABELLED_FRAMES
 
@@ -112,7 +112,7 @@ class Dataset:
         """
         path = self.description_file
         try:
-            return upgraded("data set", json.loads(path.read_text(encoding="utf-8")), path)
+            return upgraded("data set", parse_json(path.read_text(encoding="utf-8")), path)
         except OSError as error:
             raise UsageError(
                 f"{self.root} is not a data set ({path.name}: {error.strerror}): make one with "
@@ -171,7 +171,7 @@ def read_embedding_record(layout: Layout) -> dict[str, Json] | None:
     record that can be read.
     """
     try:
-        document = json.loads(layout.run_json.read_bytes())
+        document = parse_json(layout.run_json.read_bytes())
     except (OSError, ValueError):
         return None
     return document if isinstance(document, dict) else None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +11,7 @@ from virnucpro.encoders.weights import read_pickle
 from virnucpro.errors import ModelError, ResumeRefusedError
 from virnucpro.layout import checkpoint_folder, lock_file
 from virnucpro.store.disk import sha256_of
+from virnucpro.store.documents import parse_json
 from virnucpro.store.guard import ExistingWork, WorkIdentity
 from virnucpro.store.migrations import upgraded
 
@@ -75,7 +75,7 @@ def existing_training(
     if files.savepoint.exists():
         try:
             state = dict(read_pickle(files.savepoint))
-            earlier = json.loads(state.pop("identity"))
+            earlier = parse_json(state.pop("identity"))
             known = work_identity(files, earlier)
             complete = state["step"] >= earlier["settings"]["steps"]
         except (ModelError, ValueError, KeyError, TypeError, AttributeError) as error:
@@ -93,7 +93,7 @@ def existing_training(
         return existing, state
     identity: WorkIdentity | None
     try:
-        report = upgraded("lite training", json.loads(files.report.read_bytes()), files.report)
+        report = upgraded("lite training", parse_json(files.report.read_bytes()), files.report)
         # A finished training counts as the same with any number of threads.
         identity = work_identity(files, {**report, "threads": threads})
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
@@ -115,7 +115,7 @@ def check_encoders(files: LiteFiles) -> None:
     Raises:
         ResumeRefusedError: they were changed or removed.
     """
-    digests = json.loads(files.report.read_bytes()).get("encoders", {})
+    digests = parse_json(files.report.read_bytes()).get("encoders", {})
     for name, path in zip(ENCODERS, (files.nucleotide, files.protein), strict=True):
         if not path.exists() or sha256_of(path) != digests.get(name):
             raise ResumeRefusedError(
