@@ -39,14 +39,14 @@ def virnucpro_work(family: str, name: str, precision: str, sequences: list[str])
     encoder.pack()
 
     def work() -> int:
-        done = 0
+        embedded_tokens = 0
 
         def count(_: int, tokens: int) -> None:
-            nonlocal done
-            done += tokens
+            nonlocal embedded_tokens
+            embedded_tokens += tokens
 
         encoder.encode(sequences, count)
-        return done
+        return embedded_tokens
 
     return work
 
@@ -102,16 +102,16 @@ def one_by_one_work(name: str, sequences: list[str]) -> Work:
     encoder.set_budget(1)
 
     def work() -> int:
-        done = 0
+        embedded_tokens = 0
 
         def count(_: int, tokens: int) -> None:
-            nonlocal done
-            done += tokens
+            nonlocal embedded_tokens
+            embedded_tokens += tokens
 
         torch._C._set_mkldnn_enabled(False)
         encoder.encode(sequences, count)
         torch._C._set_mkldnn_enabled(True)
-        return done
+        return embedded_tokens
 
     return work
 
@@ -153,15 +153,15 @@ def main() -> None:
     for _ in range(options.rounds):
         for name, work in works.items():
             started = clock()
-            done = work()
-            speeds[name].append(done / (clock() - started))
+            tokens = work()
+            speeds[name].append(tokens / (clock() - started))
     base = np.array(next(iter(speeds.values())))
     print(f"{options.name}, {options.letters} letters, {options.threads} threads, torch", end=" ")
     print(f"{torch.__version__}, {options.rounds} rounds")
-    for name, found in speeds.items():
-        ratio = np.array(found) / base
+    for name, rates in speeds.items():
+        ratio = np.array(rates) / base
         print(
-            f"{name:20} {statistics.median(found):8,.0f} tokens/s  "
+            f"{name:20} {statistics.median(rates):8,.0f} tokens/s  "
             f"{np.median(ratio):5.2f}x ({ratio.min():.2f}-{ratio.max():.2f})"
         )
 

@@ -157,11 +157,11 @@ def autotuned_kernels() -> list[dict[str, Any]]:
 
 def print_tables(document: dict[str, Any]) -> None:
     """Print the kernels that take the most time."""
-    for mode, found in document["modes"].items():
-        forward = found["forward"]
+    for mode, breakdown in document["modes"].items():
+        forward = breakdown["forward"]
         print(f"{document['model']} {document['precision']} {mode}: "
               f"{forward['milliseconds']:.2f} ms, {forward['teraflops_per_second']} TFLOP/s")  # fmt: skip
-        for row in found["kernels"][:25]:
+        for row in breakdown["kernels"][:25]:
             rates = (
                 f"{row[key]:,.0f} {unit}"
                 for key, unit in (("teraflops_per_second", "TFLOP/s"), ("gigabytes_per_second", "GB/s"))

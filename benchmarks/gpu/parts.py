@@ -163,8 +163,8 @@ def _decisions(make: _PartMaker) -> list[Part]:
              "--device", scale.device, "-o", str(make.work / "budgets.json"))  # fmt: skip
     return [
         make.pool(f"pool-{half}", 170, half),
-        make.module("variants", 120, "benchmarks.gpu.variants", "--rounds", rounds),
-        Part("budgets", 60, (sys.executable, "-m", *curve)),
+        make.module("variants", 140, "benchmarks.gpu.variants", "--rounds", rounds),
+        Part("budgets", 80, (sys.executable, "-m", *curve)),
         make.benchmark("peers", 90, few, half, esm, dnabert),
         make.module("labels", 60, "benchmarks.gpu.labels", make.scratch, "--precisions", both),
         make.pool(f"pool-{scale.eighth}", 120, scale.eighth),
