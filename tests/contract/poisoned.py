@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -25,12 +26,14 @@ from virnucpro.io.fasta import read_fasta
 
 @dataclass(frozen=True)
 class PoisonedSession:
-    """Raises on tasks with one of the sequences ``poison``."""
+    """Raises on tasks with one of the sequences ``poison``; each task takes ``seconds`` more."""
 
     session: Session
     poison: frozenset[str]
+    seconds: float
 
     def __call__(self, task: Task, report: ReportProgress) -> TaskResult:
+        time.sleep(self.seconds)
         names = [name for name, _ in read_fasta(task.inputs[0], *(task.span or (0, None)))]
         if not self.poison.isdisjoint(names):
             raise ValueError("cannot embed this")
@@ -43,6 +46,7 @@ class PoisonedStage(SpannedStage):
 
     stage: SpannedStage
     poison: frozenset[str]
+    seconds: float = 0.0
 
     runs_on = "worker"
 
@@ -68,18 +72,19 @@ class PoisonedStage(SpannedStage):
         return self.stage.join(task, parts, failures)
 
     def open(self, device: Device) -> Session:
-        return PoisonedSession(self.stage.open(device), self.poison)
+        return PoisonedSession(self.stage.open(device), self.poison, self.seconds)
 
 
 class PoisonedExecutor(Executor):
     """Carries out the stage of the protein embeddings poisoned."""
 
-    def __init__(self, pool: WorkerPool, poison: Iterable[str]) -> None:
+    def __init__(self, pool: WorkerPool, poison: Iterable[str], seconds: float = 0.0) -> None:
         super().__init__(pool, host_threads=1)
         self._poison = frozenset(poison)
+        self._seconds = seconds
 
     def run(self, stage: Stage, tasks: Iterable[Task], emit: Emit) -> Iterator[TaskOutcome]:
         if stage.name == "protein_embeddings":
             assert isinstance(stage, SpannedStage)
-            stage = PoisonedStage(stage, self._poison)
+            stage = PoisonedStage(stage, self._poison, self._seconds)
         return super().run(stage, tasks, emit)

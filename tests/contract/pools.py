@@ -20,12 +20,14 @@ class PoolKind:
     """How to make a pool, and what it can do.
 
     ``survives``: a task that ends its process leaves this one alive. ``parallel``: it has one
-    worker for each device, not one in all.
+    worker for each device, not one in all. ``simulated``: its devices are GPUs by name only, on
+    which no real encoder can be opened.
     """
 
     make: Callable[[Sequence[Device]], WorkerPool]
     survives: bool = True
     parallel: bool = True
+    simulated: bool = False
 
 
 def as_gpus(devices: Sequence[Device]) -> list[Device]:
@@ -36,11 +38,14 @@ def as_gpus(devices: Sequence[Device]) -> list[Device]:
 POOLS = {
     "local": PoolKind(lambda devices: LocalPool(devices[0]), survives=False, parallel=False),
     "processes": PoolKind(lambda devices: ProcessPool(devices, tokenizer_threads=1)),
-    "overlapping": PoolKind(lambda devices: ProcessPool(as_gpus(devices), tokenizer_threads=1)),
+    "overlapping": PoolKind(
+        lambda devices: ProcessPool(as_gpus(devices), tokenizer_threads=1), simulated=True
+    ),
     "threads": PoolKind(ThreadPool, survives=False),
 }
 
 ANY_POOL = sorted(POOLS)
+ENCODER_POOLS = [name for name in ANY_POOL if not POOLS[name].simulated]
 SURVIVING_POOLS = [name for name in ANY_POOL if POOLS[name].survives]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -24,6 +25,32 @@ def running(pid: int) -> bool:
     except (FileNotFoundError, ProcessLookupError):
         return False
     return stat.rpartition(")")[2].split()[0] != "Z"
+
+
+def workers_of(pid: int) -> list[int]:
+    """The worker processes of a run, by number."""
+    workers = []
+    for child in family(pid):
+        try:
+            command = Path(f"/proc/{child}/cmdline").read_bytes()
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        if b"spawn_main" in command and running(child):
+            workers.append(child)
+    return sorted(workers)
+
+
+def files_under(folder: Path, suffix: str) -> set[Path]:
+    """The files that end so, however deep; folders may be removed meanwhile.
+
+    ``Path.rglob`` raises where a folder goes between two looks at it.
+    """
+    return {
+        Path(where, name)
+        for where, _, names in os.walk(folder)
+        for name in names
+        if name.endswith(suffix)
+    }
 
 
 def until(true: Callable[[], object], seconds: float = 200.0) -> None:

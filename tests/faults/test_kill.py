@@ -23,6 +23,13 @@ def test_a_killed_run_is_resumed_to_the_byte(tmp_path: Path, workers: str) -> No
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+def test_two_runs_in_one_folder_while_workers_die(tmp_path: Path) -> None:
+    """Some of their sequences fail too: the table of failures belongs to both."""
+    command = [sys.executable, "-m", "tools.two_runs", str(tmp_path), "--kills", "3"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
 def test_of_two_runs_at_once_one_leaves_and_changes_nothing(tmp_path: Path) -> None:
     """The second one starts while the first is at work, and is held there until the second ends."""
     source = tmp_path / "reads.fa"

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.contract.running import fasta
-from tests.faults.processes import family, running, until
+from tests.faults.processes import family, files_under, running, until
 
 ROOT = Path(__file__).parents[2]
 IDS = [f"a{n}" for n in range(40)]  # ten spans of four; all of it takes 1000 letters
@@ -48,7 +48,11 @@ def _counting(start: Start, folder: Path, slow: float, grace: float) -> subproce
 
 
 def _parts(folder: Path) -> set[str]:
-    return {path.name for path in folder.glob("*.parts/*.done")}
+    return {path.name for path in _proved_parts(folder)}
+
+
+def _proved_parts(folder: Path) -> set[Path]:
+    return {path for path in files_under(folder, ".done") if path.parent.suffix == ".parts"}
 
 
 def _complete(folder: Path) -> bool:
@@ -73,7 +77,7 @@ def test_tasks_in_flight_are_kept_and_the_next_run_does_the_rest(
     assert len(workers) == 3
     until(lambda: not any(map(running, workers)))
     again = _counting(start, tmp_path, 0.0, 20)
-    until(lambda: again.poll() is not None or kept.keys() < set(tmp_path.glob("*.parts/*.txt")))
+    until(lambda: again.poll() is not None or kept.keys() < files_under(tmp_path, ".txt"))
     assert all(path.stat().st_mtime_ns == at for path, at in kept.items() if path.exists())
     assert again.wait(200) == 0
     assert _complete(tmp_path)
@@ -155,7 +159,7 @@ def test_a_whole_run_goes_on_where_it_was_ended(
 ) -> None:
     out = tmp_path / "out"
     process = start(*_predict(records, out, "--cpu-workers", 2))
-    until(lambda: list(out.glob("many_*/*.parts/*.done")), 40)
+    until(lambda: _proved_parts(out), 40)
     workers = family(process.pid)
     process.send_signal(number)
     assert process.wait(200) == code
@@ -168,7 +172,7 @@ def test_a_whole_run_goes_on_where_it_was_ended(
 def test_ctrl_c_without_workers(start: Start, records: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     process = start(*_predict(records, out))
-    until(lambda: list(out.glob("many_*/*.parts/*.done")), 40)
+    until(lambda: _proved_parts(out), 40)
     process.send_signal(signal.SIGINT)
     assert process.wait(200) == 130
     assert b"run the same command again" in (tmp_path / "stderr").read_bytes()

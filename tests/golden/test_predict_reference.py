@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from tests.faults.processes import until
+from tests.faults.processes import files_under, until
 from virnucpro.io.fasta import read_fasta
 from virnucpro.store.documents import sealed, unsealed
 from virnucpro.store.features import Kind, load_features
@@ -215,11 +215,11 @@ def test_killed_and_resumed_is_undisturbed(
 
     kills = 0
     for _ in range(5):
-        before = set(tmp_path.rglob("*.done"))
+        before = files_under(tmp_path, ".done")
         process, more = start(), rng.randint(1, 3)
         until(
             lambda process=process, before=before, more=more: (
-                process.poll() is not None or len(set(tmp_path.rglob("*.done")) - before) >= more
+                process.poll() is not None or len(files_under(tmp_path, ".done") - before) >= more
             ),
             200,
         )

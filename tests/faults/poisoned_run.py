@@ -1,0 +1,71 @@
+"""A prediction of the whole pipeline whose protein encoder fails on some frames.
+
+python -m tests.faults.poisoned_run INPUT OUTPUT_DIR SECONDS_PER_TASK
+
+runs it on two worker processes. With SECONDS_PER_TASK, there is time to disturb it.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from tests.contract.poisoned import PoisonedExecutor
+from virnucpro.contracts import Device
+from virnucpro.events import Event
+from virnucpro.executors.executor import Executor
+from virnucpro.executors.processes import ProcessPool
+from virnucpro.run.engine import Run, admitted_state, execute
+from virnucpro.run.failures import update_failure_table, write_failed_records
+from virnucpro.run.prepare import PredictionRequest, prepare
+from virnucpro.settings import AnalysisSettings, MachineSettings
+from virnucpro.stages.chunking import input_stamp
+from virnucpro.store.disk import Disk, sha256_of
+from virnucpro.store.state import RunState
+
+DEVICES = [Device("cpu", 0), Device("cpu", 1)]
+POISON = ("r3_chunk_1F1", "r300_chunk_1F1")
+CODONS = ["GCT", "ACC", "GGA", "TTC", "CAT", "AAG", "CTG", "GAT"]
+
+
+def ignore(event: Event) -> None:
+    """Nobody watches."""
+
+
+def make_request(source: Path, out: Path, records: int = 400) -> PredictionRequest:
+    """Write an input of so many records, and return what predicts it."""
+    lines = (
+        f">r{n}\n{''.join(CODONS[(n * 7 + i * i) % 8] for i in range(60 + n % 9))}\n"
+        for n in range(records)
+    )
+    if not source.exists():
+        source.write_text("".join(lines))
+    analysis = AnalysisSettings(model_type="toy", chunk_length=200, sequences_per_file=900)
+    return PredictionRequest(str(source), out, analysis, MachineSettings(device="cpu"), resume=True)
+
+
+def poisoned_run(request: PredictionRequest, executor: Executor) -> int:
+    """Carry out a run whose executor fails on ``POISON``; returns the number of failed records."""
+    layout, disk = request.layout, Disk()
+    prediction = prepare(request, layout, DEVICES, disk, ignore)
+    source, digest = prediction.source, sha256_of(prediction.source)
+    state = RunState(str(source), {"input": digest, **prediction.identity()})
+    state = admitted_state(layout, disk, state, ignore, resume=True, force=False)
+    run = Run(layout, disk, prediction.stages(input_stamp(source), {}), state, {source: digest})
+    try:
+        outcome = execute(run, executor, ignore)
+    finally:
+        executor.close()
+    assert {name for failure in outcome.failures for name in failure.ids} == set(POISON)
+    update_failure_table(layout, disk, str(source), outcome.failures)
+    return write_failed_records(layout, disk, source, outcome.failures)
+
+
+def main(source: Path, out: Path, seconds: float) -> int:
+    pool = ProcessPool(DEVICES, tokenizer_threads=1)
+    failed = poisoned_run(make_request(source, out), PoisonedExecutor(pool, POISON, seconds))
+    return 0 if failed == len(POISON) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1]), Path(sys.argv[2]), float(sys.argv[3])))
