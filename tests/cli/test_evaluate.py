@@ -216,6 +216,8 @@ def test_from_predictions_to_calibrated_rates(call: Callable, made: Path, tmp_pa
     assert said["loss"] < said["loss_before"]
     assert "Calibrated classifier" in done.out
     content = new.read_bytes()
+    plain = call("evaluate", made / "out", "--labels", made / "labels.tsv", "-o", tmp_path / "e")
+    assert plain.code == 0, plain.err  # it does not forget that the calibrated file is its own
     again = call(
         *("evaluate", made / "out", "--labels", made / "labels.tsv", "-o", tmp_path / "e"),
         *("--calibrate", TOY_CLASSIFIER, "--output", new),

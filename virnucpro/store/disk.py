@@ -19,6 +19,7 @@ from typing import BinaryIO
 
 from virnucpro.contracts import OutputFile
 from virnucpro.errors import OutputError
+from virnucpro.store.stamps import stamped_digest
 
 BUFFER = 1 << 20  # bytes gathered before a write: large enough that the system call costs nothing
 Bytes = bytes | bytearray | memoryview
@@ -289,8 +290,4 @@ def _unwritable(path: Path, cause: BaseException | None) -> OutputError:
 
 def sha256_of(path: Path) -> str:
     """Return the SHA-256 (hex) of the content of a file."""
-    with path.open("rb") as stream:
-        sha = hashlib.sha256()
-        while block := stream.read(1 << 20):
-            sha.update(block)
-    return sha.hexdigest()
+    return stamped_digest(path)[0]
