@@ -79,7 +79,7 @@ def measure_scheduling(
 ) -> SchedulingResult:
     """Run a stage whose devices need ``seconds`` in all, and the host ``host_seconds`` per task."""
     files, residues = make_files(folder, counts)
-    stage = Counting(files, folder, span, seconds / residues, host_seconds, batch=64)
+    stage = Counting(files, folder, span, seconds / residues, batch=64, host_seconds=host_seconds)
     first: list[float] = []
 
     def note_first_task(event: Event) -> None:

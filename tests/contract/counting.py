@@ -49,18 +49,18 @@ class Counting(SpannedStage):
     """Writes ``id length`` lines for the records of FASTA files, in spans of ``span``.
 
     ``broken`` is the index of a device on which every task ends the process, ``wrong`` that of a
-    device that computes wrong values only; ``batch`` is in sequences; ``uncompiled_calls`` is what each session reports. Reading a task and writing it
-    take the host ``host_seconds`` each.
+    device that computes wrong values only. ``batch`` is in sequences; ``uncompiled_calls`` is what
+    each session reports. Reading a task and writing it take the host ``host_seconds`` each.
     """
 
     files: tuple[Path, ...]
     folder: Path
     span: int = 10
     seconds_per_base: float = 0.0
-    host_seconds: float = 0.0
     opening: Opening = "well"
     broken: int = -9
     wrong: int = -9
+    host_seconds: float = 0.0
     batch: int = 8
     uncompiled_calls: int = 0
 
