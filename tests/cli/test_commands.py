@@ -155,7 +155,7 @@ def test_a_second_process_is_kept_out(call: Callable, example: Path, tmp_path: P
     with locked(tmp_path / "out/.checkpoints/runs/example/lock"):
         refused = call("predict", example, "-o", tmp_path / "out", *TOY)
     assert refused.code == 5
-    assert "is working on this input" in refused.err
+    assert f"is working on this input in {tmp_path / 'out'};" in refused.err
     assert [p.name for p in (tmp_path / "out").iterdir()] == [".checkpoints"]
 
 

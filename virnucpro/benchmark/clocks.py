@@ -11,7 +11,6 @@ import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from statistics import fmean, median
-from types import TracebackType
 from typing import Any, NamedTuple
 
 import torch
@@ -78,12 +77,7 @@ class ClockSampler:
             self._thread.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._ended.set()
         if self._thread is not None:
             self._thread.join()

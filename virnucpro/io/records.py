@@ -16,7 +16,6 @@ from contextlib import closing
 from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
-from types import TracebackType
 
 from virnucpro.errors import InputError
 from virnucpro.io.compression import expanded_blocks
@@ -72,12 +71,7 @@ class Records:
         """Close the file at the end of a ``with`` block, for a reading that may stop early."""
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """Close the file."""
         self.close()
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import deque
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from types import TracebackType
 
 from virnucpro.contracts import FailedTask, SpannedStage, Stage, Task, TaskOutcome, TaskResult
 from virnucpro.store.disk import Disk
@@ -52,12 +51,7 @@ class Spans:
             self._join_if_covered(task)
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._threads.shutdown(cancel_futures=True)
 
     @property

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TextIO
 
 from virnucpro.errors import LockedError
+from virnucpro.layout import checkpoint_folder
 from virnucpro.store.disk import explain_write_errors, host_name, open_without_links
 from virnucpro.store.documents import parse_json
 
@@ -125,8 +126,11 @@ def _acquire(stream: TextIO, path: Path, work: str, wait: bool) -> None:
 def _refusal(path: Path, work: str) -> LockedError:
     owner = read_owner(path)
     process = f"{owner}," if owner else "another process"
+    # Locks lie at different depths below the output directory.
+    places = [folder.parent for folder in path.parents if folder == checkpoint_folder(folder.parent)]
+    place = places[0] if places else path.parent
     return LockedError(
-        f"{process} is working on {work} in {path.parent.parent}; wait for it to finish, or choose "
+        f"{process} is working on {work} in {place}; wait for it to finish, or choose "
         f"another output (where that process is gone and the file system has no locks, delete "
         f"{path})"
     )
