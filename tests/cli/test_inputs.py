@@ -136,7 +136,7 @@ def test_chunks(
         ("3 missing", lambda path: None, "not found: check its path"),
         ("3 behind a file", lambda path: path.parent.write_text("x"), "not found: check its path"),
         ("3 dangling link", lambda path: path.symlink_to("nowhere"), "not found: check its path"),
-        ("3 name too long", lambda path: None, "cannot be read (File name too long): check"),
+        ("3 name too long", lambda path: None, "bytes too long to name the results after it"),
         ("4 a folder", lambda path: path.mkdir(), "is a folder: name a FASTA or FASTQ file"),
         ("6 a named pipe", os.mkfifo, "is not a regular file, and it is read more than once: pipe it to --input -"),
     ],

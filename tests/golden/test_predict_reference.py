@@ -261,10 +261,10 @@ def test_resume_computes_only_what_lacks_a_receipt(
     (tmp_path / "sample_protein/output_2_ESM.pt.done").unlink()
     resumed = _predict(*arguments, "--resume")
     assert resumed.returncode == 0
-    assert "stage 4 dnabert: 0 pieces" in resumed.stderr
-    assert "stage 5 esm: 1 piece " in resumed.stderr
+    assert "stage 4 nucleotide_embeddings: 0 tasks" in resumed.stderr
+    assert "stage 5 protein_embeddings: 1 task " in resumed.stderr
     # The same features come out, so nothing behind them has to be done again.
-    assert "stage 6 merging: 0 pieces" in resumed.stderr
+    assert "stage 6 merging: 0 tasks" in resumed.stderr
     for name in RESULTS:
         assert (undisturbed / name).read_bytes() == (tmp_path / name).read_bytes(), name
 
@@ -284,7 +284,7 @@ def test_a_finished_run_is_proved_and_done_in_no_time(
     (tmp_path / "sample_virus.fna").unlink()
     third = _predict(*arguments, "--resume", "-v")
     assert third.returncode == 0
-    assert "stage 5 esm: 0 pieces" in third.stderr
+    assert "stage 5 protein_embeddings: 0 tasks" in third.stderr
     assert (tmp_path / "sample_virus.fna").stat().st_mtime_ns > 0
 
 

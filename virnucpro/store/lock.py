@@ -127,7 +127,9 @@ def _refusal(path: Path, work: str) -> LockedError:
     owner = read_owner(path)
     process = f"{owner}," if owner else "another process"
     # Locks lie at different depths below the output directory.
-    places = [folder.parent for folder in path.parents if folder == checkpoint_folder(folder.parent)]
+    places = [
+        folder.parent for folder in path.parents if folder == checkpoint_folder(folder.parent)
+    ]
     place = places[0] if places else path.parent
     return LockedError(
         f"{process} is working on {work} in {place}; wait for it to finish, or choose "

@@ -26,6 +26,7 @@ from virnucpro.run.record import WorkerTable
 from virnucpro.stages import embedding
 from virnucpro.stages.embedding import EmbeddingStage, budget_key
 from virnucpro.store.disk import Disk
+from virnucpro.store.documents import sealed, unsealed
 from virnucpro.store.state import RunState, read_state, write_state
 
 GIB = 2**30
@@ -269,10 +270,10 @@ def test_budgets_outlive_a_run(tmp_path):
     state = read_state(layout)
     assert state is not None
     assert state.budgets == {"esm on GPU A": 8192}
-    document = json.loads(layout.run_state.read_bytes())
-    document["budgets"]["dnabert on GPU A"] = -1  # by whatever hand
-    layout.run_state.write_text(json.dumps(document))
+    document = unsealed(layout.run_state.read_bytes())
+    document["budgets"]["dnabert on GPU A"] = -1
+    layout.run_state.write_bytes(sealed(document))
     assert read_state(layout) == state
     del document["budgets"]  # as an earlier version wrote it
-    layout.run_state.write_text(json.dumps(document))
+    layout.run_state.write_bytes(sealed(document))
     assert read_state(layout) == RunState("in.fa", {"input": "x"})
