@@ -46,6 +46,12 @@ def main() -> int:
             _compile(encoder)
         document.setdefault("modes", {})[mode] = _broken_down(encoder, inputs, work, mode, options)
         options.json.write_text(json.dumps(document, indent=1) + "\n")
+    if options.change_setting:  # torch compiled for the other value, and is told not to do it again
+        torch.backends.cuda.matmul.allow_tf32 = not torch.backends.cuda.matmul.allow_tf32
+        mode = "after a change of settings"
+        document["modes"][mode] = _broken_down(encoder, inputs, work, mode, options)
+        options.json.write_text(json.dumps(document, indent=1) + "\n")
+        torch.backends.cuda.matmul.allow_tf32 = not torch.backends.cuda.matmul.allow_tf32
     print_tables(document)
     return 0
 
@@ -57,6 +63,12 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
     parser.add_argument("--budget", type=int, help="of the batch; the largest by default")
     parser.add_argument("--rounds", type=int, default=5, help="forwards that are timed")
+    parser.add_argument(
+        "--change-setting",
+        action="store_true",
+        help="also change a setting of torch after compiling, to see that calls of blocks that are "
+        "then not run as compiled are counted",
+    )
     parser.add_argument("--json", type=Path, required=True)
     return parser.parse_args()
 
@@ -161,6 +173,9 @@ def print_tables(document: dict[str, Any]) -> None:
         forward = breakdown["forward"]
         print(f"{document['model']} {document['precision']} {mode}: "
               f"{forward['milliseconds']:.2f} ms, {forward['teraflops_per_second']} TFLOP/s")  # fmt: skip
+        calls = breakdown["block_calls"]
+        if calls["uncompiled"]:
+            print(f"    {calls['uncompiled']} CALLS WERE NOT COMPILED: {calls['reason']}")
         for row in breakdown["kernels"][:25]:
             rates = (
                 f"{row[key]:,.0f} {unit}"

@@ -13,6 +13,7 @@ import argparse
 import json
 import sys
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,8 @@ from benchmarks.gpu.timing import time_variants
 from virnucpro.benchmark.models import TRUNCATION
 from virnucpro.compute.compiled import COMPILER_ERRORS, OPTIONS, Example, Stack
 from virnucpro.compute.fp8 import FP8, LOWEST_GELU, MOST, rounded, rounded_gelu
+from virnucpro.compute.variants import BLOCK_VARIANTS, BlockVariant
+from virnucpro.encoders.batched import BatchedEncoder
 from virnucpro.encoders.esm2 import TwoPassLayerNorm
 from virnucpro.encoders.registry import random_encoder
 
@@ -234,10 +237,17 @@ def with_sequences(example: Example, sequences: int) -> Example:
 
 
 def block_ways(sizes: BlockSizes, family: str, architecture: str, precision: str) -> Ways:
-    """One block that is neither the first nor the last: as written, and by the size of the example."""
-    encoder = random_encoder(
-        family, architecture, str(sizes.device), precision, budget=1, truncation=TRUNCATION
-    )
+    """One block that is neither the first nor the last: as written, compiled, and in other ways.
+
+    It is compiled with examples of several sizes, and in each way of ``BLOCK_VARIANTS``.
+    """
+
+    def opened() -> BatchedEncoder:
+        return random_encoder(  # always with the same weights
+            family, architecture, str(sizes.device), precision, budget=1, truncation=TRUNCATION
+        )
+
+    encoder = opened()
     if sizes.device.type == "cuda":
         encoder.set_budget(encoder.bounds.most)  # which the example of the program follows
     example = encoder.compile_examples()[0]  # of a batch without padding, where there are two
@@ -248,9 +258,9 @@ def block_ways(sizes: BlockSizes, family: str, architecture: str, precision: str
         ]
     blocks: Any = encoder.network.blocks
 
-    def work(stack: Stack) -> Work:
+    def work(stack: Stack, context: Callable[[], AbstractContextManager[None]]) -> Work:
         def forward() -> torch.Tensor:
-            with torch.inference_mode():
+            with torch.inference_mode(), context():
                 state: torch.Tensor = stack(*batch)
             if stack.calls.uncompiled:
                 raise RuntimeError(f"the compiled block was not used: {stack.calls.reason}")
@@ -258,15 +268,32 @@ def block_ways(sizes: BlockSizes, family: str, architecture: str, precision: str
 
         return forward
 
-    yield "as written", work(Stack([blocks[1]]))
+    def varied(variant: BlockVariant) -> Work:
+        ready: list[Work] = []
+
+        def forward() -> torch.Tensor:
+            if not ready:  # compiled at the first call, so that a failure is a row of its own
+                other: Any = opened().network.blocks  # a variant changes the block it is given
+                stack = Stack([other[1]])
+                variant.change(stack)
+                with variant.context():
+                    stack.fuse([example], backend=backend, options=variant.options)
+                ready.append(work(stack, variant.context))
+            return ready[0]()
+
+        return forward
+
     backend = "inductor" if sizes.device.type == "cuda" else "eager"
+    yield "as written", work(Stack([blocks[1]]), nullcontext)
     examples = {"example of the program": example} | {
         f"example of {count} sequences": with_sequences(example, count) for count in sizes.examples
     }
     for name, compile_example in examples.items():
         stack = Stack([blocks[1]])
         stack.fuse([compile_example], backend=backend)
-        yield f"compiled, {name}", work(stack)
+        yield f"compiled, {name}", work(stack, nullcontext)
+    for name, variant in BLOCK_VARIANTS.items():
+        yield f"compiled, {name}", varied(variant)
 
 
 def groups(sizes: BlockSizes) -> dict[str, Callable[[], Ways]]:

@@ -16,7 +16,7 @@ from pathlib import Path
 import click
 import pytest
 
-from benchmarks.gpu import measure
+from benchmarks.gpu import breakdown, measure
 from benchmarks.gpu.goals import compare_with_goals
 from benchmarks.gpu.measure import Measurements
 from benchmarks.gpu.parts import QUICK, REAL, SMALL, Part, environment, parts
@@ -113,6 +113,34 @@ def test_a_rehearsal(tmp_path, capfd, monkeypatch, command, names):
         assert "failed" in rows["variants"]["groups"]["attention"]["cuDNN"]
         assert [point["budget"] for point in rows["budgets"]["points"]] == [512, 1024]
         assert rows["labels"]["accuracy"]["precisions"][0]["labels"]["chunks"] > 0.9
+
+
+@pytest.mark.filterwarnings("default")
+def test_calls_that_are_not_compiled_are_reported(tmp_path, capfd, monkeypatch):
+    """A setting that changes after compiling: torch runs the block as written, and says nothing."""
+    file = tmp_path / "breakdown.json"
+    words = [
+        "esm2:3x64x2",
+        "--precision",
+        "fp32",
+        "--device",
+        "cpu",
+        "--budget",
+        "512",
+        "--rounds",
+        "1",
+    ]
+    monkeypatch.setattr(sys, "argv", ["breakdown", *words, "--change-setting", "--json", str(file)])
+    assert breakdown.main() == 0
+    calls = {
+        mode: row["block_calls"] for mode, row in json.loads(file.read_text())["modes"].items()
+    }
+    assert calls["compiled"]["uncompiled"] == 0
+    changed = calls["after a change of settings"]
+    assert changed["uncompiled"] > 0
+    assert changed["reason"]
+    said = capfd.readouterr().out
+    assert f"{changed['uncompiled']} CALLS WERE NOT COMPILED: {changed['reason']}" in said
 
 
 def test_a_rehearsal_of_the_pool(tmp_path, capfd):

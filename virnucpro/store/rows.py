@@ -19,6 +19,7 @@ import torch
 from virnucpro.contracts import Json
 from virnucpro.errors import RunInterruptedError
 from virnucpro.store.disk import Disk
+from virnucpro.store.documents import parse_json
 from virnucpro.store.features import all_finite
 
 # What a kill may cost. A GPU finishes a span before that, and nothing is written at all.
@@ -52,12 +53,12 @@ class FinishedRows:
         """Read the batches of an earlier run. A file that does not prove itself counts for none."""
         try:
             first, _, content = self._path.read_bytes().partition(b"\n")
-            header = json.loads(first)
+            header = parse_json(first)
             batches = [tuple(map(int, batch)) for batch in header["batches"]]
             proved = header["identity"] == self._identity()
             proved &= header["sha256"] == _digest(batches, content)
             rows = np.frombuffer(content, np.float32).reshape(-1, self._width).copy()
-        except (OSError, ValueError, TypeError, LookupError, RecursionError):
+        except (OSError, ValueError, TypeError, LookupError):
             return
         if proved and len(rows) == sum(map(len, batches)):
             parts = torch.split(torch.from_numpy(rows), [len(batch) for batch in batches])
