@@ -74,11 +74,17 @@ def test_two_bad_sequences_are_found_and_no_other_lost(
 
 @pytest.mark.parametrize("fault", ["exit", "killed", "segfault", "report", "cuda"])
 def test_two_deadly_sequences_are_found_and_no_other_lost(
-    pool: Make, tmp_path: Path, fault: str
+    pool: Make, tmp_path: Path, fault: str, request: pytest.FixtureRequest
 ) -> None:
-    events = _find_two(pool(2), tmp_path, fault, "WorkerDied")
+    deaths = len(_of(_find_two(pool(2), tmp_path, fault, "WorkerDied"), WorkerDied))
     # A span twice, its halves once, one sequence twice.
-    assert len(_of(events, WorkerDied)) == 5 + 6
+    expected = 5 + 6
+    if fault == "report" and request.node.callspec.params["pool"] == "overlapping":
+        # It dies while it writes one task and computes the next one, and only the latter is
+        # suspected: each death may come once more.
+        assert expected <= deaths <= 2 * expected
+    else:
+        assert deaths == expected
 
 
 def _find_two(executor: Executor, folder: Path, fault: str, error: str) -> list[Event]:
