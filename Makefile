@@ -22,7 +22,7 @@ lint: .venv/checked
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-bench: .venv/tested  ## host stages in records a second, an evaluation, how well 8 workers share
+bench: .venv/tested  ## host stages in records per second, an evaluation, and how well 8 workers share the work
 	$(BIN)/python -m benchmarks.reading
 	$(BIN)/python -m benchmarks.evaluation
 	$(BIN)/python -m benchmarks.scheduling --workers 1,8 --seconds 40 --spans 250

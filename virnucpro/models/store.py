@@ -130,7 +130,7 @@ def model_files(model: Model, path: Path) -> dict[str, Path]:
         return {path.name: path} if path.is_file() else {}
     if not path.is_dir():
         return {}
-    # A link into the cache whose target is gone is no file: an interrupted download.
+    # A link into the cache whose target is gone is not a file: a download was interrupted.
     names = files_to_fetch(model, (p.name for p in path.iterdir() if p.is_file()))
     files = {name: path / name for name in names or ()}
     for index in (file for name, file in files.items() if name.endswith(".index.json")):
@@ -195,7 +195,7 @@ def verify_model(model: Model) -> Literal["verified", "recorded"]:
         record_model(model, path)
         return "recorded"
     files = model_files(model, path)
-    # A tokenizer file that another program added to the cache later is no damage.
+    # A tokenizer file that another program added to the cache later is not damage.
     extra = set(model.wants) if isinstance(model, HubModel) else set()
     for name in sorted((files.keys() - extra) | record.files.keys()):
         if not _same(files.get(name, path / name), record.files.get(name)):

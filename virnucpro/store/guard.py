@@ -216,7 +216,7 @@ def move_aside(existing: ExistingWork, disk: Disk) -> Path | None:
     """
     paths = [*existing.foreign_files, *existing.own_files]
     previous = existing.previous
-    # After a kill half way the folder has its first name, and the next --force goes on with it.
+    # After a kill half way the folder has its first name, and the next --force continues with it.
     moving = previous.with_name(f"{previous.name}.moving")
     if not paths and not moving.exists():
         return None
