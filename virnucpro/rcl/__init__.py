@@ -1,0 +1,1 @@
+"""The RCL predictor: where the reactive center loop of a serpin lies in its sequence."""

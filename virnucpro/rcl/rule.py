@@ -1,0 +1,60 @@
+"""The rule that turns the probabilities of residues into one region per protein."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+
+@dataclass(frozen=True)
+class RegionRule:
+    """When residues in a row are the RCL. The defaults are those of RCL-identifier.
+
+    Attributes:
+        threshold: a residue counts if its probability is above it.
+        min_consecutive: residues that a run must have; shorter ones are passed over.
+        min_rcl_length: residues that the longest run must have to be reported.
+    """
+
+    threshold: float = 0.5
+    min_consecutive: int = 12
+    min_rcl_length: int = 7
+
+
+@dataclass(frozen=True)
+class RclRegion:
+    """The RCL of a protein.
+
+    Attributes:
+        start: first residue, counted from 1.
+        end: last residue, counted from 1.
+        confidence: mean probability of its residues.
+    """
+
+    start: int
+    end: int
+    confidence: float
+
+    @property
+    def length(self) -> int:
+        """Number of residues."""
+        return self.end - self.start + 1
+
+
+def find_region(probabilities: npt.NDArray[np.float32], rule: RegionRule) -> RclRegion | None:
+    """Return the RCL of a protein; None if no run of residues satisfies the rule.
+
+    ``probabilities`` are float32 ``[L]``, one per residue. The longest run is the RCL, the first
+    one of those of equal length.
+    """
+    above = np.concatenate(([False], probabilities > rule.threshold, [False]))
+    starts, stops = np.flatnonzero(above[1:] != above[:-1]).reshape(-1, 2).T
+    lengths = stops - starts
+    lengths[lengths < rule.min_consecutive] = 0
+    if not lengths.size or lengths.max() < max(rule.min_rcl_length, 1):
+        return None
+    longest = int(lengths.argmax())
+    start, stop = int(starts[longest]), int(stops[longest])
+    return RclRegion(start + 1, stop, float(probabilities[start:stop].mean(dtype=np.float64)))
