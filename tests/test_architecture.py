@@ -38,6 +38,7 @@ ORDER = (
     "training",
     "evaluation",
     "benchmark",
+    "rcl",
     "ui",
     "cli",
     "__main__",
