@@ -5,19 +5,90 @@ its checkpoints can be loaded.
 
 Shapes: B proteins, L residues (padded), E numbers per residue, C channels. Every network takes
 float32 ``[B, L, E]`` and returns logits ``[B, L, 2]``: not RCL, RCL.
+
+Proteins of a batch differ in length. What stands behind the end of a protein is treated in one of
+two ways, and a network must be used in the way in which it was trained:
+
+* Without a mask, the padding takes part in the computation. Networks of RCL-identifier need this:
+  they were trained on proteins that were padded with zeros to 1,024 residues.
+* With a mask, bool ``[B, L]``, True for the residues of a protein, the padding has no influence:
+  the logits of a protein are the same in every batch, apart from rounding. Activations behind the
+  end are set to zero after every layer. Batch norm, pooling and interpolation average over residues
+  only, and an LSTM ends where the protein ends.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 import torch.nn.functional as F
-from torch import nn
+from torch import distributed, nn
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 RCL = 1
 """Index of the class "residue of the RCL" in the logits."""
+
+
+class _SumOverProcesses(torch.autograd.Function):
+    """The sum of a tensor over all training processes, with its gradient."""
+
+    @staticmethod
+    def forward(ctx: Any, values: torch.Tensor) -> torch.Tensor:
+        total = values.clone()
+        distributed.all_reduce(total)
+        return total
+
+    @staticmethod
+    def backward(ctx: Any, gradient: torch.Tensor) -> torch.Tensor:
+        total = gradient.clone()
+        distributed.all_reduce(total)
+        return total
+
+
+class MaskedBatchNorm(nn.BatchNorm1d):
+    """Batch norm whose statistics in training are those of the residues, without the padding.
+
+    Where several processes train together, the statistics are those of the residues of all of them.
+    Without a mask, and in evaluation, it is the batch norm of torch.
+    """
+
+    def forward(self, x: torch.Tensor, mask: torch.Tensor | None = None) -> torch.Tensor:
+        """Return ``x`` ``[B, C, L]`` normalised; ``mask`` is float ``[B, 1, L]``, 1 or 0."""
+        if mask is None or not self.training:
+            return super().forward(x)
+        assert self.running_mean is not None
+        assert self.running_var is not None
+        assert self.num_batches_tracked is not None
+        together = distributed.is_available() and distributed.is_initialized()
+        # float32 also under mixed precision: a sum of 10,000 residues overflows float16.
+        values, mask = x.float(), mask.float()
+        sums = torch.cat([(values * mask).sum((0, 2)), mask.sum().reshape(1)])
+        if together:
+            sums = _SumOverProcesses.apply(sums)  # type: ignore[no-untyped-call]
+        count = sums[-1].clamp(min=1)
+        mean = sums[:-1] / count
+        centred = values - mean[:, None]
+        squares = (centred.square() * mask).sum((0, 2))
+        if together:
+            squares = _SumOverProcesses.apply(squares)  # type: ignore[no-untyped-call]
+        variance = squares / count
+        with torch.no_grad():
+            self.num_batches_tracked.add_(1)
+            share = self.momentum or 0.0
+            self.running_mean.lerp_(mean.detach(), share)
+            # As in torch, the running variance is the unbiased estimate.
+            unbiased = variance.detach() * count / (count - 1).clamp(min=1)
+            self.running_var.lerp_(unbiased, share)
+        scale = self.weight * torch.rsqrt(variance + self.eps)
+        return (centred * scale[:, None] + self.bias[:, None]).to(x.dtype)
+
+
+def _zeroed(x: torch.Tensor, mask: torch.Tensor | None) -> torch.Tensor:
+    """Return ``x`` ``[B, C, L]`` with zeros behind the end of each protein, if there is a mask."""
+    return x if mask is None else x * mask
 
 
 class ConvLayer(nn.Module):
@@ -26,13 +97,13 @@ class ConvLayer(nn.Module):
     def __init__(self, inputs: int, outputs: int, kernel: int, dropout: float) -> None:
         super().__init__()
         self.conv = nn.Conv1d(inputs, outputs, kernel, padding=kernel // 2)
-        self.bn = nn.BatchNorm1d(outputs)
+        self.bn = MaskedBatchNorm(outputs)
         self.dropout = nn.Dropout(dropout)
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Return the activations of the layer."""
-        activations: torch.Tensor = self.dropout(F.relu(self.bn(self.conv(x))))
-        return activations
+    def forward(self, x: torch.Tensor, mask: torch.Tensor | None = None) -> torch.Tensor:
+        """Return the activations of the layer; ``mask`` is float ``[B, 1, L]``, 1 or 0."""
+        activations = self.dropout(F.relu(self.bn(self.conv(x), mask)))
+        return _zeroed(activations, mask)
 
 
 class RclCnn(nn.Module):
@@ -54,11 +125,12 @@ class RclCnn(nn.Module):
         )
         self.output = nn.Sequential(nn.Conv1d(channels[-1], 2, 1))
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Return the logits ``[B, L, 2]``."""
-        x = x.transpose(1, 2)  # [B, E, L]
+    def forward(self, x: torch.Tensor, mask: torch.Tensor | None = None) -> torch.Tensor:
+        """Return the logits ``[B, L, 2]``; ``mask`` is bool ``[B, L]``."""
+        residues = None if mask is None else mask[:, None].to(x.dtype)
+        x = _zeroed(x.transpose(1, 2), residues)  # [B, E, L]
         for layer in self.conv_layers:
-            x = layer(x)
+            x = layer(x, residues)
         logits: torch.Tensor = self.output(x)  # [B, 2, L]
         return logits.transpose(1, 2)
 
@@ -70,18 +142,20 @@ class DoubleConv(nn.Module):
         super().__init__()
         self.double_conv = nn.Sequential(
             nn.Conv1d(inputs, outputs, 7, padding=3),
-            nn.BatchNorm1d(outputs),
+            MaskedBatchNorm(outputs),
             nn.ReLU(),
             nn.Dropout(dropout),
             nn.Conv1d(outputs, outputs, 7, padding=3),
-            nn.BatchNorm1d(outputs),
+            MaskedBatchNorm(outputs),
             nn.ReLU(),
         )
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Return the activations of the block."""
-        activations: torch.Tensor = self.double_conv(x)
-        return activations
+    def forward(self, x: torch.Tensor, mask: torch.Tensor | None = None) -> torch.Tensor:
+        """Return the activations of the block; ``mask`` is float ``[B, 1, L]``, 1 or 0."""
+        for layer in self.double_conv:
+            # ReLU and dropout leave zeros as they are.
+            x = _zeroed(layer(x, mask), mask) if isinstance(layer, MaskedBatchNorm) else layer(x)
+        return x
 
 
 class AttentionGate(nn.Module):
@@ -134,25 +208,66 @@ class RclUnet(nn.Module):
             nn.Conv1d(base_filters, 2, 1),
         )
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Return the logits ``[B, L, 2]``; L is at least 2 to the power of the depth."""
+    def forward(self, x: torch.Tensor, mask: torch.Tensor | None = None) -> torch.Tensor:
+        """Return the logits ``[B, L, 2]``; ``mask`` is bool ``[B, L]``.
+
+        Without a mask, L must be at least 2 to the power of the depth.
+        """
+        if mask is not None:
+            return self._masked(x, mask)
         x = self.input_proj(x.transpose(1, 2))  # [B, C, L]
         skips = []
         for block in self.encoder_blocks:
             skips.append(block(x))
             x = F.avg_pool1d(skips[-1], 2)
         x = self.bottleneck(x)
-        for number, (block, skip) in enumerate(
-            zip(self.decoder_blocks, reversed(skips), strict=True)
-        ):
+        for level, skip in enumerate(reversed(skips)):
             x = F.interpolate(x, scale_factor=2, mode="linear", align_corners=True)
             if x.shape[-1] != skip.shape[-1]:  # an odd length lost its last residue when pooled
                 x = F.interpolate(x, skip.shape[-1], mode="linear", align_corners=True)
-            if self.attention_gates:
-                skip = self.attention_gates[number](x, skip)
-            x = block(torch.cat([skip, x], dim=1))
+            x = self._decoded(level, x, skip, None)
         logits: torch.Tensor = self.output(x)  # [B, 2, L]
         return logits.transpose(1, 2)
+
+    def _masked(self, x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+        """Return the logits of proteins without the influence of their padding.
+
+        A position below the top stands for one residue or more; at an odd end it stands for those
+        that there are. The original's interpolation stretches each position by the padded length,
+        so that it would depend on the batch. Here a position is placed in the middle of the two
+        that it stands for.
+        """
+        length = x.shape[1]
+        padding = -length % 2 ** len(self.encoder_blocks)
+        masks = [F.pad(mask, (0, padding))[:, None].to(x.dtype)]
+        x = F.pad(x, (0, 0, 0, padding)).transpose(1, 2) * masks[0]
+        x = self.input_proj(x) * masks[0]  # [B, C, L]
+        skips = []
+        for block in self.encoder_blocks:
+            skips.append(block(x, masks[-1]))
+            present = F.avg_pool1d(masks[-1], 2)  # share of residues: 0, 0.5 or 1
+            x = F.avg_pool1d(skips[-1], 2) / present.clamp(min=0.5)
+            masks.append((present > 0).to(x.dtype))
+        x = self.bottleneck(x, masks[-1])
+        for level, skip in enumerate(reversed(skips)):
+            below, mask = masks[-1 - level], masks[-2 - level]
+            x, present = (
+                F.interpolate(values, scale_factor=2, mode="linear", align_corners=False)
+                for values in (x, below)
+            )
+            x = x / present.clamp(min=0.25) * mask
+            x = self._decoded(level, x, skip, mask)
+        logits: torch.Tensor = self.output(x)  # [B, 2, L]
+        return logits.transpose(1, 2)[:, :length]
+
+    def _decoded(
+        self, level: int, x: torch.Tensor, skip: torch.Tensor, mask: torch.Tensor | None
+    ) -> torch.Tensor:
+        """Return the output of a decoder from what is below it and from its skip connection."""
+        if self.attention_gates:
+            skip = self.attention_gates[level](x, skip)
+        activations: torch.Tensor = self.decoder_blocks[level](torch.cat([skip, x], dim=1), mask)
+        return activations
 
 
 class RclLstm(nn.Module):
@@ -179,9 +294,18 @@ class RclLstm(nn.Module):
             nn.Linear(hidden_dim, 2),
         )
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Return the logits ``[B, L, 2]``."""
-        states, _ = self.lstm(x)  # [B, L, 2 hidden_dim]
+    def forward(self, x: torch.Tensor, mask: torch.Tensor | None = None) -> torch.Tensor:
+        """Return the logits ``[B, L, 2]``; ``mask`` is bool ``[B, L]``, one residue or more each.
+
+        With a mask, the pass from the end begins at the last residue.
+        """
+        if mask is None:
+            states, _ = self.lstm(x)  # [B, L, 2 hidden_dim]
+        else:
+            lengths = mask.sum(1).cpu()
+            packed = pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False)
+            packed, _ = self.lstm(packed)
+            states, _ = pad_packed_sequence(packed, batch_first=True, total_length=x.shape[1])
         logits: torch.Tensor = self.fc(self.dropout(states))
         return logits
 

@@ -15,14 +15,6 @@ MODELS = ("blosum_cnn", "blosum_unet", "onehot_cnn", "onehot_lstm", "onehot_unet
 PADDED = 1024  # the length that the original pads every protein to
 
 
-@pytest.fixture(scope="module")
-def rcl_reference(reference: Path) -> Path:
-    folder = reference.parent / "rcl" / "reference"
-    if not folder.is_dir():
-        pytest.skip("the reference outputs of the RCL predictor are not here")
-    return folder
-
-
 def proteins(fasta: Path) -> dict[str, str]:
     records: dict[str, str] = {}
     for line in fasta.read_text().splitlines():

@@ -1,0 +1,269 @@
+"""Model files of the RCL predictor, and what batches and windows do to probabilities."""
+
+import json
+import random
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from virnucpro.errors import ModelError
+from virnucpro.rcl.encodings import AMINO_ACIDS
+from virnucpro.rcl.models import (
+    PADDED,
+    WINDOW,
+    RclModel,
+    read_rcl_model,
+    windows_of,
+    write_rcl_model,
+)
+from virnucpro.rcl.networks import NETWORKS, RCL, MaskedBatchNorm
+from virnucpro.store.disk import Disk
+
+Make = Callable[..., RclModel]
+KINDS = tuple(NETWORKS)
+
+
+def protein(length: int, seed: int = 0) -> str:
+    return "".join(random.Random(seed).choices(AMINO_ACIDS, k=length))
+
+
+PROTEINS = [protein(length, length) for length in (1, 2, 15, 16, 17, 33, 100, 101, 250)]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_protein_has_the_same_probabilities_in_every_batch(small_model: Make, kind: str) -> None:
+    model = small_model(kind)
+    alone = [model.probabilities([sequence])[0] for sequence in PROTEINS]
+    together = model.probabilities(PROTEINS[::-1])[::-1]
+    pairs = model.probabilities(PROTEINS, batch_size=2)
+    for one, two, three in zip(alone, together, pairs, strict=True):
+        np.testing.assert_allclose(two, one, atol=1e-6)
+        np.testing.assert_allclose(three, one, atol=1e-6)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_stands_behind_the_end_has_no_influence(small_model: Make, kind: str) -> None:
+    network = small_model(kind).network
+    x = torch.rand(2, 70, 21)
+    mask = torch.arange(70) < torch.tensor([[70], [37]])
+    logits = network(x, mask)
+    x[1, 37:] = 1000.0
+    torch.testing.assert_close(network(x, mask)[1, :37], logits[1, :37])
+    torch.testing.assert_close(network(x[1:, :37], mask[1:, :37])[0], logits[1, :37])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_training_with_a_mask_does_not_depend_on_the_padding(kind: str, small_model: Make) -> None:
+    def gradients(padding: int) -> dict[str, torch.Tensor]:
+        network = small_model(kind).network.train().requires_grad_(True)
+        for module in network.modules():
+            if isinstance(module, torch.nn.Dropout | torch.nn.LSTM):
+                module.eval()
+        torch.manual_seed(1)
+        x, lengths = torch.rand(3, 60, 21), torch.tensor([[60], [41], [18]])
+        x = torch.nn.functional.pad(x, (0, 0, 0, padding))
+        mask = torch.arange(x.shape[1]) < lengths
+        network(x, mask)[mask].square().sum().backward()
+        values = {name: p.grad for name, p in network.named_parameters()}
+        return values | {name: b for name, b in network.named_buffers() if b.is_floating_point()}
+
+    expected = gradients(0)
+    for name, value in gradients(52).items():
+        torch.testing.assert_close(value, expected[name], rtol=1e-3, atol=1e-4, msg=name)
+
+
+def test_the_masked_batch_norm_is_that_of_torch_on_the_residues() -> None:
+    torch.manual_seed(0)
+    ours, theirs = MaskedBatchNorm(5).train(), torch.nn.BatchNorm1d(5).train()
+    x = torch.rand(3, 5, 20) * 4 + 100
+    mask = (torch.arange(20) < torch.tensor([[20], [11], [3]]))[:, None].float()
+    residues = x.transpose(1, 2)[mask[:, 0].bool()]
+    expected = theirs(residues)
+    normalised = ours(x, mask).transpose(1, 2)[mask[:, 0].bool()]
+    torch.testing.assert_close(normalised, expected, rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(ours.running_mean, theirs.running_mean)
+    torch.testing.assert_close(ours.running_var, theirs.running_var)
+
+
+@pytest.mark.parametrize("length", [0, 1, 1023, 1024, 1025, 1536, 1537, 5000, 35_213])
+def test_windows_take_each_residue_once_and_far_from_cuts(length: int) -> None:
+    taken = []
+    for start, kept in windows_of(length):
+        taken += range(length)[kept]
+        assert start <= kept.start < kept.stop <= min(start + WINDOW, length)
+        assert start == 0 or kept.start - start >= 256
+        assert start + WINDOW >= length or start + WINDOW - kept.stop >= 256
+    assert taken == list(range(length))
+
+
+@pytest.mark.parametrize("padding", ["masked", PADDED])
+def test_long_and_empty_proteins(small_model: Make, padding: Any) -> None:
+    model = small_model("cnn", padding=padding)
+    sequence = protein(3000)
+    long, empty = model.probabilities([sequence, ""])
+    assert long.shape == (3000,)
+    assert empty.shape == (0,)
+    middle = model.probabilities([sequence[512:1536]])[0]
+    np.testing.assert_allclose(long[800:1000], middle[288:488], atol=1e-6)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("encoding", ["onehot", "blosum"])
+def test_a_model_is_read_as_it_was_written(
+    small_model: Make, tmp_path: Path, kind: str, encoding: str
+) -> None:
+    model = replace(small_model(kind, encoding), threshold=0.4, training={"epochs": 3})
+    path = tmp_path / "model.safetensors"
+    write_rcl_model(path, model, Disk())
+    content = path.read_bytes()
+    again = read_rcl_model(path)
+    assert (again.kind, again.encoding, again.padding) == (kind, encoding, "masked")
+    assert (again.threshold, dict(again.training)) == (0.4, {"epochs": 3})
+    assert dict(model.settings).items() <= dict(again.settings).items()
+    for one, two in zip(model.probabilities(PROTEINS), again.probabilities(PROTEINS), strict=True):
+        np.testing.assert_allclose(one, two, atol=5e-3)  # float16 weights
+    write_rcl_model(path, again, Disk())
+    rewritten = read_rcl_model(path)
+    write_rcl_model(tmp_path / "again.safetensors", rewritten, Disk())
+    assert path.read_bytes() == (tmp_path / "again.safetensors").read_bytes()
+    assert len(content) < 2.2 * sum(v.numel() for v in model.network.state_dict().values()) + 9000
+
+
+@pytest.mark.parametrize(
+    "name", ["blosum_cnn", "blosum_unet", "onehot_cnn", "onehot_lstm", "onehot_unet"]
+)
+def test_checkpoints_of_the_original(rcl_reference: Path, name: str) -> None:
+    model = read_rcl_model(rcl_reference / f"{name}.pt")
+    assert (f"{model.encoding}_{model.kind}", model.padding) == (name, PADDED)
+    records = (rcl_reference / "probes.fa").read_text().split(">")[1:]
+    sequences = ["".join(record.split("\n")[1:]) for record in records]
+    probabilities = model.probabilities(sequences, batch_size=5)
+    expected = np.load(rcl_reference / f"{name}.npz")["probabilities"][:, :, RCL]
+    for row, values in zip(expected, probabilities, strict=True):
+        if len(values) <= WINDOW:
+            np.testing.assert_allclose(values, row[: len(values)], rtol=0, atol=1e-5)
+
+
+# --- hostile files ---------------------------------------------------------------------------
+
+
+class Evil:
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (print, ("this must not be printed",))
+
+
+def checkpoint(model: RclModel, **changes: Any) -> dict[str, Any]:
+    state = {f"module.{k}": v.clone() for k, v in model.network.state_dict().items()}
+    return {"epoch": 1, "model_state_dict": state, "val_f1": 0.5, "config": {}} | changes
+
+
+def changed(model: RclModel, name: str, value: torch.Tensor | None) -> dict[str, Any]:
+    content = checkpoint(model)
+    content["model_state_dict"].pop(f"module.{name}", None)
+    if value is not None:
+        content["model_state_dict"][name] = value
+    return content
+
+
+HOSTILE = {
+    "a pickle that runs code": (lambda m: checkpoint(m, config=Evil()), "refused"),
+    "no weights": (lambda m: {"epoch": 1}, "model_state_dict"),
+    "weights that are a list": (lambda m: checkpoint(m, model_state_dict=[1]), "named weights"),
+    "a name that is a number": (lambda m: checkpoint(m, model_state_dict={1: 2}), "named weights"),
+    "another network": (lambda m: checkpoint(m, model_state_dict={"a": torch.ones(3)}), "network"),
+    "NaN": (lambda m: changed(m, "conv_layers.0.bn.weight", torch.full((8,), torch.nan)), "NaN"),
+    "a wrong shape": (lambda m: changed(m, "conv_layers.0.bn.weight", torch.ones(9)), "shape"),
+    "a missing weight": (lambda m: changed(m, "conv_layers.1.bn.weight", None), "conv_layers.1.bn"),
+    "an unknown weight": (lambda m: changed(m, "psi.weight", torch.ones(2)), "psi"),
+    "a negative variance": (
+        lambda m: changed(m, "conv_layers.0.bn.running_var", -torch.ones(8)),
+        "negative",
+    ),
+    "a convolution of even length": (
+        lambda m: changed(m, "conv_layers.0.conv.weight", torch.ones(8, 21, 4)),
+        "even",
+    ),
+    "a width without encoding": (
+        lambda m: changed(m, "conv_layers.0.conv.weight", torch.ones(8, 77, 7)),
+        "77",
+    ),
+    "a tensor of 4 TB in 4 bytes": (
+        lambda m: changed(m, "conv_layers.0.conv.weight", torch.ones(1).expand(10**6, 21, 49_999)),
+        "named weights",
+    ),
+    "no dimensions": (
+        lambda m: changed(m, "conv_layers.0.conv.weight", torch.tensor(1.0)),
+        "shape",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", HOSTILE)
+def test_hostile_checkpoints_are_refused(
+    small_model: Make, tmp_path: Path, capsys: pytest.CaptureFixture[str], case: str
+) -> None:
+    make, message = HOSTILE[case]
+    path = tmp_path / "best_model.pt"
+    torch.save(make(small_model("cnn")), path)
+    with pytest.raises(ModelError, match=message) as refusal:
+        read_rcl_model(tmp_path)
+    assert str(path) in str(refusal.value)
+    assert "printed" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("schema", 2),
+        ("schema", "1"),
+        ("content", "classifier"),
+        ("kind", "graph"),
+        ("settings", []),
+        ("encoding", 3),
+        ("encoding", "blosum"),
+        ("encoding", "esm2_650m"),
+        ("padding", "padded 10"),
+        ("threshold", 1.5),
+        ("threshold", "0.5"),
+        ("training", None),
+    ],
+)
+def test_hostile_metadata_is_refused(
+    small_model: Make, tmp_path: Path, name: str, value: Any
+) -> None:
+    path = tmp_path / "model.safetensors"
+    write_rcl_model(path, small_model("cnn"), Disk())
+    from safetensors import safe_open
+    from safetensors.torch import load_file
+
+    with safe_open(path, "pt") as file:
+        metadata = json.loads(file.metadata()["virnucpro"])
+    save_file(load_file(path), path, {"virnucpro": json.dumps(metadata | {name: value})})
+    with pytest.raises(ModelError, match=str(path)):
+        read_rcl_model(path)
+
+
+def test_damaged_missing_and_other_files(small_model: Make, tmp_path: Path) -> None:
+    path = tmp_path / "model.safetensors"
+    write_rcl_model(path, small_model("unet"), Disk())
+    content = path.read_bytes()
+    for damaged in (b"", content[:100], content[:-7], b"\xff" * 99):
+        path.write_bytes(damaged)
+        with pytest.raises(ModelError, match=str(path)):
+            read_rcl_model(path)
+    with pytest.raises(ModelError, match="missing"):
+        read_rcl_model(tmp_path / "none.pt")
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(ModelError, match="run_001"):
+        read_rcl_model(tmp_path / "empty")
+    model = small_model("cnn")
+    model.network.state_dict()["output.0.bias"].fill_(1e30)
+    with pytest.raises(ModelError, match="NaN or infinite"):
+        write_rcl_model(tmp_path / "large.safetensors", model, Disk())
+    assert not (tmp_path / "large.safetensors").exists()
