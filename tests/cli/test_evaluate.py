@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import shutil
+import signal
 import struct
 import subprocess
 import sys
@@ -16,7 +18,10 @@ import pytest
 
 from virnucpro.classifier.files import inspect_classifier
 from virnucpro.cli import run as run_program
+from virnucpro.layout import lock_file
 from virnucpro.settings import TOY_CLASSIFIER
+from virnucpro.store.disk import Disk
+from virnucpro.store.lock import locked
 
 FILES = ["evaluation.json", "evaluation.md", "evaluation.tsv"]
 PLOTS = ["pr.png", "reliability.png", "roc.png", "scores.png"]
@@ -91,7 +96,7 @@ def test_a_run_is_measured_at_every_level(
         "evaluate", made / "out", "--labels", made / "labels.tsv", "-o", out, "--level", level
     )
     assert done.code == 0, done.err
-    assert sorted(path.name for path in out.iterdir()) == FILES + PLOTS
+    assert sorted(path.name for path in out.iterdir()) == [".checkpoints", *FILES, *PLOTS]
     assert all(min(_check_png(out / name)) > 600 for name in PLOTS)
     found = json.loads((out / "evaluation.json").read_text())
     rows = _table(out / "evaluation.tsv")
@@ -136,15 +141,15 @@ def test_again_is_the_same_and_something_else_is_kept(
     command = ("evaluate", made / "out", "--labels", made / "labels.tsv")
     assert call(*command).code == 0
     out = tmp_path / "in_chunk_evaluation"
-    before = {path.name: path.read_bytes() for path in out.iterdir()}
+    before = {path.name: path.read_bytes() for path in out.iterdir() if path.is_file()}
     again = call(*command)
     assert again.code == 0
     assert "the evaluation in in_chunk_evaluation is finished" in again.err
-    assert {path.name: path.read_bytes() for path in out.iterdir()} == before
+    assert {path.name: path.read_bytes() for path in out.iterdir() if path.is_file()} == before
     refused = call(*command, "--threshold", 0.7)
     assert refused.code == 3
     assert "threshold: was 0.5, is 0.7" in refused.err
-    assert {path.name: path.read_bytes() for path in out.iterdir()} == before
+    assert {path.name: path.read_bytes() for path in out.iterdir() if path.is_file()} == before
     assert call(*command, "--threshold", 0.7, "--force").code == 0
     assert json.loads((out / "evaluation.json").read_text())["threshold"] == 0.7
     previous = out / ".checkpoints/evaluation.previous"
@@ -161,8 +166,58 @@ def test_a_killed_evaluation_is_written_again(
         assert call(*command).code == 1
     assert (out / "evaluation.tsv").exists()
     assert not (out / "evaluation.json").exists()
-    assert call(*command).code == 0
-    assert not (out / ".checkpoints").exists()
+    strays = [
+        out / ".scores.png.elsewhere.999999999.tmp",
+        out / ".checkpoints/.evaluation.begun.json.elsewhere.999999999.tmp",
+        tmp_path / ".new.safetensors.elsewhere.999999999.tmp",
+    ]
+    for stray in strays:
+        stray.touch()
+    new = tmp_path / "new.safetensors"
+    assert call(*command, "--calibrate", TOY_CLASSIFIER, "--output", new).code == 0
+    assert not any(stray.exists() for stray in strays)
+    assert [path.name for path in (out / ".checkpoints").iterdir()] == ["evaluation.json.lock"]
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_an_interrupted_evaluation_says_so(
+    call: Callable,
+    made: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    number: signal.Signals,
+    code: int,
+) -> None:
+    """The signal comes while a file is written; nothing of it is left."""
+    out = tmp_path / "e"
+
+    def interrupted_write(disk: Disk, stream: object, data: object) -> None:
+        os.kill(os.getpid(), number)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Disk, "write", interrupted_write)
+        patch.setattr("virnucpro.evaluation.run.draw_plots", lambda evaluation: {})
+        done = call("evaluate", made / "out", "--labels", made / "labels.tsv", "-o", out)
+    assert done.code == code
+    assert done.err.splitlines()[-1] == (
+        "virnucpro: interrupted; run the same command again to go on"
+    )
+    assert not list(tmp_path.rglob("*.tmp"))
+
+
+def test_of_two_evaluations_at_once_one_leaves(call: Callable, made: Path, tmp_path: Path) -> None:
+    out, new = tmp_path / "e", tmp_path / "new.safetensors"
+    command = ("evaluate", made / "out", "--labels", made / "labels.tsv", "-o", out)
+    with locked(lock_file(out, "evaluation.json")):
+        refused = call(*command)
+        assert refused.code == 5
+        assert "is working on this evaluation" in refused.err
+    with locked(lock_file(tmp_path, new.name)):  # as train classifier does
+        refused = call(*command, "--calibrate", TOY_CLASSIFIER, "--output", new)
+        assert refused.code == 5
+        assert "is working on this classifier" in refused.err
+    assert [path.name for path in out.iterdir()] == [".checkpoints"]
+    assert not new.exists()
 
 
 def test_calls_without_scores(call: Callable, made: Path, tmp_path: Path) -> None:

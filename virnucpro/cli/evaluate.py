@@ -23,7 +23,8 @@ Examples:
 The labels are a table with the columns record and label (virus or others), and optionally group
 and genome. The files genomes.tsv and PART_frames.tsv of a data set can be used as well. See
 docs/evaluation.md.
-"""
+
+""" + shared.exit_codes(0, 3, 5, 6, 64, 65, 130)
 
 
 @click.command(
@@ -79,7 +80,9 @@ def evaluate(predictions: Path, labels: Path, **options: Any) -> None:
                 f"{package} is not installed, and evaluate needs it: pip install 'virnucpro[train]'"
             )
     from virnucpro.evaluation.run import EvaluationRequest, run_evaluation
+    from virnucpro.executors.signals import interruptible
 
-    result = run_evaluation(EvaluationRequest(predictions, labels, **options), shared.say)
+    with interruptible():
+        result = run_evaluation(EvaluationRequest(predictions, labels, **options), shared.say)
     if not shared.quiet():
         click.echo(printable(result))

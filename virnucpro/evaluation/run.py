@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -24,7 +25,7 @@ from virnucpro.evaluation.report import (
     count_lines,
 )
 from virnucpro.evaluation.sample import join
-from virnucpro.layout import checkpoint_folder
+from virnucpro.layout import checkpoint_folder, lock_file
 from virnucpro.store.disk import Disk, sha256_of
 from virnucpro.store.documents import parse_json
 from virnucpro.store.guard import (
@@ -35,6 +36,10 @@ from virnucpro.store.guard import (
     read_identity,
     save_identity,
 )
+from virnucpro.store.lock import locked
+
+# In the order in which they are written.
+FILES = (*PLOTS, "evaluation.tsv", "evaluation.md", "evaluation.json")
 
 
 @dataclass(frozen=True)
@@ -84,36 +89,43 @@ def run_evaluation(request: EvaluationRequest, notify: Callable[[str], None]) ->
         f"the evaluation in {folder.name}", _settings(files.document(request.threshold))
     )
     begun_file = checkpoint_folder(folder) / "evaluation.begun.json"
-    existing = _existing_evaluation(folder, begun_file)
-    existing_classifier = _existing_classifier(request, folder, begun_file)
-    if not request.force and (refusal := foreign_files_refusal(existing_classifier)):
-        raise refusal
+    if not request.force:
+        for existing in _existing_work(request, folder, begun_file):
+            if refusal := foreign_files_refusal(existing):
+                raise refusal
     source = _calibration_source(request, predictions, notify)
-    if notice := admit_work(identity, existing, disk, force=request.force).notice:
-        notify(notice)
-    notify(f"reading {request.labels} and {predictions.table.path}")
-    labels = read_labels(request.labels)
-    sample = join(predictions, labels)
-    notify(f"measuring {sample.counts.used:,} rows, with intervals over genomes")
-    evaluation = evaluate(sample, request.threshold, graded=predictions.graded)
-    calibration, plots = _earlier_calibration(folder), draw_plots(evaluation)
-    output = None if request.output is None else str(request.output.absolute())
-    begun = WorkIdentity(identity.label, {**identity.settings, "output": output})
-    save_identity(begun_file, begun, disk)
-    _write(folder, evaluation, files, calibration, plots, disk)
-    if source is not None and request.output is not None:
-        classifier, frames = source
-        notify("fitting a temperature")
-        rows = sample if frames is predictions else join(frames, labels)
-        before = 1.0 if classifier.temperature is None else classifier.temperature
-        calibration = fit_calibration(rows, before)
-        content = with_temperature(classifier.path, calibration.temperature)
-        label = f"the calibrated classifier {request.output.name}"
-        admit_work(WorkIdentity(label, {}), existing_classifier, disk, force=request.force)
-        disk.save(request.output, content)
+    with ExitStack() as stack:
+        stack.enter_context(locked(lock_file(folder, FILES[-1]), "this evaluation"))
+        if request.output is not None:
+            lock = lock_file(request.output.parent, request.output.name)
+            stack.enter_context(locked(lock, "this classifier"))
+        _sweep(request, folder, begun_file, disk)
+        # Looked at again, because another process may have worked until the lock was taken.
+        existing, existing_classifier = _existing_work(request, folder, begun_file)
+        if notice := admit_work(identity, existing, disk, force=request.force).notice:
+            notify(notice)
+        notify(f"reading {request.labels} and {predictions.table.path}")
+        labels = read_labels(request.labels)
+        sample = join(predictions, labels)
+        notify(f"measuring {sample.counts.used:,} rows, with intervals over genomes")
+        evaluation = evaluate(sample, request.threshold, graded=predictions.graded)
+        calibration, plots = _earlier_calibration(folder), draw_plots(evaluation)
+        output = None if request.output is None else str(request.output.absolute())
+        begun = WorkIdentity(identity.label, {**identity.settings, "output": output})
+        save_identity(begun_file, begun, disk)
         _write(folder, evaluation, files, calibration, plots, disk)
-    disk.remove(begun_file)
-    disk.remove_folder(begun_file.parent)
+        if source is not None and request.output is not None:
+            classifier, frames = source
+            notify("fitting a temperature")
+            rows = sample if frames is predictions else join(frames, labels)
+            before = 1.0 if classifier.temperature is None else classifier.temperature
+            calibration = fit_calibration(rows, before)
+            content = with_temperature(classifier.path, calibration.temperature)
+            label = f"the calibrated classifier {request.output.name}"
+            admit_work(WorkIdentity(label, {}), existing_classifier, disk, force=request.force)
+            disk.save(request.output, content)
+            _write(folder, evaluation, files, calibration, plots, disk)
+        disk.remove(begun_file)
     return "\n".join(
         [
             *count_lines(evaluation),
@@ -129,10 +141,27 @@ def run_evaluation(request: EvaluationRequest, notify: Callable[[str], None]) ->
     )
 
 
+def _sweep(request: EvaluationRequest, folder: Path, begun_file: Path, disk: Disk) -> None:
+    """Remove the temporary files of an evaluation that was killed."""
+    disk.sweep(folder, FILES)
+    disk.sweep(begun_file.parent, {begun_file.name})
+    if request.output is not None:
+        disk.sweep(request.output.parent, {request.output.name})
+
+
+def _existing_work(
+    request: EvaluationRequest, folder: Path, begun_file: Path
+) -> tuple[ExistingWork, ExistingWork]:
+    """Return what stands where the evaluation and the calibrated classifier are written."""
+    return (
+        _existing_evaluation(folder, begun_file),
+        _existing_classifier(request, folder, begun_file),
+    )
+
+
 def _existing_evaluation(folder: Path, begun_file: Path) -> ExistingWork:
     """Return what the output directory holds of an earlier evaluation, or of something else."""
-    names = (*PLOTS, "evaluation.tsv", "evaluation.md", "evaluation.json")
-    files = [folder / name for name in names if (folder / name).exists()]
+    files = [folder / name for name in FILES if (folder / name).exists()]
     existing = ExistingWork(folder, checkpoint_folder(folder) / "evaluation.previous")
     try:
         settings = _settings(parse_json((folder / "evaluation.json").read_bytes()))
