@@ -183,6 +183,20 @@ def test_sigterm_ends_in_good_order_and_resume_goes_on(example: Path, tmp_path: 
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.parametrize("flags", [("--resume", "--force"), ("-f", "--resume")], ids=str)
+@pytest.mark.parametrize(
+    "command",
+    [("predict", "x.fa"), ("train", "embed", "d"), ("train", "classifier", "d", "-o", "x")],
+    ids=lambda command: " ".join(command[:2]),
+)
+def test_resume_and_force_contradict_each_other(
+    call: Callable, command: tuple[str, ...], flags: tuple[str, ...]
+) -> None:
+    done = call(*command, *flags)
+    assert done.code == 64
+    assert "give only one of them" in done.err
+
+
 def test_generate_config(call: Callable, tmp_path: Path) -> None:
     assert call("utils", "generate-config").out == default_yaml()
     path = tmp_path / "c.yaml"

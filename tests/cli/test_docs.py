@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import re
 import shlex
+import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import click
 import pytest
 
 from benchmarks import expected_rates
+from tests.cli.test_help import COMMANDS
 from tests.test_architecture import ORDER
+from virnucpro import errors
+from virnucpro.cli import run
 from virnucpro.cli.app import app
+from virnucpro.stages.embedding import SPAN
+from virnucpro.store.rows import SAVE_SECONDS
 
 ROOT = Path(__file__).parents[2]
+USAGE = (ROOT / "docs/usage.md").read_text()
+CHECKPOINTS = (ROOT / "docs/checkpoints.md").read_text()
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")])
 
 
@@ -72,11 +83,94 @@ def test_tests_and_modules_that_the_developer_page_names_exist() -> None:
 
 
 def test_every_option_of_predict_is_documented() -> None:
-    usage = (ROOT / "docs/usage.md").read_text()
     predict = app.get_command(click.Context(app), "predict")
     assert predict is not None
     for parameter in predict.params:
         for name in parameter.opts:
             if name.startswith("--") and name not in ("--help", "--parallel"):
                 short = [o for o in parameter.opts if not o.startswith("--")]
-                assert name in usage or any(o in usage for o in short), name
+                assert name in USAGE or any(o in USAGE for o in short), name
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A finished run of the example with everything kept."""
+    home = tmp_path_factory.mktemp("documented")
+    shutil.copyfile(ROOT / "examples/sequences.fa", home / "contigs.fa")
+    arguments = ["predict", str(home / "contigs.fa"), "-o", str(home / "results"), "-k", "-q"]
+    assert run([*arguments, "--model-type", "lite", "--device", "cpu"]) == 0
+    return home / "results"
+
+
+def test_the_documented_status_is_what_the_command_prints(
+    call: Callable, finished: Path, tmp_path: Path
+) -> None:
+    results = tmp_path / "results"
+    shutil.copytree(finished, results)
+    behind = ("protein_embeddings", "merging", "prediction", "consensus", "output")
+    for receipt in results.rglob("*.done"):
+        if json.loads(receipt.read_text())["stage"] in behind:
+            receipt.unlink()
+    assert call("status", results).out in USAGE
+    document = json.loads(call("status", results, "--json").out)
+    row = document["runs"][0]
+    named = re.search(r"`--json` prints (.*?)\. Each run", USAGE)
+    assert named is not None
+    assert re.findall(r"`(\w+)`", named[1].replace("(`size`)", "")) == list(document)
+    table = USAGE[USAGE.index("Each run has these keys") : USAGE.index("The exit code is 0 in")]
+    described = {
+        name: text
+        for names, text in re.findall(r"^\| (`.*?`) \| (.*) \|$", table, re.MULTILINE)
+        for name in re.findall(r"`(\w+)`", names)
+    }
+    assert sorted(described) == sorted(row)
+    assert set(row["stages"][0]) <= set(re.findall(r"`(\w+)`", described["stages"]))
+    assert set(row["resume"]) == set(re.findall(r"`(\w+)`", described["resume"]))
+
+
+def test_the_documented_files_of_a_run_exist(finished: Path) -> None:
+    named = set(re.findall(r"`(\.checkpoints/runs/STEM/[\w./]*)`", CHECKPOINTS + USAGE))
+    assert len(named) >= 6
+    # The first two do not exist before --force, and before a finished run is tidied up.
+    for name in named - {".checkpoints/runs/STEM/previous/", ".checkpoints/runs/STEM/previous"}:
+        assert (finished / name.replace("STEM", "contigs")).exists(), name
+
+
+def test_receipts_are_as_documented(finished: Path) -> None:
+    table = CHECKPOINTS[CHECKPOINTS.index("| field |") : CHECKPOINTS.index("The run state and")]
+    fields = re.findall(r"`(\w+)`", " ".join(re.findall(r"^\| (`.*?) \|", table, re.MULTILINE)))
+    for path in finished.rglob("*.done"):
+        receipt = json.loads(path.read_text())
+        assert sorted(receipt) == sorted(fields)
+        digest = receipt.pop("digest")
+        text = json.dumps(receipt, sort_keys=True, separators=(",", ":"))
+        assert hashlib.sha256(text.encode()).hexdigest() == digest
+
+
+def test_documented_numbers_are_those_of_the_program() -> None:
+    text = " ".join(CHECKPOINTS.split())
+    sizes = f"{SPAN['nucleotide']:,} nucleotide or {SPAN['protein']:,} protein sequences"
+    assert sizes in text
+    assert f"(with the up to {max(SPAN.values()):,} sequences of their span)" in text
+    assert SAVE_SECONDS == 5
+    assert "saved every five seconds" in text
+
+
+def test_the_documented_exit_codes_are_those_of_the_errors() -> None:
+    table = USAGE[USAGE.index("## Exit codes") : USAGE.index("## On a cluster")]
+    codes = [int(code) for row in re.findall(r"^\| ([\d, ]+) \|", table, re.MULTILINE)
+             for code in row.split(",")]  # fmt: skip
+    classes = [value for value in vars(errors).values() if isinstance(value, type)]
+    known = {getattr(error, "exit_code", 1) for error in classes} | {errors.EXIT_PARTIAL, 130, 143}
+    assert set(codes) == known
+
+
+def test_the_commands_that_are_said_to_have_resume_have_it() -> None:
+    sentence = re.search(r"^- (.*?) have the option `--resume`", CHECKPOINTS, re.MULTILINE)
+    assert sentence is not None
+    named = set(re.findall(r"`([a-z ]+)`", sentence[1]))
+    assert named == {
+        path.removeprefix("virnucpro ")
+        for path, command in COMMANDS.items()
+        if any("--resume" in parameter.opts for parameter in command.params)
+    }

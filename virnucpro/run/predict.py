@@ -91,7 +91,7 @@ def run_prediction(
     disk = disk or Disk()
     layout = request.layout
     check_paths(request, layout)
-    if request.resume and not request.force:
+    if request.resume:
         legacy.refuse_finished(layout)
     devices = choose_devices(request.machine, visible_gpus())
     if devices[0].kind == "cuda" and (warning := mask_warning()):

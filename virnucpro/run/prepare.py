@@ -14,7 +14,7 @@ from virnucpro.classifier.fit import check_fit
 from virnucpro.contracts import Device, Json, Stage
 from virnucpro.encoders.family import EncoderSource
 from virnucpro.encoders.registry import cautions, check_precision, ignored_options, locate
-from virnucpro.errors import ModelError, OutputError, ResumeRefusedError, UsageError
+from virnucpro.errors import ModelError, OutputError, UsageError
 from virnucpro.events import Emit, Notice
 from virnucpro.layout import STDIN, Layout, RunLayout, stem_of
 from virnucpro.models.store import check_digest, find_model
@@ -170,8 +170,8 @@ def prepare(
         emit(Notice("warning", warning))
     source = layout.spooled if request.source == STDIN else Path(request.source).absolute()
     requested = request.analysis.precision
-    if request.resume or not request.force:
-        requested = requested_precision(layout, requested, force=request.force)
+    if not request.force:
+        requested = requested_precision(layout, requested)
     precision = choose_precision(requested, devices)
     check_precision(precision, nucleotide, protein)
     sources = (nucleotide, protein)
@@ -267,18 +267,13 @@ def _classifier_path(analysis: AnalysisSettings) -> Path:
     return find_model(analysis.classifier)
 
 
-def requested_precision(layout: Layout, requested: str, *, force: bool) -> str:
+def requested_precision(layout: Layout, requested: str) -> str:
     """Return ``requested``, but for ``auto`` the precision of the run that has begun, if any.
 
     Raises:
-        ResumeRefusedError: a newer version left it, and ``force`` does not move it aside.
+        ResumeRefusedError: a newer version left it.
     """
     if requested != "auto" or not any(layout.state.glob("*.done")):
         return requested
-    try:
-        earlier = read_state(layout)
-    except ResumeRefusedError:
-        if not force:
-            raise
-        return requested
+    earlier = read_state(layout)
     return str(earlier.analysis.get("precision", "auto")) if earlier else requested

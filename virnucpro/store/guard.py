@@ -106,7 +106,7 @@ def admit_work(
 ) -> Admission:
     """Decide whether the work may start or go on; moves earlier files aside under ``force``.
 
-    ``force`` together with ``resume`` starts over only where ``resume`` alone would be refused.
+    ``resume`` only decides what is said where there is nothing to continue.
 
     Raises:
         ResumeRefusedError: the earlier work depended on something else (exit 3).
@@ -114,7 +114,7 @@ def admit_work(
         OutputError: the files cannot be moved aside.
     """
     refusal = foreign_files_refusal(existing) or _changes_refusal(wanted, existing)
-    if force and (refusal or not resume):
+    if force:
         folder = move_aside(existing, disk)
         if folder is None:
             return Admission("start")

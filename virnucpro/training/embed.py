@@ -156,9 +156,9 @@ def _encoders(request: EmbedRequest, dataset: Dataset, devices: Sequence[Device]
     """Find the encoders, and the precision: ``auto`` is what any part was begun with."""
     analysis = request.analysis
     requested: str = analysis.precision
-    if request.resume or not request.force:
+    if not request.force:
         for part in PARTS:
-            requested = requested_precision(dataset.layout(part), requested, force=request.force)
+            requested = requested_precision(dataset.layout(part), requested)
     precision = choose_precision(requested, devices)
     nucleotide = locate(analysis.nucleotide_model, "nucleotide")
     protein = locate(analysis.protein_model, "protein")

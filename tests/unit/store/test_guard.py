@@ -147,13 +147,6 @@ def test_force_goes_on_with_a_move_that_was_cut_short(own: ExistingWork) -> None
     assert not moving.exists()
 
 
-def test_resume_and_force_start_over_only_where_resume_is_refused(own: ExistingWork) -> None:
-    assert _admit(own, resume=True, force=True).decision == "continue"
-    other = replace(WANTED, settings={**WANTED.settings, "chunk length": 300})
-    assert _admit(own, other, resume=True, force=True).decision == "start"
-    assert not (own.place / "s_contigs.tsv").exists()
-
-
 def test_links_count_as_files_and_are_not_followed(tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
     (tmp_path / "folder/file").touch()

@@ -144,13 +144,6 @@ def test_force_moves_everything_aside(begun: Layout) -> None:
     assert (begun.previous / begun.contigs_table.name).read_text() == "old"
 
 
-def test_resume_and_force_start_over_only_where_resume_refuses(begun: Layout) -> None:
-    assert "going on" in str(_admit(begun, resume=True, force=True))
-    assert begun.contigs_table.exists()
-    other = RunState(STATE.source, {**STATE.analysis, "chunk length": 300})
-    assert "starting over" in str(_admit(begun, other, resume=True, force=True))
-
-
 def test_state_of_a_newer_version_is_refused(begun: Layout) -> None:
     document = unsealed(begun.run_state.read_bytes())
     begun.run_state.write_bytes(sealed({**document, "schema": 99}))
