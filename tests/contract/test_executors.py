@@ -14,7 +14,15 @@ from tests.contract.pools import ANY_POOL, POOLS, SURVIVING_POOLS, pool_sizes
 from tests.contract.running import fasta, run_stage
 from virnucpro.contracts import Device, FailedTask, Session, TaskResult
 from virnucpro.errors import DeviceError, OutputError
-from virnucpro.events import Event, Notice, Progressed, TaskFailed, TaskStarted, WorkerReport
+from virnucpro.events import (
+    Event,
+    Notice,
+    Progressed,
+    TaskFailed,
+    TaskStarted,
+    WorkerDied,
+    WorkerReport,
+)
 from virnucpro.executors.executor import Executor
 from virnucpro.executors.pool import PoolEvent, StageOpened
 from virnucpro.executors.worker import TaskRunner
@@ -190,3 +198,23 @@ def test_a_sequence_that_kills_workers_is_found(
     assert sum(o.task.count for o in outcomes if isinstance(o, TaskResult)) == 5
     written = [line.split()[0] for line in (tmp_path / "f.txt").read_text().splitlines()]
     assert written == [i for i in ids if i != ids[2]]
+
+
+@pytest.mark.parametrize("death", ["exit", "report"])
+def test_only_the_task_that_kills_its_worker_is_charged(
+    surviving_executor: Executor, tmp_path: Path, death: str
+) -> None:
+    """Also where the worker writes one task while it computes the next one.
+
+    ``report`` dies in writing: before that, the next task may have begun.
+    """
+    ids = [f"a{n}" for n in range(24)]
+    killers = {0, 3, 4, 11}
+    ids = [f"{death}{n}" if n in killers else name for n, name in enumerate(ids)]
+    stage = Counting((fasta(tmp_path, "f.fa", ids),), tmp_path, span=1, host_seconds=0.02)
+    outcomes, events = run_stage(stage, surviving_executor, tmp_path)
+    failed = [name for o in outcomes if isinstance(o, FailedTask) for name in o.ids]
+    assert sorted(failed) == sorted(ids[n] for n in killers)
+    # Each at most once together with the task beside it, then twice alone.
+    deaths = sum(isinstance(event, WorkerDied) for event in events)
+    assert 2 * len(killers) <= deaths <= 3 * len(killers)

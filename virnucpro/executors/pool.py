@@ -40,16 +40,6 @@ class ProgressMade:
 
 
 @dataclass(frozen=True)
-class TaskComputed:
-    """A worker has computed its oldest task, which it writes while it computes the next one.
-
-    From here on it is the next task that may end the worker.
-    """
-
-    worker: int
-
-
-@dataclass(frozen=True)
 class TaskCompleted:
     """A worker carried out its oldest task, in ``seconds``.
 
@@ -94,15 +84,7 @@ class WorkerSilent:
     seconds: float
 
 
-PoolEvent = (
-    StageOpened
-    | ProgressMade
-    | TaskComputed
-    | TaskCompleted
-    | WorkFailed
-    | WorkerExited
-    | WorkerSilent
-)
+PoolEvent = StageOpened | ProgressMade | TaskCompleted | WorkFailed | WorkerExited | WorkerSilent
 HandleEvent = Callable[[PoolEvent], None]
 
 

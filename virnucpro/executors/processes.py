@@ -29,7 +29,6 @@ from virnucpro.executors.pool import (
     HandleEvent,
     PoolEvent,
     ProgressMade,
-    TaskComputed,
     WorkerExited,
     WorkerSilent,
 )
@@ -258,7 +257,7 @@ class ProcessPool:
                 event: PoolEvent | None = process.child.receive()
                 if event is None:
                     event = WorkerExited(worker, process.child.exit_reason())
-                elif not isinstance(event, ProgressMade | TaskComputed):
+                elif not isinstance(event, ProgressMade):
                     process.unfinished -= 1
                 handle(event)
             elif sentinels[worker] in awake:

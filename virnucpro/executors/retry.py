@@ -8,6 +8,7 @@ with the smallest batches. The policy only keeps count; the scheduler carries ou
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,6 +26,24 @@ MAX_EXITS_ON_DEVICE = 3
 # is not the sequences. To find one deadly sequence among 1,000 takes 13 attempts, six neighbours
 # among 250 take about 25.
 MAX_FAILURES_IN_A_ROW = 30
+
+
+@dataclass
+class WorkerExit:
+    """A worker that ended.
+
+    Attributes:
+        worker: its number.
+        receipts: of the tasks that it had and that were not finished since: one of them may have
+            ended it.
+        alone: it had only one task.
+        finished_elsewhere: none of its tasks was then finished by the same worker.
+    """
+
+    worker: int
+    receipts: set[Path]
+    alone: bool
+    finished_elsewhere: bool = True
 
 
 @dataclass(frozen=True)
@@ -49,7 +68,7 @@ class RetryPolicy:
     def __init__(self, stage: Stage) -> None:
         """``stage`` divides its tasks and names the sequences in them, if it is a spanned one."""
         self._stage = stage
-        self._exits: dict[Path, list[int]] = {}  # the workers that exited over an unfinished task
+        self._exits: dict[Path, list[WorkerExit]] = {}  # of workers that had an unfinished task
         self._halves: set[Path] = set()  # of tasks that ended workers, or that did not fit
         self._exits_on_device: Counter[int] = Counter()
         self._failed_openings: Counter[int] = Counter()
@@ -67,8 +86,16 @@ class RetryPolicy:
         )
 
     def exited_over(self, worker: int, task: Task) -> bool:
-        """Return whether this worker has exited over ``task`` before."""
-        return worker in self._exits.get(task.receipt, [])
+        """Return whether this worker has exited before while it had ``task``."""
+        exits = self._exits.get(task.receipt, [])
+        return any(worker_exit.worker == worker for worker_exit in exits)
+
+    def runs_alone(self, task: Task) -> bool:
+        """Return whether a worker must have no other task beside ``task``.
+
+        It may end its worker, and a GPU writes one task and prepares another while it computes.
+        """
+        return task.receipt in self._exits or task.receipt in self._halves
 
     def after_opening(self, worker: int) -> None:
         """Note that a worker has opened the stage."""
@@ -82,12 +109,15 @@ class RetryPolicy:
     def after_success(self, worker: int, task: Task) -> list[int]:
         """Return the other workers whose devices are given up, now that ``task`` is finished.
 
-        They exited over it and over other tasks that were then finished elsewhere.
+        They exited several times, and all tasks that they had were then finished elsewhere.
         """
         self._failures_in_a_row = 0
         broken = []
-        for other in self._exits.pop(task.receipt, []):
-            if other != worker:
+        for worker_exit in self._exits.pop(task.receipt, []):
+            other = worker_exit.worker
+            worker_exit.receipts.remove(task.receipt)
+            worker_exit.finished_elsewhere &= other != worker
+            if worker_exit.finished_elsewhere and not worker_exit.receipts:
                 self._exits_on_device[other] += 1
                 if self._exits_on_device[other] == MAX_EXITS_ON_DEVICE:
                     broken.append(other)
@@ -97,17 +127,26 @@ class RetryPolicy:
         """Decide on a task in which a sequence is wrong: it is divided at once."""
         return self._divide(task, error, message)
 
-    def after_exit(self, worker: int, task: Task | None, reason: str) -> RetryDecision:
-        """Decide on the task that a worker was at when it exited, if any.
+    def after_exit(self, worker: int, tasks: Sequence[Task], reason: str) -> RetryDecision:
+        """Decide on the unfinished tasks that a worker had when it exited.
 
-        It is tried again once, then divided. The halves are divided at their first exit.
+        If there are two, either may have ended the worker: each is tried again as the only task of
+        a worker. A task over which a worker then exits is divided at its second exit, the halves at
+        their first. A single sequence is given up only after two exits over it alone.
         """
         self._count_failure(reason)
-        if task is None:
-            return RetryDecision()
-        exits = self._exits.setdefault(task.receipt, [])
-        exits.append(worker)
-        if len(exits) == 1 and not (task.receipt in self._halves and task.count > 1):
+        worker_exit = WorkerExit(worker, {task.receipt for task in tasks}, alone=len(tasks) == 1)
+        for task in tasks:
+            self._exits.setdefault(task.receipt, []).append(worker_exit)
+        if not worker_exit.alone:
+            return RetryDecision(tuple(tasks))
+        (task,) = tasks
+        exits = self._exits[task.receipt]
+        if task.count > 1:
+            try_again = len(exits) == 1 and task.receipt not in self._halves
+        else:
+            try_again = sum(earlier.alone for earlier in exits) == 1
+        if try_again:
             return RetryDecision((task,))
         return self._divide(task, "WorkerDied", reason, remember=True)
 

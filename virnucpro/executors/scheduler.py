@@ -26,7 +26,6 @@ from virnucpro.executors.pool import (
     ProgressMade,
     StageOpened,
     TaskCompleted,
-    TaskComputed,
     WorkerExited,
     WorkerPool,
     WorkerSilent,
@@ -63,8 +62,8 @@ class WorkerState:
     """What the scheduler knows of a worker in this stage.
 
     Attributes:
-        tasks: submitted to it: the first is being carried out, a second one is queued.
-        is_writing: the first of them is computed, and being written while the second is computed.
+        tasks: submitted to it. The first is being carried out; a second one is queued, or already
+            computed by a GPU while the first one is written.
         is_open: it has opened the stage and takes tasks.
         smallest_batches: it was opened with the smallest batches, for a single task.
         halvings: how often its batches were halved in this stage.
@@ -77,7 +76,6 @@ class WorkerState:
     number: int
     device: Device
     tasks: deque[Task] = field(default_factory=deque)
-    is_writing: bool = False
     is_open: bool = False
     smallest_batches: bool = False
     halvings: int = 0
@@ -168,7 +166,10 @@ class Scheduler:
         return busy or bool(self._queue)
 
     def _hand_out(self) -> None:
-        """Give each worker a task and, if there are enough, a second one so that it never waits."""
+        """Give each worker a task and, if there are enough, a second one so that it never waits.
+
+        For a task that has to be alone, a worker first finishes what it has.
+        """
         if self._final_error is not None:
             return
         workers = [w for w in self._workers.values() if w.is_open and not w.smallest_batches]
@@ -176,12 +177,22 @@ class Scheduler:
             for worker in workers:
                 if len(worker.tasks) != submitted or len(self._queue) <= reserve:
                     continue
-                # No task over which this worker exited before, unless there is no other worker.
+                if any(map(self._policy.runs_alone, worker.tasks)):
+                    continue
                 for position in reversed(range(len(self._queue))):
                     task = self._queue[position]
-                    if len(self._workers) == 1 or not self._policy.exited_over(worker.number, task):
+                    if not self._may_take(worker, task):
+                        continue
+                    if not (worker.tasks and self._policy.runs_alone(task)):
                         self._submit(worker, self._queue.pop(position))
-                        break
+                    break
+
+    def _may_take(self, worker: WorkerState, task: Task) -> bool:
+        """Return whether the worker has not exited over ``task`` before, or all workers have."""
+        exited_over = self._policy.exited_over
+        return not exited_over(worker.number, task) or all(
+            exited_over(number, task) for number in self._workers
+        )
 
     def _submit(self, worker: WorkerState, task: Task) -> None:
         if self._first_task_began is None:
@@ -212,8 +223,6 @@ class Scheduler:
             case ProgressMade(_, sequences, tokens):
                 worker.reported = (worker.reported[0] + sequences, worker.reported[1] + tokens)
                 self._emit(Progressed(worker.number, sequences, tokens))
-            case TaskComputed():
-                worker.is_writing = True
             case TaskCompleted():
                 self._after_completion(worker, event)
             case WorkFailed():
@@ -322,13 +331,11 @@ class Scheduler:
             return
         self._emit(Notice("warning", f"{text}; a new worker takes its place"))
         self._take_back_progress(worker)
-        task = None
-        if worker.is_writing and len(worker.tasks) > 1:
-            # It was computing the second task: the first one is only carried out again.
-            worker.tasks.rotate(-1)
         if worker.tasks:
-            task = self._take_task(worker, self._clock() - worker.task_began)
-        decision = self._policy.after_exit(worker.number, task, text)
+            worker.busy_seconds += self._clock() - worker.task_began
+        # Any of its tasks may have ended it: a GPU writes one and computes or prepares another.
+        decision = self._policy.after_exit(worker.number, tuple(worker.tasks), text)
+        worker.tasks.clear()
         self._end_at_limit()
         self._replace(worker)
         self._carry_out(worker, decision)
@@ -363,7 +370,6 @@ class Scheduler:
         """Take the task from a worker that is through with it, successfully or not."""
         worker.busy_seconds += seconds
         worker.reported = (0, 0)
-        worker.is_writing = False
         return worker.tasks.popleft()
 
     def _take_back_progress(self, worker: WorkerState) -> None:

@@ -29,7 +29,6 @@ from virnucpro.executors.pool import (
     ProgressMade,
     StageOpened,
     TaskCompleted,
-    TaskComputed,
     WorkFailed,
 )
 
@@ -136,8 +135,8 @@ class TaskRunner:
 
         Sends progress, then :class:`TaskCompleted` or :class:`WorkFailed`. Where the device
         computes by itself (:class:`virnucpro.contracts.PipelinedSession`), this returns when
-        ``task`` is computed and :class:`TaskComputed` is sent; it is written in a thread while the
-        next call computes. Events of two tasks never mix: the second task's wait for the first's.
+        ``task`` is computed; it is written in a thread while the next call computes. Events of two
+        tasks never mix: the second task's wait for the first's.
 
         Raises:
             RunInterruptedError: a signal arrived, and this is the process that catches signals.
@@ -181,7 +180,6 @@ class TaskRunner:
         if isinstance(outcome, TaskResult):
             self._send(TaskCompleted(self._worker, outcome, seconds, halvings, figures))
             return
-        self._send(TaskComputed(self._worker))
         self._writing = self._writer.submit(
             self._write, session, task, outcome, seconds, halvings, figures
         )

@@ -23,7 +23,6 @@ from virnucpro.executors.pool import (
     ProgressMade,
     StageOpened,
     TaskCompleted,
-    TaskComputed,
     WorkerExited,
     WorkerSilent,
     WorkFailed,
@@ -93,7 +92,7 @@ class FakeWorker:
 Behaviour = Callable[[int, Task | None, int], str]
 """What happens when a worker (number) does a task, or opens the stage (None), with its halvings.
 
-``ok``, ``ok after a halving``, ``exits``, ``silent``, or a kind of failure.
+``ok``, ``ok after a halving``, ``exits``, ``exits writing``, ``silent``, or a kind of failure.
 """
 
 
@@ -149,7 +148,9 @@ class FakePool:
     def _step(self, number: int, worker: FakeWorker, handle: HandleEvent) -> None:
         if (written := worker.writing) is not None:
             following = worker.work[0] if worker.work else None
-            if following and self._behaviour(number, following, worker.halvings) == "exits":
+            if self._behaviour(number, written, worker.halvings) == "exits writing":
+                handle(WorkerExited(number, "signal 9"))
+            elif following and self._behaviour(number, following, worker.halvings) == "exits":
                 self.attempts.append((number, following))
                 handle(WorkerExited(number, "signal 9"))
             else:
@@ -170,9 +171,9 @@ class FakePool:
         if task is not None:
             self.attempts.append((number, task))
             handle(ProgressMade(number, task.count, 10 * task.count))
-        if behaviour == "exits":
+        if behaviour == "exits" or (behaviour == "exits writing" and not self._overlapping):
             handle(WorkerExited(number, "signal 9"))
-        elif behaviour not in ("ok", "ok after a halving"):
+        elif behaviour not in ("ok", "ok after a halving", "exits writing"):
             failure = WorkFailure(behaviour, "FakeError", f"{behaviour} failure")  # type: ignore[arg-type]
             if task is not None:
                 handle(ProgressMade(number, -task.count, -10 * task.count))
@@ -181,7 +182,6 @@ class FakePool:
             handle(StageOpened(number, self.STEP))
         elif self._overlapping:
             worker.writing = task
-            handle(TaskComputed(number))
         else:
             halvings = int(behaviour == "ok after a halving")
             handle(TaskCompleted(number, TaskResult(task, ()), self.STEP, halvings))

@@ -27,29 +27,51 @@ def _policy() -> RetryPolicy:
 
 def test_halves_of_a_deadly_task_are_divided_at_their_first_exit() -> None:
     policy, task = _policy(), STAGE.task(0, 4)
-    assert policy.after_exit(0, task, "signal 9").tasks == (task,)
+    assert policy.after_exit(0, [task], "signal 9").tasks == (task,)
     assert policy.exited_over(0, task)
     assert not policy.exited_over(1, task)
-    halves = policy.after_exit(1, task, "signal 9").tasks
+    halves = policy.after_exit(1, [task], "signal 9").tasks
     assert halves == (STAGE.task(0, 2), STAGE.task(2, 4))
-    quarters = policy.after_exit(1, halves[0], "signal 9").tasks
+    quarters = policy.after_exit(1, [halves[0]], "signal 9").tasks
     assert quarters == (STAGE.task(0, 1), STAGE.task(1, 2))
-    assert policy.after_exit(1, quarters[0], "signal 9").tasks == (quarters[0],)  # once more
-    failed = policy.after_exit(0, quarters[0], "worker 0 died (signal 9)").failed
+    assert policy.after_exit(1, [quarters[0]], "signal 9").tasks == (quarters[0],)  # once more
+    failed = policy.after_exit(0, [quarters[0]], "worker 0 died (signal 9)").failed
     assert failed is not None
     assert (failed.error, failed.ids) == ("WorkerDied", ("0",))
     assert failed.message == "worker 0 died (signal 9)"
 
 
+def test_the_tasks_of_a_worker_are_tried_alone_before_one_is_divided_or_given_up() -> None:
+    policy, span, single = _policy(), STAGE.task(0, 4), STAGE.task(4, 5)
+    assert not policy.runs_alone(span)
+    assert policy.after_exit(0, [span, single], "signal 9").tasks == (span, single)
+    assert policy.runs_alone(span)
+    assert policy.runs_alone(single)
+    halves = policy.after_exit(1, [span], "signal 9").tasks
+    assert halves == (STAGE.task(0, 2), STAGE.task(2, 4))
+    assert all(map(policy.runs_alone, halves))
+    # A sequence that is given up is lost, so an exit over two tasks does not count against it.
+    assert policy.after_exit(1, [single], "signal 9").tasks == (single,)
+    assert policy.after_exit(0, [single], "signal 9").failed is not None
+
+
+def test_a_task_that_was_finished_after_all_may_have_company_again() -> None:
+    policy, first, second = _policy(), STAGE.task(0, 4), STAGE.task(4, 8)
+    policy.after_exit(0, [first, second], "signal 9")
+    policy.after_success(0, first)
+    assert not policy.runs_alone(first)
+    assert policy.runs_alone(second)
+
+
 def test_too_many_failures_in_a_row_are_an_error() -> None:
     policy, task = _policy(), STAGE.task(0, 4)
     for _ in range(MAX_FAILURES_IN_A_ROW - 1):
-        assert policy.after_exit(0, None, "worker 0 died") == RetryDecision()
+        assert policy.after_exit(0, [], "worker 0 died") == RetryDecision()
     assert policy.limit_error is None
     policy.after_success(0, task)
     for _ in range(MAX_FAILURES_IN_A_ROW):
         assert policy.limit_error is None
-        policy.after_exit(0, None, "worker 0 died (signal 9)")
+        policy.after_exit(0, [], "worker 0 died (signal 9)")
     assert "the last failure: worker 0 died (signal 9)" in str(policy.limit_error)
 
 
@@ -57,13 +79,28 @@ def test_only_what_others_finish_counts_against_a_device() -> None:
     policy = _policy()
     for number in range(2 * MAX_EXITS_ON_DEVICE):
         task = STAGE.task(number, number + 1)
-        policy.after_exit(0, task, "signal 9")
+        policy.after_exit(0, [task], "signal 9")
         assert policy.after_success(0, task) == []
     for number in range(MAX_EXITS_ON_DEVICE):
         task = STAGE.task(number, number + 1)
-        policy.after_exit(0, task, "signal 9")
+        policy.after_exit(0, [task], "signal 9")
         expected = [0] if number == MAX_EXITS_ON_DEVICE - 1 else []
         assert policy.after_success(1, task) == expected
+
+
+def test_an_exit_over_two_tasks_counts_once_and_only_if_others_finish_both() -> None:
+    policy = _policy()
+    for number in range(MAX_EXITS_ON_DEVICE):
+        tasks = [STAGE.task(2 * number, 2 * number + 1), STAGE.task(2 * number + 1, 2 * number + 2)]
+        policy.after_exit(0, tasks, "signal 9")
+        assert policy.after_success(1, tasks[0]) == []
+        expected = [0] if number == MAX_EXITS_ON_DEVICE - 1 else []
+        assert policy.after_success(1, tasks[1]) == expected
+    for number in range(100, 100 + 2 * MAX_EXITS_ON_DEVICE):
+        tasks = [STAGE.task(2 * number, 2 * number + 1), STAGE.task(2 * number + 1, 2 * number + 2)]
+        policy.after_exit(1, tasks, "signal 9")
+        assert policy.after_success(1, tasks[0]) == []
+        assert policy.after_success(0, tasks[1]) == []
 
 
 def test_out_of_memory_has_one_attempt_with_the_smallest_batches() -> None:
@@ -85,7 +122,7 @@ def test_out_of_memory_has_one_attempt_with_the_smallest_batches() -> None:
 def test_a_wrong_sequence_is_divided_at_once_and_its_halves_are_not_suspected() -> None:
     policy = _policy()
     halves = policy.after_data_error(STAGE.task(0, 4), "ValueError", "bad letter").tasks
-    assert policy.after_exit(0, halves[0], "signal 9").tasks == halves[:1]
+    assert policy.after_exit(0, [halves[0]], "signal 9").tasks == halves[:1]
     failed = policy.after_data_error(STAGE.task(0, 1), "ValueError", "bad letter").failed
     assert failed is not None
     assert (failed.error, failed.message, failed.ids) == ("ValueError", "bad letter", ("0",))

@@ -156,8 +156,8 @@ def test_a_task_whose_worker_was_killed_is_retried_by_another_one() -> None:
     assert min(trial.of(Progressed, "sequences")) == -4  # progress is taken back
 
 
-def test_a_worker_that_dies_while_it_writes_died_over_the_next_task() -> None:
-    """The task that is computed and not yet written is only carried out again."""
+def test_a_worker_that_dies_over_a_task_while_it_writes_another() -> None:
+    """Both are carried out again, each alone, and only the task that ends its worker is divided."""
 
     def behaviour(worker: int, task: Task | None, halvings: int) -> str:
         return "exits" if holds(task, 13) else "ok"
@@ -168,6 +168,50 @@ def test_a_worker_that_dies_while_it_writes_died_over_the_next_task() -> None:
     divided = {span for span in spans if span and span[1] - span[0] < 4}
     assert all(12 <= start < 16 for start, _ in divided)
     assert len(divided) == 4  # 12-14, 14-16, 12, 13
+
+
+@pytest.mark.parametrize("behaviour", ["exits", "exits writing"])
+@pytest.mark.parametrize("workers", [1, 2, 3])
+@pytest.mark.parametrize("size", [1, 2])
+@pytest.mark.parametrize("deadly", [(0,), (0, 3), (5, 6, 7), (0, 1, 2, 8, 9)])
+def test_only_what_ends_its_worker_is_given_up(
+    behaviour: str, workers: int, size: int, deadly: tuple[int, ...]
+) -> None:
+    """Also where it dies while it writes one task and computes the next one."""
+    trial = run(
+        lambda w, task, h: behaviour if holds(task, *deadly) else "ok",
+        STAGE.tasks(24 // size, size),
+        workers,
+        overlapping=True,
+    )
+    assert sorted(int(name) for _, ids in trial.failed for name in ids) == list(deadly)
+    divided = {task.span for _, task in trial.pool.attempts if task.count < size}
+    assert all(span and span[0] // size in {n // size for n in deadly} for span in divided)
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+def test_after_a_death_no_other_task_goes_to_the_worker_of_a_task_that_it_had(
+    workers: int,
+) -> None:
+    submitted: list[list[Task]] = []
+
+    class WatchedPool(FakePool):
+        def submit(self, worker: int, task: Task) -> None:
+            super().submit(worker, task)
+            at_work = self._workers[worker]
+            submitted.append([*filter(None, [at_work.writing, *at_work.work])])
+
+    pool = WatchedPool(
+        workers, lambda w, task, h: "exits" if holds(task, 5) else "ok", overlapping=True
+    )
+    events: list[Event] = []
+    tasks = STAGE.tasks(24, size=1)
+    scheduler = Scheduler(STAGE, tasks, pool, events.append, Interruption(), LIMITS, pool.clock)
+    list(scheduler.outcomes())
+    deaths = [event for event in events if isinstance(event, WorkerDied)]
+    assert len(deaths) == 3  # together with its neighbour, then twice alone
+    with_five = [[task.span for task in group] for group in submitted if tasks[5] in group]
+    assert with_five[-2:] == [[(5, 6)]] * 2
 
 
 @pytest.mark.parametrize("workers", [1, 3])
