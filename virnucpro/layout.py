@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -23,6 +24,14 @@ _SEQUENCE = (".fa", ".fasta", ".fna", ".fq", ".fastq")
 def checkpoint_folder(root: Path) -> Path:
     """Return the folder beside results in ``root`` that keeps states, locks and earlier results."""
     return root / ".checkpoints"
+
+
+def state_folders(path: Path) -> Sequence[Path]:
+    """Return the folders above ``path`` up to the nearest checkpoint folder; none without one."""
+    for depth, folder in enumerate(path.parents):
+        if folder == checkpoint_folder(folder.parent):
+            return path.parents[: depth + 1]
+    return ()
 
 
 def lock_file(root: Path, name: str) -> Path:

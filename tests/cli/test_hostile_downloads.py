@@ -399,6 +399,24 @@ def test_no_genome_is_written_through_a_link(download: Callable, tmp_path: Path)
     assert mine.read_text() == "mine"
 
 
+@pytest.mark.parametrize("name", ["records.json", "locks"])
+def test_the_records_of_models_are_not_kept_behind_a_link(
+    fetch: Callable, site: HostileServer, cache: Path, tmp_path: Path, name: str
+) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    if name == "locks":
+        elsewhere.mkdir()
+    else:
+        elsewhere.write_text("mine")
+    cache.mkdir(parents=True)
+    (cache / name).symlink_to(elsewhere)
+    done = fetch()
+    assert done.code == 3, done.err
+    assert f"{cache / name} is a symbolic link" in done.err
+    assert site.requests == []
+    assert list(elsewhere.iterdir()) == [] if name == "locks" else elsewhere.read_text() == "mine"
+
+
 # --- all of it in random order -----------------------------------------------------------------
 
 

@@ -94,7 +94,7 @@ def _choose(release: Any, groups: Sequence[str], form: Any, most: int) -> Iterab
 def _fetch_all(
     release: Any, files: Sequence[Any], folder: Path, mirrors: Sequence[str], form: Any
 ) -> int:
-    from virnucpro.layout import lock_file
+    from virnucpro.layout import checkpoint_folder, lock_file
     from virnucpro.models.download import DownloadRefusedError
     from virnucpro.store.disk import Disk
     from virnucpro.store.lock import locked
@@ -108,8 +108,12 @@ def _fetch_all(
     loaded = shared.configuration()
     screen = StepScreen(loaded.display)
     advice = "run the same command again to continue: what has arrived is kept"
-    with locked(lock, "this download"), shared.shown_on(screen, loaded.warnings, advice=advice):
-        _refuse_other_files(release, files, folder, disk)
+    begun_file = checkpoint_folder(folder) / f"{TABLE}.begun.json"
+    with (
+        locked(lock, "this download", state=[begun_file]),
+        shared.shown_on(screen, loaded.warnings, advice=advice),
+    ):
+        _refuse_other_files(release, files, folder, begun_file, disk)
         for number, file in enumerate(files, 1):
             title = f"{number}/{len(files)} {file.name}"
             try:
@@ -148,13 +152,14 @@ def _listing_file(release: Any, folder: Path) -> Path:
     return folder / f"release{release.number}.files.installed"
 
 
-def _refuse_other_files(release: Any, files: Sequence[Any], folder: Path, disk: Any) -> None:
+def _refuse_other_files(
+    release: Any, files: Sequence[Any], folder: Path, begun_file: Path, disk: Any
+) -> None:
     """Refuse to replace files that an earlier start of this command did not make.
 
     Raises:
         UsageError: there are such files (exit 64).
     """
-    from virnucpro.layout import checkpoint_folder
     from virnucpro.store.guard import (
         ExistingWork,
         WorkIdentity,
@@ -162,9 +167,8 @@ def _refuse_other_files(release: Any, files: Sequence[Any], folder: Path, disk: 
         read_identity,
         save_identity,
     )
-    from virnucpro.training.data.refseq import TABLE, md5_of
+    from virnucpro.training.data.refseq import md5_of
 
-    begun_file = checkpoint_folder(folder) / f"{TABLE}.begun.json"
     if read_identity(begun_file):
         return
     targets = [(folder / file.group / file.name, file.md5) for file in files]

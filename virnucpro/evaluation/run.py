@@ -34,6 +34,7 @@ from virnucpro.store.guard import (
     admit_work,
     foreign_files_refusal,
     read_identity,
+    refuse_links,
     save_identity,
 )
 from virnucpro.store.lock import locked
@@ -89,9 +90,13 @@ def run_evaluation(request: EvaluationRequest, notify: Callable[[str], None]) ->
         f"the evaluation in {folder.name}", _settings(files.document(request.threshold))
     )
     begun_file = checkpoint_folder(folder) / "evaluation.begun.json"
+    existing, existing_classifier = _existing_work(request, folder, begun_file)
+    refuse_links(begun_file, existing.previous)
+    if request.output is not None:
+        refuse_links(existing_classifier.previous)
     if not request.force:
-        for existing in _existing_work(request, folder, begun_file):
-            if refusal := foreign_files_refusal(existing):
+        for work in (existing, existing_classifier):
+            if refusal := foreign_files_refusal(work):
                 raise refusal
     source = _calibration_source(request, predictions, notify)
     with ExitStack() as stack:

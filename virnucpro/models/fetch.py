@@ -19,7 +19,12 @@ from typing import TYPE_CHECKING, Any, Literal
 from virnucpro.errors import DownloadError, ModelError
 from virnucpro.models.catalogue import HubModel, Model, WebFile, files_to_fetch
 from virnucpro.models.download import DownloadProgress, download, server_text
-from virnucpro.models.records import ModelRecord, own_folder, read_model_records
+from virnucpro.models.records import (
+    ModelRecord,
+    model_records_file,
+    own_folder,
+    read_model_records,
+)
 from virnucpro.models.store import (
     check_model_file,
     download_path,
@@ -63,7 +68,8 @@ def fetch_model(model: Model, progress: DownloadProgress, *, update: bool = Fals
     lock = own_folder() / "locks" / f"{model.name.replace('/', '--')}.lock"
     with explain_download_errors(lock):
         lock.parent.mkdir(parents=True, exist_ok=True)
-    with locked(lock, wait=True):  # a second fetch waits, and then finds the model there
+    state = [lock.parent, model_records_file()]
+    with locked(lock, wait=True, state=state):  # a second fetch waits, and finds the model there
         if not update and (located := resolve_model(model)):
             try:
                 return FetchedModel(located[1], verify_model(model))

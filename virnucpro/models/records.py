@@ -100,7 +100,7 @@ def save_model_record(name: str, record: ModelRecord) -> None:
     path = model_records_file()
     with explain_download_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-    with locked(path.with_suffix(".lock"), wait=True):
+    with locked(path.with_suffix(".lock"), wait=True, state=[path]):
         records = {**read_model_records(), name: record}
         document = {"schema": SCHEMA, "models": {n: asdict(r) for n, r in records.items()}}
         with explain_download_errors(path):

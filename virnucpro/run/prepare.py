@@ -16,7 +16,7 @@ from virnucpro.encoders.family import EncoderSource
 from virnucpro.encoders.registry import cautions, check_precision, ignored_options, locate
 from virnucpro.errors import ModelError, OutputError, UsageError
 from virnucpro.events import Emit, Notice
-from virnucpro.layout import STDIN, Layout, RunLayout, stem_of
+from virnucpro.layout import MOLECULES, STDIN, Layout, RunLayout, stem_of
 from virnucpro.models.store import check_digest, find_model
 from virnucpro.precision import choose_precision
 from virnucpro.settings import AnalysisSettings, MachineSettings
@@ -29,8 +29,9 @@ from virnucpro.stages.prediction import PredictionStage
 from virnucpro.stages.splitting import SplittingStage
 from virnucpro.stages.translation import TranslationStage
 from virnucpro.store.disk import Disk, host_name
+from virnucpro.store.guard import refuse_links
 from virnucpro.store.stamps import FileStamp
-from virnucpro.store.state import read_state, refuse_links
+from virnucpro.store.state import read_state
 
 LONGEST_NAME = 255  # bytes, on every common file system
 LONGEST_PID = 4194304  # Linux gives no higher process number
@@ -210,7 +211,7 @@ def check_writable(layout: Layout) -> None:
         if not os.access(folder, os.R_OK | os.W_OK | os.X_OK):
             raise OutputError(f"cannot write into {folder}: choose another --output-dir")
     if os.path.exists(layout.root):  # noqa: PTH110
-        refuse_links(layout)
+        refuse_links(layout.state, layout.merged_folder, *map(layout.folder, MOLECULES))
 
 
 def _check_readable(source: Path) -> None:

@@ -25,6 +25,7 @@ from typing import Literal
 from virnucpro import __version__
 from virnucpro.contracts import Json
 from virnucpro.errors import ResumeRefusedError, UsageError
+from virnucpro.layout import state_folders
 from virnucpro.store.disk import Disk
 from virnucpro.store.documents import parse_json, sealed, unsealed
 from virnucpro.store.migrations import current_schema, upgraded
@@ -109,10 +110,12 @@ def admit_work(
     ``resume`` only decides what is said where there is nothing to continue.
 
     Raises:
-        ResumeRefusedError: the earlier work depended on something else (exit 3).
+        ResumeRefusedError: the earlier work depended on something else, or a folder of its state
+            is a symbolic link (exit 3).
         UsageError: files that are not ours would be overwritten (exit 64).
         OutputError: the files cannot be moved aside.
     """
+    refuse_links(existing.previous, _moving_folder(existing))
     refusal = foreign_files_refusal(existing) or _changes_refusal(wanted, existing)
     if force:
         folder = move_aside(existing, disk)
@@ -128,6 +131,24 @@ def admit_work(
     if existing.finished:
         return Admission("finished", f"{label} is finished: its results are checked")
     return Admission("continue", f"going on with {label}")
+
+
+def refuse_links(*paths: Path) -> None:
+    """Refuse kept files and folders that are, or lie behind, a symbolic link.
+
+    Every command calls it before it writes anything. Of the folders above a path, only the
+    checkpoint folder and those in it count: users may link the folders of their results.
+
+    Raises:
+        ResumeRefusedError: there is such a link (exit 3).
+    """
+    for path in paths:
+        for place in (path, *state_folders(path)):
+            if place.is_symlink():
+                raise ResumeRefusedError(
+                    f"{place} is a symbolic link, which is not followed, because the program keeps "
+                    f"and removes files there: remove the link, then run the same command again"
+                )
 
 
 def foreign_files_refusal(existing: ExistingWork, *, force: bool = True) -> UsageError | None:
@@ -217,7 +238,7 @@ def move_aside(existing: ExistingWork, disk: Disk) -> Path | None:
     paths = [*existing.foreign_files, *existing.own_files]
     previous = existing.previous
     # After a kill half way the folder has its first name, and the next --force continues with it.
-    moving = previous.with_name(f"{previous.name}.moving")
+    moving = _moving_folder(existing)
     if not paths and not moving.exists():
         return None
     if existing.foreign_files:
@@ -235,6 +256,10 @@ def move_aside(existing: ExistingWork, disk: Disk) -> Path | None:
     disk.remove_tree(previous)
     disk.move(moving, previous)
     return previous
+
+
+def _moving_folder(existing: ExistingWork) -> Path:
+    return existing.previous.with_name(f"{existing.previous.name}.moving")
 
 
 def save_identity(path: Path, identity: WorkIdentity, disk: Disk) -> None:

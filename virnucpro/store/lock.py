@@ -7,16 +7,17 @@ import fcntl
 import json
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TextIO
 
 from virnucpro.errors import LockedError
-from virnucpro.layout import checkpoint_folder
+from virnucpro.layout import state_folders
 from virnucpro.store.disk import explain_write_errors, host_name, open_without_links
 from virnucpro.store.documents import parse_json
+from virnucpro.store.guard import refuse_links
 
 # The error numbers of flock on a file system that has no locks.
 _NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
@@ -77,11 +78,14 @@ def read_owner(path: Path) -> LockOwner | None:
 
 
 @contextmanager
-def locked(path: Path, work: str = A_RUN, *, wait: bool = False) -> Iterator[LockOwner | None]:
+def locked(
+    path: Path, work: str = A_RUN, *, wait: bool = False, state: Sequence[Path] = ()
+) -> Iterator[LockOwner | None]:
     """Hold the lock file ``path`` for the duration of the block.
 
     ``wait`` waits until it is free; otherwise a lock that another process holds is refused at once.
-    ``work`` says what is worked on, for the messages of others.
+    ``work`` says what is worked on, for the messages of others. ``state`` are the other files and
+    folders that the work keeps; they must not be symbolic links either.
 
     The file is never unlinked: a lock on an unlinked file excludes nobody. The kernel releases it
     when the process ends, however it ends, also on another host of a network file system; so a
@@ -92,8 +96,10 @@ def locked(path: Path, work: str = A_RUN, *, wait: bool = False) -> Iterator[Loc
 
     Raises:
         LockedError: another process holds it; the message names the owner (exit 5).
+        ResumeRefusedError: the checkpoint folder, or something of ``state``, is a symbolic link.
         OutputError: the file cannot be written.
     """
+    refuse_links(*state_folders(path), *state)
     with explain_write_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         stream = open(path, "a+", opener=open_without_links)  # noqa: SIM115
@@ -127,10 +133,8 @@ def _refusal(path: Path, work: str) -> LockedError:
     owner = read_owner(path)
     process = f"{owner}," if owner else "another process"
     # Locks lie at different depths below the output directory.
-    places = [
-        folder.parent for folder in path.parents if folder == checkpoint_folder(folder.parent)
-    ]
-    place = places[0] if places else path.parent
+    folders = state_folders(path)
+    place = folders[-1].parent if folders else path.parent
     return LockedError(
         f"{process} is working on {work} in {place}; wait for it to finish, or choose "
         f"another output (where that process is gone and the file system has no locks, delete "

@@ -120,21 +120,6 @@ def admit_run(
     return admit_work(wanted.identity, existing, disk, resume=resume, force=force)
 
 
-def refuse_links(layout: Layout) -> None:
-    """Refuse a run in which a folder of its own is a symbolic link, before anything is written.
-
-    Raises:
-        ResumeRefusedError: one is (exit 3).
-    """
-    folders = (layout.checkpoints, layout.runs, layout.home, layout.state, layout.merged_folder)
-    for path in (*folders, *map(layout.folder, MOLECULES)):
-        if path.is_symlink():
-            raise ResumeRefusedError(
-                f"{path} is a symbolic link; the files of a run are kept only in folders of its "
-                f"own: remove the link"
-            )
-
-
 def _present_files(layout: Layout, wanted: RunState, earlier: RunState | None) -> list[Path]:
     """Return what exists of the files of the run, its state last.
 

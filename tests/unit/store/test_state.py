@@ -10,8 +10,9 @@ from virnucpro.errors import LockedError, ResumeRefusedError, UsageError
 from virnucpro.layout import Layout, RunLayout
 from virnucpro.store.disk import Disk
 from virnucpro.store.documents import sealed, unsealed
+from virnucpro.store.guard import refuse_links
 from virnucpro.store.lock import locked
-from virnucpro.store.state import RunState, admit_run, refuse_links, write_state
+from virnucpro.store.state import RunState, admit_run, write_state
 
 STATE = RunState("/data/s.fa", {"input": "a" * 64, "chunk length": 500, "precision": "fp32"})
 
@@ -156,7 +157,7 @@ def test_a_link_in_place_of_the_state_is_refused(layout: Layout, tmp_path: Path)
     layout.home.mkdir(parents=True)
     layout.state.symlink_to(tmp_path)
     with pytest.raises(ResumeRefusedError, match="symbolic link"):
-        refuse_links(layout)
+        refuse_links(layout.state)
 
 
 def test_a_lock_excludes_and_names_its_owner(layout: Layout) -> None:

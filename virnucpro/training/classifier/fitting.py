@@ -88,7 +88,8 @@ def fit_classifier(
     _check_request(request, files)
     identity = training_identity(request.settings, dataset, records)
     with ExitStack() as stack:
-        stack.enter_context(locked(files.lock, "this classifier"))
+        state = [files.savepoint, files.previous]
+        stack.enter_context(locked(files.lock, "this classifier", state=state))
         disk.sweep(files.output.parent, {files.output.name, files.card.name})
         disk.sweep(files.savepoint.parent, {files.savepoint.name})
         savepoint = admit_training(

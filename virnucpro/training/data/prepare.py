@@ -115,7 +115,8 @@ def prepare_dataset(
     if not force and (refusal := foreign_files_refusal(_existing_work(dataset, {}, force=False))):
         raise refusal
     disk.make_folder(dataset.lock.parent)
-    with locked(dataset.lock, "this data set"):
+    state = [dataset.begun_file, dataset.previous]
+    with locked(dataset.lock, "this data set", state=state):
         identity = _identity(settings, rows, files, progress)
         wanted = _work_identity(dataset, identity)
         existing = _existing_work(dataset, identity, force=force)

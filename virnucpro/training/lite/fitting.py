@@ -80,7 +80,7 @@ def fit_lite(
         "threads": torch.get_num_threads(),
     }
     disk.make_folder(files.root)
-    with locked(files.lock, "these encoders"):
+    with locked(files.lock, "these encoders", state=[files.savepoint, files.previous]):
         disk.sweep(files.root)
         existing, state = existing_training(files, identity["threads"], force=force)
         admission = admit_work(work_identity(files, identity), existing, disk, force=force)
