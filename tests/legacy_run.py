@@ -22,7 +22,7 @@ from virnucpro.events import Event, Notice, StageStarted
 from virnucpro.io.fasta import read_fasta
 from virnucpro.layout import MOLECULES, Layout, RunLayout
 from virnucpro.run.predict import run_prediction
-from virnucpro.run.prepare import PredictionRequest
+from virnucpro.run.request import PredictionRequest
 from virnucpro.settings import AnalysisSettings, MachineSettings
 from virnucpro.store.disk import Disk
 from virnucpro.store.features import load_features
@@ -110,12 +110,12 @@ def age(layout: Layout, *, completed: bool) -> None:
     layout.legacy_state.write_text(json.dumps({"pipeline_config": config, "stages": stages}))
 
 
-def make_legacy(folder: Path, *, completed: bool = False) -> tuple[Path, Layout]:
+def make_legacy(folder: Path, *, completed: bool = False, stem: str = "in") -> tuple[Path, Layout]:
     """An input, and the directory of an earlier run on it: by default one ESM file is missing."""
-    source = folder / "in.fa"
+    source = folder / f"{stem}.fa"
     make_input(source)
     predict(source, folder / "old")
-    layout = RunLayout(folder / "old", "in", 200)
+    layout = RunLayout(folder / "old", stem, 200)
     age(layout, completed=completed)
     return source, layout
 

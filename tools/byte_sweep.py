@@ -22,7 +22,7 @@ import torch
 from tools.fault_sweep import RESULTS, results
 from virnucpro.errors import VirNucProError
 from virnucpro.run.predict import run_prediction
-from virnucpro.run.prepare import PredictionRequest
+from virnucpro.run.request import PredictionRequest
 from virnucpro.settings import AnalysisSettings, MachineSettings
 
 STATE = Path(".checkpoints/runs/in/state")

@@ -25,7 +25,7 @@ import torch
 
 from virnucpro.errors import OutputError, VirNucProError
 from virnucpro.run.predict import run_prediction
-from virnucpro.run.prepare import PredictionRequest
+from virnucpro.run.request import PredictionRequest
 from virnucpro.settings import AnalysisSettings, MachineSettings
 from virnucpro.store.disk import Bytes, Disk
 

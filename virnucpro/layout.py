@@ -18,7 +18,8 @@ FEATURE_SUFFIX: dict[Molecule, str] = {"nucleotide": "DNABERT_S", "protein": "ES
 RESULT_SUFFIXES = ("virus.fna", "run.json", "failed_sequences.fa")
 STDIN = "-"
 _COMPRESSION = (".gz", ".bz2", ".xz")
-_SEQUENCE = (".fa", ".fasta", ".fna", ".fq", ".fastq")
+_SEQUENCE_OF_VERSION_1 = (".fa", ".fasta", ".fna", ".fq", ".fastq")
+_SEQUENCE = (*_SEQUENCE_OF_VERSION_1, ".fas", ".ffn", ".fsa")
 
 
 def checkpoint_folder(root: Path) -> Path:
@@ -42,8 +43,10 @@ def lock_file(root: Path, name: str) -> Path:
     return checkpoint_folder(root) / f"{name}.lock"
 
 
-def stem_of(source: str) -> str:
+def stem_of(source: str, *, version_1: bool = False) -> str:
     """Name of a run: the input's file name without its compression and sequence suffixes.
+
+    ``version_1`` asks for the name that a run of version 1 has, which knew fewer suffixes.
 
     >>> stem_of("in/my.sample.v2.fa.gz"), stem_of("-")
     ('my.sample.v2', 'stdin')
@@ -51,7 +54,7 @@ def stem_of(source: str) -> str:
     if source == STDIN:
         return "stdin"
     name = Path(source).name
-    for suffixes in (_COMPRESSION, _SEQUENCE):
+    for suffixes in (_COMPRESSION, _SEQUENCE_OF_VERSION_1 if version_1 else _SEQUENCE):
         for suffix in suffixes:
             if name.lower().endswith(suffix) and len(name) > len(suffix):
                 name = name[: -len(suffix)]

@@ -46,6 +46,41 @@ REFUSED = (
         ("FILE: line 1: the file is UTF-16",),
         "save it as UTF-8",
     ),
+    *(
+        Case(f"26 {what}", data, ("FILE: ", f"the file is {what}"), f"convert it {how}")
+        for what, data, how in (
+            ("a BAM file", packed(b"BAM\1" + bytes(600)), "first (samtools fasta)"),
+            (
+                "a SAM file",
+                b"@HD\tVN:1.6\tSO:unsorted\n@SQ\tSN:c\tLN:9\n",
+                "to FASTA first (samtools",
+            ),
+            (
+                "a SAM file",
+                b"@SQ\tSN:c\tLN:9\nr\t4\t*\t0\t0\t*\t*\t0\t0\tACGT\t*\n",
+                "to FASTA first",
+            ),
+            ("a SAM file", b"r/1\t99\tchr1\t7\t30\t8M2I4M\t=\t37\t39\tTTAG\t*\n", "to FASTA first"),
+            (
+                "a GenBank file",
+                b"\nLOCUS       NC_001416  48502 bp    DNA\n",
+                "to FASTA first (any2fasta)",
+            ),
+            (
+                "a GenBank file",
+                packed(b"GBVRL1.SEQ          Genetic Sequence Data Bank\n"),
+                "to FASTA first (any2fasta)",
+            ),
+            (
+                "an EMBL file",
+                b"ID   X56734; SV 1; linear; mRNA; STD; PLN; 1859 BP.\r\n",
+                "to FASTA first",
+            ),
+        )
+    ),
+    Case(
+        "26 FASTQ that begins as SAM does", b"@SQ x\nACGT\n+\n!!!\n", ("FILE: line 4",), "truncated"
+    ),
     Case(
         "15 bare > in the middle",
         b">a\nACGT\n>\nACGT\n",

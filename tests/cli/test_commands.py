@@ -183,6 +183,32 @@ def test_sigterm_ends_in_good_order_and_resume_goes_on(example: Path, tmp_path: 
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.parametrize(
+    ("words", "suggestion"),
+    [
+        (("predct", "x.fa"), "No such command 'predct'. Did you mean 'predict'?"),
+        (("trian",), "Did you mean 'train'?"),
+        (("models", "ftech", "500"), "Did you mean 'fetch'?"),
+        (("utils", "listdevices"), "Did you mean 'list-devices'?"),
+        (("train", "clasifier"), "Did you mean 'classifier'?"),
+        (("call-my-dog",), "The commands are: predict, status, models, train, evaluate"),
+        (("predict", "x.fa", "--modle-type", "lite"), "'--model-type'"),
+        (("evaluate", "x", "--label", "y"), "'--labels'"),
+    ],
+    ids=lambda value: value[0] if isinstance(value, tuple) else "",
+)
+def test_what_is_mistyped_gets_a_suggestion(
+    call: Callable, words: tuple[str, ...], suggestion: str
+) -> None:
+    done = call(*words)
+    assert done.code == 64
+    assert suggestion in done.err
+
+
+def test_a_file_in_place_of_a_command(call: Callable, example: Path) -> None:
+    assert f"virnucpro predict {example}" in call(example).err
+
+
 @pytest.mark.parametrize("flags", [("--resume", "--force"), ("-f", "--resume")], ids=str)
 @pytest.mark.parametrize(
     "command",

@@ -37,7 +37,7 @@ from virnucpro.classifier.files import classifier_to_bytes
 from virnucpro.errors import InputError, UsageError, VirNucProError
 from virnucpro.io.input_summary import summarise_input
 from virnucpro.run.predict import run_prediction
-from virnucpro.run.prepare import PredictionRequest
+from virnucpro.run.request import PredictionRequest
 from virnucpro.settings import TOY_CLASSIFIER, AnalysisSettings, MachineSettings
 from virnucpro.store.disk import Disk
 

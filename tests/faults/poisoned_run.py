@@ -17,7 +17,8 @@ from virnucpro.executors.executor import Executor
 from virnucpro.executors.processes import ProcessPool
 from virnucpro.run.engine import Run, admitted_state, execute
 from virnucpro.run.failures import update_failure_table, write_failed_records
-from virnucpro.run.prepare import PredictionRequest, prepare
+from virnucpro.run.prepare import prepare
+from virnucpro.run.request import PredictionRequest
 from virnucpro.settings import AnalysisSettings, MachineSettings
 from virnucpro.stages.chunking import input_stamp
 from virnucpro.store.disk import Disk, sha256_of

@@ -18,7 +18,7 @@ from virnucpro.encoders.registry import locate
 from virnucpro.errors import ResumeRefusedError, UsageError, VirNucProError
 from virnucpro.events import Event, Notice, StageStarted
 from virnucpro.run.predict import run_prediction
-from virnucpro.run.prepare import PredictionRequest
+from virnucpro.run.request import PredictionRequest
 from virnucpro.settings import AnalysisSettings, MachineSettings
 from virnucpro.store.documents import sealed, unsealed
 from virnucpro.store.features import Features, encode_features, load_features

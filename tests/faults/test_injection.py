@@ -15,7 +15,7 @@ import pytest
 
 from tools.fault_sweep import make_input
 from virnucpro.run.predict import run_prediction
-from virnucpro.run.prepare import PredictionRequest
+from virnucpro.run.request import PredictionRequest
 from virnucpro.settings import AnalysisSettings, MachineSettings
 from virnucpro.store.disk import Disk
 

@@ -13,7 +13,7 @@ from tests.faults.poisoned_run import POISON, ignore, make_request, poisoned_run
 from virnucpro.contracts import Device
 from virnucpro.io.fasta import read_fasta
 from virnucpro.run.predict import run_prediction
-from virnucpro.run.prepare import PredictionRequest
+from virnucpro.run.request import PredictionRequest
 
 DEVICES = [Device("cpu", 0), Device("cpu", 1)]
 

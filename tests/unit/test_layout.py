@@ -16,6 +16,9 @@ from virnucpro.layout import RunLayout, stem_of
         ("reads.fastq.xz", "reads"),
         ("reads.FQ", "reads"),
         ("reads.fna.bz2", "reads"),
+        ("reads.fas", "reads"),
+        ("reads.FSA.gz", "reads"),
+        ("reads.ffn", "reads"),
         ("reads", "reads"),
         ("reads.txt", "reads.txt"),
         (".fa", ".fa"),
@@ -26,6 +29,12 @@ from virnucpro.layout import RunLayout, stem_of
 )
 def test_stem(source: str, stem: str) -> None:
     assert stem_of(source) == stem
+
+
+def test_version_1_knew_fewer_suffixes() -> None:
+    names = ("reads.fas", "reads.fsa.gz", "reads.ffn", "reads.fna.gz")
+    stems = [stem_of(name, version_1=True) for name in names]
+    assert stems == ["reads.fas", "reads.fsa", "reads.ffn", "reads"]
 
 
 def test_a_run_owns_only_its_own_files(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from tools.document_tables import FILES, documented, markdown, path_of
 from virnucpro.errors import InputError
 from virnucpro.layout import RunLayout
 from virnucpro.run.predict import run_prediction
-from virnucpro.run.prepare import PredictionRequest
+from virnucpro.run.request import PredictionRequest
 from virnucpro.settings import TOY_CLASSIFIER, AnalysisSettings, MachineSettings
 from virnucpro.tables import (
     ALL_TABLES,

@@ -41,7 +41,7 @@ The steps in their order (see docs/training.md):
 """
 
 
-class LazyGroup(click.Group):
+class LazyGroup(shared.SuggestingGroup):
     """A group whose sub-commands are imported when they are called.
 
     So ``--version`` and a mistyped command are answered at once.

@@ -19,7 +19,9 @@ OUTCOMES = {
 }
 
 
-@click.group(short_help="List, fetch and check the models on this machine.")
+@click.group(
+    cls=shared.SuggestingGroup, short_help="List, fetch and check the models on this machine."
+)
 def models() -> None:
     """Find, fetch and check the models that a run needs."""
 

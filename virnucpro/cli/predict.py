@@ -11,10 +11,12 @@ import click
 
 import virnucpro.cli.shared as shared
 from virnucpro.errors import EXIT_OK, EXIT_PARTIAL, UsageError
+from virnucpro.layout import STDIN
 from virnucpro.settings import SHOWN_MODEL_TYPES
 
 if TYPE_CHECKING:
     from virnucpro.run.predict import Summary
+    from virnucpro.run.request import PredictionRequest
 
 UNSCORED_REASONS = {
     "no_open_frame": "no frame without a stop codon",
@@ -85,8 +87,7 @@ def predict(source: str | None, named_source: str | None, **options: Any) -> int
             "give exactly one input: virnucpro predict --input FILE, or just virnucpro predict FILE"
         )
     settings = shared.configuration(options)
-    from virnucpro.run.predict import run_prediction
-    from virnucpro.run.prepare import PredictionRequest
+    from virnucpro.run.request import PredictionRequest, check_request
     from virnucpro.ui.run_screen import RunScreen
 
     request = PredictionRequest(
@@ -100,6 +101,10 @@ def predict(source: str | None, named_source: str | None, **options: Any) -> int
     )
     screen = RunScreen(settings.display, request.layout)
     with shared.shown_on(screen, settings.warnings) as interruption:
+        check_request(request)
+        screen.say(opening_text(request))
+        from virnucpro.run.predict import run_prediction  # it imports torch, which takes seconds
+
         summary = run_prediction(request, screen.show, interruption=interruption)
     if not settings.display.quiet:
         try:
@@ -107,6 +112,21 @@ def predict(source: str | None, named_source: str | None, **options: Any) -> int
         except BrokenPipeError:  # nobody reads it any more; the run counts all the same
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return EXIT_PARTIAL if summary.failed_records else EXIT_OK
+
+
+def opening_text(request: PredictionRequest) -> str:
+    """Return what is about to be done, for the seconds in which nothing else is shown."""
+    source = "standard input" if request.source == STDIN else request.source
+    return (
+        f"{source}: model type {request.analysis.model_type}, chunks of "
+        f"{request.layout.chunk_length} bases, results in {_shown(request.layout.root)}"
+    )
+
+
+def _shown(path: Path) -> Path:
+    """Return a path relative to the current folder, where it lies below it."""
+    here = Path.cwd()
+    return path.relative_to(here) if path.is_relative_to(here) else path
 
 
 def summary_text(summary: Summary, root: Path) -> str:
@@ -140,8 +160,6 @@ def summary_text(summary: Summary, root: Path) -> str:
             f"{summary.failed_records:,} records could not be scored in full: see "
             f"failed_files.txt; the same command tries them again."
         )
-    here = Path.cwd()
-    shown = root.relative_to(here) if root.is_relative_to(here) else root
-    lines.append(f"Results in {shown}:")
+    lines.append(f"Results in {_shown(root)}:")
     lines += [f"  {path.relative_to(root)}" for path in summary.files]
     return "\n".join(lines)

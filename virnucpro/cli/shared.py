@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -62,6 +63,26 @@ class ModelTypes(click.Choice[str]):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         """Return the name of the type."""
         return value if value == "toy" else super().convert(value, param, ctx)
+
+
+class SuggestingGroup(click.Group):
+    """A group of commands that suggests one where the name of a command is not known."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Return the name, the command and its arguments."""
+        name, names = args[0], self.list_commands(ctx)
+        if self.get_command(ctx, name) is None and not name.startswith("-"):
+            close = difflib.get_close_matches(name, names, n=1)
+            if close:
+                advice = f"Did you mean '{close[0]}'?"
+            elif "predict" in names and Path(name).is_file():
+                advice = f"To use this file: {ctx.command_path} predict {name}"
+            else:
+                advice = f"The commands are: {', '.join(names)}."
+            ctx.fail(f"No such command '{printable(name)}'. {advice}")
+        return super().resolve_command(ctx, args)
 
 
 def grouped(*options: Callable[[F], F]) -> Callable[[F], F]:

@@ -11,7 +11,9 @@ import virnucpro.cli.shared as shared
 from virnucpro.formatting import memory_size
 
 
-@click.group(short_help="List devices, check an input, write a configuration.")
+@click.group(
+    cls=shared.SuggestingGroup, short_help="List devices, check an input, write a configuration."
+)
 def utils() -> None:
     """List devices, check an input, or write a configuration file."""
 

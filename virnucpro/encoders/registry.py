@@ -140,17 +140,30 @@ def _find(name: str, molecule: Molecule) -> tuple[EncoderFamily, Path | None]:
             packaged = family.packaged()
             if packaged is not None or not family.has_weights:
                 return family, packaged
+    path = _path_of(name)
+    return _family_of(path), path
+
+
+def check_on_disk(name: str, molecule: Molecule) -> None:
+    """Check that a model is on this machine, without importing what computes with it.
+
+    Raises:
+        ModelError: it is not (the message has the command that fetches it).
+    """
+    if not {f"{name}-{molecule}", name} & set(family_names()):
+        _path_of(name)
+
+
+def _path_of(name: str) -> Path:
     path = Path(name).expanduser()
     if path.exists():
-        path = path.absolute()
-    elif path.is_absolute() or path.suffix in {".pt", ".bin", ".safetensors"}:
+        return path.absolute()
+    if path.is_absolute() or path.suffix in {".pt", ".bin", ".safetensors"}:
         raise ModelError(
             f"model {name} is not there: check features.*.model_name, or name a model that "
             f"virnucpro models list shows"
         )
-    else:
-        path = find_model(name)
-    return _family_of(path), path
+    return find_model(name)
 
 
 def _family_of(path: Path) -> EncoderFamily:

@@ -270,6 +270,14 @@ _REFUSED = (
     (b"BAM\1", "a BAM file", "convert it first (samtools fasta)"),
     (b"CRAM", "a CRAM file", "convert it first (samtools fasta)"),
 )
+# Text files of other formats, by how they begin. A SAM file may have no header: 11 columns then.
+_OTHER_FORMATS = (
+    (rb"@(HD\tVN|SQ\t[A-Z][A-Za-z0-9]|RG\tID|PG\tID):", "a SAM file", "samtools fasta"),
+    (rb"[^>@\s]\S*\t\d+\t\S+\t\d+\t\d+\t[\dMIDNSHPX=*]+\t", "a SAM file", "samtools fasta"),
+    (rb"LOCUS {2,}\S", "a GenBank file", "any2fasta"),
+    (rb"\S+\.SEQ +Genetic Sequence Data Bank", "a GenBank file", "any2fasta"),
+    (rb"ID {3}\S+[; ]", "an EMBL file", "any2fasta"),
+)
 _UTF16 = (b"\xff\xfe", b"\xfe\xff", b">\0", b"\0>", b"@\0", b"\0@")
 
 
@@ -333,6 +341,10 @@ class InputText:
         if head[257:262] == b"ustar":
             raise InputError(f"{self.path}: the file is a tar archive; unpack it first (tar x)")
         start = head.removeprefix(codecs.BOM_UTF8).lstrip()
+        for pattern, what, program in _OTHER_FORMATS:
+            if re.match(pattern, start):
+                advice = f"convert it to FASTA first ({program})"
+                raise InputError(f"{self.path}: line 1: the file is {what}; {advice}")
         if not start.startswith((b">", b"@", b";")) and _CONTROL_BYTE.search(head):
             raise InputError(
                 f"{self.path}: line 1: the file is binary, not text; give a FASTA or FASTQ file"

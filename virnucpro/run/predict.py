@@ -21,12 +21,12 @@ from virnucpro.run.engine import (
     tidy_up,
 )
 from virnucpro.run.failures import update_failure_table, write_failed_records
-from virnucpro.run.prepare import Prediction, PredictionRequest, check_paths, prepare
+from virnucpro.run.prepare import Prediction, prepare
 from virnucpro.run.record import RunOutcome, run_record, write_record
+from virnucpro.run.request import PredictionRequest, check_request
 from virnucpro.settings import SHIPPED_MODELS
 from virnucpro.stages.chunking import ChunkingFigures, input_digest, input_stamp
 from virnucpro.stages.output import OutputFigures
-from virnucpro.store import legacy
 from virnucpro.store.disk import Disk
 from virnucpro.store.lock import locked
 from virnucpro.store.state import RunState
@@ -90,9 +90,7 @@ def run_prediction(
     """
     disk = disk or Disk()
     layout = request.layout
-    check_paths(request, layout)
-    if request.resume:
-        legacy.refuse_finished(layout)
+    check_request(request)
     devices = choose_devices(request.machine, visible_gpus())
     if devices[0].kind == "cuda" and (warning := mask_warning()):
         emit(Notice("warning", warning))

@@ -54,6 +54,15 @@ def is_legacy_run(layout: Layout) -> bool:
     return not names or any(name.startswith(f"{layout.stem}_chunked") for name in names)
 
 
+def has_run(layout: Layout) -> bool:
+    """Return whether files of this STEM are there that version 1 began to make.
+
+    This version may have taken them over since, or moved them aside and started over.
+    """
+    moved = layout.previous / layout.legacy_state.name
+    return bool(layout.owned()) and (is_legacy_run(layout) or moved.exists())
+
+
 def legacy_stems(folder: OutputFolder) -> list[str]:
     """Return the STEMs that an earlier version worked on, as its state file in ``folder`` says."""
     names = [Path(name).name for name in _chunk_files(_state(folder) or {})]

@@ -9,12 +9,20 @@ from pathlib import Path
 from virnucpro import __version__
 from virnucpro.contracts import Json
 from virnucpro.errors import ResumeRefusedError, UsageError
-from virnucpro.layout import MOLECULES, Layout
+from virnucpro.layout import MOLECULES, Layout, RunLayout
 from virnucpro.store import legacy
 from virnucpro.store.disk import Disk, sha256_of
 from virnucpro.store.documents import sealed, unsealed
-from virnucpro.store.guard import Admission, ExistingWork, WorkIdentity, admit_work, files_in
+from virnucpro.store.guard import (
+    Admission,
+    ExistingWork,
+    WorkIdentity,
+    admit_work,
+    files_in,
+    foreign_files_refusal,
+)
 from virnucpro.store.ledger import read_archive
+from virnucpro.store.lock import read_owner
 from virnucpro.store.migrations import current_schema, upgraded
 
 
@@ -93,14 +101,47 @@ def admit_run(
             raise
         newer = ExistingWork(layout.root, layout.previous, layout.owned())
         return admit_work(wanted.identity, newer, disk, force=True)
-    receipts = _has_receipts(layout)
+    if _is_new_legacy_run(layout, earlier):
+        return _admit_legacy(layout, disk, wanted, resume=resume, force=force)
+    existing = _existing_run(layout, wanted, earlier)
+    return admit_work(wanted.identity, existing, disk, resume=resume, force=force)
+
+
+def refuse_foreign_files(layout: RunLayout, *, resume: bool) -> None:
+    """Refuse files that are in the way of a run, as :func:`admit_run` will, but at once.
+
+    It is not asked where another process works on the run: its files come and go.
+
+    Raises:
+        ResumeRefusedError: a newer version wrote the run that is there (exit 3).
+        UsageError: files would be overwritten that are not ours, or are those of a run of version
+            1 that is not to be taken over (exit 64).
+    """
+    owner = read_owner(layout.lock)
+    if owner is not None and not owner.is_dead:
+        return
+    earlier = read_state(layout)
+    if _is_new_legacy_run(layout, earlier):
+        if not resume:
+            raise _legacy_refusal(layout)
+        return
+    wanted = RunState("", {"chunk length": layout.chunk_length})
+    if refusal := foreign_files_refusal(_existing_run(layout, wanted, earlier)):
+        raise refusal
+
+
+def _is_new_legacy_run(layout: Layout, earlier: RunState | None) -> bool:
+    """Return whether there is a run of version 1 that was not taken over yet."""
+    return earlier is None and not _has_receipts(layout) and legacy.is_legacy_run(layout)
+
+
+def _existing_run(layout: Layout, wanted: RunState, earlier: RunState | None) -> ExistingWork:
+    """Return what is there of a run of this version."""
     present = _present_files(layout, wanted, earlier)
     files = [path for path in present if path != layout.state and files_in([path])]
-    if earlier is None and not receipts and legacy.is_legacy_run(layout):
-        return _admit_legacy(layout, disk, wanted, resume=resume, force=force)
-    if receipts or layout.legacy_survey.exists():
+    if _has_receipts(layout) or layout.legacy_survey.exists():
         foreign = _foreign_in_place_of_removed(layout)
-        existing = ExistingWork(
+        return ExistingWork(
             layout.root,
             layout.previous,
             [path for path in present if path not in foreign],
@@ -108,16 +149,15 @@ def admit_run(
             identity=earlier.identity if earlier else None,
             finished=layout.run_json.exists() and not layout.failed_fasta.exists(),
         )
-    else:  # nothing was finished: of the files, only those that come first may be ours
-        first = [path for path in files if earlier and path in layout.chunked_files()]
-        existing = ExistingWork(
-            layout.root,
-            layout.previous,
-            [*first, layout.state] if first else [],
-            [path for path in files if path not in first],
-            identity=earlier.identity if earlier and first else None,
-        )
-    return admit_work(wanted.identity, existing, disk, resume=resume, force=force)
+    # Nothing was finished: of the files, only those that come first may be ours.
+    first = [path for path in files if earlier and path in layout.chunked_files()]
+    return ExistingWork(
+        layout.root,
+        layout.previous,
+        [*first, layout.state] if first else [],
+        [path for path in files if path not in first],
+        identity=earlier.identity if earlier and first else None,
+    )
 
 
 def _present_files(layout: Layout, wanted: RunState, earlier: RunState | None) -> list[Path]:
@@ -160,13 +200,9 @@ def _admit_legacy(
     layout: Layout, disk: Disk, wanted: RunState, *, resume: bool, force: bool
 ) -> Admission:
     """Decide about a run of version 1; one that is taken over is noted before it is changed."""
-    own_files = [*layout.owned(), layout.legacy_state]
     if not resume and not force:
-        raise UsageError(
-            f"{layout.root} already holds files of {layout.stem} that an earlier version of the "
-            f"program made ({own_files[0].name}, ...): take them over with --resume, or start over "
-            f"with --force, which moves them aside"
-        )
+        raise _legacy_refusal(layout)
+    own_files = [*layout.owned(), layout.legacy_state]
     differing = legacy.changed_settings(layout, wanted.analysis)
     identity = WorkIdentity(
         f"a run of {layout.stem} by an earlier version of the program",
@@ -177,3 +213,12 @@ def _admit_legacy(
     if admission.decision != "continue":
         return admission
     return Admission("continue", legacy.note_features(layout, disk))
+
+
+def _legacy_refusal(layout: Layout) -> UsageError:
+    first = [*layout.owned(), layout.legacy_state][0]
+    return UsageError(
+        f"{layout.root} already holds files of {layout.stem} that an earlier version of the "
+        f"program made ({first.name}, ...): take them over with --resume, or start over "
+        f"with --force, which moves them aside"
+    )

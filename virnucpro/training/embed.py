@@ -17,8 +17,9 @@ from virnucpro.executors.signals import Interruption
 from virnucpro.precision import choose_precision
 from virnucpro.run.engine import Run, admitted_state, execute, tidy_up
 from virnucpro.run.failures import update_failure_table
-from virnucpro.run.prepare import check_writable, ignored_by, requested_precision
+from virnucpro.run.prepare import ignored_by, requested_precision
 from virnucpro.run.record import run_record, write_record
+from virnucpro.run.request import check_writable
 from virnucpro.settings import AnalysisSettings, MachineSettings
 from virnucpro.stages.embedding import EncoderSetup
 from virnucpro.stages.merging import MergingStage

@@ -13,7 +13,8 @@ from virnucpro.contracts import Receipts, ReportProgress, Stage, Task, TaskFigur
 from virnucpro.events import Event, Notice, StageStarted
 from virnucpro.layout import RESULT_SUFFIXES
 from virnucpro.run.predict import run_prediction
-from virnucpro.run.prepare import Prediction, PredictionRequest
+from virnucpro.run.prepare import Prediction
+from virnucpro.run.request import PredictionRequest
 from virnucpro.run.status import statuses
 from virnucpro.settings import AnalysisSettings, MachineSettings
 from virnucpro.stages.base import HostStage

@@ -14,7 +14,7 @@ from virnucpro.contracts import OutputFile, Task
 from virnucpro.events import Event, StageStarted
 from virnucpro.layout import Layout, RunLayout
 from virnucpro.run.predict import run_prediction
-from virnucpro.run.prepare import PredictionRequest
+from virnucpro.run.request import PredictionRequest
 from virnucpro.settings import TOY_CLASSIFIER, AnalysisSettings, MachineSettings
 from virnucpro.stages.fdr import contig_fdr
 from virnucpro.stages.output import OutputStage

@@ -1,0 +1,123 @@
+"""The first second of ``predict``: what is wrong is said before torch is imported."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.cli.inputs import PLAIN, TOY
+from tests.legacy_run import make_legacy
+
+WATCHED = """
+import sys
+from virnucpro.cli import run
+code = run(sys.argv[1:])
+print("torch" in sys.modules, file=sys.stdout)
+sys.exit(code)
+"""
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    path = tmp_path / "sample.fa"
+    path.write_bytes(PLAIN)
+    return path
+
+
+def _foreign(out: Path) -> None:
+    out.mkdir()
+    (out / "sample_virus.fna").write_text("mine")
+
+
+def _finished(out: Path) -> None:
+    """A finished run, one of whose removed files somebody put back with another content."""
+    from virnucpro.cli import run
+
+    assert run(["predict", str(out.parent / "sample.fa"), "-o", str(out), *TOY, "-q"]) == 0
+    (out / "sample_protein.faa").write_text("mine")
+
+
+@pytest.mark.parametrize(
+    ("options", "make", "says"),
+    [
+        (("nofile.fa",), None, "input nofile.fa not found"),
+        (("https://example.org/x.fa",), None, "input https://example.org/x.fa is an address"),
+        (("sample.fa", "-m", "custom"), None, "--model-path FILE --expected-length N"),
+        (("sample.fa", "-m", "custom", "-e", "300"), None, "--model-path FILE"),
+        (("sample.fa", "-m", "custom", "-e", "300", "-p", "no.pth"), None, "no.pth not found"),
+        (("sample.fa", "-m", "500"), None, "virnucpro models fetch 500"),
+        (("sample.fa", "-o", "sample.fa"), None, "is a file: name a folder"),
+        (("sample.fa", "-o", "out", *TOY), _foreign, "not its own: sample_virus.fna"),
+        (("sample.fa", "-o", "out", *TOY, "--resume"), _foreign, "not its own: sample_virus.fna"),
+        (("sample.fa", "-o", "out", *TOY), _finished, "not its own: sample_protein.faa"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, tuple) else None,
+)
+def test_refusals_need_no_torch(
+    source: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    options: tuple[str, ...],
+    make: Callable | None,
+    says: str,
+) -> None:
+    for name in ("TORCH_HOME", "HF_HOME", "XDG_CACHE_HOME", "HOME"):
+        monkeypatch.setenv(name, str(tmp_path / "empty"))
+    if make:
+        make(tmp_path / "out")
+    done = subprocess.run(
+        [sys.executable, "-c", WATCHED, "predict", *options],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 64, done.stderr
+    assert says in done.stderr
+    assert done.stdout == "False\n"
+
+
+def test_something_is_on_the_screen_before_torch_is_imported(source: Path, tmp_path: Path) -> None:
+    code = WATCHED.replace("import sys\n", "import sys\nsys.modules['torch'] = None\n", 1)
+    done = subprocess.run(
+        [sys.executable, "-c", code, "predict", source, "-o", tmp_path / "out", *TOY],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    first = "sample.fa: model type toy, chunks of 500 bases, results in out"
+    assert done.stderr.splitlines()[0].endswith(first)
+    assert "import of torch halted" in done.stderr
+
+
+@pytest.mark.parametrize("suffix", [".fas", ".fsa.gz", ".ffn"])
+def test_a_run_of_version_1_keeps_its_stem(call: Callable, tmp_path: Path, suffix: str) -> None:
+    """Version 1 left these suffixes in the STEM; they are taken off it now."""
+    stem = f"in{suffix.removesuffix('.gz')}"
+    source, layout = make_legacy(tmp_path, stem=stem)
+    source = shutil.move(source, tmp_path / f"in{suffix}")
+    arguments = ("predict", source, "-o", layout.root, *TOY, "-e", "200", "-c", _shards(tmp_path))
+    assert call(*arguments).code == 64
+    done = call(*arguments, "--resume")
+    assert done.code == 0, done.err
+    assert "2 ESM feature files were taken over" in done.err
+    assert (layout.root / f"{stem}_contigs.tsv").exists()
+    assert not (layout.root / "in_contigs.tsv").exists()
+    assert "already finished" in call(*arguments).out
+    assert "starting over" in call(*arguments, "--force").err
+    assert "already finished" in call(*arguments, "--resume").out
+    other = tmp_path / "new"
+    assert call("predict", source, "-o", other, *TOY, "-e", "200", "-q").code == 0
+    assert (other / "in_contigs.tsv").exists()
+
+
+def _shards(folder: Path) -> Path:
+    path = folder / "shards.yaml"
+    path.write_text("prediction: {sequences_per_file: 25}\n")
+    return path
