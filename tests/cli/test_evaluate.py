@@ -137,10 +137,19 @@ def test_the_figures_are_those_of_the_tables(call: Callable, made: Path, tmp_pat
 def test_again_is_the_same_and_something_else_is_kept(
     call: Callable, made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.chdir(tmp_path)
-    command = ("evaluate", made / "out", "--labels", made / "labels.tsv")
-    assert call(*command).code == 0
-    out = tmp_path / "in_chunk_evaluation"
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    monkeypatch.chdir(elsewhere)
+    shutil.copytree(made / "out", tmp_path / "out")
+    command = ("evaluate", tmp_path / "out", "--labels", made / "labels.tsv")
+    first = call(*command)
+    assert first.code == 0
+    out = tmp_path / "out/in_chunk_evaluation"  # beside its input, and it says so
+    assert f"results go to {out}" in first.err
+    assert f"The report is {out / 'evaluation.md'}" in first.out
+    assert not any(elsewhere.iterdir())
+    frames = ("evaluate", tmp_path / "out/in_merged/prediction_results.txt")
+    assert f"{tmp_path / 'out/in_frame_evaluation'}" in call(*frames, *command[2:]).out
     before = {path.name: path.read_bytes() for path in out.iterdir() if path.is_file()}
     again = call(*command)
     assert again.code == 0

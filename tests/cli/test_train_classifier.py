@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,7 +18,7 @@ from tests.cli.inputs import table
 from tests.faults.processes import family, running, until
 from tests.training_data import LENGTH, genome, make_dataset
 from virnucpro.classifier.files import inspect_classifier, load_classifier
-from virnucpro.settings import AnalysisSettings, MachineSettings
+from virnucpro.settings import LITE_CLASSIFIER, AnalysisSettings, MachineSettings
 from virnucpro.store.features import load_features
 from virnucpro.training.classifier.savepoint import load_savepoint
 from virnucpro.training.data.dataset import PARTS
@@ -99,6 +101,33 @@ def test_from_a_data_set_to_calls(call, train, dataset, tmp_path, toy_configurat
 
 def hash_of(name):
     return sum(map(ord, name)) + 1000
+
+
+@pytest.mark.parametrize("encoders", ["lite", "of a folder"])
+def test_the_next_command_works_as_printed(call, tmp_path, monkeypatch, encoders):
+    made = make_dataset(tmp_path / "data", codons=300)
+    analysis = AnalysisSettings(model_type="lite").resolved()
+    if encoders == "of a folder":
+        folder = tmp_path / "my models"
+        folder.mkdir()
+        shutil.copy(LITE_CLASSIFIER.with_name("lite_nucleotide.safetensors"), folder)
+        file = folder / "lite_nucleotide.safetensors"
+        analysis = replace(analysis, nucleotide_model=str(file))
+    embed(EmbedRequest(made.root, analysis, MachineSettings(device="cpu")), lambda event: None)
+    done = call("train", "classifier", made.root, "-o", tmp_path / "my own.safetensors", *QUICK)
+    assert done.code == 0, done.err
+    _, _, commands = done.out.partition("Next: ")
+    program = tmp_path / "bin/virnucpro"
+    program.parent.mkdir()
+    program.write_text(f'#!/bin/sh\nexec {sys.executable} -m virnucpro "$@"\n')
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(program.parent), prepend=os.pathsep)
+    (tmp_path / "contigs.fa").write_text(f">a\n{genome('virus', 300, 1)}\n")
+    ran = subprocess.run(commands, shell=True, cwd=tmp_path, capture_output=True, check=False)
+    assert ran.returncode == 0, ran.stderr.decode()
+    assert (tmp_path / "contigs_predictions/contigs_contigs.tsv").exists()
+    card = (tmp_path / "my own.md").read_text()
+    assert commands.splitlines()[-1].split(" -p ")[0].strip() in card
 
 
 def test_the_same_command_gives_the_same_bytes(train, tmp_path):

@@ -37,7 +37,7 @@ docs/evaluation.md.
     "-o",
     "--output-dir",
     type=shared.FOLDER,
-    help="Folder of the results.  [default: STEM_LEVEL_evaluation]",
+    help="Folder of the results.  [default: STEM_LEVEL_evaluation beside the predictions]",
 )
 @click.option(
     "--level",

@@ -152,6 +152,7 @@ def _training_settings(options: dict[str, Any], devices: Sequence[Device]) -> Tr
 
 def _summary(report: TrainingReport | None, output: Path) -> list[str]:
     from virnucpro.metrics.classification import metric_text
+    from virnucpro.training.classifier.card import predict_commands
 
     if report is None:
         return [f"Nothing to do: {output} was already trained with these data and settings."]
@@ -162,7 +163,7 @@ def _summary(report: TrainingReport | None, output: Path) -> list[str]:
             f"accuracy {metric_text(metrics['accuracy'])}, F1 {metric_text(metrics['f1'])}"
         )
     lines.append(f"Scores are calibrated with a temperature of {report.temperature:.4g}.")
-    length = report.dataset.lengths()[0]
     lines.append(f"Classifier: {output}; model card: {output.with_suffix('.md')}")
-    lines.append(f"Next: virnucpro predict contigs.fa -m custom -p {output} -e {length}")
+    commands = predict_commands(report, output)
+    lines += [f"Next: {commands[0]}", *(f"      {command}" for command in commands[1:])]
     return lines

@@ -69,12 +69,14 @@ class Predictions:
         table: the file.
         kind: the kind of its table.
         stem: the name of the run or of the file.
+        folder: the output directory of the run that made it; else the folder of the file.
         run: the ``STEM_run.json`` of the run that made it; None where it is not in its place.
     """
 
     table: DelimitedTable
     kind: PredictionTable
     stem: str
+    folder: Path
     run: Path | None
 
     @property
@@ -128,7 +130,7 @@ def find_predictions(path: Path, level: Level | None) -> Predictions:
             f"the output directory of predict"
         )
     run = layout.run_json if layout.run_json.exists() else None
-    return Predictions(table, kind, layout.stem, run)
+    return Predictions(table, kind, layout.stem, layout.root, run)
 
 
 def _only_run(folder: Path) -> str:

@@ -75,7 +75,8 @@ def run_evaluation(request: EvaluationRequest, notify: Callable[[str], None]) ->
         VirNucProError: something is missing, damaged or in the way; see the modules called.
     """
     predictions = find_predictions(request.predictions, request.level)
-    folder = request.output_dir or Path(f"{predictions.stem}_{predictions.level}_evaluation")
+    name = f"{predictions.stem}_{predictions.level}_evaluation"
+    folder = request.output_dir or predictions.folder / name
     if not request.labels.is_file():
         raise UsageError(f"--labels {request.labels} is not a file: check its path")
     files = EvaluatedFiles(
@@ -109,7 +110,7 @@ def run_evaluation(request: EvaluationRequest, notify: Callable[[str], None]) ->
         existing, existing_classifier = _existing_work(request, folder, begun_file)
         if notice := admit_work(identity, existing, disk, force=request.force).notice:
             notify(notice)
-        notify(f"reading {request.labels} and {predictions.table.path}")
+        notify(f"reading {request.labels} and {predictions.table.path}; results go to {folder}")
         labels = read_labels(request.labels)
         sample = join(predictions, labels)
         notify(f"measuring {sample.counts.used:,} rows, with intervals over genomes")

@@ -5,6 +5,8 @@ The card says what a classifier was trained on, how, and how good it is.
 
 from __future__ import annotations
 
+import json
+import shlex
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -18,6 +20,7 @@ from virnucpro.contracts import Json
 from virnucpro.layout import MOLECULES
 from virnucpro.metrics.classification import auroc, confusion_counts, metric_text
 from virnucpro.metrics.temperature import log_loss
+from virnucpro.settings import SHIPPED_MODELS, AnalysisSettings
 from virnucpro.training.classifier.settings import TrainingSettings
 from virnucpro.training.data.dataset import PARTS, Dataset
 
@@ -79,6 +82,29 @@ def frame_metrics(
     }
 
 
+def predict_commands(report: TrainingReport, classifier: Path) -> list[str]:
+    """Return the commands that use the classifier, as they can be typed into a shell.
+
+    Encoders that no model type has are named in a configuration file, which the first of two
+    commands writes.
+    """
+    name, length = shlex.quote(str(classifier)), report.dataset.lengths()[0]
+    nucleotide, protein = (report.models[molecule] for molecule in MOLECULES)
+    if nucleotide["name"] == protein["name"] in SHIPPED_MODELS:
+        return [f"virnucpro predict contigs.fa -m {nucleotide['name']} -p {name} -e {length}"]
+    command = f"virnucpro predict contigs.fa -m custom -p {name} -e {length}"
+    released = AnalysisSettings()
+    if (nucleotide["name"], protein["name"]) == (released.nucleotide_model, released.protein_model):
+        return [command]
+    names = {
+        key: {"model_name": model["path"] if Path(model["name"]).exists() else model["name"]}
+        for key, model in (("dnabert", nucleotide), ("esm", protein))
+    }
+    configuration = shlex.quote(str(classifier.with_suffix(".yaml")))
+    text = shlex.quote(json.dumps({"features": names}, ensure_ascii=False))
+    return [f"echo {text} > {configuration}", f"{command} -c {configuration}"]
+
+
 def card_text(report: TrainingReport, name: str) -> str:
     """Return the card of the classifier file ``name``, in Markdown."""
     sections = [
@@ -101,8 +127,10 @@ def _purpose(report: TrainingReport, name: str) -> list[str]:
         f"({_plain(nucleotide['family'])}), then the {protein['dim']} of {_plain(protein['name'])} "
         f"({_plain(protein['family'])}); {report.width} in all.",
         f"- Chunk length: {' or '.join(map(str, lengths))} bases.",
-        f"- Use: `virnucpro predict INPUT -m custom -p {_plain(name)} -e {lengths[0]}`, with a "
-        "configuration that names these encoders.",
+        "- Use:",
+        "",
+        *(f"      {command}" for command in predict_commands(report, Path(name))),
+        "",
         f"- Made by virnucpro {__version__}.",
     ]
 
