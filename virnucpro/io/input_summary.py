@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from virnucpro.errors import InputError
 from virnucpro.io.records import Record, read_records
+from virnucpro.layout import Molecule
 
 _LISTED = 5  # duplicated ids that are listed
 _VERIFIED = 64  # hashes verified for that; two different ids share one by chance in 1e19 pairs
@@ -23,9 +24,9 @@ class InputSummary:
 
     Attributes:
         records: number of records, at least 1.
-        bases: letters of all records together.
-        longest: bases of the longest record.
-        median_length: bases; the mean of the middle two, rounded down, for an even number.
+        bases: letters of all records together: bases, or residues of proteins.
+        longest: letters of the longest record.
+        median_length: letters; the mean of the middle two, rounded down, for an even number.
         uracil: whether a ``U`` was read as ``T``.
         duplicates: the first five ids that occur more than once, in order of appearance.
     """
@@ -38,7 +39,9 @@ class InputSummary:
     duplicates: tuple[str, ...]
 
 
-def summarise_input(path: Path, *, limit: int | None = None) -> InputSummary:
+def summarise_input(
+    path: Path, *, limit: int | None = None, molecule: Molecule = "nucleotide"
+) -> InputSummary:
     """Return the summary of ``path``, which is read once more where ids seem to be duplicated.
 
     Keeps 16 bytes per record. ``limit`` is the largest expanded size of a compressed file in bytes.
@@ -48,7 +51,7 @@ def summarise_input(path: Path, *, limit: int | None = None) -> InputSummary:
         InputError: the content is not usable, or has no sequences.
     """
     hashes, lengths = array("q"), array("q")
-    records = read_records(path, limit=limit)
+    records = read_records(path, limit=limit, molecule=molecule)
     for record in records:
         hashes.append(hash(record.id))
         lengths.append(len(record.sequence))
@@ -62,7 +65,7 @@ def summarise_input(path: Path, *, limit: int | None = None) -> InputSummary:
         longest=int(sizes.max()),
         median_length=int(np.median(sizes)),
         uracil=records.uracil,
-        duplicates=_duplicated_ids(path, repeated, limit) if len(repeated) else (),
+        duplicates=_duplicated_ids(path, repeated, limit, molecule) if len(repeated) else (),
     )
 
 
@@ -73,9 +76,12 @@ class RecordRenamer:
     that another record of the file has. Keeps 8 bytes per record, and the duplicated ids.
     """
 
-    def __init__(self, path: Path, *, limit: int | None = None) -> None:
+    def __init__(
+        self, path: Path, *, limit: int | None = None, molecule: Molecule = "nucleotide"
+    ) -> None:
         """Read the ids of ``path``. Raises as :func:`summarise_input` does."""
-        hashes = array("q", (hash(record.id) for record in read_records(path, limit=limit)))
+        records = read_records(path, limit=limit, molecule=molecule)
+        hashes = array("q", (hash(record.id) for record in records))
         self._all = np.unique(np.frombuffer(hashes, np.int64))
         self._repeated = frozenset(_repeated(hashes).tolist())
         self._last: dict[str, int] = {}  # by duplicated id: the number given last
@@ -115,11 +121,13 @@ def _repeated(hashes: array[int]) -> npt.NDArray[np.int64]:
 
 
 def _duplicated_ids(
-    path: Path, hashes: npt.NDArray[np.int64], limit: int | None
+    path: Path, hashes: npt.NDArray[np.int64], limit: int | None, molecule: Molecule
 ) -> tuple[str, ...]:
     """Return the first ids that occur more than once among those with one of ``hashes``."""
     repeated = frozenset(hashes.tolist())
     counts: Counter[str] = Counter(
-        record.id for record in read_records(path, limit=limit) if hash(record.id) in repeated
+        record.id
+        for record in read_records(path, limit=limit, molecule=molecule)
+        if hash(record.id) in repeated
     )
     return tuple(name for name, count in counts.items() if count > 1)[:_LISTED]

@@ -19,6 +19,7 @@ from pathlib import Path
 
 from virnucpro.errors import InputError
 from virnucpro.io.compression import expanded_blocks
+from virnucpro.layout import Molecule
 
 LONGEST_HEADER = 1 << 20  # bytes; nobody writes such a line, but a file without line ends has one
 NUCLEOTIDES = b"ACGTUNRYSWKMBDHV"  # IUPAC, Cornish-Bowden 1985, doi:10.1093/nar/13.9.3021
@@ -35,6 +36,7 @@ class Record:
         id: first word of the header.
         header: the whole header line without its ``>`` or ``@``.
         sequence: IUPAC letters, case kept, ``U`` read as ``T``, blanks removed; may be empty.
+            Of a protein: any letter, and ``*``, case kept, blanks removed.
     """
 
     id: str
@@ -49,12 +51,15 @@ class Records:
         uracil: whether a ``U`` was read as ``T`` so far.
     """
 
-    def __init__(self, path: Path, *, limit: int | None = None) -> None:
+    def __init__(
+        self, path: Path, *, limit: int | None = None, molecule: Molecule = "nucleotide"
+    ) -> None:
         """Prepare to read ``path``.
 
         ``limit`` is the largest expanded size of a compressed file in bytes.
         """
         self.uracil = False
+        self._molecule = molecule
         self._path = path
         self._text = InputText(path, limit=limit)
         self._records = self._read()
@@ -132,13 +137,14 @@ class Records:
     def _fastq(self, blocks: Iterable[bytes], line: int) -> Iterator[Record]:
         """Take four lines per record; blank lines between records are passed over."""
         lines = chain.from_iterable(_lists_of_lines(blocks))
+        unit = "bases" if self._molecule == "nucleotide" else "residues"
         for head in lines:
             if not head:
                 line += 1
                 continue
             rest = list(islice(lines, 3))
             try:
-                _check_fastq(head, rest)
+                _check_fastq(head, rest, unit)
                 record = self._record(head[1:], rest[0])
             except _RecordError as fault:
                 raise self._error(line, fault) from None
@@ -161,6 +167,8 @@ class Records:
         if not header.isprintable() and (control := CONTROL.search(header)):
             code = ord(control[0])
             raise _RecordError(f"control character 0x{code:02x} in the header; remove it", head)
+        if self._molecule == "protein":
+            return Record(words[0], header, _clean_residues(lines, head))
         letters = clean_letters(lines)
         if letters is None:
             down, message = describe_illegal_letter(lines)
@@ -176,7 +184,9 @@ class Records:
         return InputError(f"{self._path}: line {line + fault.down}{named}: {fault.message}")
 
 
-def read_records(path: Path, *, limit: int | None = None) -> Records:
+def read_records(
+    path: Path, *, limit: int | None = None, molecule: Molecule = "nucleotide"
+) -> Records:
     """Read the sequences of ``path``, lazily: FASTA or FASTQ, plain, gzip, bzip2 or xz.
 
     Blank files have no records; qualities are checked for their length and dropped. ``limit`` is
@@ -186,7 +196,7 @@ def read_records(path: Path, *, limit: int | None = None) -> Records:
         UsageError: the file is missing, a directory or unreadable.
         InputError: the content is not usable; the message names file, line and record.
     """
-    return Records(path, limit=limit)
+    return Records(path, limit=limit, molecule=molecule)
 
 
 class _RecordError(Exception):
@@ -213,8 +223,8 @@ def _lists_of_lines(blocks: Iterable[bytes]) -> Iterator[list[bytes]]:
     yield [b"".join(pieces)]
 
 
-def _check_fastq(head: bytes, rest: list[bytes]) -> None:
-    """Check the form of a FASTQ record. Raises ``_RecordError``."""
+def _check_fastq(head: bytes, rest: list[bytes], unit: str) -> None:
+    """Check the form of a FASTQ record, whose letters are ``unit``. Raises ``_RecordError``."""
     name = head[1:]
     if not head.startswith(b"@"):
         raise _RecordError("a FASTQ record must begin with '@'; is a line missing or too many?")
@@ -231,7 +241,7 @@ def _check_fastq(head: bytes, rest: list[bytes]) -> None:
         )
     if len(letters) != len(quality):
         raise _RecordError(
-            f"{len(letters)} bases but {len(quality)} qualities; is the file truncated?", name, 3
+            f"{len(letters)} {unit} but {len(quality)} qualities; is the file truncated?", name, 3
         )
     if not quality.isascii() or quality.translate(None, _QUALITIES):
         raise _RecordError(
@@ -452,7 +462,7 @@ def describe_illegal_letter(lines: bytes) -> tuple[int, str]:
     return lines.count(b"\n", 0, match.start()), message
 
 
-def _describe_letter(byte: int, lines: bytes, index: int) -> str:
+def _describe_letter(byte: int, lines: bytes, index: int, molecule: Molecule = "nucleotide") -> str:
     starts_line = index == 0 or lines[index - 1] == ord("\n")
     char = lines[index : index + 4].decode("utf-8", "ignore")[:1]
     if char in "-.":
@@ -462,9 +472,46 @@ def _describe_letter(byte: int, lines: bytes, index: int) -> str:
     if char == ">":
         return "there is a '>' inside a sequence line; put it on a line of its own"
     if char == "*" or char.isdigit():
-        return f"'{char}' is not a nucleotide; remove stop signs and position numbers"
+        letter = "a nucleotide" if molecule == "nucleotide" else "an amino acid"
+        return f"'{char}' is not {letter}; remove stop signs and position numbers"
     if byte < 32 or byte == 127:
         return f"control character 0x{byte:02x}; the file may be damaged, copy it again"
+    if molecule == "protein":
+        return f"'{char}' is not a letter of an amino acid; correct the sequence"
     return (
         f"'{char}' is not a nucleotide code (IUPAC: {NUCLEOTIDES.decode()}); correct the sequence"
     )
+
+
+# --- residues of proteins ------------------------------------------------------------------
+
+_RESIDUES = bytes(range(ord("A"), ord("Z") + 1)) + bytes(range(ord("a"), ord("z") + 1)) + b"*"
+_NOT_RESIDUE = re.compile(b"[^" + re.escape(_RESIDUES) + BLANK + b"]")
+_BASES = b"ACGTUNacgtun"
+# A protein of this many residues, all of them A, C, G, T or N, does not occur: these are 26 % of all
+# residues of proteins (UniProtKB/Swiss-Prot, release statistics).
+_SHORTEST_NUCLEOTIDES = 40
+
+
+def _clean_residues(lines: bytes, head: bytes) -> str:
+    """Return the residues of sequence lines without blanks.
+
+    Raises:
+        _RecordError: a character is not a letter, or the letters are those of nucleotides.
+    """
+    residues = lines.translate(None, BLANK)
+    if residues.translate(None, _RESIDUES):
+        match = _NOT_RESIDUE.search(lines)
+        assert match is not None
+        down = 1 + lines.count(b"\n", 0, match.start())
+        message = _describe_letter(match[0][0], lines, match.start(), "protein")
+        raise _RecordError(message, head, down)
+    only_bases = not residues.translate(None, _BASES)
+    if only_bases and len(residues) >= _SHORTEST_NUCLEOTIDES and len(set(residues.upper())) >= 3:
+        raise _RecordError(
+            "looks like nucleotides (only the letters A, C, G, T, U and N); give proteins, for "
+            "example translated genes",
+            head,
+            1,
+        )
+    return residues.decode("ascii")

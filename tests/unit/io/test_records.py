@@ -323,3 +323,42 @@ def test_same_as_dnaio(tmp_path_factory, named, width):
         with dnaio.open(path, fileformat=kind, open_threads=0) as reader:
             expected = [(record.name, record.sequence) for record in reader]
         assert [(r.header, r.sequence) for r in read_records(path)] == expected
+
+
+# --- proteins --------------------------------------------------------------------------------
+
+
+def test_residues_are_kept_as_they_are(tmp_path: Path) -> None:
+    path = tmp_path / "p.faa"
+    path.write_bytes(b">a first\nMBZ UXJ*\nmkl\n>empty\n>c\nACGTACGT\n")
+    records = [(r.id, r.sequence) for r in read_records(path, molecule="protein")]
+    assert records == [("a", "MBZUXJ*mkl"), ("empty", ""), ("c", "ACGTACGT")]
+    path.write_bytes(b"@a\nMKL\n+\nIII\n")
+    assert [r.sequence for r in read_records(path, molecule="protein")] == ["MKL"]
+
+
+@pytest.mark.parametrize(
+    ("text", "place", "message"),
+    [
+        (b">a\nMKL\n>b\nMKL\nM-KL\n", "line 5, record 'b'", "gaps"),
+        (b">a\nMK1L\n", "line 2, record 'a'", "not an amino acid"),
+        (b">a\nMK\xc3\xa4L\n", "line 2, record 'a'", "not a letter of an amino acid"),
+        (b">a\n" + b"ACGT" * 10 + b"\n", "line 2, record 'a'", "looks like nucleotides"),
+        (b">a\n" + b"acgun" * 9 + b"\n", "line 2, record 'a'", "looks like nucleotides"),
+        (b"@a\nMKL\n+\nII\n", "line 4, record 'a'", "3 residues but 2 qualities"),
+    ],
+)
+def test_what_is_not_a_protein_is_refused(
+    tmp_path: Path, text: bytes, place: str, message: str
+) -> None:
+    path = tmp_path / "p.faa"
+    path.write_bytes(text)
+    with pytest.raises(InputError, match=message) as refusal:
+        list(read_records(path, molecule="protein"))
+    assert place in str(refusal.value)
+
+
+def test_a_protein_of_one_or_two_letters_is_a_protein(tmp_path: Path) -> None:
+    path = tmp_path / "p.faa"
+    path.write_bytes(b">a\n" + b"G" * 99 + b"\n>b\n" + b"AG" * 50 + b"\n")
+    assert len(list(read_records(path, molecule="protein"))) == 2
