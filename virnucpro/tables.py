@@ -429,5 +429,80 @@ EVALUATION = ResultTable(
     ),
 )
 
+# The results of ``rcl predict``
+
+RCL_REGIONS = ResultTable(
+    "{stem}_rcl.tsv",
+    "One row per protein of the input, in the order of the input. No protein is missing.",
+    (
+        _text("accession", "The id: the first word of the header.", "P01011"),
+        _count("length", "Residues of the protein.", "423"),
+        Column(
+            "start",
+            int,
+            "First residue of the RCL, counted from 1.",
+            "369",
+            "d",
+            optional=True,
+        ),
+        Column("end", int, "Last residue of the RCL, counted from 1.", "394", "d", optional=True),
+        _text("rcl", "The residues of the RCL.", "GTEASAATAVKITLLSALVETRTIVRFN", optional=True),
+        Column(
+            "confidence",
+            float,
+            "Mean probability of the residues of the RCL.",
+            "0.9912",
+            ".4f",
+            optional=True,
+        ),
+        _text(
+            "status",
+            "`found`, or the reason why there is no RCL. Networks: `below_threshold` (no residue "
+            "has a probability above the threshold) or `too_short` (only shorter runs of residues "
+            "have). Model `hmm`: `no_serpin` (the protein does not match the profile) or "
+            "`incomplete` (it matches, but not where the RCL is). `empty`: the record has no "
+            "residues.",
+            "found",
+        ),
+        _text(
+            "model",
+            "The model that made the row: the name of a shipped one, or a file name and the "
+            "beginning of its SHA-256.",
+            "onehot_unet",
+        ),
+    ),
+)
+
+RCL_POSITIONS = ResultTable(
+    "{stem}_ENCODING_RCL_predictions_thrT.tsv",
+    "One row per protein with an RCL, in the order of the input. The columns are those of "
+    "RCL-identifier. `T` is the threshold, such as `0p50`.",
+    (
+        _text("Accession", "The id of the protein.", "P01011"),
+        _count("RCL_start_position", "First residue of the RCL, counted from 1.", "369"),
+        _count("RCL_end_position", "Last residue of the RCL, counted from 1.", "394"),
+    ),
+)
+
+RCL_RESIDUES = ResultTable(
+    "{stem}_rcl_residues.tsv.gz",
+    "One row per residue of each protein, in the order of the input; compressed with gzip. Only "
+    "with `--residues`.",
+    (
+        _text("accession", "The id of the protein.", "P01011"),
+        _count("position", "The residue, counted from 1.", "369"),
+        _text("residue", "Its letter in the input.", "G"),
+        Column(
+            "probability",
+            float,
+            "Probability that it belongs to the RCL, 0 to 1. Model `hmm`: that of its place in "
+            "the alignment, for residues of the RCL only.",
+            "0.998132",
+            ".6f",
+        ),
+    ),
+)
+
 RUN_TABLES = (CONTIGS, CHUNKS, PREDICTIONS, CONSENSUS, FAILURES, RECORDS, FRAMES)
-ALL_TABLES = (*RUN_TABLES, GENOMES, LABELLED_FRAMES, EVALUATION)
+RCL_TABLES = (RCL_REGIONS, RCL_POSITIONS, RCL_RESIDUES)
+ALL_TABLES = (*RUN_TABLES, GENOMES, LABELLED_FRAMES, EVALUATION, *RCL_TABLES)

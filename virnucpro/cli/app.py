@@ -17,6 +17,7 @@ COMMANDS = {
     "models": "virnucpro.cli.models:models",
     "train": "virnucpro.cli.app:train",
     "evaluate": "virnucpro.cli.evaluate:evaluate",
+    "rcl": "virnucpro.cli.app:rcl",
     "profile": "virnucpro.cli.profile:profile",
     "benchmark": "virnucpro.cli.benchmark:benchmark",
     "utils": "virnucpro.cli.tools:utils",
@@ -28,6 +29,9 @@ TRAIN_COMMANDS = {
     "classifier": "virnucpro.cli.train_classifier:classifier",
     "lite": "virnucpro.cli.train_lite:lite",
 }
+RCL_COMMANDS = {
+    "predict": "virnucpro.cli.rcl_predict:predict",
+}
 EPILOG = """\b
 Examples:
   virnucpro predict reads.fq.gz
@@ -38,6 +42,10 @@ The steps in their order (see docs/training.md):
   virnucpro train prepare genomes.tsv --output-dir DATASET
   virnucpro train embed DATASET
   virnucpro train classifier DATASET --output my.safetensors
+"""
+RCL_EPILOG = """\b
+Example (see docs/rcl.md):
+  virnucpro rcl predict proteins.fa --output-dir results
 """
 
 
@@ -92,3 +100,14 @@ def app() -> None:
 @shared.global_options
 def train() -> None:
     """Train a classifier, or small encoders, on your own labelled genomes."""
+
+
+@click.group(
+    cls=LazyGroup,
+    commands_at=RCL_COMMANDS,
+    short_help="Find the reactive center loop in serpins.",
+    epilog=RCL_EPILOG,
+)
+@shared.global_options
+def rcl() -> None:
+    """Find the reactive center loop (RCL) of serpins in protein sequences."""

@@ -488,8 +488,8 @@ def _describe_letter(byte: int, lines: bytes, index: int, molecule: Molecule = "
 _RESIDUES = bytes(range(ord("A"), ord("Z") + 1)) + bytes(range(ord("a"), ord("z") + 1)) + b"*"
 _NOT_RESIDUE = re.compile(b"[^" + re.escape(_RESIDUES) + BLANK + b"]")
 _BASES = b"ACGTUNacgtun"
-# A protein of this many residues, all of them A, C, G, T or N, does not occur: these are 26 % of all
-# residues of proteins (UniProtKB/Swiss-Prot, release statistics).
+# A protein of this many residues, all of them A, C, G, T or N, does not occur: these are 26 % of
+# all residues in UniProtKB/Swiss-Prot (release statistics).
 _SHORTEST_NUCLEOTIDES = 40
 
 

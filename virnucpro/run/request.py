@@ -96,7 +96,7 @@ def check_paths(request: PredictionRequest, layout: Layout) -> None:
             f"--input -"
         )
     source = Path(request.source)
-    _check_readable(source)
+    check_readable(source)
     resolved = source.resolve()
     if any(
         resolved == path.resolve() or path.resolve() in resolved.parents for path in layout.owned()
@@ -146,7 +146,8 @@ def check_writable(layout: Layout) -> None:
         refuse_links(layout.state, layout.merged_folder, *map(layout.folder, MOLECULES))
 
 
-def _check_readable(source: Path) -> None:
+def check_readable(source: Path) -> None:
+    """Raise UsageError where an input is not a regular file that can be read."""
     try:
         mode = source.stat().st_mode
         if stat.S_ISREG(mode):
