@@ -49,7 +49,8 @@ def make_dataset(
     root.mkdir(parents=True, exist_ok=True)
     parts: dict[str, dict[str, int]] = {part: {"shards": 0, "frames": 0} for part in PARTS}
     facts = {
-        "schema": 1,
+        "schema": 2,
+        "content": "frames",
         "lengths": [LENGTH],
         "shard_size": shard,
         "seed": 1,
@@ -59,7 +60,7 @@ def make_dataset(
         "parts": parts,
     }
     dataset.description_file.write_text(json.dumps(facts))
-    lines = ["record\tsource\tlabel\tgroup\tgenome\tpart\tbases\tchunks\tframes\tnote\n"]
+    lines = ["record\tsource\tlabel\tgroup\tgenome\ttaxon\tpart\tbases\tchunks\tframes\tnote\n"]
     for part, count in zip(PARTS, genomes, strict=True):
         found = []
         for label in ("virus", "others"):
@@ -67,7 +68,7 @@ def make_dataset(
                 name = f"{part}_{label}_{number}"
                 rows = list(frames_of(label, name, codons, number * 10 + PARTS.index(part)))
                 found += rows
-                cells = (name, "genomes.fa", label, f"{label}_group", name, part)
+                cells = (name, "genomes.fa", label, f"{label}_group", name, name, part)
                 numbers = (3 * codons, -(-3 * codons // LENGTH), len(rows))
                 lines.append("\t".join(map(str, (*cells, *numbers, ""))) + "\n")
         random.Random(part).shuffle(found)

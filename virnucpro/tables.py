@@ -378,14 +378,15 @@ GENOMES = ResultTable(
         _text("label", "`virus` or `others`; empty where no row matches.", "virus"),
         _text("group", "The group; empty where no row matches.", "Microviridae"),
         _text("genome", "The genome of the record.", "NC_001422.1"),
+        _text("taxon", "The taxon of the genome; the genome where none is given.", "NC_001422.1"),
         _text(
             "part",
             "`train`, `validation` or `test`; `dropped` or `unused` where it is in no part.",
             "train",
         ),
         _count("bases", "Bases of the record.", "5386"),
-        _count("chunks", "Chunks of the record, of all lengths.", "11"),
-        _count("frames", "Frames of the record in the data set.", "14"),
+        _count("chunks", "Chunks of the record, of all lengths; 0 in a data set of records.", "11"),
+        _count("frames", "Frames of the record in the data set; 0 in one of records.", "14"),
         _text("note", "The reason why the record is in no part, otherwise empty.", ""),
     ),
 )

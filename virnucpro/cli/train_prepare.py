@@ -8,19 +8,21 @@ from pathlib import Path
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
 import virnucpro.cli.shared as shared
 from virnucpro.errors import UsageError
 
 EPILOG = """\b
 TABLE is tab-separated, with a header:
-  file           label   group     split     genome         match
-  phages.fa.gz   virus   phages    test=0.2  ^(\\S+)_frag
+  file           label   group     split     genome         taxon         match
+  phages.fa.gz   virus   phages    test=0.2  ^(\\S+)_frag  host=(\\w+)
   viral.1.gbff   virus   RefSeq
-  bacteria.fna   others  bacteria  test                     Escherichia
+  bacteria.fna   others  bacteria                           ^\\S+ (\\w+)  genome
 The columns file, label (virus or others) and group are required. The others are optional:
   split    auto, train, validation, test, or a fraction such as test=0.2
   genome   pattern whose first group names the genome (default: every record is a genome)
+  taxon    pattern whose first group names the genus, host or family, which is held out as a whole
   match    pattern of the headers that the row is for (the first matching row counts)
 
 \b
@@ -28,6 +30,7 @@ Examples:
   virnucpro train prepare genomes.tsv --output-dir data
   virnucpro train prepare genomes.tsv -o data -e 300,500 --genomes /data/refseq
   virnucpro train prepare genomes.tsv -o data --test 0 --validation 0.05 --seed 7
+  virnucpro train prepare genomes.tsv -o records --content records -e 500,300,150
 
 """ + shared.exit_codes(0, 3, 5, 6, 64, 65, 130)
 
@@ -48,22 +51,29 @@ Examples:
     help="Folder that relative paths in TABLE start from.  [default: the folder of TABLE]",
 )
 @click.option(
+    "--content",
+    type=click.Choice(["frames", "records"]),
+    default="frames",
+    help="Cut records into chunks and write their open frames, or write whole records.",
+)
+@click.option(
     "-e",
     "--expected-length",
     "lengths",
     multiple=True,
     default=("500",),
     metavar="N",
-    help="Bases per chunk; write several as 300,500, or repeat the option.",
+    help="Bases per chunk that models are trained for; write several as 300,500, or repeat the "
+    "option.",
 )
 @click.option(
     "--validation",
     type=shared.SHARE,
     default=0.1,
-    help="Fraction of the genomes in the validation part.",
+    help="Fraction of the taxa in the validation part.",
 )
 @click.option(
-    "--test", type=shared.SHARE, default=0.1, help="Fraction of the genomes in the test part."
+    "--test", type=shared.SHARE, default=0.1, help="Fraction of the taxa in the test part."
 )
 @click.option(
     "--relatives",
@@ -86,19 +96,29 @@ Examples:
 @shared.force_option
 @shared.global_options
 def prepare(table: Path, output_dir: Path, genomes: Path | None, **options: Any) -> int:
-    """Make a labelled data set of open reading frames from the genomes that TABLE lists.
+    """Make a labelled data set from the genomes that TABLE lists.
 
-    Each genome goes to train, validation or test as a whole, by its name. Genomes that are nearly
-    identical to held-out ones are left out. Records are cut into chunks as predict does; from
-    GenBank files only frames inside annotated proteins are kept. The same command gives the same
-    data set to the byte, and does nothing if the data set exists.
+    Each genome goes to train, validation or test as a whole, by its name, or together with all
+    genomes of its taxon. Genomes that are nearly identical to held-out ones are left out. Records
+    are cut into chunks as predict does, and the open reading frames of the chunks are written; from
+    GenBank files only frames inside annotated proteins are kept. With --content records, whole
+    records are written instead. The same command gives the same data set to the byte, and does
+    nothing if the data set exists.
     """
     from virnucpro.training.data.dataset import Dataset
-    from virnucpro.training.data.prepare import DatasetSettings, prepare_dataset
+    from virnucpro.training.data.prepare import FRAME_SETTINGS, DatasetSettings, prepare_dataset
     from virnucpro.ui.step_screen import StepScreen
 
     force = options.pop("force")
     lengths = _lengths(options.pop("lengths"))
+    if options["content"] == "records":
+        context = click.get_current_context()
+        for name in FRAME_SETTINGS:
+            if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
+                raise UsageError(
+                    f"--{name.replace('_', '-')} is about frames, and --content records writes "
+                    f"none: leave it out"
+                )
     if genomes is not None and not genomes.is_dir():
         raise UsageError(
             f"--genomes {genomes} is not a folder: name the one that the paths start from"
@@ -136,8 +156,11 @@ def _lengths(given: Iterable[str]) -> tuple[int, ...]:
     return tuple(dict.fromkeys(map(int, words)))
 
 
-_COLUMNS = ("part", "label", "length", "genomes", "chunks", "open", "frames")
-_HEADS = ("part", "label", "length", "genomes", "chunks", "open frames", "taken")
+_COLUMNS = {
+    "frames": ("part", "label", "length", "genomes", "chunks", "open", "frames"),
+    "records": ("part", "label", "genomes", "records", "bases"),
+}
+_HEADS = {"open": "open frames", "frames": "taken"}  # of columns with another head than their name
 _REASONS = {
     "related": "left out as relatives of held-out genomes",
     "elsewhere": "left out because other rows hold their genomes out",
@@ -147,12 +170,13 @@ _REASONS = {
 
 def _summary(facts: Mapping[str, Any]) -> str:
     """Return the parts as a table, and what is in none of them."""
-    rows: list[tuple[str, ...]] = [_HEADS]
+    columns = _COLUMNS[facts["content"]]
+    rows = [tuple(_HEADS.get(name, name) for name in columns)]
     for count in facts["counts"]:
         if count["genomes"]:
-            cells = [count[name] for name in _COLUMNS]
+            cells = [count[name] for name in columns]
             rows.append(tuple(f"{c:,}" if isinstance(c, int) else c for c in cells))
-    widths = [max(len(row[column]) for row in rows) for column in range(len(_HEADS))]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(columns))]
     lines = [
         "  ".join(
             cell.ljust(width) if column < 2 else cell.rjust(width)

@@ -21,7 +21,7 @@ Step = Callable[[dict[str, Json]], dict[str, Json]]
 SCHEMAS: Mapping[DocumentKind, int] = {
     "run state": 1,
     "receipt": 1,
-    "data set": 1,
+    "data set": 2,
     "savepoint": 1,
     "lite training": 1,
     "work": 1,
@@ -38,9 +38,15 @@ def _lite_training_without_schema(document: dict[str, Json]) -> dict[str, Json]:
     return changed
 
 
+def _data_set_of_frames(document: dict[str, Json]) -> dict[str, Json]:
+    """Name the content of a data set; the first data sets all held frames."""
+    return {**document, "content": "frames"}
+
+
 # The step from a schema to the next one. A file without a schema has schema 0.
 STEPS: Mapping[tuple[DocumentKind, int], Step] = {
     ("lite training", 0): _lite_training_without_schema,
+    ("data set", 1): _data_set_of_frames,
 }
 
 

@@ -139,8 +139,9 @@ def _chosen_parts(dataset: Dataset, requested: Sequence[Part] | None) -> list[Pa
     """Return the requested parts, or all that have frames.
 
     Raises:
-        UsageError: a requested part has no frames, or no part has any.
+        UsageError: it is a data set of records, a requested part has no frames, or no part has any.
     """
+    dataset.require_content("frames")
     existing: list[Part] = [part for part in PARTS if dataset.shards(part)]
     for part in requested or ():
         if part not in existing:

@@ -14,6 +14,10 @@ PATH = Path("folder/file.json")
 
 # An older document and what the next schema makes of it, for every step of the table.
 EXAMPLES: dict[tuple[DocumentKind, int], tuple[dict[str, Json], dict[str, Json]]] = {
+    ("data set", 1): (
+        {"schema": 1, "lengths": [500]},
+        {"schema": 2, "lengths": [500], "content": "frames"},
+    ),
     ("lite training", 0): (
         {"data_set": "ab", "data set": "ab", "recipe": {"steps": 5}, "words": []},
         {"data_set": "ab", "settings": {"steps": 5}, "word_patterns": [], "schema": 1},
@@ -31,7 +35,7 @@ def test_steps(
 ) -> None:
     older, newer = example
     before = dict(older)
-    assert {"schema": step[1] + 1, **STEPS[step](older)} == newer
+    assert {**STEPS[step](older), "schema": step[1] + 1} == newer
     assert older == before
 
 

@@ -161,6 +161,7 @@ def test_what_became_of_every_record(made):
         "label": "virus",
         "group": "held",
         "genome": "H1",
+        "taxon": "H1",
         "part": "test",
         "bases": "2600",
         "chunks": "27",

@@ -11,16 +11,16 @@ from tests.unit.training.made_genomes import coding, mutated
 from virnucpro.errors import InputError
 from virnucpro.training.data.genomes import GenomeSurvey, SurveyedRecord
 from virnucpro.training.data.relatives import sketch
-from virnucpro.training.data.splits import assign_parts, check_labels, drop_relatives
+from virnucpro.training.data.splits import assign_parts, check_genomes, drop_relatives
 from virnucpro.training.data.table import SourceRow, SplitRule
 
 
 def row(line: int = 2, split: SplitRule | None = None, label: str = "virus") -> SourceRow:
-    return SourceRow(line, "a.fa", Path("a.fa"), label, "g", split or SplitRule(), None, None)
+    return SourceRow(line, "a.fa", Path("a.fa"), label, "g", split or SplitRule(), None, None, None)
 
 
 def origin(genome: str, of: SourceRow | None) -> SurveyedRecord:
-    return SurveyedRecord(f"record of {genome}", "a.fa", of, genome, 1000)
+    return SurveyedRecord(f"record of {genome}", "a.fa", of, genome, genome, 1000)
 
 
 def parts(origins, **options):
@@ -71,8 +71,8 @@ def test_held_out_by_one_row_is_held_out_of_all():
 def test_a_genome_has_one_label():
     pair = [origin("g", row(2)), origin("g", row(3, label="others"))]
     with pytest.raises(InputError, match=r"'g' is virus by line 2 and others by line 3"):
-        check_labels(Path("t.tsv"), pair)
-    check_labels(Path("t.tsv"), [pair[0], origin("h", pair[1].row), origin("g", None)])
+        check_genomes(Path("t.tsv"), pair)
+    check_genomes(Path("t.tsv"), [pair[0], origin("h", pair[1].row), origin("g", None)])
 
 
 def test_relatives_of_held_out_genomes_are_dropped():
@@ -87,7 +87,7 @@ def test_relatives_of_held_out_genomes_are_dropped():
         ("related to it", "train", other[:5000] + coding(5, 5000)),
         ("related to the dropped one", "train", coding(6, 5000)),
     ]
-    origins = [SurveyedRecord(n, "a.fa", row(), n, len(s), part=p) for n, p, s in made]
+    origins = [SurveyedRecord(n, "a.fa", row(), n, n, len(s), part=p) for n, p, s in made]
     drop_relatives(GenomeSurvey((), origins, [sketch(s) for _, _, s in made]), 0.05)
     assert {o.name: o.part for o in origins if o.part is None}.keys() == {
         "same in train",
@@ -104,7 +104,7 @@ def test_all_records_of_a_related_genome_go_and_its_share_counts_them_together()
     base = coding(1, 20_000)
     records = [("held", "h", base), ("a", "g", base[:2000]), ("b", "g", coding(2, 8000))]
     origins = [
-        SurveyedRecord(n, "a.fa", row(), g, len(s), part="test" if n == "held" else "train")
+        SurveyedRecord(n, "a.fa", row(), g, g, len(s), part="test" if n == "held" else "train")
         for n, g, s in records
     ]
     found = GenomeSurvey((), origins, [sketch(s) for _, _, s in records])

@@ -43,9 +43,11 @@ def embedding_records(dataset: Dataset) -> dict[str, Mapping[str, Json]]:
     """Return what ``train embed`` recorded about every part that has frames.
 
     Raises:
-        UsageError: a part is missing, was not embedded, or was embedded with other models.
+        UsageError: it is a data set of records, or a part is missing, was not embedded, or was
+            embedded with other models.
     """
-    digest = sha256_of(dataset.description_file) if dataset.description else ""
+    dataset.require_content("frames")
+    digest = sha256_of(dataset.description_file)
     again = f"embed it: virnucpro train embed {dataset.root}"
     records: dict[str, Mapping[str, Json]] = {}
     ways: set[str] = set()

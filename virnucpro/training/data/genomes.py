@@ -1,8 +1,8 @@
 """The two passes over the genome files.
 
 The first pass (:func:`survey_genomes`) finds all records and the table row of each. The parts are
-assigned between the passes. The second pass (:func:`cut_genomes`) cuts the records of the parts
-into chunks of every length, and keeps their open frames.
+assigned between the passes. The second pass (:func:`records_of_parts`) reads the records that go
+to a part: :func:`cut_genomes` cuts them into chunks of every length, and keeps their open frames.
 """
 
 from __future__ import annotations
@@ -48,6 +48,7 @@ class SurveyedRecord:
         source: its file, as the table writes it.
         row: the row of the table that takes it; None if no row does.
         genome: the name of its genome.
+        taxon: the name of the taxon of its genome.
         bases: the length of its sequence.
         part: the part it goes to; None if it goes to none.
         reason: why it goes to no part: it is ``related`` to held-out genomes, its genome went
@@ -61,6 +62,7 @@ class SurveyedRecord:
     source: str
     row: SourceRow | None
     genome: str
+    taxon: str
     bases: int
     part: Part | None = None
     reason: Reason | None = None
@@ -127,7 +129,7 @@ def survey_genomes(
 
     Raises:
         UsageError, InputError: as :func:`read_genome_file`; or a row takes no record, or its
-            pattern finds no name of a genome in one.
+            patterns find no name of a genome or taxon in one.
     """
     progress.begin("reading genomes", sum(file.stamp.size for file in files))
     records: list[SurveyedRecord] = []
@@ -155,15 +157,16 @@ def _survey_record(
     bases = len(record.sequence)
     if row is None:
         note = "no row of the table is for it"
-        return SurveyedRecord(name, file.name, None, name, bases, reason="unused", note=note)
+        return SurveyedRecord(name, file.name, None, name, name, bases, reason="unused", note=note)
     genome = row.genome_name(name, record.header)
-    if genome is None:
+    taxon = row.taxon_name(genome, record.header) if genome else None
+    if genome is None or taxon is None:
         raise InputError(
-            f"{table}: line {row.line}: genome finds no name in the header of {file.path}, "
-            f"'{shortened(record.header)}': correct the pattern, or leave these records to "
-            f"another row with match"
+            f"{table}: line {row.line}: {'taxon' if genome else 'genome'} finds no name in the "
+            f"header of {file.path}, '{shortened(record.header)}': correct the pattern, or leave "
+            f"these records to another row with match"
         )
-    return SurveyedRecord(name, file.name, row, genome, bases)
+    return SurveyedRecord(name, file.name, row, genome, taxon, bases)
 
 
 def _unused_row(table: Path, row: SourceRow) -> InputError:
@@ -323,22 +326,31 @@ def _cut_records(
     survey: GenomeSurvey, lengths: Sequence[int], stride: int | None, progress: StepProgress
 ) -> Iterator[_Chunk]:
     """Yield the chunks of each record that goes to a part, one length after the other."""
+    for number, record in records_of_parts(survey):
+        bases = len(record.sequence)
+        for length_number, length in enumerate(lengths):
+            positions = chunk_positions(bases, length, stride)
+            for chunk_number, (start, stop) in enumerate(positions, 1):
+                sequence = record.sequence[start:stop]
+                yield _Chunk(number, length_number, chunk_number, start, sequence, record.coding)
+            progress.advance(bases)
+
+
+def records_of_parts(survey: GenomeSurvey) -> Iterator[tuple[int, GenomeRecord]]:
+    """Yield the records that go to a part, each with its index in the survey.
+
+    Raises:
+        InputError: a genome file changed since the survey.
+    """
     number = -1
     for file in survey.files:
         for record in read_genome_file(file.path):
             number += 1
-            bases = len(record.sequence)
-            if number >= len(survey.records) or bases != survey.records[number].bases:
+            if number >= len(survey.records) or (
+                len(record.sequence) != survey.records[number].bases
+            ):
                 raise changed_input_error(file.path)
-            if survey.records[number].part is None:
-                continue
-            for length_number, length in enumerate(lengths):
-                positions = chunk_positions(bases, length, stride)
-                for chunk_number, (start, stop) in enumerate(positions, 1):
-                    sequence = record.sequence[start:stop]
-                    yield _Chunk(
-                        number, length_number, chunk_number, start, sequence, record.coding
-                    )
-                progress.advance(bases)
+            if survey.records[number].part is not None:
+                yield number, record
         if input_stamp(file.path) != file.stamp:
             raise changed_input_error(file.path)

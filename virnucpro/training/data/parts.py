@@ -13,12 +13,14 @@ import numpy.typing as npt
 from virnucpro.contracts import Json
 from virnucpro.io.fasta import fasta_bytes
 from virnucpro.io.frames import FRAME_LABELS
+from virnucpro.io.records import shortened
 from virnucpro.layout import MOLECULES, Layout
 from virnucpro.store.disk import Disk
 from virnucpro.tables import GENOMES, LABELLED_FRAMES
 from virnucpro.training.data.dataset import (
     LABELS,
     PARTS,
+    Content,
     Dataset,
     LabelledFrame,
     Part,
@@ -235,8 +237,11 @@ def _write_shards(
     return shard
 
 
-def write_genomes_table(dataset: Dataset, records: Sequence[SurveyedRecord], disk: Disk) -> None:
+def write_genomes_table(
+    dataset: Dataset, content: Content, records: Sequence[SurveyedRecord], disk: Disk
+) -> None:
     """Write the table that says where every record went."""
+    without_frames = "none of its frames is in the data set" if content == "frames" else ""
     with disk.create(dataset.genomes_table) as table:
         table.write(GENOMES.header.encode())
         for record in records:
@@ -246,12 +251,12 @@ def write_genomes_table(dataset: Dataset, records: Sequence[SurveyedRecord], dis
                 label=record.row.label if record.row else "",
                 group=record.row.group if record.row else "",
                 genome=record.genome,
+                taxon=record.taxon,
                 part=record.part or ("dropped" if record.row else "unused"),
                 bases=record.bases,
                 chunks=record.chunks,
                 frames=record.frames,
-                note=record.note
-                or ("" if record.frames else "none of its frames is in the data set"),
+                note=record.note or ("" if record.frames else without_frames),
             )
             table.write(line.encode(), 1)
 
@@ -308,23 +313,39 @@ def left_out_counts(records: Sequence[SurveyedRecord]) -> list[dict[str, Json]]:
     return rows
 
 
-def part_notices(sizes: dict[str, Json], requested_parts: set[str]) -> list[str]:
-    """Return a sentence for each part, and each label of a part, that has no frames.
+def part_notices(
+    content: Content,
+    sizes: dict[str, Json],
+    requested_parts: set[str],
+    records: Sequence[SurveyedRecord],
+) -> list[str]:
+    """Return a sentence for each part, and each label of a part, that is empty.
 
     ``sizes`` are ``parts`` of ``dataset.json``. A part that was not requested may be empty.
+    Another sentence names taxa that are in several parts.
     """
     notices = []
     for part in PARTS:
         if part not in sizes:
             if part in requested_parts:
                 notices.append(
-                    f"{part} has no frames: there are few genomes, and their names decide; take "
+                    f"{part} has no {content}: there are few genomes, and their names decide; take "
                     f"another --seed or a larger fraction, or name the part in the split column"
                 )
             continue
         notices += [
-            f"{part} has no frames of label {label}: nothing can be learned or measured there"
+            f"{part} has no {content} of label {label}: nothing can be learned or measured there"
             for label in LABELS
             if not sizes[part][label]
         ]
+    parts_of: dict[str, set[Part]] = defaultdict(set)
+    for record in records:
+        if record.part:
+            parts_of[record.taxon].add(record.part)
+    if divided := [taxon for taxon, parts in parts_of.items() if len(parts) > 1]:
+        more = f" and {len(divided) - 3:,} more" if len(divided) > 3 else ""
+        notices.append(
+            f"taxa in several parts, because rows name the part of some of their genomes: "
+            f"{', '.join(map(shortened, divided[:3]))}{more}"
+        )
     return notices

@@ -23,8 +23,14 @@ from virnucpro.store.guard import (
 )
 from virnucpro.store.lock import locked
 from virnucpro.store.migrations import current_schema
-from virnucpro.training.data.dataset import PARTS, Dataset
-from virnucpro.training.data.genomes import GenomeFile, cut_genomes, genome_files, survey_genomes
+from virnucpro.training.data.dataset import PARTS, Content, Dataset
+from virnucpro.training.data.genomes import (
+    GenomeFile,
+    GenomeSurvey,
+    cut_genomes,
+    genome_files,
+    survey_genomes,
+)
 from virnucpro.training.data.parts import (
     frame_counts,
     left_out_counts,
@@ -33,9 +39,12 @@ from virnucpro.training.data.parts import (
     write_genomes_table,
     write_parts,
 )
-from virnucpro.training.data.splits import assign_parts, check_labels, drop_relatives
+from virnucpro.training.data.records import record_counts, write_records
+from virnucpro.training.data.splits import assign_parts, check_genomes, drop_relatives
 from virnucpro.training.data.table import SourceRow, read_genome_table
 from virnucpro.training.progress import StepProgress
+
+FRAME_SETTINGS = ("shard_size", "balance", "stride")  # what only decides about frames
 
 
 @dataclass(frozen=True)
@@ -45,7 +54,8 @@ class DatasetSettings:
     Attributes:
         table: the table of genome files.
         folder: the folder that its relative paths start from.
-        lengths: chunk lengths in bases.
+        lengths: chunk lengths in bases; for records, those that models are trained for.
+        content: whether the parts hold the open frames of chunks, or whole records.
         validation: the fraction of the genomes that go to validation.
         test: the fraction of the genomes that are held out.
         relatives: the largest fraction of its 31-mers that a genome may share with held-out ones.
@@ -53,11 +63,14 @@ class DatasetSettings:
         balance: whether train and validation get the same number of frames of each label.
         stride: bases from the start of a chunk to that of the next; None cuts as ``predict`` does.
         seed: the seed of the parts, of the choice of frames and of their order.
+
+    Records do not depend on ``FRAME_SETTINGS``.
     """
 
     table: Path
     folder: Path
     lengths: tuple[int, ...]
+    content: Content = "frames"
     validation: float = 0.1
     test: float = 0.1
     relatives: float = 0.05
@@ -69,7 +82,9 @@ class DatasetSettings:
     def identity(self) -> dict[str, Json]:
         """Return the settings that decide about the content, beside table and genome files."""
         settings = asdict(self) | {"lengths": list(self.lengths)}
-        return {name: settings[name] for name in settings if name not in ("table", "folder")}
+        unused = FRAME_SETTINGS if self.content == "records" else ()
+        excluded = ("table", "folder", *unused)
+        return {name: settings[name] for name in settings if name not in excluded}
 
 
 @dataclass(frozen=True)
@@ -97,7 +112,7 @@ def prepare_dataset(
 
     Raises:
         UsageError: the table or a genome file cannot be read, or the folder holds other files.
-        InputError: the table or a genome file has mistakes, or no genome has an open frame.
+        InputError: the table or a genome file has mistakes, or the parts would be empty.
         ResumeRefusedError: a data set with other settings exists; ``force`` moves it aside.
         LockedError: another process works in the folder.
         OutputError: the disk is full or unwritable.
@@ -154,15 +169,44 @@ def _make_files(
     """Write all files except ``dataset.json``, and return what that file says about them."""
     survey = survey_genomes(settings.table, files, progress)
     records = survey.records
-    check_labels(settings.table, records)
+    check_genomes(settings.table, records)
     assign_parts(records, test=settings.test, validation=settings.validation, seed=settings.seed)
     drop_relatives(survey, settings.relatives)
     survey.sketches.clear()  # they are large, and not needed any more
+    if settings.content == "frames":
+        sizes, counts = _make_frames(settings, survey, dataset, disk, progress)
+    elif any(record.part and record.bases for record in records):
+        sizes, counts = write_records(dataset, survey, disk, progress), record_counts(records)
+    else:
+        raise InputError(f"{settings.table}: no record of the genome files has any bases")
+    write_genomes_table(dataset, settings.content, records, disk)
+    fractions = {"train": 1.0, "validation": settings.validation, "test": settings.test}
+    requested_parts = {part for part, fraction in fractions.items() if fraction > 0}
+    return {
+        "parts": sizes,
+        "counts": counts,
+        "left_out": left_out_counts(records),
+        "notices": part_notices(settings.content, sizes, requested_parts, records),
+    }
+
+
+def _make_frames(
+    settings: DatasetSettings,
+    survey: GenomeSurvey,
+    dataset: Dataset,
+    disk: Disk,
+    progress: StepProgress,
+) -> tuple[dict[str, Json], list[dict[str, Json]]]:
+    """Write shards and frames tables, and return ``parts`` and ``counts`` of ``dataset.json``.
+
+    Raises:
+        InputError: no genome has an open frame.
+    """
     lengths, stride = settings.lengths, settings.stride
     try:
         frames = cut_genomes(survey, lengths, stride, dataset.sequences_file, disk, progress)
         selected = select_frames(
-            records, lengths, frames, balance=settings.balance, seed=settings.seed
+            survey.records, lengths, frames, balance=settings.balance, seed=settings.seed
         )
         if not selected.taken.any():
             raise InputError(
@@ -172,15 +216,7 @@ def _make_files(
         sizes = write_parts(dataset, selected, settings.shard_size, settings.seed, disk, progress)
     finally:
         disk.remove(dataset.sequences_file)
-    write_genomes_table(dataset, records, disk)
-    fractions = {"train": 1.0, "validation": settings.validation, "test": settings.test}
-    requested_parts = {part for part, fraction in fractions.items() if fraction > 0}
-    return {
-        "parts": sizes,
-        "counts": frame_counts(selected, stride),
-        "left_out": left_out_counts(records),
-        "notices": part_notices(sizes, requested_parts),
-    }
+    return sizes, frame_counts(selected, stride)
 
 
 def _identity(
@@ -222,7 +258,8 @@ def _own_files(dataset: Dataset) -> list[Path]:
     files = [dataset.description_file, dataset.genomes_table, dataset.sequences_file]
     for part in PARTS:
         layout = Layout(dataset.root, part)
-        files += [dataset.frames_table(part), *map(layout.folder, MOLECULES)]
+        files += [dataset.records_file(part), dataset.frames_table(part)]
+        files += map(layout.folder, MOLECULES)
         files += [layout.merged_folder, layout.run_json, layout.state]
     return [path for path in files if path.exists()]
 

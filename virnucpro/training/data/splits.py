@@ -1,4 +1,4 @@
-"""The assignment of genomes to parts: by name, never by chunk, and without near-identical ones."""
+"""The assignment of taxa to parts: by name, never by chunk, and without near-identical genomes."""
 
 from __future__ import annotations
 
@@ -15,22 +15,30 @@ from virnucpro.training.data.relatives import merge_sketches, shared_fraction
 _STRICTEST_FIRST: tuple[Part, ...] = ("test", "validation", "train")
 
 
-def check_labels(table: Path, records: Iterable[SurveyedRecord]) -> None:
-    """Check that each genome has one label.
+def check_genomes(table: Path, records: Iterable[SurveyedRecord]) -> None:
+    """Check that each genome has one label and one taxon.
 
     Raises:
-        InputError: rows of the table give a genome both labels.
+        InputError: rows of the table give a genome both labels, or two taxa.
     """
     first_record: dict[str, SurveyedRecord] = {}
     for record in records:
         if record.row is None:
             continue
         first = first_record.setdefault(record.genome, record)
-        if first.row is not None and first.row.label != record.row.label:
+        assert first.row is not None
+        if first.row.label != record.row.label:
             raise InputError(
                 f"{table}: genome {record.genome!r} is {first.row.label} by line {first.row.line} "
                 f"and {record.row.label} by line {record.row.line}: leave it out of one with "
                 f"match, or give it two names with genome"
+            )
+        if first.taxon != record.taxon:
+            raise InputError(
+                f"{table}: genome {record.genome!r} has taxon {first.taxon!r} by its record "
+                f"{first.name!r} (line {first.row.line}) and {record.taxon!r} by "
+                f"{record.name!r} (line {record.row.line}): correct the pattern of taxon, which "
+                f"every row of the genome needs, or give it two names with genome"
             )
 
 
@@ -41,21 +49,23 @@ def assign_parts(
 
     A genome that a row sends to a part goes there. If rows differ, it goes to the strictest part
     (test before validation before train), and the records that other rows send elsewhere are
-    dropped. All other genomes are assigned by the SHA-256 of seed and name: the fraction ``test``
-    of all genomes to test (a row may have its own fraction), ``validation`` to validation. A
-    genome therefore keeps its part when others are added.
+    dropped. All other genomes of a taxon go to the same part, which the SHA-256 of seed and taxon
+    decides: the fraction ``test`` of all taxa to test (rows may have their own fraction, of which
+    the largest counts), ``validation`` to validation. A taxon therefore keeps its part when
+    others are added.
     """
     genomes: dict[str, list[SurveyedRecord]] = defaultdict(list)
     for record in records:
         if record.row is not None:
             genomes[record.genome].append(record)
-    for genome, members in genomes.items():
+    undecided: dict[str, list[SurveyedRecord]] = defaultdict(list)
+    for members in genomes.values():
         rows = {record.row.line: record.row for record in members if record.row is not None}
         row_parts = {row.split.part for row in rows.values()}
         part = next((part for part in _STRICTEST_FIRST if part in row_parts), None)
         if part is None:
-            fractions = [row.split.test for row in rows.values() if row.split.test is not None]
-            part = _part_by_name(genome, max(fractions, default=test), validation, seed)
+            undecided[members[0].taxon] += members
+            continue
         for record in members:
             assert record.row is not None
             if record.row.split.part in (None, part):
@@ -64,10 +74,16 @@ def assign_parts(
                 line = next(line for line, row in rows.items() if row.split.part == part)
                 record.reason = "elsewhere"
                 record.note = f"line {line} of the table sends its genome to {part}"
+    for taxon, members in undecided.items():
+        splits = [record.row.split for record in members if record.row is not None]
+        fractions = [split.test for split in splits if split.test is not None]
+        part = _part_by_name(taxon, max(fractions, default=test), validation, seed)
+        for record in members:
+            record.part = part
 
 
-def _part_by_name(genome: str, test: float, validation: float, seed: int) -> Part:
-    digest = hashlib.sha256(f"{seed}\t{genome}".encode()).digest()
+def _part_by_name(taxon: str, test: float, validation: float, seed: int) -> Part:
+    digest = hashlib.sha256(f"{seed}\t{taxon}".encode()).digest()
     number = int.from_bytes(digest[:8], "big") / 2**64  # evenly spread between 0 and 1
     return "test" if number < test else "validation" if number < test + validation else "train"
 

@@ -2,10 +2,10 @@
 
 ::
 
-    file                 label     group     split      genome           match
-    viral.1.gbff.gz      virus     RefSeq    auto       \\[([^]]*)\\]$
-    bacteria.fa          others    bacteria  test=0.2
-    mixed.fa             virus     phages    test                        phage
+    file                 label     group     split     genome         taxon             match
+    viral.1.gbff.gz      virus     RefSeq    auto      \\[([^]]*)\\]$
+    bacteria.fa          others    bacteria  test=0.2                 ^\\S+ (\\w+)
+    mixed.fa             virus     phages    test                                       phage
 
 The table is tab-separated UTF-8. Blank lines and lines that begin with ``#`` are passed over.
 """
@@ -23,7 +23,7 @@ from virnucpro.io.records import shortened
 from virnucpro.training.data.dataset import PARTS, Label, Part
 
 REQUIRED = ("file", "label", "group")
-OPTIONAL = ("split", "genome", "match")
+OPTIONAL = ("split", "genome", "taxon", "match")
 _LABELS: Mapping[str, Label] = {
     "virus": "virus",
     "viral": "virus",
@@ -62,6 +62,8 @@ class SourceRow:
         split: the parts that its genomes go to.
         genome: a pattern whose first group is the name of the genome in the header of a record;
             None makes every record a genome.
+        taxon: a pattern whose first group is the name of the taxon (a genus, the genus of the
+            host, a family) in the header of a record; None makes every genome its own taxon.
         match: a pattern; the row takes only records whose header contains it. None takes all.
     """
 
@@ -72,6 +74,7 @@ class SourceRow:
     group: str
     split: SplitRule
     genome: re.Pattern[str] | None
+    taxon: re.Pattern[str] | None
     match: re.Pattern[str] | None
 
     def matches(self, header: str) -> bool:
@@ -83,16 +86,28 @@ class SourceRow:
 
         None means that the pattern finds no name in the header.
         """
-        if self.genome is None:
-            return name
-        match = self.genome.search(header)
-        return " ".join((match[1] or "").split()) or None if match else None
+        return name if self.genome is None else _first_group(self.genome, header)
+
+    def taxon_name(self, genome: str, header: str) -> str | None:
+        """Return the taxon of a record of ``genome``.
+
+        None means that the pattern finds no name in the header.
+        """
+        return genome if self.taxon is None else _first_group(self.taxon, header)
 
     def identity(self) -> list[str]:
         """Return what decides about the data set: all fields but the folder of the file."""
         split = self.split.part or ("auto" if self.split.test is None else f"{self.split.test}")
         patterns = [pattern.pattern if pattern else "" for pattern in (self.genome, self.match)]
+        if self.taxon:  # without one, the identity is that of a table without this column
+            patterns.append(self.taxon.pattern)
         return [self.file, self.label, self.group, split, *patterns]
+
+
+def _first_group(pattern: re.Pattern[str], header: str) -> str | None:
+    """Return what the first group of ``pattern`` finds, with single blanks; None for nothing."""
+    match = pattern.search(header)
+    return " ".join((match[1] or "").split()) or None if match else None
 
 
 class _RowError(Exception):
@@ -172,7 +187,8 @@ def _parse_row(line: int, columns: list[str], fields: list[str], folder: Path) -
     values = dict.fromkeys((*REQUIRED, *OPTIONAL), "")
     for name, field in zip(columns, fields, strict=False):
         # A blank may be part of a pattern. Everywhere else it is a slip.
-        values[name] = field if name in ("genome", "match") and field.strip() else field.strip()
+        is_pattern = name in ("genome", "taxon", "match")
+        values[name] = field if is_pattern and field.strip() else field.strip()
     for name in REQUIRED:
         if not values[name]:
             raise _RowError(f"{name} is empty (tabs between columns)")
@@ -183,12 +199,6 @@ def _parse_row(line: int, columns: list[str], fields: list[str], folder: Path) -
     if not path.is_file():
         problem = "is a folder: name a file" if path.is_dir() else f"not found: {path} is not there"
         raise _RowError(f"file {shortened(values['file'])} {problem} (see --genomes)")
-    genome = _parse_pattern("genome", values["genome"])
-    if genome is not None and not genome.groups:
-        raise _RowError(
-            f"genome {shortened(values['genome'])!r} has no group: put the name in parentheses, "
-            f"as in ^(\\w+)_frag"
-        )
     return SourceRow(
         line,
         values["file"],
@@ -196,7 +206,8 @@ def _parse_row(line: int, columns: list[str], fields: list[str], folder: Path) -
         label,
         values["group"],
         _parse_split(values["split"]),
-        genome,
+        _parse_name_pattern("genome", values["genome"]),
+        _parse_name_pattern("taxon", values["taxon"]),
         _parse_pattern("match", values["match"]),
     )
 
@@ -210,6 +221,16 @@ def _parse_pattern(column: str, text: str) -> re.Pattern[str] | None:
         raise _RowError(
             f"{column} {shortened(text)!r} is not a regular expression: {error}"
         ) from None
+
+
+def _parse_name_pattern(column: str, text: str) -> re.Pattern[str] | None:
+    pattern = _parse_pattern(column, text)
+    if pattern is not None and not pattern.groups:
+        raise _RowError(
+            f"{column} {shortened(text)!r} has no group: put the name in parentheses, as in "
+            f"^(\\w+)_frag"
+        )
+    return pattern
 
 
 def _parse_split(text: str) -> SplitRule:
