@@ -4,8 +4,9 @@
     python -m tools.fault_sweep FOLDER --every 9  a sample
 
 One process that has imported everything makes the children by fork, so that a case costs a fraction
-of a second. The toy encoder runs in the child itself. The program prints a line per fault and exits
-with 1 if a case failed.
+of a second. The toy encoder runs in the child itself. Before the resume, it fails on a frame, so that
+what a run writes about failures is written and removed, too. The program prints a line per fault
+and exits with 1 if a case failed.
 """
 
 from __future__ import annotations
@@ -23,13 +24,17 @@ from typing import BinaryIO
 
 import torch
 
+from tests.contract.poisoned import PoisonedExecutor
+from virnucpro.contracts import Device
 from virnucpro.errors import OutputError, VirNucProError
+from virnucpro.executors.local import LocalPool
 from virnucpro.run.predict import run_prediction
 from virnucpro.run.request import PredictionRequest
 from virnucpro.settings import AnalysisSettings, MachineSettings
 from virnucpro.store.disk import Bytes, Disk
 
 STOPPED = 99
+POISON = ("r3_chunk_1F1",)
 RESULTS = (
     "in_merged/prediction_results.txt",
     "in_merged/prediction_results_highestscore.csv",
@@ -101,10 +106,10 @@ def make_input(path: Path, records: int = 900) -> None:
     path.write_text("".join(lines))
 
 
-def run_once(source: Path, out: Path, disk: Disk, *, resume: bool, report: int = -1) -> int:
+def run_once(source: Path, out: Path, disk: Disk, *, poisoned: bool, report: int = -1) -> int:
     """Run in a child process and return its exit code.
 
-    The child writes its number of operations to the file descriptor ``report``.
+    ``poisoned`` lets the encoder fail on a frame. The child writes its number of operations to the file descriptor ``report``.
     """
     child = os.fork()
     if child:
@@ -113,9 +118,10 @@ def run_once(source: Path, out: Path, disk: Disk, *, resume: bool, report: int =
     try:
         analysis = AnalysisSettings(model_type="toy", chunk_length=200, sequences_per_file=400)
         request = PredictionRequest(
-            str(source), out, analysis, MachineSettings(device="cpu", threads=1), resume
+            str(source), out, analysis, MachineSettings(device="cpu", threads=1), not poisoned
         )
-        run_prediction(request, lambda event: None, disk)
+        executor = PoisonedExecutor(LocalPool(Device("cpu")), POISON) if poisoned else None
+        run_prediction(request, lambda event: None, disk, executor=executor)
         code = 0
     except VirNucProError as error:
         code = error.exit_code
@@ -134,18 +140,19 @@ def results(out: Path) -> dict[str, bytes]:
 
 def leftovers(out: Path) -> list[Path]:
     """Return temporary and intermediate files, which a finished run must not leave."""
-    return [p for p in out.rglob("*") if p.name.endswith((".tmp", ".pt")) or p.suffix == ".parts"]
+    endings = (".tmp", ".pt", ".parts", ".rows", "failed_files.txt", "failed_sequences.fa")
+    return [path for path in out.rglob("*") if path.name.endswith(endings)]
 
 
 def survived(source: Path, out: Path, fault: str, k: int, expected: dict[str, bytes]) -> str:
     """Fail the ``k``-th operation, resume, and return what went wrong, or an empty text."""
     shutil.rmtree(out, ignore_errors=True)
     number = FAULTS[fault]
-    code = run_once(source, out, FaultyDisk(k, number), resume=False)
+    code = run_once(source, out, FaultyDisk(k, number), poisoned=True)
     expected_code = STOPPED if number is None else OutputError.exit_code
     if code not in (expected_code, 0):  # 0: only the removal of a useless file failed
         return f"exit {code} instead of {expected_code}"
-    code = run_once(source, out, Disk(), resume=True)
+    code = run_once(source, out, Disk(), poisoned=False)
     if code != 0:
         return f"resume ended with exit {code}"
     if results(out) != expected:
@@ -169,8 +176,8 @@ def twice(source: Path, out: Path, total: int, rounds: int, expected: dict[str, 
     for _ in range(rounds):
         shutil.rmtree(out, ignore_errors=True)
         for _ in range(5):
-            run_once(source, out, FaultyDisk(rng.randint(1, total)), resume=True)
-        code = run_once(source, out, Disk(), resume=True)
+            run_once(source, out, FaultyDisk(rng.randint(1, total)), poisoned=True)
+        code = run_once(source, out, Disk(), poisoned=False)
         failures += code != 0 or results(out) != expected or bool(leftovers(out))
     return failures
 
@@ -188,8 +195,9 @@ def main() -> int:
     make_input(source, 300)
     shutil.rmtree(out, ignore_errors=True)
     reader, writer = os.pipe()
-    assert run_once(source, out, FaultyDisk(), resume=False, report=writer) == 0
+    assert run_once(source, out, FaultyDisk(), poisoned=True, report=writer) == 0
     total = int(os.read(reader, 99))
+    assert run_once(source, out, Disk(), poisoned=False) == 0
     expected = results(out)
     tried: dict[str, int] = dict.fromkeys(FAULTS, 0)
     failed = 0

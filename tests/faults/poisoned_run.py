@@ -50,16 +50,17 @@ def poisoned_run(request: PredictionRequest, executor: Executor) -> int:
     layout, disk = request.layout, Disk()
     prediction = prepare(request, layout, DEVICES, disk, ignore)
     source, digest = prediction.source, sha256_of(prediction.source)
+    seen = input_stamp(source)
     state = RunState(str(source), {"input": digest, **prediction.identity()})
     state = admitted_state(layout, disk, state, ignore, resume=True, force=False)
-    run = Run(layout, disk, prediction.stages(input_stamp(source), {}), state, {source: digest})
+    run = Run(layout, disk, prediction.stages(seen, {}), state, {source: digest})
     try:
         outcome = execute(run, executor, ignore)
     finally:
         executor.close()
     assert {name for failure in outcome.failures for name in failure.ids} == set(POISON)
     update_failure_table(layout, disk, str(source), outcome.failures)
-    return write_failed_records(layout, disk, source, outcome.failures)
+    return write_failed_records(layout, disk, source, seen, outcome.failures)
 
 
 def main(source: Path, out: Path, seconds: float) -> int:

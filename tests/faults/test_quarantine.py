@@ -11,6 +11,8 @@ from tests.contract.poisoned import PoisonedExecutor
 from tests.contract.pools import ENCODER_POOLS, POOLS
 from tests.faults.poisoned_run import POISON, ignore, make_request, poisoned_run
 from virnucpro.contracts import Device
+from virnucpro.errors import InputError
+from virnucpro.events import Event, StageFinished
 from virnucpro.io.fasta import read_fasta
 from virnucpro.run.predict import run_prediction
 from virnucpro.run.request import PredictionRequest
@@ -62,3 +64,41 @@ def test_failed_sequences_are_an_input_of_their_own(
     assert (summary.records, summary.failed_records) == (2, 0)
     assert (tmp_path / "out/in_failed_sequences_contigs.tsv").exists()
     assert failed.exists()
+
+
+def test_what_a_kill_left_of_the_table_of_failures_is_removed(
+    request_: PredictionRequest, tmp_path: Path
+) -> None:
+    """It is shared by all runs: the sweep of the files of one run does not know it."""
+    _run_poisoned(request_, ENCODER_POOLS[0])
+    stray = tmp_path / "out/.failed_files.txt.elsewhere.999999999.tmp"
+    stray.touch()
+    run_prediction(request_, ignore)
+    assert not stray.exists()
+
+
+def test_failures_belong_to_the_run_also_where_its_input_was_moved(
+    request_: PredictionRequest, tmp_path: Path
+) -> None:
+    _run_poisoned(request_, ENCODER_POOLS[0])
+    moved = tmp_path / "elsewhere/in.fa"
+    moved.parent.mkdir()
+    Path(request_.source).rename(moved)
+    assert run_prediction(replace(request_, source=str(moved)), ignore).failed_records == 0
+    assert not (tmp_path / "out/failed_files.txt").exists()
+
+
+def test_an_input_that_changes_before_its_failed_records_are_written(
+    request_: PredictionRequest, tmp_path: Path
+) -> None:
+    """It ends with a message, and nothing is taken from the new input."""
+    source = Path(request_.source)
+
+    def replace_input(event: Event) -> None:
+        if isinstance(event, StageFinished) and event.stage == "output":
+            source.write_text(">r3\nACGT\n")
+
+    executor = PoisonedExecutor(POOLS["local"].make(DEVICES), POISON)
+    with pytest.raises(InputError, match="changed while it was used"):
+        run_prediction(request_, replace_input, executor=executor)
+    assert not (tmp_path / "out/in_failed_sequences.fa").exists()

@@ -8,28 +8,36 @@ from pathlib import Path
 from virnucpro.io.chunks import record_of
 from virnucpro.io.frames import chunk_of
 from virnucpro.io.records import read_records
-from virnucpro.layout import Layout
+from virnucpro.layout import Layout, stem_of
+from virnucpro.stages.chunking import changed_input_error, input_stamp
 from virnucpro.store.disk import Disk
 from virnucpro.store.guard import ExistingWork, move_aside
 from virnucpro.store.lock import locked
 from virnucpro.store.receipts import FileFailure
+from virnucpro.store.stamps import FileStamp
 from virnucpro.tables import FAILURES, RECORDS
 
 
 def write_failed_records(
-    layout: Layout, disk: Disk, source: Path, failures: Sequence[FileFailure]
+    layout: Layout, disk: Disk, source: Path, seen: FileStamp, failures: Sequence[FileFailure]
 ) -> int:
-    """Bring the FASTA file of failed records up to date; returns the number of records in it."""
+    """Bring the FASTA file of failed records up to date; returns the number of records in it.
+
+    Raises:
+        InputError: the input is not the one that was ``seen`` when its digest was taken.
+    """
     if not failures:
         disk.remove(layout.failed_fasta)
         return 0
     failed = {record_of(chunk_of(name))[0] for failure in failures for name in failure.ids}
     names = RECORDS.read(layout.records_table, "record")
     with disk.create(layout.failed_fasta) as out:
-        for (name,), record in zip(names, read_records(source), strict=True):
+        for (name,), record in zip(names, read_records(source), strict=False):
             if name in failed:
                 header = record.header.replace(record.id, name, 1)  # renamed, or unchanged
                 out.write(f">{header}\n{record.sequence}\n".encode(), 1)
+        if input_stamp(source) != seen:
+            raise changed_input_error(source)
     return len(failed)
 
 
@@ -38,17 +46,20 @@ def update_failure_table(
 ) -> None:
     """Replace the rows of the input ``label`` in the table of failures.
 
-    The table is shared by all runs of the output directory: only the rows of this input change,
-    and the file is removed with its last row. A file of that name that is not such a table is
-    moved aside before a row is written.
+    The table is shared by all runs of the output directory: only the rows of the run of this input
+    change, and the file is removed with its last row. A run is known by its STEM, because its input
+    may have been moved since the rows were written. A file of that name that is not such a table
+    is moved aside before a row is written.
     """
     path = layout.failed_table
     with locked(layout.failed_lock, "the table of failures", wait=True):
+        disk.sweep(layout.root, {path.name})
         rows = []
         if path.exists():
             lines = path.read_text("utf-8", "surrogateescape").splitlines(keepends=True)
             if lines[:1] == [FAILURES.header]:
-                rows = [line for line in lines[1:] if line.split("\t", 1)[0] != _cell(label)]
+                stem = stem_of(_cell(label))
+                rows = [line for line in lines[1:] if stem_of(line.split("\t", 1)[0]) != stem]
             elif not failures:  # not a table of ours, and nothing to write
                 return
             else:

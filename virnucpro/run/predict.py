@@ -129,7 +129,7 @@ def run_prediction(
         finally:
             executor.close()
         update_failure_table(layout, disk, label, outcome.failures)
-        failed = write_failed_records(layout, disk, source, outcome.failures)
+        failed = write_failed_records(layout, disk, source, seen, outcome.failures)
         summary = summarise(prediction, outcome, failed)
         record = run_record(
             outcome,
