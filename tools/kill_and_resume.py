@@ -2,8 +2,14 @@
 
     python -m tools.kill_and_resume FOLDER --reads 1000000 --kills 10
     python -m tools.kill_and_resume FOLDER --reads 20000 --kills 3 --workers 2
+    python -m tools.kill_and_resume FOLDER --reads 20000 --length 600 --kills 50 -- -m lite -e 500
 
-It uses the toy model type, prints what happened, and exits with 1 if a result file differs.
+What follows ``--`` are options of ``predict``; without them, the toy model type is used. An
+undisturbed run is measured first. Four of five kills come after a start has proved new work, so
+that each of these starts gets on, and so much later that all of them together do about 70 % of the
+run; the fifth comes while the program still starts. Where a run is finished before it was killed
+often enough, it is compared and another one is begun. The program prints what happened, and exits
+with 1 if a result file differs, or if a run was too short to be killed at all.
 """
 
 from __future__ import annotations
@@ -18,6 +24,8 @@ import sys
 import time
 from pathlib import Path
 
+from tests.faults.processes import files_under
+
 RESULTS = (
     "reads_merged/prediction_results.txt",
     "reads_merged/prediction_results_highestscore.csv",
@@ -25,24 +33,60 @@ RESULTS = (
     "reads_contigs.tsv",
     "reads_virus.fna",
 )
+TOY = ("-m", "toy", "-e", "100")
+POLL_SECONDS = 0.005
+KILLED_AT_WORK = 0.8  # share of the kills that come after new work was proved
+WORK_BEFORE_KILLS = 0.7  # share of the work that is done by all starts that are killed
 
 
-def make_reads(path: Path, count: int) -> None:
-    """Write ``count`` reads of 100 bases, drawn from one random genome."""
+def make_reads(path: Path, count: int, length: int = 100) -> None:
+    """Write ``count`` reads of ``length`` bases, drawn from one random genome."""
     rng = random.Random(5)
     genome = "".join(rng.choices("ACGT", k=1_000_000))
     with path.open("w") as out:
         for n in range(count):
-            start = rng.randrange(len(genome) - 100)
-            out.write(f">r{n}\n{genome[start : start + 100]}\n")
+            start = rng.randrange(len(genome) - length)
+            out.write(f">r{n}\n{genome[start : start + length]}\n")
 
 
-def start(source: Path, out: Path, workers: int) -> subprocess.Popen[bytes]:
-    """Start or resume a run in its own session."""
-    command = [sys.executable, "-m", "virnucpro", "predict", str(source), "-o", str(out)]
-    command += ["-m", "toy", "-e", "100", "-q", "--resume"]
-    command += ["--cpu-workers", str(workers)] if workers else ["--device", "cpu"]
-    return subprocess.Popen(command, start_new_session=True)
+class Runs:
+    """Starts of one prediction, in any output directory."""
+
+    def __init__(self, source: Path, workers: int, predict_options: list[str]) -> None:
+        self._source = source
+        self._options = [*(predict_options or TOY), "-q", "--resume"]
+        self._options += ["--cpu-workers", str(workers)] if workers else ["--device", "cpu"]
+
+    def start(self, out: Path) -> subprocess.Popen[bytes]:
+        """Start or resume the run in its own session."""
+        command = [sys.executable, "-m", "virnucpro", "predict", str(self._source), "-o", str(out)]
+        return subprocess.Popen([*command, *self._options], start_new_session=True)
+
+
+def proved_work(out: Path) -> set[tuple[Path, int]]:
+    """Return the receipts and saved rows in a folder, each with its time of change."""
+    proofs = set()
+    for path in files_under(out, ".done") | files_under(out, ".rows"):
+        try:
+            proofs.add((path, path.stat().st_mtime_ns))
+        except FileNotFoundError:  # a run removes those of spans when their file is joined
+            continue
+    return proofs
+
+
+def seconds_until_work(process: subprocess.Popen[bytes], out: Path) -> float:
+    """Wait until a start has proved new work, or has ended; return how long that took."""
+    started_at, before = time.monotonic(), proved_work(out)
+    while process.poll() is None and not proved_work(out) - before:
+        time.sleep(POLL_SECONDS)
+    return time.monotonic() - started_at
+
+
+def same_results(first: Path, second: Path) -> bool:
+    """Print how many result files are equal, and return whether all are."""
+    equal = [(first / name).read_bytes() == (second / name).read_bytes() for name in RESULTS]
+    print(f"{sum(equal)} of {len(equal)} result files equal", flush=True)
+    return all(equal)
 
 
 def main() -> int:
@@ -50,38 +94,66 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("folder", type=Path)
     parser.add_argument("--reads", type=int, default=20_000)
+    parser.add_argument("--length", type=int, default=100, help="bases of a read")
     parser.add_argument("--kills", type=int, default=3)
     parser.add_argument("--workers", type=int, default=0)
     parser.add_argument("--seed", type=int, default=0)
-    options = parser.parse_args()
+    words = sys.argv[1:]
+    end = words.index("--") if "--" in words else len(words)
+    options, predict_options = parser.parse_args(words[:end]), words[end + 1 :]
     options.folder.mkdir(parents=True, exist_ok=True)
     source = options.folder / "reads.fa"
     undisturbed, killed = options.folder / "undisturbed", options.folder / "killed"
     for out in (undisturbed, killed):
         shutil.rmtree(out, ignore_errors=True)
-    make_reads(source, options.reads)
+    make_reads(source, options.reads, options.length)
+    runs = Runs(source, options.workers, predict_options)
+
     started_at = time.monotonic()
-    assert start(source, undisturbed, options.workers).wait() == 0
-    alone = time.monotonic() - started_at
-    print(f"undisturbed: {options.reads} reads in {alone:.1f} s", flush=True)
+    process = runs.start(undisturbed)
+    start_seconds = seconds_until_work(process, undisturbed)
+    assert process.wait() == 0, "the undisturbed run failed"
+    work_seconds = time.monotonic() - started_at - start_seconds
+    print(
+        f"undisturbed: {options.reads} reads in {start_seconds + work_seconds:.1f} s, the first "
+        f"task after {start_seconds:.1f} s",
+        flush=True,
+    )
+
     rng = random.Random(options.seed)
-    kills = 0
-    while kills < options.kills:
-        process = start(source, killed, options.workers)
-        # On average, the time before all kills together is some half of the time of the work.
-        wait = rng.uniform(0.2, 1.2) * 0.7 * alone / options.kills
-        try:
-            process.wait(wait)
-            break  # it finished before it was killed
-        except subprocess.TimeoutExpired:
-            os.kill(process.pid, signal.SIGKILL)
-            process.wait()
-            kills += 1
-            print(f"killed after {wait:.1f} s", flush=True)
-    code = start(source, killed, options.workers).wait()
-    same = [(undisturbed / n).read_bytes() == (killed / n).read_bytes() for n in RESULTS]
-    print(f"{kills} kills, then exit {code}; {sum(same)} of {len(same)} result files equal")
-    return 0 if code == 0 and all(same) and kills else 1
+    longest_wait = 2 * WORK_BEFORE_KILLS * work_seconds / (KILLED_AT_WORK * options.kills)
+    kills = kills_of_run = runs_finished = 0
+    while True:
+        process = runs.start(killed)
+        if kills < options.kills:
+            if rng.random() < KILLED_AT_WORK:
+                wait, moment = rng.uniform(0, longest_wait), "after new work"
+                seconds_until_work(process, killed)
+            else:
+                wait, moment = rng.uniform(0, start_seconds), "after the start"
+            try:
+                process.wait(wait)
+            except subprocess.TimeoutExpired:
+                os.kill(process.pid, signal.SIGKILL)
+                process.wait()
+                kills += 1
+                kills_of_run += 1
+                print(f"kill {kills}: {wait:.2f} s {moment}", flush=True)
+                continue
+        code = process.wait()
+        runs_finished += 1
+        print(f"run {runs_finished}: {kills_of_run} kills, then exit {code}; ", end="", flush=True)
+        if code != 0 or not same_results(undisturbed, killed):
+            return 1
+        if kills == options.kills:
+            return 0
+        if not kills_of_run:
+            print(
+                "the run is too short: it was finished before it could be killed; use more --reads"
+            )
+            return 1
+        kills_of_run = 0
+        shutil.rmtree(killed)
 
 
 if __name__ == "__main__":
