@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import itertools
 import random
+import re
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -22,6 +25,8 @@ from tests.unit.models.hostile import (
     reply,
 )
 from virnucpro.models import catalogue
+from virnucpro.models import download as download_module
+from virnucpro.models import fetch as fetch_module
 from virnucpro.models.catalogue import WebFile
 
 OLD, NEW = (bytes(random.Random(seed).choices(range(65, 91), k=100_000)) for seed in (1, 2))
@@ -178,6 +183,94 @@ def test_versions_that_alternate_between_continuations_are_given_up(
     site.answers = [alternate]
     given_up(fetch(), cache)
     assert len(site.requests) < 30
+
+
+# --- pace --------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def slow_fetch(fetch: Callable, monkeypatch: pytest.MonkeyPatch) -> Callable:
+    """``fetch`` with so many seconds of a simulated clock between two reads."""
+
+    def slow(seconds: float):
+        clock = itertools.count(0, seconds)
+        paced = functools.partial(download_module.download, clock=lambda: float(next(clock)))
+        monkeypatch.setattr(fetch_module, "download", paced)
+        return fetch()
+
+    return slow
+
+
+def trickle(data: bytes, request: Request, pieces: int) -> Iterable[bytes]:
+    """Send an answer byte by byte, of the file only so many bytes; then nothing, for a while."""
+    head, body = continuation(data, request, ETag='"1"')
+    if "range" not in request:
+        head, body = reply(body=data, ETag='"1"')
+    yield head
+    for n in range(pieces):
+        threading.Event().wait(0.002)
+        yield body[n : n + 1]
+    threading.Event().wait(60)  # the client has left long before
+
+
+def test_a_server_that_trickles_is_given_up(
+    slow_fetch: Callable, site: HostileServer, cache: Path
+) -> None:
+    """It never runs into the timeout, which a single byte begins anew."""
+    site.answers = [lambda request: trickle(OLD, request, 60_000)]
+    done = slow_fetch(30)
+    given_up(done, cache)
+    assert f"cannot fetch {site.address}/tiny.pth: " in done.err
+    assert "bytes per second came over" in done.err
+    assert "at least 1,000 are needed: the server or the network is too slow" in done.err
+    assert re.search(r"then run it again: [1-9][\d,]* bytes are kept", done.err)
+    assert len(site.requests) == 5
+    starts = [first_byte(request) for request in site.requests]
+    assert starts == sorted(set(starts))  # each continues what is there
+
+
+def test_headers_that_trickle_are_given_up(
+    slow_fetch: Callable, site: HostileServer, cache: Path
+) -> None:
+    def endless(_: Request) -> Iterable[bytes]:
+        yield b"HTTP/1.1 200 OK\r\nX-Filler: "
+        for _ in range(60_000):
+            threading.Event().wait(0.002)
+            yield b"x"
+
+    site.answers = [endless]
+    done = slow_fetch(30)
+    given_up(done, cache)
+    assert "bytes per second came over" in done.err
+    assert len(site.requests) == 5
+
+
+def test_after_a_trickle_the_rest_is_fetched(
+    slow_fetch: Callable, site: HostileServer, cache: Path
+) -> None:
+    site.answers = [
+        lambda request: trickle(OLD, request, 60_000),
+        lambda request: continuation(OLD, request, ETag='"1"'),
+    ]
+    done = slow_fetch(30)
+    assert done.code == 0, done.err
+    assert (cache / "tiny.pth").read_bytes() == OLD
+    assert "range" in site.requests[1]
+
+
+def test_a_slow_network_is_fast_enough(
+    slow_fetch: Callable, site: HostileServer, cache: Path
+) -> None:
+    def slowly(_: Request) -> Iterable[bytes]:
+        yield from reply(body=b"", Content_Length=len(OLD), ETag='"1"')
+        for start in range(0, len(OLD), 2_000):
+            threading.Event().wait(0.002)
+            yield OLD[start : start + 2_000]
+
+    site.answers = [slowly]
+    done = slow_fetch(0.9)  # 2 kB in each: two looks at the clock
+    assert done.code == 0, done.err
+    assert len(site.requests) == 1
 
 
 # --- sizes -------------------------------------------------------------------------------------

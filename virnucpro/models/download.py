@@ -13,6 +13,7 @@ standard variables, as ``urllib`` reads them.
 from __future__ import annotations
 
 import http.client
+import io
 import ipaddress
 import json
 import os
@@ -38,6 +39,10 @@ DownloadProgress = Callable[[int, int], None]
 
 ATTEMPTS = 5  # without progress; waits 1, 2, 4, 8 s between them
 TIMEOUT = 60  # seconds without a byte
+# A server that sends a byte now and then never runs into the timeout: over so many seconds, so many
+# bytes per second must come on average. A modem of 1995 had more.
+PACE_SECONDS = 120.0
+SLOWEST_PACE = 1000
 BLOCK = 1 << 20
 _TEMPORARY_ERRORS = {408, 425, 429, 500, 502, 503, 504}  # RFC 9110: temporary errors of the server
 _LENGTH = re.compile(r"[0-9]{1,18}")
@@ -47,6 +52,10 @@ _STRONG_ETAG = re.compile(r'"[\x21\x23-\x7e\x80-\xff]*"')  # RFC 9110, 8.8.3; a 
 
 class _AttemptError(Exception):
     """The connection broke, or the server has a temporary error: another attempt may succeed."""
+
+
+class _TooSlowError(_AttemptError):
+    """The bytes came too slowly: another attempt may be faster, but this one was no progress."""
 
 
 class DownloadRefusedError(DownloadError):
@@ -60,20 +69,21 @@ def download(
     progress: DownloadProgress,
     *,
     size: int | None = None,
+    clock: Callable[[], float] = time.monotonic,
 ) -> str:
     """Fetch ``address`` to ``target``; return the strong ETag of the version, or an empty text.
 
     ``size`` is the expected size in bytes, where it is known. ``check`` is called with the complete
     file before it is moved to ``target``. If it raises an error, the file is removed, so that the
-    next attempt starts over.
+    next attempt starts over. ``clock`` returns seconds.
 
     Raises:
-        DownloadError: no network, another size, an answer that makes no sense, or the server
-            refuses (then it is a :class:`DownloadRefusedError`).
+        DownloadError: no network, too slow a server, another size, an answer that makes no sense,
+            or the server refuses (then it is a :class:`DownloadRefusedError`).
         OutputError: the disk is full or unwritable, or ``NAME.part`` is a symbolic link.
         VirNucProError: what ``check`` raises.
     """
-    opener = _opener(address)
+    opener = _opener(address, clock)
     with _Part(target.with_name(f"{target.name}.part"), address, size) as part:
         failures = 0
         while not part.is_complete:
@@ -82,8 +92,9 @@ def download(
                 _receive(opener, part, progress)
             except _AttemptError as error:
                 # Progress is what adds to an earlier attempt. A new start is none, or a server
-                # whose file changes all the time would be asked for ever.
+                # whose file changes all the time would be asked for ever; nor is a trickle.
                 grew = part.starts == starts and part.received > received
+                grew = grew and not isinstance(error, _TooSlowError)
                 failures = max(part.starts, 1) if grew else failures + 1
                 if failures >= ATTEMPTS:
                     what = f"{part.received:,} bytes are" if part.can_continue else "nothing is"
@@ -301,6 +312,36 @@ def _send(opener: OpenerDirector, request: Request, part: _Part) -> Any:
         raise _AttemptError(server_text(error)) from error
 
 
+class _PacedStream(io.RawIOBase):
+    """The bytes that a server sends, its headers included; an error if they come too slowly."""
+
+    def __init__(self, stream: io.RawIOBase, clock: Callable[[], float]) -> None:
+        self._stream = stream
+        self._clock = clock
+        self._since, self._received = clock(), 0
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int | None:
+        count = self._stream.readinto(buffer)
+        self._received += count or 0
+        seconds = self._clock() - self._since
+        if count and seconds >= PACE_SECONDS:
+            pace = self._received / seconds
+            if pace < SLOWEST_PACE:
+                raise _TooSlowError(
+                    f"{pace:,.1f} bytes per second came over {seconds:,.0f} s, and at least "
+                    f"{SLOWEST_PACE:,} are needed: the server or the network is too slow"
+                )
+            self._since, self._received = self._clock(), 0
+        return count
+
+    def close(self) -> None:
+        self._stream.close()
+        super().close()
+
+
 def _read(answer: Any, most: int) -> bytes:
     try:
         block: bytes = answer.read1(most)
@@ -360,8 +401,14 @@ def _end_of_continuation(answer: Any, part: _Part) -> int:
 # --- addresses -------------------------------------------------------------------------------
 
 
-def _opener(address: str) -> OpenerDirector:
-    from urllib.request import HTTPRedirectHandler, build_opener
+def _opener(address: str, clock: Callable[[], float]) -> OpenerDirector:
+    from urllib.request import (
+        AbstractHTTPHandler,
+        HTTPHandler,
+        HTTPRedirectHandler,
+        HTTPSHandler,
+        build_opener,
+    )
 
     plain = _check_https(address).scheme == "http"
 
@@ -375,7 +422,29 @@ def _opener(address: str) -> OpenerDirector:
             _check_https(newurl, loopback=plain)
             return super().redirect_request(req, fp, code, msg, headers, newurl)
 
-    return build_opener(Redirects)
+    class PacedAnswer(http.client.HTTPResponse):
+        """An answer that is read through :class:`_PacedStream`."""
+
+        def __init__(self, *arguments: Any, **options: Any) -> None:
+            super().__init__(*arguments, **options)
+            self.fp = io.BufferedReader(_PacedStream(self.fp.detach(), clock))
+
+    class Paced(AbstractHTTPHandler):
+        def do_open(self, http_class: Any, req: Request, **options: Any) -> Any:
+            def connection(*arguments: Any, **more: Any) -> Any:
+                made = http_class(*arguments, **more)
+                made.response_class = PacedAnswer
+                return made
+
+            return super().do_open(connection, req, **options)
+
+    class PacedHTTP(Paced, HTTPHandler):
+        """http, for servers on this machine."""
+
+    class PacedHTTPS(Paced, HTTPSHandler):
+        """https."""
+
+    return build_opener(Redirects, PacedHTTP, PacedHTTPS)
 
 
 def _check_https(address: str, *, loopback: bool = True) -> SplitResult:
