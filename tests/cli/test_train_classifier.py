@@ -20,9 +20,9 @@ from tests.training_data import LENGTH, genome, make_dataset
 from virnucpro.classifier.files import inspect_classifier, load_classifier
 from virnucpro.settings import LITE_CLASSIFIER, AnalysisSettings, MachineSettings
 from virnucpro.store.features import load_features
-from virnucpro.training.classifier.savepoint import load_savepoint
 from virnucpro.training.data.dataset import PARTS
 from virnucpro.training.embed import EmbedRequest, embed
+from virnucpro.training.savepoint import load_savepoint
 
 QUICK = ("--hidden", 16, "--epochs", 3, "--learning-rate", 0.01)
 LONG = ("--hidden", 16, "--epochs", 30, "--patience", 30, "--batch-size", 16, "--processes")

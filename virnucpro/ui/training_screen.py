@@ -1,4 +1,4 @@
-"""The screen of ``train classifier``: how far a training is."""
+"""The screen of ``train classifier`` and ``rcl train``: how far a training is."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ from rich.text import Text
 
 from virnucpro.events import Notice
 from virnucpro.formatting import clock_time, percent
-from virnucpro.training.classifier.progress import EpochEnded, FramesSeen, TrainingEvent
+from virnucpro.training.progress import EpochEnded, EpochProgress, TrainingEvent
 from virnucpro.ui.terminal import ProgressScreen, bar_line
 
+TITLES = {"validation_loss": "validation", "auroc": "AUROC", "f1": "F1"}
 AVERAGED_EPOCHS = 5  # latest epochs whose duration the forecast goes by
 
 
@@ -16,8 +17,17 @@ def epoch_text(event: EpochEnded) -> str:
     """Return the result of an epoch in one line."""
     best = "the best so far" if event.best == event.epoch else f"best: epoch {event.best}"
     return (
-        f"epoch {event.epoch} of at most {event.epochs}: loss {event.loss:.4f}, validation "
-        f"{event.validation_loss:.4f}, AUROC {event.auroc:.4f} ({best})"
+        f"epoch {event.epoch} of at most {event.epochs}: loss {event.loss:.4f}, "
+        f"{metrics_text(event)} ({best})"
+    )
+
+
+def metrics_text(event: EpochEnded) -> str:
+    """Return the metrics of the validation part that the screen has a name for."""
+    return ", ".join(
+        f"{title} {event.metrics[name]:.4f}"
+        for name, title in TITLES.items()
+        if name in event.metrics
     )
 
 
@@ -28,7 +38,7 @@ class TrainingScreen(ProgressScreen):
 
     _seconds: tuple[float, ...] = ()
     _ended: EpochEnded | None = None
-    _seen: FramesSeen | None = None
+    _seen: EpochProgress | None = None
 
     def show(self, event: Notice | TrainingEvent) -> None:
         """Show an event.
@@ -39,7 +49,7 @@ class TrainingScreen(ProgressScreen):
         self.draw()
         if isinstance(event, Notice):
             self.notice(event)
-        elif isinstance(event, FramesSeen):
+        elif isinstance(event, EpochProgress):
             with self.lock:
                 self._seen = event
         else:
@@ -56,7 +66,7 @@ class TrainingScreen(ProgressScreen):
         """Return the current epoch as a bar, with the figures of the one before."""
         epoch, share = self._current_epoch()
         last = self._ended
-        result = f"loss {last.validation_loss:.4f}, AUROC {last.auroc:.4f}, " if last else ""
+        result = f"{metrics_text(last)}, " if last else ""
         figures = f"  {percent(share)}  {result}{self._time_left()}"
         return bar_line(f"{epoch}  ", share, figures, width, ascii_only=ascii_only)
 
@@ -68,13 +78,13 @@ class TrainingScreen(ProgressScreen):
             assert self._ended is not None
             return [f"{epoch_text(self._ended)}; {self._time_left()}"]
         epoch, share = self._current_epoch()
-        return [f"{epoch}: {percent(share)} of its frames; {self._time_left()}"]
+        return [f"{epoch}: {percent(share)} of its {self._seen.units}; {self._time_left()}"]
 
     def _current_epoch(self) -> tuple[str, float]:
         """Return which epoch is under way, and its share that is done, 0 to 1."""
         if self._seen is not None:
             epoch = f"epoch {self._seen.epoch} of at most {self._seen.epochs}"
-            return epoch, self._seen.frames / max(self._seen.total, 1)
+            return epoch, self._seen.seen / max(self._seen.total, 1)
         if self._ended is not None:
             return f"epoch {self._ended.epoch} of at most {self._ended.epochs}", 1.0
         return "epoch 1", 0.0

@@ -70,7 +70,7 @@ def test_how_a_child_ended() -> None:
 
 def test_what_a_child_imports_first_does_not_import_torch() -> None:
     """torch reads the number of threads, and CUDA its devices, when they are imported."""
-    modules = "virnucpro.executors.processes, virnucpro.training.classifier.processes"
+    modules = "virnucpro.executors.processes, virnucpro.training.processes"
     program = f"import sys, {modules}; sys.exit('torch' in sys.modules)"
     subprocess.run([sys.executable, "-c", program], check=True, timeout=300)
 

@@ -17,9 +17,9 @@ from virnucpro.training.classifier.features import (
     epoch_windows,
     find_features,
     moments,
-    process_slice,
 )
 from virnucpro.training.data.dataset import Dataset
+from virnucpro.training.group import process_slice
 
 
 @pytest.fixture

@@ -15,11 +15,11 @@ from virnucpro.training.classifier.network import (
     EPS,
     ClassifierNetwork,
     GlobalBatchNorm,
-    TrainingGroup,
     dropout_mask,
     fold_standardisation,
 )
 from virnucpro.training.classifier.settings import RECIPES
+from virnucpro.training.group import TrainingGroup
 
 ALONE = TrainingGroup(0, 1, torch.device("cpu"))
 SMALL = dataclasses.replace(RECIPES["original"], hidden=8)

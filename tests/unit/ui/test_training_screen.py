@@ -8,7 +8,7 @@ from rich.console import Console
 
 from virnucpro.events import Notice
 from virnucpro.settings import DisplaySettings
-from virnucpro.training.classifier.progress import EpochEnded, FramesSeen
+from virnucpro.training.progress import EpochEnded, EpochProgress
 from virnucpro.ui.training_screen import TrainingScreen
 
 
@@ -25,17 +25,19 @@ def shown(events, **display):
 
 
 def epoch(number, best=None):
-    return EpochEnded(number, 20, 0.5, 0.4, 0.9, 2e-4, best or number, seconds=6.0)
+    return EpochEnded(
+        number, 20, 0.5, {"validation_loss": 0.4, "auroc": 0.9}, 2e-4, best or number, 6.0
+    )
 
 
 EVENTS = [
     (0, Notice("info", "reading the features")),
-    (3, FramesSeen(1, 20, 50, 100)),
+    (3, EpochProgress(1, 20, 50, 100, "frames")),
     (6, epoch(1)),
     (12, epoch(2)),
     (13, Notice("warning", "3 frames are left out")),
     (18, epoch(3, best=2)),
-    (22, FramesSeen(4, 20, 66, 100)),
+    (22, EpochProgress(4, 20, 66, 100, "frames")),
 ]
 
 

@@ -15,9 +15,9 @@ from virnucpro.layout import MOLECULES, checkpoint_folder, lock_file
 from virnucpro.store.disk import Disk, sha256_of
 from virnucpro.store.documents import parse_json
 from virnucpro.store.guard import ExistingWork, WorkIdentity, admit_work
-from virnucpro.training.classifier.savepoint import Savepoint, load_savepoint, save_savepoint
 from virnucpro.training.classifier.settings import TrainingSettings
 from virnucpro.training.data.dataset import PARTS, Dataset, read_embedding_record
+from virnucpro.training.savepoint import Savepoint, load_savepoint, save_savepoint
 
 
 class TrainingFiles:

@@ -172,8 +172,3 @@ def _window_shards(shards: npt.NDArray[np.int64], features: PartFeatures) -> Ite
         group.append(shard)
         group_bytes += shard_bytes
     yield group
-
-
-def process_slice(rows: int, rank: int, world: int) -> slice:
-    """Return which of ``rows`` rows process ``rank`` of ``world`` processes takes."""
-    return slice(rank * rows // world, (rank + 1) * rows // world)

@@ -38,12 +38,12 @@ from virnucpro.training.classifier.features import (
     moments,
 )
 from virnucpro.training.classifier.network import EPS, fold_standardisation
-from virnucpro.training.classifier.processes import train_on
-from virnucpro.training.classifier.progress import EpochEnded, TrainingEvent
-from virnucpro.training.classifier.savepoint import Savepoint, load_savepoint
 from virnucpro.training.classifier.settings import TrainingSettings
 from virnucpro.training.classifier.trainer import TrainingPlan
 from virnucpro.training.data.dataset import LABELS, PARTS, Dataset, Part
+from virnucpro.training.processes import train_on
+from virnucpro.training.progress import EpochEnded, TrainingEvent
+from virnucpro.training.savepoint import Savepoint, load_savepoint
 
 Show = Callable[[Notice | TrainingEvent], None]
 
@@ -114,8 +114,8 @@ def fit_classifier(
             if scalars is not None and isinstance(event, EpochEnded):
                 for name, value in (
                     ("loss/train", event.loss),
-                    ("loss/validation", event.validation_loss),
-                    ("auroc/validation", event.auroc),
+                    ("loss/validation", event.metrics["validation_loss"]),
+                    ("auroc/validation", event.metrics["auroc"]),
                     ("learning_rate", event.rate),
                 ):
                     scalars.add_scalar(name, value, event.epoch)

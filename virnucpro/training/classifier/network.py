@@ -1,6 +1,4 @@
-"""The network in training, and the processes that train it, as one of them sees them.
-
-The result is the same on one process and on many.
+"""The network in training. The result is the same on one process and on many.
 
 Its state has the names of the classifier file. Batch normalisation takes mean and variance over
 the whole batch, whichever processes its rows are on (torch's own ``SyncBatchNorm`` does not exist
@@ -9,66 +7,15 @@ on the CPU). Dropout masks are drawn for the whole batch.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
-
 import numpy as np
 import torch
-import torch.distributed as dist
 import torch.nn.functional as F
 from torch import nn
 
 from virnucpro.training.classifier.settings import TrainingSettings
+from virnucpro.training.group import TrainingGroup
 
 EPS, MOMENTUM = 1e-5, 0.1  # torch's defaults for BatchNorm1d
-
-
-class SumOverProcesses(torch.autograd.Function):
-    """The sum over all processes. It depends on every summand, so gradients are summed too."""
-
-    @staticmethod
-    def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
-        """Return the sum of ``x`` over all processes."""
-        total = x.clone()
-        dist.all_reduce(total)
-        return total
-
-    @staticmethod
-    def backward(ctx: Any, gradient: torch.Tensor) -> torch.Tensor:
-        """Return the sum of ``gradient`` over all processes."""
-        total = gradient.contiguous().clone()
-        dist.all_reduce(total)
-        return total
-
-
-@dataclass(frozen=True)
-class TrainingGroup:
-    """Process ``rank`` of ``world`` on ``device``; one process alone needs no process group."""
-
-    rank: int
-    world: int
-    device: torch.device
-
-    def total(self, x: torch.Tensor) -> torch.Tensor:
-        """Return the sum over all processes, the same bits on each; it passes gradients."""
-        if self.world == 1:
-            return x
-        total: torch.Tensor = SumOverProcesses.apply(x)  # type: ignore[no-untyped-call]
-        return total
-
-    def any(self, flag: bool) -> bool:
-        """Return whether ``flag`` is set on any process."""
-        if self.world == 1:
-            return flag
-        with torch.no_grad():
-            return bool(self.total(torch.tensor(float(flag), device=self.device)) > 0)
-
-    def wrapped(self, network: nn.Module) -> nn.Module:
-        """Return ``network`` with its gradients averaged over the processes."""
-        if self.world == 1:
-            return network
-        ids = [self.device] if self.device.type == "cuda" else None
-        return nn.parallel.DistributedDataParallel(network, device_ids=ids)
 
 
 class GlobalBatchNorm(nn.Module):

@@ -20,36 +20,33 @@ from virnucpro.store.migrations import current_schema, upgraded
 class Savepoint:
     """The state of a training after ``batch`` batches of epoch ``epoch`` (from 0).
 
-    Order, dropout and learning rate follow from seed, epoch and batch, so no state of a random
-    generator or of a schedule is needed.
+    Order, dropout and learning rate follow from seed, epoch, batch and history, so no state of a
+    random generator or of a schedule is needed.
 
     Attributes:
         identity: everything that decides the weights. It must be the same when training continues.
         network: the state of the network.
         optimizer: the state of the optimizer.
-        loss: the sum of the losses of the frames seen in this epoch.
-        best: the state of the network at its lowest validation loss; empty before the first epoch.
-        history: one row per epoch with the fields of :class:`.progress.EpochEnded`, but ``best``.
+        extra: what else the next step depends on, such as the scale of the gradients in fp16.
+        loss: the sum of the losses in this epoch.
+        best: the state of the network after the best epoch; empty before the first one ends.
+        best_epoch: the number of that epoch, from 1; 0 before the first one ends.
+        history: one row per epoch: epoch, epochs, loss, the metrics of the validation part, rate,
+            seconds.
         finished: whether the training is over.
     """
 
     identity: dict[str, Json]
     network: dict[str, torch.Tensor] = field(default_factory=dict)
     optimizer: dict[str, Any] = field(default_factory=dict)
+    extra: dict[str, float] = field(default_factory=dict)
     epoch: int = 0
     batch: int = 0
     loss: float = 0.0
     best: dict[str, torch.Tensor] = field(default_factory=dict)
+    best_epoch: int = 0
     history: list[dict[str, float]] = field(default_factory=list)
     finished: bool = False
-
-    @property
-    def best_epoch(self) -> int:
-        """Return the epoch (from 1) with the lowest validation loss; 0 before the first."""
-        if not self.history:
-            return 0
-        best_row = min(self.history, key=lambda row: (row["validation_loss"], row["epoch"]))
-        return int(best_row["epoch"])
 
 
 def save_savepoint(path: Path, savepoint: Savepoint, disk: Disk) -> None:

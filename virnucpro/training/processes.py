@@ -22,8 +22,9 @@ from virnucpro.executors.processes import ChildProcess, settle_on_device
 from virnucpro.executors.signals import Interruption
 
 if TYPE_CHECKING:
-    from virnucpro.training.classifier.network import TrainingGroup
-    from virnucpro.training.classifier.trainer import ReportEvent, TrainingPlan
+    from virnucpro.training.group import TrainingGroup
+    from virnucpro.training.loop import Trainable
+    from virnucpro.training.progress import ReportEvent
 
 HOST = "127.0.0.1"
 END_SECONDS = 10.0  # for the others to end, after one process has failed
@@ -50,7 +51,7 @@ class TrainingEnd:
 
 
 def train_on(
-    plan: TrainingPlan, devices: Sequence[Device], report: ReportEvent, interruption: Interruption
+    plan: Trainable, devices: Sequence[Device], report: ReportEvent, interruption: Interruption
 ) -> bool:
     """Train on one process for each device; a single one is this process itself.
 
@@ -63,7 +64,7 @@ def train_on(
     if len(devices) > 1:
         return TrainingProcesses(plan, devices).run(report, interruption)
     settle_on_device(devices[0], tokenizer_threads=1)
-    from virnucpro.training.classifier.trainer import train_network
+    from virnucpro.training.loop import train_network
 
     group = _group(0, 1, devices[0])
     return train_network(plan, group, report, lambda: interruption.number is not None)
@@ -72,7 +73,7 @@ def train_on(
 def _group(rank: int, world: int, device: Device) -> TrainingGroup:
     import torch
 
-    from virnucpro.training.classifier.network import TrainingGroup
+    from virnucpro.training.group import TrainingGroup
 
     # A process sees only its own GPU.
     return TrainingGroup(rank, world, torch.device("cpu" if device.kind == "cpu" else "cuda:0"))
@@ -81,7 +82,7 @@ def _group(rank: int, world: int, device: Device) -> TrainingGroup:
 class TrainingProcesses:
     """The processes of one training, as the parent sees them."""
 
-    def __init__(self, plan: TrainingPlan, devices: Sequence[Device]) -> None:
+    def __init__(self, plan: Trainable, devices: Sequence[Device]) -> None:
         """Start the processes and send them the plan."""
         from torch.distributed import TCPStore  # type: ignore[attr-defined]
 
@@ -176,9 +177,9 @@ def _train_in_group(
     import torch.distributed as dist
     from torch.distributed import TCPStore  # type: ignore[attr-defined]
 
-    plan: TrainingPlan = connection.recv()
+    plan: Trainable = connection.recv()
     from virnucpro.executors.worker import set_torch_threads
-    from virnucpro.training.classifier.trainer import train_network
+    from virnucpro.training.loop import train_network
 
     set_torch_threads(device.threads)
     os.environ.setdefault("GLOO_SOCKET_IFNAME", LOOPBACK_INTERFACES.get(sys.platform, "lo"))
