@@ -44,8 +44,9 @@ The steps in their order (see docs/training.md):
   virnucpro train classifier DATASET --output my.safetensors
 """
 RCL_EPILOG = """\b
-Example (see docs/rcl.md):
+Examples (see docs/rcl.md):
   virnucpro rcl predict proteins.fa --output-dir results
+  virnucpro rcl train --encoding blosum --model unet --serpins serpins.csv --others others.csv
 """
 
 

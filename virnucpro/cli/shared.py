@@ -200,17 +200,25 @@ def say(text: str) -> None:
         click.echo(printable(text), err=True)
 
 
-def configuration(options: Mapping[str, Any] | None = None) -> Configuration:
+def configuration_file() -> Path | None:
+    """Return the file that ``--config`` names."""
+    return _shared_values().get("config")
+
+
+def configuration(
+    options: Mapping[str, Any] | None = None, *, read_file: bool = True
+) -> Configuration:
     """Return all settings: defaults, configuration file, and the options of a command on top.
 
-    Options that fill no setting are left to the command.
+    Options that fill no setting are left to the command. A command whose configuration file has
+    keys of its own reads it itself: ``read_file`` is False then.
 
     Raises:
         ConfigError: the configuration file is missing or wrong (exit 64).
         UsageError: a value is out of its range (exit 64).
     """
     shared = _shared_values()
-    path: Path | None = shared.get("config")
+    path = configuration_file() if read_file else None
     values = {name: value for name, value in (options or {}).items() if value is not None}
     for option, setting in (
         ("no_progress", "progress"),

@@ -20,6 +20,11 @@ class StepScreen(ProgressScreen):
     _total: float | None = None
     _amount = _first_amount = _began = 0.0
 
+    @property
+    def is_in_step(self) -> bool:
+        """Whether a step was begun that has not ended."""
+        return bool(self._title)
+
     def begin(self, title: str, total: float) -> None:
         """Begin a step of ``total`` units; the step before it is done."""
         self.end()

@@ -7,7 +7,8 @@ from rich.text import Text
 from virnucpro.events import Notice
 from virnucpro.formatting import clock_time, percent
 from virnucpro.training.progress import EpochEnded, EpochProgress, TrainingEvent
-from virnucpro.ui.terminal import ProgressScreen, bar_line
+from virnucpro.ui.step_screen import StepScreen
+from virnucpro.ui.terminal import bar_line
 
 TITLES = {"validation_loss": "validation", "auroc": "AUROC", "f1": "F1"}
 AVERAGED_EPOCHS = 5  # latest epochs whose duration the forecast goes by
@@ -31,8 +32,8 @@ def metrics_text(event: EpochEnded) -> str:
     )
 
 
-class TrainingScreen(ProgressScreen):
-    """Shows a training on standard error; a log file has every epoch."""
+class TrainingScreen(StepScreen):
+    """Shows the steps before a training, and its epochs; a log file has every epoch."""
 
     logs_lines = False
 
@@ -49,7 +50,11 @@ class TrainingScreen(ProgressScreen):
         self.draw()
         if isinstance(event, Notice):
             self.notice(event)
-        elif isinstance(event, EpochProgress):
+            return
+        if self.is_in_step:
+            self.end()
+            self.draw()
+        if isinstance(event, EpochProgress):
             with self.lock:
                 self._seen = event
         else:
@@ -63,7 +68,9 @@ class TrainingScreen(ProgressScreen):
                 self.last_line = self.clock()
 
     def picture(self, width: int, *, ascii_only: bool) -> Text:
-        """Return the current epoch as a bar, with the figures of the one before."""
+        """Return the current step or epoch as a bar, with the figures of the epoch before."""
+        if self.is_in_step:
+            return super().picture(width, ascii_only=ascii_only)
         epoch, share = self._current_epoch()
         last = self._ended
         result = f"{metrics_text(last)}, " if last else ""
@@ -71,7 +78,9 @@ class TrainingScreen(ProgressScreen):
         return bar_line(f"{epoch}  ", share, figures, width, ascii_only=ascii_only)
 
     def line_parts(self) -> list[str]:
-        """Return the current epoch, and the result of the one before, in words."""
+        """Return the current step or epoch, and the result of the epoch before, in words."""
+        if self.is_in_step:
+            return super().line_parts()
         if self._seen is None and self._ended is None:
             return []
         if self._seen is None:

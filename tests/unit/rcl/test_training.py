@@ -1,0 +1,206 @@
+"""The training of networks: its loss, resuming, several processes, and precisions."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+import torch
+
+from tests.unit.rcl.made_proteins import proteins
+from virnucpro.contracts import Device
+from virnucpro.executors.signals import Interruption
+from virnucpro.rcl.features import TableFeatures
+from virnucpro.rcl.settings import RCL_RECIPES, check_settings
+from virnucpro.rcl.training import (
+    IGNORED,
+    RclTrainingPlan,
+    epoch_batches,
+    plateau_rate,
+    residue_metrics,
+)
+from virnucpro.store.disk import Disk
+from virnucpro.training.group import TrainingGroup
+from virnucpro.training.loop import train_network
+from virnucpro.training.processes import train_on
+from virnucpro.training.progress import EpochEnded
+from virnucpro.training.savepoint import Savepoint, load_savepoint, save_savepoint
+
+ALONE = TrainingGroup(0, 1, torch.device("cpu"))
+NETWORKS = {
+    "cnn": {"channels": [8], "kernel_sizes": [5], "dropout": 0.0},
+    "unet": {"base_filters": 4, "depth": 2, "dropout": 0.2, "attention": True},
+    "lstm": {"hidden_dim": 8, "num_layers": 1, "dropout": 0.2},
+}
+MODERN, ORIGINAL = (
+    dataclasses.replace(
+        RCL_RECIPES[recipe],
+        networks=NETWORKS,
+        model="unet",
+        max_length=128,
+        batch_size=6,
+        epochs=2,
+        learning_rate=0.01,
+    )
+    for recipe in ("modern", "original")
+)
+TRAIN, VALIDATION = proteins(24), proteins(6, first=100)
+
+
+@pytest.fixture
+def plan(tmp_path):
+    def _plan(settings, name="training.pt"):
+        path = tmp_path / name
+        save_savepoint(path, Savepoint({}), Disk())
+        return RclTrainingPlan(settings, TRAIN, VALIDATION, TableFeatures("onehot"), path)
+
+    return _plan
+
+
+def run(plan, stop=lambda: False):
+    events = []
+    torch.set_num_threads(1)
+    finished = train_network(plan, ALONE, events.append, stop)
+    return finished, [event for event in events if isinstance(event, EpochEnded)]
+
+
+def same(one, two, **tolerance):
+    assert one.keys() == two.keys()
+    for key in one:
+        assert torch.allclose(one[key], two[key], rtol=0, **({"atol": 0} | tolerance)), key
+
+
+@pytest.mark.parametrize("settings", [MODERN, ORIGINAL], ids=["modern", "original"])
+def test_it_learns_and_one_seed_gives_one_result(plan, settings):
+    settings = dataclasses.replace(settings, epochs=8, patience=8)
+    made, again = plan(settings, "one"), plan(settings, "two")
+    _, epochs = run(made)
+    assert epochs[-1].metrics["f1"] > 0.8
+    assert epochs[-1].metrics["auc"] > 0.99
+    run(again)
+    one, two = load_savepoint(made.savepoint), load_savepoint(again.savepoint)
+    same(one.network, two.network)
+    same(one.best, two.best)
+    assert one.best_epoch == max(range(8), key=lambda n: one.history[n]["f1"]) + 1
+
+
+def test_the_loss_is_that_of_the_original(plan):
+    loop = plan(MODERN).loop(ALONE, print, lambda: False)
+    logits = torch.randn(3, 10, 2)
+    labels = torch.randint(0, 2, (3, 10))
+    labels[1, 6:] = labels[2, 2:] = IGNORED
+    expected = []
+    for row in range(3):
+        for place in range(10):
+            if labels[row, place] != IGNORED:
+                chance = torch.softmax(logits[row, place], 0)[labels[row, place]]
+                expected.append(-[1, 5][labels[row, place]] * torch.log(chance + 1e-8))
+    found = loop._loss_sum(logits, labels)
+    assert found.item() == pytest.approx(sum(expected).item(), rel=1e-6)
+
+
+@pytest.mark.parametrize("model", ["cnn", "unet", "lstm"])
+def test_padding_has_no_influence(plan, model):
+    """Batches differ in what stands behind a protein; gradients of one step do not."""
+    settings = dataclasses.replace(MODERN, model=model, fragments=0.0)
+    states = []
+    for padding in (0, 13):
+        loop = plan(settings, f"{padding}").loop(ALONE, print, lambda: False)
+        loop.network.train()
+        batch = loop._train_batch(np.arange(6), 0, 0)
+        x = torch.nn.functional.pad(batch.x, (0, 0, 0, padding))
+        labels = torch.nn.functional.pad(batch.labels, (0, padding), value=IGNORED)
+        for module in loop.network.modules():
+            if isinstance(module, torch.nn.Dropout):
+                module.p = 0.0
+        loop.step(0, 0, dataclasses.replace(batch, x=x, labels=labels))
+        gradients = [(n, p.grad) for n, p in loop.network.named_parameters() if p.grad is not None]
+        states.append(dict(gradients))
+    same(*states, atol=1e-5)
+
+
+@pytest.mark.parametrize("settings", [MODERN, ORIGINAL], ids=["modern", "original"])
+def test_stopped_anywhere_and_gone_on_with(plan, settings, monkeypatch):
+    monkeypatch.setattr("virnucpro.training.loop.STOP_CHECK_BATCHES", 1)
+    whole, pieces = plan(settings, "whole"), plan(settings, "pieces")
+    run(whole)
+    stops = 0
+    finished = False
+    while not finished:
+        answers = iter([False, False])
+        finished, _ = run(pieces, lambda answers=answers: next(answers, True))
+        stops += not finished
+    assert stops > 3
+    one, two = load_savepoint(whole.savepoint), load_savepoint(pieces.savepoint)
+    same(one.network, two.network)
+    same(one.best, two.best)
+    times = {"seconds": 0}
+    assert [row | times for row in one.history] == [row | times for row in two.history]
+
+
+def test_two_processes_equal_one(plan):
+    """After some steps without dropout; the sums are added in another order, nothing else."""
+    networks = {**NETWORKS, "unet": {**NETWORKS["unet"], "dropout": 0.0}}
+    settings = dataclasses.replace(MODERN, networks=networks, epochs=1, learning_rate=1e-4)
+    single, double = plan(settings, "single"), plan(settings, "double")
+    run(single)
+    devices = (Device("cpu", threads=1),) * 2
+    assert train_on(double, devices, lambda event: None, Interruption())
+    one, two = load_savepoint(single.savepoint), load_savepoint(double.savepoint)
+    same(one.network, two.network, atol=1e-5)
+    assert one.history[0]["loss"] == pytest.approx(two.history[0]["loss"], abs=1e-5)
+    assert one.history[0]["auc"] == pytest.approx(two.history[0]["auc"], abs=1e-4)
+    assert one.history[0]["validation_loss"] == pytest.approx(
+        two.history[0]["validation_loss"], abs=1e-5
+    )
+
+
+@pytest.mark.parametrize("precision", ["bf16", "fp16"])
+def test_mixed_precision_is_near(plan, precision):
+    exact = plan(dataclasses.replace(MODERN, epochs=1), "exact")
+    rough = plan(dataclasses.replace(MODERN, epochs=1, precision=precision), "rough")
+    first, second = run(exact)[1][-1], run(rough)[1][-1]
+    assert first.loss != second.loss
+    assert first.loss == pytest.approx(second.loss, rel=0.1)
+    assert bool(load_savepoint(rough.savepoint).extra) == (precision == "fp16")
+
+
+def test_batches():
+    lengths = np.random.default_rng(0).integers(50, 900, 500)
+    settings = dataclasses.replace(MODERN, batch_size=8)
+    batches = epoch_batches(lengths, settings, 0, 1)
+    assert sorted(np.concatenate(batches).tolist()) == list(range(500))
+    padded = sum(len(batch) * lengths[batch].max() for batch in batches)
+    assert padded < 1.1 * lengths.sum()
+    assert min(map(len, batches)) >= 4
+    other = epoch_batches(lengths, settings, 1, 1)
+    assert [b.tolist() for b in batches] != [b.tolist() for b in other]
+    plain = epoch_batches(lengths, dataclasses.replace(ORIGINAL, batch_size=8), 0, 2)
+    assert [len(batch) for batch in plain] == [8] * 62 + [4]
+
+
+def test_rates():
+    settings = dataclasses.replace(ORIGINAL, patience=5, learning_rate=1.0)
+    values = [0.5, 0.6, 0.6, 0.6, 0.6, 0.6, 0.6]
+    rates = [plateau_rate(settings, values[:n]) for n in range(len(values) + 1)]
+    assert rates == [1.0, 1.0, 1.0, 1.0, 1.0, 0.5, 0.5, 0.5]
+    modern = dataclasses.replace(MODERN, epochs=20, learning_rate=1.0)
+    assert modern.cosine_rate(1) == 1.0
+    assert modern.cosine_rate(20) == pytest.approx(0, abs=1e-12)
+
+
+def test_metrics_that_are_not_defined_are_zero():
+    none = residue_metrics(np.array([True, False]), np.array([-1.0, -1.0]))
+    assert (none["f1"], none["precision"], none["mcc"], none["accuracy"]) == (0, 0, 0, 0.5)
+
+
+def test_settings_that_contradict_each_other():
+    from virnucpro.errors import UsageError
+
+    with pytest.raises(UsageError, match="two proteins for each of 4 processes"):
+        check_settings(MODERN, 4)
+    for sizes in ([3, 3], [4]):
+        networks = {**NETWORKS, "cnn": {**NETWORKS["cnn"], "kernel_sizes": sizes}}
+        with pytest.raises(UsageError, match="kernel_sizes"):
+            check_settings(dataclasses.replace(MODERN, model="cnn", networks=networks), 1)

@@ -1,0 +1,55 @@
+"""The curves of a training as pictures, and its history as RCL-identifier writes it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from io import BytesIO
+
+from virnucpro.contracts import Json
+
+METRICS = ("accuracy", "precision", "recall", "f1", "f1_macro", "mcc", "auc")
+DOTS_PER_INCH = 120
+# Okabe and Ito: the colour-blind can tell these apart too.
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+
+
+def history_document(history: Sequence[Mapping[str, float]]) -> dict[str, Json]:
+    """Return the history with the keys of RCL-identifier, and the learning rates."""
+    return {
+        "train_losses": [row["loss"] for row in history],
+        "val_losses": [row["validation_loss"] for row in history],
+        "val_metrics": {name: [row[name] for row in history] for name in METRICS},
+        "learning_rates": [row["rate"] for row in history],
+    }
+
+
+def draw_curves(history: Sequence[Mapping[str, float]], best_epoch: int) -> dict[str, bytes]:
+    """Return two PNG files by name: the losses, and the metrics of the validation part."""
+    losses = {"training": "loss", "validation": "validation_loss"}
+    metrics = {name.replace("_", " "): name for name in METRICS}
+    return {
+        "loss_curve.png": _curve(history, best_epoch, losses, "loss"),
+        "metrics_curve.png": _curve(history, best_epoch, metrics, "metrics of residues"),
+    }
+
+
+def _curve(
+    history: Sequence[Mapping[str, float]],
+    best_epoch: int,
+    names: Mapping[str, str],
+    title: str,
+) -> bytes:
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(6, 4), layout="constrained")
+    axes = figure.subplots()
+    epochs = [row["epoch"] for row in history]
+    for (label, name), colour in zip(names.items(), COLOURS, strict=False):
+        axes.plot(epochs, [row[name] for row in history], ".-", color=colour, label=label)
+    axes.axvline(best_epoch, color="#999999", linestyle=":", label=f"best epoch {best_epoch}")
+    axes.set(xlabel="epoch", ylabel=title)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.legend(frameon=False, fontsize="small")
+    out = BytesIO()
+    figure.savefig(out, format="png", dpi=DOTS_PER_INCH, metadata={"Software": None})
+    return out.getvalue()

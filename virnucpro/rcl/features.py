@@ -1,0 +1,48 @@
+"""Where the numbers of a protein come from in training: a table of residues, or stored features."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from virnucpro.rcl.encodings import RESIDUE_ENCODINGS
+
+
+class ProteinEncoder(Protocol):
+    """Turns proteins into numbers."""
+
+    def encode(self, sequence: str) -> npt.NDArray[np.float32]:
+        """Return the rows of a protein, float32 ``[len(sequence), width]``."""
+        ...
+
+
+class ProteinFeatures(Protocol):
+    """What is sent to each process, which then opens it. Picklable."""
+
+    @property
+    def width(self) -> int:
+        """Numbers per residue."""
+        ...
+
+    def opened(self) -> ProteinEncoder:
+        """Return what encodes proteins in this process."""
+        ...
+
+
+@dataclass(frozen=True)
+class TableFeatures:
+    """An encoding that looks each residue up in a table: ``onehot`` or ``blosum``."""
+
+    encoding: str
+
+    @property
+    def width(self) -> int:
+        """Numbers per residue."""
+        return RESIDUE_ENCODINGS[self.encoding].width
+
+    def opened(self) -> ProteinEncoder:
+        """Return the encoding."""
+        return RESIDUE_ENCODINGS[self.encoding]

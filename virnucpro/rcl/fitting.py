@@ -1,0 +1,421 @@
+"""From tables of proteins to the folder of a finished training."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Protocol
+
+import torch
+
+from virnucpro import __version__
+from virnucpro.contracts import Device, Json
+from virnucpro.errors import InputError, LockedError, ResumeRefusedError, UsageError
+from virnucpro.events import Notice
+from virnucpro.executors.signals import Interruption
+from virnucpro.formatting import byte_size
+from virnucpro.layout import checkpoint_folder, lock_file
+from virnucpro.rcl.curves import draw_curves, history_document
+from virnucpro.rcl.features import ProteinFeatures
+from virnucpro.rcl.models import MASKED, PADDED, RclModel, write_rcl_model
+from virnucpro.rcl.networks import NETWORKS
+from virnucpro.rcl.proteins import AnnotatedProtein, ProteinTable, read_protein_table
+from virnucpro.rcl.settings import RclTrainingSettings
+from virnucpro.rcl.splits import cluster_split, original_split, split_of_table, split_text
+from virnucpro.rcl.training import RclTrainingPlan
+from virnucpro.store.disk import Disk, sha256_of
+from virnucpro.store.guard import ExistingWork, WorkIdentity, admit_work
+from virnucpro.store.lock import locked
+from virnucpro.training.data.dataset import PARTS, Part
+from virnucpro.training.processes import train_on
+from virnucpro.training.progress import EpochEnded, StepProgress, TrainingEvent
+from virnucpro.training.savepoint import Savepoint, load_savepoint, save_savepoint
+
+_RUN = re.compile(r"run_(\d{3,})")
+
+
+class TrainingDisplay(StepProgress, Protocol):
+    """Shows notices, steps and epochs."""
+
+    def show(self, event: Notice | TrainingEvent) -> None:
+        """Show an event."""
+        ...
+
+
+@dataclass(frozen=True)
+class RclTrainingRequest:
+    """What the user asked for.
+
+    Attributes:
+        serpins: table of the proteins with an RCL.
+        others: table of the proteins without one; None for none.
+        runs: the folder of all trainings.
+        settings: of the training.
+        features: what turns a protein into numbers.
+        devices: one device per process.
+        split: ``random``, ``clusters``, or the file of a table with the columns id and part.
+        tensorboard: whether TensorBoard scalars are written.
+        resume: continue an earlier training.
+        force: start a new training where an unfinished one could be continued.
+    """
+
+    serpins: Path
+    others: Path | None
+    runs: Path
+    settings: RclTrainingSettings
+    features: Callable[[Sequence[AnnotatedProtein]], ProteinFeatures]
+    devices: Sequence[Device]
+    split: str
+    tensorboard: bool = True
+    resume: bool = False
+    force: bool = False
+
+
+class RclRunFiles:
+    """The files of a training in its folder ``run_NNN``.
+
+    Attributes:
+        config: its settings.
+        split: which protein was in which part.
+        best: the network of the best epoch.
+        final: the network of the last epoch.
+        history: losses and metrics of every epoch.
+        tensorboard: the folder of the TensorBoard scalars.
+        savepoint: the state of an unfinished training.
+        lock: the file that the training process locks.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.config = root / "config.json"
+        self.split = root / "split.tsv"
+        self.best = root / "best_model.safetensors"
+        self.final = root / "final_model.safetensors"
+        self.history = root / "training_history.json"
+        self.tensorboard = root / "tensorboard"
+        self.savepoint = checkpoint_folder(root) / "training.pt"
+        self.lock = lock_file(root, "training")
+
+
+@dataclass(frozen=True)
+class RclTrainingResult:
+    """A finished training: its folder, its epochs, the best of them, and its metrics."""
+
+    folder: Path
+    epochs: int
+    best_epoch: int
+    metrics: Mapping[str, float]
+
+
+def fit_rcl(
+    request: RclTrainingRequest,
+    display: TrainingDisplay,
+    interruption: Interruption,
+    disk: Disk | None = None,
+) -> RclTrainingResult:
+    """Train a network, or finish the training that an earlier start of the same command began.
+
+    Raises:
+        VirNucProError: see ``virnucpro.errors``; every finished epoch is kept.
+    """
+    disk = disk or Disk()
+    for package in ("sklearn", "matplotlib", *(["tensorboard"] if request.tensorboard else [])):
+        if find_spec(package) is None:
+            raise UsageError(
+                f"training needs the package {package}: pip install 'virnucpro[train]'"
+            )
+    settings = request.settings
+    tables = [read_protein_table(request.serpins, with_rcl=True, max_length=settings.max_length)]
+    if request.others is not None:
+        tables.append(
+            read_protein_table(request.others, with_rcl=False, max_length=settings.max_length)
+        )
+    for table in tables:
+        if warning := table.warning():
+            display.show(Notice("warning", warning))
+    proteins = [protein for table in tables for protein in table.proteins]
+    identity = _identity(request, tables)
+    with ExitStack() as stack:
+        files = stack.enter_context(_run_folder(request, identity, display, disk))
+        disk.sweep(files.root)
+        disk.sweep(files.savepoint.parent)
+        if not files.savepoint.exists():
+            disk.save(files.config, _json(_config(request, identity)))
+            save_savepoint(files.savepoint, Savepoint(identity), disk)
+        point = load_savepoint(files.savepoint)
+        assert point is not None
+        parts = _parts(request, proteins, files, display, disk)
+        plan = _plan(request, proteins, parts, files)
+        for line in _announcement(request, plan, parts, point, files):
+            display.show(Notice("info", line))
+        report: Callable[[TrainingEvent], None] = display.show
+        if request.tensorboard:
+            report = stack.enter_context(_scalars(files, point, display))
+        with interruption.held():  # leaving it raises, after the savepoint is written
+            finished = train_on(plan, request.devices, report, interruption)
+        assert finished
+        return _finish(request, identity, plan, files, disk)
+
+
+def _identity(request: RclTrainingRequest, tables: Sequence[ProteinTable]) -> dict[str, Json]:
+    """Return everything that decides the weights."""
+    split = request.split
+    if split not in ("random", "clusters"):
+        split = sha256_of(Path(split)) if Path(split).is_file() else ""
+        if not split:
+            raise UsageError(f"--split {request.split}: expected random, clusters or a table")
+    names = ("serpins", "others")
+    digests = {name: sha256_of(table.path) for name, table in zip(names, tables, strict=False)}
+    facts = {name.replace("_", " "): value for name, value in request.settings.facts().items()}
+    return {**digests, "split": split, **facts}
+
+
+@contextmanager
+def _run_folder(
+    request: RclTrainingRequest, identity: dict[str, Json], display: TrainingDisplay, disk: Disk
+) -> Iterator[RclRunFiles]:
+    """Hold the folder of a training: an unfinished one of the same identity, or a new one.
+
+    Raises:
+        ResumeRefusedError: ``--resume``, and the latest unfinished training used other data or
+            settings.
+    """
+    runs = request.runs.absolute()
+    wanted = WorkIdentity(f"a training in {runs.name}", identity)
+    with ExitStack() as stack:
+        with locked(lock_file(runs, "runs"), "the trainings", wait=True):
+            numbers = sorted(
+                (int(match[1]), path)
+                for path in runs.iterdir()
+                if (match := _RUN.fullmatch(path.name))
+            )
+            refusal: ResumeRefusedError | None = None
+            for _, path in [] if request.force else reversed(numbers):
+                files = RclRunFiles(path)
+                if not files.savepoint.exists():
+                    continue
+                try:
+                    lock = stack.enter_context(ExitStack())
+                    lock.enter_context(locked(files.lock, "this training"))
+                except LockedError:
+                    continue  # it is being trained at this moment
+                try:
+                    point = load_savepoint(files.savepoint)
+                    assert point is not None
+                    earlier = WorkIdentity(f"the training {path.name}", point.identity)
+                    work = ExistingWork(path, path, own_files=[files.savepoint], identity=earlier)
+                    admission = admit_work(wanted, work, disk, resume=True)
+                    display.show(Notice("info", admission.notice or ""))
+                    break
+                except (ResumeRefusedError, InputError) as error:
+                    lock.close()
+                    if isinstance(error, ResumeRefusedError):
+                        refusal = refusal or error
+                    else:
+                        display.show(Notice("warning", f"{error}; it is left alone"))
+            else:
+                if request.resume and refusal is not None:
+                    raise refusal
+                if request.resume:
+                    display.show(Notice("info", f"nothing to resume in {runs}: starting anew"))
+                number = numbers[-1][0] + 1 if numbers else 1
+                files = RclRunFiles(runs / f"run_{number:03d}")
+                disk.make_folder(files.root)
+                stack.enter_context(locked(files.lock, "this training"))
+        yield files
+
+
+def _parts(
+    request: RclTrainingRequest,
+    proteins: Sequence[AnnotatedProtein],
+    files: RclRunFiles,
+    display: TrainingDisplay,
+    disk: Disk,
+) -> list[Part]:
+    """Return the part of each protein, which the folder of the training keeps.
+
+    Raises:
+        InputError: train or validation has too few proteins.
+    """
+    settings, clusters = request.settings, None
+    parts: list[Part]
+    if files.split.exists():
+        parts = split_of_table(proteins, files.split)
+    else:
+        if request.split == "random":
+            parts = original_split(len(proteins), settings.train_split, settings.seed)
+        elif request.split == "clusters":
+            parts, clusters = cluster_split(proteins, settings.train_split, settings.seed, display)
+        else:
+            parts = split_of_table(proteins, Path(request.split))
+        disk.save(files.split, split_text(proteins, parts, clusters))
+    for part in ("train", "validation"):
+        count = sum(
+            protein.has_rcl for protein, own in zip(proteins, parts, strict=True) if own == part
+        )
+        least = 2 * len(request.devices)
+        if count < least:
+            raise InputError(
+                f"part {part} has {count} proteins with an RCL, and needs {least}: use larger "
+                f"tables, or another --split"
+            )
+    return parts
+
+
+def _plan(
+    request: RclTrainingRequest,
+    proteins: Sequence[AnnotatedProtein],
+    parts: Sequence[Part],
+    files: RclRunFiles,
+) -> RclTrainingPlan:
+    """Return what the training processes need."""
+    train, validation = (
+        [protein for protein, own in zip(proteins, parts, strict=True) if own == part]
+        for part in ("train", "validation")
+    )
+    features = request.features([*train, *validation])
+    return RclTrainingPlan(request.settings, train, validation, features, files.savepoint)
+
+
+def _announcement(
+    request: RclTrainingRequest,
+    plan: RclTrainingPlan,
+    parts: Sequence[Part],
+    point: Savepoint,
+    files: RclRunFiles,
+) -> Iterator[str]:
+    """Yield what is said before the first epoch: devices, batch, network, and proteins."""
+    settings, devices = request.settings, request.devices
+    yield f"the training is written to {files.root}"
+    if devices[0].kind == "cuda":
+        yield f"training on {len(devices)} GPU{'s' if len(devices) > 1 else ''}:"
+        for device in devices:
+            yield f"  GPU {device.index}: {device.name}, {byte_size(device.memory)}"
+    else:
+        yield f"training on the CPU, {len(devices)} process{'es' if len(devices) > 1 else ''}"
+    share = settings.batch_size / len(devices)
+    yield (
+        f"effective batch size {settings.batch_size}: {share:g} proteins for each of "
+        f"{len(devices)} processes, in {settings.precision}"
+        if len(devices) > 1
+        else f"batch size {settings.batch_size}, in {settings.precision}"
+    )
+    with torch.device("meta"):
+        network = NETWORKS[settings.model].module(plan.features.width, **settings.network)
+    parameters = sum(parameter.numel() for parameter in network.parameters())
+    yield f"{settings.model} on {settings.encoding}: {parameters:,} parameters"
+    yield "proteins: " + ", ".join(f"{part} {parts.count(part):,}" for part in PARTS)
+    if point.epoch or point.batch:
+        yield f"going on in epoch {point.epoch + 1}"
+
+
+@contextmanager
+def _scalars(
+    files: RclRunFiles, point: Savepoint, display: TrainingDisplay
+) -> Iterator[Callable[[TrainingEvent], None]]:
+    """Yield a function that writes the end of each epoch to TensorBoard, and shows every event."""
+    from torch.utils.tensorboard import SummaryWriter
+
+    # What an earlier start wrote from the next epoch on is dropped.
+    with SummaryWriter(str(files.tensorboard), purge_step=point.epoch + 1) as scalars:
+
+        def report(event: TrainingEvent) -> None:
+            if isinstance(event, EpochEnded):
+                scalars.add_scalar("loss/train", event.loss, event.epoch)
+                scalars.add_scalar("learning_rate", event.rate, event.epoch)
+                for name, value in event.metrics.items():
+                    title = "loss/validation" if name == "validation_loss" else f"validation/{name}"
+                    scalars.add_scalar(title, value, event.epoch)
+                scalars.flush()
+            display.show(event)
+
+        yield report
+
+
+def _finish(
+    request: RclTrainingRequest,
+    identity: Mapping[str, Json],
+    plan: RclTrainingPlan,
+    files: RclRunFiles,
+    disk: Disk,
+) -> RclTrainingResult:
+    """Write models, history and curves. The savepoint goes last: it proves what is unfinished."""
+    point = load_savepoint(files.savepoint)
+    assert point is not None
+    metrics = {
+        name: value
+        for name, value in point.history[point.best_epoch - 1].items()
+        if name not in ("epoch", "epochs", "seconds")
+    }
+    settings = request.settings
+    for path, state, epoch in (
+        (files.best, point.best, point.best_epoch),
+        (files.final, point.network, point.epoch),
+    ):
+        network = NETWORKS[settings.model].module(plan.features.width, **settings.network)
+        network.load_state_dict(state)
+        training = {
+            "epoch": epoch,
+            "val_f1": point.history[epoch - 1]["f1"],
+            "proteins": len(plan.train),
+            "identity": dict(identity),
+            "made_by": f"virnucpro {__version__}",
+        }
+        padding = MASKED if settings.masked else PADDED
+        model = RclModel(
+            network.eval(),
+            settings.model,
+            settings.network,
+            settings.encoding,
+            padding,
+            settings.threshold,
+            training,
+        )
+        write_rcl_model(path, model, disk)
+    disk.save(files.history, _json(history_document(point.history)))
+    for name, picture in draw_curves(point.history, point.best_epoch).items():
+        disk.save(files.root / name, picture)
+    disk.remove(files.savepoint)
+    return RclTrainingResult(files.root, point.epoch, point.best_epoch, metrics)
+
+
+def _config(request: RclTrainingRequest, identity: Mapping[str, Json]) -> dict[str, Json]:
+    """Return the settings with the keys of RCL-identifier, and what else decides the weights."""
+    settings = request.settings
+    return {
+        "encoding": settings.encoding,
+        "model": settings.model,
+        "data": {
+            "max_length": settings.max_length,
+            "train_split": settings.train_split,
+            "random_seed": settings.seed,
+            "train_serpin": str(request.serpins),
+            "train_non_serpin": str(request.others) if request.others else None,
+        },
+        "models": {kind: dict(values) for kind, values in settings.networks.items()},
+        "training": {
+            "batch_size": settings.batch_size,
+            "epochs": settings.epochs,
+            "learning_rate": settings.learning_rate,
+            "weight_decay": settings.weight_decay,
+            "patience": settings.patience,
+            "loss_weights": list(settings.loss_weights),
+            "optimizer": settings.optimizer,
+            "scheduler": settings.scheduler,
+        },
+        "evaluation": {"threshold": settings.threshold},
+        "hardware": {
+            "devices": [device.name for device in request.devices],
+            "mixed_precision": settings.precision != "fp32",
+        },
+        "virnucpro": {"version": __version__, "identity": dict(identity)},
+    }
+
+
+def _json(document: Mapping[str, Json]) -> bytes:
+    return (json.dumps(document, indent=2) + "\n").encode()
