@@ -58,7 +58,8 @@ def train(call, tmp_path):
     def _train(runs, *options):
         tables = ("--serpins", serpins, "--others", others, "--device", "cpu")
         start = ("rcl", "train", "--config", config, "--output-dir", runs)
-        return call(*start, *tables, "--no-tensorboard", *options)
+        # All of these proteins have the motif, so they are one cluster.
+        return call(*start, *tables, "--no-tensorboard", "-t", 1, "--split", "random", *options)
 
     return _train
 
@@ -67,8 +68,8 @@ def test_the_configuration_of_the_original_is_accepted_whole(call, tmp_path, mon
     monkeypatch.chdir(tmp_path)
     write_tables(tmp_path)
     (tmp_path / "config.yaml").write_text(yaml.safe_dump(WHOLE))
-    done = call("rcl", "train", "--encoding", "blosum", "--model", "cnn", "--config", "config.yaml",
-                "--epochs", 1)  # fmt: skip
+    options = ("--encoding", "blosum", "--model", "cnn", "--split", "random", "--epochs", 1)
+    done = call("rcl", "train", "--config", "config.yaml", *options, "--device", "cpu")
     assert done.code == 0, done.err
     warnings = [line for line in done.err.splitlines() if line.startswith("warning")]
     assert len(warnings) == 1
@@ -98,7 +99,7 @@ def test_the_configuration_of_the_original_is_accepted_whole(call, tmp_path, mon
         ({"training": {"loss_weights": [1]}}, "training.loss_weights"),
         ({"hardware": {"mixed_precision": "yes"}}, "expected true or false"),
         ({"models": {"cnn": {"channels": "wide"}}}, "models.cnn.channels"),
-        ({"models": {"cnn": {"kernel_sizes": [4]}}}, "must be odd"),
+        ({"models": {"cnn": {"kernel_sizes": [4] * 4}}}, "must be odd"),
         ([1, 2], "expected sections"),
     ],
 )
@@ -144,6 +145,7 @@ def started(runs: Path, tables: Path, config: Path) -> subprocess.Popen[bytes]:
     command = [sys.executable, "-m", "virnucpro", "rcl", "train", "--config", str(config)]
     command += ["--serpins", str(tables / "serpins.csv"), "--others", str(tables / "others.csv")]
     command += ["--output-dir", str(runs), "--device", "cpu", "--no-tensorboard", "-t", "1"]
+    command += ["--split", "random"]
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
     return subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL)
 
@@ -162,9 +164,10 @@ def test_killed_and_gone_on_with(train, tmp_path, number):
             return 0
         return int(torch.load(savepoint, weights_only=True)["epoch"])
 
-    until(lambda: epochs() >= 1)
-    process.send_signal(number)
-    assert process.wait() == (130 if number == signal.SIGINT else -number)
+    with process:
+        until(lambda: epochs() >= 1 or process.poll() is not None)
+        process.send_signal(number)
+    assert process.returncode == (130 if number == signal.SIGINT else -number)
     assert savepoint.exists()
     refused = train(runs, "--config", long, "--seed", 3, "--resume", "-t", 1)
     assert refused.code == 3
