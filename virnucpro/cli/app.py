@@ -31,6 +31,8 @@ TRAIN_COMMANDS = {
 }
 RCL_COMMANDS = {
     "predict": "virnucpro.cli.rcl_predict:predict",
+    "train": "virnucpro.cli.rcl_train:train",
+    "evaluate": "virnucpro.cli.rcl_evaluate:evaluate",
 }
 EPILOG = """\b
 Examples:

@@ -52,7 +52,7 @@ The configuration file is the config.yaml of RCL-identifier. Options win over it
 @click.option(
     "--split",
     metavar="HOW",
-    help="random, clusters, or a table with the columns id and part."
+    help="Division into parts: random, clusters, or a table with the columns id and part."
     "  [default: clusters; original: random]",
 )
 @click.option("--epochs", type=shared.COUNT, help="Largest number of epochs.")

@@ -114,14 +114,17 @@ def read_split(path: Path) -> list[tuple[str, Part]]:
     return rows
 
 
-def split_of_table(proteins: Sequence[AnnotatedProtein], path: Path) -> list[Part]:
-    """Return the part that a table gives each protein.
+def split_of_table(
+    proteins: Sequence[AnnotatedProtein], path: Path, *, missing_part: Part | None = None
+) -> list[Part]:
+    """Return the part that a table gives each protein; ``missing_part`` where it has none.
 
     An id that occurs several times, as often in the table as among the proteins, is taken in the
     same order.
 
     Raises:
-        InputError: the table cannot be read, or does not have a protein.
+        InputError: the table cannot be read, or does not have a protein and ``missing_part`` is
+            None.
     """
     by_id: dict[str, list[Part]] = {}
     for accession, part in read_split(path):
@@ -130,10 +133,12 @@ def split_of_table(proteins: Sequence[AnnotatedProtein], path: Path) -> list[Par
     missing: list[str] = []
     for protein in proteins:
         entries = by_id.get(protein.accession, [])
-        if not entries:
+        if entries:
+            parts.append(entries.pop(0) if len(entries) > 1 else entries[0])
+        elif missing_part is not None:
+            parts.append(missing_part)
+        else:
             missing.append(protein.accession)
-            continue
-        parts.append(entries.pop(0) if len(entries) > 1 else entries[0])
     if missing:
         more = f" and {len(missing) - 1:,} more proteins" if len(missing) > 1 else ""
         raise InputError(f"{path} gives no part to {missing[0]}{more}")

@@ -1,0 +1,69 @@
+"""``rcl evaluate``: several models side by side, and files that are in the way."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from tests.unit.rcl.made_proteins import write_tables
+from virnucpro.rcl.models import RclModel, write_rcl_model
+from virnucpro.rcl.networks import NETWORKS
+from virnucpro.store.disk import Disk
+
+FILES = {"rcl_evaluation.tsv", "rcl_evaluation_proteins.tsv", "rcl_evaluation.md",
+         "rcl_evaluation.png", "rcl_evaluation.json"}  # fmt: skip
+
+
+@pytest.fixture
+def models(tmp_path):
+    settings = {"channels": [4], "kernel_sizes": [3], "dropout": 0.0}
+    paths = []
+    for number in range(2):
+        torch.manual_seed(number)
+        network = NETWORKS["cnn"].module(21, **settings).eval()
+        paths.append(tmp_path / f"m{number}.safetensors")
+        write_rcl_model(paths[-1], RclModel(network, "cnn", settings, "onehot"), Disk())
+    return paths
+
+
+def test_models_side_by_side(call, models, tmp_path):
+    serpins, others = write_tables(tmp_path / "tables", 6)
+    out = tmp_path / "out"
+    start = ("rcl", "evaluate", "--serpins", serpins, "--others", others, "-o", out)
+    start += ("--device", "cpu", "--threshold", 0.4, "-m", models[0])
+    done = call(*start, "-m", models[1], "--aa")
+    assert done.code == 0, done.err
+    assert {path.name for path in out.iterdir()} == FILES | {".checkpoints"}
+    for text in ("mean IoU", "residue MCC", "serpins missed", "m0.safetensors", "m1.safetensors"):
+        assert text in done.out
+    assert len((out / "rcl_evaluation_proteins.tsv").read_text().splitlines()) == 1 + 2 * 9
+    table = (out / "rcl_evaluation.tsv").read_bytes()
+    assert call(*start, "-m", models[1]).code == 0  # the same again
+    assert (out / "rcl_evaluation.tsv").read_bytes() == table
+    other = call(*start)
+    assert other.code == 3
+    assert "--force" in other.err
+    assert call(*start, "--force").code == 0
+    split = tmp_path / "split.tsv"
+    split.write_text("id\tpart\nS0\ttest\nS1\ttest\nO6\ttest\n")
+    part = call(*start, "--split", split, "-o", tmp_path / "part")
+    assert part.code == 0, part.err
+    assert len((tmp_path / "part/rcl_evaluation_proteins.tsv").read_text().splitlines()) == 4
+    none = call(*start, "--split", split, "--dataset", "val", "-o", tmp_path / "none")
+    assert none.code == 65
+
+
+def test_files_of_somebody_else_are_kept(call, models, tmp_path):
+    serpins, _ = write_tables(tmp_path / "tables", 3)
+    out = tmp_path / "out"
+    out.mkdir()
+    (out / "rcl_evaluation.md").write_text("mine")
+    start = ("rcl", "evaluate", "--serpins", serpins, "-m", models[0], "-o", out, "--device", "cpu")
+    refused = call(*start)
+    assert refused.code == 64
+    assert "not its own: rcl_evaluation.md" in refused.err
+    assert (out / "rcl_evaluation.md").read_text() == "mine"
+    done = call(*start, "--force")
+    assert done.code == 0
+    assert "precision and F1 are not defined" in done.err
+    assert [p.read_text() for p in (out / ".checkpoints").rglob("rcl_evaluation.md")] == ["mine"]

@@ -1,0 +1,92 @@
+"""The metrics of models by sequence and by residue."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from sklearn.metrics import matthews_corrcoef, roc_auc_score
+
+from tests.unit.rcl.made_proteins import proteins
+from virnucpro.rcl.evaluation import evaluate_finder, missed
+from virnucpro.rcl.finders import RclResult
+from virnucpro.rcl.rule import RegionRule, find_region
+
+RULE = RegionRule(0.5, 1, 7)
+PROTEINS = proteins(20)
+
+
+class Quiet:
+    def begin(self, title, total):
+        pass
+
+    def advance(self, amount):
+        pass
+
+
+class Known:
+    """A model that knows the answers, but for an error of some residues, and of some proteins."""
+
+    label, encoding, sha256, threshold = "known", "onehot", "", 0.5
+
+    def __init__(self, shift=0, noise=0.0, blind=()):
+        self.shift, self.noise, self.blind = shift, noise, blind
+
+    def find(self, sequences):
+        random = np.random.default_rng(len(sequences))
+        results = []
+        for sequence in sequences:
+            protein = next(p for p in PROTEINS if p.sequence == sequence)
+            labels = protein.labels() * (protein.accession not in self.blind)
+            values = np.roll(labels, self.shift) * 0.8 + 0.1
+            values = np.clip(values + self.noise * random.normal(size=len(values)), 0.001, 0.999)
+            probabilities = values.astype(np.float32)
+            region = find_region(probabilities, RULE)
+            results.append(
+                RclResult("found" if region else "below_threshold", region, probabilities)
+            )
+        return results
+
+
+def test_a_model_that_is_always_right():
+    evaluation = evaluate_finder(Known(), PROTEINS, Quiet())
+    assert set(evaluation.metrics.values()) == {1.0}
+    assert set(evaluation.intervals.values()) == {(1.0, 1.0)}
+    assert evaluation.count(has_rcl=True, found=True) == 20
+    assert evaluation.count(has_rcl=False, found=False) == 10
+    assert not list(missed(evaluation))
+
+
+@pytest.mark.parametrize(("shift", "exact"), [(1, 1.0), (2, 1.0), (3, 0.0)])
+def test_shifted_regions(shift, exact):
+    metrics = evaluate_finder(Known(shift), PROTEINS, Quiet()).metrics
+    assert metrics["mean_iou"] == pytest.approx((17 - shift) / (17 + shift))
+    assert metrics["exact"] == exact
+    assert metrics["recall"] == metrics["precision"] == 1.0
+
+
+def test_missed_proteins_and_intervals():
+    evaluation = evaluate_finder(Known(blind=("S0", "S1")), PROTEINS, Quiet())
+    assert evaluation.metrics["recall"] == evaluation.metrics["mean_iou"] == pytest.approx(0.9)
+    assert evaluation.metrics["accuracy"] == pytest.approx(28 / 30)
+    low, high = evaluation.intervals["recall"]
+    assert 0.7 <= low < 0.9 < high <= 1.0
+    assert [outcome.protein.accession for outcome in missed(evaluation)] == ["S0", "S1"]
+    again = evaluate_finder(Known(blind=("S0", "S1")), PROTEINS, Quiet())
+    assert again.intervals == evaluation.intervals
+
+
+def test_without_proteins_that_have_no_rcl():
+    metrics = evaluate_finder(Known(), PROTEINS[:20], Quiet()).metrics
+    assert metrics["precision"] is None
+    assert metrics["f1"] is None
+    assert metrics["recall"] == 1.0
+
+
+def test_residues_are_measured_as_scikit_learn_does():
+    model = Known(noise=0.4)
+    metrics = evaluate_finder(model, PROTEINS, Quiet()).metrics
+    scores = np.concatenate([r.probabilities for r in model.find([p.sequence for p in PROTEINS])])
+    truth = np.concatenate([p.labels() for p in PROTEINS])
+    assert metrics["residue_mcc"] == pytest.approx(matthews_corrcoef(truth, scores > 0.5))
+    assert metrics["residue_auroc"] == pytest.approx(roc_auc_score(truth, scores), abs=2e-3)
+    assert metrics["residue_accuracy"] == pytest.approx(np.mean((scores > 0.5) == truth))

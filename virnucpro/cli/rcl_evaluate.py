@@ -1,0 +1,118 @@
+"""``virnucpro rcl evaluate``: measures models on proteins whose RCL is known."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import click
+
+import virnucpro.cli.shared as shared
+from virnucpro.errors import EXIT_OK, UsageError
+
+EPILOG = """\b
+Examples:
+  virnucpro rcl evaluate --serpins serpins_test.csv --others others_test.csv --model blosum_unet
+  virnucpro rcl evaluate --serpins serpins.csv --others others.csv --model runs/run_001
+      --split runs/run_001/split.tsv --dataset test --model hmm --aa
+
+The results are tables, a picture and a report in the output directory. See docs/rcl.md.
+
+""" + shared.exit_codes(0, 3, 4, 5, 6, 64, 65, 130)
+
+
+@click.command(epilog=EPILOG, short_help="Measure models on proteins whose RCL is known.")
+@click.option(
+    "-m",
+    "--model",
+    "models",
+    multiple=True,
+    required=True,
+    metavar="MODEL",
+    help="Name of a shipped model, or a model file or folder; give it several times to compare.",
+)
+@click.option("--serpins", type=shared.FILE, required=True, help="Table of proteins with an RCL.")
+@click.option("--others", type=shared.FILE, help="Table of proteins without an RCL.")
+@click.option("--split", type=shared.FILE, help="Table of parts, such as split.tsv of a training.")
+@click.option(
+    "--dataset",
+    type=click.Choice(["test", "val", "train"]),
+    default="test",
+    help="Part that is measured, with --split.",
+)
+@click.option(
+    "-o",
+    "--output-dir",
+    type=shared.FOLDER,
+    default=Path("rcl_evaluation"),
+    help="Folder of the results.",
+)
+@click.option(
+    "--threshold",
+    type=shared.SHARE,
+    help="Probability above which a residue counts.  [default: that of each model]",
+)
+@click.option(
+    "--min-consecutive",
+    type=shared.COUNT,
+    default=1,
+    help="Residues in a row that must be above the threshold; predict takes 12.",
+)
+@click.option(
+    "--min-rcl-length", type=shared.COUNT, default=7, help="Residues of the shortest RCL."
+)
+@click.option("--aa", is_flag=True, help="Print the metrics of residues, too.")
+@shared.device_options
+@shared.threads_option
+@shared.force_option
+@shared.no_progress_option
+@shared.global_options
+def evaluate(models: tuple[str, ...], **options: Any) -> int:
+    """Measure models on proteins whose RCL is known, and on proteins that have none.
+
+    By sequence: whether an RCL is found where there is one, and where. By residue: whether each
+    residue is called rightly. All with intervals from resampled proteins.
+    """
+    names = ("device", "gpus", "threads", "no_progress")
+    settings = shared.configuration({name: options[name] for name in names})
+    if find_spec("matplotlib") is None:
+        raise UsageError("evaluating needs matplotlib: pip install 'virnucpro[train]'")
+    device = shared.measured_device(options)
+    from virnucpro.rcl.comparison import (
+        RclEvaluationRequest,
+        count_rows,
+        run_rcl_evaluation,
+        text_table,
+    )
+    from virnucpro.rcl.evaluation import RESIDUE_METRICS, SEQUENCE_METRICS
+    from virnucpro.rcl.finders import open_finder
+    from virnucpro.training.data.dataset import Part
+    from virnucpro.ui.training_screen import TrainingScreen
+
+    rule = {name: options[name] for name in ("threshold", "min_consecutive", "min_rcl_length")}
+    finders = [open_finder(model, device, **rule) for model in dict.fromkeys(models)]
+    parts: dict[str, Part] = {"test": "test", "val": "validation", "train": "train"}
+    request = RclEvaluationRequest(
+        options["serpins"],
+        options["others"],
+        options["split"],
+        parts[options["dataset"]],
+        finders,
+        {name.replace("_", " "): value for name, value in rule.items()},
+        options["output_dir"],
+        options["force"],
+    )
+    screen = TrainingScreen(settings.display)
+    advice = "nothing was written; run the same command again"
+    with shared.shown_on(screen, settings.warnings, advice=advice):
+        evaluations = run_rcl_evaluation(request, screen)
+    if not settings.display.quiet:
+        shown = (*SEQUENCE_METRICS, *(RESIDUE_METRICS if options["aa"] else ()))
+        rows = [*text_table(evaluations, shown), *count_rows(evaluations)]
+        widths = [max(len(row[place]) for row in rows) for place in range(len(rows[0]))]
+        for row in rows:
+            cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
+            click.echo("  ".join(cells).rstrip())
+        click.echo(f"The report is {options['output_dir'] / 'rcl_evaluation.md'}.")
+    return EXIT_OK
