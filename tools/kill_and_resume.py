@@ -4,8 +4,9 @@
     python -m tools.kill_and_resume FOLDER --reads 20000 --kills 3 --workers 2
     python -m tools.kill_and_resume FOLDER --reads 20000 --length 600 --kills 50 -- -m lite -e 500
 
-What follows ``--`` are options of ``predict``; without them, the toy model type is used. An
-undisturbed run is measured first. Four of five kills come after a start has proved new work, so
+What follows ``--`` are options of ``predict``; without them, the toy model type is used. All starts
+are forked from this process, which has imported what they import, so that a start costs a fraction
+of a second and not several. An undisturbed run is measured first. Four of five kills come after a start has proved new work, so
 that each of these starts gets on, and so much later that all of them together do about 70 % of the
 run; the fifth comes while the program still starts. Where a run is finished before it was killed
 often enough, it is compared and another one is begun. The program prints what happened, and exits
@@ -15,16 +16,19 @@ with 1 if a result file differs, or if a run was too short to be killed at all.
 from __future__ import annotations
 
 import argparse
+import multiprocessing
 import os
 import random
 import shutil
-import signal
-import subprocess
 import sys
 import time
+from contextlib import suppress
+from importlib import import_module
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 from tests.faults.processes import files_under
+from virnucpro.cli import run
 
 RESULTS = (
     "reads_merged/prediction_results.txt",
@@ -49,18 +53,38 @@ def make_reads(path: Path, count: int, length: int = 100) -> None:
             out.write(f">r{n}\n{genome[start : start + length]}\n")
 
 
-class Runs:
-    """Starts of one prediction, in any output directory."""
+def carry_out(arguments: list[str], modules: Path | None) -> None:
+    """Run a command line in a session of its own, and write the names of all imported modules."""
+    os.setsid()
+    code = run(arguments)
+    if modules is not None:
+        modules.write_text("\n".join(sys.modules))
+    sys.exit(code)
 
-    def __init__(self, source: Path, workers: int, predict_options: list[str]) -> None:
-        self._source = source
-        self._options = [*(predict_options or TOY), "-q", "--resume"]
-        self._options += ["--cpu-workers", str(workers)] if workers else ["--device", "cpu"]
 
-    def start(self, out: Path) -> subprocess.Popen[bytes]:
-        """Start or resume the run in its own session."""
-        command = [sys.executable, "-m", "virnucpro", "predict", str(self._source), "-o", str(out)]
-        return subprocess.Popen([*command, *self._options], start_new_session=True)
+def start(
+    source: Path, out: Path, predict_options: list[str], modules: Path | None = None
+) -> BaseProcess:
+    """Start or resume a run."""
+    arguments = ["predict", str(source), "-o", str(out), *predict_options, "-q", "--resume"]
+    process = multiprocessing.get_context("fork").Process(
+        target=carry_out, args=(arguments, modules)
+    )
+    process.start()
+    return process
+
+
+def import_what_runs_import(folder: Path, predict_options: list[str]) -> None:
+    """Import into this process what a run of a few reads imports."""
+    source, modules = folder / "few.fa", folder / "modules.txt"
+    make_reads(source, 10, length=600)
+    out = folder / "few"
+    shutil.rmtree(out, ignore_errors=True)
+    start(source, out, predict_options, modules).join()
+    for name in modules.read_text().splitlines():
+        if not name.startswith("__"):
+            with suppress(ImportError):  # some packages make modules without a file
+                import_module(name)
 
 
 def proved_work(out: Path) -> set[tuple[Path, int]]:
@@ -74,10 +98,10 @@ def proved_work(out: Path) -> set[tuple[Path, int]]:
     return proofs
 
 
-def seconds_until_work(process: subprocess.Popen[bytes], out: Path) -> float:
+def seconds_until_work(process: BaseProcess, out: Path) -> float:
     """Wait until a start has proved new work, or has ended; return how long that took."""
     started_at, before = time.monotonic(), proved_work(out)
-    while process.poll() is None and not proved_work(out) - before:
+    while process.is_alive() and not proved_work(out) - before:
         time.sleep(POLL_SECONDS)
     return time.monotonic() - started_at
 
@@ -100,19 +124,22 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     words = sys.argv[1:]
     end = words.index("--") if "--" in words else len(words)
-    options, predict_options = parser.parse_args(words[:end]), words[end + 1 :]
+    options, predict_options = parser.parse_args(words[:end]), words[end + 1 :] or [*TOY]
+    workers = ["--cpu-workers", str(options.workers)]
+    predict_options += workers if options.workers else ["--device", "cpu"]
     options.folder.mkdir(parents=True, exist_ok=True)
     source = options.folder / "reads.fa"
     undisturbed, killed = options.folder / "undisturbed", options.folder / "killed"
     for out in (undisturbed, killed):
         shutil.rmtree(out, ignore_errors=True)
     make_reads(source, options.reads, options.length)
-    runs = Runs(source, options.workers, predict_options)
+    import_what_runs_import(options.folder, predict_options)
 
     started_at = time.monotonic()
-    process = runs.start(undisturbed)
+    process = start(source, undisturbed, predict_options)
     start_seconds = seconds_until_work(process, undisturbed)
-    assert process.wait() == 0, "the undisturbed run failed"
+    process.join()
+    assert process.exitcode == 0, "the undisturbed run failed"
     work_seconds = time.monotonic() - started_at - start_seconds
     print(
         f"undisturbed: {options.reads} reads in {start_seconds + work_seconds:.1f} s, the first "
@@ -124,23 +151,23 @@ def main() -> int:
     longest_wait = 2 * WORK_BEFORE_KILLS * work_seconds / (KILLED_AT_WORK * options.kills)
     kills = kills_of_run = runs_finished = 0
     while True:
-        process = runs.start(killed)
+        process = start(source, killed, predict_options)
         if kills < options.kills:
             if rng.random() < KILLED_AT_WORK:
                 wait, moment = rng.uniform(0, longest_wait), "after new work"
                 seconds_until_work(process, killed)
             else:
                 wait, moment = rng.uniform(0, start_seconds), "after the start"
-            try:
-                process.wait(wait)
-            except subprocess.TimeoutExpired:
-                os.kill(process.pid, signal.SIGKILL)
-                process.wait()
+            process.join(wait)
+            if process.is_alive():
+                process.kill()
+                process.join()
                 kills += 1
                 kills_of_run += 1
                 print(f"kill {kills}: {wait:.2f} s {moment}", flush=True)
                 continue
-        code = process.wait()
+        process.join()
+        code = process.exitcode
         runs_finished += 1
         print(f"run {runs_finished}: {kills_of_run} kills, then exit {code}; ", end="", flush=True)
         if code != 0 or not same_results(undisturbed, killed):
