@@ -61,7 +61,7 @@ def main() -> None:
         read = time.perf_counter()
         found = evaluate(sample, 0.5, graded=True)
         measured = time.perf_counter()
-        draw_plots(found)
+        draw_plots(found, "generated chunks")
         drawn = time.perf_counter()
     contig_fdr(sample.scores, np.ones(len(sample.scores), np.int64))
     rated = time.perf_counter()

@@ -57,23 +57,25 @@ class ShippedModels:
     """A model type whose models come with this package; its encoders have the same name.
 
     Attributes:
+        chunk_lengths: the lengths that the classifier was trained for, in bases; the first one is
+            the default.
         notice: shown above the results, and written to ``STEM_run.json``.
     """
 
     classifier: Path
-    chunk_length: int
+    chunk_lengths: tuple[int, ...]
     notice: str
 
 
 SHIPPED_MODELS = {
     "lite": ShippedModels(
         LITE_CLASSIFIER,
-        500,
+        (500, 300, 150),
         "model type lite: small models for a first look; the released ones are more accurate",
     ),
     "toy": ShippedModels(
         TOY_CLASSIFIER,
-        500,
+        (500,),
         "model type toy: these scores mean nothing; they only show that the program works",
     ),
 }
@@ -140,7 +142,7 @@ class AnalysisSettings:
             return replace(
                 self,
                 classifier=self.classifier or str(shipped.classifier),
-                chunk_length=self.chunk_length or shipped.chunk_length,
+                chunk_length=self.chunk_length or shipped.chunk_lengths[0],
                 nucleotide_model=self.model_type,
                 protein_model=self.model_type,
             )

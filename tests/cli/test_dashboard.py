@@ -74,6 +74,24 @@ def test_a_terminal_gets_the_dashboard(reads: Path, tmp_path: Path) -> None:
             assert len(line.split("\r")[-1].rstrip()) <= 80
 
 
+def test_messages_are_broken_between_words(tmp_path: Path) -> None:
+    home = tmp_path / "in"
+    source = _reads(home / "reads.fa", 3)
+    (home / "old.yaml").write_text("version: 1\nprogress: {x: 1}\nvalidation: {y: 2, zebra: 3}\n")
+    command = ("predict", source, "-o", tmp_path / "out", *TOY, "-c", home / "old.yaml")
+    unknown = ("predict", source, "-o", tmp_path / "out", *TOY, "-e", "300")
+    for arguments, code in ((command, 0), (unknown, 3)):
+        ended, text = _in_a_terminal(*arguments)
+        assert ended == code, text
+        lines = [line.rstrip() for line in re.split(r"[\r\n]+", _words(text))]
+        # Only a single word, such as a path, may be longer than the line.
+        assert all(len(line) <= 80 or " " not in line.strip() for line in lines), lines
+        words = set(" ".join(lines).split())
+        assert (
+            {"earlier", "settings,"} <= words if code else {"effect:", "validation.zebra"} <= words
+        )
+
+
 def test_ctrl_c_leaves_the_terminal_fine(tmp_path: Path) -> None:
     many = _reads(tmp_path / "in/many.fa", 50_000)
     code, text = _in_a_terminal("predict", many, "-o", tmp_path / "out", *TOY, interrupt_at="/9]")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import re
 import shutil
 import signal
 import struct
@@ -117,6 +118,41 @@ def test_a_run_is_measured_at_every_level(
     assert "![roc.png](roc.png)" in report
 
 
+def test_plots_have_titles_counts_and_intervals(
+    call: Callable, made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from matplotlib.figure import Figure
+
+    drawn, save = {}, Figure.savefig
+
+    def kept(figure: Figure, *arguments: object, **options: object) -> None:
+        drawn[figure.get_suptitle().split("\n")[0].split()[0].rstrip(":")] = figure
+        save(figure, *arguments, **options)
+
+    monkeypatch.setattr(Figure, "savefig", kept)
+    done = call("evaluate", made / "out", "--labels", made / "labels.tsv", "-o", tmp_path / "e")
+    assert done.code == 0, done.err
+    assert sorted(drawn) == ["Precision", "ROC", "Reliability", "Scores"]
+    chunks = [row for row in _table(made / "out/in_chunks.tsv") if row["status"] == "scored"]
+    for figure in drawn.values():
+        virus, others = re.search(
+            r"chunks of in: ([\d,]+) virus, ([\d,]+) others", figure.get_suptitle()
+        ).groups()
+        assert int(virus.replace(",", "")) + int(others.replace(",", "")) == len(chunks)
+    assert drawn["ROC"].axes[0].get_xscale() == "log"
+    upper, lower = drawn["Reliability"].axes
+    bins = json.loads((tmp_path / "e/evaluation.json").read_text())["reliability"]
+    counts = [f"{b['rows']:,}" for b in bins if b["rows"]]
+    assert [text.get_text() for text in lower.texts] == counts
+    (bars,) = upper.containers
+    segments = bars[2][0].get_segments()
+    assert len(segments) == len(counts)
+    filled = [b["share_virus"] for b in bins if b["rows"]]
+    for (low, high), share in zip(segments, filled, strict=True):
+        assert 0 <= low[1] <= share <= high[1] <= 1
+        assert high[1] - low[1] > 0.01
+
+
 def test_the_figures_are_those_of_the_tables(call: Callable, made: Path, tmp_path: Path) -> None:
     from sklearn.metrics import roc_auc_score
 
@@ -205,7 +241,7 @@ def test_an_interrupted_evaluation_says_so(
 
     with monkeypatch.context() as patch:
         patch.setattr(Disk, "write", interrupted_write)
-        patch.setattr("virnucpro.evaluation.run.draw_plots", lambda evaluation: {})
+        patch.setattr("virnucpro.evaluation.run.draw_plots", lambda evaluation, unit: {})
         done = call("evaluate", made / "out", "--labels", made / "labels.tsv", "-o", out)
     assert done.code == code
     assert done.err.splitlines()[-1] == (

@@ -8,7 +8,9 @@ from collections.abc import Iterator
 import click
 import pytest
 
+from virnucpro.classifier.files import inspect_classifier
 from virnucpro.cli.app import app
+from virnucpro.settings import LITE_CLASSIFIER, SHIPPED_MODELS
 
 # Turns that are hard to read: "a" where "per" is meant, and phrases that are not plain English.
 COUNTED = "bases|residues|letters|tokens|sequences|frames|rows|files|seconds|threads|epochs|times"
@@ -56,6 +58,22 @@ def test_every_command_says_what_it_does_and_shows_an_example(path: str) -> None
     if len(path.split()) > 1 and not isinstance(command, click.Group):
         assert f"{path} " in f"{command.epilog} ", "no example"
         assert "Example" in (command.epilog or "")
+
+
+def test_the_help_of_predict_has_sections() -> None:
+    command = COMMANDS["virnucpro predict"]
+    context = click.Context(command, info_name="predict", help_option_names=["-h", "--help"])
+    text = command.get_help(context)
+    headings = re.findall(r"^([A-Z]\w+):$", text, re.MULTILINE)
+    assert headings == ["Input", "Models", "Hardware", "Run", "Output"]
+    for option in OPTIONS:
+        if option.startswith("virnucpro predict -"):
+            assert re.search(rf"^  .*{option.split()[-1]}\b", text, re.MULTILINE), option
+    lengths = inspect_classifier(LITE_CLASSIFIER).chunk_lengths
+    assert lengths == SHIPPED_MODELS["lite"].chunk_lengths
+    *some, longest = sorted(lengths)
+    words = f"{', '.join(map(str, some))} or {longest} bases"
+    assert words in " ".join(text.split())
 
 
 @pytest.mark.parametrize("path", COMMANDS)

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 import click
 
+import virnucpro.cli.shared as shared
 from virnucpro.cli.app import app
 from virnucpro.errors import RunInterruptedError, UsageError, VirNucProError
 
@@ -39,7 +40,7 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _complain(error: VirNucProError) -> int:
-    click.echo(f"virnucpro: {error}", err=True)
+    shared.show_text(f"virnucpro: {error}", err=True)
     return error.exit_code
 
 

@@ -12,12 +12,14 @@ import click
 import virnucpro.cli.shared as shared
 from virnucpro.errors import EXIT_OK, EXIT_PARTIAL, UsageError
 from virnucpro.layout import STDIN
-from virnucpro.settings import SHOWN_MODEL_TYPES
+from virnucpro.settings import SHIPPED_MODELS, SHOWN_MODEL_TYPES
 
 if TYPE_CHECKING:
     from virnucpro.run.predict import Summary
     from virnucpro.run.request import PredictionRequest
 
+_lengths = sorted(SHIPPED_MODELS["lite"].chunk_lengths)
+LITE_LENGTHS = f"{', '.join(map(str, _lengths[:-1]))} or {_lengths[-1]}"
 UNSCORED_REASONS = {
     "no_open_frame": "no frame without a stop codon",
     "ambiguous": "only ambiguous letters",
@@ -36,7 +38,27 @@ Examples:
 """ + shared.exit_codes(0, 2, 3, 4, 5, 6, 64, 65, 130)
 
 
-@click.command(epilog=EPILOG, short_help="Decide for every record of a file whether it is viral.")
+SECTIONS = {
+    "Input": ("--input", "--duplicate-ids"),
+    "Models": ("--model-type", "--model-path", "--expected-length"),
+    "Hardware": (
+        *("--device", "--gpus", "--cpu-workers", "--precision", "--compile", "--esm-batch-size"),
+        *("--dnabert-batch-size", "--batch-size", "--num-workers", "--threads", "--parallel"),
+    ),
+    "Run": ("--resume", "--force", "--config", "--help"),
+    "Output": (
+        *("--output-dir", "--keep-intermediate", "--no-progress", "--verbose", "--quiet"),
+        "--log-file",
+    ),
+}
+
+
+@click.command(
+    cls=shared.SectionedCommand,
+    sections=SECTIONS,
+    epilog=EPILOG,
+    short_help="Decide for every record of a file whether it is viral.",
+)
 @click.argument("source", required=False, metavar="[INPUT]")
 @click.option(
     "--input",
@@ -55,10 +77,17 @@ Examples:
     "--model-type",
     type=shared.ModelTypes(SHOWN_MODEL_TYPES),
     help="Models to use. 300 and 500 are the released ones, for chunks of that many bases; lite "
-    "is less accurate and needs no GPU and no download; custom is your own.  [default: 500]",
+    f"is less accurate, needs no GPU and no download, and takes chunks of {LITE_LENGTHS} bases; "
+    "custom is your own.  [default: 500]",
 )
 @shared.setting_option("-p", "--model-path", "classifier", metavar="FILE")
-@click.option("-e", "--expected-length", "chunk_length", type=shared.BASES, help="Bases per chunk.")
+@click.option(
+    "-e",
+    "--expected-length",
+    "chunk_length",
+    type=shared.BASES,
+    help="Bases per chunk.  [default: 500; of type 300: 300; custom needs it]",
+)
 @shared.encoder_options
 @shared.setting_option("-b", "--batch-size", "classifier_rows")
 @shared.setting_option("--duplicate-ids", "duplicate_ids")
@@ -108,7 +137,7 @@ def predict(source: str | None, named_source: str | None, **options: Any) -> int
         summary = run_prediction(request, screen.show, interruption=interruption)
     if not settings.display.quiet:
         try:
-            click.echo(summary_text(summary, request.layout.root))
+            shared.show_text(summary_text(summary, request.layout.root))
         except BrokenPipeError:  # nobody reads it any more; the run counts all the same
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return EXIT_PARTIAL if summary.failed_records else EXIT_OK

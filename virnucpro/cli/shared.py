@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import difflib
 import functools
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+import os
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -14,20 +16,23 @@ import click
 
 from virnucpro.configuration import KEYS, MOST, Configuration, load_configuration
 from virnucpro.errors import RunInterruptedError, UsageError
-from virnucpro.formatting import printable
+from virnucpro.formatting import printable, wrapped
 
 if TYPE_CHECKING:
     from virnucpro.contracts import Device
     from virnucpro.executors.signals import Interruption
     from virnucpro.ui.terminal import ProgressScreen
 
+USUAL_COLUMNS = 80  # of a terminal that does not say how wide it is
 F = TypeVar("F", bound=Callable[..., Any])
 Type = TypeVar("Type", bound="click.ParamType[Any]")
 
 
 def _shown_as(metavar: str, kind: Type) -> Type:
-    """Return a type of option values that help texts show as ``metavar``."""
+    """Return a type of option values that help texts show as ``metavar``, without its range."""
     kind.get_metavar = lambda param, ctx: metavar  # type: ignore[method-assign]
+    if isinstance(kind, click.IntRange):
+        kind._describe_range = lambda: ""  # type: ignore[method-assign]
     return kind
 
 
@@ -83,6 +88,31 @@ class SuggestingGroup(click.Group):
                 advice = f"The commands are: {', '.join(names)}."
             ctx.fail(f"No such command '{printable(name)}'. {advice}")
         return super().resolve_command(ctx, args)
+
+
+class SectionedCommand(click.Command):
+    """A command whose help text shows its options in sections."""
+
+    def __init__(
+        self, *args: Any, sections: Mapping[str, Sequence[str]] | None = None, **kwargs: Any
+    ) -> None:
+        """``sections`` maps each heading to the options below it, by their long names."""
+        super().__init__(*args, **kwargs)
+        self.sections = sections or {}
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write all options, those without a section last."""
+        records = {
+            max(option.opts, key=len): record
+            for option in self.get_params(ctx)
+            if isinstance(option, click.Option) and (record := option.get_help_record(ctx))
+        }
+        for heading, names in self.sections.items():
+            with formatter.section(heading):
+                formatter.write_dl([records.pop(name) for name in names])
+        if records:
+            with formatter.section("Options"):
+                formatter.write_dl(list(records.values()))
 
 
 def grouped(*options: Callable[[F], F]) -> Callable[[F], F]:
@@ -197,7 +227,16 @@ def quiet() -> bool:
 def say(text: str) -> None:
     """Print a line on standard error, unless ``--quiet`` was given."""
     if not quiet():
-        click.echo(printable(text), err=True)
+        show_text(printable(text), err=True)
+
+
+def show_text(text: str, *, err: bool = False) -> None:
+    """Print a text; on a terminal, its lines are broken between words, not within them."""
+    stream = sys.stderr if err else sys.stdout
+    with suppress(OSError):  # a terminal that was closed has no width
+        if stream is not None and stream.isatty():
+            text = wrapped(text, os.get_terminal_size(stream.fileno()).columns or USUAL_COLUMNS)
+    click.echo(text, err=err)
 
 
 def configuration_file() -> Path | None:

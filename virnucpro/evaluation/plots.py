@@ -22,15 +22,22 @@ if TYPE_CHECKING:
 BLACK, BLUE, ORANGE = "#000000", "#0072B2", "#D55E00"
 OTHERS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")  # lengths
 DASHES = ("--", "-.", ":", (0, (5, 1)), (0, (3, 1, 1, 1)), (0, (1, 1)))
-PLOTS = ("roc.png", "pr.png", "reliability.png", "scores.png")
-BAR = 0.2  # height of the highest bar of a reliability diagram
+TITLES = {
+    "roc.png": "ROC curve, false positive rate on a logarithmic axis",
+    "pr.png": "Precision and recall at every threshold",
+    "reliability.png": "Reliability: does a score mean what it says?",
+    "scores.png": "Scores of both labels",
+}
+PLOTS = tuple(TITLES)
+Z95 = 1.959964  # quantile of the normal distribution for an interval of 95 %
 POINTS = 2000  # of a curve; more cannot be seen
 DOTS_PER_INCH = 150
 
 
-def draw_plots(evaluation: Evaluation) -> dict[str, bytes]:
+def draw_plots(evaluation: Evaluation, unit: str) -> dict[str, bytes]:
     """Return the PNG files of ``PLOTS`` by name.
 
+    ``unit`` is what a row is, in the plural and in words, for the titles: ``chunks of sample``.
     There are none for calls without scores, and no curves where a label is missing.
     """
     if not evaluation.graded:
@@ -38,14 +45,17 @@ def draw_plots(evaluation: Evaluation) -> dict[str, bytes]:
     both_labels = evaluation.overall.metrics.auroc is not None
     drawn = PLOTS if both_labels else PLOTS[2:]
     draw = dict(zip(PLOTS, (_roc, _precision_recall, _reliability, _scores), strict=True))
-    return {name: _png(draw[name], evaluation) for name in drawn}
+    virus = int(evaluation.sample.virus.sum())
+    rows = f"{unit}: {virus:,} virus, {len(evaluation.sample.virus) - virus:,} others"
+    return {name: _png(draw[name], evaluation, f"{TITLES[name]}\n{rows}") for name in drawn}
 
 
-def _png(draw: Callable[[Figure, Evaluation], None], evaluation: Evaluation) -> bytes:
+def _png(draw: Callable[[Figure, Evaluation], None], evaluation: Evaluation, title: str) -> bytes:
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(5.5, 5), layout="constrained")
+    figure = Figure(figsize=(5.5, 5.5), layout="constrained")
     draw(figure, evaluation)
+    figure.suptitle(title, fontsize="medium")
     out = BytesIO()
     figure.savefig(out, format="png", dpi=DOTS_PER_INCH)
     return out.getvalue()
@@ -54,9 +64,14 @@ def _png(draw: Callable[[Figure, Evaluation], None], evaluation: Evaluation) -> 
 def _axes(figure: Figure, xlabel: str, ylabel: str) -> Axes:
     axes = figure.subplots()
     axes.set(xlabel=xlabel, ylabel=ylabel)
-    axes.grid(visible=True, color="#DDDDDD", linewidth=0.6)
-    axes.spines[["top", "right"]].set_visible(False)
+    _plain_axes(axes)
     return axes
+
+
+def _plain_axes(axes: Axes) -> None:
+    axes.grid(visible=True, color="#DDDDDD", linewidth=0.6)
+    axes.set_axisbelow(True)
+    axes.spines[["top", "right"]].set_visible(False)
 
 
 def _curves(evaluation: Evaluation) -> list[tuple[SliceResult, Curves]]:
@@ -73,13 +88,17 @@ def _curves(evaluation: Evaluation) -> list[tuple[SliceResult, Curves]]:
 
 
 def _roc(figure: Figure, evaluation: Evaluation) -> None:
+    """Draw recall over the logarithm of the false positive rate: good models differ at its left."""
     axes = _axes(figure, "others called virus (false positive rate)", "viruses found (recall)")
-    axes.plot([0, 1], [0, 1], color="#999999", linewidth=1, label="guessing 0.5")
+    least = 0.5 / int((~evaluation.sample.virus).sum())  # half of a single false positive
+    guessing = np.geomspace(least, 1, 200)
+    axes.plot(guessing, guessing, color="#999999", linewidth=1, label="guessing 0.5")
     for i, (result, curve) in enumerate(_curves(evaluation)):
-        x, y = _thinned(curve.false_positive_rate, curve.recall)
+        x, y = np.maximum(curve.false_positive_rate, least), curve.recall
+        x, y = _thinned(x, y, np.log(x))
         axes.plot(x, y, label=f"{result.title} {result.metrics.auroc:.3f}", **_style(i))
-    axes.set(xlim=(-0.01, 1.01), ylim=(-0.01, 1.01), aspect="equal")
-    axes.legend(title="AUROC", loc="lower right", frameon=False)
+    axes.set(xscale="log", xlim=(least, 1.05), ylim=(-0.01, 1.01))
+    axes.legend(title="AUROC", loc="best", frameon=False)
 
 
 def _precision_recall(figure: Figure, evaluation: Evaluation) -> None:
@@ -96,34 +115,69 @@ def _precision_recall(figure: Figure, evaluation: Evaluation) -> None:
 
 
 def _reliability(figure: Figure, evaluation: Evaluation) -> None:
-    axes = _axes(figure, "score", "share of virus")
+    """Draw the share of virus by score with its intervals, and below it the rows of each bin."""
+    upper, lower = figure.subplots(2, sharex=True, height_ratios=(3, 1))
+    bins = evaluation.reliability
     observed = [
-        (b.mean_score, b.share_virus)
-        for b in evaluation.reliability
+        (b.mean_score, b.share_virus, *interval)
+        for b, interval in zip(bins, _intervals(evaluation), strict=True)
         if b.mean_score is not None and b.share_virus is not None
     ]
-    rows = np.array([b.rows for b in evaluation.reliability])
-    middles = [(b.low + b.high) / 2 for b in evaluation.reliability]
-    width = evaluation.reliability[0].high - evaluation.reliability[0].low
-    axes.bar(
-        middles,
-        BAR * rows / rows.max(),
-        width * 0.9,
-        color="#BBBBBB",
-        alpha=0.5,
-        label=f"rows (highest bar: {rows.max():,})",
-    )
-    axes.plot([0, 1], [0, 1], color="#999999", linewidth=1, label="calibrated")
+    scores, shares, low, high = np.array(observed).T
+    upper.plot([0, 1], [0, 1], color="#999999", linewidth=1, label="calibrated")
     ece = evaluation.overall.metrics.ece
-    axes.plot(
-        *zip(*observed, strict=True),
+    upper.errorbar(
+        scores,
+        shares,
+        (shares - low, high - shares),
         color=ORANGE,
+        linewidth=1,
+        capsize=2,
         marker="o",
         markersize=4,
         label=f"observed, calibration error {ece:.3f}",
     )
-    axes.set(xlim=(-0.01, 1.01), ylim=(-0.01, 1.05))
-    axes.legend(loc="upper left", frameon=False)
+    upper.plot([], [], color=ORANGE, marker="|", markersize=9, linestyle="", label="95 % interval")
+    upper.set(ylabel="share of virus", xlim=(-0.01, 1.01), ylim=(-0.02, 1.05))
+    figure.legend(loc="outside lower center", ncols=3, frameon=False, fontsize="small")
+    rows = np.array([b.rows for b in bins])
+    lower.bar([(b.low + b.high) / 2 for b in bins], rows, 0.9 / len(bins), color="#BBBBBB")
+    lower.set(xlabel="score", ylabel="rows", yscale="log", ylim=(0.5, 40 * rows.max()))
+    for b in bins:
+        if b.rows:
+            lower.annotate(
+                f"{b.rows:,}",
+                ((b.low + b.high) / 2, b.rows),
+                (0, 3),
+                textcoords="offset points",
+                ha="center",
+                fontsize=6,
+                rotation=90,
+            )
+    for axes in (upper, lower):
+        _plain_axes(axes)
+
+
+def _intervals(evaluation: Evaluation) -> list[tuple[float, float]]:
+    """Return the 95 % interval of the share of virus in each bin of the reliability diagram.
+
+    It is that of Wilson (1927, doi:10.1080/01621459.1927.10502953) for as many rows as the bin has
+    genomes, because rows of a genome resemble each other.
+    """
+    bins, sample = evaluation.reliability, evaluation.sample
+    numbers = np.minimum((sample.scores * len(bins)).astype(np.int64), len(bins) - 1)
+    intervals = []
+    for number, b in enumerate(bins):
+        genomes = len(np.unique(sample.clusters[numbers == number]))
+        if b.share_virus is None:
+            intervals.append((0.0, 1.0))
+            continue
+        middle = (b.share_virus + Z95**2 / (2 * genomes)) / (1 + Z95**2 / genomes)
+        spread = b.share_virus * (1 - b.share_virus) / genomes + (Z95 / (2 * genomes)) ** 2
+        half = Z95 * spread**0.5 / (1 + Z95**2 / genomes)
+        low, high = min(middle - half, b.share_virus), max(middle + half, b.share_virus)
+        intervals.append((max(low, 0.0), min(high, 1.0)))
+    return intervals
 
 
 def _scores(figure: Figure, evaluation: Evaluation) -> None:
@@ -142,7 +196,7 @@ def _scores(figure: Figure, evaluation: Evaluation) -> None:
     label = f"threshold {evaluation.threshold:g}"
     axes.axvline(evaluation.threshold, color=BLACK, linewidth=1, linestyle=":", label=label)
     axes.set(xlim=(-0.01, 1.01))
-    figure.legend(loc="outside upper center", ncols=3, frameon=False)
+    figure.legend(loc="outside lower center", ncols=3, frameon=False)
 
 
 def _style(number: int) -> dict[str, Any]:
@@ -152,9 +206,18 @@ def _style(number: int) -> dict[str, Any]:
     return {"color": OTHERS[number - 1], "linestyle": DASHES[number - 1], "linewidth": 1.5}
 
 
-def _thinned(x: Floats, y: Floats) -> tuple[Floats, Floats]:
-    """Reduce a curve to at most ``POINTS`` points, its ends among them."""
+def _thinned(x: Floats, y: Floats, drawn: Floats | None = None) -> tuple[Floats, Floats]:
+    """Reduce a curve to about ``POINTS`` points, its ends among them.
+
+    They are evenly spaced on the axis where the curve is ``drawn``, which is ``x`` or its
+    logarithm, and by their number.
+    """
     if len(x) <= POINTS:
         return x, y
-    indices = np.unique(np.linspace(0, len(x) - 1, POINTS).round().astype(np.int64))
+    places = x if drawn is None else drawn
+    span = np.linspace(places.min(), places.max(), POINTS // 2)
+    order = np.argsort(places, kind="stable")
+    by_place = order[np.minimum(np.searchsorted(places[order], span), len(x) - 1)]
+    by_number = np.linspace(0, len(x) - 1, POINTS // 2).round().astype(np.int64)
+    indices = np.union1d(by_place, by_number)
     return x[indices], y[indices]

@@ -115,7 +115,10 @@ def run_evaluation(request: EvaluationRequest, notify: Callable[[str], None]) ->
         sample = join(predictions, labels)
         notify(f"measuring {sample.counts.used:,} rows, with intervals over genomes")
         evaluation = evaluate(sample, request.threshold, graded=predictions.graded)
-        calibration, plots = _earlier_calibration(folder), draw_plots(evaluation)
+        calibration, plots = (
+            _earlier_calibration(folder),
+            draw_plots(evaluation, f"{predictions.level}s of {predictions.stem}"),
+        )
         output = None if request.output is None else str(request.output.absolute())
         begun = WorkIdentity(identity.label, {**identity.settings, "output": output})
         save_identity(begun_file, begun, disk)

@@ -161,7 +161,9 @@ class ProgressScreen(ABC):
             self.say(notice.message)
 
     def _print(self, text: str, style: str) -> None:
-        self.console.print(Text(printable(text), style=style), soft_wrap=True)
+        # On a terminal, lines are broken between words; a file gets each message as one line.
+        soft_wrap = not self.console.is_terminal
+        self.console.print(Text(printable(text), style=style), soft_wrap=soft_wrap)
 
     def draw(self) -> None:
         """Start the live picture where one is shown; it is drawn until :meth:`erase`."""
