@@ -12,7 +12,7 @@ import sys
 from dataclasses import replace
 
 from virnucpro import devices
-from virnucpro.cli import main
+from virnucpro.__main__ import main
 from virnucpro.contracts import Device
 
 

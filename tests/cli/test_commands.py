@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import time
@@ -48,6 +49,14 @@ def test_every_command_explains_itself(path: str, command: click.Command) -> Non
         if isinstance(parameter, click.Option) and parameter.name not in ("help", "version"):
             assert parameter.help or parameter.show_default, (path, parameter.name)
     assert isinstance(command, click.Group) or "virnucpro" in (command.epilog or command.help or "")
+
+
+def test_ctrl_c_while_modules_are_imported_ends_with_a_message(tmp_path: Path) -> None:
+    (tmp_path / "click.py").write_text("import signal\nsignal.raise_signal(signal.SIGINT)\n")
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, (tmp_path, ROOT)))}
+    command = [sys.executable, "-m", "virnucpro", "--version"]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "virnucpro: interrupted\n")
 
 
 @pytest.mark.parametrize("arguments", [["--help"], ["--version"], ["predict", "--help"]])

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import io
-import sys
 import traceback
 from collections.abc import Sequence
 
@@ -42,12 +40,3 @@ def run(arguments: Sequence[str]) -> int:
 def _complain(error: VirNucProError) -> int:
     shared.show_text(f"virnucpro: {error}", err=True)
     return error.exit_code
-
-
-def main() -> None:
-    """Entry point of the ``virnucpro`` command."""
-    for stream in (sys.stdout, sys.stderr):
-        # A file name that the terminal's encoding lacks must not end a run.
-        if isinstance(stream, io.TextIOWrapper):  # None where it was closed
-            stream.reconfigure(errors="backslashreplace")
-    sys.exit(run(sys.argv[1:]))
