@@ -33,6 +33,8 @@ RCL_COMMANDS = {
     "predict": "virnucpro.cli.rcl_predict:predict",
     "train": "virnucpro.cli.rcl_train:train",
     "evaluate": "virnucpro.cli.rcl_evaluate:evaluate",
+    "plot": "virnucpro.cli.rcl_plot:plot",
+    "validate": "virnucpro.cli.rcl_validate:validate",
 }
 EPILOG = """\b
 Examples:

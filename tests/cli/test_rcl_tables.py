@@ -1,0 +1,160 @@
+"""``virnucpro rcl validate`` and ``virnucpro rcl plot`` from the command line."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+
+import pytest
+
+HEADER = "id,rcl_start,rcl_end,rcl_seq,Sequence\n"
+LOOP = "GTEASAATAVKITLLSALVETRTIVRFN"
+SEQUENCE = "MERML" * 20 + LOOP + "PFLMI" * 5
+
+
+def row(
+    name: str, start: object = 101, end: object = 128, loop: str = LOOP, seq: str = SEQUENCE
+) -> str:
+    return f"{name},{start},{end},{loop},{seq}\n"
+
+
+BAD_ROWS = {
+    row("", 101, 128): "without an id",
+    row("a", seq=""): "without a sequence",
+    row("a", "no start"): "without an annotated RCL",
+    row("a", "", ""): "without an annotated RCL",
+    row("a", "x1"): "is not a number",
+    row("a", "101.5"): "is not a whole number",
+    row("a", 0): "starts before the first residue",
+    row("a", 128, 101): "ends before it starts",
+    row("a", 101, 9999): "ends behind the last residue",
+    row("a", 1e300): "ends behind the last residue",
+    row("a", "nan"): "without an annotated RCL",
+    row("a", "inf"): "is not a whole number",
+    row("a", loop="GTEAS"): "is not what lies at its coordinates",
+    row("a", seq="-" + SEQUENCE[1:]): "not one of the 20 amino acids",
+    "a,1\n": "without a sequence",
+}
+
+
+@pytest.mark.parametrize("text", BAD_ROWS, ids=lambda text: BAD_ROWS[text])
+def test_a_wrong_row_is_named(call, tmp_path: Path, text: str) -> None:
+    table = tmp_path / "t.csv"
+    table.write_text(HEADER + row("good", seq=SEQUENCE[:-1] + "K") + text)
+    result = call("rcl", "validate", table)
+    assert result.code == 65
+    assert "2 rows, 1 with an RCL" in result.out
+    assert f"error: {table}, line 3: " in result.out
+    assert BAD_ROWS[text] in result.out
+
+
+def test_what_can_be_used_is_a_warning(call, tmp_path: Path) -> None:
+    one, two = tmp_path / "train.csv", tmp_path / "test.csv"
+    one.write_text(
+        HEADER + row("a") + row("a", 102, loop="") + row("b", 101, 105, "", SEQUENCE[:-1] + "X*")
+    )
+    two.write_text("id,Sequence\na," + SEQUENCE + "\nc," + "M" * 1025 + "\n")
+    result = call("rcl", "validate", one, two)
+    assert result.code == 0, result.out
+    assert f"{one}: 3 rows, 3 with an RCL" in result.out
+    assert "0 errors" in result.out
+    for problem in (
+        "with an id that occurs before",
+        "with a sequence that occurs before, with another RCL",
+        "with an id that occurs in an earlier table",
+        "with a sequence that occurs in an earlier table, with another RCL",
+        "of more than 1,024 residues",
+        "with letters that are not one of the 20 amino acids: b: * X",
+        "whose RCL is shorter than 10 residues",
+    ):
+        assert problem in result.out, problem
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "has no column 'id'"),
+        (b"id,rcl_start\n", "has no column 'Sequence'"),
+        (b"\xff\xfe\x00", "not text in UTF-8"),
+        (b'id,Sequence\na,"' + b"M" * 200_000 + b'"\n', "not a row of a CSV table"),
+    ],
+)
+def test_other_files_are_refused(call, tmp_path: Path, content: bytes, message: str) -> None:
+    table = tmp_path / "t.csv"
+    table.write_bytes(content)
+    result = call("rcl", "validate", table)
+    assert result.code == 65
+    assert message in result.err
+
+
+# --- pictures --------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def results(tmp_path: Path) -> Path:
+    """What ``rcl predict --residues`` writes for three proteins, one without an RCL."""
+    folder = tmp_path / "results"
+    folder.mkdir()
+    header = "accession\tlength\tstart\tend\trcl\tconfidence\tstatus\tmodel\n"
+    rows, residues = [header], ["accession\tposition\tresidue\tprobability\n"]
+    for name, start in (("a/b", 101), ("..", 50), ("none", None)):
+        region = f"{start}\t{start + 27}\tX\t0.9" if start else "NA\tNA\tNA\tNA"
+        rows.append(f"{name}\t{len(SEQUENCE)}\t{region}\tfound\thmm\n")
+        for place, letter in enumerate(SEQUENCE, 1):
+            inside = start is not None and start <= place < start + 28
+            residues.append(f"{name}\t{place}\t{letter}\t{0.9 if inside else 0.01:.6f}\n")
+    (folder / "p_rcl.tsv").write_text("".join(rows))
+    (folder / "p_rcl_residues.tsv.gz").write_bytes(gzip.compress("".join(residues).encode()))
+    (folder / "p_rcl_run.json").write_text('{"settings": {"threshold": 0.5}}')
+    return folder
+
+
+def test_a_picture_per_protein(call, results: Path) -> None:
+    pytest.importorskip("matplotlib")
+    result = call("rcl", "plot", results)
+    assert result.code == 0, result.err
+    pictures = sorted((results / "p_plots").iterdir())
+    assert len(pictures) == 2
+    assert pictures[0].name == "a%2Fb.png"
+    assert all(path.read_bytes().startswith(b"\x89PNG") for path in pictures)
+    assert call("rcl", "plot", results).code == 0  # the same pictures again
+    pictures[0].write_bytes(b"mine")
+    refused = call("rcl", "plot", results)
+    assert refused.code == 64
+    assert pictures[0].name in refused.err
+    assert pictures[0].read_bytes() == b"mine"
+
+
+def test_named_proteins_and_formats(call, results: Path, tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    out = tmp_path / "figures"
+    arguments = (
+        "rcl",
+        "plot",
+        results / "p_rcl_residues.tsv.gz",
+        "none",
+        "-o",
+        out,
+        "--format",
+        "svg",
+    )
+    assert call(*arguments).code == 0
+    assert call(*arguments).code == 0
+    assert [path.name for path in out.iterdir()] == ["none.svg"]
+    unknown = call("rcl", "plot", results, "nobody")
+    assert unknown.code == 64
+    assert "no protein 'nobody'" in unknown.err
+
+
+def test_results_without_residues_and_damaged_ones(call, results: Path, tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    empty = call("rcl", "plot", tmp_path / "nothing")
+    assert empty.code == 64
+    assert "--residues" in empty.err
+    table = results / "p_rcl_residues.tsv.gz"
+    content = table.read_bytes()
+    for damaged in (content[:-20], b"x" + content, content[:200] + b"\0" * 50 + content[250:]):
+        table.write_bytes(damaged)
+        result = call("rcl", "plot", results, "--force")
+        assert result.code == 65, result.err
+        assert "predict again" in result.err
