@@ -34,6 +34,7 @@ RCL_COMMANDS = {
     "train": "virnucpro.cli.rcl_train:train",
     "evaluate": "virnucpro.cli.rcl_evaluate:evaluate",
     "plot": "virnucpro.cli.rcl_plot:plot",
+    "profile": "virnucpro.cli.rcl_profile:profile",
     "validate": "virnucpro.cli.rcl_validate:validate",
 }
 EPILOG = """\b

@@ -1,0 +1,138 @@
+"""The model ``hmm``: how a profile is made, read, and used."""
+
+from __future__ import annotations
+
+import random
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from virnucpro.errors import ModelError, UsageError
+from virnucpro.rcl.encodings import AMINO_ACIDS
+from virnucpro.rcl.finders import open_finder
+from virnucpro.rcl.profile import RclProfile, build_profile, read_profile
+
+pytest.importorskip("pyhmmer")
+
+# Human alpha-1-antichymotrypsin, UniProtKB P01011 (CC BY 4.0).
+SERPIN = (
+    "MERMLPLLALGLLAAGFCPAVLCHPNSPLDEENLTQENQDRGTHVDLGLASANVDFAFSLYKQLVLKAPDKNVIFSPLSISTALAFLSLG"
+    "AHNTTLTEILKGLKFNLTETSEAEIHQSFQHLLRTLNQSSDELQLSMGNAMFVKEQLSLLDRFTEDAKRLYGSEAFATDFQDSAAAKKLI"
+    "NDYVKNGTRGKITDLIKDLDSQTMMVLVNYIFFKAKWEMPFDPQDTHQSRFYLSKKKWVMVPMMSLHHLTIPYFRDEELSCTVVELKYTG"
+    "NASALFILPDQDKMEEVEAMLLPETLKRWRDSLEFREIGELYLPKFSISRDYNLNDILLQLGIEEAFTSKADLSGITGARNLAVSQVVHK"
+    "AVLDVFEEGTEASAATAVKITLLSALVETRTIVRFNRPFLMIIVPTDTQNIFFMSKVTNPKQA"
+)
+START, END = 369, 397
+
+
+def changed(sequence: str, share: float, seed: int) -> str:
+    chance = random.Random(seed)
+    return "".join(chance.choice(AMINO_ACIDS) if chance.random() < share else c for c in sequence)
+
+
+@pytest.fixture(scope="module")
+def profile() -> RclProfile:
+    return build_profile(
+        [(changed(SERPIN, 0.2, n), START, END) for n in range(12)], {"serpins": 12}
+    )
+
+
+@pytest.mark.parametrize(
+    ("sequence", "shift"),
+    [
+        (SERPIN, 0),
+        (changed(SERPIN, 0.3, 99), 0),
+        (changed("M" * 200, 1, 1) + SERPIN + changed("M" * 1500, 1, 2), 200),
+        (SERPIN[150:], -150),
+        (SERPIN.lower(), 0),
+        (SERPIN + "*", 0),
+        # of two domains the last one
+        (SERPIN + changed(SERPIN, 0.1, 5), len(SERPIN)),
+    ],
+)
+def test_the_rcl_is_found(profile: RclProfile, sequence: str, shift: int) -> None:
+    (result,) = profile.find([sequence])
+    assert result.region is not None
+    assert (result.region.start, result.region.end) == (START + shift, END + shift)
+    inside = np.zeros(len(sequence), bool)
+    inside[START + shift - 1 : END + shift] = True
+    assert (result.probabilities[~inside] == 0).all()
+    assert result.region.confidence == pytest.approx(result.probabilities[inside].mean(), abs=1e-6)
+    assert result.region.confidence > 0.8
+
+
+def test_others_and_fragments(profile: RclProfile) -> None:
+    results = profile.find([changed("M" * 400, 1, 3), SERPIN[:340], "M", SERPIN])
+    assert [result.status for result in results] == [
+        "no_serpin",
+        "incomplete",
+        "no_serpin",
+        "found",
+    ]
+    assert results[3].region == profile.find([SERPIN])[0].region
+
+
+def test_posterior_probabilities_belong_to_their_residues(profile: RclProfile) -> None:
+    insertion = SERPIN[:380] + "DEDKDEDKDED" + SERPIN[380:]
+    (result,) = profile.find([insertion])
+    assert result.region is not None
+    assert (result.region.start, result.region.end) == (START, END + 11)
+    ((columns, posterior),) = profile.place([SERPIN])
+    first, last = profile.columns
+    assert columns[START - 1] == first
+    assert columns[END - 1] == last
+    assert (posterior[100:300] > 0.9).all()  # in the middle of a domain there is no doubt
+
+
+def test_a_profile_is_read_as_it_was_written(profile: RclProfile, tmp_path: Path) -> None:
+    path = tmp_path / "p.hmm"
+    path.write_bytes(profile.to_bytes())
+    again = read_profile(path)
+    assert again.columns == profile.columns
+    assert again.training == {"serpins": 12, "serpins_aligned": 12}
+    assert again.to_bytes() == path.read_bytes()
+    content = path.read_bytes()
+    for old, new in (
+        (b'"content": "rcl"', b'"content": "abc"'),
+        (b'"rcl_columns": [', b'"rcl_columns": [9, '),
+        (b'"rcl_columns": [', b'"rcl_columns": [-'),
+        (b'"schema": 1', b'"schema": 9'),
+        (b"HMMER3/f", b"HMMER9/f"),
+        (b"ALPH  amino", b"ALPH  DNA\n"),
+        (content[3000:], b""),
+        (b"NAME", content + b"NAME"),
+    ):
+        path.write_bytes(content.replace(old, new, 1))
+        with pytest.raises(ModelError, match=str(path)):
+            read_profile(path)
+
+
+def test_the_shipped_profile_finds_the_rcl_of_a_serpin() -> None:
+    finder = open_finder("hmm", None)
+    (result,) = finder.find([SERPIN])
+    assert result.region is not None
+    assert (result.region.start, result.region.end) == (START, END)
+    assert finder.label == "hmm"
+
+
+def test_without_pyhmmer_the_error_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pyhmmer", None)
+    with pytest.raises(UsageError, match=r"virnucpro\[rcl\]"):
+        open_finder("hmm", None)
+
+
+def test_the_command(call, tmp_path: Path) -> None:
+    table, output = tmp_path / "serpins.csv", tmp_path / "my.hmm"
+    rows = [f"s{n},{START},{END},{changed(SERPIN, 0.2, n)}\n" for n in range(2)]
+    table.write_text("id,rcl_start,rcl_end,Sequence\n" + "".join(rows))
+    result = call("rcl", "profile", table, "--output", output)
+    assert result.code == 0, result.err
+    assert "aligning 2 serpins" in result.err
+    assert read_profile(output).training["serpins"] == 2
+    assert call("rcl", "profile", table, "--output", output).code == 0  # the same bytes
+    output.write_text("mine")
+    assert call("rcl", "profile", table, "--output", output).code == 64
+    assert output.read_text() == "mine"
+    assert call("rcl", "profile", table, "--output", tmp_path / "my.txt").code == 64
