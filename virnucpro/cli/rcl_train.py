@@ -78,7 +78,7 @@ The configuration file is the config.yaml of RCL-identifier. Options win over it
     default=None,
     help="Compute in bf16 where there is bf16, else in fp16 with a gradient scaler, or in fp32.",
 )
-@click.option("--device", metavar="D", help="cpu, cuda or auto.  [default: auto]")
+@click.option("--device", metavar="D", help="Where to train: cpu, cuda or auto.  [default: auto]")
 @click.option("--multi-gpu", is_flag=True, default=None, help="Train on every visible GPU.")
 @click.option("--gpu-ids", metavar="LIST", help="Train on these GPUs, such as 0,1, or their UUIDs.")
 @click.option("--processes", type=shared.COUNT, help="Train on the CPU, in N processes.")
