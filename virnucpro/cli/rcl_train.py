@@ -91,6 +91,7 @@ The configuration file is the config.yaml of RCL-identifier. Options win over it
     "-f",
     "--force",
     is_flag=True,
+    callback=shared.resume_or_force,
     help="Start a new training, also where an unfinished one of the same settings is there.",
 )
 @shared.no_progress_option

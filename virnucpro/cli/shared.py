@@ -158,7 +158,7 @@ def setting_option(*names: str, metavar: str | None = None) -> Callable[[F], F]:
     return click.option(*names, type=kind, metavar=metavar, help=text)
 
 
-def _resume_or_force(context: click.Context, option: click.Parameter, value: bool) -> bool:
+def resume_or_force(context: click.Context, option: click.Parameter, value: bool) -> bool:
     """Refuse both options together: whoever gives them expects one of two contrary things."""
     other = "force" if option.name == "resume" else "resume"
     if value and context.params.get(other):
@@ -176,14 +176,14 @@ seed_option = click.option(
 resume_option = click.option(
     "--resume",
     is_flag=True,
-    callback=_resume_or_force,
+    callback=resume_or_force,
     help="Continue unfinished work of the same command, and try again what failed.",
 )
 force_option = click.option(
     "-f",
     "--force",
     is_flag=True,
-    callback=_resume_or_force,
+    callback=resume_or_force,
     help="Start over; existing results are moved aside.",
 )
 no_progress_option = click.option(
