@@ -75,6 +75,35 @@ def test_a_data_set_its_summary_and_the_second_run(
     assert (dataset.previous / "dataset.json").exists()
 
 
+def test_whole_records(call: Callable, table: Path, tmp_path: Path) -> None:
+    command = ("train", "prepare", table, "-o", tmp_path / "data", "--content", "records")
+    for option in ("--no-balance", "--balance", "--stride=250", "--shard-size=10000"):
+        refused = call(*command, option)
+        assert refused.code == 64
+        name = option.replace("--no-", "--").partition("=")[0]
+        assert f"{name} is about frames, and --content records writes none" in refused.err
+    assert not (tmp_path / "data").exists()
+    done = call(*command, "-e", "500,150")
+    assert done.code == 0, done.err
+    dataset = Dataset(tmp_path / "data")
+    assert (dataset.content, dataset.lengths()) == ("records", (500, 150))
+    lines = [line.split() for line in done.out.splitlines()]
+    assert lines[0] == ["part", "label", "genomes", "records", "bases"]
+    counts = [row for row in dataset.description["counts"] if row["genomes"]]
+    shown = [
+        [row["part"], row["label"], *(f"{row[name]:,}" for name in lines[0][2:])] for row in counts
+    ]
+    assert lines[1 : len(shown) + 1] == shown
+    again = call(*command, "-e", "500,150")
+    assert (again.code, "has already made this data set" in again.out) == (0, True)
+    embedding = call("train", "embed", dataset.root, "--device", "cpu")
+    training = call("train", "classifier", dataset.root, "--output", tmp_path / "my.safetensors")
+    for refused in (embedding, training):
+        assert refused.code == 64
+        assert "is a data set of records, and this command reads frames" in refused.err
+        assert "virnucpro train prepare TABLE --content frames" in refused.err
+
+
 def test_genomes_elsewhere(call: Callable, table: Path, tmp_path: Path) -> None:
     moved = tmp_path / "tables" / "t.tsv"
     moved.parent.mkdir()
@@ -155,4 +184,5 @@ def test_a_signal_leaves_no_data_set_and_the_next_run_starts_over(
 def test_help_has_examples(call: Callable) -> None:
     done = call("train", "prepare", "--help")
     assert "virnucpro train prepare genomes.tsv -o data -e 300,500" in done.out
+    assert "-o records --content records -e 500,300,150" in done.out
     assert "prepare" in call("train", "--help").out

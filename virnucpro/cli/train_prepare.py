@@ -15,14 +15,14 @@ from virnucpro.errors import UsageError
 
 EPILOG = """\b
 TABLE is tab-separated, with a header:
-  file           label   group     split     genome         taxon         match
+  file           label   group     split     genome       taxon       match
   phages.fa.gz   virus   phages    test=0.2  ^(\\S+)_frag  host=(\\w+)
   viral.1.gbff   virus   RefSeq
-  bacteria.fna   others  bacteria                           ^\\S+ (\\w+)  genome
+  bacteria.fna   others  bacteria                         ^\\S+ (\\w+)  genome
 The columns file, label (virus or others) and group are required. The others are optional:
   split    auto, train, validation, test, or a fraction such as test=0.2
   genome   pattern whose first group names the genome (default: every record is a genome)
-  taxon    pattern whose first group names the genus, host or family, which is held out as a whole
+  taxon    pattern whose first group names a genus, host or family that is never divided
   match    pattern of the headers that the row is for (the first matching row counts)
 
 \b
@@ -70,10 +70,13 @@ Examples:
     "--validation",
     type=shared.SHARE,
     default=0.1,
-    help="Fraction of the taxa in the validation part.",
+    help="Fraction of the genomes, or taxa, in the validation part.",
 )
 @click.option(
-    "--test", type=shared.SHARE, default=0.1, help="Fraction of the taxa in the test part."
+    "--test",
+    type=shared.SHARE,
+    default=0.1,
+    help="Fraction of the genomes, or taxa, in the test part.",
 )
 @click.option(
     "--relatives",

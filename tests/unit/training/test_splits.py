@@ -68,11 +68,37 @@ def test_held_out_by_one_row_is_held_out_of_all():
     assert first.note == "line 3 of the table sends its genome to test"
 
 
+def test_a_taxon_stays_together_whatever_its_rows_and_labels_are():
+    phage_row, host_row = row(2), row(3, SplitRule(test=0.5), "others")
+    many = [
+        SurveyedRecord(f"{kind}{n}", "a.fa", kind_row, f"{kind}{n}", f"genus {n % 300}", 1000)
+        for n in range(900)
+        for kind, kind_row in (("phage", phage_row), ("host", host_row))
+    ]
+    found = parts(many, test=0.1)
+    part_of = dict(zip((o.taxon for o in many), found, strict=True))
+    assert [part_of[o.taxon] for o in many] == found
+    assert Counter(part_of.values())["test"] == pytest.approx(150, rel=0.15)  # the larger fraction
+
+
+def test_a_taxon_does_not_follow_the_part_of_a_row():
+    named = SurveyedRecord("a", "a.fa", row(2, SplitRule("train")), "a", "genus", 1000)
+    others = [SurveyedRecord(f"b{n}", "a.fa", row(3), f"b{n}", "genus", 1000) for n in range(2)]
+    assert parts([named, *others], test=1.0) == ["train", "test", "test"]
+
+
 def test_a_genome_has_one_label():
     pair = [origin("g", row(2)), origin("g", row(3, label="others"))]
     with pytest.raises(InputError, match=r"'g' is virus by line 2 and others by line 3"):
         check_genomes(Path("t.tsv"), pair)
     check_genomes(Path("t.tsv"), [pair[0], origin("h", pair[1].row), origin("g", None)])
+
+
+def test_a_genome_has_one_taxon():
+    pair = [SurveyedRecord(n, "a.fa", row(), "g", f"genus {n}", 1000) for n in "ab"]
+    message = r"'g' has taxon 'genus a' by its record 'a' \(line 2\) and 'genus b' by 'b'"
+    with pytest.raises(InputError, match=message):
+        check_genomes(Path("t.tsv"), pair)
 
 
 def test_relatives_of_held_out_genomes_are_dropped():

@@ -8,6 +8,7 @@ from virnucpro.errors import InputError, UsageError
 from virnucpro.training.data.table import SplitRule, read_genome_table
 
 HEADER = "file\tlabel\tgroup\tsplit\tgenome\tmatch\n"
+TAXA = "file\tlabel\tgroup\ttaxon\n"
 
 
 @pytest.fixture
@@ -47,6 +48,16 @@ def test_names_of_genomes_have_no_tabs(table):
     (row,) = table(HEADER + "a.fa\t1\tg\t\t\\|(.*)\\|\n")
     assert row.genome_name("x", "x |Human\tvirus  1 | y") == "Human virus 1"
     assert row.genome_name("x", "x | | y") is None
+
+
+def test_a_taxon_is_named_by_its_pattern_or_is_the_genome(table):
+    named, unnamed = table(TAXA + "a.fa\t1\tg\thost=(\\w*)\na.fa\t1\tg\n")
+    assert named.taxon_name("G", "x host=Vibrio") == "Vibrio"
+    assert named.taxon_name("G", "x host=") is None
+    assert named.taxon_name("G", "x") is None
+    assert unnamed.taxon_name("G", "x host=Vibrio") == "G"
+    # A table without taxa decides the same as before the column existed.
+    assert len(named.identity()) == len(unnamed.identity()) + 1
 
 
 @pytest.mark.parametrize(
@@ -98,6 +109,7 @@ def test_splits(table, text, expected):
         (HEADER + "a.fa\t1\tg\t\t\\S+\n", "has no group: put the name in parentheses"),
         (HEADER + "a.fa\t1\tg\t\t\t[\n", "match '.' is not a regular expression"),
         (HEADER + "a.fa\t1\tg\t\t\t\tmore\n", "7 fields, but the header has 6"),
+        (TAXA + "a.fa\t1\tg\t\\S+\n", "taxon .* has no group: put the name in parentheses"),
         (b"PK\x03\x04\xff\xfe", "not UTF-8 text"),
     ],
 )

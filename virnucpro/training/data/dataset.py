@@ -41,6 +41,7 @@ from virnucpro.tables import GENOMES, LABELLED_FRAMES
 Part = Literal["train", "validation", "test"]
 PARTS: tuple[Part, ...] = ("train", "validation", "test")
 Content = Literal["frames", "records"]
+CONTENTS: tuple[Content, ...] = ("frames", "records")
 Label = Literal["others", "virus"]
 LABELS: tuple[Label, Label] = ("others", "virus")  # class 0 and class 1 of every classifier
 _AGAIN = "prepare the data again"  # what to do if a file of the data set is damaged

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Literal
@@ -19,11 +19,12 @@ from virnucpro.store.guard import (
     WorkIdentity,
     admit_work,
     foreign_files_refusal,
+    read_identity,
     save_identity,
 )
 from virnucpro.store.lock import locked
 from virnucpro.store.migrations import current_schema
-from virnucpro.training.data.dataset import PARTS, Content, Dataset
+from virnucpro.training.data.dataset import CONTENTS, PARTS, Content, Dataset
 from virnucpro.training.data.genomes import (
     GenomeFile,
     GenomeSurvey,
@@ -127,23 +128,24 @@ def prepare_dataset(
         raise UsageError(f"--output-dir {dataset.root} is a file: name a folder")
     rows = read_genome_table(settings.table, settings.folder)
     files = genome_files(rows)
-    if not force and (refusal := foreign_files_refusal(_existing_work(dataset, {}, force=False))):
+    existing = _existing_work(dataset, settings.content, {}, force=force)
+    if not force and (refusal := foreign_files_refusal(existing)):
         raise refusal
     disk.make_folder(dataset.lock.parent)
     state = [dataset.begun_file, dataset.previous]
     with locked(dataset.lock, "this data set", state=state):
         identity = _identity(settings, rows, files, progress)
         wanted = _work_identity(dataset, identity)
-        existing = _existing_work(dataset, identity, force=force)
+        existing = _existing_work(dataset, settings.content, identity, force=force)
         admission = admit_work(wanted, existing, disk, force=force)
         if admission.decision == "finished":
             return PreparedDataset(Dataset(dataset.root).description, "found")
-        _clear(dataset, disk)
+        _clear(dataset, existing.own_files, disk)
         save_identity(dataset.begun_file, wanted, disk)
         try:
             sizes = _make_files(settings, files, dataset, disk, progress)
         except InputError:  # what a refused table leaves is of no use
-            _clear(dataset, disk)
+            _clear(dataset, _own_files(dataset, settings.content), disk)
             disk.remove(dataset.begun_file)
             raise
         description = {
@@ -253,44 +255,64 @@ def _work_identity(dataset: Dataset, identity: Mapping[str, Json]) -> WorkIdenti
 # --- the folder ------------------------------------------------------------------------------
 
 
-def _own_files(dataset: Dataset) -> list[Path]:
-    """Return the files of a data set that exist, ``dataset.json`` first: it makes it one."""
+def _own_files(dataset: Dataset, *contents: str) -> list[Path]:
+    """Return the files of a data set of these contents that exist, ``dataset.json`` first.
+
+    That file makes it a data set.
+    """
     files = [dataset.description_file, dataset.genomes_table, dataset.sequences_file]
     for part in PARTS:
         layout = Layout(dataset.root, part)
-        files += [dataset.records_file(part), dataset.frames_table(part)]
-        files += map(layout.folder, MOLECULES)
-        files += [layout.merged_folder, layout.run_json, layout.state]
+        if "records" in contents:
+            files.append(dataset.records_file(part))
+        if "frames" in contents:
+            files += [dataset.frames_table(part), *map(layout.folder, MOLECULES)]
+            files += [layout.merged_folder, layout.run_json, layout.state]
     return [path for path in files if path.exists()]
 
 
-def _existing_work(dataset: Dataset, identity: Mapping[str, Json], *, force: bool) -> ExistingWork:
+def _existing_work(
+    dataset: Dataset, content: Content, identity: Mapping[str, Json], *, force: bool
+) -> ExistingWork:
     """Return what the folder holds; ``identity`` names the settings that are compared.
 
-    Unfinished work is never compared: nothing of it is used, it is made anew in minutes.
+    A data set of frames does not prove that the files of records are its own, or the reverse:
+    existing files of the ``content`` that is to be written are then those of the user. Unfinished
+    work is never compared: nothing of it is used, it is made anew in minutes.
 
     Raises:
         InputError: ``dataset.json`` is damaged, and ``force`` does not move it aside.
     """
-    files = _own_files(dataset)
+    files = _own_files(dataset, content)
     existing = ExistingWork(dataset.root, dataset.previous)
-    if dataset.description_file.exists():
-        known = None
-        if not force:
-            description = Dataset(dataset.root).description
-            known = _work_identity(dataset, {name: description.get(name) for name in identity})
-        return replace(existing, own_files=files, identity=known, finished=True)
     features = any(Layout(dataset.root, part).feature_files() for part in PARTS)
-    if dataset.begun_file.exists() and not features:
-        return replace(existing, own_files=files)
-    for part in PARTS:  # a run of predict may have the name of a part
-        files += [path for path in Layout(dataset.root, part).owned() if path not in files]
-    return replace(existing, foreign_files=files)
+    if dataset.description_file.exists():
+        earlier = Dataset(dataset.root)
+        known, earlier_contents = None, CONTENTS
+        try:
+            earlier_contents = (earlier.content,)
+        except InputError:
+            if not force:
+                raise
+        if not force:
+            values = {name: earlier.description.get(name) for name in identity}
+            known = _work_identity(dataset, values)
+        own_files = _own_files(dataset, *earlier_contents)
+        existing = replace(existing, own_files=own_files, identity=known, finished=True)
+    elif dataset.begun_file.exists() and not features:
+        begun = read_identity(dataset.begun_file)
+        begun_content = begun.settings.get("content", "frames") if begun else content
+        existing = replace(existing, own_files=_own_files(dataset, begun_content))
+    else:
+        for part in PARTS:  # a run of predict may have the name of a part
+            files += Layout(dataset.root, part).owned()
+    foreign_files = [path for path in dict.fromkeys(files) if path not in existing.own_files]
+    return replace(existing, foreign_files=foreign_files)
 
 
-def _clear(dataset: Dataset, disk: Disk) -> None:
+def _clear(dataset: Dataset, own_files: Iterable[Path], disk: Disk) -> None:
     """Remove what an interrupted run left; it is made in minutes, unlike features."""
-    for path in _own_files(dataset):
+    for path in own_files:
         disk.remove_tree(path)
     for part in PARTS:
         for molecule in MOLECULES:

@@ -1,0 +1,253 @@
+"""Data sets of whole records, and taxa that are held out as a whole."""
+
+from __future__ import annotations
+
+import csv
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.unit.training.made_genomes import RecordedProgress, coding, write_fasta, write_table
+from virnucpro.errors import InputError, ResumeRefusedError, UsageError
+from virnucpro.store.disk import Disk
+from virnucpro.training.data.dataset import PARTS, Dataset
+from virnucpro.training.data.prepare import DatasetSettings, prepare_dataset
+from virnucpro.training.embed import EmbedRequest, embed
+
+VIRUSES = [(f"P{n} phage host=Genus{n % 4}", coding(n, 600)) for n in range(12)]
+BACTERIA = [(f"B{n} Genus{n % 5} coli", coding(100 + n, 900)) for n in range(10)]
+ODD = [("P1 again", "acgturyknACGT"), ("empty", ""), ("ünï", "ac\nGT")]
+ROWS = [
+    {"file": "v.fa.gz", "label": "virus", "group": "phages", "taxon": r"host=(\w+)"},
+    {"file": "b.fa", "label": "others", "group": "bacteria", "taxon": r"^\S+ (\w+)"},
+    {"file": "odd.fa", "label": "others", "group": "odd", "split": "train"},
+]
+
+
+def write_taxa_table(path: Path, rows: list[dict[str, str]]) -> Path:
+    columns = ("file", "label", "group", "split", "genome", "taxon", "match")
+    lines = ["\t".join(columns), *("\t".join(row.get(c, "") for c in columns) for row in rows)]
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+@pytest.fixture(scope="module")
+def settings(tmp_path_factory: pytest.TempPathFactory) -> DatasetSettings:
+    folder = tmp_path_factory.mktemp("genomes")
+    for name, records in (("v.fa.gz", VIRUSES), ("b.fa", BACTERIA), ("odd.fa", ODD)):
+        write_fasta(folder / name, records)
+    table = write_taxa_table(folder / "t.tsv", ROWS)
+    return DatasetSettings(table, folder, (500, 150), "records", test=0.3, validation=0.3, seed=2)
+
+
+@pytest.fixture(scope="module")
+def made(settings: DatasetSettings) -> Path:
+    dataset = Dataset(settings.folder / "data")
+    assert prepare_dataset(settings, dataset, RecordedProgress()).outcome == "made"
+    return dataset.root
+
+
+@pytest.fixture
+def dataset(made: Path, tmp_path: Path) -> Dataset:
+    return Dataset(shutil.copytree(made, tmp_path / "data"))
+
+
+def rows(dataset: Dataset) -> list[dict[str, str]]:
+    with dataset.genomes_table.open(newline="") as stream:
+        return list(csv.DictReader(stream, delimiter="\t"))
+
+
+def test_every_record_of_a_part_is_read_back(dataset: Dataset) -> None:
+    assert dataset.content == "records"
+    assert dataset.lengths() == (500, 150)
+    records = {part: list(dataset.records(part)) for part in PARTS}
+    table = rows(dataset)
+    for part in PARTS:
+        assert records[part]
+        assert [record.record for record in records[part]] == [
+            row["record"] for row in table if row["part"] == part
+        ]
+    sequences = {record.record: record for part in PARTS for record in records[part]}
+    for header, sequence in (*VIRUSES, *BACTERIA):
+        record = sequences[header.split()[0]]
+        assert record.sequence == sequence
+        assert record.label == ("virus" if header.startswith("P") else "others")
+    assert sequences["P1.2"].sequence == "ACGTTNNNNACGT"
+    assert sequences["empty"].sequence == ""
+    assert sequences["ünï"][:5] == ("ünï", "ünï", "ünï", "odd", "others")
+    assert sequences["P5"][1:4] == ("P5", "Genus1", "phages")
+    assert [row["note"] for row in table if row["part"] in PARTS] == [""] * len(sequences)
+    assert not list(dataset.root.glob("*_frames.tsv"))
+
+
+def test_counts_of_records(dataset: Dataset) -> None:
+    facts = json.loads(dataset.description_file.read_text())
+    table = rows(dataset)
+    for count in facts["counts"]:
+        members = [r for r in table if (r["part"], r["label"]) == (count["part"], count["label"])]
+        assert count["records"] == count["genomes"] == len(members)
+        assert count["bases"] == sum(int(row["bases"]) for row in members)
+    for part, size in facts["parts"].items():
+        members = [row for row in table if row["part"] == part]
+        assert size["records"] == size["virus"] + size["others"] == len(members)
+        assert size["bases"] == sum(int(row["bases"]) for row in members)
+    assert not {"shard_size", "balance", "stride"} & set(facts)
+
+
+def test_a_taxon_is_in_one_part_with_the_genomes_of_both_labels(dataset: Dataset) -> None:
+    parts: dict[str, set[str]] = {}
+    labels: dict[str, set[str]] = {}
+    for part in PARTS:
+        for record in dataset.records(part):
+            parts.setdefault(record.taxon, set()).add(part)
+            labels.setdefault(record.taxon, set()).add(record.label)
+    assert {taxon: len(names) for taxon, names in parts.items()} == dict.fromkeys(parts, 1)
+    assert labels["Genus2"] == {"virus", "others"}
+    assert len({part for taxon, (part,) in parts.items() if taxon.startswith("Genus")}) > 1
+
+
+def test_the_part_of_a_row_is_for_its_own_records_only(
+    settings: DatasetSettings, tmp_path: Path
+) -> None:
+    table = write_taxa_table(tmp_path / "t2.tsv", [ROWS[0] | {"split": "test"}, ROWS[1]])
+    dataset = Dataset(tmp_path / "split")
+    prepared = prepare_dataset(
+        replace(settings, table=table, test=0.0), dataset, RecordedProgress()
+    )
+    for row in rows(dataset):
+        assert (row["part"] == "test") == (row["label"] == "virus")
+    (notice,) = [text for text in prepared.description["notices"] if "several parts" in text]
+    assert notice.endswith(": Genus0, Genus1, Genus2 and 1 more")
+
+
+def test_a_genome_has_one_taxon_and_a_pattern_finds_one(
+    settings: DatasetSettings, tmp_path: Path
+) -> None:
+    both = [ROWS[0] | {"genome": "(phage)"}]
+    for table_rows, message in (
+        (both, r"'phage' has taxon 'Genus0' by its record 'P0' \(line 2\) and 'Genus1' by 'P1'"),
+        ([ROWS[2] | {"taxon": r"host=(\w+)"}], "line 2: taxon finds no name in the header"),
+        ([ROWS[2] | {"taxon": "host"}], "taxon 'host' has no group"),
+        ([ROWS[2] | {"match": "empty"}], "no record of the genome files has any bases"),
+    ):
+        wrong = replace(settings, table=write_taxa_table(tmp_path / "wrong.tsv", table_rows))
+        with pytest.raises(InputError, match=message):
+            prepare_dataset(wrong, Dataset(tmp_path / "wrong"), RecordedProgress())
+
+
+def digests(dataset: Dataset) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in dataset.root.iterdir() if path.is_file()}
+
+
+def test_the_same_bytes_again_and_after_an_interruption(
+    dataset: Dataset, settings: DatasetSettings, tmp_path: Path
+) -> None:
+    before = digests(dataset)
+    assert sorted(before) == sorted(
+        ["dataset.json", "genomes.tsv", *(f"{part}_records.fa" for part in PARTS)]
+    )
+    assert prepare_dataset(settings, dataset, RecordedProgress()).outcome == "found"
+    assert digests(dataset) == before
+
+    class Stopping(Disk):
+        renamed = 0
+
+        def rename(self, old: Path, new: Path) -> None:
+            self.renamed += new.suffix == ".fa"
+            if self.renamed == 2:
+                raise KeyboardInterrupt
+            super().rename(old, new)
+
+    other = Dataset(tmp_path / "other")
+    with pytest.raises(KeyboardInterrupt):
+        prepare_dataset(settings, other, RecordedProgress(), disk=Stopping())
+    assert len(list(other.root.glob("*_records.fa"))) == 1
+    with pytest.raises(UsageError, match="is not a data set"):
+        other.records("train")
+    assert prepare_dataset(settings, other, RecordedProgress()).outcome == "made"
+    assert digests(other) == before
+
+
+def test_records_and_frames_do_not_take_each_other_for_their_own(
+    dataset: Dataset, settings: DatasetSettings, tmp_path: Path
+) -> None:
+    frames = replace(settings, content="frames", lengths=(150,))
+    with pytest.raises(ResumeRefusedError, match="content: was records, is frames"):
+        prepare_dataset(frames, dataset, RecordedProgress())
+    assert prepare_dataset(frames, dataset, RecordedProgress(), force=True).outcome == "remade"
+    assert (dataset.previous / "train_records.fa").exists()
+    assert not list(dataset.root.glob("*_records.fa"))
+    # A file of the user under a name that only the other content has.
+    fresh = Dataset(dataset.root)
+    fresh.records_file("train").write_text("mine")
+    assert prepare_dataset(frames, fresh, RecordedProgress()).outcome == "found"
+    with pytest.raises(UsageError, match=r"not its own: train_records\.fa"):
+        prepare_dataset(settings, fresh, RecordedProgress())
+    fresh.description_file.rename(fresh.description_file.with_suffix(".old"))
+    with pytest.raises(UsageError, match=r"not its own"):
+        prepare_dataset(settings, fresh, RecordedProgress())
+    assert fresh.records_file("train").read_text() == "mine"
+
+
+def test_the_other_content_is_refused_with_one_sentence(dataset: Dataset) -> None:
+    message = r"is a data set of records, and this command reads frames: make .*--content frames$"
+    with pytest.raises(UsageError, match=message):
+        dataset.frames("train")
+    from virnucpro.settings import AnalysisSettings, MachineSettings
+    from virnucpro.training.classifier.admission import embedding_records
+
+    with pytest.raises(UsageError, match=message):
+        embedding_records(dataset)
+    request = EmbedRequest(
+        dataset.root, AnalysisSettings(model_type="toy").resolved(), MachineSettings(device="cpu")
+    )
+    with pytest.raises(UsageError, match=message):
+        embed(request, lambda event: None)
+    # The first data sets did not name their content: it is frames.
+    dataset.description_file.write_text(json.dumps({"schema": 1, "lengths": [500], "parts": {}}))
+    old = Dataset(dataset.root)
+    assert old.content == "frames"
+    with pytest.raises(UsageError, match="this command reads records"):
+        old.records("train")
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new", "message"),
+    [
+        ("train_records.fa", b">P1.2\n", b">P1.3\n", "does not have record 'P1.2' where it"),
+        ("train_records.fa", b"GTTNN", b"GTNN", "sequence of record 'P1.2' is damaged"),
+        ("train_records.fa", b"GTTNN", b"GTTnN", "sequence of record 'P1.2' is damaged"),
+        ("train_records.fa", b"GTTNN", b"G\nTNN", "sequence of record 'P1.2' is damaged"),
+        ("train_records.fa", b"\nACGT\n", b"\nACGT", "'ünï' is damaged"),
+        ("train_records.fa", b"\nACGT\n", b"\nACGT\n>more\nA\n", "has more records of train than"),
+        ("genomes.tsv", b"\t13\t", b"\t" + b"9" * 23 + b"\t", "sequence of record 'P1.2'"),
+        ("genomes.tsv", b"\t13\t", b"\t", "line 24 is damaged"),
+        ("genomes.tsv", b"odd.fa\tothers", b"odd.fa\tother", "line 24 is damaged"),
+        ("genomes.tsv", b"taxon", b"family", "make the table again"),
+        ("genomes.tsv", "ünï".encode(), b"\xff", "genomes.tsv is damaged, it is not UTF-8"),
+    ],
+)
+def test_damage_is_named(dataset: Dataset, name: str, old: bytes, new: bytes, message: str) -> None:
+    path = dataset.root / name
+    content = path.read_bytes()
+    assert old in content
+    path.write_bytes(content.replace(old, new, 1))
+    with pytest.raises(InputError, match=message):
+        list(dataset.records("train"))
+
+
+def test_files_that_are_missing_and_parts_without_records(
+    settings: DatasetSettings, tmp_path: Path
+) -> None:
+    dataset = Dataset(tmp_path / "one")
+    rows = [{"file": "odd.fa", "label": "virus", "group": "g", "split": "train"}]
+    table = write_table(tmp_path / "one.tsv", rows)
+    prepared = prepare_dataset(replace(settings, table=table), dataset, RecordedProgress())
+    assert any(text.startswith("test has no records") for text in prepared.description["notices"])
+    assert list(dataset.records("test")) == []
+    dataset.records_file("train").unlink()
+    with pytest.raises(InputError, match=r"train_records\.fa cannot be read"):
+        list(dataset.records("train"))
