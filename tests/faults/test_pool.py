@@ -178,7 +178,7 @@ def test_a_spare_device_takes_over(pool: Make, tmp_path: Path) -> None:
 
 def test_a_device_on_which_everything_dies_is_given_up(pool: Make, tmp_path: Path) -> None:
     ids = [f"a{n}" for n in range(80)]
-    stage = Counting((fasta(tmp_path, "f.fa", ids),), tmp_path, 4, 0.0015, broken=1)
+    stage = Counting((fasta(tmp_path, "f.fa", ids),), tmp_path, 4, 0.003, broken=1)
     outcomes, events = run_stage(stage, pool(2), tmp_path)
     _check(ids, [], outcomes, tmp_path)
     assert "died over tasks that others finished" in _warnings(events)
