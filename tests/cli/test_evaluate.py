@@ -11,6 +11,7 @@ import signal
 import struct
 import subprocess
 import sys
+import time
 import zlib
 from collections.abc import Callable
 from pathlib import Path
@@ -248,6 +249,27 @@ def test_an_interrupted_evaluation_says_so(
         "virnucpro: interrupted; run the same command again to go on"
     )
     assert not list(tmp_path.rglob("*.tmp"))
+
+
+def test_a_signal_in_a_destructor_is_not_lost(
+    call: Callable, made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Python prints an error that is raised there, and goes on."""
+
+    class Interrupting:
+        def __del__(self) -> None:
+            signal.raise_signal(signal.SIGTERM)
+
+    def slow_plots(*arguments: object) -> dict[str, bytes]:
+        Interrupting()
+        time.sleep(10)
+        return {}
+
+    monkeypatch.setattr("virnucpro.evaluation.run.draw_plots", slow_plots)
+    done = call("evaluate", made / "out", "--labels", made / "labels.tsv", "-o", tmp_path / "e")
+    assert done.code == 143
+    assert "ignored" not in done.err
+    assert "Traceback" not in done.err
 
 
 def test_of_two_evaluations_at_once_one_leaves(call: Callable, made: Path, tmp_path: Path) -> None:
