@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import re
 import shlex
 import shutil
+import signal
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,11 +19,14 @@ import pytest
 
 from benchmarks import expected_rates
 from tests.cli.test_help import COMMANDS
+from tests.faults.processes import until
 from tests.test_architecture import ORDER
 from virnucpro import errors
 from virnucpro.cli import run
 from virnucpro.cli.app import app
+from virnucpro.layout import Layout
 from virnucpro.stages.embedding import SPAN
+from virnucpro.store.lock import LockOwner, read_owner
 from virnucpro.store.rows import SAVE_SECONDS
 
 ROOT = Path(__file__).parents[2]
@@ -33,8 +40,9 @@ def _documented() -> list[tuple[str, str]]:
     for page in PAGES:
         for block in re.findall(r"```sh\n(.*?)```", page.read_text(), re.DOTALL):
             for line in block.splitlines():
-                if line.strip().startswith("virnucpro "):
-                    found.append((page.name, line.strip()))
+                line = line.strip().removeprefix("exec ")
+                if line.startswith("virnucpro "):
+                    found.append((page.name, line))
     return found
 
 
@@ -126,6 +134,39 @@ def test_the_documented_status_is_what_the_command_prints(
     assert sorted(described) == sorted(row)
     assert set(row["stages"][0]) <= set(re.findall(r"`(\w+)`", described["stages"]))
     assert set(row["resume"]) == set(re.findall(r"`(\w+)`", described["resume"]))
+
+
+def test_the_batch_script_is_stopped_and_continued_as_described(tmp_path: Path) -> None:
+    """Slurm sends the signal of ``B:`` to the shell of the batch script, and to nothing else."""
+    section = USAGE[USAGE.index("## On a cluster") :]
+    script = section[section.index("#!/bin/bash") : section.index("```\n\nTwo minutes")]
+    program = tmp_path / "bin/virnucpro"
+    program.parent.mkdir()
+    code = "import sys; from virnucpro.cli import main; sys.argv[1:] += sys.stdin.read().split(); main()"
+    options = "--model-type toy --device cpu"
+    program.write_text(f"#!/bin/sh\nexec {sys.executable} -c '{code}' \"$@\" << E\n{options}\nE\n")
+    program.chmod(0o755)
+    lines = (f">r{n}\n{'GCT' * 160}\n" for n in range(4_000))
+    (tmp_path / "contigs.fa").write_text("".join(lines))
+    (tmp_path / "job.sh").write_text(script)
+    environment = {**os.environ, "PATH": f"{program.parent}:{os.environ['PATH']}"}
+    log = tmp_path / "results/.checkpoints/runs/contigs/state/run.log"
+    codes = []
+    for stop in (True, False):
+        job = subprocess.Popen(["bash", "job.sh"], cwd=tmp_path, env=environment)
+        if stop:
+            until(lambda: log.exists() and "nucleotide_embeddings" in log.read_text())
+            job.send_signal(signal.SIGUSR1)
+        codes.append(job.wait(timeout=300))
+        assert not owner_of_the_run(tmp_path / "results")
+    assert codes == [143, 0]
+    assert (tmp_path / "results/contigs_contigs.tsv").exists()
+
+
+def owner_of_the_run(results: Path) -> LockOwner | None:
+    """The process that works on the run, if it is alive."""
+    owner = read_owner(Layout(results, "contigs").lock)
+    return None if owner is None or owner.is_dead else owner
 
 
 def test_the_documented_files_of_a_run_exist(finished: Path) -> None:
