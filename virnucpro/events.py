@@ -9,12 +9,25 @@ from virnucpro.contracts import Device, FailedTask, Json, SessionFigures, Task
 
 
 @dataclass(frozen=True)
+class StageAhead:
+    """A stage that is still to come: its sequences to do, or the seconds it is expected to take.
+
+    Both are None where nothing is known yet.
+    """
+
+    stage: str
+    sequences: int | None = None
+    seconds: float | None = None
+
+
+@dataclass(frozen=True)
 class StageStarted:
     """A stage begins: ``todo`` of ``total`` tasks are stale, with their summed weight and count.
 
     ``reasons`` says why, in words, the most frequent first; ``files`` counts those that the tasks
     belong to. ``stages`` is the number of stages of the run; ``number`` counts them from 1.
-    ``title`` names the stage for people. ``on_workers`` says where it runs.
+    ``title`` names the stage for people. ``on_workers`` says where it runs. ``ahead`` are the
+    stages that the command has still to do after this one.
     """
 
     stage: str
@@ -28,6 +41,7 @@ class StageStarted:
     title: str = field(kw_only=True)
     stages: int = field(kw_only=True)
     on_workers: bool = field(kw_only=True)
+    ahead: tuple[StageAhead, ...] = field(default=(), kw_only=True)
 
 
 @dataclass(frozen=True)

@@ -68,6 +68,8 @@ def test_a_terminal_gets_the_dashboard(reads: Path, tmp_path: Path) -> None:
     words = _words(text)
     assert re.search(r"\[[1-9]/9\] ", words)  # which ones depends on the machine's speed
     assert "Results in" in words
+    for stage, left in re.findall(r"\[([45])/9\][^\n]*?  (at least \S+|\d\S+) left", words):
+        assert left.startswith("at least") is (stage == "4"), left  # proteins are not measured yet
     assert text.rindex(SHOW) > text.rindex(HIDE)
     for line in words.split("\n"):
         if "/9]" in line:

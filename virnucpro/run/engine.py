@@ -11,10 +11,18 @@ from pathlib import Path
 
 from virnucpro.contracts import SpannedStage, Stage, Task, TaskResult
 from virnucpro.errors import OutputError
-from virnucpro.events import Emit, FileFinished, Notice, StageFinished, StageStarted
+from virnucpro.events import (
+    Emit,
+    FileFinished,
+    Notice,
+    StageAhead,
+    StageFinished,
+    StageStarted,
+)
 from virnucpro.executors.executor import Executor
 from virnucpro.formatting import byte_size
 from virnucpro.layout import MOLECULES, Layout
+from virnucpro.run.ahead import stages_ahead
 from virnucpro.run.record import RunOutcome, WorkerTable
 from virnucpro.run.spans import Spans
 from virnucpro.run.status import write_stage_list
@@ -36,6 +44,7 @@ class Run:
         command: what continues the run when it is interrupted.
         stages_before: stages of other runs that the same command counts before these.
         stages_in_all: stages that the command counts in all; 0 for those of this run.
+        runs_ahead: stages of other runs that the same command has still to do after these.
     """
 
     layout: Layout
@@ -46,6 +55,7 @@ class Run:
     command: str = "predict"
     stages_before: int = 0
     stages_in_all: int = 0
+    runs_ahead: tuple[StageAhead, ...] = ()
 
 
 def admitted_state(
@@ -86,7 +96,8 @@ def execute(run: Run, executor: Executor, emit: Emit) -> RunOutcome:
         emit(Notice("warning", f"{text}: {reason}"))
         outcome.ledger.forget_removed()
     space_checked = False
-    for number, stage in enumerate(run.stages, run.stages_before + 1):
+    for position, stage in enumerate(run.stages, 1):
+        number = run.stages_before + position
         started = time.perf_counter()
         tasks = stage.plan(outcome.ledger)
         stale, reasons = _stale(tasks, outcome.ledger)
@@ -109,6 +120,10 @@ def execute(run: Run, executor: Executor, emit: Emit) -> RunOutcome:
                     title=stage.title,
                     stages=run.stages_in_all or len(run.stages),
                     on_workers=stage.runs_on == "worker",
+                    ahead=(
+                        *stages_ahead(run.stages[position:], outcome.ledger),
+                        *run.runs_ahead,
+                    ),
                 )
             )
             for result in executor.run(stage, spans.todo, workers.show):

@@ -11,9 +11,10 @@ from virnucpro.contracts import Device
 from virnucpro.devices import choose_devices, mask_warning, visible_gpus
 from virnucpro.encoders.registry import cautions, check_precision, locate
 from virnucpro.errors import ResumeRefusedError, UsageError
-from virnucpro.events import Emit, Notice
+from virnucpro.events import Emit, Notice, StageAhead
 from virnucpro.executors.executor import Executor, open_executor
 from virnucpro.executors.signals import Interruption
+from virnucpro.layout import Molecule
 from virnucpro.precision import choose_precision
 from virnucpro.run.engine import Run, admitted_state, execute, tidy_up
 from virnucpro.run.failures import update_failure_table
@@ -21,7 +22,7 @@ from virnucpro.run.prepare import ignored_by, requested_precision
 from virnucpro.run.record import run_record, write_record
 from virnucpro.run.request import check_writable
 from virnucpro.settings import AnalysisSettings, MachineSettings
-from virnucpro.stages.embedding import EncoderSetup
+from virnucpro.stages.embedding import EmbeddingStage, EncoderSetup
 from virnucpro.stages.merging import MergingStage
 from virnucpro.stages.shards import ShardsStage
 from virnucpro.store.disk import Disk, sha256_of
@@ -111,6 +112,12 @@ def embed(
                 state=state,
                 stages_before=position * len(stages),
                 stages_in_all=len(runs) * len(stages),
+                runs_ahead=tuple(
+                    StageAhead(stage.name, _frames_to_embed(later, dataset, stage.molecule))
+                    for later, _ in runs[position + 1 :]
+                    for stage in stages
+                    if isinstance(stage, EmbeddingStage)
+                ),
             )
             emit(Notice("info", f"{layout.stem}: {frames:,} frames in {shards:,} shards"))
             outcome = execute(run, executor, emit)
@@ -152,6 +159,14 @@ def _chosen_parts(dataset: Dataset, requested: Sequence[Part] | None) -> list[Pa
     if not chosen:
         raise UsageError(f"{dataset.root} has no frames: make it with virnucpro train prepare")
     return chosen
+
+
+def _frames_to_embed(part: Part, dataset: Dataset, molecule: Molecule) -> int:
+    """Return about how many frames of a part have no features yet."""
+    layout, shards = dataset.layout(part), dataset.shards(part)
+    existing = sum(layout.features(molecule, n + 1).exists() for n in range(shards))
+    frames: int = dataset.description["parts"][part]["frames"]
+    return round(frames * (shards - existing) / shards)
 
 
 def _encoders(request: EmbedRequest, dataset: Dataset, devices: Sequence[Device]) -> EncoderSetup:

@@ -58,8 +58,9 @@ class Dashboard:
             parts.append(f"{tasks_done:,} of {progress.tasks:,} tasks")
         if progress.encoding and all(w.state == "loading" for w in progress.workers):
             parts.append("loading the model")
-        if (seconds := progress.remaining) is not None:
-            parts.append(f"{clock_time(seconds)} left")
+        if (remaining := progress.run_remaining) is not None:
+            seconds, complete = remaining
+            parts.append(f"{'' if complete else 'at least '}{clock_time(seconds)} left")
         else:
             parts.append(f"{clock_time(progress.elapsed)} so far")
         if progress.failed:

@@ -1,4 +1,6 @@
-"""How far the current stage is and what each worker does, from events alone.
+"""How far the current stage is, what each worker does, and when the command ends.
+
+All of it is told from events alone.
 
 A task that is begun again, after the death of a worker or in two halves, takes back what had been
 counted of it, so the figures never exceed what there is to do.
@@ -17,6 +19,7 @@ from virnucpro.events import (
     Event,
     FileFinished,
     Progressed,
+    StageFinished,
     StageStarted,
     TaskFailed,
     TaskFinished,
@@ -99,6 +102,7 @@ class StageProgress:
     def __init__(self, clock: Clock = time.monotonic) -> None:
         self._clock = clock
         self._devices: dict[int, Device] = {}
+        self._rates: dict[str, float] = {}  # sequences per second of stages that have ended
         self._begin(StageStarted("", 0, 0, 0, 0, 0, title="", stages=0, on_workers=False))
 
     def _begin(self, event: StageStarted) -> None:
@@ -108,6 +112,7 @@ class StageProgress:
         self.tasks, self.expected, self.weight = event.todo, event.sequences, event.tokens
         self.tasks_done = self.failed = 0
         self.files, self.files_done = event.files, 0
+        self._ahead = event.ahead
         self.encoding = event.on_workers and event.todo > 0
         self.started = self._working_since = now
         self._given_up = WorkAmount()
@@ -145,6 +150,9 @@ class StageProgress:
                 self._finish(self._worker(number), task, seconds)
             case FileFinished():
                 self.files_done += 1
+            case StageFinished(stage):
+                if self.encoding and self.sequences and now > self._working_since:
+                    self._rates[stage] = self.sequences / (now - self._working_since)
             case TaskFailed(number, failed):
                 self.failed += len(failed.ids) or failed.task.count or 1
                 self._given_up.add(WorkAmount(failed.task.count, 0, failed.task.weight))
@@ -235,3 +243,23 @@ class StageProgress:
         else:
             rest, speed = 1 - share, share / worked
         return rest / speed if speed > 0 else None
+
+    @property
+    def run_remaining(self) -> tuple[float, bool] | None:
+        """Seconds to the end of the command, and whether they count all of its stages.
+
+        An embedding stage that is still to come counts at the speed that a stage of that name had
+        before in this command; where there was none, the seconds leave it out. None while too
+        little is known of the current stage.
+        """
+        seconds, complete = self.remaining, True
+        if seconds is None:
+            return None
+        for stage in self._ahead:
+            if stage.seconds is not None:
+                seconds += stage.seconds
+            elif stage.sequences is not None and stage.stage in self._rates:
+                seconds += stage.sequences / self._rates[stage.stage]
+            else:
+                complete = complete and stage.sequences == 0
+        return seconds, complete

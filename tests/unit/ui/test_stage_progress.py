@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,8 @@ from virnucpro.contracts import FailedTask, Task
 from virnucpro.events import (
     FileFinished,
     Progressed,
+    StageAhead,
+    StageFinished,
     StageStarted,
     TaskFailed,
     TaskFinished,
@@ -206,3 +209,29 @@ def test_files_are_counted_where_a_stage_has_several() -> None:
     )
     progress.update(FileFinished("protein_embeddings", whole))
     assert "1 of 3 files" in Dashboard(progress).heading
+
+
+def _with_ahead(*ahead: StageAhead, name: str = "protein_embeddings") -> StageStarted:
+    return replace(begin(), stage=name, ahead=ahead)
+
+
+def test_the_time_left_is_that_of_the_whole_command(progress: StageProgress, hand: Hand) -> None:
+    host = StageAhead("merging", seconds=7.0)
+    progress.update(_with_ahead(StageAhead("protein_embeddings", 500), host, name="nucleotides"))
+    progress.update(WorkerReady(0, gpu(0), "nucleotides", 1.0))
+    assert progress.run_remaining is None
+    _work(progress, hand, 0, 0, 20)
+    assert progress.run_remaining == (pytest.approx(187), False)  # proteins are not measured yet
+    assert any(part.startswith("at least 3:07") for part in Dashboard(progress).heading)
+    progress.update(_with_ahead(host))
+    progress.update(WorkerReady(0, gpu(0), "protein_embeddings", 1.0))
+    for start in range(0, 1000, 100):
+        _work(progress, hand, 0, start, 10)
+    progress.update(StageFinished("protein_embeddings", 5, 100.0))
+    # Of the next part of the data set, the proteins are known from this one: 10 per second.
+    later = (StageAhead("protein_embeddings", 500), StageAhead("nucleotides", 0), host)
+    progress.update(_with_ahead(*later, name="nucleotides"))
+    progress.update(WorkerReady(0, gpu(0), "nucleotides", 1.0))
+    _work(progress, hand, 0, 0, 20)
+    assert progress.run_remaining == (pytest.approx(180 + 50 + 7), True)
+    assert any(part == "3:57 left" for part in Dashboard(progress).heading)

@@ -1,0 +1,39 @@
+"""What comes behind the current stage of a run, for the forecast of its end."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from virnucpro.contracts import SPLITTING, SpannedStage, Stage
+from virnucpro.events import StageAhead
+from virnucpro.store.ledger import Ledger
+
+# Seconds per million open frames, measured with model type lite on two cores of a shared machine.
+# Scaled by what translation took in this run; embedding takes much longer than all of them.
+HOST_SECONDS = {"translation": 40, "merging": 50, "prediction": 45, "consensus": 6, "output": 15}
+
+
+def stages_ahead(later: Sequence[Stage], ledger: Ledger) -> tuple[StageAhead, ...]:
+    """Return what is to do in the ``later`` stages of a run.
+
+    Of an embedding stage that is the number of sequences, of a stage of the host the seconds.
+    Before the frames are counted, neither is known.
+    """
+    receipts = {receipt.stage: receipt for _, receipt in ledger.receipts()}
+    if SPLITTING not in receipts:
+        return tuple(StageAhead(item.name) for item in later)
+    frames = sum(output.rows for output in receipts[SPLITTING].outputs) / 2  # of each molecule
+    scale = 1.0
+    if "translation" in receipts and receipts["translation"].seconds > 0:
+        scale = receipts["translation"].seconds / (HOST_SECONDS["translation"] * frames / 1e6)
+    ahead = []
+    for item in later:
+        if isinstance(item, SpannedStage):
+            todo = [task for task in item.plan(ledger) if not task.receipt.exists()]
+            ahead.append(StageAhead(item.name, sum(task.count for task in todo)))
+        elif item.name in HOST_SECONDS:
+            seconds = scale * HOST_SECONDS[item.name] * frames / 1e6
+            ahead.append(StageAhead(item.name, seconds=seconds))
+        else:
+            ahead.append(StageAhead(item.name))
+    return tuple(ahead)
