@@ -94,6 +94,35 @@ def test_messages_are_broken_between_words(tmp_path: Path) -> None:
         )
 
 
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        ("predict FILE -m toy", "FILE: model type toy"),
+        ("evaluate out --labels FILE", "evaluating out"),
+        ("train embed data", "embedding data"),
+        ("train classifier data -o my.safetensors", "training my.safetensors on data"),
+        ("train prepare FILE -o data", "preparing data from"),
+        ("train lite data -o pair", "training lite encoders on data"),
+        ("profile --model esm2 --random 1x8x2", "measuring esm2"),
+        ("benchmark toy", "preparing the benchmark"),
+    ],
+    ids=lambda text: text.split(" -")[0],
+)
+def test_the_first_words_come_before_large_packages(
+    tmp_path: Path, words: str, says: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Stand-ins for torch and numpy, which end the program, show what came before them."""
+    source = _reads(tmp_path / "in/reads.fa", 1)
+    for package in ("torch", "numpy"):
+        (tmp_path / f"{package}.py").write_text("raise SystemExit(77)\n")
+    path = f"{tmp_path}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"
+    monkeypatch.setenv("PYTHONPATH", path)
+    monkeypatch.chdir(tmp_path)
+    code, text = _in_a_terminal(*words.replace("FILE", str(source)).split())
+    assert code == 77, text
+    assert says.replace("FILE", str(source)) in " ".join(_words(text).split())
+
+
 def test_ctrl_c_leaves_the_terminal_fine(tmp_path: Path) -> None:
     many = _reads(tmp_path / "in/many.fa", 50_000)
     code, text = _in_a_terminal("predict", many, "-o", tmp_path / "out", *TOY, interrupt_at="/9]")

@@ -127,6 +127,7 @@ def benchmark(models: tuple[str, ...], **options: Any) -> None:
     the same weights. One that gives other embeddings is reported and its speed is not measured.
     """
     refuse_other_json(options["saved"], ("machine", "workload", "models"), "--json")
+    shared.say_at_start("preparing the benchmark")
     device = shared.measured_device(options)
     request = _request(models, device, options)
     from virnucpro.benchmark.run import disagreeing, run_benchmark

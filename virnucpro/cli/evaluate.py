@@ -79,6 +79,7 @@ def evaluate(predictions: Path, labels: Path, **options: Any) -> None:
             raise UsageError(
                 f"{package} is not installed, and evaluate needs it: pip install 'virnucpro[train]'"
             )
+    shared.say_at_start(f"evaluating {predictions}")
     from virnucpro.evaluation.run import EvaluationRequest, run_evaluation
     from virnucpro.executors.signals import interruptible
 

@@ -79,6 +79,7 @@ def profile(family: str, as_json: bool, output: Path | None, **options: Any) -> 
     DNABERT-S. predict measures a budget by itself; this command shows what that gains, and names
     the option that sets another.
     """
+    shared.say_at_start(f"measuring {family}")
     from virnucpro.benchmark.budget_curve import best_budget, doubled_budgets, measure_budgets
     from virnucpro.precision import choose_precision
     from virnucpro.store.disk import Disk

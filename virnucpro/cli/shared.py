@@ -230,6 +230,12 @@ def say(text: str) -> None:
         show_text(printable(text), err=True)
 
 
+def say_at_start(text: str) -> None:
+    """Say on a terminal what begins, for the seconds in which large packages are imported."""
+    if sys.stderr is not None and sys.stderr.isatty():
+        say(f"{text} ...")
+
+
 def show_text(text: str, *, err: bool = False) -> None:
     """Print a text; on a terminal, its lines are broken between words, not within them."""
     stream = sys.stderr if err else sys.stdout

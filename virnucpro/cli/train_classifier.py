@@ -97,6 +97,7 @@ def classifier(dataset: Path, output: Path, **options: Any) -> int:
     """
     settings = shared.configuration({name: options[name] for name in ("threads", "no_progress")})
 
+    shared.say_at_start(f"training {output} on {dataset}")
     from virnucpro.training.classifier.fitting import ClassifierRequest, fit_classifier
     from virnucpro.ui.training_screen import TrainingScreen
 

@@ -76,6 +76,7 @@ def embed(dataset: Path, **options: Any) -> int:
         if options[name]:
             analysis = replace(analysis, **{name: options[name]})
 
+    shared.say_at_start(f"embedding {dataset}")
     from virnucpro.training import embed as embedding
     from virnucpro.training.data.dataset import PARTS, Dataset
     from virnucpro.ui.run_screen import RunScreen

@@ -60,6 +60,7 @@ def lite(
     lengths of DATASET. The validation part calibrates the scores. No GPU is needed. The same
     command continues an interrupted training.
     """
+    shared.say_at_start(f"training lite encoders on {dataset}")
     import torch
 
     from virnucpro.training.data.dataset import Dataset

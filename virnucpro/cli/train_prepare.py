@@ -108,6 +108,7 @@ def prepare(table: Path, output_dir: Path, genomes: Path | None, **options: Any)
     records are written instead. The same command gives the same data set to the byte, and does
     nothing if the data set exists.
     """
+    shared.say_at_start(f"preparing {output_dir} from {table}")
     from virnucpro.training.data.dataset import Dataset
     from virnucpro.training.data.prepare import FRAME_SETTINGS, DatasetSettings, prepare_dataset
     from virnucpro.ui.step_screen import StepScreen
