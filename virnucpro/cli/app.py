@@ -31,6 +31,7 @@ TRAIN_COMMANDS = {
 }
 RCL_COMMANDS = {
     "predict": "virnucpro.cli.rcl_predict:predict",
+    "embed": "virnucpro.cli.rcl_embed:embed",
     "train": "virnucpro.cli.rcl_train:train",
     "evaluate": "virnucpro.cli.rcl_evaluate:evaluate",
     "plot": "virnucpro.cli.rcl_plot:plot",

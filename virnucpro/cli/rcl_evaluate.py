@@ -32,6 +32,7 @@ The results are tables, a picture and a report in the output directory. See docs
     metavar="MODEL",
     help="Name of a shipped model, or a model file or folder; give it several times to compare.",
 )
+@click.option("--esm-model", metavar="NAME", help="ESM-2 model of the models that need one.")
 @click.option("--serpins", type=shared.FILE, required=True, help="Table of proteins with an RCL.")
 @click.option("--others", type=shared.FILE, help="Table of proteins without an RCL.")
 @click.option("--split", type=shared.FILE, help="Table of parts, such as split.tsv of a training.")
@@ -91,7 +92,15 @@ def evaluate(models: tuple[str, ...], **options: Any) -> int:
     from virnucpro.ui.training_screen import TrainingScreen
 
     rule = {name: options[name] for name in ("threshold", "min_consecutive", "min_rcl_length")}
-    finders = [open_finder(model, device, **rule) for model in dict.fromkeys(models)]
+    features = None
+    if options["esm_model"]:
+        from virnucpro.rcl.embedding import residue_features
+
+        features = residue_features(options["esm_model"], device, WINDOW)
+    finders = [
+        open_finder(model, device, features=_features_of(model, features), **rule)
+        for model in dict.fromkeys(models)
+    ]
     parts: dict[str, Part] = {"test": "test", "val": "validation", "train": "train"}
     request = RclEvaluationRequest(
         options["serpins"],

@@ -36,6 +36,12 @@ The configuration file is the config.yaml of RCL-identifier. Options win over it
 @click.option(
     "--model", type=click.Choice(["cnn", "unet", "lstm"]), default="unet", help="Kind of network."
 )
+@click.option(
+    "--precomputed",
+    type=shared.FILE,
+    help="Folder of rcl embed, or an .npz file of RCL-identifier, for ESM-2 encodings.",
+)
+@click.option("--esm-model", metavar="NAME", help="Name, folder or file of the ESM-2 model.")
 @click.option("--serpins", type=shared.FILE, help="Table of proteins with an RCL (CSV).")
 @click.option("--others", type=shared.FILE, help="Table of proteins without an RCL (CSV).")
 @click.option(
@@ -106,8 +112,9 @@ def train(**options: Any) -> int:
     path = shared.configuration_file()
     settings = shared.configuration({name: options[name] for name in names}, read_file=False)
 
-    from virnucpro.rcl.features import TableFeatures
+    from virnucpro.rcl.features import ProteinFeatures, TableFeatures
     from virnucpro.rcl.fitting import RclTrainingRequest, fit_rcl
+    from virnucpro.rcl.models import encoding_of_width
     from virnucpro.rcl.settings import RclConfiguration, check_settings, read_rcl_configuration
     from virnucpro.ui.training_screen import TrainingScreen
 
@@ -121,12 +128,23 @@ def train(**options: Any) -> int:
     tensorboard = options["tensorboard"]
     if tensorboard is None:
         tensorboard = file.tensorboard is not False
+    runs = options["output_dir"] or file.runs or Path("runs")
+    others = options["others"] or file.others
+    features: ProteinFeatures = TableFeatures(training.encoding)
+    if training.encoding not in ("onehot", "blosum"):
+        from virnucpro.cli.rcl_embed import features_for_training
+
+        tables = (serpins, others, training.max_length)
+        features = features_for_training(options, file, tables, runs, settings)
+        training = replace(training, encoding=encoding_of_width(features.width))
+    elif options["precomputed"]:
+        raise UsageError(f"--precomputed is for ESM-2 encodings, not for {training.encoding}")
     request = RclTrainingRequest(
         serpins=serpins,
-        others=options["others"] or file.others,
-        runs=options["output_dir"] or file.runs or Path("runs"),
+        others=others,
+        runs=runs,
         settings=training,
-        features=lambda proteins: TableFeatures(training.encoding),
+        features=features,
         devices=devices,
         split=options["split"] or ("random" if training.recipe == "original" else "clusters"),
         tensorboard=tensorboard,

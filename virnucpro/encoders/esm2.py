@@ -27,6 +27,7 @@ from virnucpro.compute.batching import bucket_of, by_tokens
 from virnucpro.compute.budget import Bounds
 from virnucpro.compute.compiled import Example, Stack
 from virnucpro.compute.linear import Linear, fuses
+from virnucpro.contracts import ReportProgress
 from virnucpro.encoders.batched import Batch, BatchedEncoder, example_sequences, make_batch
 from virnucpro.encoders.family import (
     LETTERS_PER_FRAME,
@@ -309,14 +310,38 @@ class Esm2Encoder(BatchedEncoder):
 
     def forward(self, *inputs: torch.Tensor) -> torch.Tensor:
         """One batch: tokens, with two masks where they are padded, to float32 ``[B, D]``."""
-        tokens, *masks = inputs
+        states = self._states(*inputs)
+        if len(inputs) == 1:
+            return states[:, 1:-1].mean(dim=1, dtype=torch.float32)
+        return masked_mean(states, inputs[2])
+
+    def _states(self, tokens: torch.Tensor, *masks: torch.Tensor) -> torch.Tensor:
+        """Return the states of the last layer, after its norm: ``[B, T, D]``."""
         t = tokens.shape[1]
         rotary = (self._rotary[0][:t], self._rotary[1][:t])
-        if not masks:
-            x: torch.Tensor = self._model(tokens, rotary, None)  # [B, T, D]
-            return x[:, 1:-1].mean(dim=1, dtype=torch.float32)
-        real, inner = masks
-        return masked_mean(self._model(tokens, rotary, real[:, None, None, :]), inner)
+        states: torch.Tensor = self._model(
+            tokens, rotary, masks[0][:, None, None, :] if masks else None
+        )
+        return states
+
+    def encode_residues(
+        self, sequences: Sequence[str], report: ReportProgress
+    ) -> list[torch.Tensor]:
+        """Return the state of each residue: float32 ``[L, dim]`` on the CPU per sequence.
+
+        Those are the representations of the last layer without ``<cls>`` and ``<eos>``. A sequence
+        of more residues than count is cut.
+        """
+        rows = [torch.empty(0, self.dim)] * len(sequences)
+        with torch.inference_mode():
+            for batch in self.batches(sequences):
+                self.budget.largest = max(self.budget.largest, len(batch.indices))
+                inputs = [tensor.to(self.device) for tensor in batch.inputs]
+                for row, number in zip(self._states(*inputs), batch.indices, strict=True):
+                    length = min(len(sequences[number]), self._truncation)
+                    rows[number] = row[1 : length + 1].float().cpu()
+                report(len(batch.indices), batch.tokens)
+        return rows
 
     def compile_examples(self) -> list[Example]:
         """Batches of equal lengths, and padded ones."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -27,6 +28,15 @@ class ProteinFeatures(Protocol):
         """Numbers per residue."""
         ...
 
+    @property
+    def identity(self) -> str:
+        """What decides the numbers, beside the sequence."""
+        ...
+
+    def missing(self, sequences: Sequence[str]) -> list[str]:
+        """Return those of ``sequences`` that cannot be encoded."""
+        ...
+
     def opened(self) -> ProteinEncoder:
         """Return what encodes proteins in this process."""
         ...
@@ -42,6 +52,15 @@ class TableFeatures:
     def width(self) -> int:
         """Numbers per residue."""
         return RESIDUE_ENCODINGS[self.encoding].width
+
+    @property
+    def identity(self) -> str:
+        """The name of the encoding."""
+        return self.encoding
+
+    def missing(self, sequences: Sequence[str]) -> list[str]:
+        """Return nothing: every letter has its row."""
+        return []
 
     def opened(self) -> ProteinEncoder:
         """Return the encoding."""

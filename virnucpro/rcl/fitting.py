@@ -68,7 +68,7 @@ class RclTrainingRequest:
     others: Path | None
     runs: Path
     settings: RclTrainingSettings
-    features: Callable[[Sequence[AnnotatedProtein]], ProteinFeatures]
+    features: ProteinFeatures
     devices: Sequence[Device]
     split: str
     tensorboard: bool = True
@@ -172,7 +172,7 @@ def _identity(request: RclTrainingRequest, tables: Sequence[ProteinTable]) -> di
     names = ("serpins", "others")
     digests = {name: sha256_of(table.path) for name, table in zip(names, tables, strict=False)}
     facts = {name.replace("_", " "): value for name, value in request.settings.facts().items()}
-    return {**digests, "split": split, **facts}
+    return {**digests, "split": split, "features": request.features.identity, **facts}
 
 
 @contextmanager
@@ -273,12 +273,22 @@ def _plan(
     parts: Sequence[Part],
     files: RclRunFiles,
 ) -> RclTrainingPlan:
-    """Return what the training processes need."""
+    """Return what the training processes need.
+
+    Raises:
+        InputError: a protein has no features.
+    """
     train, validation = (
         [protein for protein, own in zip(proteins, parts, strict=True) if own == part]
         for part in ("train", "validation")
     )
-    features = request.features([*train, *validation])
+    features = request.features
+    if missing := features.missing([protein.sequence for protein in (*train, *validation)]):
+        raise InputError(
+            f"{len(missing):,} proteins have no features, that of {len(missing[0])} residues "
+            f"beginning with {missing[0][:20]} among them: repeat virnucpro rcl embed with these "
+            f"tables"
+        )
     return RclTrainingPlan(request.settings, train, validation, features, files.savepoint)
 
 

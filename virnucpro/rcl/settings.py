@@ -123,6 +123,7 @@ class RclConfiguration:
         mixed_precision: ``hardware.mixed_precision``.
         tensorboard: ``logging.use_tensorboard``.
         runs: ``output.runs_dir``.
+        esm_model: ``encoding.esm2.model_name``.
         warning: names the keys that have no meaning here.
     """
 
@@ -136,6 +137,7 @@ class RclConfiguration:
     mixed_precision: bool | None = None
     tensorboard: bool | None = None
     runs: Path | None = None
+    esm_model: str | None = None
     warning: str | None = None
 
     def applied_to(self, settings: RclTrainingSettings) -> RclTrainingSettings:
@@ -247,6 +249,7 @@ _OTHERS: Mapping[str, tuple[str, Callable[[Any], Any]]] = {
     "hardware.mixed_precision": ("mixed_precision", _flag),
     "logging.use_tensorboard": ("tensorboard", _flag),
     "output.runs_dir": ("runs", _text),
+    "encoding.esm2.model_name": ("esm_model", _text),
 }
 # The tables of the test are named to ``rcl evaluate``; the others repeat what has one value here.
 _SILENT = ("data.test_serpin", "data.test_non_serpin", "training.monitor", "training.mode")

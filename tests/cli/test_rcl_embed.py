@@ -1,0 +1,100 @@
+"""``rcl embed``: features per residue, resumed, and read by ``rcl train``."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from tests.unit.encoders.small import fair_model, save_fair
+from tests.unit.rcl.made_proteins import proteins, write_tables
+from virnucpro.rcl.embedding import open_features
+from virnucpro.rcl.models import read_rcl_model
+
+WIDTH = 320  # that of ESM-2 8M
+OPTIONS = ("--checkpoint-every", 16, "--device", "cpu", "-t", 1)
+
+
+@pytest.fixture
+def tables(tmp_path):
+    serpins, others = write_tables(tmp_path / "tables", 20)
+    return ("--serpins", serpins, "--others", others)
+
+
+@pytest.fixture(scope="module")
+def esm(tmp_path_factory):
+    model = fair_model(layers=1, width=WIDTH, heads=4)
+    return model, save_fair(model, tmp_path_factory.mktemp("esm") / "tiny.pt")
+
+
+def test_features_are_those_of_fair_esm_and_are_computed_once(call, esm, tables, tmp_path):
+    model, path = esm
+    folder = tmp_path / "features"
+    start = ("rcl", "embed", "--esm-model", path, *tables, "-o", folder, *OPTIONS)
+    done = call(*start)
+    assert done.code == 0, done.err
+    files = sorted(folder.glob("features_*.safetensors"))
+    assert len(files) == 2
+    features = open_features(folder)
+    assert features.width == WIDTH
+    encoder = features.opened()
+    alphabet = {letter: 4 + n for n, letter in enumerate("LAGVSERTIDPKQNFYMHWCXBUZO.-")}
+    for protein in proteins(20)[::7]:
+        tokens = torch.tensor([[0, *(alphabet[letter] for letter in protein.sequence), 2]])
+        with torch.no_grad():
+            expected = model(tokens, repr_layers=[1])["representations"][1][0, 1:-1]
+        rows = encoder.encode(protein.sequence)
+        assert rows.shape == (len(protein.sequence), WIDTH)
+        np.testing.assert_allclose(rows, expected.numpy(), atol=2e-3, rtol=2e-3)  # float16
+    assert "Nothing to compute" in call(*start).out
+    before = [path.read_bytes() for path in files]
+    files[1].unlink()  # what a kill between the two files leaves
+    (folder / "index.json").unlink()
+    again = call(*start, "--resume")
+    assert again.code == 0, again.err
+    assert "Nothing to compute" not in again.out
+    assert [path.read_bytes() for path in files] == before
+    other = call(*start, "--checkpoint-every", 5)
+    assert other.code == 3
+    assert "proteins per file" in other.err
+
+
+def test_training_on_features(call, esm, tables, tmp_path):
+    folder, config = tmp_path / "features", tmp_path / "config.yaml"
+    config.write_text("models: {cnn: {channels: [4], kernel_sizes: [3]}}\ntraining: {epochs: 1}\n")
+    train = ("rcl", "train", "--encoding", "esm2_650m", "--model", "cnn", "--config", config, *tables,
+             "--split", "random", "--no-tensorboard", "--device", "cpu", "-t", 1)  # fmt: skip
+    runs = tmp_path / "runs"
+    done = call(*train, "--output-dir", runs, "--esm-model", esm[1])  # computed on the way
+    assert done.code == 0, done.err
+    assert read_rcl_model(runs / "run_001").encoding == "esm2_8m"
+    assert (runs / "features_tiny.pt/index.json").is_file()
+    embedded = ("rcl", "embed", "--esm-model", esm[1], *tables, "-o", folder, *OPTIONS)
+    assert call(*embedded).code == 0
+    done = call(*train, "--output-dir", tmp_path / "stored", "--precomputed", folder)
+    assert done.code == 0, done.err
+    other = write_tables(tmp_path / "more", 25)[0]
+    more = call(*train, "--serpins", other, "--output-dir", tmp_path / "x", "--precomputed", folder)
+    assert more.code == 65
+    assert "have no features" in more.err
+    assert call(*train, "--encoding", "onehot", "--precomputed", folder).code == 64
+
+
+def test_archives_of_the_original(call, tables, tmp_path):
+    made = proteins(20)
+    longest = max(len(protein.sequence) for protein in made)
+    sequences = [protein.sequence for protein in made]
+    encodings = np.random.default_rng(0).normal(size=(len(made), longest, WIDTH)).astype(np.float32)
+    plain, pickled = tmp_path / "plain.npz", tmp_path / "pickled.npz"
+    np.savez(plain, encodings=encodings, sequences=np.array(sequences))
+    np.savez(pickled, encodings=encodings, sequences=np.array(sequences, object))
+    features = open_features(plain)
+    assert features.width == WIDTH
+    rows = features.opened().encode(sequences[3])
+    assert np.array_equal(rows, encodings[3, : len(sequences[3])])
+    train = ("rcl", "train", "--encoding", "esm2", "--model", "cnn", *tables, "--device", "cpu")
+    refused = call(*train, "--precomputed", pickled, "--output-dir", tmp_path / "runs")
+    assert refused.code == 64
+    assert "virnucpro rcl embed" in refused.err
+    none = call(*train, "--precomputed", tmp_path, "--output-dir", tmp_path / "runs")
+    assert none.code == 64
