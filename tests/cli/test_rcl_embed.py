@@ -69,6 +69,10 @@ def test_training_on_features(call, esm, tables, tmp_path):
     assert done.code == 0, done.err
     assert read_rcl_model(runs / "run_001").encoding == "esm2_8m"
     assert (runs / "features_tiny.pt/index.json").is_file()
+    measure = ("rcl", "evaluate", *tables, "-m", runs / "run_001", "-o", tmp_path / "figures")
+    assert "needs the encoding esm2_8m" in call(*measure, "--device", "cpu").err
+    done = call(*measure, "--device", "cpu", "--esm-model", esm[1])
+    assert done.code == 0, done.err
     embedded = ("rcl", "embed", "--esm-model", esm[1], *tables, "-o", folder, *OPTIONS)
     assert call(*embedded).code == 0
     done = call(*train, "--output-dir", tmp_path / "stored", "--precomputed", folder)

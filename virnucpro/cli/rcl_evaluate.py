@@ -88,6 +88,7 @@ def evaluate(models: tuple[str, ...], **options: Any) -> int:
     )
     from virnucpro.rcl.evaluation import RESIDUE_METRICS, SEQUENCE_METRICS
     from virnucpro.rcl.finders import open_finder
+    from virnucpro.rcl.models import WINDOW
     from virnucpro.training.data.dataset import Part
     from virnucpro.ui.training_screen import TrainingScreen
 
@@ -98,8 +99,7 @@ def evaluate(models: tuple[str, ...], **options: Any) -> int:
 
         features = residue_features(options["esm_model"], device, WINDOW)
     finders = [
-        open_finder(model, device, features=_features_of(model, features), **rule)
-        for model in dict.fromkeys(models)
+        open_finder(model, device, features=features, **rule) for model in dict.fromkeys(models)
     ]
     parts: dict[str, Part] = {"test": "test", "val": "validation", "train": "train"}
     request = RclEvaluationRequest(

@@ -156,6 +156,8 @@ def open_finder(
 ) -> RclFinder:
     """Open a model on ``device`` (None: the CPU), by a shipped name or a path.
 
+    ``features`` are for a model whose encoding needs an ESM-2 model; others do without.
+
     Raises:
         ModelError: there is no such model, or it cannot be used.
         UsageError: the model needs a package that is not installed.
@@ -178,6 +180,8 @@ def open_finder(
         # Results as on the CPU: TF32 changes probabilities in the third decimal place.
         torch.backends.cudnn.allow_tf32 = False
         torch.backends.cuda.matmul.allow_tf32 = False
+    if model.encoding in RESIDUE_ENCODINGS:
+        features = None
     label = _label(name, path, model.sha256)
     return NetworkFinder(label, model, rule, batch_size=batch_size, features=features)
 
