@@ -56,6 +56,11 @@ def _png(draw: Callable[[Figure, Evaluation], None], evaluation: Evaluation, tit
     figure = Figure(figsize=(5.5, 5.5), layout="constrained")
     draw(figure, evaluation)
     figure.suptitle(title, fontsize="medium")
+    return png_of(figure)
+
+
+def png_of(figure: Figure) -> bytes:
+    """Return a figure as PNG."""
     out = BytesIO()
     figure.savefig(out, format="png", dpi=DOTS_PER_INCH)
     return out.getvalue()

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from io import BytesIO
 from pathlib import Path
 
 from virnucpro import __version__
 from virnucpro.contracts import Json
 from virnucpro.errors import InputError
+from virnucpro.evaluation.plots import png_of
 from virnucpro.events import Notice
 from virnucpro.layout import checkpoint_folder, lock_file
 from virnucpro.metrics.bootstrap import Interval
 from virnucpro.metrics.classification import metric_text
-from virnucpro.rcl.curves import COLOURS, DOTS_PER_INCH
+from virnucpro.rcl.curves import COLOURS
 from virnucpro.rcl.evaluation import (
     NEAR,
     RESIDUE_METRICS,
@@ -298,6 +298,4 @@ def draw_comparison(evaluations: Sequence[RclEvaluation]) -> bytes:
     axes.set_ylim(0, 1.02)
     axes.spines[["top", "right"]].set_visible(False)
     figure.legend(loc="outside upper center", ncols=3, frameon=False)
-    out = BytesIO()
-    figure.savefig(out, format="png", dpi=DOTS_PER_INCH, metadata={"Software": None})
-    return out.getvalue()
+    return png_of(figure)

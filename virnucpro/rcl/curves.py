@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from io import BytesIO
 
 from virnucpro.contracts import Json
+from virnucpro.evaluation.plots import BLACK, OTHERS, png_of
 
 METRICS = ("accuracy", "precision", "recall", "f1", "f1_macro", "mcc", "auc")
-DOTS_PER_INCH = 120
-# Okabe and Ito: the colour-blind can tell these apart too.
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+COLOURS = (*OTHERS, BLACK)
 
 
 def history_document(history: Sequence[Mapping[str, float]]) -> dict[str, Json]:
@@ -50,6 +48,4 @@ def _curve(
     axes.set(xlabel="epoch", ylabel=title)
     axes.spines[["top", "right"]].set_visible(False)
     axes.legend(frameon=False, fontsize="small")
-    out = BytesIO()
-    figure.savefig(out, format="png", dpi=DOTS_PER_INCH, metadata={"Software": None})
-    return out.getvalue()
+    return png_of(figure)

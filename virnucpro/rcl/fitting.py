@@ -124,11 +124,14 @@ def fit_rcl(
         VirNucProError: see ``virnucpro.errors``; every finished epoch is kept.
     """
     disk = disk or Disk()
-    for package in ("sklearn", "matplotlib", *(["tensorboard"] if request.tensorboard else [])):
-        if find_spec(package) is None:
-            raise UsageError(
-                f"training needs the package {package}: pip install 'virnucpro[train]'"
-            )
+    packages = {"sklearn": "scikit-learn", "matplotlib": "matplotlib"}
+    if request.split == "clusters":
+        packages |= {"Bio": "biopython", "scipy": "scipy"}
+    if request.tensorboard:
+        packages["tensorboard"] = "tensorboard"
+    for module, package in packages.items():
+        if find_spec(module) is None:
+            raise UsageError(f"training needs {package}: pip install 'virnucpro[train]'")
     settings = request.settings
     tables = [read_protein_table(request.serpins, with_rcl=True, max_length=settings.max_length)]
     if request.others is not None:

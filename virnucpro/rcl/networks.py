@@ -21,31 +21,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import distributed, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
+from virnucpro.training.group import SumOverProcesses
+
 RCL = 1
 """Index of the class "residue of the RCL" in the logits."""
-
-
-class _SumOverProcesses(torch.autograd.Function):
-    """The sum of a tensor over all training processes, with its gradient."""
-
-    @staticmethod
-    def forward(ctx: Any, values: torch.Tensor) -> torch.Tensor:
-        total = values.clone()
-        distributed.all_reduce(total)
-        return total
-
-    @staticmethod
-    def backward(ctx: Any, gradient: torch.Tensor) -> torch.Tensor:
-        total = gradient.clone()
-        distributed.all_reduce(total)
-        return total
 
 
 class MaskedBatchNorm(nn.BatchNorm1d):
@@ -67,13 +52,13 @@ class MaskedBatchNorm(nn.BatchNorm1d):
         values, mask = x.float(), mask.float()
         sums = torch.cat([(values * mask).sum((0, 2)), mask.sum().reshape(1)])
         if together:
-            sums = _SumOverProcesses.apply(sums)  # type: ignore[no-untyped-call]
+            sums = SumOverProcesses.apply(sums)  # type: ignore[no-untyped-call]
         count = sums[-1].clamp(min=1)
         mean = sums[:-1] / count
         centred = values - mean[:, None]
         squares = (centred.square() * mask).sum((0, 2))
         if together:
-            squares = _SumOverProcesses.apply(squares)  # type: ignore[no-untyped-call]
+            squares = SumOverProcesses.apply(squares)  # type: ignore[no-untyped-call]
         variance = squares / count
         with torch.no_grad():
             self.num_batches_tracked.add_(1)
