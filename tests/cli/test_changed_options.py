@@ -87,6 +87,7 @@ OPTIONS: dict[str, list[Change]] = {
         Change("--force"),
         Change("--force -e 200"),
         Change("--force --duplicate-ids rename"),
+        Change("--force --resume", code=64),
     ],
     "--keep-intermediate": [Change("--keep-intermediate")],
     "--no-progress": [Change("--no-progress")],
@@ -221,7 +222,8 @@ def test_an_option(
     option: str,
     change: Change,
 ) -> None:
-    _check(call, home, tmp_path, change, f"{change.words} --resume")
+    resume = "" if option == "--force" else " --resume"
+    _check(call, home, tmp_path, change, change.words + resume)
 
 
 @pytest.mark.parametrize(
