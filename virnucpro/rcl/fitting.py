@@ -182,55 +182,75 @@ def _identity(request: RclTrainingRequest, tables: Sequence[ProteinTable]) -> di
 def _run_folder(
     request: RclTrainingRequest, identity: dict[str, Json], display: TrainingDisplay, disk: Disk
 ) -> Iterator[RclRunFiles]:
-    """Hold the folder of a training: an unfinished one of the same identity, or a new one.
+    """Lock the folder of a training: an unfinished one of the same identity, or a new one.
 
     Raises:
         ResumeRefusedError: ``--resume``, and the latest unfinished training used other data or
             settings.
     """
     runs = request.runs.absolute()
-    wanted = WorkIdentity(f"a training in {runs.name}", identity)
     with ExitStack() as stack:
         with locked(lock_file(runs, "runs"), "the trainings", wait=True):
-            numbers = sorted(
-                (int(match[1]), path)
+            folders = {
+                int(match[1]): path
                 for path in runs.iterdir()
                 if (match := _RUN.fullmatch(path.name))
-            )
-            refusal: ResumeRefusedError | None = None
-            for _, path in [] if request.force else reversed(numbers):
-                files = RclRunFiles(path)
-                if not files.savepoint.exists():
-                    continue
-                try:
-                    lock = stack.enter_context(ExitStack())
-                    lock.enter_context(locked(files.lock, "this training"))
-                except LockedError:
-                    continue  # it is being trained at this moment
-                try:
-                    point = load_savepoint(files.savepoint)
-                    assert point is not None
-                    earlier = WorkIdentity(f"the training {path.name}", point.identity)
-                    work = ExistingWork(path, path, own_files=[files.savepoint], identity=earlier)
-                    admission = admit_work(wanted, work, disk, resume=True)
-                    display.show(Notice("info", admission.notice or ""))
-                    break
-                except (ResumeRefusedError, InputError) as error:
-                    lock.close()
-                    if isinstance(error, ResumeRefusedError):
-                        refusal = refusal or error
-                    else:
-                        display.show(Notice("warning", f"{error}; it is left alone"))
-            else:
-                if request.resume and refusal is not None:
-                    raise refusal
-                if request.resume:
-                    display.show(Notice("info", f"nothing to resume in {runs}: starting anew"))
-                number = numbers[-1][0] + 1 if numbers else 1
-                files = RclRunFiles(runs / f"run_{number:03d}")
+            }
+            files = None
+            if not request.force:
+                latest_first = [folders[number] for number in sorted(folders, reverse=True)]
+                files = _unfinished_run(request, identity, latest_first, stack, display, disk)
+            if files is None:
+                files = RclRunFiles(runs / f"run_{max(folders, default=0) + 1:03d}")
                 disk.make_folder(files.root)
                 stack.enter_context(locked(files.lock, "this training"))
         yield files
+
+
+def _unfinished_run(
+    request: RclTrainingRequest,
+    identity: dict[str, Json],
+    folders: Sequence[Path],
+    stack: ExitStack,
+    display: TrainingDisplay,
+    disk: Disk,
+) -> RclRunFiles | None:
+    """Return the first unfinished training of the same identity, whose lock ``stack`` holds.
+
+    Raises:
+        ResumeRefusedError: ``--resume``, and there are only trainings of other data or settings.
+    """
+    wanted = WorkIdentity("this training", identity)
+    refusal: ResumeRefusedError | None = None
+    for files in map(RclRunFiles, folders):
+        if not files.savepoint.exists():
+            continue
+        lock = ExitStack()
+        try:
+            lock.enter_context(locked(files.lock, "this training"))
+            point = load_savepoint(files.savepoint)
+            assert point is not None
+            label = f"the training {files.root.name}"
+            earlier = WorkIdentity(label, point.identity)
+            work = ExistingWork(files.root, files.root, [files.savepoint], identity=earlier)
+            admission = admit_work(wanted, work, disk, resume=True)
+        except LockedError:
+            continue  # it is being trained at this moment
+        except InputError as error:
+            display.show(Notice("warning", f"{error}; that training is left alone"))
+        except ResumeRefusedError as error:
+            refusal = refusal or error
+        else:
+            stack.push(lock)
+            display.show(Notice("info", admission.notice or ""))
+            return files
+        lock.close()
+    if request.resume:
+        if refusal is not None:
+            raise refusal
+        text = f"nothing to resume in {request.runs}: starting from the beginning"
+        display.show(Notice("info", text))
+    return None
 
 
 def _parts(
