@@ -70,7 +70,13 @@ def test_training_on_features(call, esm, tables, tmp_path):
     assert read_rcl_model(runs / "run_001").encoding == "esm2_8m"
     assert (runs / "features_tiny.pt/index.json").is_file()
     measure = ("rcl", "evaluate", *tables, "-m", runs / "run_001", "-o", tmp_path / "figures")
-    assert "needs the encoding esm2_8m" in call(*measure, "--device", "cpu").err
+    assert "esm2_t6_8M_UR50D" in call(*measure, "--device", "cpu").err
+    fasta = tmp_path / "p.fa"
+    fasta.write_text(">a\nMKLMKLMKL\n>b\nMKLV\n")
+    predict = ("rcl", "predict", fasta, "-m", runs / "run_001", "-o", tmp_path / "out", "-t", 1)
+    done = call(*predict, "--device", "cpu", "--esm-model", esm[1])
+    assert done.code == 0, done.err
+    assert len((tmp_path / "out" / "p_rcl.tsv").read_text().splitlines()) == 3
     done = call(*measure, "--device", "cpu", "--esm-model", esm[1])
     assert done.code == 0, done.err
     embedded = ("rcl", "embed", "--esm-model", esm[1], *tables, "-o", folder, *OPTIONS)

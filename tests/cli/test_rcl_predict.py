@@ -252,7 +252,7 @@ def test_an_encoding_that_needs_esm2_says_so(call, tmp_path: Path, fasta: Path) 
     write_rcl_model(path, RclModel(network, "cnn", {}, "esm2_8m"), Disk())
     result = call("rcl", "predict", fasta, "-o", tmp_path / "out", "-m", path)
     assert result.code == 64
-    assert "esm2_8m" in result.err
+    assert "esm2_t6_8M_UR50D" in result.err
 
 
 def test_the_record_says_what_ran(call, tmp_path: Path, fasta: Path, model: Path) -> None:

@@ -33,6 +33,12 @@ Examples:
     "[default: onehot_unet]",
 )
 @click.option(
+    "--esm-model",
+    metavar="NAME",
+    help="ESM-2 model for a network that needs one: a released name, a folder or a file.  "
+    "[default: the released one of that size]",
+)
+@click.option(
     "--threshold",
     type=shared.SHARE,
     help="Probability above which a residue counts, 0 to 1.  [default: that of the model]",
@@ -97,6 +103,7 @@ def predict(proteins: str, model: str | None, **options: Any) -> int:
         device,
         threshold=options["threshold"],
         batch_size=options["batch_size"],
+        esm_model=options["esm_model"],
         **rule,
     )
     request = RclRequest(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
@@ -12,15 +12,33 @@ import numpy as np
 import torch
 
 from virnucpro.contracts import Device
-from virnucpro.errors import ModelError, UsageError
+from virnucpro.encoders.registry import locate
+from virnucpro.errors import ModelError
 from virnucpro.rcl.encodings import RESIDUE_ENCODINGS
-from virnucpro.rcl.models import MASKED, FeaturesOfResidues, Floats, RclModel, read_rcl_model
+from virnucpro.rcl.models import (
+    ESM2_ENCODINGS,
+    MASKED,
+    WINDOW,
+    FeaturesOfResidues,
+    Floats,
+    RclModel,
+    read_rcl_model,
+)
 from virnucpro.rcl.profile import PROFILE_SUFFIX, RclProfile, read_profile
 from virnucpro.rcl.rule import RclRegion, RegionRule, find_region
 
 SHIPPED = Path(__file__).parents[1] / "data"
 _PREFIX = "rcl_"  # of the files of shipped models
 DEFAULT_MODEL = "onehot_unet"
+RELEASED_ESM2 = {
+    "esm2_8m": "esm2_t6_8M_UR50D",
+    "esm2_35m": "esm2_t12_35M_UR50D",
+    "esm2_150m": "esm2_t30_150M_UR50D",
+    "esm2_650m": "esm2_t33_650M_UR50D",
+    "esm2_3b": "esm2_t36_3B_UR50D",
+    "esm2_15b": "esm2_t48_15B_UR50D",
+}
+"""The released ESM-2 model that computes an encoding."""
 
 
 @dataclass(frozen=True)
@@ -153,10 +171,12 @@ def open_finder(
     min_rcl_length: int = RegionRule.min_rcl_length,
     batch_size: int | None = None,
     features: FeaturesOfResidues | None = None,
+    esm_model: str | None = None,
 ) -> RclFinder:
     """Open a model on ``device`` (None: the CPU), by a shipped name or a path.
 
-    ``features`` are for a model whose encoding needs an ESM-2 model; others do without.
+    A network with an ESM-2 encoding needs ``features``, or an ESM-2 model that computes them:
+    ``esm_model``, or the released one of that size if None. Others do without.
 
     Raises:
         ModelError: there is no such model, or it cannot be used.
@@ -170,9 +190,16 @@ def open_finder(
         return ProfileFinder(_label(name, path, profile.sha256), profile, rule)
     model = read_rcl_model(path)
     if model.encoding not in RESIDUE_ENCODINGS and features is None:
-        raise UsageError(
-            f"--model {name} needs the encoding {model.encoding}, which an ESM-2 model computes"
-        )
+        from virnucpro.rcl.embedding import residue_features
+
+        source = locate(esm_model or RELEASED_ESM2[model.encoding], "protein")
+        if ESM2_ENCODINGS.get(source.dim) != model.encoding:
+            raise ModelError(
+                f"--model {name} needs the encoding {model.encoding}, but {source.name} gives "
+                f"{source.dim:,} numbers per residue"
+            )
+        features = residue_features(source.name, device or Device("cpu"), WINDOW)
+        model = replace(model, sha256=f"{model.sha256} {source.sha256}")
     if threshold is None:
         rule = RegionRule(model.threshold, min_consecutive, min_rcl_length)
     if device is not None and device.kind == "cuda":

@@ -54,7 +54,7 @@ WINDOW = 1024
 WINDOW_STEP = 512
 """Residues between the starts of two windows of a longer protein. The domain of a serpin has some
 380 residues, so that each of them lies within one window as a whole."""
-BATCH_RESIDUES = {"cpu": 1 << 13, "cuda": 1 << 18}
+BATCH_RESIDUES = {"cpu": 1 << 14, "cuda": 1 << 18}
 """Residues of a batch with its padding, by the type of the device."""
 
 ESM2_ENCODINGS = {
