@@ -180,12 +180,15 @@ def test_the_documented_files_of_a_run_exist(finished: Path) -> None:
 def test_receipts_are_as_documented(finished: Path) -> None:
     table = CHECKPOINTS[CHECKPOINTS.index("| field |") : CHECKPOINTS.index("The run state and")]
     fields = re.findall(r"`(\w+)`", " ".join(re.findall(r"^\| (`.*?) \|", table, re.MULTILINE)))
+    seconds = {}
     for path in finished.rglob("*.done"):
         receipt = json.loads(path.read_text())
         assert sorted(receipt) == sorted(fields)
+        seconds[receipt["stage"]] = receipt["seconds"]
         digest = receipt.pop("digest")
         text = json.dumps(receipt, sort_keys=True, separators=(",", ":"))
         assert hashlib.sha256(text.encode()).hexdigest() == digest
+    assert seconds["chunking"] + seconds["translation"] + seconds["splitting"] > 0
 
 
 def test_documented_numbers_are_those_of_the_program() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import functools
 import os
+import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -23,16 +24,15 @@ if TYPE_CHECKING:
     from virnucpro.executors.signals import Interruption
     from virnucpro.ui.terminal import ProgressScreen
 
+RANGE = re.compile(r"\s*\[\d+<=x<=\d+\]$")  # as click writes it behind the text of an option
 USUAL_COLUMNS = 80  # of a terminal that does not say how wide it is
 F = TypeVar("F", bound=Callable[..., Any])
 Type = TypeVar("Type", bound="click.ParamType[Any]")
 
 
 def _shown_as(metavar: str, kind: Type) -> Type:
-    """Return a type of option values that help texts show as ``metavar``, without its range."""
+    """Return a type of option values that help texts show as ``metavar``."""
     kind.get_metavar = lambda param, ctx: metavar  # type: ignore[method-assign]
-    if isinstance(kind, click.IntRange):
-        kind._describe_range = lambda: ""  # type: ignore[method-assign]
     return kind
 
 
@@ -91,7 +91,7 @@ class SuggestingGroup(click.Group):
 
 
 class SectionedCommand(click.Command):
-    """A command whose help text shows its options in sections."""
+    """A command whose help text shows its options in sections, and no ranges of numbers."""
 
     def __init__(
         self, *args: Any, sections: Mapping[str, Sequence[str]] | None = None, **kwargs: Any
@@ -108,8 +108,9 @@ class SectionedCommand(click.Command):
             if isinstance(option, click.Option) and (record := option.get_help_record(ctx))
         }
         for heading, names in self.sections.items():
+            rows = [records.pop(name) for name in names]
             with formatter.section(heading):
-                formatter.write_dl([records.pop(name) for name in names])
+                formatter.write_dl([(row[0], RANGE.sub("", row[1])) for row in rows])
         if records:
             with formatter.section("Options"):
                 formatter.write_dl(list(records.values()))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 from virnucpro.contracts import Device, Stage, Task, TaskOutcome, TaskResult
 from virnucpro.events import Emit, Progressed, TaskFinished, TaskStarted
@@ -109,24 +110,26 @@ def run_host_stage(
             reporter = ProgressReporter(lambda *counts: emit(Progressed(0, *counts)))
             result = session(task, reporter)
             reporter.flush()
-            emit(TaskFinished(0, task, time.perf_counter() - started))
-            yield result
+            seconds = time.perf_counter() - started
+            emit(TaskFinished(0, task, seconds))
+            yield replace(result, seconds=seconds)
         return
 
     def carry_out(task: Task) -> tuple[TaskResult, list[tuple[int, int]]]:
         reports: list[tuple[int, int]] = []
-        return session(task, lambda *counts: reports.append(counts)), reports
+        started = time.perf_counter()
+        result = session(task, lambda *counts: reports.append(counts))
+        return replace(result, seconds=time.perf_counter() - started), reports
 
     workers = min(threads, HOST_TASKS)
     with ThreadPoolExecutor(workers, HOST_THREAD, set_torch_threads, (1,)) as pool:
         try:
             for task, future in [(task, pool.submit(carry_out, task)) for task in todo]:
                 emit(TaskStarted(0, task))
-                started = time.perf_counter()
                 result, reports = future.result()
                 for counts in reports:
                     emit(Progressed(0, *counts))
-                emit(TaskFinished(0, task, time.perf_counter() - started))
+                emit(TaskFinished(0, task, result.seconds))
                 yield result
         finally:
             pool.shutdown(cancel_futures=True)  # what is at work ends: its writes are atomic
