@@ -5,20 +5,25 @@ from __future__ import annotations
 import gzip
 import io
 import json
+import os
 import random
 import re
+import shutil
+import signal
 import sys
 from pathlib import Path
 
 import pytest
 import torch
 
+from virnucpro.layout import lock_file
 from virnucpro.rcl.encodings import AMINO_ACIDS, RESIDUE_ENCODINGS
 from virnucpro.rcl.finders import shipped_models
 from virnucpro.rcl.models import RclModel, write_rcl_model
 from virnucpro.rcl.networks import NETWORKS
 from virnucpro.rcl.predict import run_rcl_prediction
 from virnucpro.store.disk import Disk
+from virnucpro.store.lock import locked
 
 
 def protein(length: int, seed: int) -> str:
@@ -184,6 +189,39 @@ def test_a_link_is_not_followed(call, tmp_path: Path, fasta: Path, model: Path) 
     (out / "some.proteins_rcl.tsv").symlink_to(target)
     assert call("rcl", "predict", fasta, "-o", out, "-m", model).code == 64
     assert target.read_text() == "mine"
+    (out / "some.proteins_rcl.tsv").unlink()
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    shutil.rmtree(out / ".checkpoints", ignore_errors=True)
+    (out / ".checkpoints").symlink_to(elsewhere)
+    refused = call("rcl", "predict", fasta, "-o", out, "-m", model)
+    assert refused.code == 3
+    assert "symbolic link" in refused.err
+    assert not list(elsewhere.iterdir())
+
+
+def test_one_process_at_a_time(call, tmp_path: Path, fasta: Path, model: Path) -> None:
+    out = tmp_path / "out"
+    with locked(lock_file(out, "some.proteins_rcl"), "these proteins"):
+        refused = call("rcl", "predict", fasta, "-o", out, "-m", model)
+    assert refused.code == 5
+    assert "is working on these proteins" in refused.err
+
+
+def test_an_interruption_leaves_nothing_and_the_same_command_starts_again(
+    call, tmp_path: Path, fasta: Path, model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: object, **__: object) -> None:
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    arguments = ("rcl", "predict", fasta, "-o", tmp_path / "out", "-m", model)
+    with monkeypatch.context() as patch:
+        patch.setattr(RclModel, "probabilities", interrupted)
+        stopped = call(*arguments)
+    assert stopped.code == 143
+    assert "run the same command again" in stopped.err
+    assert [path.name for path in (tmp_path / "out").iterdir()] == [".checkpoints"]
+    assert call(*arguments).code == 0
 
 
 def test_standard_input_and_compression(

@@ -325,6 +325,7 @@ def _predicted(
     disk.save(files.record, sealed(record))
     disk.remove(begun_file)
     disk.remove_folder(state)
+    disk.remove_folder(state.parent)
     return summary
 
 
