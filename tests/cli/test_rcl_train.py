@@ -150,33 +150,33 @@ def started(runs: Path, tables: Path, config: Path) -> subprocess.Popen[bytes]:
     return subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL)
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
-def test_killed_and_gone_on_with(train, tmp_path, number):
+def test_killed_interrupted_and_gone_on_with(train, tmp_path):
     """The end is that of a training that nobody disturbed."""
     long = tmp_path / "long.yaml"
     long.write_text(yaml.safe_dump({**SMALL, "training": {"epochs": 14, "patience": 14}}))
     runs, tables = tmp_path / "runs", tmp_path / "tables"
     savepoint = runs / "run_001/.checkpoints/training.pt"
-    process = started(runs, tables, long)
 
     def epochs() -> int:
         if not savepoint.exists():
             return 0
         return int(torch.load(savepoint, weights_only=True)["epoch"])
 
-    with process:
-        until(lambda: epochs() >= 1 or process.poll() is not None)
-        process.send_signal(number)
-    assert process.returncode == (130 if number == signal.SIGINT else -number)
-    assert savepoint.exists()
-    refused = train(runs, "--config", long, "--seed", 3, "--resume", "-t", 1)
+    for number, code in ((signal.SIGKILL, -9), (signal.SIGINT, 130)):
+        before = epochs()
+        with started(runs, tables, long) as process:
+            until(lambda: epochs() > before or process.poll() is not None)  # noqa: B023
+            process.send_signal(number)
+        assert process.returncode == code
+        assert savepoint.exists()
+    refused = train(runs, "--config", long, "--seed", 3, "--resume")
     assert refused.code == 3
     assert "seed: was 42, is 3" in refused.err
-    done = train(runs, "--config", long, "-t", 1)
+    done = train(runs, "--config", long)
     assert done.code == 0, done.err
     assert "going on in epoch" in done.err
     assert not (runs / "run_002").exists()
-    assert train(tmp_path / "whole", "--config", long, "-t", 1).code == 0
+    assert train(tmp_path / "whole", "--config", long).code == 0
     for name in FILES - {"config.json"}:
         assert (runs / "run_001" / name).read_bytes() == (
             tmp_path / "whole/run_001" / name

@@ -72,17 +72,13 @@ def same(one, two, **tolerance):
 
 
 @pytest.mark.parametrize("settings", [MODERN, ORIGINAL], ids=["modern", "original"])
-def test_it_learns_and_one_seed_gives_one_result(plan, settings):
-    settings = dataclasses.replace(settings, epochs=8, patience=8)
-    made, again = plan(settings, "one"), plan(settings, "two")
+def test_it_learns(plan, settings):
+    made = plan(dataclasses.replace(settings, epochs=8, patience=8))
     _, epochs = run(made)
     assert epochs[-1].metrics["f1"] > 0.8
     assert epochs[-1].metrics["auc"] > 0.99
-    run(again)
-    one, two = load_savepoint(made.savepoint), load_savepoint(again.savepoint)
-    same(one.network, two.network)
-    same(one.best, two.best)
-    assert one.best_epoch == max(range(8), key=lambda n: one.history[n]["f1"]) + 1
+    point = load_savepoint(made.savepoint)
+    assert point.best_epoch == max(range(8), key=lambda n: point.history[n]["f1"]) + 1
 
 
 def test_the_loss_is_that_of_the_original(plan):
