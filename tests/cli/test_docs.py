@@ -155,7 +155,7 @@ def test_the_batch_script_is_stopped_and_continued_as_described(tmp_path: Path) 
     for stop in (True, False):
         job = subprocess.Popen(["bash", "job.sh"], cwd=tmp_path, env=environment)
         if stop:
-            until(lambda: log.exists() and "nucleotide_embeddings" in log.read_text())
+            until(lambda: log.exists() and "stage 1 chunking finished" in log.read_text())
             job.send_signal(signal.SIGUSR1)
         codes.append(job.wait(timeout=300))
         assert not owner_of_the_run(tmp_path / "results")
