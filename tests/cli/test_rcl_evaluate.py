@@ -6,7 +6,8 @@ import pytest
 import torch
 
 from tests.unit.rcl.made_proteins import write_tables
-from virnucpro.rcl.models import RclModel, write_rcl_model
+from virnucpro.rcl.finders import DEFAULT_MODEL, shipped_models
+from virnucpro.rcl.models import RclModel, read_rcl_model, write_rcl_model
 from virnucpro.rcl.networks import NETWORKS
 from virnucpro.store.disk import Disk
 
@@ -67,3 +68,15 @@ def test_files_of_somebody_else_are_kept(call, models, tmp_path):
     assert done.code == 0
     assert "precision and F1 are not defined" in done.err
     assert [p.read_text() for p in (out / ".checkpoints").rglob("rcl_evaluation.md")] == ["mine"]
+
+
+def test_the_shipped_networks_can_be_read_and_are_small():
+    networks = [path for path in shipped_models().values() if path.suffix == ".safetensors"]
+    assert DEFAULT_MODEL in shipped_models()
+    assert sum(path.stat().st_size for path in networks) < 8 << 20
+    for path in networks:
+        model = read_rcl_model(path)
+        assert model.kind == "unet"
+        assert model.padding == "masked"
+        (probabilities,) = model.probabilities(["MKLV" * 100])
+        assert probabilities.max() < model.threshold

@@ -30,7 +30,7 @@ Examples:
     "--model",
     metavar="MODEL",
     help="Name of a shipped model, or a model file, or the folder of a training (run_001).  "
-    "[default: onehot_unet]",
+    "[default: blosum_unet]",
 )
 @click.option(
     "--esm-model",

@@ -29,7 +29,7 @@ from virnucpro.rcl.rule import RclRegion, RegionRule, find_region
 
 SHIPPED = Path(__file__).parents[1] / "data"
 _PREFIX = "rcl_"  # of the files of shipped models
-DEFAULT_MODEL = "onehot_unet"
+DEFAULT_MODEL = "blosum_unet"
 RELEASED_ESM2 = {
     "esm2_8m": "esm2_t6_8M_UR50D",
     "esm2_35m": "esm2_t12_35M_UR50D",
