@@ -146,7 +146,7 @@ def test_the_batch_script_is_stopped_and_continued_as_described(tmp_path: Path) 
     options = "--model-type toy --device cpu"
     program.write_text(f"#!/bin/sh\nexec {sys.executable} -c '{code}' \"$@\" << E\n{options}\nE\n")
     program.chmod(0o755)
-    lines = (f">r{n}\n{'GCT' * 160}\n" for n in range(4_000))
+    lines = (f">r{n}\n{'GCT' * 160}\n" for n in range(20_000))
     (tmp_path / "contigs.fa").write_text("".join(lines))
     (tmp_path / "job.sh").write_text(script)
     environment = {**os.environ, "PATH": f"{program.parent}:{os.environ['PATH']}"}
@@ -155,7 +155,7 @@ def test_the_batch_script_is_stopped_and_continued_as_described(tmp_path: Path) 
     for stop in (True, False):
         job = subprocess.Popen(["bash", "job.sh"], cwd=tmp_path, env=environment)
         if stop:
-            until(lambda: log.exists() and "stage 1 chunking finished" in log.read_text())
+            until(lambda: log.exists() and "nucleotide_embeddings" in log.read_text())
             job.send_signal(signal.SIGUSR1)
         codes.append(job.wait(timeout=300))
         assert not owner_of_the_run(tmp_path / "results")
