@@ -16,8 +16,7 @@ LENGTH = 300
 ENDS = {"virus": "AT", "others": "CG"}  # letters in which codons end rather than in others
 TOY = "features: {dnabert: {model_name: toy}, esm: {model_name: toy}}\n"
 LITE = """features:
-  dnabert: {model_name: pair/lite_nucleotide.safetensors}
-  esm: {model_name: pair/lite_protein.safetensors}
+  dnabert: {model_name: lite/lite_encoder.safetensors}
 """
 STATE = {".checkpoints"}
 
@@ -75,10 +74,11 @@ def contents(folder: Path) -> dict[str, bytes]:
     }
 
 
-def prepare(twice: Callable, home: Path) -> None:
+def prepare(twice: Callable, home: Path, *, content: str = "frames") -> None:
     """A data set, and its held-out genomes in one file."""
     twice(
-        f"train prepare genomes.tsv -o data -e {LENGTH} --validation 0.25 --test 0.25",
+        f"train prepare genomes.tsv -o data -e {LENGTH} --content {content} --validation 0.25 "
+        f"--test 0.25",
         "has already made this data set",
     )
     header, *lines = (home / "data/genomes.tsv").read_text().splitlines()
@@ -118,12 +118,9 @@ def test_embed_and_classifier(twice: Callable, home: Path) -> None:
 
 
 def test_lite(twice: Callable, home: Path) -> None:
-    prepare(twice, home)
-    twice("train lite data -o pair --steps 15 --threads 1", "was already trained")
-    custom = f"-m custom -p pair/lite_classifier.safetensors -e {LENGTH} -c my_lite.yaml"
+    prepare(twice, home, content="records")
+    twice("train lite data -o lite --steps 15 --threads 1", "was already trained")
+    custom = f"-m custom -p lite/lite_classifier.safetensors -e {LENGTH} -c my_lite.yaml"
     twice(f"predict held_out.fa -o held_out {custom} --device cpu", "held_out", again="--resume")
-    found = measured(twice, home, "chunk")["auroc"]
-    assert found > 0.9
-    said = json.loads((home / "pair/lite.json").read_text())["chunk_auroc"]["test"][str(LENGTH)]
-    # Both see the same chunks of the same genomes.
-    assert found == pytest.approx(said["auroc"], abs=2e-4)
+    assert measured(twice, home, "chunk")["auroc"] > 0.9
+    assert measured(twice, home, "contig")["auroc"] > 0.9

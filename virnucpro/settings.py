@@ -71,7 +71,7 @@ SHIPPED_MODELS = {
     "lite": ShippedModels(
         LITE_CLASSIFIER,
         (500, 300, 150),
-        "model type lite: small models for a first look; the released ones are more accurate",
+        "model type lite: a small model for a first look; the released ones are larger",
     ),
     "toy": ShippedModels(
         TOY_CLASSIFIER,

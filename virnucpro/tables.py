@@ -256,7 +256,12 @@ CHUNKS = ResultTable(
             "`failed` (see `failed_files.txt`).",
             "scored",
         ),
-        _count("frames", "Open frames: those without a stop codon, 0 to 6.", "2"),
+        _count(
+            "frames",
+            "Open frames: those without a stop codon, 0 to 6. 1 where the model reads whole "
+            "chunks, as `lite` does.",
+            "2",
+        ),
         Column(
             "max_score_0",
             float,
@@ -341,10 +346,12 @@ FRAMES = ResultTable(
     "One row per chunk, in the order of the input.",
     (
         _text("chunk", "The id of the chunk.", "NC_001422.1_chunk_2"),
-        _count("frames", "Open frames of the chunk, 0 to 6.", "2"),
+        _count(
+            "frames", "Open frames of the chunk, 0 to 6; 1 where the model reads whole chunks.", "2"
+        ),
         _text(
             "status",
-            "`framed` where there are open frames, otherwise the reason: `no_open_frame`, "
+            "`framed` where there is something to read, otherwise the reason: `no_open_frame`, "
             "`too_short` or `ambiguous`.",
             "framed",
         ),

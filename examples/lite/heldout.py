@@ -1,68 +1,59 @@
 """Cut the held-out genomes of a data set into pieces, and write a table of their labels.
 
-    python examples/lite/heldout.py DATASET GENOMES OUT [--step 1000] [--most 12000]
+    python examples/lite/heldout.py DATASET OUT [--most 600]
 
-This writes OUT/pieces_150.fa, _300.fa, _500.fa and _2000.fa, and OUT/labels.tsv. A piece of the
-given length begins every --step bases, so each record that is long enough has at least one. At most
---most pieces of either label are kept, evenly spread. train.sh shows the next commands, `virnucpro
-predict` and `virnucpro evaluate`.
+This writes OUT/pieces_150.fa, _300.fa, _500.fa, _2100.fa and _5000.fa, and OUT/labels.tsv. Of each
+group, at most --most pieces of a length are kept, evenly spread over its records. Pieces with more
+than a tenth of unknown letters are left out. train.sh shows the next commands, `virnucpro predict`
+and `virnucpro evaluate`.
 """
 
 from __future__ import annotations
 
 import argparse
-import csv
-from collections import Counter, defaultdict
+from collections import defaultdict
 from pathlib import Path
 
-from virnucpro.io.records import read_records
+from virnucpro.training.data.dataset import Dataset, LabelledRecord
 
-LENGTHS = (150, 300, 500, 2000)
+LENGTHS = (150, 300, 500, 2100, 5000)
+STEP = 500  # bases from the start of a piece to that of the next, before some are left out
 
 
-def pieces(
-    dataset: Path, genomes: Path, length: int, step: int
-) -> dict[str, list[tuple[str, str, dict[str, str]]]]:
-    """Return (name, bases, row of genomes.tsv) of every piece, by label."""
-    with (dataset / "genomes.tsv").open(encoding="utf-8", newline="") as stream:
-        rows = [row for row in csv.DictReader(stream, delimiter="\t") if row["part"] == "test"]
-    by_source: dict[str, dict[str, dict[str, str]]] = defaultdict(dict)
-    for row in rows:
-        by_source[row["source"]][row["record"]] = row
-    pieces_of = defaultdict(list)
-    seen: Counter[str] = Counter()  # several records may have the same id
-    for source, rows_by_record in by_source.items():
-        for record in read_records(genomes / source):
-            if row := rows_by_record.get(record.id):
-                seen[record.id] += 1
-                for start in range(0, len(record.sequence) - length + 1, step):
-                    name = f"{record.id}.{seen[record.id]}_{start + 1}_{length}bp"
-                    pieces_of[row["label"]].append(
-                        (name, record.sequence[start : start + length], row)
-                    )
-    return pieces_of
+def pieces_by_group(
+    dataset: Dataset, length: int
+) -> dict[str, list[tuple[str, str, LabelledRecord]]]:
+    """Return (name, bases, record) of every piece of the test part, by group."""
+    pieces: dict[str, list[tuple[str, str, LabelledRecord]]] = defaultdict(list)
+    for record in dataset.records("test"):
+        for start in range(0, len(record.sequence) - length + 1, max(STEP, length)):
+            bases = record.sequence[start : start + length]
+            if bases.count("N") <= length / 10:
+                name = f"{record.record}_{start + 1}_{length}bp"
+                pieces[record.group].append((name, bases, record._replace(sequence="")))
+    return pieces
 
 
 def main() -> None:
     """Write the pieces and their labels."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    for name in ("dataset", "genomes", "out"):
-        parser.add_argument(name, type=Path)
-    parser.add_argument("--step", type=int, default=1000)
-    parser.add_argument("--most", type=int, default=12_000)
+    parser.add_argument("dataset", type=Path)
+    parser.add_argument("out", type=Path)
+    parser.add_argument("--most", type=int, default=600)
     args = parser.parse_args()
     args.out.mkdir(parents=True, exist_ok=True)
     with (args.out / "labels.tsv").open("w", encoding="utf-8") as labels:
         labels.write("record\tlabel\tgroup\tgenome\n")
         for length in LENGTHS:
-            pieces_of = pieces(args.dataset, args.genomes, length, args.step)
+            groups = pieces_by_group(Dataset(args.dataset), length)
             with (args.out / f"pieces_{length}.fa").open("w", encoding="utf-8") as fasta:
-                for label_pieces in pieces_of.values():
-                    every = -(-len(label_pieces) // args.most)
-                    for name, bases, row in label_pieces[::every]:
+                for pieces in groups.values():
+                    every = -(-len(pieces) // args.most)
+                    for name, bases, record in pieces[::every]:
                         fasta.write(f">{name}\n{bases}\n")
-                        labels.write(f"{name}\t{row['label']}\t{row['group']}\t{row['genome']}\n")
-            print(length, {label: len(rows) for label, rows in pieces_of.items()})
+                        row = (name, record.label, record.group, record.genome)
+                        labels.write("\t".join(row) + "\n")
+            print(length, {group: min(args.most, len(p)) for group, p in groups.items()})
 
 
 if __name__ == "__main__":

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Train and measure the model type lite. This takes half an hour on two cores.
+# Train and measure the model type lite. This takes some hours on two cores.
 #   examples/lite/train.sh GENOMES WORK
 # GENOMES is the folder that the paths in genomes.tsv start from. WORK is a folder for the results.
 set -euo pipefail
@@ -7,22 +7,20 @@ here="$(cd "$(dirname "$0")" && pwd)"
 genomes="$1" work="$2"
 
 virnucpro train prepare "$here/genomes.tsv" --genomes "$genomes" -o "$work/data" \
-    -e 500,300,150 --stride 250 --no-balance --test 0 --validation 0.05
+    --content records -e 500,300,150 --test 0.05 --validation 0.05
 virnucpro train lite "$work/data" -o "$work/model"
 
 # To ship it: cp "$work"/model/*.safetensors virnucpro/data/
-python "$here/heldout.py" "$work/data" "$genomes" "$work/pieces"
+python "$here/heldout.py" "$work/data" "$work/pieces"
 cat > "$work/lite.yaml" <<YAML
 features:
-  dnabert: {model_name: $work/model/lite_nucleotide.safetensors}
-  esm: {model_name: $work/model/lite_protein.safetensors}
+  dnabert: {model_name: $work/model/lite_encoder.safetensors}
 YAML
-for length in 150 300 500 2000; do
+for length in 150 300 500 2100 5000; do
     chunk=$((length > 500 ? 500 : length))
-    level=$([ "$length" = 2000 ] && echo contig || echo chunk)
     virnucpro predict "$work/pieces/pieces_$length.fa" -o "$work/predicted" -m custom -e "$chunk" \
         -p "$work/model/lite_classifier.safetensors" -c "$work/lite.yaml" --force
-    virnucpro evaluate "$work/predicted/pieces_${length}_${level}s.tsv" \
-        --labels "$work/pieces/labels.tsv" --level "$level" -o "$work/evaluated_$length" --force
+    virnucpro evaluate "$work/predicted/pieces_${length}_contigs.tsv" \
+        --labels "$work/pieces/labels.tsv" --level contig -o "$work/evaluated_$length" --force
 done
 python "$here/baseline.py" "$work/data" "$work/pieces"

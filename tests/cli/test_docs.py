@@ -115,7 +115,7 @@ def test_the_documented_status_is_what_the_command_prints(
 ) -> None:
     results = tmp_path / "results"
     shutil.copytree(finished, results)
-    behind = ("protein_embeddings", "merging", "prediction", "consensus", "output")
+    behind = ("nucleotide_embeddings", "merging", "prediction", "consensus", "output")
     for receipt in results.rglob("*.done"):
         if json.loads(receipt.read_text())["stage"] in behind:
             receipt.unlink()
@@ -142,7 +142,7 @@ def test_the_batch_script_is_stopped_and_continued_as_described(tmp_path: Path) 
     script = section[section.index("#!/bin/bash") : section.index("```\n\nTwo minutes")]
     program = tmp_path / "bin/virnucpro"
     program.parent.mkdir()
-    code = "import sys; from virnucpro.cli import main; sys.argv[1:] += sys.stdin.read().split(); main()"
+    code = "import sys; from virnucpro.__main__ import main; sys.argv[1:] += sys.stdin.read().split(); main()"
     options = "--model-type toy --device cpu"
     program.write_text(f"#!/bin/sh\nexec {sys.executable} -c '{code}' \"$@\" << E\n{options}\nE\n")
     program.chmod(0o755)

@@ -120,7 +120,7 @@ def test_options_that_lite_ignores_are_named(call, tmp_path):
     done = call("predict", SEQUENCES, "-o", tmp_path, "-m", "lite", "--device", "cpu", *options)
     assert done.code == 0, done.err
     assert "--dnabert-batch-size has no effect on the nucleotide encoder lite" in done.err
-    assert "--esm-batch-size has no effect on the protein encoder lite" in done.err
+    assert "--esm-batch-size has no effect: there is no protein encoder" in done.err
     silent = call("predict", SEQUENCES, "-o", tmp_path / "2", "-m", "lite", "--device", "cpu")
     assert "has no effect" not in silent.err
     refused = call("predict", SEQUENCES, "-o", tmp_path / "3", "-m", "lite", "--device", "cpu",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -17,8 +16,9 @@ from safetensors.torch import load_file
 from tests.cli.inputs import table
 from tests.faults.processes import family, running, until
 from tests.training_data import LENGTH, genome, make_dataset
+from tests.unit.encoders.small import fair_model, save_fair
 from virnucpro.classifier.files import inspect_classifier, load_classifier
-from virnucpro.settings import LITE_CLASSIFIER, AnalysisSettings, MachineSettings
+from virnucpro.settings import AnalysisSettings, MachineSettings
 from virnucpro.store.features import load_features
 from virnucpro.training.data.dataset import PARTS
 from virnucpro.training.embed import EmbedRequest, embed
@@ -103,16 +103,15 @@ def hash_of(name):
     return sum(map(ord, name)) + 1000
 
 
-@pytest.mark.parametrize("encoders", ["lite", "of a folder"])
+@pytest.mark.parametrize("encoders", ["toy", "of a folder"])
 def test_the_next_command_works_as_printed(call, tmp_path, monkeypatch, encoders):
     made = make_dataset(tmp_path / "data", codons=300)
-    analysis = AnalysisSettings(model_type="lite").resolved()
+    analysis = AnalysisSettings(model_type="toy").resolved()
     if encoders == "of a folder":
         folder = tmp_path / "my models"
         folder.mkdir()
-        shutil.copy(LITE_CLASSIFIER.with_name("lite_nucleotide.safetensors"), folder)
-        file = folder / "lite_nucleotide.safetensors"
-        analysis = replace(analysis, nucleotide_model=str(file))
+        file = save_fair(fair_model(), folder / "esm.pt")
+        analysis = replace(analysis, protein_model=str(file))
     embed(EmbedRequest(made.root, analysis, MachineSettings(device="cpu")), lambda event: None)
     done = call("train", "classifier", made.root, "-o", tmp_path / "my own.safetensors", *QUICK)
     assert done.code == 0, done.err

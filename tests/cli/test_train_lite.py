@@ -1,4 +1,4 @@
-"""``train lite``: a pair that predict can use, second runs, refusals, interruptions."""
+"""``train lite``: a model that predict can use, second runs, refusals, interruptions."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ import torch
 
 from tests.cli.inputs import table
 from tests.faults.processes import until
+from tests.records_data import make_records
 from tests.training_data import LENGTH, genome, make_dataset
 from virnucpro.classifier.files import inspect_classifier
 from virnucpro.cli import run
@@ -23,8 +24,7 @@ QUICK = ("--steps", 4, "--threads", 1)
 NAMES = (
     "lite.json",
     "lite_classifier.safetensors",
-    "lite_nucleotide.safetensors",
-    "lite_protein.safetensors",
+    "lite_encoder.safetensors",
 )
 
 
@@ -39,13 +39,13 @@ def threads():
 @pytest.fixture(scope="module")
 def dataset(tmp_path_factory):
     """Not to be changed."""
-    return make_dataset(tmp_path_factory.mktemp("data"), genomes=(4, 2, 2), codons=600)
+    return make_records(tmp_path_factory.mktemp("data") / "set", codons=600)
 
 
 @pytest.fixture(scope="module")
 def trained(dataset, tmp_path_factory):
-    """A finished pair, in a folder that needs quoting; not to be changed."""
-    folder = tmp_path_factory.mktemp("trained") / "my lite: pair"
+    """A finished training, in a folder that needs quoting; not to be changed."""
+    folder = tmp_path_factory.mktemp("trained") / "my lite: model"
     words = ["train", "lite", dataset.root, "--output-dir", folder, *QUICK, "-q"]
     assert run(list(map(str, words))) == 0
     return folder
@@ -66,15 +66,15 @@ def contigs(tmp_path):
     return path
 
 
-def test_the_pair_is_used_as_it_says(call, dataset, contigs, tmp_path):
+def test_the_model_is_used_as_it_says(call, dataset, contigs, tmp_path):
     """What is printed at the end is a configuration and a command that work as they are."""
-    folder = tmp_path / "my lite: pair"
+    folder = tmp_path / "my lite: model"
     done = call("train", "lite", dataset.root, "--output-dir", folder, *QUICK)
     assert done.code == 0, done.err
     said = json.loads((folder / "lite.json").read_text())
     for part in ("validation", "test"):
         row = said["chunk_auroc"][part][str(LENGTH)]
-        assert f"{part}, {LENGTH} bp: AUROC {row['auroc']} of {row['chunks']} chunks" in done.out
+        assert f"{part}, {LENGTH} bp: AUROC {row['auroc']} of {row['chunks']:,} chunks" in done.out
     _, printed = done.out.split("Next: ")
     command, _, configuration = printed.partition("\n")
     path = tmp_path / "my_lite.yaml"
@@ -89,15 +89,16 @@ def test_the_pair_is_used_as_it_says(call, dataset, contigs, tmp_path):
     assert [(row["record"], row["status"]) for row in rows] == [("v", "scored")]
     assert rows[0]["fdr"] != "NA"  # it is calibrated
     models = json.loads((tmp_path / "out" / "contigs_run.json").read_text())["models"]
-    assert [models[m]["family"] for m in ("nucleotide", "protein")] == [
-        "lite-nucleotide",
-        "lite-protein",
-    ]
-    protein = LiteFiles(folder).protein
-    protein.write_bytes(protein.read_bytes()[:-9])
+    assert (models["nucleotide"]["family"], models["nucleotide"]["reads"]) == (
+        "lite",
+        "whole chunks",
+    )
+    assert "protein" not in models
+    encoder = LiteFiles(folder).encoder
+    encoder.write_bytes(encoder.read_bytes()[:-9])
     damaged = call(*predict, tmp_path / "damaged")
     assert damaged.code == 64
-    assert str(protein) in damaged.err
+    assert str(encoder) in damaged.err
 
 
 def test_a_second_run_and_other_recipes(train, trained):
@@ -129,7 +130,7 @@ def test_interrupted_and_gone_on_with(dataset, train, trained, tmp_path):
 
 
 def test_uncalibrated_and_encoders_of_another_training(call, trained, contigs, tmp_path):
-    only = make_dataset(tmp_path / "data", genomes=(3, 0, 0), codons=300)
+    only = make_records(tmp_path / "data", genomes=(3, 0, 0), codons=300)
     done = call("train", "lite", only.root, "-o", tmp_path / "other", *QUICK)
     assert done.code == 0
     assert "the scores are not calibrated" in done.err
@@ -140,15 +141,12 @@ def test_uncalibrated_and_encoders_of_another_training(call, trained, contigs, t
     assert inspect_classifier(mine.classifier).temperature is not None
     assert inspect_classifier(others.classifier).temperature is None
     mixed = tmp_path / "mixed.yaml"
-    mixed.write_text(
-        f"features:\n  dnabert: {{model_name: {mine.nucleotide}}}\n"
-        f"  esm: {{model_name: {others.protein}}}\n"
-    )
+    mixed.write_text(f"features:\n  dnabert: {{model_name: {others.encoder}}}\n")
     custom = ("-m", "custom", "-p", mine.classifier, "-e", LENGTH, "-c", mixed, "--device", "cpu")
     refused = call("predict", contigs, "-o", tmp_path / "out", *custom)
     assert refused.code == 64
     assert "trained together with its own encoders" in refused.err
-    assert str(others.protein) in refused.err
+    assert str(others.encoder) in refused.err
 
 
 def test_what_cannot_be_trained(call, dataset, tmp_path):
@@ -160,9 +158,13 @@ def test_what_cannot_be_trained(call, dataset, tmp_path):
     refused = call("train", "lite", dataset.root, "-o", tmp_path / "file" / "out", *QUICK)
     assert refused.code == 6
     assert "--resume" not in refused.err
+    frames = make_dataset(tmp_path / "frames", genomes=(1, 0, 0), codons=300)
+    refused = call("train", "lite", frames.root, "-o", tmp_path / "out", *QUICK)
+    assert refused.code == 64
+    assert "--content records" in refused.err
 
 
 def test_help_has_examples(call):
     done = call("train", "lite", "--help")
     assert "virnucpro train lite data --output-dir my_lite" in done.out
-    assert "dnabert: {model_name: my_lite/lite_nucleotide.safetensors}" in done.out
+    assert "dnabert: {model_name: my_lite/lite_encoder.safetensors}" in done.out

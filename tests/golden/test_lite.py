@@ -11,9 +11,11 @@ import pytest
 from sklearn.metrics import roc_auc_score
 
 from virnucpro.classifier.files import inspect_classifier
-from virnucpro.encoders.lite import PACKAGED
+from virnucpro.encoders.lite import LITE
 from virnucpro.encoders.registry import locate
 from virnucpro.io.records import read_records
+from virnucpro.settings import LITE_CLASSIFIER
+from virnucpro.store.disk import sha256_of
 
 ROOT = Path(__file__).parents[2]
 HELD_OUT = {
@@ -35,17 +37,16 @@ def rows(table: Path) -> list[list[str]]:
 
 
 def test_it_is_small_and_says_what_it_is() -> None:
-    files = sorted(PACKAGED.glob("lite_*.safetensors"))
-    assert [file.name for file in files] == [
-        "lite_classifier.safetensors",
-        "lite_nucleotide.safetensors",
-        "lite_protein.safetensors",
-    ]
-    assert sum(file.stat().st_size for file in files) < 10_000_000
-    assert inspect_classifier(files[0]).extra["command"] == "virnucpro train lite data -o model"
-    assert inspect_classifier(files[0]).temperature is not None  # calibrated: there is a column fdr
-    assert locate("lite", "nucleotide").family == "lite-nucleotide"
-    assert locate("lite", "protein").family == "lite-protein"
+    encoder, classifier = LITE.packaged(), LITE_CLASSIFIER
+    assert encoder.stat().st_size + classifier.stat().st_size < 10_000_000
+    info = inspect_classifier(classifier)
+    assert info.extra["command"].startswith("virnucpro train lite DATASET --output-dir DIR")
+    assert info.temperature is not None  # calibrated: there is a column fdr
+    assert info.chunk_lengths == (500, 300, 150)
+    assert set(info.contigs) == {500, 300, 150}
+    source = locate("lite", "nucleotide")
+    assert (source.family, source.reading) == ("lite", "whole chunks")
+    assert info.extra["encoder_sha256"] == sha256_of(encoder)
 
 
 def test_the_contigs_of_the_example_are_called_right(tmp_path: Path) -> None:
@@ -62,7 +63,7 @@ def test_the_contigs_of_the_example_are_called_right(tmp_path: Path) -> None:
     assert len(wrong) <= 1
 
 
-@pytest.mark.parametrize(("length", "least"), [(500, 0.93), (300, 0.88), (150, 0.75)])
+@pytest.mark.parametrize(("length", "least"), [(500, 0.86), (300, 0.82), (150, 0.73)])
 def test_held_out_groups(genomes: Path, tmp_path: Path, length: int, least: float) -> None:
     """The model card has the whole table; this is a sample of it, with room for chance."""
     chance, source, virus = random.Random(5), tmp_path / "pieces.fa", {}
@@ -77,6 +78,7 @@ def test_held_out_groups(genomes: Path, tmp_path: Path, length: int, least: floa
                 out.write(f">{name}\n{record.sequence[start : start + length]}\n")
     predict(source, tmp_path / "out", "-e", str(length))
     scored = [r for r in rows(tmp_path / "out/pieces_chunks.tsv") if r[4] == "scored"]
+    assert len(scored) == len(virus)  # with or without an open frame
     found = roc_auc_score(
         [virus[r[0]] for r in scored], [float(r[7]) - float(r[6]) for r in scored]
     )

@@ -23,6 +23,7 @@ from virnucpro.classifier.scoring import INNER_BATCH
 from virnucpro.encoders.family import EncoderSource
 from virnucpro.encoders.registry import locate
 from virnucpro.errors import ModelError
+from virnucpro.layout import MOLECULES
 from virnucpro.settings import TOY_CLASSIFIER
 
 
@@ -169,15 +170,7 @@ def test_toy_classifier():
     info = inspect_classifier(TOY_CLASSIFIER)
     assert (info.input_width, info.hidden) == (32, 8)
     assert TOY_CLASSIFIER.stat().st_size < 5000
-    assert (
-        check_fit(
-            info,
-            nucleotide=locate("toy", "nucleotide"),
-            protein=locate("toy", "protein"),
-            chunk_length=77,
-        )
-        == []
-    )
+    assert check_fit(info, [locate("toy", molecule) for molecule in MOLECULES], 77) == []
 
 
 class Evil:
@@ -261,15 +254,15 @@ def test_encoders_must_fit(info, encoders, asked, verdict):
     info, esm = replace(info, encoders=encoders), replace(ESM, name=asked)
     if verdict == "error":
         with pytest.raises(ModelError, match="was trained with"):
-            check_fit(info, nucleotide=DNA, protein=esm, chunk_length=500)
+            check_fit(info, (DNA, esm), 500)
     else:
-        warnings = check_fit(info, nucleotide=DNA, protein=esm, chunk_length=500)
+        warnings = check_fit(info, (DNA, esm), 500)
         assert len(warnings) == (verdict == "warns")
 
 
 def test_widths_must_fit(info):
     with pytest.raises(ModelError, match=r"takes 32 numbers .* give 3328"):
-        check_fit(replace(info, input_width=32), nucleotide=DNA, protein=ESM, chunk_length=500)
+        check_fit(replace(info, input_width=32), (DNA, ESM), 500)
 
 
 @pytest.mark.parametrize(
@@ -286,7 +279,7 @@ def test_chunk_length_must_fit(info, name, lengths, chunk_length, verdict):
     info = replace(info, path=Path(name), chunk_lengths=lengths)
     if verdict == "error":
         with pytest.raises(ModelError, match="300 or 500 bases, not 400"):
-            check_fit(info, nucleotide=DNA, protein=ESM, chunk_length=chunk_length)
+            check_fit(info, (DNA, ESM), chunk_length)
     else:
-        warnings = check_fit(info, nucleotide=DNA, protein=ESM, chunk_length=chunk_length)
+        warnings = check_fit(info, (DNA, ESM), chunk_length)
         assert len(warnings) == (verdict == "warns")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -50,8 +49,8 @@ def classifier_for(
         return None
     try:
         path = given or find_model(f"{chunk_length}_model.pth")
-        fit = partial(check_fit, inspect_classifier(path), nucleotide=nucleotide, protein=protein)
-        for warning in fit(chunk_length=chunk_length):
+        info = inspect_classifier(path)
+        for warning in check_fit(info, (nucleotide, protein), chunk_length):
             notify(f"warning: {warning}")
     except ModelError:
         if given is not None:

@@ -7,7 +7,10 @@ Two formats are read. The project's own is safetensors, with one JSON text under
      "labels": ["others", "virus"], "encoders": ["dnabert-s", "esm2_t36_3B_UR50D"],
      "chunk_lengths": [500], "extra": {...}, "temperature": 1.7}
 
-``temperature`` is there where the scores were calibrated.
+``temperature`` is there where the scores were calibrated. ``contigs`` may be there too: the
+coefficients of a :class:`virnucpro.classifier.contigs.ContigModel` for each chunk length::
+
+    "contigs": {"500": [0.1, 0.9, 0.3, -0.1, 0.05]}
 
 The original's ``.pth`` is a whole pickled module of class ``__main__.MLPClassifier``. It is taken
 apart without running what is pickled: every class in it becomes an inert holder of attributes.
@@ -19,7 +22,7 @@ import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +30,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 
+from virnucpro.classifier.contigs import ContigModel
 from virnucpro.classifier.scoring import Classifier
 from virnucpro.encoders.family import refuse_changed_models
 from virnucpro.encoders.weights import (
@@ -69,6 +73,7 @@ class ClassifierInfo:
         chunk_lengths: bases of the chunks it was trained with.
         temperature: what its logits are divided by; None where it does not say: such scores are
             not calibrated.
+        contigs: how the chunks of a contig are put together, by chunk length.
         extra: whatever its maker wrote down, such as the training command.
     """
 
@@ -81,6 +86,7 @@ class ClassifierInfo:
     encoders: tuple[str, ...]
     chunk_lengths: tuple[int, ...]
     temperature: float | None = None
+    contigs: Mapping[int, ContigModel] = field(default_factory=dict)
     extra: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -108,6 +114,7 @@ def inspect_classifier(path: Path) -> ClassifierInfo:
         encoders,
         lengths,
         _temperature(metadata, path),
+        _contigs(metadata, path),
         {str(key): str(value) for key, value in dict(metadata.get("extra") or {}).items()},
     )
 
@@ -129,12 +136,14 @@ def classifier_to_bytes(
     chunk_lengths: Sequence[int],
     extra: Mapping[str, str],
     temperature: float | None = None,
+    contigs: Mapping[int, ContigModel] | None = None,
 ) -> bytes:
     """Return a classifier in the project's own format; the same arguments give the same bytes.
 
     ``encoders`` are families or model names, ``chunk_lengths`` bases; either may be empty where
     it is not to be checked. ``extra`` is anything worth keeping, such as the training command.
-    ``temperature`` is what the logits are divided by; None where that was not fitted.
+    ``temperature`` is what the logits are divided by; None where that was not fitted. ``contigs``
+    says how the chunks of a contig are put together, by chunk length.
 
     Raises:
         ModelError: ``state`` is not that of a classifier, or ``labels`` are not ``LABELS``.
@@ -149,6 +158,8 @@ def classifier_to_bytes(
     }
     if temperature is not None:
         metadata["temperature"] = float(temperature)
+    if contigs:
+        metadata["contigs"] = {str(n): list(astuple(contigs[n])) for n in sorted(contigs)}
     return _encoded(state, metadata)
 
 
@@ -251,6 +262,21 @@ def _temperature(metadata: Mapping[str, Any], path: Path) -> float | None:
     if not math.isfinite(value):
         raise ModelError(f"{path}: 'temperature' in its metadata is damaged: fetch it again")
     return value
+
+
+def _contigs(metadata: Mapping[str, Any], path: Path) -> dict[int, ContigModel]:
+    """Return the contig models of a file. Raises ModelError where they are damaged."""
+    try:
+        models = {
+            int(length): ContigModel(*map(float, coefficients))
+            for length, coefficients in metadata.get("contigs", {}).items()
+        }
+        finite = all(math.isfinite(c) for model in models.values() for c in astuple(model))
+    except (TypeError, ValueError, AttributeError):
+        finite = False
+    if not finite:
+        raise ModelError(f"{path}: 'contigs' in its metadata is damaged: fetch it again")
+    return models
 
 
 def _shapes(hidden: int, width: int) -> dict[str, tuple[int, ...]]:

@@ -1,8 +1,9 @@
-"""Whether a classifier belongs to two encoders and a chunk length."""
+"""Whether a classifier belongs to its encoders and a chunk length."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from virnucpro.classifier.files import ClassifierInfo
 from virnucpro.encoders.family import EncoderSource
@@ -11,9 +12,9 @@ from virnucpro.errors import ModelError
 
 
 def check_fit(
-    info: ClassifierInfo, *, nucleotide: EncoderSource, protein: EncoderSource, chunk_length: int
+    info: ClassifierInfo, sources: Sequence[EncoderSource], chunk_length: int
 ) -> list[str]:
-    """Check that a classifier belongs to two encoders and a chunk length.
+    """Check that a classifier belongs to its encoders and a chunk length.
 
     An entry of ``info.encoders`` fits an encoder of its family; where it names a model, and the
     encoder was asked for by the name of another released model, it does not. An encoder in a
@@ -25,18 +26,19 @@ def check_fit(
     Raises:
         ModelError: widths, encoders or the chunk length do not fit.
     """
-    width = nucleotide.dim + protein.dim
+    width = sum(source.dim for source in sources)
     if info.input_width != width:
+        names = " and ".join(f"{source.name} ({source.dim})" for source in sources)
+        verb = "give" if len(sources) > 1 else "gives"
         raise ModelError(
-            f"{info.path} takes {info.input_width} numbers per frame, but {nucleotide.name} "
-            f"({nucleotide.dim}) and {protein.name} ({protein.dim}) give {width}: choose the "
-            f"classifier that was trained with these encoders"
+            f"{info.path} takes {info.input_width} numbers per sequence, but {names} {verb} "
+            f"{width}: choose the classifier that was trained with these encoders"
         )
     warnings: list[str] = []
     if info.encoders:
-        for source in (nucleotide, protein):
+        for source in sources:
             warnings += _check_encoder(info, source)
-        _check_digests(info, nucleotide, protein)
+        _check_digests(info, *sources)
     if info.chunk_lengths and chunk_length not in info.chunk_lengths:
         lengths = " or ".join(map(str, info.chunk_lengths))
         raise ModelError(

@@ -178,6 +178,8 @@ def summary_text(summary: Summary, root: Path) -> str:
         lines.append(
             f"{summary.chunks.get('scored', 0):,} of {chunks:,} chunks were scored, from "
             f"{summary.frames:,} open frames."
+            if summary.reading == "open frames"
+            else f"{summary.chunks.get('scored', 0):,} of {chunks:,} chunks were scored."
         )
     if closed := summary.chunks.get("no_open_frame", 0):
         lines.append(

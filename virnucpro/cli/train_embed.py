@@ -17,12 +17,13 @@ if TYPE_CHECKING:
     from virnucpro.training.data.dataset import Part
     from virnucpro.training.embed import EmbeddedPart
 
-TYPES = tuple(name for name in SHOWN_MODEL_TYPES if name != "custom")
+# The encoder of lite reads whole chunks, not frames; custom models are named by other options.
+TYPES = tuple(name for name in SHOWN_MODEL_TYPES if name not in ("custom", "lite"))
 EPILOG = """\b
 Examples:
   virnucpro train embed DATASET
   virnucpro train embed DATASET --gpus 0,1 --precision bf16
-  virnucpro train embed DATASET --model-type lite --device cpu
+  virnucpro train embed DATASET --protein-model esm2_t6_8M_UR50D --device cpu
   virnucpro train embed DATASET --protein-model esm2_t33_650M_UR50D --parts train,validation
 
 """ + shared.exit_codes(0, 2, 3, 4, 5, 6, 64, 65, 130)

@@ -1,4 +1,4 @@
-"""``virnucpro train lite``: trains small encoders and their classifier on the CPU."""
+"""``virnucpro train lite``: trains a small encoder and its classifier on the CPU."""
 
 from __future__ import annotations
 
@@ -15,29 +15,28 @@ import virnucpro.cli.shared as shared
 
 EPILOG = """\b
 Examples:
-  virnucpro train prepare genomes.tsv -o data -e 500,300,150 --stride 250 --no-balance
+  virnucpro train prepare genomes.tsv -o data --content records -e 500,300,150
   virnucpro train lite data --output-dir my_lite
   virnucpro train lite data --output-dir trial --steps 500 --threads 4
 
 Then: virnucpro predict contigs.fa -m custom -p my_lite/lite_classifier.safetensors -e 500
--c my_lite.yaml, where my_lite.yaml names the two encoders:
+-c my_lite.yaml, where my_lite.yaml names the encoder:
 
 \b
   features:
-    dnabert: {model_name: my_lite/lite_nucleotide.safetensors}
-    esm: {model_name: my_lite/lite_protein.safetensors}
+    dnabert: {model_name: my_lite/lite_encoder.safetensors}
 
 """ + shared.exit_codes(0, 3, 5, 6, 64, 65, 130)
 
 
-@click.command(epilog=EPILOG, short_help="Train small encoders and their classifier, on the CPU.")
+@click.command(epilog=EPILOG, short_help="Train a small encoder and its classifier, on the CPU.")
 @click.argument("dataset", type=shared.FOLDER, metavar="DATASET")
 @click.option(
     "-o",
     "--output-dir",
     type=shared.FOLDER,
     required=True,
-    help="Folder of the encoders and the classifier.",
+    help="Folder of the encoder and the classifier.",
 )
 @click.option(
     "--steps", type=shared.COUNT, help="Number of batches.  [default: that of model type lite]"
@@ -54,21 +53,20 @@ def lite(
     threads: int | None,
     force: bool,
 ) -> int:
-    """Train two small encoders and a classifier, as those of model type lite, on DATASET.
+    """Train a small encoder and a classifier, as those of model type lite, on DATASET.
 
-    Both encoders and the classifier are trained together on open reading frames of all chunk
-    lengths of DATASET. The validation part calibrates the scores. No GPU is needed. The same
-    command continues an interrupted training.
+    DATASET holds whole records (train prepare --content records). Encoder and classifier are
+    trained together on pieces drawn from them, of all chunk lengths of DATASET. The validation part
+    calibrates the scores. No GPU is needed. The same command continues an interrupted training.
     """
     shared.say_at_start(f"training lite encoders on {dataset}")
     import torch
 
     from virnucpro.training.data.dataset import Dataset
-    from virnucpro.training.lite.fitting import check_packages, fit_lite
+    from virnucpro.training.lite.fitting import fit_lite
     from virnucpro.training.lite.trainer import LiteTrainingSettings
     from virnucpro.ui.step_screen import StepScreen
 
-    check_packages()
     if threads:
         torch.set_num_threads(threads)
     loaded = shared.configuration()
@@ -83,14 +81,14 @@ def lite(
             Dataset(dataset), output_dir, settings, screen, interruption=interruption, force=force
         )
         if report is not None and report["temperature"] is None:
-            screen.warn("no validation frames of both labels: the scores are not calibrated")
+            screen.warn("no validation records of both labels: the scores are not calibrated")
     if not display.quiet:
         click.echo("\n".join(_summary(report, Dataset(dataset).lengths()[0], output_dir)))
     return 0
 
 
 def _summary(report: Mapping[str, Any] | None, length: int, output_dir: Path) -> list[str]:
-    """Return sentences on how good the encoders are, and how to use them."""
+    """Return sentences on how good the encoder is, and how to use them."""
     from virnucpro.training.lite.admission import LiteFiles
 
     if report is None:
@@ -104,14 +102,13 @@ def _summary(report: Mapping[str, Any] | None, length: int, output_dir: Path) ->
                 f"{row['virus']:,} of them virus"
             )
     files = LiteFiles(output_dir)
-    names = [json.dumps(str(path)) for path in (files.nucleotide, files.protein)]
+    encoder = json.dumps(str(files.encoder))
     classifier = shlex.quote(str(files.classifier))
     return [
         *lines,
-        f"Encoders, classifier and lite.json are in {output_dir}",
+        f"Encoder, classifier and lite.json are in {output_dir}",
         f"Next: virnucpro predict contigs.fa -m custom -p {classifier} -e {length} -c my_lite.yaml",
         "with this in my_lite.yaml:",
         "features:",
-        f"  dnabert: {{model_name: {names[0]}}}",
-        f"  esm: {{model_name: {names[1]}}}",
+        f"  dnabert: {{model_name: {encoder}}}",
     ]

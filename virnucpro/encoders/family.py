@@ -31,6 +31,8 @@ RESIDUES = "LAGVSERTIDPKQNFYMHWC"
 LETTERS_PER_FRAME: Mapping[Molecule, int] = {"nucleotide": 499, "protein": 166}
 # The option of the command line that sets the batch budget of the encoder of a molecule. Each is
 # named after the encoder that the original has for it.
+Reading = Literal["open frames", "whole chunks"]
+"""What of a chunk an encoder reads: every frame without a stop codon, or the chunk as it is."""
 BATCH_OPTIONS: Mapping[Molecule, str] = {
     "nucleotide": "--dnabert-batch-size",
     "protein": "--esm-batch-size",
@@ -49,6 +51,7 @@ class EncoderSource:
         files: every file whose content decides the result, in a fixed order.
         sha256: one digest over their contents, whatever the files are called.
         dim: width of an embedding.
+        reading: what of a chunk it reads.
         stamps: of ``files``, from before they were hashed.
     """
 
@@ -59,6 +62,7 @@ class EncoderSource:
     sha256: str
     dim: int
     stamps: Mapping[Path, FileStamp] = field(default_factory=dict)
+    reading: Reading = "open frames"
 
     @property
     def weights(self) -> Path:
@@ -111,6 +115,8 @@ class EncoderFamily(ABC):
         name: unique; also the name of the entry point.
         title: what people call it.
         molecule: what it reads.
+        reading: what of a chunk it reads. An encoder of whole chunks reads nucleotides, and works
+            without a second encoder for proteins.
         alphabet: letters of sequences that are made up to measure it.
         budget_unit: what its batch budget counts; None where its batches are always the same, so
             that the option for the budget has no effect.
@@ -126,6 +132,7 @@ class EncoderFamily(ABC):
     name: str
     title: str
     molecule: Molecule
+    reading: Reading = "open frames"
     alphabet: str
     budget_unit: Literal["tokens", "sequences"] | None = None
     compiles: bool = False

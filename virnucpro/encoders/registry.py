@@ -31,8 +31,7 @@ if TYPE_CHECKING:
 
 ENTRY_POINTS = "virnucpro.encoders"  # the group in which other packages register families
 BUILT_IN: Mapping[str, str] = {
-    "lite-nucleotide": "virnucpro.encoders.lite:NUCLEOTIDE",
-    "lite-protein": "virnucpro.encoders.lite:PROTEIN",
+    "lite": "virnucpro.encoders.lite:LITE",
     "dnabert-s": "virnucpro.encoders.dnabert_s:FAMILY",
     "esm2": "virnucpro.encoders.esm2:FAMILY",
     "toy-nucleotide": "virnucpro.encoders.toy:NUCLEOTIDE",
@@ -109,7 +108,8 @@ def locate(name: str, molecule: Molecule) -> EncoderSource:
     if path is None:
         identity = f"{family.name} {family.version}".encode()
         digest = hashlib.sha256(identity).hexdigest()
-        return EncoderSource(family.name, name, None, (), digest, family.width(None))
+        width = family.width(None)
+        return EncoderSource(family.name, name, None, (), digest, width, reading=family.reading)
     from virnucpro.encoders.weights import check_file
 
     files = family.files(path)
@@ -120,9 +120,8 @@ def locate(name: str, molecule: Molecule) -> EncoderSource:
         digest, stamps[file] = stamped_digest(file)
         check_digest(file, digest)
         digests.append(digest)
-    source = EncoderSource(
-        family.name, name, path, files, digest_of(digests), family.width(path), stamps
-    )
+    digest, width = digest_of(digests), family.width(path)
+    source = EncoderSource(family.name, name, path, files, digest, width, stamps, family.reading)
     source.refuse_changed()
     return source
 
@@ -267,6 +266,12 @@ def ignored_options(
             for option, is_ignored in ignored.items()
             if is_ignored
         ]
+    molecules = {family_named(source.family).molecule for source in sources}
+    sentences += [
+        f"{BATCH_OPTIONS[molecule]} has no effect: there is no {molecule} encoder"
+        for molecule, budget in budgets.items()
+        if budget and molecule not in molecules
+    ]
     return sentences
 
 

@@ -14,6 +14,9 @@ import numpy as np
 import numpy.typing as npt
 
 FRAME_LABELS = ("F1", "F2", "F3", "R1", "R2", "R3")
+WHOLE_LABEL = "FR"
+"""Stands where a frame has its label, for a chunk that is read whole, on both strands."""
+SHORTEST_WHOLE = 30  # bases; a chunk of fewer is not scored: its words say nothing
 
 _BASES = "TCAG"  # the order in which NCBI writes its tables
 _AMINO_ACIDS = "FFLLSSSSYY**CC*WLLLLPPPPHHQQRRRRIIIMTTTTNNKKSSRRVVVVAAAADDEEGGGG"
@@ -58,7 +61,7 @@ class Frame:
     """An open reading frame over a whole chunk.
 
     Attributes:
-        label: one of ``FRAME_LABELS``.
+        label: one of ``FRAME_LABELS``, or ``WHOLE_LABEL``.
         nucleotide: upper case; the codons and one base more, where there is one.
         protein: one letter per codon; codons with an ambiguous letter are left out.
     """
@@ -115,6 +118,24 @@ def open_frames(chunks: Sequence[str]) -> list[ChunkFrames]:
         numbers = (number for number, flag in enumerate(flags) if flag)
         frames = (_frame(number, windows, start, length, texts) for number in numbers)
         results[index] = ChunkFrames("framed", tuple(frames))
+    return results
+
+
+def whole_chunks(chunks: Sequence[str]) -> list[ChunkFrames]:
+    """Return each chunk as a single "frame" with the label ``WHOLE_LABEL`` and no protein.
+
+    ``chunks`` are ASCII letters of either case. A chunk with fewer than ``SHORTEST_WHOLE`` bases is
+    ``too_short``; one with fewer than that many letters A, C, G and T is ``ambiguous``.
+    """
+    results = []
+    for chunk in chunks:
+        bases = chunk.upper()
+        if len(bases) < SHORTEST_WHOLE:
+            results.append(_TOO_SHORT)
+        elif sum(map(bases.count, "ACGT")) < SHORTEST_WHOLE:
+            results.append(_AMBIGUOUS)
+        else:
+            results.append(ChunkFrames("framed", (Frame(WHOLE_LABEL, bases, ""),)))
     return results
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from virnucpro.contracts import Json
 from virnucpro.devices import choose_devices, mask_warning, visible_gpus
+from virnucpro.encoders.family import Reading
 from virnucpro.errors import VirNucProError
 from virnucpro.events import Emit, Notice
 from virnucpro.executors.executor import Executor, open_executor
@@ -36,13 +37,14 @@ from virnucpro.store.state import RunState
 class Summary:
     """Counts of a finished run.
 
-    ``calls`` and ``unscored`` count records, ``chunks`` chunks by status, ``failed_records`` the
-    records of which a frame could not be embedded, ``adopted`` the feature files that an earlier
-    version of the program computed.
+    ``reading`` is what of a chunk the encoders read. ``calls`` and ``unscored`` count records,
+    ``chunks`` chunks by status, ``failed_records`` the records of which a frame could not be
+    embedded, ``adopted`` the feature files that an earlier version of the program computed.
     """
 
     records: int
     frames: int
+    reading: Reading
     calls: Mapping[str, int]
     unscored: Mapping[str, int]
     chunks: Mapping[str, int]
@@ -170,6 +172,7 @@ def summarise(prediction: Prediction, outcome: RunOutcome, failed_records: int) 
         notice=shipped.notice if shipped else "",
         records=chunking.records,
         frames=ledger.outputs("translation")[0].rows,
+        reading=prediction.encoders.nucleotide.reading,
         calls=output.calls,
         unscored={name: n for name, n in output.statuses.items() if name != "scored"},
         chunks=output.chunks,

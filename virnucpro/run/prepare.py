@@ -50,18 +50,19 @@ class Prediction:
         that an earlier start measured.
         """
         layout, disk, source, classifier = self.layout, self.disk, self.source, self.classifier
-        analysis, machine = self.analysis, self.machine
+        analysis, machine, encoders = self.analysis, self.machine, self.encoders
         shortest = min(classifier.chunk_lengths or (layout.chunk_length,))
         calibrated = classifier.temperature is not None
+        contig_model = classifier.contigs.get(layout.chunk_length)
         return [
             ChunkingStage(layout, disk, source, seen, analysis.duplicate_ids, shortest),
-            TranslationStage(layout, disk),
-            SplittingStage(layout, disk, analysis.sequences_per_file),
-            *self.encoders.stages(layout, disk, machine, budgets),
-            MergingStage(layout, disk),
+            TranslationStage(layout, disk, encoders.nucleotide.reading),
+            SplittingStage(layout, disk, analysis.sequences_per_file, encoders.molecules),
+            *encoders.stages(layout, disk, machine, budgets),
+            MergingStage(layout, disk, encoders.molecules),
             PredictionStage(layout, disk, classifier, machine.classifier_rows),
             ConsensusStage(layout, disk),
-            OutputStage(layout, disk, source, seen, calibrated),
+            OutputStage(layout, disk, source, seen, calibrated, contig_model),
         ]
 
     def identity(self) -> dict[str, Json]:
@@ -87,21 +88,19 @@ def prepare(
     analysis = request.analysis.resolved()
     assert analysis.chunk_length is not None
     nucleotide = locate(analysis.nucleotide_model, "nucleotide")
-    protein = locate(analysis.protein_model, "protein")
+    frames = nucleotide.reading == "open frames"
+    protein = locate(analysis.protein_model, "protein") if frames else None
+    sources = (nucleotide,) if protein is None else (nucleotide, protein)
     classifier = inspect_classifier(classifier_path(analysis))
     check_digest(classifier.path, classifier.sha256)
-    warnings = check_fit(
-        classifier, nucleotide=nucleotide, protein=protein, chunk_length=analysis.chunk_length
-    )
-    for warning in warnings:
+    for warning in check_fit(classifier, sources, analysis.chunk_length):
         emit(Notice("warning", warning))
     source = layout.spooled if request.source == STDIN else Path(request.source).absolute()
     requested = request.analysis.precision
     if not request.force:
         requested = requested_precision(layout, requested)
     precision = choose_precision(requested, devices)
-    check_precision(precision, nucleotide, protein)
-    sources = (nucleotide, protein)
+    check_precision(precision, *sources)
     for text in (*cautions(sources), *ignored_by(sources, request.analysis, request.machine)):
         emit(Notice("warning", text))
     encoders = EncoderSetup(nucleotide, protein, precision, analysis.truncation)

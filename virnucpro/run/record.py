@@ -130,8 +130,7 @@ def run_record(
         **circumstances(command),
         **details,
         "models": {
-            "nucleotide": encoder_facts(encoders.nucleotide),
-            "protein": encoder_facts(encoders.protein),
+            **{molecule: encoder_facts(s) for molecule, s in encoders.sources.items()},
             **details.get("models", {}),
         },
         "precision": encoders.precision,
@@ -180,6 +179,7 @@ def encoder_facts(source: EncoderSource) -> dict[str, Json]:
         "path": str(source.path),
         "sha256": source.sha256,
         "dim": source.dim,
+        "reads": source.reading,
     }
 
 

@@ -74,7 +74,8 @@ def check_request(request: PredictionRequest) -> None:
     refuse_missing_models(analysis)
     classifier_path(analysis)
     check_on_disk(analysis.nucleotide_model, "nucleotide")
-    check_on_disk(analysis.protein_model, "protein")
+    if analysis.model_type != "custom":  # a custom encoder of whole chunks needs none
+        check_on_disk(analysis.protein_model, "protein")
 
 
 def check_paths(request: PredictionRequest, layout: Layout) -> None:

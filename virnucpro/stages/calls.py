@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from virnucpro.classifier.contigs import ContigModel
 from virnucpro.tables import CHUNKS
 
 # Thresholds of the files' contract (docs/files.md).
@@ -13,6 +14,7 @@ VIRUS_ABOVE = 0.3
 HIGH_TIER = 0.6
 CONFIDENT = 0.8
 CONTRADICTED = 0.3
+SMALLEST = 1e-30  # of a score, where its logarithm is taken
 # Where chunks have several reasons, the record has the first of these.
 REASONS = ("failed", "no_open_frame", "ambiguous", "too_short")
 
@@ -41,6 +43,12 @@ class Chunk(NamedTuple):
         others, virus = float(self.others), float(self.virus)
         return virus / (virus + others)
 
+    @property
+    def log_odds(self) -> float:
+        """The natural logarithm of the odds of virus; only for a chunk that was scored."""
+        others, virus = float(self.others), float(self.virus)
+        return math.log(max(virus, SMALLEST)) - math.log(max(others, SMALLEST))
+
     def row(self, record: str) -> str:
         """Return the line in the table of chunks, with coordinates from 1 and the last included."""
         start = self.start + 1
@@ -67,11 +75,12 @@ class Call(NamedTuple):
     status: str
 
 
-def call_record(length: int, chunks: Sequence[Chunk]) -> Call:
+def call_record(length: int, chunks: Sequence[Chunk], model: ContigModel | None = None) -> Call:
     """Return the call of a record of ``length`` bases from its chunks.
 
-    The virus score is the mean of the chunks' ``max_score_1 - max_score_0``, weighted by the
-    square root of its absolute value, so that undecided chunks say little: -1 to 1.
+    With a ``model``, the virus score is twice the probability that it gives, less one. Without
+    one, it is the mean of the chunks' ``max_score_1 - max_score_0``, weighted by the square root of
+    its absolute value, so that undecided chunks say little. Both are between -1 and 1.
     """
     scored = [chunk for chunk in chunks if chunk.status == "scored"]
     if not scored:
@@ -88,8 +97,11 @@ def call_record(length: int, chunks: Sequence[Chunk]) -> Call:
             viral += 1
         elif others > CONFIDENT and virus < CONTRADICTED:
             nonviral += 1
-    total = math.fsum(weights)
-    score = math.fsum(weighted) / total if total else 0.0
+    if model is None:
+        total = math.fsum(weights)
+        score = math.fsum(weighted) / total if total else 0.0
+    else:
+        score = math.tanh(model.log_odds([chunk.log_odds for chunk in scored]) / 2)
     call = "virus" if score > VIRUS_ABOVE else "nonvirus" if score < -VIRUS_ABOVE else "undecided"
     return Call(
         chunks=len(chunks),

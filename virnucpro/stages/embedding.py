@@ -128,7 +128,8 @@ class EmbeddingStage(SpannedStage):
         """Return what the embeddings take, in feature files and in the merged ones."""
         frames = sum(f.rows for f in split_files(receipts, self.layout, self.molecule))
         size = COPIES * frames * (self.source.dim * BYTES_PER_NUMBER + BYTES_PER_ID)
-        return DiskNeed(size, f"the features of {frames:,} open frames")
+        unit = "chunks" if self.source.reading == "whole chunks" else "open frames"
+        return DiskNeed(size, f"the features of {frames:,} {unit}")
 
     def adopt(self, tasks: Sequence[Task]) -> Iterable[TaskResult | str]:
         """Take over the feature files of a run of version 1."""
@@ -228,30 +229,52 @@ def budget_key(stage: str, device: Device) -> str:
 
 @dataclass(frozen=True)
 class EncoderSetup:
-    """The two encoders of a run, and what decides their results."""
+    """The encoders of a run, and what decides their results.
+
+    ``protein`` is None where the nucleotide encoder reads whole chunks.
+    """
 
     nucleotide: EncoderSource
-    protein: EncoderSource
+    protein: EncoderSource | None
     precision: str
     truncation: int
+
+    @property
+    def sources(self) -> dict[Molecule, EncoderSource]:
+        """The encoders by the molecule that they read, in the order of merged features."""
+        sources: dict[Molecule, EncoderSource] = {"nucleotide": self.nucleotide}
+        return sources if self.protein is None else {**sources, "protein": self.protein}
+
+    @property
+    def molecules(self) -> tuple[Molecule, ...]:
+        """The molecules that are embedded."""
+        return tuple(self.sources)
 
     def stages(
         self, layout: Layout, disk: Disk, machine: MachineSettings, budgets: Mapping[str, int]
     ) -> list[Stage]:
-        """Return the two stages of embeddings; ``budgets`` are those of an earlier start."""
-        shared = (self.precision, self.truncation)
-        sequences, tokens = machine.nucleotide_batch, machine.protein_batch
-        kept = (budgets, machine.compile)
+        """Return a stage per encoder; ``budgets`` are those of an earlier start."""
+        requested = {"nucleotide": machine.nucleotide_batch, "protein": machine.protein_batch}
         return [
-            EmbeddingStage(layout, disk, "nucleotide", self.nucleotide, *shared, sequences, *kept),
-            EmbeddingStage(layout, disk, "protein", self.protein, *shared, tokens, *kept),
+            EmbeddingStage(
+                layout,
+                disk,
+                molecule,
+                source,
+                self.precision,
+                self.truncation,
+                requested[molecule],
+                budgets,
+                machine.compile,
+            )
+            for molecule, source in self.sources.items()
         ]
 
     def identity(self) -> dict[str, Json]:
         """Return what an embedding depends on, beside its sequence."""
         return {
             "nucleotide model": self.nucleotide.sha256,
-            "protein model": self.protein.sha256,
+            "protein model": self.protein.sha256 if self.protein else None,
             "truncation": self.truncation,
             "precision": self.precision,
         }

@@ -1,4 +1,4 @@
-"""Both embeddings of a frame side by side, matched by id."""
+"""The embeddings of a frame side by side, matched by id."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import torch
 
 from virnucpro.contracts import Receipts, ReportProgress, Task, TaskResult
 from virnucpro.io.fasta import read_fasta
-from virnucpro.layout import MOLECULES
+from virnucpro.layout import MOLECULES, Molecule
 from virnucpro.stages.base import HostStage
 from virnucpro.stages.splitting import split_files
 from virnucpro.store.features import Features, encode_features, load_features
@@ -23,10 +23,15 @@ class IncompleteFeaturesError(AssertionError):
 
 @dataclass(frozen=True)
 class MergingStage(HostStage):
-    """Writes ``[nucleotide | protein]`` rows in the order of the split file."""
+    """Writes ``[nucleotide | protein]`` rows in the order of the split file.
+
+    With one of the ``molecules`` alone, a row is its embedding.
+    """
 
     name: ClassVar[str] = "merging"
     intermediate: ClassVar[bool] = True
+
+    molecules: tuple[Molecule, ...] = MOLECULES
 
     @property
     def file_pattern(self) -> Path:
@@ -34,10 +39,10 @@ class MergingStage(HostStage):
         return self.layout.merged("{number}")
 
     def plan(self, receipts: Receipts) -> list[Task]:
-        """Return one task per split file; what failed in either molecule is left out."""
+        """Return one task per split file; what failed in any molecule is left out."""
         tasks = []
         for number in range(1, len(split_files(receipts, self.layout, "nucleotide")) + 1):
-            halves = [self.layout.features(molecule, number) for molecule in MOLECULES]
+            halves = [self.layout.features(molecule, number) for molecule in self.molecules]
             failed = {
                 name
                 for path in halves
@@ -60,18 +65,17 @@ class MergingStage(HostStage):
                 ones.
         """
         failed = set(task.params["failed"])
-        names = [name for name, _ in read_fasta(task.inputs[2]) if name not in failed]
+        *feature_files, split_file = task.inputs
+        names = [name for name, _ in read_fasta(split_file) if name not in failed]
         halves = []
-        for path, molecule in zip(task.inputs, MOLECULES, strict=False):
+        for path, molecule in zip(feature_files, self.molecules, strict=True):
             features = load_features(path, molecule, mapped=True)
             if features.ids == names:  # as nearly always
                 halves.append(features.data)
                 continue
             rows = {name: row for row, name in enumerate(features.ids)}
             if set(rows) - failed != set(names):
-                raise IncompleteFeaturesError(
-                    f"{path} does not hold the frames of {task.inputs[2]}"
-                )
+                raise IncompleteFeaturesError(f"{path} does not hold the frames of {split_file}")
             halves.append(features.data[[rows[name] for name in names]])
         merged = Features(names, torch.cat(halves, dim=1))
         output = self.disk.save(task.outputs[0], encode_features(merged, "merged"), len(names))

@@ -6,14 +6,15 @@ import math
 from array import array
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from itertools import repeat
 from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
 
-from virnucpro.contracts import Receipts, ReportProgress, Task, TaskFigures, TaskResult
+from virnucpro.classifier.contigs import ContigModel
+from virnucpro.contracts import Json, Receipts, ReportProgress, Task, TaskFigures, TaskResult
 from virnucpro.io.chunks import chunk_spans
 from virnucpro.io.records import read_records
 from virnucpro.layout import RunLayout
@@ -44,7 +45,8 @@ class OutputStage(HostStage):
 
     ``seen`` is the stamp of the source from before its digest was taken: nothing is committed
     where it has changed. False discovery rates are given only where the scores are ``calibrated``
-    probabilities.
+    probabilities. ``contig_model`` says how the chunks of a record are put together; None takes
+    the rule of the original program.
     """
 
     name: ClassVar[str] = "output"
@@ -55,6 +57,7 @@ class OutputStage(HostStage):
     source: Path
     seen: FileStamp
     calibrated: bool
+    contig_model: ContigModel | None = None
 
     def plan(self, receipts: Receipts) -> list[Task]:
         """Return one task for all results."""
@@ -62,7 +65,12 @@ class OutputStage(HostStage):
         inputs = (self.source, layout.records_table, layout.frames_table, layout.consensus)
         outputs = (layout.chunks_table, layout.contigs_table, layout.virus_fasta)
         records = receipts.outputs("chunking")[1].rows
-        params = {"chunk_length": layout.chunk_length, "calibrated": self.calibrated}
+        params: dict[str, Json] = {
+            "chunk_length": layout.chunk_length,
+            "calibrated": self.calibrated,
+        }
+        if self.contig_model is not None:
+            params["contig_model"] = list(astuple(self.contig_model))
         return [self.whole(inputs, outputs, params, records, OutputFigures)]
 
     def run(self, task: Task, report: ReportProgress) -> TaskResult:
@@ -90,7 +98,7 @@ class OutputStage(HostStage):
                 if row is None or len(record.sequence) != row[1]:
                     raise changed_input_error(self.source)
                 name, length, chunks = row
-                call = call_record(length, chunks)
+                call = call_record(length, chunks, self.contig_model)
                 for start in range(0, len(chunks), ROWS_AT_A_TIME):
                     batch = chunks[start : start + ROWS_AT_A_TIME]
                     chunks_table.write("".join(c.row(name) for c in batch).encode(), len(batch))
@@ -126,8 +134,13 @@ class OutputStage(HostStage):
         probabilities, scored = array("d"), array("q")
         for _, _, chunks in self._chunks():
             scored_chunks = [chunk for chunk in chunks if chunk.status == "scored"]
-            probabilities.extend(chunk.probability for chunk in scored_chunks)
-            scored.append(len(scored_chunks))
+            if self.contig_model is None or not scored_chunks:
+                probabilities.extend(chunk.probability for chunk in scored_chunks)
+                scored.append(len(scored_chunks))
+            else:
+                log_odds = self.contig_model.log_odds([chunk.log_odds for chunk in scored_chunks])
+                probabilities.append(0.5 * (1 + math.tanh(log_odds / 2)))
+                scored.append(1)
         fdr = contig_fdr(np.array(probabilities), np.array(scored, np.int64))
         return (None if math.isnan(rate) else rate for rate in fdr.tolist())
 

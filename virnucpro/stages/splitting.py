@@ -14,7 +14,7 @@ from virnucpro.stages.base import HostStage
 
 @dataclass(frozen=True)
 class SplittingStage(HostStage):
-    """Writes ``sequences_per_file`` frames per file, the same ids for both molecules.
+    """Writes ``sequences_per_file`` frames per file, the same ids for all ``molecules``.
 
     Files are numbered from 1.
     """
@@ -23,17 +23,19 @@ class SplittingStage(HostStage):
     intermediate: ClassVar[bool] = True
 
     sequences_per_file: int
+    molecules: tuple[Molecule, ...] = MOLECULES
 
     def plan(self, receipts: Receipts) -> list[Task]:
         """Return one task; how many files it writes is known afterwards."""
-        inputs = (self.layout.frames("nucleotide"), self.layout.frames("protein"))
+        inputs = tuple(map(self.layout.frames, self.molecules))
         params = {"sequences_per_file": self.sequences_per_file}
-        return [self.whole(inputs, (), params, 2 * receipts.outputs("translation")[0].rows)]
+        sequences = len(inputs) * receipts.outputs("translation")[0].rows
+        return [self.whole(inputs, (), params, sequences)]
 
     def run(self, task: Task, report: ReportProgress) -> TaskResult:
-        """Write the files of both molecules."""
+        """Write the files of all molecules."""
         outputs: list[OutputFile] = []
-        for molecule in MOLECULES:
+        for molecule in self.molecules:
             records = read_fasta(self.layout.frames(molecule))
             number = 0
             while batch := list(islice(records, self.sequences_per_file)):

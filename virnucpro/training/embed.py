@@ -78,7 +78,7 @@ def embed(
     encoders = _encoders(request, dataset, devices)
     for layout in layouts:
         check_writable(layout)
-    sources = (encoders.nucleotide, encoders.protein)
+    sources = tuple(encoders.sources.values())
     for text in (*cautions(sources), *ignored_by(sources, request.analysis, request.machine)):
         emit(Notice("warning", text))
     with ExitStack() as stack:
@@ -178,6 +178,11 @@ def _encoders(request: EmbedRequest, dataset: Dataset, devices: Sequence[Device]
             requested = requested_precision(dataset.layout(part), requested)
     precision = choose_precision(requested, devices)
     nucleotide = locate(analysis.nucleotide_model, "nucleotide")
+    if nucleotide.reading != "open frames":
+        raise UsageError(
+            f"{nucleotide.name} reads whole chunks, but a data set has open frames: such encoders "
+            f"are trained together with their classifier, by virnucpro train lite"
+        )
     protein = locate(analysis.protein_model, "protein")
     check_precision(precision, nucleotide, protein)
     return EncoderSetup(nucleotide, protein, precision, analysis.truncation)

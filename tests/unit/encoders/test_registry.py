@@ -69,12 +69,15 @@ def test_the_wrong_molecule_is_refused(tmp_path):
 
 
 def test_lite_has_no_fp8():
-    pair = [locate("lite", "nucleotide"), locate("lite", "protein")]
-    check_precision("bf16", *pair)
+    lite = locate("lite", "nucleotide")
+    assert lite.reading == "whole chunks"
+    check_precision("bf16", lite)
     with pytest.raises(
         UsageError, match="lite cannot be computed in fp8: use --precision fp32 or bf16"
     ):
-        check_precision("fp8", *pair)
+        check_precision("fp8", lite)
+    with pytest.raises(ModelError, match=r"is a nucleotide model .* but a protein model is needed"):
+        locate("lite", "protein")
 
 
 def test_no_model(tmp_path):
@@ -130,7 +133,7 @@ def test_every_family_is_described(name):
 
 
 def test_ignored_options():
-    lite = [locate("lite", molecule) for molecule in MOLECULES]
+    lite = [locate("lite", "nucleotide")]
     toys = [locate("toy", molecule) for molecule in MOLECULES]
     nothing = {"nucleotide": None, "protein": None}
     assert ignored_options(lite, budgets=nothing, precision="auto", compile="auto") == []
@@ -139,8 +142,7 @@ def test_ignored_options():
         lite, budgets={"nucleotide": None, "protein": 64}, precision="auto", compile="always"
     ) == [
         "--compile always has no effect on the nucleotide encoder lite",
-        "--esm-batch-size has no effect on the protein encoder lite",
-        "--compile always has no effect on the protein encoder lite",
+        "--esm-batch-size has no effect: there is no protein encoder",
     ]
     assert ignored_options(toys[:1], budgets=nothing, precision="bf16", compile="auto") == [
         "--precision bf16 has no effect on the nucleotide encoder toy"

@@ -121,7 +121,7 @@ def test_files_are_merged_in_order_on_any_number_of_threads(layout: Layout, exec
 @EXECUTORS
 def test_an_error_ends_it_after_those_before_it(layout: Layout, executor: Any) -> None:
     tasks = [_file(layout, n, IDS, IDS) for n in range(1, 20)]
-    outcomes = executor.run(Full(layout, Disk(), 3), tasks, lambda event: None)
+    outcomes = executor.run(Full(layout, Disk(), number=3), tasks, lambda event: None)
     assert [next(outcomes).task, next(outcomes).task] == tasks[:2]
     with pytest.raises(OutputError, match="the disk is full"):
         next(outcomes)

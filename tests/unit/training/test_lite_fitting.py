@@ -1,30 +1,31 @@
-"""From a data set to the files of a lite pair: the same to the byte, also when interrupted."""
+"""From a data set to the files of a lite model: the same to the byte, also when interrupted."""
 
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 import torch
 
+from tests.records_data import make_records
 from tests.training_data import make_dataset
-from tests.unit.training.lite_sets import SMALL
+from tests.unit.training.test_lite_trainer import SETTINGS as SHORT
 from virnucpro.classifier.files import inspect_classifier
 from virnucpro.encoders.registry import locate
 from virnucpro.errors import InputError, ResumeRefusedError, RunInterruptedError, UsageError
 from virnucpro.executors.signals import Interruption
 from virnucpro.store.disk import sha256_of
 from virnucpro.training.data.dataset import Dataset
+from virnucpro.training.lite import trainer
 from virnucpro.training.lite.admission import LiteFiles
 from virnucpro.training.lite.fitting import fit_lite
-from virnucpro.training.lite.trainer import LiteTrainingSettings
 
-SETTINGS = LiteTrainingSettings(steps=5, dim=8, hidden=8)
+SETTINGS = replace(SHORT, steps=5)
 NAMES = (
     "lite.json",
     "lite_classifier.safetensors",
-    "lite_nucleotide.safetensors",
-    "lite_protein.safetensors",
+    "lite_encoder.safetensors",
 )
 
 
@@ -48,6 +49,13 @@ class Stops:
             self.interruption.receive(15)
 
 
+@pytest.fixture(autouse=True, scope="module")
+def small_batches():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(trainer, "BATCH_BASES", 6000)
+        yield
+
+
 @pytest.fixture(autouse=True)
 def one_thread():
     before = torch.get_num_threads()
@@ -58,14 +66,12 @@ def one_thread():
 
 @pytest.fixture(scope="module")
 def dataset(tmp_path_factory):
-    return make_dataset(tmp_path_factory.mktemp("data"), genomes=(4, 2, 2), codons=500)
+    return make_records(tmp_path_factory.mktemp("data") / "set", codons=500)
 
 
 def fit(dataset, root, settings=SETTINGS, stops=None, **options):
     stops = stops or Stops()
-    return fit_lite(
-        dataset, root, settings, stops, interruption=stops.interruption, patterns=SMALL, **options
-    )
+    return fit_lite(dataset, root, settings, stops, interruption=stops.interruption, **options)
 
 
 def contents(root):
@@ -91,18 +97,15 @@ def test_what_is_written(dataset, done):
     info = inspect_classifier(files.classifier)
     assert info.temperature == facts["temperature"] > 0
     assert info.chunk_lengths == dataset.lengths()
-    assert info.encoders == ("lite-nucleotide", "lite-protein")
-    digests = [sha256_of(path) for path in (files.nucleotide, files.protein)]
-    assert info.extra["encoder_sha256"].split() == digests
-    assert list(facts["encoders"].values()) == digests
-    assert info.input_width == 16
-    assert locate(str(files.nucleotide), "nucleotide").dim == 8
-    assert locate(str(files.protein), "protein").dim == 8
+    assert info.encoders == ("lite",)
+    assert list(info.contigs) == [300]
+    digest = sha256_of(files.encoder)
+    assert info.extra["encoder_sha256"] == facts["encoder"] == digest
+    assert info.input_width == 8
+    assert locate(str(files.encoder), "nucleotide").dim == 8
     for part in ("validation", "test"):
         row = facts["chunk_auroc"][part]["300"]
-        rows = list(dataset.frames(part))
-        assert row["chunks"] == len({frame.chunk for frame in rows})
-        assert row["virus"] == len({frame.chunk for frame in rows if frame.label == "virus"})
+        assert (row["chunks"], row["virus"]) == (20, 10)
         assert 0 <= row["auroc"] <= 1
 
 
@@ -110,7 +113,7 @@ def test_the_same_again_is_the_same_to_the_byte(dataset, done, tmp_path):
     fit(dataset, tmp_path / "deep" / "folder")
     assert contents(tmp_path / "deep" / "folder") == contents(done)
     assert str(done).encode() not in b"".join(contents(done).values())
-    fit(dataset, tmp_path / "other", LiteTrainingSettings(steps=5, dim=8, hidden=8, seed=1))
+    fit(dataset, tmp_path / "other", replace(SETTINGS, seed=1))
     other = contents(tmp_path / "other")
     assert all(other[name] != data for name, data in contents(done).items())
 
@@ -143,7 +146,7 @@ def test_a_second_run_computes_nothing(dataset, done):
 def test_others_are_refused_and_moved_aside(dataset, done, tmp_path):
     fit(dataset, tmp_path)
     before = contents(tmp_path)
-    other = LiteTrainingSettings(steps=4, dim=8, hidden=8)
+    other = replace(SETTINGS, steps=4)
     with pytest.raises(ResumeRefusedError, match="steps: was 5, is 4"):
         fit(dataset, tmp_path, other)
     assert contents(tmp_path) == before
@@ -155,8 +158,8 @@ def test_others_are_refused_and_moved_aside(dataset, done, tmp_path):
     again = Stops()
     fit(dataset, tmp_path, other, again)
     assert again.steps["training"] == 2
-    (tmp_path / "lite_protein.safetensors").write_bytes(b"damaged")
-    with pytest.raises(ResumeRefusedError, match=r"lite_protein\.safetensors is not the file"):
+    (tmp_path / "lite_encoder.safetensors").write_bytes(b"damaged")
+    with pytest.raises(ResumeRefusedError, match=r"lite_encoder\.safetensors is not the file"):
         fit(dataset, tmp_path, other)
     (tmp_path / "lite.json").write_text("[]")
     with pytest.raises(UsageError, match=r"not its own: lite\.json, lite_classifier"):
@@ -194,13 +197,17 @@ def test_a_damaged_savepoint_is_said(dataset, tmp_path):
 
 
 def test_without_validation_and_without_a_label(tmp_path):
-    only = make_dataset(tmp_path / "train", genomes=(2, 0, 0), codons=300)
+    only = make_records(tmp_path / "train", genomes=(2, 0, 0), codons=300)
     facts = fit(only, tmp_path / "out")
     assert facts["temperature"] is None
     assert facts["chunk_auroc"] == {"validation": {}, "test": {}}
     assert inspect_classifier(LiteFiles(tmp_path / "out").classifier).temperature is None
-    empty = make_dataset(tmp_path / "empty", genomes=(0, 1, 1), codons=300)
-    with pytest.raises(InputError, match="no frames to train on"):
+    empty = make_records(tmp_path / "empty", genomes=(0, 1, 1), codons=300)
+    with pytest.raises(InputError, match="no others records of 300 bases to train on"):
         fit(empty, tmp_path / "none")
     with pytest.raises(UsageError, match="is not a data set"):
         fit(Dataset(tmp_path / "nowhere"), tmp_path / "none")
+    frames = make_dataset(tmp_path / "frames", genomes=(1, 0, 0), codons=300)
+    with pytest.raises(UsageError, match="--content records"):
+        fit(frames, tmp_path / "none")
+    assert not (tmp_path / "none" / "lite.json").exists()

@@ -1,46 +1,45 @@
-"""Training a lite pair: reproducible, resumable, and measured as ``predict`` computes."""
+"""Training a lite model: reproducible, resumable, and measured as ``predict`` computes."""
 
 from __future__ import annotations
 
 import io
-import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 
+from tests.training_data import genome
 from tests.unit.encoders.small import open_path, quiet
-from tests.unit.training.lite_sets import SMALL, frame_set, frames
 from virnucpro.classifier.files import classifier_to_bytes, load_classifier
 from virnucpro.encoders.lite import lite_to_bytes
+from virnucpro.encoders.lite_network import LiteShape
 from virnucpro.encoders.weights import read_pickle
-from virnucpro.io.frames import GENETIC_CODE
-from virnucpro.training.lite.frames import FrameSet
-from virnucpro.training.lite.trainer import (
-    LiteTrainer,
-    LiteTrainingSettings,
-    chunk_scores,
-    frame_margins,
-)
-from virnucpro.training.lite.word_counts import count_words
+from virnucpro.training.data.dataset import LabelledRecord
+from virnucpro.training.lite import trainer as trainer_module
+from virnucpro.training.lite.genomes import genome_set
+from virnucpro.training.lite.trainer import LiteTrainer, LiteTrainingSettings, window_margins
 
-SETTINGS = LiteTrainingSettings(steps=6, dim=8, hidden=8)
-VIRUS = [True, True, True, False, False, False]
+SHAPE = LiteShape(
+    codon_width=4, channels=(8,), kernels=(5,), strides=(2,), heads=2, word=3, word_width=4, dim=8
+)
+SETTINGS = LiteTrainingSettings(steps=6, shape=SHAPE, hidden=8)
+LENGTHS = (300, 150)
 
 
 @pytest.fixture(scope="module")
-def material():
-    """Frame sets of two lengths, clusters and counted words, for six genomes."""
-    sets = [
-        frame_set([frames(length + n, 12, length) for n in range(6)], VIRUS, length)
-        for length in (600, 300)
-    ]
-    clusters = np.arange(6, dtype=np.int32)
-    return sets, clusters, [count_words(pattern, sets, clusters) for pattern in SMALL]
+def genomes():
+    return genome_set(
+        LabelledRecord(f"{label} {n}", f"{label} {n}", f"{label} {n}", label, label,
+                       genome(label, 400, n))
+        for label in ("virus", "others")
+        for n in range(4)
+    )  # fmt: skip
 
 
 @pytest.fixture(autouse=True)
-def one_thread():
+def one_thread_and_small_batches(monkeypatch):
+    monkeypatch.setattr(trainer_module, "BATCH_BASES", 6000)
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     yield
@@ -53,103 +52,56 @@ def run(trainer, until):
     return trainer
 
 
-def bytes_of(trainer, counted):
-    pair = trainer.finish()
-    word_counts = [counts.of_all_genomes for counts in counted]
+def bytes_of(trainer):
+    model = trainer.finish()
     return (
-        lite_to_bytes("nucleotide", pair.nucleotide, (), {}),
-        lite_to_bytes("protein", pair.protein, word_counts, {}),
-        classifier_to_bytes(pair.classifier_state(), encoders=(), chunk_lengths=(), extra={}),
+        lite_to_bytes(model.encoder, {}),
+        classifier_to_bytes(model.classifier_state(), encoders=(), chunk_lengths=(), extra={}),
     )
 
 
-def test_stopped_and_gone_on_with_is_undisturbed(material, tmp_path):
+def test_stopped_and_continued_is_undisturbed(genomes, tmp_path):
     """Through a file, as a savepoint; the random numbers of others in between do not matter."""
-    whole = bytes_of(run(LiteTrainer(SETTINGS, *material), 6), material[2])
-    first = run(LiteTrainer(SETTINGS, *material), 3)
+    whole = bytes_of(run(LiteTrainer(SETTINGS, genomes, LENGTHS), 6))
+    first = run(LiteTrainer(SETTINGS, genomes, LENGTHS), 3)
     path = tmp_path / "state.pt"
     buffer = io.BytesIO()
     torch.save(first.state(), buffer)
     path.write_bytes(buffer.getvalue())
     run(first, 5)  # what it does later is not in the state
     torch.manual_seed(99)
-    second = LiteTrainer(SETTINGS, *material)
+    second = LiteTrainer(SETTINGS, genomes, LENGTHS)
     torch.rand(7)
     second.load_state(read_pickle(path))
     assert second.step == 3
-    assert bytes_of(run(second, 6), material[2]) == whole
-    other = LiteTrainer(LiteTrainingSettings(steps=6, dim=8, hidden=8, seed=1), *material)
-    assert bytes_of(run(other, 6), material[2])[0] != whole[0]
+    assert bytes_of(run(second, 6)) == whole
+    other = LiteTrainer(replace(SETTINGS, seed=1), genomes, LENGTHS)
+    assert bytes_of(run(other, 6))[0] != whole[0]
 
 
-def test_it_learns_what_differs():
-    """Frames rich in A and T against frames of any letters."""
-    sets = [
-        frame_set(
-            [
-                [
-                    text.replace("C", "A").replace("TAA", "TTA").replace("TGA", "TTA")
-                    if virus
-                    else text
-                    for text in frames(n, 30, 300)
-                ]
-                for n, virus in enumerate(VIRUS)
-            ],
-            VIRUS,
-            300,
-        )
-    ]
-    clusters = np.arange(6, dtype=np.int32)
-    counted = [count_words(pattern, sets, clusters) for pattern in SMALL]
-    trainer = run(
-        LiteTrainer(LiteTrainingSettings(steps=20, dim=8, hidden=8), sets, clusters, counted), 20
-    )
-    assert np.mean(trainer.losses[-5:]) < 0.6 * np.mean(trainer.losses[:2])
-    found = frame_margins(trainer.finish(), sets[0], [counts.of_all_genomes for counts in counted])
-    assert ((found > 0) == sets[0].virus).mean() > 0.95
+def test_it_learns_what_differs(genomes):
+    trainer = run(LiteTrainer(replace(SETTINGS, steps=40), genomes, LENGTHS), 40)
+    assert np.mean(trainer.losses[-5:]) < 0.8 * np.mean(trainer.losses[:2])
+    records = np.arange(8)
+    margins = window_margins(trainer.finish(), genomes, records, records * 10, 300)
+    assert ((margins > 0) == genomes.virus).all()
 
 
-def test_margins_are_those_of_predict(material, tmp_path):
-    """The encoders from their files, then the classifier from its own, frame by frame."""
-    counted = material[2]
-    trainer = run(LiteTrainer(SETTINGS, *material), 2)
-    for name, data in zip(("n", "p", "c"), bytes_of(trainer, counted), strict=True):
+def test_margins_are_those_of_predict(genomes, tmp_path):
+    """The encoder from its file, then the classifier from its own, chunk by chunk."""
+    trainer = run(LiteTrainer(SETTINGS, genomes, LENGTHS), 2)
+    for name, data in zip(("encoder", "classifier"), bytes_of(trainer), strict=True):
         (tmp_path / f"{name}.safetensors").write_bytes(data)
-    word_counts = [counts.of_all_genomes for counts in counted]
-    texts = frames(7, 9, 300) + frames(8, 5, 120)
-    made = frame_set([texts[:9], texts[9:]], [True, False], 300)
-    found = frame_margins(trainer.finish(), made, word_counts, batch_size=4)
-    nucleotide = open_path(tmp_path / "n.safetensors", "nucleotide").encode(texts, quiet)
-    proteins = ["".join(GENETIC_CODE[t[i : i + 3]] for i in range(0, len(t), 3)) for t in texts]
-    protein = open_path(tmp_path / "p.safetensors").encode(proteins, quiet)
-    scores = load_classifier(tmp_path / "c.safetensors").scores(
-        torch.cat([nucleotide, protein], dim=1)
-    )
+    records, offsets = np.arange(8), np.arange(8) * 7
+    margins = window_margins(trainer.finish(), genomes, records, offsets, 150)
+    texts = ["".join("ACGT"[n] for n in row) for row in genomes.windows(records, offsets, 150)]
+    rows = open_path(tmp_path / "encoder.safetensors", "nucleotide").encode(texts, quiet)
+    scores = load_classifier(tmp_path / "classifier.safetensors").scores(rows)
     logits = torch.logit(scores[:, 1].double()).numpy()
-    assert np.allclose(found, logits, atol=5e-3)  # matrices are stored in 16 bits
+    assert np.allclose(margins, logits, atol=5e-3)  # matrices are stored in 16 bits
 
 
-def test_scores_of_chunks():
-    found = np.array([2.0, -1.0, 0.5, -3.0, 60.0, -800.0], np.float32)
-    numbers = np.array([4, 4, 2, 9, 9, 7], np.int32)
-    virus = np.array([True, True, False, True, True, False])
-    made = FrameSet(30, np.zeros((6, 11), np.uint8), virus, numbers, numbers, numbers)
-    scores, labels = chunk_scores(found, made)
-
-    def sigmoid(x):
-        return 1 / (1 + math.exp(-x))
-
-    expected = [
-        sigmoid(0.5) - sigmoid(-0.5),  # chunk 2: one frame
-        sigmoid(2) - sigmoid(1),  # chunk 4: the best for virus less the best for others
-        -1.0,  # chunk 7
-        sigmoid(60) - sigmoid(3),  # chunk 9
-    ]
-    assert np.allclose(scores, expected)
-    assert labels.tolist() == [False, True, False, True]
-
-
-@pytest.mark.parametrize("steps", [1, 5, 30, 6000])
+@pytest.mark.parametrize("steps", [1, 5, 30, 30_000])
 def test_the_learning_rate_rises_and_falls(steps):
     rates = [
         LiteTrainingSettings(steps=steps, learning_rate=1.0).rate(step) for step in range(steps)

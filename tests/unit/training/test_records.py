@@ -109,15 +109,22 @@ def test_a_taxon_is_in_one_part_with_the_genomes_of_both_labels(dataset: Dataset
     assert len({part for taxon, (part,) in parts.items() if taxon.startswith("Genus")}) > 1
 
 
-def test_the_part_of_a_row_is_for_its_own_records_only(
-    settings: DatasetSettings, tmp_path: Path
-) -> None:
+def test_the_part_of_a_row_is_that_of_its_taxa(settings: DatasetSettings, tmp_path: Path) -> None:
+    """Where rows contradict each other about a taxon, each is right about its own records."""
     table = write_taxa_table(tmp_path / "t2.tsv", [ROWS[0] | {"split": "test"}, ROWS[1]])
-    dataset = Dataset(tmp_path / "split")
+    followed = Dataset(tmp_path / "followed")
     prepared = prepare_dataset(
-        replace(settings, table=table, test=0.0), dataset, RecordedProgress()
+        replace(settings, table=table, test=0.0), followed, RecordedProgress()
     )
-    for row in rows(dataset):
+    held_out = {row["taxon"] for row in rows(followed) if row["label"] == "virus"}
+    for row in rows(followed):
+        assert (row["part"] == "test") == (row["taxon"] in held_out)
+    assert not [text for text in prepared.description["notices"] if "several parts" in text]
+    both = [ROWS[0] | {"split": "test"}, ROWS[1] | {"split": "train"}]
+    table = write_taxa_table(tmp_path / "t3.tsv", both)
+    divided = Dataset(tmp_path / "divided")
+    prepared = prepare_dataset(replace(settings, table=table), divided, RecordedProgress())
+    for row in rows(divided):
         assert (row["part"] == "test") == (row["label"] == "virus")
     (notice,) = [text for text in prepared.description["notices"] if "several parts" in text]
     assert notice.endswith(": Genus0, Genus1, Genus2 and 1 more")

@@ -81,10 +81,10 @@ def test_a_taxon_stays_together_whatever_its_rows_and_labels_are():
     assert Counter(part_of.values())["test"] == pytest.approx(150, rel=0.15)  # the larger fraction
 
 
-def test_a_taxon_does_not_follow_the_part_of_a_row():
+def test_the_genomes_of_a_taxon_that_no_row_decides_follow_the_others():
     named = SurveyedRecord("a", "a.fa", row(2, SplitRule("train")), "a", "genus", 1000)
     others = [SurveyedRecord(f"b{n}", "a.fa", row(3), f"b{n}", "genus", 1000) for n in range(2)]
-    assert parts([named, *others], test=1.0) == ["train", "test", "test"]
+    assert parts([named, *others], test=1.0) == ["train", "train", "train"]
 
 
 def test_a_genome_has_one_label():
@@ -138,3 +138,12 @@ def test_all_records_of_a_related_genome_go_and_its_share_counts_them_together()
     assert [o.part for o in origins] == ["test", "train", "train"]
     drop_relatives(found, 0.1)
     assert [o.part for o in origins] == ["test", None, None]
+
+
+def test_the_other_genomes_of_a_held_out_taxon_follow_it():
+    held = [SurveyedRecord(f"r{n}", "a.fa", row(split=SplitRule("test")), f"g{n}", "Vibrio", 9)
+            for n in range(2)]  # fmt: skip
+    others = [SurveyedRecord(f"o{n}", "a.fa", row(), f"o{n}", "Vibrio", 9) for n in range(3)]
+    trained = [SurveyedRecord("t", "a.fa", row(split=SplitRule("train")), "t", "Vibrio", 9)]
+    found = parts([*held, *others, *trained], test=0, validation=0)
+    assert found == ["test"] * 5 + ["train"]  # a row's own word counts for its own genomes

@@ -49,16 +49,18 @@ def assign_parts(
 
     A genome that a row sends to a part goes there. If rows differ, it goes to the strictest part
     (test before validation before train), and the records that other rows send elsewhere are
-    dropped. All other genomes of a taxon go to the same part, which the SHA-256 of seed and taxon
-    decides: the fraction ``test`` of all taxa to test (rows may have their own fraction, of which
-    the largest counts), ``validation`` to validation. A taxon therefore keeps its part when
-    others are added.
+    dropped. All other genomes of its taxon follow it, so that a held-out taxon has no genome in
+    training. Where no row decides for any genome of a taxon, the SHA-256 of seed and taxon does:
+    the fraction ``test`` of all taxa goes to test (rows may have their own fraction, of which the
+    largest counts), ``validation`` to validation. A taxon therefore keeps its part when others are
+    added.
     """
     genomes: dict[str, list[SurveyedRecord]] = defaultdict(list)
     for record in records:
         if record.row is not None:
             genomes[record.genome].append(record)
     undecided: dict[str, list[SurveyedRecord]] = defaultdict(list)
+    decided_parts: dict[str, set[Part]] = defaultdict(set)
     for members in genomes.values():
         rows = {record.row.line: record.row for record in members if record.row is not None}
         row_parts = {row.split.part for row in rows.values()}
@@ -66,6 +68,7 @@ def assign_parts(
         if part is None:
             undecided[members[0].taxon] += members
             continue
+        decided_parts[members[0].taxon].add(part)
         for record in members:
             assert record.row is not None
             if record.row.split.part in (None, part):
@@ -77,7 +80,8 @@ def assign_parts(
     for taxon, members in undecided.items():
         splits = [record.row.split for record in members if record.row is not None]
         fractions = [split.test for split in splits if split.test is not None]
-        part = _part_by_name(taxon, max(fractions, default=test), validation, seed)
+        part = next((part for part in _STRICTEST_FIRST if part in decided_parts[taxon]), None)
+        part = part or _part_by_name(taxon, max(fractions, default=test), validation, seed)
         for record in members:
             record.part = part
 

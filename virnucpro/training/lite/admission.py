@@ -15,17 +15,14 @@ from virnucpro.store.documents import parse_json
 from virnucpro.store.guard import ExistingWork, WorkIdentity
 from virnucpro.store.migrations import upgraded
 
-ENCODERS = ("lite-nucleotide", "lite-protein")
-
 
 class LiteFiles:
     """The files that a lite training writes into the folder ``root``.
 
     Attributes:
-        nucleotide: the nucleotide encoder.
-        protein: the protein encoder.
-        classifier: the classifier on both encoders, which is written last.
-        report: the file that says how the pair was trained, and how good it is.
+        encoder: the encoder.
+        classifier: the classifier on the encoder, which is written last.
+        report: the file that says how both were trained, and how good they are.
         savepoint: the state of an unfinished training.
         lock: the file that the training process locks.
         previous: the folder that takes what ``--force`` moves aside.
@@ -33,8 +30,7 @@ class LiteFiles:
 
     def __init__(self, root: Path) -> None:
         self.root = root
-        self.nucleotide = root / "lite_nucleotide.safetensors"
-        self.protein = root / "lite_protein.safetensors"
+        self.encoder = root / "lite_encoder.safetensors"
         self.classifier = root / "lite_classifier.safetensors"
         self.report = root / "lite.json"
         self.savepoint = root / "lite.savepoint.pt"
@@ -45,17 +41,12 @@ class LiteFiles:
 def work_identity(files: LiteFiles, identity: Mapping[str, Any]) -> WorkIdentity:
     """Return what decides the weights, by names for people, for the guard.
 
-    ``identity`` has ``settings``, ``data_set``, ``word_patterns`` and ``threads``.
+    ``identity`` has ``settings``, ``data_set`` and ``threads``.
     """
     settings = {name.replace("_", " "): value for name, value in identity["settings"].items()}
     return WorkIdentity(
-        f"the training of the encoders in {files.root.name}",
-        {
-            **settings,
-            "data set": identity["data_set"],
-            "word patterns": identity["word_patterns"],
-            "threads": identity["threads"],
-        },
+        f"the training of the encoder in {files.root.name}",
+        {**settings, "data set": identity["data_set"], "threads": identity["threads"]},
     )
 
 
@@ -69,7 +60,7 @@ def existing_training(
             ``force`` does not move them aside.
     """
     # The classifier comes first: without it, the training is not finished.
-    paths = (files.classifier, files.report, files.nucleotide, files.protein)
+    paths = (files.classifier, files.report, files.encoder)
     results = [path for path in paths if path.exists()]
     existing = ExistingWork(files.root, files.previous, foreign_files=results)
     if files.savepoint.exists():
@@ -109,16 +100,15 @@ def existing_training(
     return existing, None
 
 
-def check_encoders(files: LiteFiles) -> None:
-    """Check that the encoders of a finished training are those that were trained.
+def check_encoder(files: LiteFiles) -> None:
+    """Check that the encoder of a finished training is the one that was trained.
 
     Raises:
-        ResumeRefusedError: they were changed or removed.
+        ResumeRefusedError: it was changed or removed.
     """
-    digests = parse_json(files.report.read_bytes()).get("encoders", {})
-    for name, path in zip(ENCODERS, (files.nucleotide, files.protein), strict=True):
-        if not path.exists() or sha256_of(path) != digests.get(name):
-            raise ResumeRefusedError(
-                f"{path} is not the file that was trained here: put it back, or train again with "
-                f"--force"
-            )
+    digest = parse_json(files.report.read_bytes()).get("encoder")
+    if not files.encoder.exists() or sha256_of(files.encoder) != digest:
+        raise ResumeRefusedError(
+            f"{files.encoder} is not the file that was trained here: put it back, or train again "
+            f"with --force"
+        )

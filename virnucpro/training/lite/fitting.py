@@ -1,4 +1,4 @@
-"""From a data set to a pair of lite encoders with their classifier and a report."""
+"""From a data set to a lite encoder with its classifier and a report."""
 
 from __future__ import annotations
 
@@ -15,10 +15,9 @@ import numpy.typing as npt
 import torch
 
 from virnucpro import __version__
+from virnucpro.classifier.contigs import ContigModel, contig_terms, fit_contig_model
 from virnucpro.classifier.files import classifier_to_bytes
-from virnucpro.encoders.lite import lite_to_bytes, read_lite
-from virnucpro.encoders.lite_features import WordPattern
-from virnucpro.errors import InputError, UsageError
+from virnucpro.encoders.lite import LITE, lite_to_bytes, read_lite
 from virnucpro.executors.signals import Interruption
 from virnucpro.metrics.classification import auroc
 from virnucpro.metrics.temperature import fit_temperature
@@ -28,25 +27,25 @@ from virnucpro.store.lock import locked
 from virnucpro.store.migrations import current_schema
 from virnucpro.training.data.dataset import Dataset, Part
 from virnucpro.training.lite.admission import (
-    ENCODERS,
     LiteFiles,
-    check_encoders,
+    check_encoder,
     existing_training,
     work_identity,
 )
-from virnucpro.training.lite.frames import FrameSet, cluster_genomes, load_frames
+from virnucpro.training.lite.genomes import GenomeSet, load_genomes, measured_windows
 from virnucpro.training.lite.trainer import (
-    LitePair,
+    LiteModel,
     LiteTrainer,
     LiteTrainingSettings,
-    chunk_scores,
-    frame_margins,
+    window_margins,
 )
-from virnucpro.training.lite.word_counts import PATTERNS, FoldedWordCounts, count_words
 from virnucpro.training.progress import StepProgress
 
 SAVE_SECONDS = 60.0
 MEASURED_PARTS: tuple[Part, ...] = ("validation", "test")
+MEASURED_WINDOWS = 4000  # per part and chunk length
+CHUNKS_PER_CONTIG = (1, 2, 3, 4, 6, 10, 16)
+CONTIGS_PER_COUNT = 600
 
 
 def fit_lite(
@@ -57,13 +56,11 @@ def fit_lite(
     *,
     interruption: Interruption,
     force: bool = False,
-    patterns: Sequence[WordPattern] = PATTERNS,
     disk: Disk | None = None,
 ) -> Mapping[str, Any] | None:
-    """Train the pair, or continue an interrupted training with the same settings and data.
+    """Train the model, or continue an interrupted training with the same settings and data.
 
-    ``force`` moves earlier files to :attr:`LiteFiles.previous` and starts over. ``patterns`` are
-    those of the words that the protein encoder looks up.
+    ``force`` moves earlier files to :attr:`LiteFiles.previous` and starts over.
 
     Returns:
         The content of ``lite.json``; None if the same training was finished before.
@@ -73,22 +70,24 @@ def fit_lite(
             training.
     """
     disk, files = disk or Disk(), LiteFiles(root.absolute())
+    dataset.require_content("records")
     identity: dict[str, Any] = {
-        "settings": asdict(settings),
+        "settings": asdict(settings) | {"chunk lengths": list(dataset.lengths())},
         "data_set": sha256_of(dataset.description_file) if dataset.description else "",
-        "word_patterns": [asdict(pattern) for pattern in patterns],
         "threads": torch.get_num_threads(),
     }
+    identity = json.loads(json.dumps(identity))  # as it is read again: lists, not tuples
     disk.make_folder(files.root)
-    with locked(files.lock, "these encoders", state=[files.savepoint, files.previous]):
+    with locked(files.lock, "this encoder", state=[files.savepoint, files.previous]):
         disk.sweep(files.root)
         existing, state = existing_training(files, identity["threads"], force=force)
         admission = admit_work(work_identity(files, identity), existing, disk, force=force)
         if admission.decision == "finished":
-            check_encoders(files)
+            check_encoder(files)
             return None
-        sets, clusters, counts = _read_training_data(dataset, patterns, progress)
-        trainer = LiteTrainer(settings, sets, clusters, counts)
+        progress.begin("reading genomes", 1)
+        trainer = LiteTrainer(settings, load_genomes(dataset, "train"), dataset.lengths())
+        progress.advance(1)
         if state is not None and admission.decision == "continue":
             trainer.load_state(state)
         progress.begin("training", settings.steps - trainer.step)
@@ -101,27 +100,9 @@ def fit_lite(
                     _save_state(files, identity, trainer, disk)
                     saved = time.monotonic()
             _save_state(files, identity, trainer, disk)
-        report = _write_results(files, trainer.finish(), counts, dataset, identity, disk, progress)
+        report = _write_results(files, trainer.finish(), dataset, identity, disk, progress)
         disk.remove(files.savepoint)
     return report
-
-
-def _read_training_data(
-    dataset: Dataset, patterns: Sequence[WordPattern], progress: StepProgress
-) -> tuple[list[FrameSet], npt.NDArray[np.int32], list[FoldedWordCounts]]:
-    """Return the frames of train, the clusters of its genomes, and the counts of its words."""
-    progress.begin("reading frames, finding relatives, counting words", 2 + len(patterns))
-    sets, genomes = load_frames(dataset, "train")
-    if not sets:
-        raise InputError(f"{dataset.root} has no frames to train on: prepare more genomes")
-    progress.advance(1)
-    clusters = cluster_genomes(sets, len(genomes))
-    progress.advance(1)
-    counts = []
-    for pattern in patterns:
-        counts.append(count_words(pattern, sets, clusters))
-        progress.advance(1)
-    return sets, clusters, counts
 
 
 def _save_state(
@@ -134,14 +115,13 @@ def _save_state(
 
 def _write_results(
     files: LiteFiles,
-    pair: LitePair,
-    counts: Sequence[FoldedWordCounts],
+    model: LiteModel,
     dataset: Dataset,
     identity: Mapping[str, Any],
     disk: Disk,
     progress: StepProgress,
 ) -> Mapping[str, Any]:
-    """Write the encoders, calibrate and measure on their rounded weights, and write the rest."""
+    """Write the encoder, calibrate and measure on its rounded weights, and write the rest."""
     settings = identity["settings"]
     origin = {
         # Without paths, so that the same training gives the same files.
@@ -150,85 +130,89 @@ def _write_results(
         "version": __version__,
         "data_set": identity["data_set"],
     }
-    word_counts = [count.of_all_genomes for count in counts]
-    disk.save(files.nucleotide, lite_to_bytes("nucleotide", pair.nucleotide, (), origin))
-    disk.save(files.protein, lite_to_bytes("protein", pair.protein, word_counts, origin))
-    pair.nucleotide, pair.protein = read_lite(files.nucleotide)[1], read_lite(files.protein)[1]
+    disk.save(files.encoder, lite_to_bytes(model.encoder, origin))
+    model.encoder = read_lite(files.encoder)
     progress.begin("measuring", len(MEASURED_PARTS))
-    chunk_auroc: dict[str, Any] = {}
-    temperature = None
+    areas: dict[str, dict[str, Any]] = {}
+    temperature, contigs = None, {}
     for part in MEASURED_PARTS:
-        sets = load_frames(dataset, part)[0] if dataset.shards(part) else []
-        margins = [frame_margins(pair, frames, word_counts) for frames in sets]
-        if part == "validation" and sets:
-            temperature = _calibrate(sets, margins)
-        chunk_auroc[part] = {
-            str(frames.length): _chunk_metrics(frames, set_margins, temperature or 1.0)
-            for frames, set_margins in zip(sets, margins, strict=True)
-        }
+        genomes = load_genomes(dataset, part)
+        measured = _measure(model, genomes, dataset.lengths())
+        if part == "validation" and measured:
+            temperature = _calibrate(measured)
+            contigs = {
+                length: contig_model
+                for length in dataset.lengths()
+                if (contig_model := _fit_contigs(model, genomes, length, temperature))
+            }
+        areas[part] = {str(length): _area(*rows) for length, rows in measured.items()}
         progress.advance(1)
-    digests = {
-        name: sha256_of(path)
-        for name, path in zip(ENCODERS, (files.nucleotide, files.protein), strict=True)
-    }
+    digest = sha256_of(files.encoder)
     report = {
         "schema": current_schema("lite training"),
         **origin,
         **identity,
         "temperature": temperature,
-        "chunk_auroc": chunk_auroc,
-        "encoders": digests,
+        "chunk_auroc": areas,
+        "encoder": digest,
     }
     disk.save(files.report, (json.dumps(report, indent=1, sort_keys=True) + "\n").encode())
     content = classifier_to_bytes(
-        pair.classifier_state(),
-        encoders=ENCODERS,
+        model.classifier_state(),
+        encoders=(LITE.name,),
         chunk_lengths=dataset.lengths(),
-        extra={**origin, "encoder_sha256": " ".join(digests.values())},
+        extra={**origin, "encoder_sha256": digest},
         temperature=temperature,
+        contigs=contigs,
     )
     disk.save(files.classifier, content)
     return report
 
 
-def _calibrate(
-    sets: Sequence[FrameSet], margins: Sequence[npt.NDArray[np.float32]]
-) -> float | None:
-    """Return the temperature for the same number of frames of either label, of all lengths.
+Measured = dict[int, tuple[npt.NDArray[np.float32], npt.NDArray[np.bool_]]]
 
-    It is None if a label has no frames.
-    """
-    all_margins = np.concatenate(margins).astype(np.float64)
-    virus = np.concatenate([frames.virus for frames in sets])
-    random = np.random.default_rng(0)
-    rows = [np.flatnonzero(virus == label) for label in (False, True)]
-    size = min(map(len, rows))
-    if not size:
+
+def _measure(model: LiteModel, genomes: GenomeSet, lengths: Sequence[int]) -> Measured:
+    """Return margins and labels of windows of a part, by chunk length; nothing of an empty one."""
+    measured: Measured = {}
+    for length in lengths:
+        records, offsets = measured_windows(genomes, length, MEASURED_WINDOWS, 0)
+        if len(records):
+            margins = window_margins(model, genomes, records, offsets, length)
+            measured[length] = margins, genomes.virus[records]
+    return measured
+
+
+def _calibrate(measured: Measured) -> float:
+    """Return the temperature for windows of all lengths."""
+    margins = np.concatenate([rows for rows, _ in measured.values()]).astype(np.float64)
+    virus = np.concatenate([rows for _, rows in measured.values()])
+    return fit_temperature(margins, virus.astype(np.int64))
+
+
+def _fit_contigs(
+    model: LiteModel, genomes: GenomeSet, length: int, temperature: float
+) -> ContigModel | None:
+    """Return how chunks of ``length`` bases make a contig; None where no record is long enough."""
+    terms: list[tuple[float, ...]] = []
+    virus: list[bool] = []
+    for count in CHUNKS_PER_CONTIG:
+        records, starts = measured_windows(genomes, count * length, CONTIGS_PER_COUNT, 1)
+        offsets = (starts[:, None] + np.arange(count) * length).ravel()
+        margins = window_margins(model, genomes, np.repeat(records, count), offsets, length)
+        rows = (margins.reshape(-1, count).astype(np.float64) / temperature).tolist()
+        terms += map(contig_terms, rows)
+        virus += genomes.virus[records].tolist()
+    if not terms:
         return None
-    chosen = np.concatenate([random.permutation(label_rows)[:size] for label_rows in rows])
-    return fit_temperature(all_margins[chosen], virus[chosen].astype(np.int64))
+    return fit_contig_model(np.array(terms), np.array(virus))
 
 
-def _chunk_metrics(
-    frames: FrameSet, margins: npt.NDArray[np.float32], temperature: float
-) -> dict[str, Any]:
-    """Return how many chunks there are, and their AUROC: None if a label has no chunks."""
-    scores, virus = chunk_scores(margins / temperature, frames)
-    area = auroc(virus, scores)
+def _area(margins: npt.NDArray[np.float32], virus: npt.NDArray[np.bool_]) -> dict[str, Any]:
+    """Return how many windows there are, and their AUROC."""
+    area = auroc(virus, margins.astype(np.float64))
     return {
-        "chunks": len(scores),
+        "chunks": len(margins),
         "virus": int(virus.sum()),
         "auroc": None if area is None else round(area, 4),
     }
-
-
-def check_packages() -> None:
-    """Check that the packages which only training needs are installed.
-
-    Raises:
-        UsageError: a package is missing.
-    """
-    try:
-        import sklearn  # noqa: F401
-    except ImportError as error:
-        raise UsageError("train lite needs scikit-learn: pip install 'virnucpro[train]'") from error

@@ -1,0 +1,63 @@
+"""Chunks put together to contigs by fitted coefficients."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from virnucpro.classifier.contigs import ContigModel, contig_terms, fit_contig_model
+from virnucpro.stages.calls import Chunk, call_record
+
+
+def chunk(number: int, virus: str, others: str) -> Chunk:
+    start = 500 * number
+    return Chunk(f"c_chunk_{number + 1}", start, start + 500, "scored", 1, others, virus)
+
+
+def test_terms():
+    assert contig_terms([2.0]) == (1.0, 2.0, 0.0, 0.0, 0.0)
+    constant, mean, by_count, spread, count = contig_terms([1.0, 3.0])
+    assert (constant, mean, spread) == (1.0, 2.0, 1.0)
+    assert (by_count, count) == pytest.approx((2 * math.log(2), math.log(2)))
+    assert contig_terms([1000.0])[1] == contig_terms([12.0])[1]  # a score of exactly 1
+
+
+def test_coefficients_are_found_again():
+    random = np.random.default_rng(1)
+    terms = np.array(
+        [contig_terms(random.normal(0, 2, random.integers(1, 20)).tolist()) for _ in range(20_000)]
+    )
+    known = np.array([0.4, 1.1, 0.6, -0.3, 0.2])
+    virus = random.random(len(terms)) < 1 / (1 + np.exp(-terms @ known))
+    model = fit_contig_model(terms, virus)
+    fitted = [model.constant, model.mean, model.mean_by_count, model.spread, model.count]
+    assert np.allclose(fitted, known, atol=0.12)
+
+
+def test_labels_that_are_separated_give_finite_coefficients():
+    terms = np.array([contig_terms([value]) for value in (-3.0, -2.0, 2.0, 3.0)])
+    model = fit_contig_model(terms, np.array([False, False, True, True]))
+    assert 0 < model.mean < 1000
+    assert model.log_odds([3.0]) > 2
+
+
+def test_the_call_of_a_record_follows_the_model():
+    chunks = [chunk(0, "0.9", "0.1"), chunk(1, "0.8", "0.2")]
+    model = ContigModel(constant=-0.5, mean=1.0, mean_by_count=0.5, spread=0.0, count=0.0)
+    mean = (math.log(9) + math.log(4)) / 2
+    log_odds = -0.5 + mean + 0.5 * mean * math.log(2)
+    call = call_record(1000, chunks, model)
+    assert call.virus_score == pytest.approx(2 / (1 + math.exp(-log_odds)) - 1)
+    assert (call.call, call.tier, call.confident_viral) == ("virus", "high", 1)
+    against = ContigModel(constant=-9.0, mean=1.0, mean_by_count=0.0, spread=0.0, count=0.0)
+    assert call_record(1000, chunks, against).call == "nonvirus"
+
+
+def test_scores_of_exactly_one_and_zero():
+    model = ContigModel(0.0, 1.0, 0.0, 0.0, 0.0)
+    call = call_record(500, [chunk(0, "1.0", "0.0")], model)
+    assert call.virus_score == pytest.approx(1.0, abs=1e-4)
+    call = call_record(500, [chunk(0, "0.0", "1.0")], model)
+    assert call.virus_score == pytest.approx(-1.0, abs=1e-4)

@@ -1,0 +1,102 @@
+"""The windows that a lite encoder is trained on: which ones, how often, and what is done to them."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from virnucpro.encoders.lite_network import UNKNOWN
+from virnucpro.errors import InputError
+from virnucpro.training.data.dataset import LabelledRecord
+from virnucpro.training.lite.genomes import (
+    WindowSampler,
+    genome_set,
+    measured_windows,
+    mutated,
+)
+
+LETTERS = "ACGTN"
+
+
+def record(name, label, length, group="g", taxon=None, letters="ACGT"):
+    sequence = "".join(random.Random(name).choices(letters, k=length))
+    return LabelledRecord(name, name, taxon or name, group, label, sequence)
+
+
+def text(window):
+    return "".join(LETTERS[number] for number in window)
+
+
+def test_windows_are_pieces_of_their_records():
+    records = [record("v", "virus", 700), record("o", "others", 900), record("tiny", "virus", 99)]
+    genomes = genome_set(records)
+    assert genomes.lengths.tolist() == [700, 900]  # no window fits into the last one
+    numbers, offsets = WindowSampler(genomes, 300).draw(200, 300, np.random.default_rng(1))
+    windows = genomes.windows(numbers, offsets, 300)
+    assert windows.shape == (200, 300)
+    for number, offset, window in zip(numbers, offsets, windows, strict=True):
+        assert text(window) == records[number].sequence[offset : offset + 300]
+    assert genomes.virus[numbers].tolist() == [False] * 100 + [True] * 100
+    places = offsets[numbers == 1]
+    assert places.min() < 60
+    assert places.max() > 540
+    assert places.max() <= 600
+
+
+def test_groups_and_taxa_count_by_the_square_root_of_their_bases():
+    records = [
+        record("v", "virus", 1000),
+        *(record(f"a{n}", "others", 10_000, "large", f"taxon {n % 2}") for n in range(8)),
+        record("b", "others", 10_000, "large", "taxon 3"),
+        record("c", "others", 10_000, "small", "taxon 4"),
+    ]
+    genomes = genome_set(records)
+    numbers, _ = WindowSampler(genomes, 150).draw(40_000, 150, np.random.default_rng(1))
+    others = numbers[~genomes.virus[numbers]]
+    groups = Counter(genomes.groups[others].tolist())
+    large, small = groups.most_common()
+    assert large[1] / small[1] == pytest.approx(3, rel=0.05)  # 90,000 and 10,000 bases
+    drawn = Counter(others.tolist())
+    # Two taxa of 40,000 bases, one of 10,000: 2 to 2 to 1.
+    assert drawn[9] / large[1] == pytest.approx(1 / 5, rel=0.1)
+    assert drawn[1] / large[1] == pytest.approx(2 / 5 / 4, rel=0.15)
+
+
+def test_a_label_without_a_record_that_is_long_enough():
+    genomes = genome_set([record("v", "virus", 400), record("o", "others", 300)])
+    WindowSampler(genomes, 300)
+    with pytest.raises(InputError, match="no others records of 400 bases"):
+        WindowSampler(genomes, 400)
+    assert len(measured_windows(genomes, 400, 10, 0)[0]) == 0
+
+
+def test_unknown_bases_are_not_measured():
+    records = [
+        record("v", "virus", 500, letters="ACGTNN"),
+        record("w", "virus", 500),
+        record("o", "others", 500),
+    ]
+    genomes = genome_set(records)
+    numbers, offsets = measured_windows(genomes, 200, 100, 0)
+    assert set(numbers.tolist()) == {1, 2}
+    again = measured_windows(genomes, 200, 100, 0)
+    assert again[0].tolist() == numbers.tolist()
+    assert again[1].tolist() == offsets.tolist()
+
+
+def test_mutations():
+    windows = np.random.default_rng(1).integers(0, 5, (2000, 200)).astype(np.uint8)
+    changed = mutated(windows.copy(), 0.1, np.random.default_rng(2))
+    assert (changed[windows == UNKNOWN] == UNKNOWN).all()
+    assert changed.max() == UNKNOWN
+    rates = (changed != windows).mean(axis=1)
+    assert 0.4 < (rates == 0).mean() < 0.6
+    # 10 % are drawn on average in half of the windows; a quarter of these stay as they are, and a
+    # fifth of the letters is unknown.
+    assert rates.mean() == pytest.approx(0.1 / 2 * 0.75 * 0.8, rel=0.1)
+    same = mutated(windows.copy(), 0.1, np.random.default_rng(2))
+    assert (same == changed).all()
+    assert (mutated(windows.copy(), 0.0, np.random.default_rng(2)) == windows).all()

@@ -1,0 +1,73 @@
+"""The probability that a contig is viral, from the scores of its chunks.
+
+Chunks of one contig are not independent: the mean of their log odds says more, the more of them
+there are, but far less than their sum would. How much more is fitted on contigs of known genomes,
+and stored with the classifier, for each chunk length.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import astuple, dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+LARGEST = 12.0  # log odds of a chunk count up to this; beyond, a float32 score is 0 or 1
+PENALTY = 1e-3  # on the squares of the coefficients, so that few contigs give finite ones
+
+
+@dataclass(frozen=True)
+class ContigModel:
+    """A logistic regression. All logarithms are natural.
+
+    Attributes:
+        constant: the log odds of a contig whose other terms are 0.
+        mean: per unit of the mean log odds of the chunks.
+        mean_by_count: the same, per unit of the logarithm of the number of chunks.
+        spread: per unit of the standard deviation of the log odds of the chunks.
+        count: per unit of the logarithm of the number of chunks.
+    """
+
+    constant: float
+    mean: float
+    mean_by_count: float
+    spread: float
+    count: float
+
+    def log_odds(self, chunk_log_odds: Sequence[float]) -> float:
+        """Return the log odds of virus of a contig with these scored chunks, of at least one."""
+        terms = contig_terms(chunk_log_odds)
+        return math.fsum(c * t for c, t in zip(astuple(self), terms, strict=True))
+
+
+def contig_terms(chunk_log_odds: Sequence[float]) -> tuple[float, float, float, float, float]:
+    """Return what the coefficients of a :class:`ContigModel` are multiplied with, in order."""
+    values = [min(max(value, -LARGEST), LARGEST) for value in chunk_log_odds]
+    logarithm = math.log(len(values))
+    mean = math.fsum(values) / len(values)
+    spread = math.sqrt(math.fsum((value - mean) ** 2 for value in values) / len(values))
+    return 1.0, mean, mean * logarithm, spread, logarithm
+
+
+def fit_contig_model(terms: npt.NDArray[np.float64], virus: npt.NDArray[np.bool_]) -> ContigModel:
+    """Return the coefficients that make the labels most likely, by Newton's method.
+
+    Args:
+        terms: float64 ``[n, 5]``, one row of :func:`contig_terms` per contig.
+        virus: bool ``[n]``; as many of either label as the contigs that it will be used on are
+            assumed to have, which is one half.
+    """
+    labels = virus.astype(np.float64)
+    coefficients = np.zeros(terms.shape[1])
+    for _ in range(100):
+        predicted = 0.5 * (1 + np.tanh(terms @ coefficients / 2))
+        gradient = terms.T @ (labels - predicted) / len(terms) - PENALTY * coefficients
+        weights = np.maximum(predicted * (1 - predicted), 1e-9)
+        hessian = (terms.T * weights) @ terms / len(terms) + PENALTY * np.eye(terms.shape[1])
+        step = np.linalg.solve(hessian, gradient)
+        coefficients += step * min(1.0, 5.0 / max(float(np.abs(step).max()), 1e-12))
+        if float(np.abs(step).max()) < 1e-10:
+            break
+    return ContigModel(*map(float, coefficients))

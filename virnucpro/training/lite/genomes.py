@@ -1,0 +1,171 @@
+"""The genomes of a data set in memory, and the windows that are drawn from them."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from virnucpro.encoders.lite_network import UNKNOWN, base_numbers
+from virnucpro.errors import InputError
+from virnucpro.training.data.dataset import Dataset, LabelledRecord, Part
+
+Bases = npt.NDArray[np.uint8]
+
+# Groups and taxa count by the square root of their bases. In proportion to the bases, few bacteria
+# would be nearly everything; if all counted alike, a small group would be learned by heart.
+POWER = 0.5
+SHORTEST = 150  # bases; no window is drawn from a shorter record
+MOST_UNKNOWN = 0.1  # share of letters other than A, C, G and T in a window that is measured
+
+
+@dataclass(frozen=True)
+class GenomeSet:
+    """The records of one part.
+
+    Attributes:
+        bases: uint8 ``[all bases]``, 0 to 4, record after record.
+        starts, lengths: int64 ``[records]``, where a record begins in ``bases`` and its length.
+        virus: bool ``[records]``.
+        groups, taxa, genomes: int32 ``[records]``, the numbers of their names.
+        group_names: the names of the groups.
+    """
+
+    bases: Bases
+    starts: npt.NDArray[np.int64]
+    lengths: npt.NDArray[np.int64]
+    virus: npt.NDArray[np.bool_]
+    groups: npt.NDArray[np.int32]
+    taxa: npt.NDArray[np.int32]
+    genomes: npt.NDArray[np.int32]
+    group_names: tuple[str, ...]
+
+    def windows(
+        self, records: npt.NDArray[np.int64], offsets: npt.NDArray[np.int64], length: int
+    ) -> Bases:
+        """Return the ``length`` bases from each offset of each record: uint8 ``[n, length]``."""
+        places = (self.starts[records] + offsets)[:, None] + np.arange(length)
+        return np.asarray(self.bases[places])
+
+
+def load_genomes(dataset: Dataset, part: Part) -> GenomeSet:
+    """Read the records of ``part``; this takes a byte of memory per base.
+
+    Raises:
+        InputError: the files of the data set do not belong together.
+    """
+    return genome_set(dataset.records(part))
+
+
+def genome_set(records: Iterable[LabelledRecord]) -> GenomeSet:
+    """Put labelled records together; one that is too short for any window is left out."""
+    numbers: dict[str, dict[str, int]] = {"group": {}, "taxon": {}, "genome": {}}
+    bases: list[Bases] = []
+    columns: list[tuple[int, ...]] = []
+    for record in records:
+        if len(record.sequence) < SHORTEST:
+            continue
+        bases.append(base_numbers([record.sequence])[0])
+        ids = [
+            known.setdefault(getattr(record, name), len(known)) for name, known in numbers.items()
+        ]
+        columns.append((len(record.sequence), record.label == "virus", *ids))
+    lengths, virus, groups, taxa, genomes = np.array(columns, np.int64).reshape(-1, 5).T
+    return GenomeSet(
+        np.concatenate([np.empty(0, np.uint8), *bases]),
+        np.cumsum(lengths) - lengths,
+        lengths,
+        virus.astype(np.bool_),
+        groups.astype(np.int32),
+        taxa.astype(np.int32),
+        genomes.astype(np.int32),
+        tuple(numbers["group"]),
+    )
+
+
+class WindowSampler:
+    """Draws windows of a set: a group, a taxon of it, and then any place of its records.
+
+    Groups and taxa are drawn by ``POWER`` of their bases. Records that are shorter than a window
+    are not drawn.
+    """
+
+    def __init__(self, genomes: GenomeSet, longest: int) -> None:
+        """Prepare for windows of at most ``longest`` bases.
+
+        Raises:
+            InputError: a label has no record of that length.
+        """
+        self._genomes = genomes
+        self._rows: list[npt.NDArray[np.int64]] = []
+        self._cumulative: list[npt.NDArray[np.float64]] = []
+        for label, virus in (("others", False), ("virus", True)):
+            rows = np.flatnonzero((genomes.virus == virus) & (genomes.lengths >= longest))
+            if not len(rows):
+                raise InputError(f"no {label} records of {longest} bases to train on")
+            self._rows.append(rows)
+            self._cumulative.append(np.cumsum(_record_weights(genomes, rows)))
+
+    def draw(
+        self, count: int, length: int, random: np.random.Generator
+    ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        """Return records and offsets of ``count`` windows, one half others, then virus."""
+        chosen = []
+        for rows, cumulative in zip(self._rows, self._cumulative, strict=True):
+            positions = np.searchsorted(cumulative, random.random(count // 2) * cumulative[-1])
+            chosen.append(rows[np.minimum(positions, len(rows) - 1)])
+        records = np.concatenate(chosen)
+        room = self._genomes.lengths[records] - length + 1
+        return records, (random.random(len(records)) * room).astype(np.int64)
+
+
+def _record_weights(genomes: GenomeSet, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
+    """Return how often each of the records is drawn: float64 ``[n]``."""
+    lengths = genomes.lengths[rows].astype(np.float64)
+    group_bases: dict[int, float] = defaultdict(float)
+    taxon_bases: dict[tuple[int, int], float] = defaultdict(float)
+    pairs = list(zip(genomes.groups[rows].tolist(), genomes.taxa[rows].tolist(), strict=True))
+    for (group, taxon), length in zip(pairs, lengths.tolist(), strict=True):
+        group_bases[group] += length
+        taxon_bases[group, taxon] += length
+    group_total: dict[int, float] = defaultdict(float)
+    for (group, _), size in taxon_bases.items():
+        group_total[group] += size**POWER
+    factors = [
+        group_bases[group] ** POWER * taxon_bases[group, taxon] ** (POWER - 1) / group_total[group]
+        for group, taxon in pairs
+    ]
+    return np.asarray(np.array(factors) * lengths)
+
+
+def measured_windows(
+    genomes: GenomeSet, length: int, count: int, seed: int
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Return records and offsets of about ``count`` windows of known bases to measure with.
+
+    They are drawn as in training, half of them virus; no more than the set has side by side, and
+    none where a label has no record of that length.
+    """
+    count = min(count, max(2, len(genomes.bases) // length // 2 * 2))
+    try:
+        sampler = WindowSampler(genomes, length)
+    except InputError:
+        return np.empty(0, np.int64), np.empty(0, np.int64)
+    records, offsets = sampler.draw(count, length, np.random.default_rng((seed, length)))
+    unknown = (genomes.windows(records, offsets, length) == UNKNOWN).mean(axis=1)
+    known = unknown <= MOST_UNKNOWN
+    return records[known], offsets[known]
+
+
+def mutated(windows: Bases, rate: float, random: np.random.Generator) -> Bases:
+    """Replace bases by any other in half of the windows, each with up to twice ``rate``.
+
+    Such windows resemble more distant relatives than the data set holds, and reads with errors.
+    """
+    rates = random.random((len(windows), 1)) * 2 * rate * (random.random((len(windows), 1)) < 0.5)
+    replaced = (random.random(windows.shape) < rates) & (windows < UNKNOWN)
+    windows[replaced] = random.integers(0, 4, int(replaced.sum()))
+    return windows
