@@ -246,7 +246,7 @@ def test_81_wrong_widths(run: Callable, models: Path, suffix: str) -> None:
     path = models / f"wide{suffix}"
     (save_classifier if suffix == ".pth" else save_own)(path, width=3328)
     done = run("-m", "custom", "-p", path, "-e", 500)
-    says = (f"{path} takes 3328 numbers per frame", f"give {WIDTH}")
+    says = (f"{path} takes 3328 numbers per sequence", f"give {WIDTH}")
     check_refused(done, 64, says, "choose the classifier that was trained with these encoders")
     check_nothing_written(models.parent / "out")
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.inputs import PLAIN, TOY
+from tests.records_data import make_records
 from tests.training_data import make_dataset
 from tests.unit.models.serving import Site, serving
 from tests.unit.training.made_genomes import coding, write_fasta, write_table
@@ -41,6 +42,7 @@ def inputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     home = tmp_path_factory.mktemp("inputs")
     dataset = make_dataset(home / "dataset", genomes=(4, 2, 2), codons=600)
     analysis = AnalysisSettings(model_type="toy").resolved()
+    make_records(home / "records", genomes=(2, 1, 1), codons=300)
     embed(EmbedRequest(dataset.root, analysis, MachineSettings(device="cpu")), lambda event: None)
     (home / "sample.fa").write_bytes(PLAIN)
     assert run(list(map(str, ("predict", home / "sample.fa", "-o", home / "out", *TOY, "-q")))) == 0
@@ -86,7 +88,7 @@ def commands(inputs: Path, site: Site, tmp_path: Path) -> dict[str, Command]:
             "my.safetensors.lock",
         ),
         "train lite": Command(
-            ("train", "lite", inputs / "dataset", "-o", out, "--steps", 1, "--threads", 1),
+            ("train", "lite", inputs / "records", "-o", out, "--steps", 1, "--threads", 1),
             {"lite.previous": True, "../lite.savepoint.pt": False},
             "lite.json.lock",
         ),

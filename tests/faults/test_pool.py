@@ -182,7 +182,8 @@ def test_a_device_on_which_everything_dies_is_given_up(pool: Make, tmp_path: Pat
     outcomes, events = run_stage(stage, pool(2), tmp_path)
     _check(ids, [], outcomes, tmp_path)
     assert "died over tasks that others finished" in _warnings(events)
-    assert len(_of(events, WorkerDied)) <= 4
+    # How many depends on how soon the other worker finishes the same tasks; there are 20.
+    assert len(_of(events, WorkerDied)) < 10
 
 
 def test_where_everything_dies_the_run_ends(pool: Make, tmp_path: Path) -> None:

@@ -22,10 +22,13 @@ def stages_ahead(later: Sequence[Stage], ledger: Ledger) -> tuple[StageAhead, ..
     receipts = {receipt.stage: receipt for _, receipt in ledger.receipts()}
     if SPLITTING not in receipts:
         return tuple(StageAhead(item.name) for item in later)
-    frames = sum(output.rows for output in receipts[SPLITTING].outputs) / 2  # of each molecule
+    files = receipts[SPLITTING].outputs
+    molecules = len({file.path.parent for file in files})  # they have the same frames
+    frames = sum(file.rows for file in files) / max(molecules, 1)
+    translation = receipts.get("translation")  # train embed has none
     scale = 1.0
-    if "translation" in receipts and receipts["translation"].seconds > 0:
-        scale = receipts["translation"].seconds / (HOST_SECONDS["translation"] * frames / 1e6)
+    if translation and translation.seconds > 0 and frames > 0:
+        scale = translation.seconds / (HOST_SECONDS["translation"] * frames / 1e6)
     ahead = []
     for item in later:
         if isinstance(item, SpannedStage):

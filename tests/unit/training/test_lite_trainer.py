@@ -84,7 +84,7 @@ def test_it_learns_what_differs(genomes):
     assert np.mean(trainer.losses[-5:]) < 0.8 * np.mean(trainer.losses[:2])
     records = np.arange(8)
     margins = window_margins(trainer.finish(), genomes, records, records * 10, 300)
-    assert ((margins > 0) == genomes.virus).all()
+    assert margins[genomes.virus].min() > margins[~genomes.virus].max()
 
 
 def test_margins_are_those_of_predict(genomes, tmp_path):
