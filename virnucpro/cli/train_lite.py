@@ -59,7 +59,7 @@ def lite(
     trained together on pieces drawn from them, of all chunk lengths of DATASET. The validation part
     calibrates the scores. No GPU is needed. The same command continues an interrupted training.
     """
-    shared.say_at_start(f"training lite encoders on {dataset}")
+    shared.say_at_start(f"training a lite encoder on {dataset}")
     import torch
 
     from virnucpro.training.data.dataset import Dataset
