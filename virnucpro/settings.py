@@ -28,6 +28,7 @@ LITE_CLASSIFIER = _DATA / "lite_classifier.safetensors"
 TOY_CLASSIFIER = _DATA / "toy_classifier.safetensors"
 
 CODON = 3  # bases
+SHORTEST_WHOLE = 30  # bases; a shorter chunk that is read whole is not scored
 MEASURED = "measured on the device"
 
 

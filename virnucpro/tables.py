@@ -252,7 +252,8 @@ CHUNKS = ResultTable(
         _text(
             "status",
             "`scored`, or the reason why not: `no_open_frame` (every frame has a stop codon), "
-            "`too_short` (under 3 bases), `ambiguous` (no codon without an ambiguous letter) or "
+            "`too_short` (under 3 bases), `ambiguous` (no codon without an ambiguous letter; where "
+            "the model reads whole chunks, both mean under 30 bases or known bases) or "
             "`failed` (see `failed_files.txt`).",
             "scored",
         ),

@@ -12,7 +12,7 @@ import click
 import virnucpro.cli.shared as shared
 from virnucpro.errors import EXIT_OK, EXIT_PARTIAL, UsageError
 from virnucpro.layout import STDIN
-from virnucpro.settings import SHIPPED_MODELS, SHOWN_MODEL_TYPES
+from virnucpro.settings import SHIPPED_MODELS, SHORTEST_WHOLE, SHOWN_MODEL_TYPES
 
 if TYPE_CHECKING:
     from virnucpro.run.predict import Summary
@@ -26,6 +26,11 @@ UNSCORED_REASONS = {
     "too_short": "shorter than a codon",
     "failed": "could not be embedded",
 }
+UNSCORED_WHOLE = UNSCORED_REASONS | {
+    "ambiguous": f"fewer than {SHORTEST_WHOLE} known bases",
+    "too_short": f"shorter than {SHORTEST_WHOLE} bases",
+}
+"""The reasons where the model reads whole chunks."""
 EPILOG = """\b
 Examples:
   virnucpro predict --input contigs.fa --output-dir results
@@ -172,8 +177,9 @@ def summary_text(summary: Summary, root: Path) -> str:
             f"{calls.get('nonvirus', 0):,} nonvirus, {calls.get('undecided', 0):,} undecided; "
             f"{sum(unscored.values()):,} could not be scored."
         )
+    reasons = UNSCORED_REASONS if summary.reading == "open frames" else UNSCORED_WHOLE
     for reason, count in unscored.items():
-        lines.append(f"  {count:,} unscored: {UNSCORED_REASONS[reason]}")
+        lines.append(f"  {count:,} unscored: {reasons[reason]}")
     if chunks := sum(summary.chunks.values()):
         lines.append(
             f"{summary.chunks.get('scored', 0):,} of {chunks:,} chunks were scored, from "

@@ -30,9 +30,9 @@ from virnucpro.encoders.family import BASES, EncoderFamily, EncoderSource, OpenO
 from virnucpro.encoders.lite_network import LiteNetwork, LiteShape, base_numbers
 from virnucpro.encoders.weights import read_safetensors
 from virnucpro.errors import ModelError
-from virnucpro.io.frames import SHORTEST_WHOLE
 from virnucpro.layout import Molecule
 from virnucpro.precision import PRECISIONS
+from virnucpro.settings import SHORTEST_WHOLE
 from virnucpro.store.documents import parse_json
 
 BATCH_BASES = 16_000  # their activations fill 10 MB
@@ -130,10 +130,13 @@ def read_lite(path: Path) -> LiteNetwork:
             for name, size in metadata["shape"].items()
         }
         shape = LiteShape(**sizes)
-        network = LiteNetwork(shape)
-        counters = {k: v for k, v in network.state_dict().items() if k.endswith("tracked")}
+        with torch.device("meta"):  # nothing is allocated that the file does not hold
+            network = LiteNetwork(shape)
+        counters = {
+            name: torch.tensor(0) for name in network.state_dict() if name.endswith("tracked")
+        }
         tensors = {name: tensor.float() for name, tensor in read_safetensors(path).items()}
-        network.load_state_dict(tensors | counters)
+        network.load_state_dict(tensors | counters, assign=True)
     except (KeyError, TypeError, ValueError, AttributeError, RuntimeError) as error:
         raise ModelError(f"{path} is damaged ({error}): get it again") from error
     if not all(bool(torch.isfinite(value).all()) for value in network.state_dict().values()):

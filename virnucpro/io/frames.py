@@ -13,10 +13,11 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from virnucpro.settings import SHORTEST_WHOLE
+
 FRAME_LABELS = ("F1", "F2", "F3", "R1", "R2", "R3")
 WHOLE_LABEL = "FR"
 """Stands where a frame has its label, for a chunk that is read whole, on both strands."""
-SHORTEST_WHOLE = 30  # bases; a chunk of fewer is not scored: its words say nothing
 
 _BASES = "TCAG"  # the order in which NCBI writes its tables
 _AMINO_ACIDS = "FFLLSSSSYY**CC*WLLLLPPPPHHQQRRRRIIIMTTTTNNKKSSRRVVVVAAAADDEEGGGG"

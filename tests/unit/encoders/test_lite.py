@@ -213,6 +213,9 @@ def sizes(**changes):
         (sizes(codon_width=10**9), "not between 1 and 4096"),
         (sizes(word=30), "too many"),
         (sizes(heads=5), "do not fit"),
+        # Gigabytes, of which the file holds nothing: refused before they are allocated.
+        (sizes(channels=[4096, 4096], kernels=[4096, 4096]), "size mismatch"),
+        (sizes(word=9, word_width=4096), "size mismatch"),
         (sizes(channels=[]), "damaged"),
         (sizes(channels=[12, 16, 16]), "do not fit"),
     ],

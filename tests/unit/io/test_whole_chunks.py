@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from virnucpro.io.frames import SHORTEST_WHOLE, WHOLE_LABEL, chunk_of, open_frames, whole_chunks
+from virnucpro.io.frames import WHOLE_LABEL, chunk_of, open_frames, whole_chunks
+from virnucpro.settings import SHORTEST_WHOLE
 
 CLOSED = "TAATTAGTTGACTAACTAGTCA" * 5  # a stop codon in every frame
 

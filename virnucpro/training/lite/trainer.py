@@ -27,7 +27,9 @@ SHORTENED = 0.3  # share of the batches whose windows are cut to between 70 and 
 
 @dataclass(frozen=True)
 class LiteTrainingSettings:
-    """The settings of a lite training. They were chosen by trial on the validation part.
+    """The settings of a lite training.
+
+    Twice the mutation rate was worse on held-out taxa after 1,000 steps; nothing else was tried.
 
     Attributes:
         steps: batches.
