@@ -78,30 +78,21 @@ class Call(NamedTuple):
 def call_record(length: int, chunks: Sequence[Chunk], model: ContigModel | None = None) -> Call:
     """Return the call of a record of ``length`` bases from its chunks.
 
-    With a ``model``, the virus score is twice the probability that it gives, less one. Without
-    one, it is the mean of the chunks' ``max_score_1 - max_score_0``, weighted by the square root of
-    its absolute value, so that undecided chunks say little. Both are between -1 and 1.
+    :func:`virus_score` says how its score follows from theirs.
     """
     scored = [chunk for chunk in chunks if chunk.status == "scored"]
     if not scored:
         statuses = {chunk.status for chunk in chunks}
         status = next((reason for reason in REASONS if reason in statuses), "too_short")
         return Call(len(chunks), 0, 0.0, "unscored", None, None, 0, 0, 0, status)
-    weights, weighted = [], []
     viral = nonviral = 0
     for chunk in scored:
         others, virus = float(chunk.others), float(chunk.virus)
-        weights.append(math.sqrt(abs(virus - others)))
-        weighted.append(weights[-1] * (virus - others))
         if virus > CONFIDENT and others < CONTRADICTED:
             viral += 1
         elif others > CONFIDENT and virus < CONTRADICTED:
             nonviral += 1
-    if model is None:
-        total = math.fsum(weights)
-        score = math.fsum(weighted) / total if total else 0.0
-    else:
-        score = math.tanh(model.log_odds([chunk.log_odds for chunk in scored]) / 2)
+    score = virus_score(scored, model)
     call = "virus" if score > VIRUS_ABOVE else "nonvirus" if score < -VIRUS_ABOVE else "undecided"
     return Call(
         chunks=len(chunks),
@@ -115,6 +106,22 @@ def call_record(length: int, chunks: Sequence[Chunk], model: ContigModel | None 
         undecided=len(scored) - viral - nonviral,
         status="scored",
     )
+
+
+def virus_score(scored: Sequence[Chunk], model: ContigModel | None = None) -> float:
+    """Return the score, between -1 and 1, of at least one scored chunk of a record.
+
+    With a ``model``, it is twice the probability that it gives, less one. Without one, it is the
+    mean of the chunks' ``max_score_1 - max_score_0``, weighted by the square root of its absolute
+    value, so that undecided chunks say little.
+    """
+    if model is not None:
+        return math.tanh(model.log_odds([chunk.log_odds for chunk in scored]) / 2)
+    differences = [float(chunk.virus) - float(chunk.others) for chunk in scored]
+    weights = [math.sqrt(abs(difference)) for difference in differences]
+    total = math.fsum(weights)
+    weighted = (weight * d for weight, d in zip(weights, differences, strict=True))
+    return math.fsum(weighted) / total if total else 0.0
 
 
 def _covered(chunks: Sequence[Chunk]) -> int:
