@@ -18,6 +18,7 @@ from tests.records_data import make_records
 from tests.training_data import LENGTH, genome, make_dataset
 from virnucpro.classifier.files import inspect_classifier
 from virnucpro.cli import run
+from virnucpro.store.disk import sha256_of
 from virnucpro.training.lite.admission import LiteFiles
 
 QUICK = ("--steps", 4, "--threads", 1)
@@ -111,6 +112,22 @@ def test_a_second_run_and_other_recipes(train, trained):
     assert "steps: was" in other.err
     assert "--force" in other.err
     assert {name: (trained / name).read_bytes() for name in NAMES} == before
+
+
+def test_another_encoder_to_start_from(train, trained, tmp_path):
+    encoder = trained / "lite_encoder.safetensors"
+    assert train(tmp_path / "more", "--start-from", encoder).code == 0
+    origin = json.loads((tmp_path / "more" / "lite.json").read_text())
+    assert origin["settings"]["started from"] == sha256_of(encoder)
+    assert "--start-from ENCODER" in origin["command"]
+    more = tmp_path / "more" / "lite_encoder.safetensors"
+    assert more.read_bytes() != encoder.read_bytes()
+    refused = train(tmp_path / "more")
+    assert refused.code == 3
+    assert "started from: was" in refused.err
+    missing = train(tmp_path / "none", "--start-from", tmp_path / "nothing")
+    assert missing.code == 64
+    assert "nothing is not a lite encoder" in missing.err
 
 
 def test_interrupted_and_gone_on_with(dataset, train, trained, tmp_path):

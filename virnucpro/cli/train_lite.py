@@ -18,6 +18,7 @@ Examples:
   virnucpro train prepare genomes.tsv -o data --content records -e 500,300,150
   virnucpro train lite data --output-dir my_lite
   virnucpro train lite data --output-dir trial --steps 500 --threads 4
+  virnucpro train lite more --output-dir better --start-from my_lite/lite_encoder.safetensors
 
 Then: virnucpro predict contigs.fa -m custom -p my_lite/lite_classifier.safetensors -e 500
 -c my_lite.yaml, where my_lite.yaml names the encoder:
@@ -41,6 +42,12 @@ Then: virnucpro predict contigs.fa -m custom -p my_lite/lite_classifier.safetens
 @click.option(
     "--steps", type=shared.COUNT, help="Number of batches.  [default: that of model type lite]"
 )
+@click.option(
+    "--start-from",
+    type=shared.FILE,
+    metavar="ENCODER",
+    help="Begin with the weights of the lite encoder of an earlier training.",
+)
 @shared.seed_option
 @shared.threads_option
 @shared.force_option
@@ -49,6 +56,7 @@ def lite(
     dataset: Path,
     output_dir: Path,
     steps: int | None,
+    start_from: Path | None,
     seed: int,
     threads: int | None,
     force: bool,
@@ -78,7 +86,13 @@ def lite(
     screen = StepScreen(display)
     with shared.shown_on(screen, loaded.warnings, advice=f"run {same} to continue") as interruption:
         report = fit_lite(
-            Dataset(dataset), output_dir, settings, screen, interruption=interruption, force=force
+            Dataset(dataset),
+            output_dir,
+            settings,
+            screen,
+            interruption=interruption,
+            start=start_from,
+            force=force,
         )
         if report is not None and report["temperature"] is None:
             screen.warn("no validation records of both labels: the scores are not calibrated")

@@ -129,6 +129,7 @@ def read_lite(path: Path) -> LiteNetwork:
             name: tuple(size) if isinstance(size, list) else size
             for name, size in metadata["shape"].items()
         }
+        sizes.setdefault("blocks", 0)  # of files from before there were any
         shape = LiteShape(**sizes)
         with torch.device("meta"):  # nothing is allocated that the file does not hold
             network = LiteNetwork(shape)

@@ -44,6 +44,8 @@ class LiteShape:
     Attributes:
         codon_width: numbers per embedded codon.
         channels, kernels, strides: of the convolutions over codons, one after the other.
+        blocks: residual convolutions after them, with the last of the channels and kernels. They
+            see further at little cost, as few places are left.
         heads: of the attention; they share the last channels among them.
         word: bases per word.
         word_width: numbers per embedded word.
@@ -54,6 +56,7 @@ class LiteShape:
     channels: tuple[int, ...] = (64, 96, 128, 128)
     kernels: tuple[int, ...] = (7, 7, 5, 5)
     strides: tuple[int, ...] = (1, 2, 2, 2)
+    blocks: int = 2
     heads: int = 8
     word: int = 4
     word_width: int = 32
@@ -61,10 +64,16 @@ class LiteShape:
 
     def __post_init__(self) -> None:
         """Refuse what a damaged file may say (ValueError)."""
-        sizes = [size for value in asdict(self).values() for size in np.atleast_1d(value).tolist()]
+        values = asdict(self)
+        blocks = values.pop("blocks")
+        sizes = [size for value in values.values() for size in np.atleast_1d(value).tolist()]
         layers = {len(self.channels), len(self.kernels), len(self.strides)}
         if not all(isinstance(size, int) and 0 < size <= 4096 for size in sizes):
             raise ValueError("sizes of the network are not between 1 and 4096")
+        if not isinstance(blocks, int) or not 0 <= blocks <= 16:
+            raise ValueError("the number of residual blocks is not between 0 and 16")
+        if blocks and self.kernels[-1] % 2 == 0:
+            raise ValueError("residual blocks need an odd kernel")
         if len(layers) != 1 or len(self.channels) > 16 or self.channels[-1] % self.heads:
             raise ValueError("sizes of the network do not fit each other")
         if self.word > 9:
@@ -86,13 +95,22 @@ class LiteNetwork(nn.Module):
             )
         )
         self.norms = nn.ModuleList(map(nn.BatchNorm2d, shape.channels))
-        self.attention = nn.Linear(shape.channels[-1], shape.heads)
+        last, kernel = shape.channels[-1], shape.kernels[-1]
+        self.blocks = nn.ModuleList(
+            nn.Conv2d(last, last, (1, kernel), padding=(0, kernel // 2), bias=False)
+            for _ in range(shape.blocks)
+        )
+        norms = [nn.BatchNorm2d(last) for _ in range(shape.blocks)]
+        for norm in norms:
+            nn.init.zeros_(norm.weight)  # a block changes nothing before it has learned something
+        self.block_norms = nn.ModuleList(norms)
+        self.attention = nn.Linear(last, shape.heads)
         self.words = nn.EmbeddingBag(
             4**shape.word + 1, shape.word_width, mode="mean", padding_idx=4**shape.word
         )
         nn.init.normal_(self.words.weight, std=0.1)
         self.words_norm = nn.BatchNorm1d(shape.word_width)
-        self.out = nn.Linear(3 * shape.channels[-1] + shape.word_width, shape.dim)
+        self.out = nn.Linear(3 * last + shape.word_width, shape.dim)
         self.out_norm = nn.BatchNorm1d(shape.dim)
 
     def forward(self, bases: torch.Tensor) -> torch.Tensor:
@@ -104,6 +122,8 @@ class LiteNetwork(nn.Module):
         x = self.codons(self._codon_numbers(strands)).transpose(1, 2).unsqueeze(2)
         for convolution, norm in zip(self.convolutions, self.norms, strict=True):
             x = F.relu(norm(convolution(x)))  # [6 B, channels, 1, places]
+        for convolution, norm in zip(self.blocks, self.block_norms, strict=True):
+            x = F.relu(x + norm(convolution(x)))
         x = x.squeeze(2).transpose(1, 2).reshape(chunks, -1, self.shape.channels[-1])
         weights = self.attention(x).float().softmax(dim=1).to(x.dtype)  # [B, 6 places, heads]
         values = x.view(*x.shape[:2], self.shape.heads, -1)
@@ -117,13 +137,12 @@ class LiteNetwork(nn.Module):
     def fused(self) -> LiteNetwork:
         """Put the batch norms of a trained network into its other layers, and return it."""
         self.eval()
-        for number, (convolution, norm) in enumerate(
-            zip(self.convolutions, self.norms, strict=True)
-        ):
-            assert isinstance(convolution, nn.Conv2d)
-            assert isinstance(norm, nn.BatchNorm2d)
-            self.convolutions[number] = fuse_conv_bn_eval(convolution, norm)
-            self.norms[number] = nn.Identity()
+        for layers, norms in ((self.convolutions, self.norms), (self.blocks, self.block_norms)):
+            for number, (layer, norm) in enumerate(zip(layers, norms, strict=True)):
+                assert isinstance(layer, nn.Conv2d)
+                assert isinstance(norm, nn.BatchNorm2d)
+                layers[number] = fuse_conv_bn_eval(layer, norm)
+                norms[number] = nn.Identity()
         self.out = fuse_linear_bn_eval(self.out, self.out_norm)
         self.out_norm = nn.Identity()  # type: ignore[assignment]
         return self

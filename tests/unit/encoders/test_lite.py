@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 import pytest
 import torch
@@ -24,7 +24,7 @@ from virnucpro.store.disk import sha256_of
 SHAPE = LiteShape(
     codon_width=8,
     channels=(12, 16),
-    kernels=(5, 4),
+    kernels=(4, 3),
     strides=(1, 2),
     heads=4,
     word=3,
@@ -195,6 +195,16 @@ def changed(path, target, tensors=None, **said):
     return target
 
 
+def test_a_file_from_before_there_were_residual_blocks(tmp_path):
+    plain = replace(SHAPE, blocks=0)
+    path = tmp_path / "encoder.safetensors"
+    path.write_bytes(lite_to_bytes(LiteNetwork(plain), {}))
+    shape = {name: size for name, size in asdict(plain).items() if name != "blocks"}
+    old = changed(path, tmp_path / "old.safetensors", shape=shape)
+    assert read_lite(old).shape == plain
+    assert torch.equal(embedded(old, TEXTS), embedded(path, TEXTS))
+
+
 def sizes(**changes):
     return {"shape": asdict(SHAPE) | changes}
 
@@ -213,8 +223,13 @@ def sizes(**changes):
         (sizes(codon_width=10**9), "not between 1 and 4096"),
         (sizes(word=30), "too many"),
         (sizes(heads=5), "do not fit"),
+        (sizes(blocks=-1), "between 0 and 16"),
+        (sizes(blocks=10**9), "between 0 and 16"),
+        (sizes(blocks="two"), "between 0 and 16"),
+        (sizes(kernels=[5, 4]), "odd kernel"),
+        (sizes(blocks=1), "damaged"),
         # Gigabytes, of which the file holds nothing: refused before they are allocated.
-        (sizes(channels=[4096, 4096], kernels=[4096, 4096]), "size mismatch"),
+        (sizes(channels=[4096, 4096], kernels=[4096, 4095]), "size mismatch"),
         (sizes(word=9, word_width=4096), "size mismatch"),
         (sizes(channels=[]), "damaged"),
         (sizes(channels=[12, 16, 16]), "do not fit"),

@@ -13,8 +13,9 @@ from tests.training_data import genome
 from tests.unit.encoders.small import open_path, quiet
 from virnucpro.classifier.files import classifier_to_bytes, load_classifier
 from virnucpro.encoders.lite import lite_to_bytes
-from virnucpro.encoders.lite_network import LiteShape
+from virnucpro.encoders.lite_network import LiteNetwork, LiteShape
 from virnucpro.encoders.weights import read_pickle
+from virnucpro.errors import ModelError
 from virnucpro.training.data.dataset import LabelledRecord
 from virnucpro.training.lite import trainer as trainer_module
 from virnucpro.training.lite.genomes import genome_set
@@ -40,6 +41,7 @@ def genomes():
 @pytest.fixture(autouse=True)
 def one_thread_and_small_batches(monkeypatch):
     monkeypatch.setattr(trainer_module, "BATCH_BASES", 6000)
+    monkeypatch.setattr(trainer_module, "REWEIGHED", 2)
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     yield
@@ -77,6 +79,41 @@ def test_stopped_and_continued_is_undisturbed(genomes, tmp_path):
     assert bytes_of(run(second, 6)) == whole
     other = LiteTrainer(replace(SETTINGS, seed=1), genomes, LENGTHS)
     assert bytes_of(run(other, 6))[0] != whole[0]
+
+
+def test_a_new_residual_block_changes_nothing_at_first(genomes):
+    earlier = run(
+        LiteTrainer(replace(SETTINGS, shape=replace(SHAPE, blocks=0)), genomes, LENGTHS), 3
+    )
+    start = earlier.finish().encoder
+    begun = LiteTrainer(SETTINGS, genomes, LENGTHS, start).finish().encoder
+    bases = torch.from_numpy(genomes.windows(np.arange(8), np.arange(8), 300)).long()
+    assert begun.shape == SHAPE
+    assert torch.equal(begun(bases), start(bases))
+
+
+@pytest.mark.parametrize("changed", [{"dim": 16}, {"blocks": 3}])
+def test_an_encoder_of_other_sizes_is_no_start(genomes, changed):
+    start = LiteNetwork(replace(SHAPE, **changed))
+    with pytest.raises(ModelError, match="encoder to start from has"):
+        LiteTrainer(SETTINGS, genomes, LENGTHS, start)
+
+
+def test_a_group_that_is_told_apart_worse_is_drawn_more_often():
+    """Half of the viruses are written as the others are."""
+    rows = [
+        LabelledRecord(f"{group} {n}", f"{group} {n}", f"{group} {n}", group, label,
+                       genome(letters, 400, n))
+        for group, label, letters in (
+            ("clear", "virus", "virus"), ("hidden", "virus", "others"), ("host", "others", "others")
+        )
+        for n in range(4)
+    ]  # fmt: skip
+    trainer = run(LiteTrainer(replace(SETTINGS, steps=60), genome_set(rows), LENGTHS), 60)
+    losses = dict(zip(("clear", "hidden", "host"), trainer.state()["group_losses"], strict=True))
+    factors = dict(zip(("clear", "hidden", "host"), trainer.state()["factors"], strict=True))
+    assert losses["hidden"] > losses["clear"]
+    assert factors["hidden"] > 1 > factors["clear"]
 
 
 def test_it_learns_what_differs(genomes):

@@ -55,12 +55,14 @@ def fit_lite(
     progress: StepProgress,
     *,
     interruption: Interruption,
+    start: Path | None = None,
     force: bool = False,
     disk: Disk | None = None,
 ) -> Mapping[str, Any] | None:
     """Train the model, or continue an interrupted training with the same settings and data.
 
-    ``force`` moves earlier files to :attr:`LiteFiles.previous` and starts over.
+    ``start`` is the encoder of an earlier training, whose weights are the first ones. ``force``
+    moves earlier files to :attr:`LiteFiles.previous` and starts over.
 
     Returns:
         The content of ``lite.json``; None if the same training was finished before.
@@ -76,6 +78,10 @@ def fit_lite(
         "data_set": sha256_of(dataset.description_file) if dataset.description else "",
         "threads": torch.get_num_threads(),
     }
+    first = None
+    if start is not None:
+        first = read_lite(start)
+        identity["settings"]["started from"] = sha256_of(start)
     identity = json.loads(json.dumps(identity))  # as it is read again: lists, not tuples
     disk.make_folder(files.root)
     with locked(files.lock, "this encoder", state=[files.savepoint, files.previous]):
@@ -86,7 +92,7 @@ def fit_lite(
             check_encoder(files)
             return None
         progress.begin("reading genomes", 1)
-        trainer = LiteTrainer(settings, load_genomes(dataset, "train"), dataset.lengths())
+        trainer = LiteTrainer(settings, load_genomes(dataset, "train"), dataset.lengths(), first)
         progress.advance(1)
         if state is not None and admission.decision == "continue":
             trainer.load_state(state)
@@ -126,7 +132,8 @@ def _write_results(
     origin = {
         # Without paths, so that the same training gives the same files.
         "command": f"virnucpro train lite DATASET --output-dir DIR --steps {settings['steps']} "
-        f"--seed {settings['seed']}",
+        f"--seed {settings['seed']}"
+        + (" --start-from ENCODER" if "started from" in settings else ""),
         "version": __version__,
         "data_set": identity["data_set"],
     }

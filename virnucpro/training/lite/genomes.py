@@ -101,13 +101,26 @@ class WindowSampler:
         """
         self._genomes = genomes
         self._rows: list[npt.NDArray[np.int64]] = []
+        self._weights: list[npt.NDArray[np.float64]] = []
         self._cumulative: list[npt.NDArray[np.float64]] = []
         for label, virus in (("others", False), ("virus", True)):
             rows = np.flatnonzero((genomes.virus == virus) & (genomes.lengths >= longest))
             if not len(rows):
                 raise InputError(f"no {label} records of {longest} bases to train on")
             self._rows.append(rows)
-            self._cumulative.append(np.cumsum(_record_weights(genomes, rows)))
+            self._weights.append(_record_weights(genomes, rows))
+            self._cumulative.append(np.cumsum(self._weights[-1]))
+
+    def reweigh(self, factors: npt.NDArray[np.float64]) -> None:
+        """Draw each group ``factors`` (float64 ``[groups]``, above 0) as often as at first.
+
+        A label as a whole is drawn as often as before.
+        """
+        groups = self._genomes.groups
+        self._cumulative = [
+            np.cumsum(weights * factors[groups[rows]])
+            for rows, weights in zip(self._rows, self._weights, strict=True)
+        ]
 
     def draw(
         self, count: int, length: int, random: np.random.Generator
