@@ -1,29 +1,34 @@
 """Viral regions in a record: proviruses, and the viral parts of chimeras, from its chunk scores.
 
 The record is read as a chain of two hidden states, host and virus. In the host state, the log odds
-of a chunk spread around the level of this record, and in the virus state around a level that lies
-:attr:`RegionModel.shift` higher. Relative to the record it matters little that a classifier calls
-many chunks of some bacteria virus, or few chunks of some phages. A chunk without a score says
-nothing about its state. The most likely path of states is found with the algorithm of Viterbi. The
-level of the host follows from the chunks in the host state, and those from the level; both are
-repeated until they agree.
+of a chunk spread around the level of this record; in the virus state, they spread around a higher
+level. Relative to the record it matters little that a classifier calls many chunks of some bacteria
+virus, or few chunks of some phages. A chunk without a score says nothing about its state. The most
+likely path of states is found with the algorithm of Viterbi. The level and the spread of the host
+follow from the chunks in the host state, and those from level and spread; both are repeated until
+they agree.
 
 A region is a stretch of the virus state with enough evidence: the logarithm of how much more
 likely its scores are under virus than under host, less what it costs to enter and leave the state.
+Time and memory grow with the number of chunks only.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import NamedTuple
 
-from virnucpro.classifier.contigs import ContigModel
+from virnucpro.classifier.contigs import LARGEST, ContigModel
 from virnucpro.stages.calls import VIRUS_ABOVE, Chunk, virus_score
 
-ROUNDS = 8  # of level and path; they nearly always agree after three
+ROUNDS = 8  # of background and path; they nearly always agree after three
 FLANK = 20  # scored chunks on either side of a region give its flank score
+OUTLIER = 4.0  # a chunk adds to the spread as if it were at most so many spreads from the level
+QUARTILE = 0.67  # standard deviations from the lower quartile of a normal distribution to its mean
+MOVE = 10  # chunks by which an end of a region may move outwards when it is placed
 
 
 @dataclass(frozen=True)
@@ -33,10 +38,14 @@ class RegionModel:
     Attributes:
         host_level: the usual mean of the chunks of a host.
         host_level_spread: the standard deviation of that mean from one host to another.
-        chunk_spread: the standard deviation of the chunks of one record around their level.
-        shift: how far the level of a virus lies above that of its host.
+        virus_level: the usual mean of the chunks of a virus.
+        chunk_spread: the usual standard deviation of the chunks of one record around their level.
+        spread_weight: the usual spread counts as much as so many chunks of the record.
+        reach: the assumed level of a virus lies this far on the way from the host of the record
+            to ``virus_level``, so that viruses that are hardly recognised are found, too.
+        least_shift: it is at least so many spreads above the host.
         weight: what the evidence of a chunk counts; neighbours say partly the same.
-        entry: the cost of a change from host to virus, and back.
+        entry: the cost of a change from host to virus, and of one back.
         largest: the evidence of one chunk counts up to this, for or against.
         shortest_record: bases; nothing is said about shorter records, which show no background.
         fewest_chunks: scored chunks of a region.
@@ -44,11 +53,14 @@ class RegionModel:
 
     host_level: float = -2.0
     host_level_spread: float = 1.0
+    virus_level: float = 1.0
     chunk_spread: float = 1.3
-    shift: float = 2.0
-    weight: float = 0.5
-    entry: float = 5.0
-    largest: float = 1.5
+    spread_weight: float = 20.0
+    reach: float = 0.85
+    least_shift: float = 1.0
+    weight: float = 0.2
+    entry: float = 1.8
+    largest: float = 0.8
     shortest_record: int = 10_000
     fewest_chunks: int = 4
 
@@ -62,7 +74,8 @@ class Region(NamedTuple):
     Attributes:
         chunks: the number of chunks that lie in the region.
         chunks_scored: how many of them have a score.
-        score: between -1 and 1: twice the probability that the region is viral, less one.
+        score: between -1 and 1, the hyperbolic tangent of half of the evidence; a region has more
+            than ``VIRUS_ABOVE``, as a record that is called virus.
         flank_score: the score of the chunks beside the region, by the rule for records; None
             where none of them is scored.
         at_edge: whether the region reaches the first or the last base of the record, so that it
@@ -78,6 +91,21 @@ class Region(NamedTuple):
     at_edge: bool
 
 
+class Background(NamedTuple):
+    """The scores of the host of one record: mean and standard deviation of its log odds."""
+
+    level: float
+    spread: float
+
+
+class Stretch(NamedTuple):
+    """Scored chunks ``first`` to ``last`` (included) in the virus state."""
+
+    first: int
+    last: int
+    evidence: float
+
+
 def find_regions(
     length: int,
     chunks: Sequence[Chunk],
@@ -86,22 +114,21 @@ def find_regions(
 ) -> list[Region]:
     """Return the viral regions of a record of ``length`` bases, in order; they do not overlap.
 
-    A record that is viral as a whole is its own background and has no region. The chunks are in
-    order and may overlap. ``contig_model`` gives the score of the flanks, as in
-    :func:`virnucpro.stages.calls.call_record`.
+    A record that looks viral from its first chunk to its last has no region: whether it is a virus
+    is what its call says. The chunks are in order and may overlap. ``contig_model`` gives the
+    score of the flanks, as in :func:`virnucpro.stages.calls.call_record`.
     """
     if length < model.shortest_record:
         return []
     scored = [number for number, chunk in enumerate(chunks) if chunk.status == "scored"]
     if len(scored) < 2 * model.fewest_chunks:
         return []
-    paths = _viral_stretches([chunks[number].log_odds for number in scored], model)
-    viral = {i for first, last, _ in paths for i in range(first, last + 1)}
+    stretches = viral_stretches([chunks[number].log_odds for number in scored], model)
+    if stretches and stretches[0].last - stretches[0].first + 1 == len(scored):
+        return []
+    viral = {i for first, last, _ in stretches for i in range(first, last + 1)}
     regions = []
-    for first, last, evidence in paths:
-        score = math.tanh(evidence / 2)
-        if last - first + 1 < model.fewest_chunks or score <= VIRUS_ABOVE:
-            continue
+    for first, last, evidence in stretches:
         # A region that begins or ends with the scored chunks also has the unscored ones beyond.
         low = scored[first] if first else 0
         high = scored[last] + 1 if last + 1 < len(scored) else len(chunks)
@@ -114,7 +141,7 @@ def find_regions(
                 stop=stop,
                 chunks=high - low,
                 chunks_scored=last - first + 1,
-                score=score,
+                score=math.tanh(evidence / 2),
                 flank_score=virus_score(flank, contig_model) if flank else None,
                 at_edge=start == 0 or stop == length,
             )
@@ -122,58 +149,80 @@ def find_regions(
     return regions
 
 
-def _viral_stretches(values: list[float], model: RegionModel) -> list[tuple[int, int, float]]:
-    """Return (first, last, evidence) of every stretch of the virus state, in order."""
-    level = _starting_level(values, model)
-    stretches: list[tuple[int, int, float]] = []
+def viral_stretches(log_odds: Sequence[float], model: RegionModel = MODEL) -> list[Stretch]:
+    """Return the stretches of the virus state with enough evidence, in order.
+
+    ``log_odds`` are those of the scored chunks of one record.
+    """
+    values = [min(max(value, -LARGEST), LARGEST) for value in log_odds]
+    background = _first_background(values, model)
+    stretches: list[Stretch] = []
     for _ in range(ROUNDS):
-        before, stretches = stretches, _decode(_evidence(values, level, model), model.entry)
+        before, stretches = stretches, _decode(_evidence(values, background, model), model.entry)
         if stretches == before:
             break
-        level = _host_level(values, stretches, model)
-    return stretches
+        background = _background(values, stretches, background, model)
+    regions = []
+    for number, stretch in enumerate(stretches):
+        if math.tanh(stretch.evidence / 2) > VIRUS_ABOVE:
+            low = stretches[number - 1].last + 1 if number else 0
+            high = stretches[number + 1].first if number + 1 < len(stretches) else len(values)
+            regions.append(_placed(values, stretch, background.level, low, high))
+    return [region for region in regions if region.last - region.first >= model.fewest_chunks - 1]
 
 
-def _starting_level(values: list[float], model: RegionModel) -> float:
-    """Return a level below which half of the host lies, even where half of the record is viral.
+def _first_background(values: list[float], model: RegionModel) -> Background:
+    """Return a background that is right where the record is host, and low enough where half is.
 
     The lower quartile of a record that is all host lies 0.67 standard deviations below its level.
     In a record whose other half is viral, the lower quartile is the level of the host.
     """
-    quartile = sorted(values)[len(values) // 4] + 0.67 * model.chunk_spread / 2
-    return _shrunk(quartile, len(values) / 4, model)
+    quartile = sorted(values)[len(values) // 4]
+    level = quartile + QUARTILE * model.chunk_spread / 2
+    level = _level(level, len(values) / 4, model.chunk_spread, model)
+    return Background(level, model.chunk_spread)
 
 
-def _host_level(
-    values: list[float], stretches: list[tuple[int, int, float]], model: RegionModel
-) -> float:
-    """Return the level of the chunks outside all stretches."""
+def _background(
+    values: list[float], stretches: list[Stretch], before: Background, model: RegionModel
+) -> Background:
+    """Return level and spread of the chunks outside all stretches."""
     host, end = [], 0
     for first, last, _ in stretches:
         host += values[end:first]
         end = last + 1
     host += values[end:]
     if not host:
-        return model.host_level
-    return _shrunk(math.fsum(host) / len(host), len(host), model)
+        return before
+    level = _level(math.fsum(host) / len(host), len(host), before.spread, model)
+    most = OUTLIER * before.spread
+    squares = math.fsum(min(abs(value - level), most) ** 2 for value in host)
+    usual = model.spread_weight * model.chunk_spread**2
+    spread = math.sqrt((usual + squares) / (model.spread_weight + len(host)))
+    return Background(level, spread)
 
 
-def _shrunk(mean: float, count: float, model: RegionModel) -> float:
+def _level(mean: float, count: float, spread: float, model: RegionModel) -> float:
     """Return the mean of ``count`` chunks, drawn to the usual level as far as it is uncertain."""
     known = count * model.host_level_spread**2
-    unknown = model.chunk_spread**2 / model.weight  # neighbours say partly the same
+    unknown = spread**2 / model.weight
     return (known * mean + unknown * model.host_level) / (known + unknown)
 
 
-def _evidence(values: list[float], level: float, model: RegionModel) -> list[float]:
-    """Return the logarithm of the likelihood ratio of virus to host for every chunk."""
-    slope = model.weight * model.shift / model.chunk_spread**2
-    middle = level + model.shift / 2
+def _evidence(values: list[float], background: Background, model: RegionModel) -> list[float]:
+    """Return the logarithm of the likelihood ratio of virus to host for every chunk.
+
+    Both are normal distributions with the same spread.
+    """
+    level, spread = background
+    shift = max(model.least_shift * spread, model.reach * (model.virus_level - level))
+    slope = model.weight * shift / spread**2
+    middle = level + shift / 2
     most = model.largest
     return [min(max(slope * (value - middle), -most), most) for value in values]
 
 
-def _decode(evidence: list[float], entry: float) -> list[tuple[int, int, float]]:
+def _decode(evidence: list[float], entry: float) -> list[Stretch]:
     """Return the stretches of the virus state on the most likely path.
 
     ``lead`` is by how much the best path that ends in the virus state is more likely than the best
@@ -192,6 +241,34 @@ def _decode(evidence: list[float], entry: float) -> list[tuple[int, int, float]]
             last = i
         if last is not None and (i == 0 or leads[i - 1] <= -entry):
             cost = entry if i == 0 or last + 1 == len(evidence) else 2 * entry
-            stretches.append((i, last, math.fsum(evidence[i : last + 1]) - cost))
+            stretches.append(Stretch(i, last, math.fsum(evidence[i : last + 1]) - cost))
             last = None
     return stretches[::-1]
+
+
+def _placed(
+    values: list[float], stretch: Stretch, host_level: float, low: int, high: int
+) -> Stretch:
+    """Return the stretch with ends where its own level changes to that of the host.
+
+    The path assumed a usual level of viruses. The ends of a region whose level is known are placed
+    better: each is the most likely single change of level near the end of the path, in the host
+    chunks from ``low`` (included) to ``high`` around it by at most half of their number, so that
+    neighbours stay apart. An end of the record stays an end.
+    """
+    first, last, _ = stretch
+    level = math.fsum(values[first : last + 1]) / (last - first + 1)
+    middle, half = (first + last) // 2, (host_level + level) / 2
+    if first > 0:
+        most = min(MOVE, (first - low) // 2)
+        first = middle - _best(value - half for value in values[first - most : middle + 1][::-1])
+    if last + 1 < len(values):
+        most = min(MOVE, (high - 1 - last) // 2)
+        last = middle + _best(value - half for value in values[middle : last + most + 1])
+    return stretch._replace(first=first, last=last)
+
+
+def _best(gains: Iterable[float]) -> int:
+    """Return the index at which the sum of all gains up to it is largest."""
+    sums = list(accumulate(gains))
+    return max(range(len(sums)), key=sums.__getitem__)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -23,12 +24,16 @@ def chunk(number: int, start: int, stop: int, log_odds: float | None) -> Chunk:
 
 
 def record(
-    *parts: tuple[int, float], length: int | None = None, missing: float = 0.0, seed: int = 0
+    *parts: tuple[int, float],
+    length: int | None = None,
+    missing: float = 0.0,
+    seed: int = 0,
+    spread: float = SPREAD,
 ) -> tuple[int, list[Chunk]]:
     """Return length and chunks of a record of parts with (number of chunks, mean log odds)."""
     generator = np.random.default_rng(seed)
     levels = np.repeat([level for _, level in parts], [count for count, _ in parts])
-    values = levels + generator.normal(0, SPREAD, len(levels))
+    values = levels + generator.normal(0, spread, len(levels))
     lost = generator.random(len(levels)) < missing
     length = length or 500 * len(levels)
     spans = chunk_spans(length, 500)
@@ -129,9 +134,28 @@ def test_single_high_chunks_are_no_region() -> None:
     assert find_regions(*record((50, HOST), (2, 12.0), (50, HOST))) == []
 
 
-def test_false_regions_are_rare() -> None:
-    found = [find_regions(*record((1000, HOST), seed=seed)) for seed in range(20)]
+@pytest.mark.parametrize(("level", "spread"), [(HOST, 1.0), (-3.5, 1.8), (HOST, 3.0)])
+def test_the_spread_of_a_host_is_no_region(level: float, spread: float) -> None:
+    found = [find_regions(*record((1000, level), seed=s, spread=spread)) for s in range(10)]
     assert sum(map(len, found)) == 0
+
+
+def test_the_ends_of_a_region_that_scores_high_are_exact() -> None:
+    for seed in range(20):
+        parts = ((80, HOST), (24, 5.0), (80, HOST))
+        region = only(find_regions(*record(*parts, seed=seed)))
+        assert (region.start, region.stop) == (40_000, 52_000)
+
+
+def test_regions_that_are_placed_anew_stay_apart() -> None:
+    found = 0
+    for seed in range(40):
+        parts = ((30, HOST), (12, 3.0), (8, HOST), (12, 3.0), (30, HOST))
+        regions = find_regions(*record(*parts, seed=seed))
+        found += len(regions)
+        for first, second in pairwise(regions):
+            assert first.stop <= second.start
+    assert found > 60
 
 
 def test_scores_of_exactly_0_and_1_are_taken() -> None:
