@@ -15,6 +15,7 @@ PACKAGE = Path(__file__).parents[1] / "virnucpro"
 # From the bottom to the top. A module may import from its own unit (a folder or a top-level
 # module) and from the units before it, never from one behind it.
 ORDER = (
+    "version",
     "errors",
     "contracts",
     "events",
@@ -22,9 +23,11 @@ ORDER = (
     "precision",
     "settings",
     "tables",
+    "rows",
     "layout",
     "io",
     "store",
+    "results",
     "configuration",
     "devices",
     "models",
@@ -40,12 +43,24 @@ ORDER = (
     "benchmark",
     "rcl",
     "ui",
+    "api",
     "cli",
     "__main__",
 )
 HEAVY = {"torch", "transformers", "numpy", "huggingface_hub", "tokenizers", "safetensors"}
 # What the command line imports before it knows the command: nothing heavy at the top of these.
-LIGHT = {"cli", "__main__", "settings", "configuration", "layout", "errors", "models", "tables"}
+LIGHT = {
+    "cli",
+    "__main__",
+    "__init__",
+    "settings",
+    "configuration",
+    "layout",
+    "errors",
+    "models",
+    "tables",
+}
+LIGHT |= {"api", "results", "rows", "version"}
 MODULE_NAME = re.compile(r"virnucpro(\.\w+)+(:\w+)?")
 LONGEST = 600  # lines; a concept that reads better whole may fill that much
 

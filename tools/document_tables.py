@@ -1,23 +1,36 @@
-"""Write the columns of every table into docs/files.md, and the default configuration.
+"""Write what follows from declarations: columns in docs/files.md, row classes, the configuration.
 
     python -m tools.document_tables
 
-What stands between ``<!-- columns of NAME -->`` and ``<!-- end -->`` is replaced, and
-``config/default_config.yaml`` is written again. Run it after a change of ``virnucpro/tables.py``, of
-a setting or of the precisions; tests compare both files with the declarations.
+What stands between ``<!-- columns of NAME -->`` and ``<!-- end -->`` is replaced.
+``virnucpro/rows.py`` and ``config/default_config.yaml`` are written again. Run it after a change of
+``virnucpro/tables.py``, of a setting or of the precisions; tests compare the files with the
+declarations.
 """
 
 from __future__ import annotations
 
 import re
+import textwrap
 from pathlib import Path
 
 from virnucpro.configuration import default_yaml
-from virnucpro.tables import ALL_TABLES, ResultTable
+from virnucpro.tables import ALL_TABLES, ROW_CLASSES, ResultTable
 
 ROOT = Path(__file__).parents[1]
 FILES = ROOT / "docs" / "files.md"
 CONFIGURATION = ROOT / "config" / "default_config.yaml"
+ROWS = ROOT / "virnucpro" / "rows.py"
+ROWS_HEAD = '''"""The rows of tables as classes, for Python programs.
+
+Written by ``python -m tools.document_tables`` from the declarations in ``tables.py``: change those.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+'''
+LINK = re.compile(r"\[([^]]*)\]\([^)]*\)")
 PART = re.compile(r"(<!-- columns of (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
@@ -44,6 +57,31 @@ def documented(text: str) -> str:
     return PART.sub(lambda match: match[1] + tables[match[2]] + match[3], text)
 
 
+def row_class(name: str, table: ResultTable) -> str:
+    """Return the class of a row: a field per column, with its meaning."""
+    lines = [
+        f"class {name}(NamedTuple):",
+        f'    """A row of ``{path_of(table)}``.',
+        "",
+        "    Attributes:",
+    ]
+    for column in table.columns:
+        meaning = f"{column.name}: {LINK.sub(lambda found: found[1], column.meaning)}"
+        meaning += " None where there is none." if column.optional else ""
+        lines += textwrap.wrap(meaning, 99, initial_indent=" " * 8, subsequent_indent=" " * 12)
+    lines += ['    """', ""]
+    for column in table.columns:
+        kind = f"{column.type.__name__} | None" if column.optional else column.type.__name__
+        lines.append(f"    {column.name}: {kind}")
+    return "\n".join(lines) + "\n"
+
+
+def row_module() -> str:
+    """Return the module of the row classes."""
+    return "\n\n".join([ROWS_HEAD, *(row_class(name, ROW_CLASSES[name]) for name in ROW_CLASSES)])
+
+
 if __name__ == "__main__":
     FILES.write_text(documented(FILES.read_text(encoding="utf-8")), encoding="utf-8")
+    ROWS.write_text(row_module(), encoding="utf-8")
     CONFIGURATION.write_text(default_yaml(), encoding="utf-8")

@@ -116,7 +116,7 @@ def load_configuration(path: Path) -> Configuration:
     obsolete = []
     for name, value in _flatten(_parse(path)):
         if name in KEYS:
-            values[KEYS[name].setting] = _checked(path, KEYS[name], value)
+            values[KEYS[name].setting] = checked_value(f"{path}: {name}", KEYS[name], value)
         elif any(name == key or name.startswith(key + ".") for key in OBSOLETE_KEYS):
             obsolete.append(name)
         else:
@@ -228,8 +228,12 @@ def _flatten(document: Mapping[Any, Any], prefix: str = "") -> Iterator[tuple[st
             yield full_name, value
 
 
-def _checked(path: Path, key: ConfigKey, value: Any) -> Any:
-    """Return the value of the setting for the value of a key, if the key accepts it."""
+def checked_value(label: str, key: ConfigKey, value: Any) -> Any:
+    """Return the value of the setting for the value of a key, if the key accepts it.
+
+    Raises:
+        ConfigError: it does not; the message names the value as ``label``.
+    """
     if key.default is None and value in (None, "auto"):
         return None
     flag = isinstance(value, bool)
@@ -247,4 +251,4 @@ def _checked(path: Path, key: ConfigKey, value: Any) -> Any:
         if text in key.choices or (text and not key.choices):
             return text
         expected = f"one of {', '.join(key.choices)}" if key.choices else "text"
-    raise ConfigError(f"{path}: {key.key} must be {expected}, not {value!r}")
+    raise ConfigError(f"{label} must be {expected}, not {value!r}")

@@ -6,6 +6,7 @@ it to the declaration and give its value in the stage that computes it.
 
 from __future__ import annotations
 
+import gzip
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -152,7 +153,8 @@ class ResultTable:
 
     def _rows(self, path: Path) -> Iterator[list[str]]:
         # newline="\n" so that only a line feed ends a line: ids may hold any other character
-        with path.open(encoding="utf-8", newline="\n") as stream:
+        opened = gzip.open if path.suffix == ".gz" else open
+        with opened(path, "rt", encoding="utf-8", newline="\n") as stream:
             if self.has_header and (header := next(stream, "")) != self.header:
                 raise InputError(
                     f"{path} begins with {header[:80]!r} instead of the columns "
@@ -515,3 +517,12 @@ RCL_RESIDUES = ResultTable(
 RUN_TABLES = (CONTIGS, CHUNKS, PREDICTIONS, CONSENSUS, FAILURES, RECORDS, FRAMES)
 RCL_TABLES = (RCL_REGIONS, RCL_POSITIONS, RCL_RESIDUES)
 ALL_TABLES = (*RUN_TABLES, GENOMES, LABELLED_FRAMES, EVALUATION, *RCL_TABLES)
+
+# The tables whose rows Python programs read as typed rows, by the name of the class of a row.
+# ``python -m tools.document_tables`` writes the classes to ``rows.py``.
+ROW_CLASSES = {
+    "ContigRow": CONTIGS,
+    "ChunkRow": CHUNKS,
+    "RclRow": RCL_REGIONS,
+    "RclResidueRow": RCL_RESIDUES,
+}

@@ -100,6 +100,23 @@ def test_every_option_of_predict_is_documented() -> None:
                 assert name in USAGE or any(o in USAGE for o in short), name
 
 
+def test_the_python_examples_run_one_after_the_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copyfile(ROOT / "examples/sequences.fa", tmp_path / "contigs.fa")
+    (tmp_path / "proteins.fa").write_text(f">p\n{'ACDEFGHIKLMNPQRSTVWY' * 20}\n")
+    monkeypatch.chdir(tmp_path)
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs/python.md").read_text(), re.DOTALL)
+    names: dict[str, object] = {}
+    for block in blocks:
+        exec(compile(block, "docs/python.md", "exec"), names)
+    printed = capsys.readouterr().out
+    assert "6 {'nonvirus': 3, 'virus': 3}" in printed
+    assert "NC_001330.1:1-6087_chunk_1 1 500" in printed
+    assert "8/8 Output: 100%" in printed
+    assert "below_threshold" in printed
+
+
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A finished run of the example with everything kept."""

@@ -13,9 +13,9 @@ from typing import TypeVar
 
 import torch
 
-from virnucpro import __version__
 from virnucpro.compute.arithmetic import torch_dtype
 from virnucpro.contracts import Device, Json
+from virnucpro.version import __version__
 
 T = TypeVar("T")
 # Side of the square matrices: 1.1 TFLOP on a GPU, 17 GFLOP on a CPU.

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 import virnucpro.cli.shared as shared
-from virnucpro import __version__
+from virnucpro.version import __version__
 
 COMMANDS = {
     "predict": "virnucpro.cli.predict:predict",

@@ -9,7 +9,6 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -309,11 +308,7 @@ def measured_device(options: Mapping[str, Any]) -> Device:
         UsageError: ``--device`` or ``--gpus`` is malformed, or names an unknown GPU.
         DeviceError: a GPU was asked for and there is none.
     """
-    from virnucpro.devices import choose_devices, visible_gpus
-    from virnucpro.executors.processes import settle_on_device
+    from virnucpro.executors.processes import settled_device
 
     given = {name: options.get(name) for name in ("device", "gpus", "threads")}
-    machine = replace(configuration(given).machine, max_workers=1)
-    device = choose_devices(machine, visible_gpus())[0]
-    settle_on_device(device, options.get("threads") or machine.tokenizer_threads)
-    return device
+    return settled_device(configuration(given).machine)

@@ -8,7 +8,6 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 
-from virnucpro import __version__
 from virnucpro.contracts import Json
 from virnucpro.evaluation.calibration import Calibration
 from virnucpro.evaluation.evaluation import Evaluation, SliceResult
@@ -17,6 +16,7 @@ from virnucpro.evaluation.slices import SliceKind
 from virnucpro.metrics.bootstrap import RESAMPLES, Interval
 from virnucpro.metrics.classification import BINS, metric_text
 from virnucpro.tables import EVALUATION
+from virnucpro.version import __version__
 
 SCHEMA = 1  # of evaluation.json
 SHOWN = 40  # lines printed on the terminal

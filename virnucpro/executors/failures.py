@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-from virnucpro import errors
+import virnucpro.errors as errors
 from virnucpro.errors import VirNucProError
 
 FailureKind = Literal["data", "memory", "device", "broken", "run"]

@@ -18,13 +18,14 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from multiprocessing import connection as connections
 from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection
 from typing import Any
 
 from virnucpro.contracts import Device, Stage, Task
+from virnucpro.devices import choose_devices, visible_gpus
 from virnucpro.executors.pool import (
     HandleEvent,
     PoolEvent,
@@ -34,6 +35,7 @@ from virnucpro.executors.pool import (
 )
 from virnucpro.executors.signals import SIGNALS, blocked_signals
 from virnucpro.executors.worker import TaskRunner, set_torch_threads
+from virnucpro.settings import MachineSettings
 
 STOP_SECONDS = 5.0  # an idle worker ends at once when it is told to
 PR_SET_PDEATHSIG = 1  # linux/prctl.h: the signal that a process gets when its parent dies
@@ -53,6 +55,20 @@ def settle_on_device(device: Device, tokenizer_threads: int) -> None:
     os.environ["RAYON_NUM_THREADS"] = str(tokenizer_threads)  # the tokenizers library reads it
     os.environ["OMP_NUM_THREADS"] = str(device.threads)  # torch reads it when it is imported
     set_torch_threads(device.threads)
+
+
+def settled_device(machine: MachineSettings) -> Device:
+    """Return the first device that a run would take, with this process settled on it.
+
+    CUDA must not have been used in this process before.
+
+    Raises:
+        UsageError: the device or the GPUs are malformed, or name an unknown GPU.
+        DeviceError: a GPU was asked for and there is none.
+    """
+    device = choose_devices(replace(machine, max_workers=1), visible_gpus())[0]
+    settle_on_device(device, machine.threads or machine.tokenizer_threads)
+    return device
 
 
 class ChildProcess:

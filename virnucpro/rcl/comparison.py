@@ -7,7 +7,6 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-from virnucpro import __version__
 from virnucpro.contracts import Json
 from virnucpro.errors import InputError
 from virnucpro.evaluation.plots import png_of
@@ -34,6 +33,7 @@ from virnucpro.store.documents import sealed, unsealed
 from virnucpro.store.guard import ExistingWork, WorkIdentity, admit_work
 from virnucpro.store.lock import locked
 from virnucpro.training.data.dataset import Part
+from virnucpro.version import __version__
 
 REPORT = "rcl_evaluation.json"
 # In the order in which they are written: the report proves the others, so it comes last.

@@ -13,7 +13,6 @@ from typing import Protocol
 
 import torch
 
-from virnucpro import __version__
 from virnucpro.contracts import Device, Json
 from virnucpro.errors import InputError, LockedError, ResumeRefusedError, UsageError
 from virnucpro.events import Notice
@@ -35,6 +34,7 @@ from virnucpro.training.data.dataset import PARTS, Part
 from virnucpro.training.processes import train_on
 from virnucpro.training.progress import EpochEnded, StepProgress, TrainingEvent
 from virnucpro.training.savepoint import Savepoint, load_savepoint, save_savepoint
+from virnucpro.version import __version__
 
 _RUN = re.compile(r"run_(\d{3,})")
 

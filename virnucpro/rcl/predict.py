@@ -16,7 +16,6 @@ from urllib.parse import quote
 
 import numpy as np
 
-from virnucpro import __version__
 from virnucpro.contracts import Device, Json
 from virnucpro.errors import UsageError
 from virnucpro.formatting import counted
@@ -45,7 +44,10 @@ from virnucpro.store.guard import (
 from virnucpro.store.lock import locked
 from virnucpro.tables import RCL_POSITIONS, RCL_REGIONS, RCL_RESIDUES
 from virnucpro.training.progress import StepProgress
+from virnucpro.version import __version__
 
+STEPS = ("reading", "finding RCLs")
+"""What is reported to the screen, one after the other."""
 PROTEINS_AT_A_TIME = 2000
 """Proteins that are read before they are sorted by length and computed, at most."""
 RESIDUES_AT_A_TIME = 1 << 20
@@ -294,12 +296,12 @@ def _predicted(
     if admission.notice and request.force:
         notify(admission.notice)
     limit = shutil.disk_usage(request.root).free
-    progress.begin("reading", 1)
+    progress.begin(STEPS[0], 1)
     inputs = summarise_input(source, limit=limit, molecule="protein")
     if inputs.duplicates and request.duplicate_ids == "error":
         raise duplicate_ids_error(Path(request.source), inputs)
     save_identity(begun_file, identity, disk)
-    progress.begin("finding RCLs", inputs.bases)
+    progress.begin(STEPS[1], inputs.bases)
     summary = _write_results(request, source, inputs, files, limit, progress, disk)
     if input_stamp(source) != seen:
         raise changed_input_error(source)

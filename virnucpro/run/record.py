@@ -9,7 +9,6 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 
-from virnucpro import __version__
 from virnucpro.contracts import Device, Json
 from virnucpro.encoders.family import EncoderSource
 from virnucpro.events import Emit, Event, Notice, WorkerReady, WorkerReport
@@ -20,6 +19,7 @@ from virnucpro.store.disk import Disk
 from virnucpro.store.documents import parse_json
 from virnucpro.store.ledger import Ledger
 from virnucpro.store.receipts import FileFailure
+from virnucpro.version import __version__
 
 
 @dataclass

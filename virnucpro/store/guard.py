@@ -22,13 +22,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from virnucpro import __version__
 from virnucpro.contracts import Json
 from virnucpro.errors import ResumeRefusedError, UsageError
 from virnucpro.layout import state_folders
 from virnucpro.store.disk import Disk
 from virnucpro.store.documents import parse_json, sealed, unsealed
 from virnucpro.store.migrations import current_schema, upgraded
+from virnucpro.version import __version__
 
 Decision = Literal["start", "continue", "finished"]
 NAMED_FILES = 5  # files that a message lists before it only counts the others

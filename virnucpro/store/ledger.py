@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from virnucpro import __version__
 from virnucpro.contracts import Json, OutputFile, Task, TaskFigures, TaskResult
 from virnucpro.errors import OutputError
 from virnucpro.layout import Layout
@@ -22,6 +21,7 @@ from virnucpro.store.receipts import (
     receipt_document,
 )
 from virnucpro.store.stamps import FileStamp, changed_files, stamp_of, stamped_digest
+from virnucpro.version import __version__
 
 
 @dataclass(frozen=True)

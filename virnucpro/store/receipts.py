@@ -12,10 +12,10 @@ from dataclasses import asdict, dataclass, field, fields, is_dataclass
 from pathlib import Path
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
-from virnucpro import __version__
 from virnucpro.contracts import FailedSequences, Json, OutputFile, Task, TaskFigures
 from virnucpro.store.documents import unsealed
 from virnucpro.store.migrations import current_schema, upgraded
+from virnucpro.version import __version__
 
 _Value = TypeVar("_Value")
 

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from virnucpro import __version__
 from virnucpro.contracts import Json
 from virnucpro.errors import ResumeRefusedError, UsageError
 from virnucpro.layout import MOLECULES, Layout, RunLayout
@@ -24,6 +23,7 @@ from virnucpro.store.guard import (
 from virnucpro.store.ledger import read_archive
 from virnucpro.store.lock import read_owner
 from virnucpro.store.migrations import current_schema, upgraded
+from virnucpro.version import __version__
 
 
 @dataclass(frozen=True)

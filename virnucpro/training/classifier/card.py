@@ -15,7 +15,6 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from virnucpro import __version__
 from virnucpro.contracts import Json
 from virnucpro.layout import MOLECULES
 from virnucpro.metrics.classification import auroc, confusion_counts, metric_text
@@ -23,6 +22,7 @@ from virnucpro.metrics.temperature import log_loss
 from virnucpro.settings import SHIPPED_MODELS, AnalysisSettings
 from virnucpro.training.classifier.settings import TrainingSettings
 from virnucpro.training.data.dataset import PARTS, Dataset
+from virnucpro.version import __version__
 
 
 @dataclass(frozen=True)

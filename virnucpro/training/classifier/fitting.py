@@ -12,7 +12,6 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from virnucpro import __version__
 from virnucpro.classifier.files import classifier_to_bytes
 from virnucpro.classifier.fit import entry_of
 from virnucpro.classifier.scoring import Classifier
@@ -44,6 +43,7 @@ from virnucpro.training.data.dataset import LABELS, PARTS, Dataset, Part
 from virnucpro.training.processes import train_on
 from virnucpro.training.progress import EpochEnded, TrainingEvent
 from virnucpro.training.savepoint import Savepoint, load_savepoint
+from virnucpro.version import __version__
 
 Show = Callable[[Notice | TrainingEvent], None]
 

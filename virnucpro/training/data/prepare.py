@@ -9,7 +9,6 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-from virnucpro import __version__
 from virnucpro.contracts import Json
 from virnucpro.errors import InputError, UsageError
 from virnucpro.layout import MOLECULES, Layout
@@ -44,6 +43,7 @@ from virnucpro.training.data.records import record_counts, write_records
 from virnucpro.training.data.splits import assign_parts, check_genomes, drop_relatives
 from virnucpro.training.data.table import SourceRow, read_genome_table
 from virnucpro.training.progress import StepProgress
+from virnucpro.version import __version__
 
 FRAME_SETTINGS = ("shard_size", "balance", "stride")  # what only decides about frames
 

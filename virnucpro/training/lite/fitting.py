@@ -14,7 +14,6 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from virnucpro import __version__
 from virnucpro.classifier.contigs import ContigModel, contig_terms, fit_contig_model
 from virnucpro.classifier.files import classifier_to_bytes
 from virnucpro.encoders.lite import LITE, lite_to_bytes, read_lite
@@ -40,6 +39,7 @@ from virnucpro.training.lite.trainer import (
     window_margins,
 )
 from virnucpro.training.progress import StepProgress
+from virnucpro.version import __version__
 
 SAVE_SECONDS = 60.0
 MEASURED_PARTS: tuple[Part, ...] = ("validation", "test")

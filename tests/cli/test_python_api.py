@@ -1,0 +1,180 @@
+"""``virnucpro.predict`` and ``virnucpro.rcl_predict``, beside the commands of these names."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import virnucpro
+from virnucpro.errors import ConfigError, InputError, ResumeRefusedError, UsageError
+from virnucpro.settings import TOY_CLASSIFIER
+
+SERPIN = "MKTLLVLAVLLAAGTALA" + "ACDEFGHIKLMNPQRSTVWY" * 20
+
+
+@pytest.fixture
+def contigs(tmp_path: Path) -> Path:
+    path = tmp_path / "contigs.fa"
+    path.write_text(f">a\n{'GCTGAA' * 150}\n>b\nAC\n")
+    return path
+
+
+def test_a_run_writes_what_the_command_writes(
+    call: Callable, contigs: Path, tmp_path: Path
+) -> None:
+    seen: list[virnucpro.Progress] = []
+    run = virnucpro.predict(
+        contigs, tmp_path / "api", model="toy", device="cpu", on_progress=seen.append
+    )
+    assert call("predict", contigs, "-o", tmp_path / "cli", "-m", "toy", "-d", "cpu").code == 0
+    for path in sorted((tmp_path / "cli").glob("*.*")):
+        if path.is_file() and path.name != "contigs_run.json":
+            assert (tmp_path / "api" / path.name).read_bytes() == path.read_bytes(), path.name
+    assert run.stem == "contigs"
+    assert [(row.record, row.status) for row in run.contigs()] == [
+        ("a", "scored"),
+        ("b", "too_short"),
+    ]
+    assert run.summary.unscored == {"too_short": 1}
+    assert run.record["command"] == [
+        f"virnucpro.predict({str(contigs)!r}, {str(tmp_path / 'api')!r}, model_type='toy', "
+        f"device='cpu')"
+    ]
+    assert [p.number for p in seen] == sorted(p.number for p in seen)
+    assert seen[-1].share == 1.0
+    assert seen[-1].number == seen[-1].stages
+    log = (tmp_path / "api/.checkpoints/runs/contigs/state/run.log").read_text()
+    assert "stage 1 chunking" in log
+
+
+def test_a_finished_run_is_not_computed_again(contigs: Path, tmp_path: Path) -> None:
+    virnucpro.predict(contigs, tmp_path / "out", model="toy", device="cpu")
+    before = (tmp_path / "out/contigs_run.json").stat().st_mtime_ns
+    again = virnucpro.predict(contigs, tmp_path / "out", model="toy", device="cpu")
+    assert (tmp_path / "out/contigs_run.json").stat().st_mtime_ns == before
+    assert again.summary.records == 2
+    with pytest.raises(ResumeRefusedError):
+        virnucpro.predict(contigs, tmp_path / "out", model="toy", device="cpu", chunk_length=300)
+    forced = virnucpro.predict(
+        contigs, tmp_path / "out", model="toy", device="cpu", chunk_length=300, force=True
+    )
+    assert forced.record["settings"]["analysis"]["chunk_length"] == 300
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "text"),
+    [
+        ({"model": "big"}, ConfigError, "model must be one of"),
+        ({"chunk_length": "500"}, ConfigError, "chunk_length must be a whole number"),
+        ({"threads": 0}, ConfigError, "threads must be"),
+        ({"model": "custom"}, UsageError, "--model-path"),
+        ({"config": "none.yaml"}, ConfigError, "not found"),
+    ],
+)
+def test_a_wrong_option_is_named(contigs: Path, options: dict, error: type, text: str) -> None:
+    with pytest.raises(error, match=text):
+        virnucpro.predict(contigs, contigs.parent / "out", **options)
+    assert not (contigs.parent / "out").exists()
+
+
+def test_a_wrong_input_is_named(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="not found"):
+        virnucpro.predict(tmp_path / "none.fa", model="toy", device="cpu")
+    (tmp_path / "bad.fa").write_text("no header\n")
+    with pytest.raises(InputError, match="line 1"):
+        virnucpro.predict(tmp_path / "bad.fa", tmp_path / "out", model="toy", device="cpu")
+
+
+def test_a_configuration_file_fills_what_no_argument_does(
+    contigs: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "c.yaml").write_text(
+        "prediction: {default_model_type: toy, expected_length: 300}\nversion: 1\n"
+    )
+    with caplog.at_level(logging.INFO, "virnucpro"):
+        run = virnucpro.predict(
+            contigs, tmp_path / "out", device="cpu", chunk_length=400, config=tmp_path / "c.yaml"
+        )
+    analysis = run.record["settings"]["analysis"]
+    assert (analysis["model_type"], analysis["chunk_length"]) == ("toy", 400)
+    assert "no longer have an effect: version" in caplog.text
+
+
+def test_an_error_of_on_progress_ends_the_call_and_the_next_one_continues(
+    contigs: Path, tmp_path: Path
+) -> None:
+    def stop(progress: virnucpro.Progress) -> None:
+        if progress.number == 4:
+            raise ZeroDivisionError
+
+    options = {"model": "toy", "device": "cpu"}
+    with pytest.raises(ZeroDivisionError):
+        virnucpro.predict(contigs, tmp_path / "out", **options, on_progress=stop)
+    with pytest.raises(UsageError, match="no finished run"):
+        virnucpro.open_run(tmp_path / "out")
+    receipt = tmp_path / "out/.checkpoints/runs/contigs/state/chunking.done"
+    before = receipt.stat().st_mtime_ns
+    virnucpro.predict(contigs, tmp_path / "out", **options)
+    assert receipt.stat().st_mtime_ns == before
+    assert virnucpro.open_run(tmp_path / "out").summary.records == 2
+
+
+def test_a_classifier_of_your_own_and_kept_files(contigs: Path, tmp_path: Path) -> None:
+    config = tmp_path / "c.yaml"
+    config.write_text(
+        "features: {dnabert: {model_name: toy-nucleotide}, esm: {model_name: toy-protein}}\n"
+    )
+    virnucpro.predict(
+        contigs,
+        tmp_path / "out",
+        model="custom",
+        classifier=TOY_CLASSIFIER,
+        chunk_length=500,
+        device="cpu",
+        keep_intermediate=True,
+        config=config,
+    )
+    assert (tmp_path / "out/contigs_chunked500.fa").exists()
+
+
+def test_rcl_predict_writes_what_the_command_writes(call: Callable, tmp_path: Path) -> None:
+    proteins = tmp_path / "proteins.fa"
+    proteins.write_text(f">p1\n{SERPIN}\n>p2\n\n")
+    seen: list[virnucpro.Progress] = []
+    run = virnucpro.rcl_predict(
+        proteins, tmp_path / "api", residues=True, device="cpu", on_progress=seen.append
+    )
+    assert (
+        call("rcl", "predict", proteins, "-o", tmp_path / "cli", "--residues", "-d", "cpu").code
+        == 0
+    )
+    for path in sorted((tmp_path / "cli").glob("*.*")):
+        if path.is_file() and path.name != "proteins_rcl_run.json":
+            assert (tmp_path / "api" / path.name).read_bytes() == path.read_bytes(), path.name
+    assert [row.accession for row in run.proteins()] == ["p1", "p2"]
+    assert run.summary.proteins == 2
+    assert len(run.residues().to_pandas()) == len(SERPIN)
+    assert {(p.number, p.stages) for p in seen} == {(1, 2), (2, 2)}
+    assert seen[-1].share == 1.0
+    record = json.loads((tmp_path / "api/proteins_rcl_run.json").read_text())
+    assert "residues=True" in record["command"][0]
+    with pytest.raises(InputError, match="does not exist"):
+        virnucpro.rcl_predict(proteins, tmp_path / "plain", device="cpu").residues()
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"threshold": 2.0}, "from 0 to 1"),
+        ({"min_consecutive": 0}, "1 or more"),
+        ({"model": "x"}, "x"),
+    ],
+)
+def test_a_wrong_option_of_rcl_predict_is_named(tmp_path: Path, options: dict, text: str) -> None:
+    (tmp_path / "p.fa").write_text(">p\nMKT\n")
+    with pytest.raises(UsageError, match=text):
+        virnucpro.rcl_predict(tmp_path / "p.fa", tmp_path / "out", device="cpu", **options)

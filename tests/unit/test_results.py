@@ -1,0 +1,169 @@
+"""Results for Python programs: typed rows, data frames, and what is wrong with a folder."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import virnucpro
+from tools.document_tables import ROWS, row_module
+from virnucpro.errors import InputError, UsageError
+from virnucpro.rows import ChunkRow, ContigRow, RclResidueRow
+from virnucpro.tables import CHUNKS, CONTIGS, RCL_RESIDUES, ROW_CLASSES
+
+# Ids that readers of comma-separated files take for quotes, comments, gaps or ends of lines.
+IDS = ["NA", '"a', "#b", "'c", "d\re", " f ", "g,h", "ж", "\u2028i", "None", "nan", "1"]
+COUNTS = {
+    "records": 2,
+    "records_scored": 1,
+    "records_unscored": {"too_short": 1},
+    "calls": {"virus": 1},
+    "chunks": {"scored": 3},
+    "records_with_failures": 0,
+}
+
+
+def write_run(folder: Path, stem: str, ids: list[str] = IDS, **changes: object) -> None:
+    record = {"counts": COUNTS, "settings": {}, "input": {}, "notice": "lite", **changes}
+    (folder / f"{stem}_run.json").write_text(json.dumps(record))
+    cells = {column.name: column.parse(column.example) for column in CONTIGS.columns}
+    gaps = {column.name: None for column in CONTIGS.columns if column.optional}
+    lines = [CONTIGS.line(**(cells | {"record": ids[0]} | gaps))]
+    lines += [CONTIGS.line(**(cells | {"record": name})) for name in ids[1:]]
+    path = folder / CONTIGS.place(stem)
+    path.write_text(CONTIGS.header + "".join(lines), encoding="utf-8", newline="\n")
+
+
+def test_the_classes_of_rows_are_those_that_the_tables_declare() -> None:
+    assert ROWS.read_text(encoding="utf-8") == row_module()
+    assert ChunkRow._fields == CHUNKS.names
+
+
+def test_rows_are_typed_and_come_one_after_the_other(tmp_path: Path) -> None:
+    write_run(tmp_path, "s")
+    run = virnucpro.open_run(tmp_path)
+    assert (run.stem, run.folder) == ("s", tmp_path)
+    rows = run.contigs()
+    first = next(rows)
+    assert isinstance(first, ContigRow)
+    assert (first.record, first.length, first.virus_score, first.fdr) == ("NA", 5386, None, None)
+    assert [row.record for row in rows] == IDS[1:]
+    assert run.summary.calls == {"virus": 1}
+    assert (run.summary.records, run.summary.scored, run.summary.notice) == (2, 1, "lite")
+
+
+@pytest.mark.parametrize("kind", ["pandas", "polars"])
+def test_a_data_frame_has_every_row_as_it_is_in_the_table(tmp_path: Path, kind: str) -> None:
+    write_run(tmp_path, "s")
+    rows = virnucpro.open_run(tmp_path).contigs()
+    next(rows)  # the frame has the whole table all the same
+    frame = rows.to_pandas() if kind == "pandas" else rows.to_polars()
+    assert list(frame.columns) == list(CONTIGS.names)
+    assert list(frame["record"]) == IDS
+    assert frame["length"].sum() == 5386 * len(IDS)
+    missing = frame["tier"].isna() if kind == "pandas" else frame["tier"].is_null()
+    assert list(missing) == [True] + [False] * (len(IDS) - 1)
+    assert frame["fdr"][1] == 0.012345
+
+
+def test_a_table_without_rows_is_a_frame_with_columns(tmp_path: Path) -> None:
+    write_run(tmp_path, "s")
+    (tmp_path / "s_contigs.tsv").write_text(CONTIGS.header)
+    rows = virnucpro.open_run(tmp_path).contigs()
+    assert rows.to_pandas().shape == rows.to_polars().shape == (0, len(CONTIGS.names))
+
+
+@pytest.mark.parametrize("name", ["pandas", "polars"])
+def test_a_missing_package_is_named(tmp_path: Path, monkeypatch, name: str) -> None:
+    write_run(tmp_path, "s")
+    monkeypatch.setitem(sys.modules, name, None)
+    rows = virnucpro.open_run(tmp_path).contigs()
+    with pytest.raises(UsageError, match=f"pip install {name}"):
+        getattr(rows, f"to_{name}")()
+
+
+def test_several_runs_in_a_folder_are_told_apart_by_name(tmp_path: Path) -> None:
+    write_run(tmp_path, "a")
+    write_run(tmp_path, "b_rcl")
+    with pytest.raises(UsageError, match="name one of them as stem: a, b_rcl"):
+        virnucpro.open_run(tmp_path)
+    assert virnucpro.open_run(tmp_path, "b_rcl").stem == "b_rcl"
+    with pytest.raises(UsageError, match=r"no finished run 'c'.*there: a, b_rcl"):
+        virnucpro.open_run(tmp_path, "c")
+    with pytest.raises(UsageError, match="no finished run of rcl predict"):
+        virnucpro.open_rcl_run(tmp_path)
+
+
+def test_a_folder_without_a_run_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="virnucpro status"):
+        virnucpro.open_run(tmp_path)
+    with pytest.raises(UsageError, match="is not a directory"):
+        virnucpro.open_run(tmp_path / "none")
+    (tmp_path / "s_run.json").write_text('{"counts": ')
+    with pytest.raises(UsageError, match="no finished run"):
+        virnucpro.open_run(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "text", ["x\n", CONTIGS.header + "a\t1\n", CONTIGS.header + "a\t" * 12 + "\n"]
+)
+def test_a_changed_table_is_named(tmp_path: Path, text: str) -> None:
+    write_run(tmp_path, "s")
+    (tmp_path / "s_contigs.tsv").write_text(text)
+    for read in (list, lambda rows: rows.to_pandas()):
+        with pytest.raises(InputError, match=r"s_contigs\.tsv"):
+            read(virnucpro.open_run(tmp_path).contigs())
+
+
+def test_a_missing_table_and_a_changed_record_are_named(tmp_path: Path) -> None:
+    write_run(tmp_path, "s", counts={"records": "many"})
+    run = virnucpro.open_run(tmp_path)
+    with pytest.raises(InputError, match=r"s_chunks.tsv does not exist"):
+        run.chunks()
+    with pytest.raises(InputError, match=r"s_run.json was changed"):
+        assert run.summary
+
+
+def test_a_compressed_table_is_read(tmp_path: Path) -> None:
+    record = {"proteins": 2, "statuses": {"found": 1, "empty": 1}, "notices": ["one is long"]}
+    (tmp_path / "p_rcl_run.json").write_text(json.dumps(record))
+    line = RCL_RESIDUES.line(accession="P", position=1, residue="G", probability=0.5)
+    with gzip.open(tmp_path / RCL_RESIDUES.place("p"), "wt") as file:
+        file.write(RCL_RESIDUES.header + line)
+    run = virnucpro.open_rcl_run(tmp_path)
+    assert (run.summary.proteins, run.summary.found, run.summary.notices) == (
+        2,
+        1,
+        ("one is long",),
+    )
+    assert list(run.residues()) == [RclResidueRow("P", 1, "G", 0.5)]
+    assert run.residues().to_polars()["probability"][0] == 0.5
+    with gzip.open(tmp_path / RCL_RESIDUES.place("p"), "rb") as file:
+        whole = file.read()
+    cut = gzip.compress(whole)[:-9]
+    (tmp_path / RCL_RESIDUES.place("p")).write_bytes(cut)
+    with pytest.raises(InputError, match="changed or cut off"):
+        list(run.residues())
+
+
+def test_a_table_declared_for_python_has_a_method() -> None:
+
+    text = Path(virnucpro.results.__file__).read_text()
+    assert all(f"rows.{name}]" in text for name in ROW_CLASSES)
+
+
+def test_importing_the_package_imports_nothing_heavy() -> None:
+    code = "import sys, virnucpro; virnucpro.open_run; virnucpro.predict; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert not {"torch", "numpy", "pandas", "polars", "click"} & set(done.stdout.split())
+
+
+def test_an_unknown_name_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="no attribute 'predictt'"):
+        virnucpro.predictt  # noqa: B018
+    assert set(virnucpro.__all__) == set(dir(virnucpro))

@@ -1,0 +1,304 @@
+"""``virnucpro.predict`` and ``virnucpro.rcl_predict``: the commands of these names, for Python.
+
+The same code computes as for the command line, and the same files are written. torch is imported
+when a function is called.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+from virnucpro.configuration import KEYS, Configuration, checked_value, load_configuration
+from virnucpro.errors import UsageError
+from virnucpro.events import Event, Notice, Progressed, StageFinished, StageStarted, TaskFailed
+from virnucpro.results import PredictionRun, RclRun, open_rcl_run, open_run
+from virnucpro.ui.log import EventLog, LogFile
+from virnucpro.ui.stage_progress import StageProgress
+
+logger = logging.getLogger("virnucpro")
+"""Takes notices and warnings; Python shows warnings on standard error unless told otherwise."""
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a call is.
+
+    Attributes:
+        stage: what is being done, for people.
+        number: the number of the stage, from 1.
+        stages: how many stages there are.
+        share: how much of the stage is done, 0 to 1.
+        seconds_left: to the end of the stage; None while too little is known.
+    """
+
+    stage: str
+    number: int
+    stages: int
+    share: float
+    seconds_left: float | None
+
+
+OnProgress = Callable[[Progress], None]
+
+
+def predict(
+    source: str | PathLike[str],
+    output_dir: str | PathLike[str] | None = None,
+    *,
+    model: str | None = None,
+    classifier: str | PathLike[str] | None = None,
+    chunk_length: int | None = None,
+    device: str | None = None,
+    gpus: str | None = None,
+    precision: str | None = None,
+    threads: int | None = None,
+    duplicate_ids: str | None = None,
+    keep_intermediate: bool = False,
+    force: bool = False,
+    config: str | PathLike[str] | None = None,
+    on_progress: OnProgress | None = None,
+) -> PredictionRun:
+    """Decide for every record of a file whether it is viral, as ``virnucpro predict`` does.
+
+    What is already there of the same run is not computed again. A script whose call uses several
+    devices has to make it below ``if __name__ == "__main__":``.
+
+    Args:
+        source: a FASTA or FASTQ file, plain, gzip, bz2 or xz.
+        output_dir: folder of the results; None is ``STEM_predictions``.
+        model: ``500`` (the default), ``300``, ``lite`` or ``custom``.
+        classifier: the classifier file of model ``custom``.
+        chunk_length: bases per chunk.
+        device: ``auto``, ``cpu``, ``cuda``, or a GPU.
+        gpus: the GPUs to use, such as ``0,1``.
+        precision: the arithmetic of the encoders, such as ``bf16``.
+        threads: host threads in total.
+        duplicate_ids: ``error`` or ``rename``.
+        keep_intermediate: whether chunks, frames and features are kept.
+        force: move existing results aside and start over.
+        config: a configuration file, which has all other settings. Arguments win over it.
+        on_progress: called with a :class:`Progress` whenever there is more to say.
+
+    Raises:
+        VirNucProError: see ``virnucpro.errors``; nothing that was finished is lost.
+    """
+    values = {
+        "model_type": model,
+        "classifier": None if classifier is None else os.fspath(classifier),
+        "chunk_length": chunk_length,
+        "device": device,
+        "gpus": gpus,
+        "precision": precision,
+        "threads": threads,
+        "duplicate_ids": duplicate_ids,
+    }
+    settings = _settings(
+        config, values | ({"remove_intermediate": False} if keep_intermediate else {})
+    )
+    from virnucpro.run.request import PredictionRequest, check_request
+
+    request = PredictionRequest(
+        os.fspath(source),
+        None if output_dir is None else Path(output_dir),
+        settings.analysis,
+        settings.machine,
+        force=force,
+        command=_command("predict", source, output_dir, values),
+    )
+    log = LogFile(
+        settings.display.log_file or (request.layout.log if settings.display.auto_log else None)
+    )
+    try:
+        check_request(request)
+        from virnucpro.run.predict import run_prediction  # it imports torch, which takes seconds
+
+        run_prediction(request, RunObserver(log, on_progress).take)
+    except BaseException as error:
+        log.close(error)
+        raise
+    log.close()
+    return open_run(request.layout.root, request.layout.stem)
+
+
+def rcl_predict(
+    source: str | PathLike[str],
+    output_dir: str | PathLike[str] | None = None,
+    *,
+    model: str | None = None,
+    esm_model: str | None = None,
+    threshold: float | None = None,
+    min_consecutive: int = 12,
+    min_rcl_length: int = 7,
+    sequences: bool = False,
+    loops: bool = False,
+    residues: bool = False,
+    device: str | None = None,
+    gpus: str | None = None,
+    threads: int | None = None,
+    duplicate_ids: str | None = None,
+    force: bool = False,
+    on_progress: OnProgress | None = None,
+) -> RclRun:
+    """Find the reactive center loop (RCL) in each protein of a file, as ``rcl predict`` does.
+
+    Args:
+        source: a FASTA or FASTQ file of proteins, plain, gzip, bz2 or xz.
+        output_dir: folder of the results; None is ``STEM_rcl``.
+        model: name of a shipped model, a model file, or the folder of a training; None is
+            ``blosum_unet``.
+        esm_model: the ESM-2 model for a network that needs one.
+        threshold: probability above which a residue counts, 0 to 1; None is that of the model.
+        min_consecutive: residues in a row that must be above it; shorter runs are passed over.
+        min_rcl_length: residues of the shortest RCL.
+        sequences: also write the proteins with an RCL as FASTA.
+        loops: also write the RCLs as FASTA.
+        residues: also write the probability of each residue.
+        device: ``auto``, ``cpu``, ``cuda``, or a GPU.
+        gpus: the GPU to use.
+        threads: host threads in total.
+        duplicate_ids: ``error`` or ``rename``.
+        force: move existing results aside and start over.
+        on_progress: called with a :class:`Progress` whenever there is more to say.
+
+    Raises:
+        VirNucProError: see ``virnucpro.errors``; no file is left half written.
+    """
+    if threshold is not None and not 0 <= threshold <= 1:
+        raise UsageError(f"threshold must be from 0 to 1, not {threshold}")
+    if min(min_consecutive, min_rcl_length) < 1:
+        raise UsageError("min_consecutive and min_rcl_length must be 1 or more")
+    machine = {"device": device, "gpus": gpus, "threads": threads, "duplicate_ids": duplicate_ids}
+    settings = _settings(None, machine)
+    from virnucpro.executors.processes import settled_device
+
+    chosen = settled_device(settings.machine)
+    from virnucpro.rcl.finders import DEFAULT_MODEL, open_finder
+    from virnucpro.rcl.predict import STEPS, RclRequest, run_rcl_prediction
+
+    finder = open_finder(
+        model or DEFAULT_MODEL,
+        chosen,
+        threshold=threshold,
+        min_consecutive=min_consecutive,
+        min_rcl_length=min_rcl_length,
+        esm_model=esm_model,
+    )
+    rule = {"min_consecutive": min_consecutive, "min_rcl_length": min_rcl_length}
+    files = {"sequences": sequences, "loops": loops, "residues": residues}
+    values = {"model": model, "esm_model": esm_model, "threshold": threshold, **rule, **machine}
+    request = RclRequest(
+        os.fspath(source),
+        None if output_dir is None else Path(output_dir),
+        finder,
+        chosen,
+        {"threshold": finder.threshold, **rule},
+        **files,
+        duplicate_ids=settings.analysis.duplicate_ids,
+        force=force,
+        command=_command("rcl_predict", source, output_dir, values | files),
+    )
+    run_rcl_prediction(request, StepObserver(len(STEPS), on_progress), logger.info)
+    return open_rcl_run(request.root, request.stem)
+
+
+def _settings(config: str | PathLike[str] | None, values: Mapping[str, Any]) -> Configuration:
+    """Return all settings: defaults, the configuration file, and ``values`` that are not None.
+
+    Raises:
+        ConfigError: the file is missing or wrong, or a value is not accepted.
+    """
+    settings = Configuration() if config is None else load_configuration(Path(config))
+    for warning in settings.warnings:
+        logger.warning(warning)
+    keys = {key.setting: key for key in KEYS.values()}
+    return settings.with_values(
+        {
+            name: checked_value("model" if name == "model_type" else name, keys[name], value)
+            for name, value in values.items()
+            if value is not None
+        }
+    )
+
+
+def _command(
+    name: str,
+    source: str | PathLike[str],
+    output_dir: str | PathLike[str] | None,
+    values: Mapping[str, Any],
+) -> tuple[str, ...]:
+    """Return the call as it stands in the record of the run, in place of a command line."""
+    places = [os.fspath(place) for place in (source, output_dir) if place is not None]
+    given = [f"{name}={value!r}" for name, value in values.items() if value is not None]
+    return (f"virnucpro.{name}({', '.join([*map(repr, places), *given])})",)
+
+
+class RunObserver:
+    """Takes the events of a run: to its log file, to the logger, and to ``on_progress``."""
+
+    def __init__(self, log: LogFile, on_progress: OnProgress | None) -> None:
+        self._log = log
+        self._events = EventLog(log)
+        self._progress = StageProgress()
+        self._on_progress = on_progress
+
+    def take(self, event: Event) -> None:
+        """Take an event.
+
+        Raises:
+            OutputError: the log file cannot be written.
+        """
+        if isinstance(event, Notice):
+            self._log.line(f"{event.level}: {event.message}")
+            level = logging.WARNING if event.level == "warning" else logging.INFO
+            logger.log(level, event.message)
+            return
+        text = self._events.write(event)
+        if isinstance(event, TaskFailed):
+            logger.warning(text)
+        self._progress.update(event)
+        if self._on_progress and isinstance(event, StageStarted | Progressed | StageFinished):
+            finished = isinstance(event, StageFinished)
+            stage = self._progress
+            self._on_progress(
+                Progress(
+                    stage.stage_title,
+                    stage.number,
+                    stage.stages,
+                    1.0 if finished else stage.share or 0.0,
+                    0.0 if finished else stage.remaining,
+                )
+            )
+
+
+class StepObserver:
+    """Takes the steps of a search for RCLs to ``on_progress``."""
+
+    def __init__(self, steps: int, on_progress: OnProgress | None) -> None:
+        self._steps, self._on_progress = steps, on_progress
+        self._title, self._number = "", 0
+        self._total = self._done = self._began = 0.0
+
+    def begin(self, title: str, total: float) -> None:
+        """Begin a step of ``total`` units."""
+        self._title, self._number = title, self._number + 1
+        self._total, self._done, self._began = total, 0.0, time.monotonic()
+        self._report()
+
+    def advance(self, amount: float) -> None:
+        """Report that ``amount`` more units of the step are finished."""
+        self._done += amount
+        self._report()
+
+    def _report(self) -> None:
+        if self._on_progress is None:
+            return
+        share = min(self._done / self._total, 1.0) if self._total else 1.0
+        left = (time.monotonic() - self._began) * (1 - share) / share if share else None
+        self._on_progress(Progress(self._title, self._number, self._steps, share, left))
