@@ -23,4 +23,7 @@ for length in 150 300 500 2100 5000; do
     virnucpro evaluate "$work/predicted/pieces_${length}_contigs.tsv" \
         --labels "$work/pieces/labels.tsv" --level contig -o "$work/evaluated_$length" --force
 done
+virnucpro predict "$work/data/test_records.fa" -o "$work/predicted" -m custom -e 500 \
+    -p "$work/model/lite_classifier.safetensors" -c "$work/lite.yaml" --force
+python "$here/figures.py" "$work"
 python "$here/baseline.py" "$work/data" "$work/pieces"

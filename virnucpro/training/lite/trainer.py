@@ -17,17 +17,14 @@ from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 from virnucpro.encoders.lite_network import LiteNetwork, LiteShape
 from virnucpro.errors import ModelError
 from virnucpro.training.classifier.network import weight_decay_groups
+from virnucpro.training.lite.balance import GcShares, GroupLosses
 from virnucpro.training.lite.genomes import GenomeSet, WindowSampler, mutated
 
 BATCH_BASES = 64_000
 MEASURED_BASES = 64_000  # per batch without gradients
 WARM_UP = 500  # steps, or a tenth of a training of fewer than 5,000
 AVERAGED = 20  # the result is a running mean of the weights over the last twentieth of the steps
-# Groups that are told apart worse are drawn more often, in proportion to their loss, in the manner
-# of group distributionally robust optimization (Sagawa et al. 2020, ICLR). Otherwise groups with
-# the most bases decide what is learned, however well they are known already.
-REWEIGHED = 100  # steps from one change of the shares to the next
-REMEMBERED = 2000  # windows of a group in the running mean of its loss
+REWEIGHED = 100  # steps from one change of the shares of groups to the next
 SHORTENED = 0.3  # share of the batches whose windows are cut to between 70 and 100 %
 
 
@@ -120,8 +117,9 @@ class LiteTrainer:
         self._genomes = genomes
         self._samplers = [(length, WindowSampler(genomes, length)) for length in lengths]
         self._random = np.random.default_rng(settings.seed)
-        self._group_losses = np.ones(len(genomes.group_names))
+        self._group_losses = GroupLosses(len(genomes.group_names))
         self._factors = np.ones(len(genomes.group_names))
+        self._gc_shares = GcShares()
         self._model = LiteModel(settings)
         if start is not None:
             _copy_weights(start, self._model.encoder)
@@ -142,7 +140,8 @@ class LiteTrainer:
             logits = model(torch.from_numpy(windows).long())
         smoothing = settings.label_smoothing
         losses = F.cross_entropy(logits, labels, label_smoothing=smoothing, reduction="none")
-        loss = losses.mean()
+        weights = self._gc_shares.weights(windows, labels.numpy())
+        loss = (torch.from_numpy(weights) * losses).sum() / float(weights.sum())
         self._optimizer.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
         nn.utils.clip_grad_norm_(model.parameters(), 1.0)
@@ -150,7 +149,9 @@ class LiteTrainer:
         self._average.update_parameters(model)
         self.losses.append(float(loss.detach()))
         self.step += 1
-        self._note_losses(self._genomes.groups[records], losses.detach().numpy())
+        self._group_losses.note(self._genomes.groups[records], losses.detach().numpy())
+        if self.step % REWEIGHED == 0:
+            self._reweigh(self._group_losses.factors())
 
     def finish(self) -> LiteModel:
         """Return the model with the averaged weights, ready to be used."""
@@ -166,8 +167,9 @@ class LiteTrainer:
             "optimizer": self._optimizer.state_dict(),
             "torch": torch.get_rng_state(),
             "numpy": self._random.bit_generator.state,
-            "group_losses": self._group_losses.tolist(),
+            "group_losses": self._group_losses.state(),
             "factors": self._factors.tolist(),
+            "gc_shares": self._gc_shares.state(),
         }
 
     def load_state(self, state: Mapping[str, Any]) -> None:
@@ -178,17 +180,9 @@ class LiteTrainer:
         self._optimizer.load_state_dict(state["optimizer"])
         torch.set_rng_state(state["torch"])
         self._random.bit_generator.state = state["numpy"]
-        self._group_losses = np.array(state["group_losses"])
+        self._group_losses.load_state(state["group_losses"])
+        self._gc_shares.load_state(state["gc_shares"])
         self._reweigh(np.array(state["factors"]))
-
-    def _note_losses(self, groups: npt.NDArray[np.int32], losses: npt.NDArray[np.float32]) -> None:
-        """Keep the running mean of the loss of each group, and now and then draw by it."""
-        size = len(self._group_losses)
-        counts = np.bincount(groups, minlength=size)
-        means = np.bincount(groups, losses, minlength=size) / np.maximum(counts, 1)
-        self._group_losses += (1 - (1 - 1 / REMEMBERED) ** counts) * (means - self._group_losses)
-        if self.step % REWEIGHED == 0:
-            self._reweigh(self._group_losses / self._group_losses.mean())
 
     def _reweigh(self, factors: npt.NDArray[np.float64]) -> None:
         self._factors = factors
