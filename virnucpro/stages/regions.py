@@ -6,7 +6,7 @@ level. Relative to the record it matters little that a classifier calls many chu
 virus, or few chunks of some phages. A chunk without a score says nothing about its state. The most
 likely path of states is found with the algorithm of Viterbi. The level and the spread of the host
 follow from the chunks in the host state, and those from level and spread; both are repeated until
-they agree.
+they agree. Where one unusual host explains all scores of a record as well, it has no region.
 
 A region is a stretch of the virus state with enough evidence: the logarithm of how much more
 likely its scores are under virus than under host, less what it costs to enter and leave the state.
@@ -162,6 +162,11 @@ def viral_stretches(log_odds: Sequence[float], model: RegionModel = MODEL) -> li
         if stretches == before:
             break
         background = _background(values, stretches, background, model)
+    if stretches:  # unless all of the record is as likely to be a host of an unusual level
+        usual = Background(model.host_level, model.chunk_spread)
+        host = _background(values, [], usual, model)
+        if _likelihood(values, stretches, background, model) < _likelihood(values, [], host, model):
+            return []
     regions = []
     for number, stretch in enumerate(stretches):
         if math.tanh(stretch.evidence / 2) > VIRUS_ABOVE:
@@ -200,6 +205,29 @@ def _background(
     usual = model.spread_weight * model.chunk_spread**2
     spread = math.sqrt((usual + squares) / (model.spread_weight + len(host)))
     return Background(level, spread)
+
+
+def _likelihood(
+    values: list[float], stretches: list[Stretch], background: Background, model: RegionModel
+) -> float:
+    """Return the logarithm of how likely the values are, up to a constant.
+
+    The stretches are viral, each with a level of its own, and everything else is host.
+    """
+    level, spread = background
+    levels, end = [], 0
+    for first, last, _ in stretches:
+        own = math.fsum(values[first : last + 1]) / (last + 1 - first)
+        levels += [level] * (first - end) + [own] * (last + 1 - first)
+        end = last + 1
+    levels += [level] * (len(values) - end)
+    squares = math.fsum(
+        min(abs(value - mean) / spread, OUTLIER) ** 2
+        for value, mean in zip(values, levels, strict=True)
+    )
+    scores = model.weight * (squares / 2 + len(values) * math.log(spread))
+    unusual = ((level - model.host_level) / model.host_level_spread) ** 2 / 2
+    return -scores - unusual - 2 * model.entry * len(stretches)
 
 
 def _level(mean: float, count: float, spread: float, model: RegionModel) -> float:

@@ -64,6 +64,11 @@ def test_a_host_has_no_region_whatever_its_level() -> None:
         assert find_regions(*record((2000, level))) == []
 
 
+def test_a_short_host_with_a_level_near_that_of_viruses_has_no_region() -> None:
+    found = [find_regions(*record((100, 0.4), seed=seed, spread=1.2)) for seed in range(20)]
+    assert sum(map(len, found)) == 0
+
+
 def test_a_weak_virus_is_found_against_a_low_background_though_none_of_its_chunks_is_likely() -> (
     None
 ):
