@@ -1,0 +1,315 @@
+"""Measure how well viral regions are found: in bacteria with a phage inside, and in hosts alone.
+
+    python examples/lite/regions.py DATASET OUT [--part test] [-m lite -e 500]
+
+DATASET was made by `virnucpro train prepare --content records`. All other options are those of
+`virnucpro predict`; without any, they are `-m lite -e 500`.
+
+Pieces of 5, 10, 20 and 40 kb of phages of one part are put into bacteria and archaea of the same
+part, of 40 kb to 1 Mbp and of a similar share of G and C. Chunks are scored one by one, so a chunk
+of the host scores as it does without the phage: OUT/hosts.fa holds the hosts, OUT/inserts.fa the
+phages with the bases of the host that share a chunk with them, and the scores of the two are put
+together as predict would see them in the whole record. OUT/seen.fa holds yeast and human, which the
+shipped model has seen in training. A second start with the same DATASET, OUT and options scores
+nothing again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import random
+import statistics
+import subprocess
+import sys
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from virnucpro.io.chunks import chunk_spans
+from virnucpro.stages.calls import Chunk
+from virnucpro.stages.regions import Region, find_regions
+from virnucpro.tables import CHUNKS
+from virnucpro.training.data.dataset import Dataset, LabelledRecord, Part
+
+LENGTHS = (5_000, 10_000, 20_000, 40_000)  # of the pieces of phages, rounded up to whole chunks
+SHORTEST_HOST = 40_000
+HOST_LENGTHS = (40_000, 100_000, 200_000, 500_000, 1_000_000)
+CUTS = (0.3, 0.8, 0.95)  # scores for which the figures are given; 0.3 are all regions
+MOST_PIECES = 6  # of one length from one taxon, so that no group of phages decides
+CUTS_PER_PHAGE = 2
+LIKE_HOSTS = 12  # a piece goes into one of so many hosts whose share of G and C is nearest
+SEEN_BASES = 3_000_000  # of each group of the training part
+PROKARYOTES = {
+    "Escherichia coli",
+    "archaea of six genera",
+    "bacteria of many genera",
+    "clinical bacteria",
+    "diverse archaea",
+    "diverse prokaryotes",
+    "mixed bacteria",
+}
+OTHER_HOSTS = {"vertebrates", "plasmids"}  # from 20 kb
+SEEN = {"yeast", "human"}  # of the training part
+PHAGES = {
+    "RefSeq phages",
+    "archaeal viruses",
+    "coliphages",
+    "phage genomes",
+    "phages",
+    "phages of many hosts",
+    "small phages",
+    "tailed phages",
+}
+PHAGE_RECORDS = {"NC_005880.2", "MG592470.1", "MH159197.1"}  # among the viruses of many kinds
+K12 = "NC_000913.3"
+# Prophages of E. coli K-12 MG1655 with approximate ends in thousands of bases, from its annotation.
+K12_PROPHAGES = {
+    "CP4-6": (262, 297),
+    "DLP12": (564, 586),
+    "e14": (1196, 1211),
+    "Rac": (1412, 1435),
+    "Qin": (1632, 1652),
+    "CP4-44": (2066, 2078),
+    "PR-X": (2166, 2173),
+    "CPS-53": (2466, 2477),
+    "CPZ-55": (2559, 2565),
+    "CP4-57": (2754, 2776),
+}
+
+
+class Lysogen(NamedTuple):
+    """A piece of a phage in a stretch of a host. All coordinates are bases from 0."""
+
+    name: str
+    host: str
+    host_start: int
+    host_length: int
+    position: int  # in the stretch
+    length: int  # of the piece
+    group: str
+
+
+def gc(sequence: str) -> float:
+    """Return the share of G and C among the known bases."""
+    count = Counter(sequence)
+    return (count["G"] + count["C"]) / max(1, sum(count[base] for base in "ACGT"))
+
+
+def write_fasta(path: Path, records: Iterable[tuple[str, str]]) -> None:
+    """Write (name, bases) to ``path``."""
+    with path.open("w", encoding="utf-8") as stream:
+        stream.writelines(f">{name}\n{bases}\n" for name, bases in records)
+
+
+def host_records(dataset: Dataset, part: Part) -> list[LabelledRecord]:
+    """Return the records that are hosts: long enough, and with a group that is counted."""
+    shortest = dict.fromkeys(PROKARYOTES, SHORTEST_HOST) | dict.fromkeys(OTHER_HOSTS, 20_000)
+    hosts = [
+        record
+        for record in dataset.records(part)
+        if len(record.sequence) >= shortest.get(record.group, math.inf)
+    ]
+    return sorted(hosts, key=lambda record: record.group in OTHER_HOSTS)
+
+
+def seen_records(dataset: Dataset) -> list[LabelledRecord]:
+    """Return the first records of yeast and human of the training part, at most 1 Mbp of each."""
+    bases: Counter[str] = Counter()
+    kept = []
+    for record in dataset.records("train"):
+        if record.group in SEEN and bases[record.group] < SEEN_BASES:
+            kept.append(record._replace(sequence=record.sequence[:1_000_000]))
+            bases[record.group] += len(kept[-1].sequence)
+    return kept
+
+
+def phage_pieces(
+    dataset: Dataset, part: Part, chunk: int, draw: random.Random
+) -> list[tuple[LabelledRecord, str]]:
+    """Return (phage, bases of a piece), of every length."""
+    phages = [
+        record
+        for record in dataset.records(part)
+        if record.label == "virus" and (record.group in PHAGES or record.record in PHAGE_RECORDS)
+    ]
+    pieces = []
+    for wanted in LENGTHS:
+        length = -(-wanted // chunk) * chunk
+        taken: Counter[str] = Counter()
+        for phage in phages:
+            most = min(CUTS_PER_PHAGE, len(phage.sequence) // length)
+            for _ in range(min(most, MOST_PIECES - taken[phage.taxon])):
+                taken[phage.taxon] += 1
+                start = draw.randrange(len(phage.sequence) - length + 1)
+                bases = phage.sequence[start : start + length]
+                if bases.count("N") <= length / 10:
+                    pieces.append((phage, bases))
+    return pieces
+
+
+def lysogens(
+    hosts: Sequence[LabelledRecord],
+    pieces: Sequence[tuple[LabelledRecord, str]],
+    chunk: int,
+    draw: random.Random,
+) -> tuple[list[Lysogen], list[tuple[str, str]]]:
+    """Return the lysogens, and (name, bases) of the chunks that the phage changes in the host."""
+    shares = [(host, gc(host.sequence)) for host in hosts if host.group in PROKARYOTES]
+    made, windows = [], []
+    for number, (phage, bases) in enumerate(pieces):
+        share = gc(bases)
+        nearest = sorted(shares, key=lambda pair: abs(pair[1] - share))[:LIKE_HOSTS]
+        host = draw.choice(nearest)[0]
+        whole = len(host.sequence) // chunk * chunk
+        wanted = draw.choice([length for length in HOST_LENGTHS if length <= len(host.sequence)])
+        length = wanted // chunk * chunk
+        start = draw.randrange((whole - length) // chunk + 1) * chunk
+        position = draw.randrange(5_000, length - 5_000)
+        cut = start + position
+        before, after = cut // chunk * chunk, -(-cut // chunk) * chunk
+        name = f"insert_{number + 1}"
+        made.append(Lysogen(name, host.record, start, length, position, len(bases), phage.group))
+        windows.append((name, host.sequence[before:cut] + bases + host.sequence[cut:after]))
+    return made, windows
+
+
+def predict(path: Path, options: Sequence[str]) -> dict[str, list[Chunk]]:
+    """Return the chunks of every record of a FASTA file, scored by `virnucpro predict`."""
+    folder = path.parent / "predicted"
+    command = [sys.executable, "-m", "virnucpro", "predict", str(path), "-o", str(folder)]
+    subprocess.run([*command, *options], check=True, stdout=subprocess.DEVNULL)
+    found: dict[str, list[Chunk]] = defaultdict(list)
+    for record, name, start, end, status, frames, others, virus in CHUNKS.read(
+        folder / f"{path.stem}_chunks.tsv", *CHUNKS.names
+    ):
+        chunk = Chunk(name, int(start) - 1, int(end), status, int(frames), others, virus)
+        found[record].append(chunk)
+    return found
+
+
+def joined(
+    lysogen: Lysogen, hosts: dict[str, list[Chunk]], inserts: dict[str, list[Chunk]], chunk: int
+) -> list[Chunk]:
+    """Return the chunks of the whole record, in which the phage lies at its position."""
+    host, first = hosts[lysogen.host], lysogen.host_start // chunk
+    cut, last = lysogen.host_start + lysogen.position, first + lysogen.host_length // chunk
+    left, right = host[first : cut // chunk], host[-(-cut // chunk) : last]
+    spans = chunk_spans(lysogen.host_length + lysogen.length, chunk)
+    return [
+        scored._replace(start=start, stop=stop)
+        for scored, (start, stop) in zip(
+            [*left, *inserts[lysogen.name], *right], spans, strict=True
+        )
+    ]
+
+
+def thinned(chunks: Sequence[Chunk], share: float, draw: random.Random) -> list[Chunk]:
+    """Return the chunks with a random ``share`` of them without a score."""
+    return [
+        chunk._replace(status="no_open_frame") if draw.random() < share else chunk
+        for chunk in chunks
+    ]
+
+
+def print_recall(records: Sequence[tuple[Lysogen, list[Chunk]]], title: str) -> None:
+    """Print how many phages are found: a region overlaps at least half of the phage."""
+    found: dict[int, list[float]] = defaultdict(list)
+    errors: dict[int, list[int]] = defaultdict(list)
+    for lysogen, chunks in records:
+        start, stop = lysogen.position, lysogen.position + lysogen.length
+        best: Region | None = None
+        for region in find_regions(lysogen.host_length + lysogen.length, chunks):
+            if 2 * (min(stop, region.stop) - max(start, region.start)) >= lysogen.length:
+                best = region
+        found[lysogen.length].append(best.score if best else -1.0)
+        if best:
+            errors[lysogen.length] += [abs(best.start - start), abs(best.stop - stop)]
+    above = " | ".join(f"found, score > {cut}" for cut in CUTS)
+    print(f"\n{title}\n\n| phage | records | {above} | error of an end, median | mean |")
+    print("|---|" + "---|" * (len(CUTS) + 3))
+    for length, scores in found.items():
+        shares = " | ".join(f"{sum(s > cut for s in scores) / len(scores):.2f}" for cut in CUTS)
+        middle, mean = (f(errors[length] or [0]) for f in (statistics.median, statistics.fmean))
+        row = f"{length:,} | {len(scores)} | {shares} | {middle:,.0f} | {mean:,.0f}"
+        print(f"| {row} |")
+
+
+def print_false(groups: dict[str, str], chunks: dict[str, list[Chunk]]) -> None:
+    """Print how many regions there are per million bases of hosts that are labelled non-viral."""
+    bases: Counter[str] = Counter()
+    scores: dict[str, list[float]] = defaultdict(list)
+    for record, group in groups.items():
+        length = chunks[record][-1].stop
+        bases[group] += length
+        scores[group] += [region.score for region in find_regions(length, chunks[record])]
+    above = " | ".join(f"regions per Mbp, score > {cut}" for cut in CUTS)
+    print(f"\n| host | Mbp | {above} |\n|---|---|" + "---|" * len(CUTS))
+    for group, count in sorted(bases.items()):
+        rates = (sum(s > cut for s in scores[group]) / count * 1e6 for cut in CUTS)
+        print(f"| {group} | {count / 1e6:.1f} | {' | '.join(f'{rate:.2f}' for rate in rates)} |")
+
+
+def print_k12(chunks: Sequence[Chunk]) -> None:
+    """Print the regions of E. coli K-12 beside its known prophages."""
+    print("\n| region of K-12 | score | known prophage, about |\n|---|---|---|")
+    for region in find_regions(chunks[-1].stop, chunks):
+        known = [
+            f"{name} {start:,},000-{stop:,},000"
+            for name, (start, stop) in K12_PROPHAGES.items()
+            if min(stop * 1000, region.stop) > max(start * 1000, region.start)
+        ]
+        place = f"{region.start + 1:,}-{region.stop:,}"
+        print(f"| {place} | {region.score:.2f} | {', '.join(known) or '-'} |")
+
+
+def print_levels(hosts: Iterable[list[Chunk]], inserts: Iterable[list[Chunk]]) -> None:
+    """Print what RegionModel assumes about scores, as it is in these records."""
+    values = [[c.log_odds for c in chunks if c.status == "scored"] for chunks in hosts]
+    values = [host for host in values if len(host) > 1]
+    means = [statistics.fmean(host) for host in values]
+    viral = [c.log_odds for chunks in inserts for c in chunks if c.status == "scored"]
+    print("\n| of RegionModel | here |\n|---|---|")
+    print(f"| host_level | {statistics.fmean(means):.2f} |")
+    print(f"| host_level_spread | {statistics.stdev(means):.2f} |")
+    print(f"| chunk_spread | {statistics.median(map(statistics.stdev, values)):.2f} |")
+    print(f"| virus_level | {statistics.fmean(viral):.2f} |")
+
+
+def main() -> None:
+    """Write the records, have them scored, and print tables in Markdown."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0], allow_abbrev=False)
+    parser.add_argument("dataset", type=Path)
+    parser.add_argument("out", type=Path)
+    parser.add_argument("--part", choices=("validation", "test"), default="test")
+    args, options = parser.parse_known_args()
+    options = options or ["-m", "lite", "-e", "500"]
+    lengths = argparse.ArgumentParser(add_help=False)
+    lengths.add_argument("-e", "--expected-length", type=int, default=500)
+    chunk = lengths.parse_known_args(options)[0].expected_length
+    args.out.mkdir(parents=True, exist_ok=True)
+    dataset, draw = Dataset(args.dataset), random.Random(0)
+    hosts, seen = host_records(dataset, args.part), seen_records(dataset)
+    made, windows = lysogens(hosts, phage_pieces(dataset, args.part, chunk, draw), chunk, draw)
+    groups = {record.record: record.group for record in [*hosts, *seen]}
+    chunks: dict[str, list[Chunk]] = {}
+    for name, records in (("hosts", hosts), ("seen", seen)):
+        whole = ((r.record, r.sequence[: len(r.sequence) // chunk * chunk]) for r in records)
+        write_fasta(args.out / f"{name}.fa", whole)
+        chunks |= predict(args.out / f"{name}.fa", options)
+    write_fasta(args.out / "inserts.fa", windows)
+    inserts = predict(args.out / "inserts.fa", options)
+    parts = [(lysogen, joined(lysogen, chunks, inserts, chunk)) for lysogen in made]
+    print_recall(parts, "All chunks as predict scored them:")
+    half = [(lysogen, thinned(whole, 0.5, draw)) for lysogen, whole in parts]
+    print_recall(half, "Without the scores of half of the chunks:")
+    print_false(groups, chunks)
+    if K12 in chunks:
+        print_k12(chunks[K12])
+    prokaryotes = [found for record, found in chunks.items() if groups[record] in PROKARYOTES]
+    print_levels(prokaryotes, inserts.values())
+
+
+if __name__ == "__main__":
+    main()
