@@ -4,16 +4,17 @@ BIN := .venv/bin
 # Processes that share the tests.
 WORKERS ?= 2
 
-.PHONY: demo test lint check bench gpu faults clean
+.PHONY: demo test test-slow lint check bench gpu faults clean
 
 demo: .venv/installed  ## the main job, from nothing: make an example and classify it
 	rm -rf .demo
-	$(BIN)/python examples/make_example.py .demo/example.fa
-	$(BIN)/virnucpro predict --input .demo/example.fa --output-dir .demo/results --model-type lite
-	cut -f 1,2,6,7,12 .demo/results/example_contigs.tsv | head -n 13
+	$(BIN)/virnucpro demo .demo
 
 test: .venv/tested  ## every test, from nothing; a file of tests stays in one process
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile
+
+test-slow: .venv/slow  ## the tests that need minutes or other programs: the wheel, the site, workflows
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m slow
 
 check: lint test  ## ruff, the type checker, and the tests
 
@@ -45,6 +46,10 @@ clean:
 
 .venv/tested: .venv/installed
 	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[test]'
+	touch $@
+
+.venv/slow: .venv/tested
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[slow]'
 	touch $@
 
 .venv/checked: .venv/tested

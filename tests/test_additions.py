@@ -21,7 +21,7 @@ import pytest
 from tests.cli.test_encoders import classifier
 
 ROOT = Path(__file__).parents[1]
-SEQUENCES = ROOT / "examples" / "sequences.fa"
+SEQUENCES = ROOT / "virnucpro" / "data" / "example.fa"
 
 ENCODER = '''
 import numpy as np

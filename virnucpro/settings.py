@@ -25,7 +25,8 @@ DuplicateIds = Literal["error", "rename"]
 DUPLICATE_ID_CHOICES: tuple[DuplicateIds, ...] = get_args(DuplicateIds)
 _DATA = Path(__file__).parent / "data"
 LITE_CLASSIFIER = _DATA / "lite_classifier.safetensors"
-TOY_CLASSIFIER = _DATA / "toy_classifier.safetensors"
+# Part of the source code only, not of the installed package.
+TOY_CLASSIFIER = Path(__file__).parents[1] / "tests" / "data" / "toy_classifier.safetensors"
 
 CODON = 3  # bases
 SHORTEST_WHOLE = 30  # bases; a shorter chunk that is read whole is not scored

@@ -16,6 +16,7 @@ import pytest
 from tests.faults.processes import until
 from virnucpro import __version__
 from virnucpro.cli.app import app
+from virnucpro.cli.demo import write_example
 from virnucpro.configuration import default_yaml
 
 ROOT = Path(__file__).parents[2]
@@ -37,8 +38,7 @@ def _commands(
 @pytest.fixture
 def example(tmp_path: Path) -> Path:
     path = tmp_path / "in/example.fa"
-    script = ROOT / "examples/make_example.py"
-    subprocess.run([sys.executable, script, path], check=True, capture_output=True)
+    write_example(path)
     return path
 
 

@@ -103,7 +103,7 @@ def test_every_option_of_predict_is_documented() -> None:
 def test_the_python_examples_run_one_after_the_other(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    shutil.copyfile(ROOT / "examples/sequences.fa", tmp_path / "contigs.fa")
+    shutil.copyfile(ROOT / "virnucpro/data/example.fa", tmp_path / "contigs.fa")
     (tmp_path / "proteins.fa").write_text(f">p\n{'ACDEFGHIKLMNPQRSTVWY' * 20}\n")
     monkeypatch.chdir(tmp_path)
     blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs/python.md").read_text(), re.DOTALL)
@@ -121,7 +121,7 @@ def test_the_python_examples_run_one_after_the_other(
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A finished run of the example with everything kept."""
     home = tmp_path_factory.mktemp("documented")
-    shutil.copyfile(ROOT / "examples/sequences.fa", home / "contigs.fa")
+    shutil.copyfile(ROOT / "virnucpro/data/example.fa", home / "contigs.fa")
     arguments = ["predict", str(home / "contigs.fa"), "-o", str(home / "results"), "-k", "-q"]
     assert run([*arguments, "--model-type", "lite", "--device", "cpu"]) == 0
     return home / "results"

@@ -19,7 +19,7 @@ from virnucpro.layout import RunLayout
 
 ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "examples" / "kmer_encoder"
-SEQUENCES = ROOT / "examples" / "sequences.fa"
+SEQUENCES = ROOT / "virnucpro" / "data" / "example.fa"
 KMER_WIDTH, TOY_WIDTH = 256, 16
 
 

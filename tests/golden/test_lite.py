@@ -11,6 +11,7 @@ import pytest
 from sklearn.metrics import roc_auc_score
 
 from virnucpro.classifier.files import inspect_classifier
+from virnucpro.cli.demo import write_example
 from virnucpro.encoders.lite import LITE
 from virnucpro.encoders.registry import locate
 from virnucpro.io.records import read_records
@@ -51,7 +52,7 @@ def test_it_is_small_and_says_what_it_is() -> None:
 
 def test_the_contigs_of_the_example_are_called_right(tmp_path: Path) -> None:
     example = tmp_path / "example.fa"
-    subprocess.run([sys.executable, ROOT / "examples/make_example.py", example], check=True)
+    write_example(example)
     predict(example, tmp_path / "out")
     calls = {row[0]: row[5] for row in rows(tmp_path / "out/example_contigs.tsv")}
     contigs = {name: call for name, call in calls.items() if name.startswith(("virus", "bact"))}

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from benchmarks.gpu.models import Pair, write_contigs
-from examples.make_example import SOURCE
 from tests.faults.processes import family, running, until
+from virnucpro.cli.demo import SOURCE
 from virnucpro.io.fasta import read_fasta
 from virnucpro.layout import Layout, RunLayout
 from virnucpro.precision import PRECISIONS

@@ -11,10 +11,9 @@ from pathlib import Path
 import pytest
 
 import virnucpro
-from tools.document_tables import ROWS, row_module
 from virnucpro.errors import InputError, UsageError
-from virnucpro.rows import ChunkRow, ContigRow, RclResidueRow
-from virnucpro.tables import CHUNKS, CONTIGS, RCL_RESIDUES, ROW_CLASSES
+from virnucpro.rows import ContigRow, RclResidueRow
+from virnucpro.tables import CONTIGS, RCL_RESIDUES, ROW_CLASSES
 
 # Ids that readers of comma-separated files take for quotes, comments, gaps or ends of lines.
 IDS = ["NA", '"a', "#b", "'c", "d\re", " f ", "g,h", "ж", "\u2028i", "None", "nan", "1"]
@@ -37,11 +36,6 @@ def write_run(folder: Path, stem: str, ids: list[str] = IDS, **changes: object) 
     lines += [CONTIGS.line(**(cells | {"record": name})) for name in ids[1:]]
     path = folder / CONTIGS.place(stem)
     path.write_text(CONTIGS.header + "".join(lines), encoding="utf-8", newline="\n")
-
-
-def test_the_classes_of_rows_are_those_that_the_tables_declare() -> None:
-    assert ROWS.read_text(encoding="utf-8") == row_module()
-    assert ChunkRow._fields == CHUNKS.names
 
 
 def test_rows_are_typed_and_come_one_after_the_other(tmp_path: Path) -> None:

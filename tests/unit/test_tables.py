@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tools.document_tables import FILES, documented, markdown, path_of
+from tools.document_tables import FILES, ROWS, documented, markdown, path_of, row_module
 from virnucpro.errors import InputError
 from virnucpro.layout import RunLayout
 from virnucpro.run.predict import run_prediction
@@ -164,3 +164,7 @@ def test_every_table_of_a_run_lies_where_the_layout_says(tmp_path: Path) -> None
         ".checkpoints/runs/a{b}/state/records.tsv",
         ".checkpoints/runs/a{b}/state/frames.tsv",
     ]
+
+
+def test_the_classes_of_rows_are_those_that_the_tables_declare() -> None:
+    assert ROWS.read_text(encoding="utf-8") == row_module()

@@ -13,6 +13,7 @@ from virnucpro.version import __version__
 
 COMMANDS = {
     "predict": "virnucpro.cli.predict:predict",
+    "demo": "virnucpro.cli.demo:demo",
     "status": "virnucpro.cli.status:status",
     "models": "virnucpro.cli.models:models",
     "train": "virnucpro.cli.app:train",
@@ -40,17 +41,18 @@ RCL_COMMANDS = {
 }
 EPILOG = """\b
 Examples:
+  virnucpro demo
   virnucpro predict reads.fq.gz
   virnucpro models list
 """
 TRAIN_EPILOG = """\b
-The steps in their order (see docs/training.md):
+The steps in their order:
   virnucpro train prepare genomes.tsv --output-dir DATASET
   virnucpro train embed DATASET
   virnucpro train classifier DATASET --output my.safetensors
 """
 RCL_EPILOG = """\b
-Examples (see docs/rcl.md):
+Examples:
   virnucpro rcl predict proteins.fa --output-dir results
   virnucpro rcl train --encoding blosum --model unet --serpins serpins.csv --others others.csv
 """

@@ -21,8 +21,7 @@ Examples:
       --output calibrated.safetensors
 
 The labels are a table with the columns record and label (virus or others), and optionally group
-and genome. The files genomes.tsv and PART_frames.tsv of a data set can be used as well. See
-docs/evaluation.md.
+and genome. The files genomes.tsv and PART_frames.tsv of a data set can be used as well.
 
 """ + shared.exit_codes(0, 3, 5, 6, 64, 65, 130)
 

@@ -15,6 +15,7 @@ from virnucpro.layout import STDIN
 from virnucpro.settings import SHIPPED_MODELS, SHORTEST_WHOLE, SHOWN_MODEL_TYPES
 
 if TYPE_CHECKING:
+    from virnucpro.configuration import Configuration
     from virnucpro.run.predict import Summary
     from virnucpro.run.request import PredictionRequest
 
@@ -121,8 +122,7 @@ def predict(source: str | None, named_source: str | None, **options: Any) -> int
             "give exactly one input: virnucpro predict --input FILE, or just virnucpro predict FILE"
         )
     settings = shared.configuration(options)
-    from virnucpro.run.request import PredictionRequest, check_request
-    from virnucpro.ui.run_screen import RunScreen
+    from virnucpro.run.request import PredictionRequest
 
     request = PredictionRequest(
         source or named_source or "",
@@ -133,6 +133,18 @@ def predict(source: str | None, named_source: str | None, **options: Any) -> int
         force=options["force"],
         command=tuple(sys.argv),
     )
+    return carry_out(request, settings)
+
+
+def carry_out(request: PredictionRequest, settings: Configuration) -> int:
+    """Carry out a request with its screen, print what came out, and return the exit code.
+
+    Raises:
+        VirNucProError: see ``run_prediction``.
+    """
+    from virnucpro.run.request import check_request
+    from virnucpro.ui.run_screen import RunScreen
+
     screen = RunScreen(settings.display, request.layout)
     with shared.shown_on(screen, settings.warnings) as interruption:
         check_request(request)

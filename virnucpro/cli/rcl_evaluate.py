@@ -17,7 +17,7 @@ Examples:
   virnucpro rcl evaluate --serpins serpins.csv --others others.csv --model runs/run_001
       --split runs/run_001/split.tsv --dataset test --model hmm --aa
 
-The results are tables, a picture and a report in the output directory. See docs/rcl.md.
+The results are tables, a picture and a report in the output directory.
 
 """ + shared.exit_codes(0, 3, 4, 5, 6, 64, 65, 130)
 

@@ -24,7 +24,7 @@ Examples:
   virnucpro rcl train --encoding blosum --model unet --config config.yaml --gpu-ids 0,1
       --mixed-precision
 
-The configuration file is the config.yaml of RCL-identifier. Options win over it. See docs/rcl.md.
+The configuration file is the config.yaml of RCL-identifier. Options win over it.
 
 """ + shared.exit_codes(0, 3, 4, 5, 6, 64, 65, 130)
 

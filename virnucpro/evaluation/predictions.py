@@ -121,8 +121,8 @@ def find_predictions(path: Path, level: Level | None) -> Predictions:
     kind = next((kind for kind in _KINDS if set(kind.columns) <= set(table.columns)), None)
     if kind is None:
         raise InputError(
-            f"{path} is not a table of predictions (columns {', '.join(table.columns[:6])}): see "
-            f"docs/files.md for those of predict"
+            f"{path} is not a table of predictions (columns {', '.join(table.columns[:6])}): "
+            f"name the output directory of predict, or a table that it wrote"
         )
     if level is not None and level != kind.level:
         raise UsageError(

@@ -222,7 +222,7 @@ def as_markdown(
         *(["## Plots"] if plots else []),
         *(f"![{name}]({name})" for name in plots),
         f"Intervals: the middle 95 % of {RESAMPLES} resamples of genomes (of records, where no "
-        f"genome is given). `NA`: not defined. docs/evaluation.md of virnucpro {__version__} says "
+        f"genome is given). `NA`: not defined. The documentation of virnucpro {__version__} says "
         f"what the metrics mean.",
     ]
     return "\n\n".join(parts) + "\n"

@@ -187,8 +187,8 @@ def refuse_missing_models(analysis: AnalysisSettings) -> None:
         raise ModelError(
             f"--model-type {analysis.model_type} needs models that are not on this machine: "
             f"{', '.join(missing)}; fetch them with: virnucpro models fetch {analysis.model_type} "
-            f"(without internet: see docs/models.md). For a first look, --model-type lite needs "
-            f"none of them"
+            f"(without internet: see virnucpro models fetch --help). For a first look, "
+            f"--model-type lite needs none of them"
         )
 
 
@@ -202,6 +202,8 @@ def classifier_path(analysis: AnalysisSettings) -> Path:
     path = Path(analysis.classifier)
     if path.exists():
         return path.absolute()
+    if analysis.model_type == "toy":
+        raise ModelError("model type toy is for tests of the program: choose another --model-type")
     if path.name != analysis.classifier or analysis.model_type not in ("300", "500"):
         raise ModelError(f"classifier {path} not found: check --model-path")
     return find_model(analysis.classifier)

@@ -1,6 +1,6 @@
 """Make the classifier of model type ``toy``: random weights, for the two toy encoders.
 
-python examples/make_toy_classifier.py virnucpro/data/toy_classifier.safetensors
+python -m tools.make_toy_classifier tests/data/toy_classifier.safetensors
 """
 
 from __future__ import annotations
@@ -35,6 +35,6 @@ if __name__ == "__main__":
         state(),
         encoders=["toy-nucleotide", "toy-protein"],
         chunk_lengths=[],
-        extra={"made_by": "examples/make_toy_classifier.py"},
+        extra={"made_by": "tools/make_toy_classifier.py"},
     )
     Path(sys.argv[1]).write_bytes(content)

@@ -1,0 +1,78 @@
+"""``virnucpro demo``, and what the shell completes."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from virnucpro.cli.demo import example_records
+
+
+def test_the_demo_classifies_its_example_and_prints_it(call: Callable, tmp_path: Path) -> None:
+    folder = tmp_path / "demo"
+    done = call("demo", folder, "--device", "cpu")
+    assert done.code == 0
+    assert (folder / "example.fa").read_text().count(">") == len(example_records()) == 45
+    table = done.out[done.out.index("The first rows") :].splitlines()
+    assert table[1].split() == ["record", "length", "call", "virus_score", "status"]
+    assert table[2].split()[:3] == ["virus_NC_001330.1", "6087", "virus"]
+    assert table[5].split()[:3] == ["bacterium_NC_000913.3", "6000", "nonvirus"]
+    again = call("demo", folder, "--device", "cpu")
+    assert "Nothing to compute" in again.out
+    assert call("demo", folder, "--device", "cpu", "-q").out == ""
+
+
+def test_the_demo_replaces_no_file_of_the_user(call: Callable, tmp_path: Path) -> None:
+    mine = tmp_path / "example.fa"
+    mine.write_text("mine")
+    done = call("demo", tmp_path, "--device", "cpu")
+    assert done.code == 64
+    assert f"{mine} is not the example" in done.err
+    mine.unlink()
+    mine.symlink_to(tmp_path / "elsewhere")
+    assert call("demo", tmp_path, "--device", "cpu").code == 64
+    assert not (tmp_path / "elsewhere").exists()
+    assert not (tmp_path / "results").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ("virnucpro pre", "predict"),
+        ("virnucpro rcl tr", "train"),
+        ("virnucpro predict --model-t", "--model-type"),
+        ("virnucpro predict --model-type l", "lite"),
+    ],
+)
+def test_the_shell_completes_commands_options_and_values(words: str, expected: str) -> None:
+    completion = {
+        "_VIRNUCPRO_COMPLETE": "bash_complete",
+        "COMP_WORDS": words,
+        "COMP_CWORD": str(len(words.split()) - 1),
+    }
+    program = [sys.executable, "-X", "importtime", "-m", "virnucpro"]
+    done = subprocess.run(program, env=os.environ | completion, capture_output=True, text=True)
+    assert done.returncode == 0
+    assert f"plain,{expected}" in done.stdout.splitlines()
+    assert " torch" not in done.stderr  # a shell waits for it
+
+
+@pytest.mark.parametrize("shell", ["zsh", "fish"])
+def test_the_documented_lines_make_a_completion(shell: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "virnucpro"],
+        env=os.environ | {"_VIRNUCPRO_COMPLETE": f"{shell}_source"},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0
+    assert f"_VIRNUCPRO_COMPLETE={shell}_complete" in done.stdout
+    assert (
+        f"_VIRNUCPRO_COMPLETE={shell}_source"
+        in (Path(__file__).parents[2] / "docs/usage.md").read_text()
+    )

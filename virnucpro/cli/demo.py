@@ -1,0 +1,116 @@
+"""``virnucpro demo``: an example input, classified with the model that is part of the package."""
+
+from __future__ import annotations
+
+import random
+import sys
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import click
+
+import virnucpro.cli.shared as shared
+from virnucpro.errors import UsageError
+from virnucpro.tables import CONTIGS
+
+SOURCE = Path(__file__).parents[1] / "data" / "example.fa"
+"""Pieces of six INSDC records (accession and range stand in the headers): two phages and an
+arenavirus, three bacteria. None of them, nor a near relative, was used to train ``lite``."""
+VIRUSES = {"NC_001330.1", "NC_007636.1", "NC_077807.1"}
+READS, READ = 34, 150  # reads, and bases per read
+COMPLEMENT = str.maketrans("ACGT", "TGCA")
+SHOWN = CONTIGS.select("record", "length", "call", "virus_score", "status")
+ROWS = 12  # of the table that are printed
+EPILOG = """\b
+Examples:
+  virnucpro demo
+  virnucpro demo my_demo --device cpu
+
+""" + shared.exit_codes(0, 3, 4, 5, 6, 64, 130)
+
+
+@click.command(epilog=EPILOG, short_help="Make an example input and classify it.")
+@click.argument("folder", metavar="[DIR]", type=shared.FOLDER, default=Path("virnucpro_demo"))
+@shared.device_options
+@shared.threads_option
+@shared.no_progress_option
+@shared.global_options
+def demo(folder: Path, **options: Any) -> int:
+    """Write an example input to DIR/example.fa and classify it with the model type lite.
+
+    The results are in DIR/results.  [default of DIR: virnucpro_demo] The example has three viruses,
+    three bacteria, short reads of them, and records that cannot be scored. A header says what its
+    record is. No GPU and no download is needed.
+    """
+    settings = shared.configuration({**options, "model_type": "lite"})
+    from virnucpro.cli.predict import carry_out
+    from virnucpro.run.request import PredictionRequest
+
+    example = folder / "example.fa"
+    write_example(example)
+    request = PredictionRequest(
+        str(example),
+        folder / "results",
+        settings.analysis,
+        settings.machine,
+        command=tuple(sys.argv),
+    )
+    code = carry_out(request, settings)
+    if not settings.display.quiet:
+        table = request.layout.contigs_table
+        rows = [SHOWN, *islice(CONTIGS.read(table, *SHOWN), ROWS)]
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        click.echo(f"\nThe first rows of {table.name}, some columns:")
+        for row in rows:
+            cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=True)]
+            click.echo(f"  {'  '.join(cells)}".rstrip())
+    return code
+
+
+def write_example(path: Path) -> None:
+    """Write the example input, unless it is there.
+
+    Raises:
+        UsageError: another file is there.
+        OutputError: it cannot be written.
+    """
+    from virnucpro.store.disk import Disk
+
+    text = "".join(f">{header}\n{sequence}\n" for header, sequence in example_records())
+    if path.is_symlink() or path.exists():
+        if path.is_symlink() or not path.is_file() or path.read_bytes() != text.encode():
+            raise UsageError(f"{path} is not the example of this version: name another folder")
+        return
+    Disk().save(path, text.encode())
+
+
+def example_records() -> list[tuple[str, str]]:
+    """Return header and sequence of each record of the example, the same on every machine."""
+    chance = random.Random(2026)
+    contigs, made = example_contigs(), []
+    for accession, name, bases in contigs:
+        label = "virus" if accession in VIRUSES else "bacterium"
+        made.append((f"{label}_{accession} {name}", bases))
+    for number in range(1, READS + 1):
+        accession, _, bases = chance.choice(contigs)
+        start = chance.randrange(len(bases) - READ)
+        read = bases[start : start + READ]
+        if chance.random() < 0.5:
+            read = read[::-1].translate(COMPLEMENT)
+        label = "virus" if accession in VIRUSES else "bacterium"
+        made.append((f"read_{number}_{label} {accession}:{start + 1}", read))
+    made += [
+        (f"noncoding_{n} stops in every frame", "TTAGTTAGTTAACTAACTAA" * 40) for n in range(1, 4)
+    ]
+    return [*made, ("unknown_bases", "N" * 600), ("two_bases", "AC")]
+
+
+def example_contigs() -> list[tuple[str, str, str]]:
+    """Return accession, name and bases of each piece that the example is made of."""
+    found = []
+    for part in SOURCE.read_text(encoding="ascii").split(">")[1:]:
+        head, *lines = part.splitlines()
+        place, _, name = head.partition(" ")
+        found.append((place.split(":")[0], name, "".join(lines)))
+    return found
