@@ -173,7 +173,7 @@ def test_a_stage_is_a_class_a_line_of_the_list_and_the_name_of_its_file(
     (package / "stages" / "viral_list.py").write_text(STAGE)
     insert(
         "run/prepare.py",
-        "OutputStage(layout, disk, source, seen, calibrated, contig_model),",
+        "OutputStage(layout, disk, source, seen, calibrated, contig_model, self.cuts),",
         "\n            ViralListStage(layout, disk),",
     )
     insert(
@@ -213,7 +213,7 @@ def test_a_column_is_a_declaration_and_its_value(insert, predict, tmp_path):
         '        Column("gc", float, "Share of G and C in the bases.", "0.4476", ".4f"),\n',
     )
     insert(
-        "stages/output.py",
+        "stages/results.py",
         "CONTIGS.line(",
         "gc=sum(map(record.sequence.count, 'GC')) / max(1, len(record.sequence)), ",
     )

@@ -111,6 +111,7 @@ def predict(
         settings.machine,
         force=force,
         command=_command("predict", source, output_dir, values),
+        cuts=settings.cuts,
     )
     log = LogFile(
         settings.display.log_file or (request.layout.log if settings.display.auto_log else None)

@@ -19,6 +19,7 @@ from virnucpro.settings import (
     MODEL_TYPES,
     SHOWN_MODEL_TYPES,
     AnalysisSettings,
+    CutSettings,
     DisplaySettings,
     MachineSettings,
 )
@@ -36,7 +37,7 @@ class ConfigKey:
 
     Attributes:
         setting: the attribute that it fills, whose name is unique among all settings.
-        kind: the type of its values: bool, int or str.
+        kind: the type of its values: bool, int, float or str.
     """
 
     setting: str
@@ -54,12 +55,13 @@ class ConfigKey:
 
 
 def _keys() -> Iterator[ConfigKey]:
-    for group in (AnalysisSettings, MachineSettings, DisplaySettings):
+    for group in (AnalysisSettings, CutSettings, MachineSettings, DisplaySettings):
         hints = get_type_hints(group)
         for declared in fields(group):
             if declared.metadata:
                 hint = hints[declared.name]
-                kind = next((kind for kind in (bool, int) if kind in (hint, *get_args(hint))), str)
+                kinds = (hint, *get_args(hint))
+                kind = next((kind for kind in (bool, int, float) if kind in kinds), str)
                 yield ConfigKey(declared.name, kind, declared.default, **declared.metadata)
 
 
@@ -85,6 +87,7 @@ class Configuration:
     """The settings of a command, with warnings about the file that they came from."""
 
     analysis: AnalysisSettings = field(default_factory=AnalysisSettings)
+    cuts: CutSettings = field(default_factory=CutSettings)
     machine: MachineSettings = field(default_factory=MachineSettings)
     display: DisplaySettings = field(default_factory=DisplaySettings)
     warnings: tuple[str, ...] = ()
@@ -98,7 +101,7 @@ class Configuration:
             UsageError: a value is out of its range (exit 64).
         """
         groups: dict[str, Any] = {}
-        for name in ("analysis", "machine", "display"):
+        for name in ("analysis", "cuts", "machine", "display"):
             group = getattr(self, name)
             own = {f.name: values[f.name] for f in fields(group) if f.name in values}
             groups[name] = replace(group, **own)
@@ -246,6 +249,10 @@ def checked_value(label: str, key: ConfigKey, value: Any) -> Any:
             return value
         too_large = isinstance(value, int) and value > key.most
         expected = f"at most {key.most:,}" if too_large else "a whole number of 1 or more"
+    elif key.kind is float:
+        if isinstance(value, int | float) and not flag and abs(value) <= key.most:
+            return float(value)
+        expected = "a number"
     else:
         text = str(value) if isinstance(value, str | int) and not flag else ""
         if text in key.choices or (text and not key.choices):

@@ -7,7 +7,17 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
-from virnucpro.tables import CHUNKS, CONSENSUS, CONTIGS, FAILURES, FRAMES, PREDICTIONS, RECORDS
+from virnucpro.tables import (
+    CHUNKS,
+    CONSENSUS,
+    CONTIGS,
+    FAILURES,
+    FRAMES,
+    PREDICTIONS,
+    RECORDS,
+    REGIONS,
+    VIRUS,
+)
 
 Molecule = Literal["nucleotide", "protein"]
 MOLECULES: tuple[Molecule, Molecule] = ("nucleotide", "protein")
@@ -15,7 +25,13 @@ FEATURE_SUFFIX: dict[Molecule, str] = {"nucleotide": "DNABERT_S", "protein": "ES
 # The result files of a run beside its tables: STEM_virus.fna and so on. A file that a new stage
 # writes into the output directory is named here, so that it never replaces a file of the user, and
 # --force moves it aside with the others.
-RESULT_SUFFIXES = ("virus.fna", "run.json", "failed_sequences.fa")
+RESULT_SUFFIXES = (
+    "virus.fna",
+    "regions.bed",
+    "regions.gff3",
+    "run.json",
+    "failed_sequences.fa",
+)
 STDIN = "-"
 _COMPRESSION = (".gz", ".bz2", ".xz")
 _SEQUENCE_OF_VERSION_1 = (".fa", ".fasta", ".fna", ".fq", ".fastq")
@@ -93,7 +109,10 @@ class Layout(OutputFolder):
             commas.
         chunks_table: what became of each chunk, one row per chunk.
         contigs_table: the call of each record, one row per record.
-        virus_fasta: the records called virus.
+        virus_table: the records called virus, the surest first.
+        virus_fasta: their sequences, and the viral regions of other records.
+        regions_table: the viral regions of all records; ``regions_bed`` and ``regions_gff3`` hold
+            the same in the formats of other programs.
         run_json: what ran, with which settings and models, and what came out.
         failed_fasta: input records of which something failed.
         home: what is kept for this run, in a folder of its own: no STEM can be a name in it.
@@ -121,7 +140,11 @@ class Layout(OutputFolder):
         self.consensus = root / CONSENSUS.place(stem)
         self.chunks_table = root / CHUNKS.place(stem)
         self.contigs_table = root / CONTIGS.place(stem)
+        self.virus_table = root / VIRUS.place(stem)
         self.virus_fasta = self.result("virus.fna")
+        self.regions_table = root / REGIONS.place(stem)
+        self.regions_bed = self.result("regions.bed")
+        self.regions_gff3 = self.result("regions.gff3")
         self.run_json = self.result("run.json")
         self.failed_fasta = self.result("failed_sequences.fa")
 
@@ -194,6 +217,8 @@ class Layout(OutputFolder):
             *(self.frames(molecule) for molecule in MOLECULES),
             self.chunks_table,
             self.contigs_table,
+            self.virus_table,
+            self.regions_table,
             *map(self.result, RESULT_SUFFIXES),
         ]
 

@@ -188,6 +188,14 @@ class PredictionRun:
         """Return the records of the input with their calls; none of them is missing."""
         return _rows(self, rows.ContigRow)
 
+    def virus(self) -> Rows[rows.VirusRow]:
+        """Return the records that are called virus, the surest first."""
+        return _rows(self, rows.VirusRow)
+
+    def regions(self) -> Rows[rows.RegionRow]:
+        """Return the viral regions of all records."""
+        return _rows(self, rows.RegionRow)
+
     def chunks(self) -> Rows[rows.ChunkRow]:
         """Return the chunks of all records with their scores."""
         return _rows(self, rows.ChunkRow)

@@ -17,13 +17,15 @@ class ContigRow(NamedTuple):
         chunks: Chunks of the record.
         chunks_scored: Chunks with at least one scored frame.
         coverage: Share of the record's bases in scored chunks.
-        call: `virus` (virus score above 0.3), `nonvirus` (below -0.3), `undecided` (between them)
-            or `unscored` (no frame was scored).
+        call: `virus` (virus score above 0.3, unless the run was cut elsewhere), `nonvirus` (below
+            -0.3), `undecided` (the other scored records) or `unscored` (nothing was scored, so
+            nothing is said about the record).
         virus_score: From -1 (surely not a virus) to 1 (surely a virus): the mean of `max_score_1 -
             max_score_0` over the scored chunks, weighted by the square root of its absolute value.
             None where there is none.
-        tier: `high` where the virus score is above 0.6 or below -0.6, otherwise `low`. None where
-            there is none.
+        tier: How sure the call is. `high`: the virus score is above 0.6 (for `nonvirus` below
+            -0.6), at least 2 chunks and 25 % of the bases were scored, and a virus has an `fdr` of
+            at most 0.1 where there is one. Otherwise `low`. None where there is none.
         confident_viral: Chunks with `max_score_1` above 0.8 and `max_score_0` below 0.3.
         confident_nonviral: Chunks with `max_score_0` above 0.8 and `max_score_1` below 0.3.
         undecided: The other scored chunks.
@@ -32,6 +34,8 @@ class ContigRow(NamedTuple):
         fdr: Estimated false discovery rate: the share of errors if this record and all records
             that are more certain were called virus. Only for a calibrated classifier; see
             evaluation.md. None where there is none.
+        regions: Viral regions of the record; they are in `STEM_regions.tsv`.
+        viral_bases: Bases in regions, or all of a virus that has none.
     """
 
     record: str
@@ -47,6 +51,66 @@ class ContigRow(NamedTuple):
     undecided: int
     status: str
     fdr: float | None
+    regions: int
+    viral_bases: int
+
+
+class VirusRow(NamedTuple):
+    """A row of ``STEM_virus.tsv``.
+
+    Attributes:
+        record: The id: the first word of the header.
+        length: Bases of the record.
+        score: The virus score, as in `STEM_contigs.tsv`.
+        fdr: Estimated false discovery rate, as in `STEM_contigs.tsv`. None where there is none.
+        tier: How sure the call is. `high`: the virus score is above 0.6 (for `nonvirus` below
+            -0.6), at least 2 chunks and 25 % of the bases were scored, and a virus has an `fdr` of
+            at most 0.1 where there is one. Otherwise `low`. None where there is none.
+        chunks_scored: Chunks that were scored.
+        coverage: Share of the record's bases in scored chunks.
+        evidence: What the score rests on: `one chunk` (only one was scored), `little scored`
+            (under 25 % of the bases were) or `ok`.
+    """
+
+    record: str
+    length: int
+    score: float
+    fdr: float | None
+    tier: str | None
+    chunks_scored: int
+    coverage: float
+    evidence: str
+
+
+class RegionRow(NamedTuple):
+    """A row of ``STEM_regions.tsv``.
+
+    Attributes:
+        region: The id of the region.
+        record: The id of the record.
+        start: First base in the record, counted from 1.
+        end: Last base in the record, counted from 1.
+        length: Bases of the region.
+        chunks: Chunks in the region.
+        chunks_scored: Chunks of these that were scored.
+        score: From -1 to 1: twice the probability that the region is viral, compared with the rest
+            of the record, less one.
+        flank_score: The virus score of up to 20 scored chunks on either side. Below 0 it is a
+            host. None where there is none.
+        at_edge: `True` where the region reaches the first or the last base of the record: it may
+            go on outside.
+    """
+
+    region: str
+    record: str
+    start: int
+    end: int
+    length: int
+    chunks: int
+    chunks_scored: int
+    score: float
+    flank_score: float | None
+    at_edge: bool
 
 
 class ChunkRow(NamedTuple):

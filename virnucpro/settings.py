@@ -1,8 +1,10 @@
 """Settings of a command: those that decide its results, and those that do not.
 
 :class:`AnalysisSettings` decide the results. They are part of the state of a run: a run that was
-begun with others is not continued. :class:`MachineSettings` do not: a run may be continued with
-other GPUs, batch sizes and threads. :class:`DisplaySettings` say what is shown and logged.
+begun with others is not continued. :class:`CutSettings` decide which records are called virus: they
+may change at any time, and only the tables are written again. :class:`MachineSettings` decide no
+result: a run may be continued with other GPUs, batch sizes and threads. :class:`DisplaySettings`
+say what is shown and logged.
 The configuration file replaces defaults, and the command line replaces both.
 """
 
@@ -23,6 +25,8 @@ MODEL_TYPES: tuple[ModelType, ...] = get_args(ModelType)
 SHOWN_MODEL_TYPES = tuple(name for name in MODEL_TYPES if name != "toy")
 DuplicateIds = Literal["error", "rename"]
 DUPLICATE_ID_CHOICES: tuple[DuplicateIds, ...] = get_args(DuplicateIds)
+Preset = Literal["default", "relaxed", "conservative"]
+PRESET_CHOICES: tuple[Preset, ...] = get_args(Preset)
 _DATA = Path(__file__).parent / "data"
 LITE_CLASSIFIER = _DATA / "lite_classifier.safetensors"
 # Part of the source code only, not of the installed package.
@@ -39,7 +43,7 @@ def setting(
     """Declare a setting that the configuration file has a key for.
 
     The annotation of the setting decides what the key accepts: a count (a whole number from 1),
-    text, or true and false.
+    a number, text, or true and false.
 
     Args:
         default: None has the program decide; the key then also accepts null and ``auto``.
@@ -159,6 +163,106 @@ class AnalysisSettings:
             self,
             classifier=self.classifier or getattr(self, f"classifier_{self.model_type}"),
             chunk_length=self.chunk_length or int(self.model_type),
+        )
+
+
+@dataclass(frozen=True)
+class Cuts:
+    """What a record must have to be called virus.
+
+    Attributes:
+        min_score: its virus score is above this; -1 to 1.
+        max_fdr: its estimated false discovery rate is at most this; 1 for any, or none.
+        min_length: it has at least so many bases.
+    """
+
+    min_score: float = 0.3
+    max_fdr: float = 1.0
+    min_length: int = 1
+
+    def met(self, length: int, score: float, fdr: float | None) -> bool:
+        """Return whether a record of ``length`` bases is called virus."""
+        return (
+            score > self.min_score
+            and (fdr is None or fdr <= self.max_fdr)
+            and length >= self.min_length
+        )
+
+
+DEFAULT_CUTS = Cuts()
+DOUBTFUL = 0.1  # a false discovery rate above this is not of a sure call, and people are told
+PRESETS: dict[Preset, Cuts] = {
+    "default": DEFAULT_CUTS,
+    "relaxed": Cuts(min_score=0.0),
+    "conservative": Cuts(min_score=0.6, max_fdr=0.05),
+}
+
+
+@dataclass(frozen=True)
+class CutSettings:
+    """The settings that decide which of the scored records are called virus.
+
+    A number replaces that of the preset.
+    """
+
+    preset: Preset = setting(
+        "default",
+        "calls.preset",
+        "Which records are called virus: relaxed calls more of them, conservative fewer.",
+        choices=PRESET_CHOICES,
+    )
+    min_score: float | None = setting(
+        None,
+        "calls.min_score",
+        "Call a record virus where its virus score, -1 to 1, is above this.",
+        f"{DEFAULT_CUTS.min_score:g}, or that of the preset",
+    )
+    max_fdr: float | None = setting(
+        None,
+        "calls.max_fdr",
+        "Call a record virus where its fdr, 0 to 1, is at most this.",
+        "any, or that of the preset",
+    )
+    min_length: int | None = setting(
+        None,
+        "calls.min_length",
+        "Call a record virus where it has at least so many bases.",
+        "any length",
+    )
+
+    def __post_init__(self) -> None:
+        """Check the numbers.
+
+        Raises:
+            UsageError: one of them is out of its range (exit 64).
+        """
+        if self.min_score is not None and not -1 <= self.min_score <= 1:
+            raise UsageError(f"the smallest score must be from -1 to 1, not {self.min_score:g}")
+        if self.max_fdr is not None and not 0 <= self.max_fdr <= 1:
+            raise UsageError(f"the largest fdr must be from 0 to 1, not {self.max_fdr:g}")
+
+    def cuts(self, *, calibrated: bool) -> Cuts:
+        """Return the cuts for the scores of a classifier, ``calibrated`` or not.
+
+        A preset has no rate where none can be estimated.
+
+        Raises:
+            UsageError: a rate was asked for, and the classifier is not calibrated (exit 64).
+        """
+        preset = PRESETS[self.preset]
+        max_fdr = preset.max_fdr if calibrated else DEFAULT_CUTS.max_fdr
+        if self.max_fdr is not None:
+            if not calibrated:
+                raise UsageError(
+                    "--max-fdr needs a calibrated classifier, and this one is not: there are no "
+                    "false discovery rates; use --min-score, or calibrate the classifier (see "
+                    "docs/evaluation.md)"
+                )
+            max_fdr = self.max_fdr
+        return Cuts(
+            preset.min_score if self.min_score is None else self.min_score,
+            max_fdr,
+            self.min_length or preset.min_length,
         )
 
 

@@ -186,6 +186,17 @@ def _figure(name: str, meaning: str, example: str) -> Column:
     return Column(name, float, meaning, example, ".6f", optional=True)
 
 
+def _tier(example: str) -> Column:
+    return _text(
+        "tier",
+        "How sure the call is. `high`: the virus score is above 0.6 (for `nonvirus` below -0.6), "
+        "at least 2 chunks and 25 % of the bases were scored, and a virus has an `fdr` of at most "
+        "0.1 where there is one. Otherwise `low`.",
+        example,
+        optional=True,
+    )
+
+
 # The results of a run
 
 CONTIGS = ResultTable(
@@ -199,8 +210,9 @@ CONTIGS = ResultTable(
         Column("coverage", float, "Share of the record's bases in scored chunks.", "0.6415", ".4f"),
         _text(
             "call",
-            "`virus` (virus score above 0.3), `nonvirus` (below -0.3), `undecided` (between them) "
-            "or `unscored` (no frame was scored).",
+            "`virus` (virus score above 0.3, unless the run was cut elsewhere), `nonvirus` (below "
+            "-0.3), `undecided` (the other scored records) or `unscored` (nothing was scored, so "
+            "nothing is said about the record).",
             "virus",
         ),
         _figure(
@@ -210,12 +222,7 @@ CONTIGS = ResultTable(
             "its absolute value.",
             "0.912345",
         ),
-        _text(
-            "tier",
-            "`high` where the virus score is above 0.6 or below -0.6, otherwise `low`.",
-            "high",
-            optional=True,
-        ),
+        _tier("high"),
         _count(
             "confident_viral",
             "Chunks with `max_score_1` above 0.8 and `max_score_0` below 0.3.",
@@ -239,6 +246,64 @@ CONTIGS = ResultTable(
             "that are more certain were called virus. Only for a calibrated classifier; see "
             "[evaluation.md](evaluation.md).",
             "0.012345",
+        ),
+        _count("regions", "Viral regions of the record; they are in `STEM_regions.tsv`.", "0"),
+        _count("viral_bases", "Bases in regions, or all of a virus that has none.", "5386"),
+    ),
+)
+
+VIRUS = ResultTable(
+    "{stem}_virus.tsv",
+    "One row per record that is called virus, the surest first: those of the tier `high`, then the "
+    "others, each by their scores.",
+    (
+        _text("record", "The id: the first word of the header.", "NC_001422.1"),
+        _count("length", "Bases of the record.", "5386"),
+        Column("score", float, "The virus score, as in `STEM_contigs.tsv`.", "0.912345", ".6f"),
+        _figure("fdr", "Estimated false discovery rate, as in `STEM_contigs.tsv`.", "0.012345"),
+        _tier("high"),
+        _count("chunks_scored", "Chunks that were scored.", "7"),
+        Column("coverage", float, "Share of the record's bases in scored chunks.", "0.6415", ".4f"),
+        _text(
+            "evidence",
+            "What the score rests on: `one chunk` (only one was scored), `little scored` (under 25 "
+            "% of the bases were) or `ok`.",
+            "ok",
+        ),
+    ),
+)
+
+REGIONS = ResultTable(
+    "{stem}_regions.tsv",
+    "One row per viral region, in the order of the input: a provirus, or the viral part of a "
+    "chimera. A record that is viral from end to end has no region.",
+    (
+        _text("region", "The id of the region.", "NC_000913.3|region_1197919_1210402"),
+        _text("record", "The id of the record.", "NC_000913.3"),
+        _count("start", "First base in the record, counted from 1.", "1197919"),
+        _count("end", "Last base in the record, counted from 1.", "1210402"),
+        _count("length", "Bases of the region.", "12484"),
+        _count("chunks", "Chunks in the region.", "25"),
+        _count("chunks_scored", "Chunks of these that were scored.", "25"),
+        Column(
+            "score",
+            float,
+            "From -1 to 1: twice the probability that the region is viral, compared with the rest "
+            "of the record, less one.",
+            "0.987654",
+            ".6f",
+        ),
+        _figure(
+            "flank_score",
+            "The virus score of up to 20 scored chunks on either side. Below 0 it is a host.",
+            "-0.954321",
+        ),
+        Column(
+            "at_edge",
+            bool,
+            "`True` where the region reaches the first or the last base of the record: it may go "
+            "on outside.",
+            "False",
         ),
     ),
 )
@@ -514,7 +579,7 @@ RCL_RESIDUES = ResultTable(
     ),
 )
 
-RUN_TABLES = (CONTIGS, CHUNKS, PREDICTIONS, CONSENSUS, FAILURES, RECORDS, FRAMES)
+RUN_TABLES = (CONTIGS, VIRUS, REGIONS, CHUNKS, PREDICTIONS, CONSENSUS, FAILURES, RECORDS, FRAMES)
 RCL_TABLES = (RCL_REGIONS, RCL_POSITIONS, RCL_RESIDUES)
 ALL_TABLES = (*RUN_TABLES, GENOMES, LABELLED_FRAMES, EVALUATION, *RCL_TABLES)
 
@@ -522,6 +587,8 @@ ALL_TABLES = (*RUN_TABLES, GENOMES, LABELLED_FRAMES, EVALUATION, *RCL_TABLES)
 # ``python -m tools.document_tables`` writes the classes to ``rows.py``.
 ROW_CLASSES = {
     "ContigRow": CONTIGS,
+    "VirusRow": VIRUS,
+    "RegionRow": REGIONS,
     "ChunkRow": CHUNKS,
     "RclRow": RCL_REGIONS,
     "RclResidueRow": RCL_RESIDUES,

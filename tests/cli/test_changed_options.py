@@ -82,6 +82,11 @@ OPTIONS: dict[str, list[Change]] = {
     "--duplicate-ids": [
         Change("--duplicate-ids rename", refused=("duplicate ids: was error, is rename",))
     ],
+    "--min-score": [Change("--min-score 0.1"), Change("--min-score 0.1 --relaxed", code=64)],
+    "--max-fdr": [Change("--max-fdr 0.1", code=64)],  # the toy classifier is not calibrated
+    "--min-length": [Change("--min-length 100")],
+    "--relaxed": [Change("--relaxed")],
+    "--conservative": [Change("--conservative"), Change("--conservative --relaxed", code=64)],
     "--resume": [Change("")],
     "--force": [
         Change("--force"),
@@ -107,6 +112,7 @@ KEYS_CHANGED: dict[str, list[Change]] = {
     "features.esm.truncation_seq_length": [Change("10", refused=("truncation: was 1024, is 10",))],
     "prediction.models.300": [Change("other.pth")],
     "prediction.models.500": [Change("other.pth")],
+    "calls.preset": [Change("conservative")],
     "parallelization.num_workers": [Change("1")],
     "device.fallback_to_cpu": [Change("false")],
     "files.auto_cleanup": [Change("false")],

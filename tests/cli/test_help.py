@@ -65,7 +65,7 @@ def test_the_help_of_predict_has_sections() -> None:
     context = click.Context(command, info_name="predict", help_option_names=["-h", "--help"])
     text = command.get_help(context)
     headings = re.findall(r"^([A-Z]\w+):$", text, re.MULTILINE)
-    assert headings == ["Input", "Models", "Hardware", "Run", "Output"]
+    assert headings == ["Input", "Models", "Hardware", "Calls", "Run", "Output"]
     for option in OPTIONS:
         if option.startswith("virnucpro predict -"):
             assert re.search(rf"^  .*{option.split()[-1]}\b", text, re.MULTILINE), option

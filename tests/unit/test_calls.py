@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from virnucpro.settings import Cuts
 from virnucpro.stages.calls import Chunk, call_record
 from virnucpro.tables import CONTIGS
 
@@ -16,14 +17,19 @@ def _unscored(status: str) -> Chunk:
     return Chunk("r_chunk_1", 0, 100, status, 0, "NA", "NA")
 
 
+VIRAL = [_chunk(0, 100, "0.125", "0.925"), _chunk(100, 200, "0.125", "0.925")]
+
+
 @pytest.mark.parametrize(
     ("scores", "call", "tier"),
     [
-        ([("0.1", "0.9")], "virus", "high"),
+        ([("0.1", "0.9")], "virus", "low"),  # one chunk
+        ([("0.1", "0.9"), ("0.1", "0.9")], "virus", "high"),
         ([("0.3", "0.7")], "virus", "low"),
         ([("0.5", "0.5")], "undecided", "low"),
         ([("0.64", "0.36")], "undecided", "low"),
-        ([("0.9", "0.1")], "nonvirus", "high"),
+        ([("0.9", "0.1")], "nonvirus", "low"),
+        ([("0.9", "0.1"), ("0.9", "0.1")], "nonvirus", "high"),
         ([("0.1", "0.9"), ("0.45", "0.55")], "virus", "high"),
     ],
 )
@@ -32,6 +38,46 @@ def test_call(scores: list[tuple[str, str]], call: str, tier: str) -> None:
     verdict = call_record(len(chunks) * 100, chunks)
     assert verdict.call == call
     assert verdict.tier == tier
+
+
+@pytest.mark.parametrize(
+    ("length", "fdr", "tier", "evidence"),
+    [
+        (800, None, "high", "ok"),
+        (801, None, "low", "little scored"),
+        (200, 0.1, "high", "ok"),
+        (200, 0.11, "low", "ok"),
+    ],
+)
+def test_the_tier_asks_for_bases_and_a_low_rate(
+    length: int, fdr: float | None, tier: str, evidence: str
+) -> None:
+    verdict = call_record(length, VIRAL, fdr=fdr)
+    assert (verdict.call, verdict.tier, verdict.evidence) == ("virus", tier, evidence)
+    one = call_record(100, VIRAL[:1])
+    assert one.evidence == "one chunk"
+
+
+@pytest.mark.parametrize(
+    ("cuts", "call"),
+    [
+        (Cuts(), "virus"),
+        (Cuts(min_score=0.8), "undecided"),  # the score must be above it
+        (Cuts(min_score=0.79), "virus"),
+        (Cuts(max_fdr=0.05), "virus"),
+        (Cuts(max_fdr=0.04), "undecided"),
+        (Cuts(min_length=200), "virus"),
+        (Cuts(min_length=201), "undecided"),
+    ],
+)
+def test_a_record_that_misses_a_cut_is_undecided(cuts: Cuts, call: str) -> None:
+    assert call_record(200, VIRAL, fdr=0.05, cuts=cuts).call == call
+
+
+def test_cuts_leave_nonvirus_as_it_is_but_a_low_score_may_be_enough() -> None:
+    chunks = [_chunk(0, 100, "0.9", "0.1"), _chunk(100, 200, "0.9", "0.1")]
+    assert call_record(200, chunks, cuts=Cuts(min_length=500)).call == "nonvirus"
+    assert call_record(200, chunks, cuts=Cuts(min_score=-1.0))[3:6:2] == ("virus", "low")
 
 
 def test_the_score_is_weighted_by_the_root_of_the_margin() -> None:
@@ -59,7 +105,7 @@ def test_an_unscored_record_has_a_reason(statuses: list[str], status: str) -> No
     verdict = call_record(100, [_unscored(s) for s in statuses])
     assert (verdict.call, verdict.status) == ("unscored", status)
     assert verdict.chunks == len(statuses)
-    line = CONTIGS.line(record="r", length=100, fdr=None, **verdict._asdict())
+    line = CONTIGS.line(record="r", length=100, regions=0, viral_bases=0, **verdict._asdict())
     assert line.split("\t")[6:8] == ["NA", "NA"]
 
 

@@ -4,39 +4,28 @@ from __future__ import annotations
 
 import os
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 import virnucpro.cli.shared as shared
+from virnucpro.cli.summary import summary_text
 from virnucpro.errors import EXIT_OK, EXIT_PARTIAL, UsageError
 from virnucpro.layout import STDIN
-from virnucpro.settings import SHIPPED_MODELS, SHORTEST_WHOLE, SHOWN_MODEL_TYPES
+from virnucpro.settings import SHIPPED_MODELS, SHOWN_MODEL_TYPES
 
 if TYPE_CHECKING:
     from virnucpro.configuration import Configuration
-    from virnucpro.run.predict import Summary
     from virnucpro.run.request import PredictionRequest
 
 _lengths = sorted(SHIPPED_MODELS["lite"].chunk_lengths)
 LITE_LENGTHS = f"{', '.join(map(str, _lengths[:-1]))} or {_lengths[-1]}"
-UNSCORED_REASONS = {
-    "no_open_frame": "no frame without a stop codon",
-    "ambiguous": "only ambiguous letters",
-    "too_short": "shorter than a codon",
-    "failed": "could not be embedded",
-}
-UNSCORED_WHOLE = UNSCORED_REASONS | {
-    "ambiguous": f"fewer than {SHORTEST_WHOLE} known bases",
-    "too_short": f"shorter than {SHORTEST_WHOLE} bases",
-}
-"""The reasons where the model reads whole chunks."""
 EPILOG = """\b
 Examples:
   virnucpro predict --input contigs.fa --output-dir results
   virnucpro predict reads.fq.gz -o results --gpus 0,1,2
   virnucpro predict contigs.fa -o results --model-type lite
+  virnucpro predict contigs.fa -o results --conservative --min-length 3000
   virnucpro predict --input contigs.fa --output-dir results --resume
   virnucpro predict contigs.fa -m custom -p my.safetensors -e 300
   zcat *.fa.gz | virnucpro predict - -o results --device cpu
@@ -51,6 +40,7 @@ SECTIONS = {
         *("--device", "--gpus", "--cpu-workers", "--precision", "--compile", "--esm-batch-size"),
         *("--dnabert-batch-size", "--batch-size", "--num-workers", "--threads", "--parallel"),
     ),
+    "Calls": ("--min-score", "--max-fdr", "--min-length", "--relaxed", "--conservative"),
     "Run": ("--resume", "--force", "--config", "--help"),
     "Output": (
         *("--output-dir", "--keep-intermediate", "--no-progress", "--verbose", "--quiet"),
@@ -97,6 +87,7 @@ SECTIONS = {
 @shared.encoder_options
 @shared.setting_option("-b", "--batch-size", "classifier_rows")
 @shared.setting_option("--duplicate-ids", "duplicate_ids")
+@shared.cut_options
 @shared.resume_option
 @shared.force_option
 @click.option(
@@ -132,6 +123,7 @@ def predict(source: str | None, named_source: str | None, **options: Any) -> int
         resume=options["resume"],
         force=options["force"],
         command=tuple(sys.argv),
+        cuts=settings.cuts,
     )
     return carry_out(request, settings)
 
@@ -165,50 +157,5 @@ def opening_text(request: PredictionRequest) -> str:
     source = "standard input" if request.source == STDIN else request.source
     return (
         f"{source}: model type {request.analysis.model_type}, chunks of "
-        f"{request.layout.chunk_length} bases, results in {_shown(request.layout.root)}"
+        f"{request.layout.chunk_length} bases, results in {shared.shown_path(request.layout.root)}"
     )
-
-
-def _shown(path: Path) -> Path:
-    """Return a path relative to the current folder, where it lies below it."""
-    here = Path.cwd()
-    return path.relative_to(here) if path.is_relative_to(here) else path
-
-
-def summary_text(summary: Summary, root: Path) -> str:
-    """Return the result of a run in sentences; paths are relative to the current folder."""
-    lines = [summary.notice] if summary.notice else []
-    if summary.computed == 0:
-        lines.append("Nothing to compute: this run was already finished, its results are intact.")
-    calls, unscored = summary.calls, summary.unscored
-    if summary.scored == 0:
-        lines.append(f"None of the {summary.records:,} records could be scored.")
-    else:
-        lines.append(
-            f"{calls.get('virus', 0):,} of {summary.records:,} records are called virus, "
-            f"{calls.get('nonvirus', 0):,} nonvirus, {calls.get('undecided', 0):,} undecided; "
-            f"{sum(unscored.values()):,} could not be scored."
-        )
-    reasons = UNSCORED_REASONS if summary.reading == "open frames" else UNSCORED_WHOLE
-    for reason, count in unscored.items():
-        lines.append(f"  {count:,} unscored: {reasons[reason]}")
-    if chunks := sum(summary.chunks.values()):
-        lines.append(
-            f"{summary.chunks.get('scored', 0):,} of {chunks:,} chunks were scored, from "
-            f"{summary.frames:,} open frames."
-            if summary.reading == "open frames"
-            else f"{summary.chunks.get('scored', 0):,} of {chunks:,} chunks were scored."
-        )
-    if closed := summary.chunks.get("no_open_frame", 0):
-        lines.append(
-            f"  {closed:,} have a stop codon in every frame and cannot be scored: usual for "
-            f"non-coding DNA, nothing is lost."
-        )
-    if summary.failed_records:
-        lines.append(
-            f"{summary.failed_records:,} records could not be scored in full: see "
-            f"failed_files.txt; the same command tries them again."
-        )
-    lines.append(f"Results in {_shown(root)}:")
-    lines += [f"  {path.relative_to(root)}" for path in summary.files]
-    return "\n".join(lines)

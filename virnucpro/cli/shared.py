@@ -17,6 +17,7 @@ import click
 from virnucpro.configuration import KEYS, MOST, Configuration, load_configuration
 from virnucpro.errors import RunInterruptedError, UsageError
 from virnucpro.formatting import printable, wrapped
+from virnucpro.settings import DEFAULT_CUTS, PRESET_CHOICES, PRESETS, Preset
 
 if TYPE_CHECKING:
     from virnucpro.contracts import Device
@@ -151,6 +152,8 @@ def setting_option(*names: str, metavar: str | None = None) -> Callable[[F], F]:
     kind: click.ParamType[Any] = click.STRING
     if key.kind is int:
         kind = _shown_as("N", click.IntRange(1, key.most))
+    if key.kind is float:
+        kind = _shown_as("X", click.FLOAT)
     if key.choices:
         kind = click.Choice(key.choices)
     default = key.unset or key.default
@@ -167,6 +170,36 @@ def resume_or_force(context: click.Context, option: click.Parameter, value: bool
             "one of them"
         )
     return value
+
+
+def _preset_help(preset: Preset, amount: str) -> str:
+    cuts = PRESETS[preset]
+    rate = f" and, where there is an fdr, at most {cuts.max_fdr:g}" if cuts.max_fdr < 1 else ""
+    return f"Call {amount} records virus: those with a score above {cuts.min_score:g}{rate}."
+
+
+def _chosen_preset(options: Mapping[str, Any]) -> Preset | None:
+    """Return the preset that options chose, which contradicts a number that it sets itself.
+
+    Raises:
+        UsageError: two presets, or a preset and such a number (exit 64).
+    """
+    chosen: list[Preset] = [p for p in PRESET_CHOICES if options.get(p)]
+    if len(chosen) > 1:
+        raise UsageError("--relaxed and --conservative contradict each other: leave one out")
+    for preset in chosen:
+        cuts = PRESETS[preset]
+        if options.get("min_score") is not None:
+            raise UsageError(
+                f"--{preset} calls virus what has a score above {cuts.min_score:g}, and "
+                f"--min-score sets another: leave one of them out"
+            )
+        if options.get("max_fdr") is not None and cuts.max_fdr != DEFAULT_CUTS.max_fdr:
+            raise UsageError(
+                f"--{preset} calls virus what has an fdr of at most {cuts.max_fdr:g}, and "
+                f"--max-fdr sets another: leave one of them out"
+            )
+    return chosen[0] if chosen else None
 
 
 threads_option = setting_option("-t", "--threads", "threads")
@@ -207,6 +240,21 @@ encoder_options = grouped(
     setting_option("-w", "--num-workers", "tokenizer_threads"),
     threads_option,
 )
+
+
+cut_options = grouped(
+    setting_option("--min-score", "min_score"),
+    setting_option("--max-fdr", "max_fdr"),
+    setting_option("--min-length", "min_length"),
+    click.option("--relaxed", is_flag=True, help=_preset_help("relaxed", "more")),
+    click.option("--conservative", is_flag=True, help=_preset_help("conservative", "fewer")),
+)
+
+
+def shown_path(path: Path) -> Path:
+    """Return a path relative to the current folder, where it lies below it."""
+    here = Path.cwd()
+    return path.relative_to(here) if path.is_relative_to(here) else path
 
 
 def separated(text: str) -> list[str]:
@@ -271,6 +319,8 @@ def configuration(
     ):
         if values.get(option):
             values[setting] = False
+    if preset := _chosen_preset(values):  # which replaces the numbers of the file, too
+        values = {"min_score": None, "max_fdr": None, **values, "preset": preset}
     if shared.get("log_file"):
         values["log_file"] = shared["log_file"]
     if shared.get("verbose") or shared.get("quiet"):

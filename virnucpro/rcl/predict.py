@@ -12,13 +12,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
-from urllib.parse import quote
 
 import numpy as np
 
 from virnucpro.contracts import Device, Json
 from virnucpro.errors import UsageError
 from virnucpro.formatting import counted
+from virnucpro.io.gff3 import HEADER as GFF3_HEADER
+from virnucpro.io.gff3 import gff3_escaped
 from virnucpro.io.input_summary import InputSummary, RecordRenamer, summarise_input
 from virnucpro.io.records import read_records
 from virnucpro.layout import STDIN, checkpoint_folder, existing_paths, lock_file
@@ -55,9 +56,6 @@ RESIDUES_AT_A_TIME = 1 << 20
 FASTA_LINE = 80
 _LONGEST_NAME = 255  # bytes, on most file systems
 _COMPRESSION = (".gz", ".bz2", ".xz")
-# Characters of an id that GFF3 allows in its first column
-# (https://github.com/The-Sequence-Ontology/Specifications, gff3.md).
-_GFF_SAFE = ".:^*$@!+_?-|"
 
 
 @dataclass(frozen=True)
@@ -405,7 +403,7 @@ def _write_results(
             return out
 
         regions, positions = opened(files.regions), opened(files.positions)
-        gff = opened(files.gff, "##gff-version 3\n")
+        gff = opened(files.gff, GFF3_HEADER)
         sequences, loops = opened(files.sequences), opened(files.loops)
         residues = opened(files.residues)
         assert regions is not None
@@ -503,7 +501,7 @@ def _residue_rows(accession: str, sequence: str, result: RclResult) -> bytes:
 def _gff_rows(accession: str, sequence: str, result: RclResult, label: str) -> bytes:
     region = result.region
     assert region is not None
-    name = quote(accession, safe=_GFF_SAFE)
+    name = gff3_escaped(accession)
     fields = (
         name,
         "virnucpro",
@@ -513,7 +511,7 @@ def _gff_rows(accession: str, sequence: str, result: RclResult, label: str) -> b
         f"{region.confidence:.4f}",
         ".",
         ".",
-        f"Name=RCL;Note=reactive center loop;model={quote(label, safe=_GFF_SAFE)}",
+        f"Name=RCL;Note=reactive center loop;model={gff3_escaped(label)}",
     )
     line = "\t".join(fields)
     return f"##sequence-region {name} 1 {len(sequence)}\n{line}\n".encode()

@@ -27,7 +27,7 @@ from virnucpro.run.record import RunOutcome, run_record, write_record
 from virnucpro.run.request import PredictionRequest, check_request
 from virnucpro.settings import SHIPPED_MODELS
 from virnucpro.stages.chunking import ChunkingFigures, input_digest, input_stamp
-from virnucpro.stages.output import OutputFigures
+from virnucpro.stages.results import OutputFigures, result_counts
 from virnucpro.store.disk import Disk
 from virnucpro.store.lock import locked
 from virnucpro.store.state import RunState
@@ -37,17 +37,16 @@ from virnucpro.store.state import RunState
 class Summary:
     """Counts of a finished run.
 
-    ``reading`` is what of a chunk the encoders read. ``calls`` and ``unscored`` count records,
-    ``chunks`` chunks by status, ``failed_records`` the records of which a frame could not be
-    embedded, ``adopted`` the feature files that an earlier version of the program computed.
+    ``reading`` is what of a chunk the encoders read, ``results`` what came out,
+    ``failed_records`` the number of records of which a frame could not be embedded, ``adopted``
+    that of the feature files that an earlier version of the program computed.
     """
 
     records: int
     frames: int
     reading: Reading
-    calls: Mapping[str, int]
-    unscored: Mapping[str, int]
-    chunks: Mapping[str, int]
+    chunk_length: int
+    results: OutputFigures
     failed_records: int
     adopted: int
     seconds: Mapping[str, float]
@@ -56,19 +55,11 @@ class Summary:
     files: tuple[Path, ...]
     notice: str = ""
 
-    @property
-    def scored(self) -> int:
-        """Records with at least one scored chunk."""
-        return self.records - sum(self.unscored.values())
-
     def counts(self) -> dict[str, Json]:
         """Return the counts as they stand in ``STEM_run.json``."""
         return {
             "records": self.records,
-            "records_scored": self.scored,
-            "records_unscored": dict(self.unscored),
-            "calls": dict(self.calls),
-            "chunks": dict(self.chunks),
+            **result_counts(self.results),
             "frames": self.frames,
             "records_with_failures": self.failed_records,
             "feature_files_of_an_earlier_version": self.adopted,
@@ -148,6 +139,7 @@ def run_prediction(
             },
             settings={
                 "analysis": asdict(prediction.analysis),
+                "cuts": asdict(prediction.cuts),
                 "machine": asdict(prediction.machine),
             },
             counts=summary.counts(),
@@ -173,18 +165,21 @@ def summarise(prediction: Prediction, outcome: RunOutcome, failed_records: int) 
         records=chunking.records,
         frames=ledger.outputs("translation")[0].rows,
         reading=prediction.encoders.nucleotide.reading,
-        calls=output.calls,
-        unscored={name: n for name, n in output.statuses.items() if name != "scored"},
-        chunks=output.chunks,
+        chunk_length=layout.chunk_length,
+        results=output,
         failed_records=failed_records,
         adopted=sum(receipt.origin == "legacy" for _, receipt in ledger.receipts()),
         seconds=outcome.seconds,
         host_wait=outcome.host_wait,
         computed=outcome.computed.total(),
         files=(
+            layout.virus_table,
+            layout.virus_fasta,
+            layout.regions_table,
+            layout.regions_bed,
+            layout.regions_gff3,
             layout.contigs_table,
             layout.chunks_table,
-            layout.virus_fasta,
             layout.predictions,
             layout.consensus,
             layout.run_json,

@@ -16,7 +16,7 @@ from virnucpro.layout import STDIN, Layout, RunLayout
 from virnucpro.models.store import check_digest
 from virnucpro.precision import choose_precision
 from virnucpro.run.request import PredictionRequest, classifier_path
-from virnucpro.settings import AnalysisSettings, MachineSettings
+from virnucpro.settings import AnalysisSettings, Cuts, MachineSettings
 from virnucpro.stages.chunking import ChunkingStage
 from virnucpro.stages.consensus import ConsensusStage
 from virnucpro.stages.embedding import EncoderSetup
@@ -41,6 +41,7 @@ class Prediction:
     machine: MachineSettings
     encoders: EncoderSetup
     classifier: ClassifierInfo
+    cuts: Cuts
 
     def stages(self, seen: FileStamp, budgets: Mapping[str, int]) -> list[Stage]:
         """Return the list of stages. A new stage is added to the program here.
@@ -62,7 +63,7 @@ class Prediction:
             MergingStage(layout, disk, encoders.molecules),
             PredictionStage(layout, disk, classifier, machine.classifier_rows),
             ConsensusStage(layout, disk),
-            OutputStage(layout, disk, source, seen, calibrated, contig_model),
+            OutputStage(layout, disk, source, seen, calibrated, contig_model, self.cuts),
         ]
 
     def identity(self) -> dict[str, Json]:
@@ -93,6 +94,7 @@ def prepare(
     sources = (nucleotide,) if protein is None else (nucleotide, protein)
     classifier = inspect_classifier(classifier_path(analysis))
     check_digest(classifier.path, classifier.sha256)
+    cuts = request.cuts.cuts(calibrated=classifier.temperature is not None)
     for warning in check_fit(classifier, sources, analysis.chunk_length):
         emit(Notice("warning", warning))
     source = layout.spooled if request.source == STDIN else Path(request.source).absolute()
@@ -104,7 +106,8 @@ def prepare(
     for text in (*cautions(sources), *ignored_by(sources, request.analysis, request.machine)):
         emit(Notice("warning", text))
     encoders = EncoderSetup(nucleotide, protein, precision, analysis.truncation)
-    return Prediction(source, layout, disk, analysis, request.machine, encoders, classifier)
+    machine = request.machine
+    return Prediction(source, layout, disk, analysis, machine, encoders, classifier, cuts)
 
 
 def ignored_by(

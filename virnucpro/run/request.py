@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import stat
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
@@ -16,7 +16,7 @@ from virnucpro.encoders.registry import check_on_disk
 from virnucpro.errors import ModelError, OutputError, UsageError
 from virnucpro.layout import MOLECULES, STDIN, Layout, RunLayout, stem_of
 from virnucpro.models.store import find_model
-from virnucpro.settings import AnalysisSettings, MachineSettings
+from virnucpro.settings import AnalysisSettings, CutSettings, MachineSettings
 from virnucpro.store import legacy
 from virnucpro.store.disk import host_name
 from virnucpro.store.guard import refuse_links
@@ -37,6 +37,7 @@ class PredictionRequest:
     resume: bool = False
     force: bool = False
     command: tuple[str, ...] = ()
+    cuts: CutSettings = field(default_factory=CutSettings)
 
     @cached_property
     def layout(self) -> RunLayout:

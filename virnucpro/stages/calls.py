@@ -7,11 +7,14 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from virnucpro.classifier.contigs import ContigModel
+from virnucpro.settings import DEFAULT_CUTS, DOUBTFUL, Cuts
 from virnucpro.tables import CHUNKS
 
 # Thresholds of the files' contract (docs/files.md).
-VIRUS_ABOVE = 0.3
+VIRUS_ABOVE = DEFAULT_CUTS.min_score  # where nothing else was asked for
+NONVIRUS_BELOW = -0.3
 HIGH_TIER = 0.6
+LITTLE = 0.25  # of the bases of a record; less says little about the rest of it
 CONFIDENT = 0.8
 CONTRADICTED = 0.3
 SMALLEST = 1e-30  # of a score, where its logarithm is taken
@@ -73,12 +76,28 @@ class Call(NamedTuple):
     confident_nonviral: int
     undecided: int
     status: str
+    fdr: float | None = None
+
+    @property
+    def evidence(self) -> str:
+        """What the score of a scored record rests on, in the words of ``STEM_virus.tsv``."""
+        if self.chunks_scored == 1:
+            return "one chunk"
+        return "little scored" if self.coverage < LITTLE else "ok"
 
 
-def call_record(length: int, chunks: Sequence[Chunk], model: ContigModel | None = None) -> Call:
+def call_record(
+    length: int,
+    chunks: Sequence[Chunk],
+    model: ContigModel | None = None,
+    fdr: float | None = None,
+    cuts: Cuts = DEFAULT_CUTS,
+) -> Call:
     """Return the call of a record of ``length`` bases from its chunks.
 
     :func:`virus_score` says how its score follows from theirs.
+
+    ``fdr`` is the estimated false discovery rate of the record; None where there is none.
     """
     scored = [chunk for chunk in chunks if chunk.status == "scored"]
     if not scored:
@@ -93,19 +112,30 @@ def call_record(length: int, chunks: Sequence[Chunk], model: ContigModel | None 
         elif others > CONFIDENT and virus < CONTRADICTED:
             nonviral += 1
     score = virus_score(scored, model)
-    call = "virus" if score > VIRUS_ABOVE else "nonvirus" if score < -VIRUS_ABOVE else "undecided"
-    return Call(
+    met = cuts.met(length, score, fdr)
+    call = Call(
         chunks=len(chunks),
         chunks_scored=len(scored),
         coverage=_covered(scored) / length,
-        call=call,
+        call="virus" if met else "nonvirus" if score < NONVIRUS_BELOW else "undecided",
         virus_score=score,
-        tier="high" if abs(score) > HIGH_TIER else "low",
+        tier="low",
         confident_viral=viral,
         confident_nonviral=nonviral,
         undecided=len(scored) - viral - nonviral,
         status="scored",
+        fdr=fdr,
     )
+    return call._replace(tier="high") if _is_sure(call, score) else call
+
+
+def _is_sure(call: Call, score: float) -> bool:
+    """Return whether a scored record belongs to the tier ``high``."""
+    if call.evidence != "ok":
+        return False
+    if call.call == "virus":
+        return score > HIGH_TIER and (call.fdr is None or call.fdr <= DOUBTFUL)
+    return call.call == "nonvirus" and score < -HIGH_TIER
 
 
 def virus_score(scored: Sequence[Chunk], model: ContigModel | None = None) -> float:

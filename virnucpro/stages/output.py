@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from array import array
-from collections import Counter
-from collections.abc import Iterator, Mapping
-from dataclasses import astuple, dataclass
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import asdict, astuple, dataclass
 from itertools import repeat
 from pathlib import Path
 from typing import ClassVar
@@ -14,29 +14,20 @@ from typing import ClassVar
 import numpy as np
 
 from virnucpro.classifier.contigs import ContigModel
-from virnucpro.contracts import Json, Receipts, ReportProgress, Task, TaskFigures, TaskResult
+from virnucpro.contracts import Json, Receipts, ReportProgress, Task, TaskResult
 from virnucpro.io.chunks import chunk_spans
 from virnucpro.io.records import read_records
 from virnucpro.layout import RunLayout
+from virnucpro.settings import DEFAULT_CUTS, Cuts
 from virnucpro.stages.base import HostStage
 from virnucpro.stages.calls import Chunk, call_record
 from virnucpro.stages.chunking import changed_input_error, input_stamp
 from virnucpro.stages.fdr import contig_fdr
-from virnucpro.store.disk import OutputWriter
+from virnucpro.stages.regions import MODEL as REGION_MODEL
+from virnucpro.stages.regions import Region, find_regions
+from virnucpro.stages.results import OutputFigures, ResultFiles
 from virnucpro.store.stamps import FileStamp
-from virnucpro.tables import CHUNKS, CONSENSUS, CONTIGS, FRAMES, MISSING, RECORDS
-
-ROWS_AT_A_TIME = 8192  # of a table, or lines of a FASTA file, are written together
-BASES_PER_LINE = 80  # of FASTA for people, as NCBI writes it
-
-
-@dataclass(frozen=True, kw_only=True)
-class OutputFigures(TaskFigures):
-    """The number of records by status and by call, and of chunks by status."""
-
-    statuses: Mapping[str, int]
-    calls: Mapping[str, int]
-    chunks: Mapping[str, int]
+from virnucpro.tables import CONSENSUS, FRAMES, MISSING, RECORDS
 
 
 @dataclass(frozen=True)
@@ -46,28 +37,39 @@ class OutputStage(HostStage):
     ``seen`` is the stamp of the source from before its digest was taken: nothing is committed
     where it has changed. False discovery rates are given only where the scores are ``calibrated``
     probabilities. ``contig_model`` says how the chunks of a record are put together; None takes
-    the rule of the original program.
+    the rule of the original program. ``cuts`` say what a record needs to be called virus.
     """
 
     name: ClassVar[str] = "output"
     reads_intermediate: ClassVar[bool] = False
-    version: ClassVar[int] = 2  # 2: column fdr
+    version: ClassVar[int] = 3  # 2: column fdr; 3: STEM_virus.tsv, regions, other tiers
 
     layout: RunLayout
     source: Path
     seen: FileStamp
     calibrated: bool
     contig_model: ContigModel | None = None
+    cuts: Cuts = DEFAULT_CUTS
 
     def plan(self, receipts: Receipts) -> list[Task]:
         """Return one task for all results."""
         layout = self.layout
         inputs = (self.source, layout.records_table, layout.frames_table, layout.consensus)
-        outputs = (layout.chunks_table, layout.contigs_table, layout.virus_fasta)
+        outputs = (
+            layout.chunks_table,
+            layout.contigs_table,
+            layout.virus_table,
+            layout.regions_table,
+            layout.regions_bed,
+            layout.regions_gff3,
+            layout.virus_fasta,
+        )
         records = receipts.outputs("chunking")[1].rows
         params: dict[str, Json] = {
             "chunk_length": layout.chunk_length,
             "calibrated": self.calibrated,
+            "cuts": asdict(self.cuts),
+            "region_model": asdict(REGION_MODEL),
         }
         if self.contig_model is not None:
             params["contig_model"] = list(astuple(self.contig_model))
@@ -79,17 +81,10 @@ class OutputStage(HostStage):
         Raises:
             InputError: the input is not the one that was chunked.
         """
-        statuses: Counter[str] = Counter()
-        calls: Counter[str] = Counter()
-        chunk_statuses: Counter[str] = Counter()
         rates = self._rates()
-        with (
-            self.disk.create(task.outputs[0]) as chunks_table,
-            self.disk.create(task.outputs[1]) as contigs_table,
-            self.disk.create(task.outputs[2]) as virus,
-        ):
-            chunks_table.write(CHUNKS.header.encode())
-            contigs_table.write(CONTIGS.header.encode())
+        with ExitStack() as stack:
+            writers = [stack.enter_context(self.disk.create(path)) for path in task.outputs]
+            files = ResultFiles(*writers)
             rows_of_records = self._chunks()
             # A record is read before its chunks are gathered, and both are let go before the next
             # one is read: a chromosome takes a GB while it is parsed.
@@ -98,31 +93,38 @@ class OutputStage(HostStage):
                 if row is None or len(record.sequence) != row[1]:
                     raise changed_input_error(self.source)
                 name, length, chunks = row
-                call = call_record(length, chunks, self.contig_model)
-                for start in range(0, len(chunks), ROWS_AT_A_TIME):
-                    batch = chunks[start : start + ROWS_AT_A_TIME]
-                    chunks_table.write("".join(c.row(name) for c in batch).encode(), len(batch))
-                line = CONTIGS.line(record=name, length=length, fdr=next(rates), **call._asdict())
-                contigs_table.write(line.encode(), 1)
-                statuses[call.status] += 1
-                calls[call.call] += 1
-                chunk_statuses.update(chunk.status for chunk in chunks)
-                if call.call == "virus":
-                    header = record.header.replace(record.id, name, 1)  # renamed, or unchanged
-                    _write_fasta(virus, header, record.sequence)
+                call = call_record(length, chunks, self.contig_model, next(rates), self.cuts)
+                files.add(record, name, chunks, call, self._regions(length, chunks))
                 del record, chunks, row
                 report(1, 0)
             if next(rows_of_records, None) is not None:
                 raise changed_input_error(self.source)
+            files.finish()
             if input_stamp(self.source) != self.seen:
                 raise changed_input_error(self.source)
-        outputs = (chunks_table.output, contigs_table.output, virus.output)
         figures = OutputFigures(
-            statuses=dict(sorted(statuses.items())),
-            calls=dict(sorted(calls.items())),
-            chunks=dict(sorted(chunk_statuses.items())),
+            statuses=dict(sorted(files.statuses.items())),
+            calls=dict(sorted(files.calls.items())),
+            chunks=dict(sorted(files.chunk_statuses.items())),
+            sure=files.counts["sure"],
+            doubtful=files.counts["doubtful"],
+            regions=files.counts["regions"],
+            with_regions=files.counts["with_regions"],
+            more_regions=files.counts["more_regions"],
+            highest_rate=files.highest_rate,
+            cuts=self.cuts,
+            calibrated=self.calibrated,
+            contig_model=() if self.contig_model is None else astuple(self.contig_model),
         )
-        return TaskResult(task, outputs, figures)
+        return TaskResult(task, tuple(writer.output for writer in writers), figures)
+
+    def _regions(self, length: int, chunks: Sequence[Chunk]) -> list[Region]:
+        """Return the viral regions that are as long and as sure as a virus has to be.
+
+        No false discovery rate is known of a region.
+        """
+        regions = find_regions(length, chunks, self.contig_model)
+        return [r for r in regions if self.cuts.met(r.stop - r.start, r.score, None)]
 
     def _rates(self) -> Iterator[float | None]:
         """Yield the false discovery rate of every record.
@@ -163,11 +165,3 @@ class OutputStage(HostStage):
             yield name, int(length), chunks
         if score is not None:
             raise AssertionError(f"{self.layout.consensus} scores {score[0]}, which is not a chunk")
-
-
-def _write_fasta(out: OutputWriter, header: str, sequence: str) -> None:
-    out.write(f">{header}\n".encode(), 1)
-    for start in range(0, len(sequence), BASES_PER_LINE * ROWS_AT_A_TIME):
-        block = sequence[start : start + BASES_PER_LINE * ROWS_AT_A_TIME]
-        lines = (block[i : i + BASES_PER_LINE] for i in range(0, len(block), BASES_PER_LINE))
-        out.write("".join(f"{line}\n" for line in lines).encode())

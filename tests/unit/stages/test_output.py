@@ -1,8 +1,10 @@
-"""The column of false discovery rates: with and without a temperature, and in older runs."""
+"""The files of results: false discovery rates, cuts, the ranked table, and older runs."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,14 +13,19 @@ import pytest
 
 from virnucpro.classifier.files import with_temperature
 from virnucpro.contracts import OutputFile, Task
+from virnucpro.errors import UsageError
 from virnucpro.events import Event, StageStarted
+from virnucpro.io.records import Record
 from virnucpro.layout import Layout, RunLayout
 from virnucpro.run.predict import run_prediction
 from virnucpro.run.request import PredictionRequest
-from virnucpro.settings import TOY_CLASSIFIER, AnalysisSettings, MachineSettings
+from virnucpro.settings import TOY_CLASSIFIER, AnalysisSettings, CutSettings, MachineSettings
+from virnucpro.stages.calls import Chunk, call_record
 from virnucpro.stages.fdr import contig_fdr
 from virnucpro.stages.output import OutputStage
-from virnucpro.store.disk import sha256_of
+from virnucpro.stages.regions import Region
+from virnucpro.stages.results import ResultFiles
+from virnucpro.store.disk import Disk, sha256_of
 from virnucpro.store.documents import sealed, unsealed
 from virnucpro.store.receipts import fingerprint
 from virnucpro.tables import CONTIGS
@@ -69,7 +76,6 @@ def test_without_a_temperature_no_rate_is_given(
     request = request_of(TOY_CLASSIFIER)
     _computed(request)
     rows = _table(request.layout.contigs_table)
-    assert list(rows[0])[-1] == "fdr"
     assert {row["fdr"] for row in rows} == {"NA"}
 
 
@@ -95,12 +101,20 @@ def test_with_a_temperature_every_scored_record_has_a_rate(
 def _as_version_1(layout: Layout, inputs: Sequence[Path]) -> None:
     """Make a finished run look as the stage of version 1 left it."""
     lines = layout.contigs_table.read_text().splitlines()
-    layout.contigs_table.write_text("".join(f"{line.rpartition('	')[0]}\n" for line in lines))
+    cells = [line.split("\t")[:-3] for line in lines]
+    layout.contigs_table.write_text("".join("\t".join(row) + "\n" for row in cells))
+    for path in (layout.virus_table, layout.regions_table, *layout.root.glob("*_regions.*")):
+        path.unlink(missing_ok=True)
     receipt = layout.receipt("output")
     document = unsealed(receipt.read_bytes())
     outputs = (layout.chunks_table, layout.contigs_table, layout.virus_fasta)
     old = Task("output", 1, tuple(inputs), outputs, receipt, {"chunk_length": 200})
     document["fingerprint"] = fingerprint(old, [sha256_of(path) for path in inputs])
+    names = [path.name for path in outputs]
+    document["outputs"] = [o for o in document["outputs"] if o["file"] in names]
+    added = ("sure", "doubtful", "regions", "with_regions", "more_regions", "highest_rate")
+    for name in (*added, "cuts", "calibrated", "contig_model"):
+        del document["figures"][name]
     document["outputs"][1] |= {
         "bytes": layout.contigs_table.stat().st_size,
         "sha256": sha256_of(layout.contigs_table),
@@ -130,7 +144,6 @@ def test_a_finished_run_of_the_older_stage_gets_the_column_and_nothing_else(
 
 def test_a_temperature_of_one_is_another_result(tmp_path: Path) -> None:
     """The scores are the same, so only the task itself can tell."""
-    from virnucpro.store.disk import Disk
 
     class Finished:
         def outputs(self, stage: str) -> tuple[OutputFile, ...]:
@@ -144,5 +157,93 @@ def test_a_temperature_of_one_is_another_result(tmp_path: Path) -> None:
     assert len({fingerprint(task, []) for task in plans}) == 2
 
 
-def test_the_header_ends_with_the_rate() -> None:
-    assert CONTIGS.names[-2:] == ("status", "fdr")
+def test_the_header_ends_with_what_was_added() -> None:
+    assert CONTIGS.names[-4:] == ("status", "fdr", "regions", "viral_bases")
+
+
+def test_the_ranked_table_has_the_surest_records_first(
+    request_of: Callable[[Path], PredictionRequest], calibrated: Path
+) -> None:
+    request = replace(request_of(calibrated), cuts=CutSettings(min_score=-1.0))
+    _computed(request)
+    rows = _table(request.layout.virus_table)
+    contigs = {row["record"]: row for row in _table(request.layout.contigs_table)}
+    assert len(rows) == RECORDS
+    order = [(row["tier"], -float(row["score"]), -int(row["length"])) for row in rows]
+    assert order == sorted(order)
+    assert {"one chunk", "ok"} <= {row["evidence"] for row in rows}
+    for row in rows:
+        contig = contigs[row["record"]]
+        assert (row["score"], row["chunks_scored"]) == (
+            contig["virus_score"],
+            contig["chunks_scored"],
+        )
+        assert (row["evidence"] == "one chunk") == (row["chunks_scored"] == "1")
+
+
+def test_a_run_goes_on_with_other_cuts_and_writes_only_the_tables_anew(
+    request_of: Callable[[Path], PredictionRequest], calibrated: Path
+) -> None:
+    request = replace(request_of(calibrated), cuts=CutSettings(min_score=-1.0))
+    _computed(request)
+    layout = request.layout
+    before = layout.contigs_table.read_bytes()
+    assert len(_table(layout.virus_table)) == RECORDS
+    lengths = CutSettings(min_score=-1.0, min_length=480)
+    assert _computed(replace(request, cuts=lengths, resume=True)) == ["output"]
+    found = _table(layout.virus_table)
+    assert {int(row["length"]) >= 480 for row in found} == {True}
+    assert layout.virus_fasta.read_text().count(">") == len(found) < RECORDS
+    record = json.loads(layout.run_json.read_bytes())
+    assert record["settings"]["cuts"] == {"min_score": -1.0, "max_fdr": 1.0, "min_length": 480}
+    assert record["counts"]["calls"]["virus"] == len(found)
+    assert _computed(replace(request, resume=True)) == ["output"]
+    assert layout.contigs_table.read_bytes() == before
+
+
+def test_a_rate_that_is_asked_for_is_kept(
+    request_of: Callable[[Path], PredictionRequest], calibrated: Path
+) -> None:
+    request = replace(request_of(calibrated), cuts=CutSettings(min_score=-1.0))
+    _computed(request)
+    rates = sorted(float(row["fdr"]) for row in _table(request.layout.virus_table))
+    most = rates[RECORDS // 2]
+    _computed(replace(request, cuts=CutSettings(min_score=-1.0, max_fdr=most + 1e-6), resume=True))
+    kept = sorted(float(row["fdr"]) for row in _table(request.layout.virus_table))
+    assert kept == [rate for rate in rates if rate <= most]
+    assert len(kept) < RECORDS
+
+
+def test_without_rates_a_rate_cannot_be_asked_for(
+    request_of: Callable[[Path], PredictionRequest],
+) -> None:
+    request = replace(request_of(TOY_CLASSIFIER), cuts=CutSettings(max_fdr=0.4))
+    with pytest.raises(UsageError, match="needs a calibrated classifier"):
+        _computed(request)
+    assert not request.layout.root.exists()
+    conservative = replace(request, cuts=CutSettings("conservative"))
+    _computed(conservative)
+    assert {float(row["score"]) > 0.6 for row in _table(request.layout.virus_table)} <= {True}
+
+
+def test_the_sequences_of_regions_follow_those_of_records(tmp_path: Path) -> None:
+    record = Record("a=;,%", "a=;,% described", "ACGT" * 3000)
+    chunks = [Chunk("c", 0, 12000, "scored", 1, "0.9", "0.1")]
+    region = Region(4, 8004, 20, 20, 0.9, -0.8, False)
+    names = ("chunks", "contigs", "virus", "regions", "bed", "gff3", "fasta")
+    host = call_record(12000, chunks)
+    with ExitStack() as stack:
+        writers = [stack.enter_context(Disk().create(tmp_path / name)) for name in names]
+        files = ResultFiles(*writers)
+        files.add(record, "renamed_2", chunks, host, [region])
+        files.add(record, record.id, chunks, host._replace(call="virus"), [region])
+        files.add(record, record.id, chunks, host._replace(call="virus"), [])
+        files.finish()
+    headers = [line for line in (tmp_path / "fasta").read_text().splitlines() if line[0] == ">"]
+    assert headers == [">renamed_2|region_5_8004 described", *[">a=;,% described"] * 2]
+    assert (tmp_path / "fasta").read_text().startswith(f"{headers[0]}\n{'ACGT' * 20}\n")
+    cells = [(row["regions"], row["viral_bases"]) for row in _table(tmp_path / "contigs")]
+    assert cells == [("1", "8000"), ("1", "8000"), ("0", "12000")]
+    assert (tmp_path / "bed").read_text().count("\n") == 2
+    assert files.counts["with_regions"] == files.counts["more_regions"] == 1
+    assert files.counts["regions"] == 2

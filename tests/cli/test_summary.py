@@ -1,0 +1,86 @@
+"""What a finished run tells on the terminal."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from virnucpro.cli.summary import call_lines, summary_text
+from virnucpro.run.predict import Summary
+from virnucpro.settings import Cuts
+from virnucpro.stages.results import OutputFigures
+
+RESULTS = OutputFigures(
+    statuses={"scored": 90, "no_open_frame": 8, "ambiguous": 2},
+    calls={"virus": 10, "nonvirus": 75, "undecided": 5, "unscored": 10},
+    chunks={"scored": 900, "no_open_frame": 100},
+    sure=7,
+    doubtful=0,
+    regions=5,
+    with_regions=3,
+    more_regions=4,
+    highest_rate=0.08,
+    cuts=Cuts(),
+    calibrated=True,
+    contig_model=(),
+)
+ROOT = Path("/elsewhere/results")
+SUMMARY = Summary(
+    records=100,
+    frames=1200,
+    reading="open frames",
+    chunk_length=500,
+    results=RESULTS,
+    failed_records=0,
+    adopted=0,
+    seconds={},
+    host_wait={},
+    computed=9,
+    files=(ROOT / "a_virus.tsv", ROOT / "a_merged/prediction_results.txt", ROOT / "a_run.json"),
+)
+
+
+def test_the_first_lines_say_what_was_found() -> None:
+    lines = summary_text(SUMMARY, ROOT).splitlines()
+    assert lines[:3] == [
+        "10 of 100 records are called virus, 7 of them surely (tier high).",
+        "3 more records are not viral as a whole, but hold 4 viral regions, such as proviruses.",
+        "75 records are called nonvirus, and 5 are undecided.",
+    ]
+
+
+def test_unscored_records_may_be_viral_and_shorter_chunks_help() -> None:
+    text = summary_text(SUMMARY, ROOT)
+    assert "10 records were not judged" in text
+    assert "They may be viral:" in text
+    assert "  8 unscored: no frame without a stop codon" in text
+    assert "Shorter chunks (-e" in text
+    assert "Shorter chunks" not in summary_text(replace(SUMMARY, chunk_length=150), ROOT)
+    whole = replace(SUMMARY, reading="whole chunks")
+    assert "fewer than 30 known bases" in summary_text(whole, ROOT)
+
+
+def test_calls_that_contradict_the_rates_are_told_with_a_way_out() -> None:
+    assert not any("fdr" in line for line in call_lines(RESULTS))
+    doubtful = replace(RESULTS, highest_rate=0.27, doubtful=6)
+    line = call_lines(doubtful)[-1]
+    assert line.startswith("Of the records called virus, an estimated 27% are none (column fdr).")
+    assert "leaves 4 of them" in line
+    assert "--max-fdr 0.1" in line
+
+
+def test_the_files_are_listed_with_what_they_hold() -> None:
+    lines = summary_text(SUMMARY, ROOT).splitlines()
+    assert lines[-4:] == [
+        "Results in /elsewhere/results; open the first file first:",
+        "  a_virus.tsv  the records called virus, the surest first",
+        "  a_merged/prediction_results.txt",
+        "  a_run.json   how the results were made",
+    ]
+
+
+def test_nothing_scored_nothing_viral() -> None:
+    nothing = replace(RESULTS, statuses={"ambiguous": 4}, calls={"unscored": 4}, with_regions=0)
+    assert call_lines(nothing) == ["None of the 4 records could be scored."]
+    without = replace(RESULTS, calls={"nonvirus": 90}, with_regions=0, highest_rate=0.0)
+    assert call_lines(without)[0] == "0 of 100 records are called virus."

@@ -1,0 +1,120 @@
+"""What a finished run tells on the terminal, in sentences."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import virnucpro.cli.shared as shared
+from virnucpro.settings import DOUBTFUL, SHORTEST_WHOLE
+
+if TYPE_CHECKING:
+    from virnucpro.run.predict import Summary
+    from virnucpro.stages.results import OutputFigures
+
+UNSCORED_REASONS = {
+    "no_open_frame": "no frame without a stop codon",
+    "ambiguous": "only ambiguous letters",
+    "too_short": "shorter than a codon",
+    "failed": "could not be embedded",
+}
+UNSCORED_WHOLE = UNSCORED_REASONS | {
+    "ambiguous": f"fewer than {SHORTEST_WHOLE} known bases",
+    "too_short": f"shorter than {SHORTEST_WHOLE} bases",
+}
+"""The reasons where the model reads whole chunks."""
+SHORTEST_ADVISED = 150  # bases; of shorter chunks nothing was measured
+FILES = {
+    "_virus.tsv": "the records called virus, the surest first",
+    "_virus.fna": "their sequences, and those of viral regions",
+    "_regions.tsv": "the viral regions, with their places",
+    "_regions.bed": "the same for genome browsers",
+    "_regions.gff3": "the same for annotation programs",
+    "_contigs.tsv": "every record, with its call and its score",
+    "_chunks.tsv": "every chunk, with its scores",
+    "_run.json": "how the results were made",
+    "failed_files.txt": "what failed, and why",
+    "_failed_sequences.fa": "the records that have to be tried again",
+}
+"""What the files hold, by the ends of their names."""
+
+
+def summary_text(summary: Summary, root: Path) -> str:
+    """Return the result of a run in sentences; paths are relative to the current folder."""
+    results = summary.results
+    lines = [summary.notice] if summary.notice else []
+    if summary.computed == 0:
+        lines.append("Nothing to compute: this run was already finished, its results are intact.")
+    lines += call_lines(results)
+    lines += _unscored_lines(summary)
+    if chunks := sum(results.chunks.values()):
+        scored = f"{results.chunks.get('scored', 0):,} of {chunks:,} chunks were scored"
+        frames = f", from {summary.frames:,} open frames"
+        lines.append(f"{scored}{frames if summary.reading == 'open frames' else ''}.")
+    if closed := results.chunks.get("no_open_frame", 0):
+        lines.append(
+            f"  {closed:,} have a stop codon in every frame and cannot be scored: usual for "
+            f"non-coding DNA, nothing is lost."
+        )
+    if summary.failed_records:
+        lines.append(
+            f"{summary.failed_records:,} records could not be scored in full: see "
+            f"failed_files.txt; the same command tries them again."
+        )
+    return "\n".join([*lines, *file_lines(summary.files, root)])
+
+
+def call_lines(results: OutputFigures) -> list[str]:
+    """Return what was found."""
+    calls, records = results.calls, results.records
+    if results.scored == 0:
+        return [f"None of the {records:,} records could be scored."]
+    virus = calls.get("virus", 0)
+    surely = f", {results.sure:,} of them surely (tier high)" if virus else ""
+    lines = [f"{virus:,} of {records:,} records are called virus{surely}."]
+    if results.with_regions:
+        lines.append(
+            f"{results.with_regions:,} more records are not viral as a whole, but hold "
+            f"{results.more_regions:,} viral regions, such as proviruses."
+        )
+    lines.append(
+        f"{calls.get('nonvirus', 0):,} records are called nonvirus, and "
+        f"{calls.get('undecided', 0):,} are undecided."
+    )
+    if virus and results.highest_rate > DOUBTFUL:
+        kept = virus - results.doubtful
+        lines.append(
+            f"Of the records called virus, an estimated {results.highest_rate:.0%} are none "
+            f"(column fdr). To keep this at {DOUBTFUL:.0%}, which leaves {kept:,} of them, give "
+            f"the same command with --max-fdr {DOUBTFUL:g}: only the tables are written again."
+        )
+    return lines
+
+
+def _unscored_lines(summary: Summary) -> list[str]:
+    """Return what was not judged, why, and what can be done."""
+    unscored = summary.results.unscored
+    if not unscored:
+        return []
+    lines = [
+        f"{sum(unscored.values()):,} records were not judged, because nothing of them could be "
+        f"scored. They may be viral:"
+    ]
+    reasons = UNSCORED_REASONS if summary.reading == "open frames" else UNSCORED_WHOLE
+    lines += [f"  {count:,} unscored: {reasons[reason]}" for reason, count in unscored.items()]
+    if unscored.get("no_open_frame") and summary.chunk_length > SHORTEST_ADVISED:
+        lines.append(
+            "  Shorter chunks (-e, and a classifier for them) have open frames more often: of "
+            "viral contigs, 13 % had none at 500 bases, 3 % at 300, and under 1 % at 150."
+        )
+    return lines
+
+
+def file_lines(files: Sequence[Path], root: Path) -> list[str]:
+    """Return the list of the files of results, each with what it holds."""
+    names = [str(path.relative_to(root)) for path in files]
+    texts = [next((FILES[end] for end in FILES if name.endswith(end)), "") for name in names]
+    width = max(len(name) for name, text in zip(names, texts, strict=True) if text)
+    rows = (f"  {n:{width}}  {t}".rstrip() for n, t in zip(names, texts, strict=True))
+    return [f"Results in {shared.shown_path(root)}; open the first file first:", *rows]
