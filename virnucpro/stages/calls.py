@@ -141,12 +141,12 @@ def _is_sure(call: Call, score: float) -> bool:
 def virus_score(scored: Sequence[Chunk], model: ContigModel | None = None) -> float:
     """Return the score, between -1 and 1, of at least one scored chunk of a record.
 
-    With a ``model``, it is twice the probability that it gives, less one. Without one, it is the
-    mean of the chunks' ``max_score_1 - max_score_0``, weighted by the square root of its absolute
-    value, so that undecided chunks say little.
+    With a ``model``, it is that of :meth:`ContigModel.score`. Without one, it is the mean of the
+    chunks' ``max_score_1 - max_score_0``, weighted by the square root of its absolute value, so
+    that undecided chunks say little.
     """
     if model is not None:
-        return math.tanh(model.log_odds([chunk.log_odds for chunk in scored]) / 2)
+        return model.score([chunk.log_odds for chunk in scored])
     differences = [float(chunk.virus) - float(chunk.others) for chunk in scored]
     weights = [math.sqrt(abs(difference)) for difference in differences]
     total = math.fsum(weights)

@@ -42,7 +42,8 @@ class OutputStage(HostStage):
 
     name: ClassVar[str] = "output"
     reads_intermediate: ClassVar[bool] = False
-    version: ClassVar[int] = 3  # 2: column fdr; 3: STEM_virus.tsv, regions, other tiers
+    # 2: column fdr; 3: STEM_virus.tsv, regions, other tiers; 4: the share that contig models assume
+    version: ClassVar[int] = 4
 
     layout: RunLayout
     source: Path
