@@ -179,7 +179,9 @@ def predict(path: Path, options: Sequence[str]) -> dict[str, list[Chunk]]:
     """Return the chunks of every record of a FASTA file, scored by `virnucpro predict`."""
     folder = path.parent / "predicted"
     command = [sys.executable, "-m", "virnucpro", "predict", str(path), "-o", str(folder)]
-    subprocess.run([*command, *options], check=True, stdout=subprocess.DEVNULL)
+    ended = subprocess.run([*command, *options], check=False, stdout=subprocess.DEVNULL)
+    if ended.returncode:
+        sys.exit(ended.returncode)  # predict has said why
     found: dict[str, list[Chunk]] = defaultdict(list)
     for record, name, start, end, status, frames, others, virus in CHUNKS.read(
         folder / f"{path.stem}_chunks.tsv", *CHUNKS.names

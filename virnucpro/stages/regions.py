@@ -57,7 +57,7 @@ class RegionModel:
     chunk_spread: float = 1.3
     spread_weight: float = 20.0
     reach: float = 0.85
-    least_shift: float = 1.0
+    least_shift: float = 1.5
     weight: float = 0.2
     entry: float = 1.8
     largest: float = 0.8

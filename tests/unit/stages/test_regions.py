@@ -77,6 +77,15 @@ def test_a_weak_virus_is_found_against_a_low_background_though_none_of_its_chunk
     assert abs(region.stop - 75_000) <= 1000
 
 
+@pytest.mark.parametrize(("times", "more"), [(2.0, 0.0), (3.0, 2.0), (1.0, 1.0), (1.0, -1.0)])
+def test_a_model_whose_log_odds_have_another_scale(times: float, more: float) -> None:
+    parts = [(count, times * level + more) for count, level in ((100, HOST), (40, VIRUS))]
+    for seed in range(5):
+        region = only(find_regions(*record(*parts, parts[0], seed=seed, spread=times * SPREAD)))
+        assert abs(region.start - 50_000) <= 2000
+        assert abs(region.stop - 70_000) <= 2000
+
+
 def test_the_same_scores_are_background_in_another_record() -> None:
     assert find_regions(*record((250, -1.0))) == []
 
