@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 Row = TypeVar("Row", bound=NamedTuple)
 _RUN, _RCL_RUN = "_run.json", "_rcl_run.json"
+_RUN_KEYS = ("counts", "settings", "input")  # which no other file of this name has together
 
 
 class Rows(Iterator[Row], Generic[Row]):
@@ -281,9 +282,21 @@ def open_run(folder: str | PathLike[str], stem: str | None = None) -> Prediction
     Raises:
         UsageError: there is no such run, or there are several and none was named.
     """
-    found = _records(Path(folder), _RUN, ("counts", "settings", "input"))
+    found = _records(Path(folder), _RUN, _RUN_KEYS)
     chosen = _chosen(Path(folder), found, stem, "predict")
     return PredictionRun(Path(folder), chosen, found[chosen])
+
+
+def open_runs(folder: str | PathLike[str]) -> list[PredictionRun]:
+    """Return all finished runs of ``predict`` in an output directory, by name.
+
+    Raises:
+        UsageError: there is none.
+    """
+    found = _records(Path(folder), _RUN, _RUN_KEYS)
+    if not found:
+        _chosen(Path(folder), found, None, "predict")
+    return [PredictionRun(Path(folder), name, record) for name, record in found.items()]
 
 
 def open_rcl_run(folder: str | PathLike[str], stem: str | None = None) -> RclRun:

@@ -1,4 +1,4 @@
-"""``virnucpro utils``: lists devices, checks an input, writes a configuration."""
+"""``virnucpro utils``: lists devices, checks an input, writes a configuration or for MultiQC."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from virnucpro.formatting import memory_size
     cls=shared.SuggestingGroup, short_help="List devices, check an input, write a configuration."
 )
 def utils() -> None:
-    """List devices, check an input, or write a configuration file."""
+    """List devices, check an input, write a configuration file, or what MultiQC reads."""
 
 
 @utils.command("list-devices", epilog="\b\nExample:\n  virnucpro utils list-devices --json")
@@ -92,3 +92,24 @@ def generate_config(output: Path | None, force: bool) -> None:
     if admission.notice:
         click.echo(admission.notice)
     click.echo(f"wrote {output}")
+
+
+@utils.command(
+    "multiqc",
+    epilog="\b\nExample:\n  virnucpro utils multiqc results -o multiqc_input\n"
+    "  multiqc multiqc_input",
+)
+@click.argument("folders", nargs=-1, required=True, type=shared.FOLDER, metavar="DIR...")
+@click.option(
+    "-o", "--output-dir", type=shared.FOLDER, required=True, help="Folder of the files to write."
+)
+@shared.global_options
+def multiqc(folders: tuple[Path, ...], output_dir: Path) -> None:
+    """Write what MultiQC shows of each finished run in the output directories DIR.
+
+    Two files per run, named after it: columns of the general statistics, and a bar of the calls.
+    """
+    from virnucpro.cli.multiqc import write_sections
+
+    for path in write_sections(folders, output_dir):
+        shared.say(f"wrote {path}")

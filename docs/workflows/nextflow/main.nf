@@ -1,0 +1,55 @@
+process VIRNUCPRO_PREDICT {
+    tag "$meta.id"
+    label 'process_high'
+
+    conda "${moduleDir}/environment.yml"
+    container "virnucpro:2.0.0"
+
+    input:
+    tuple val(meta), path(sequences)
+
+    output:
+    tuple val(meta), path("${prefix}/${prefix}_contigs.tsv")         , emit: contigs
+    tuple val(meta), path("${prefix}/${prefix}_chunks.tsv")          , emit: chunks
+    tuple val(meta), path("${prefix}/${prefix}_virus.fna")           , emit: virus
+    tuple val(meta), path("${prefix}/${prefix}_run.json")            , emit: record
+    tuple val(meta), path("${prefix}/${prefix}_virnucpro_*_mqc.json"), emit: multiqc
+    path "versions.yml"                                              , emit: versions
+
+    when:
+    task.ext.when == null || task.ext.when
+
+    script:
+    def args = task.ext.args ?: ''
+    prefix = task.ext.prefix ?: "${meta.id}"
+    """
+    # A run is named after its input; FASTA, FASTQ and compression are recognised by content.
+    [ -e "${prefix}.fa" ] || ln -s "${sequences}" "${prefix}.fa"
+    virnucpro predict "${prefix}.fa" \\
+        --output-dir "${prefix}" \\
+        --threads ${task.cpus} \\
+        --no-progress \\
+        ${args}
+    virnucpro utils multiqc "${prefix}" --output-dir "${prefix}"
+
+    cat <<-END_VERSIONS > versions.yml
+    "${task.process}":
+        virnucpro: \$(virnucpro --version | sed 's/.* //')
+    END_VERSIONS
+    """
+
+    stub:
+    prefix = task.ext.prefix ?: "${meta.id}"
+    """
+    mkdir -p "${prefix}"
+    touch "${prefix}/${prefix}_contigs.tsv" "${prefix}/${prefix}_chunks.tsv"
+    touch "${prefix}/${prefix}_virus.fna" "${prefix}/${prefix}_run.json"
+    touch "${prefix}/${prefix}_virnucpro_general_mqc.json"
+    touch "${prefix}/${prefix}_virnucpro_calls_mqc.json"
+
+    cat <<-END_VERSIONS > versions.yml
+    "${task.process}":
+        virnucpro: \$(virnucpro --version | sed 's/.* //')
+    END_VERSIONS
+    """
+}

@@ -1,0 +1,140 @@
+"""The files in docs/workflows: what can be run of them here is run, the others are parsed."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import jinja2
+import pytest
+import yaml
+
+from virnucpro.version import __version__
+
+ROOT = Path(__file__).parents[1]
+WORKFLOWS = ROOT / "docs/workflows"
+MODULE = (WORKFLOWS / "nextflow/main.nf").read_text()
+
+
+@pytest.fixture
+def environment(tmp_path: Path) -> dict[str, str]:
+    """The environment of a process that finds this program as ``virnucpro``."""
+    program = tmp_path / "bin/virnucpro"
+    program.parent.mkdir()
+    program.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -m virnucpro "$@"\n')
+    program.chmod(0o755)
+    path = (
+        f"{program.parent}{os.pathsep}{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    )
+    return os.environ | {"PATH": path, "PYTHONPATH": str(ROOT)}
+
+
+def filled(text: str) -> str:
+    """Return a text of the module as Groovy would write it."""
+    values = {
+        "prefix": "sample1",
+        "sequences": "in put.fq.gz",
+        "args": "--model-type toy --device cpu",
+        "task.cpus": "1",
+        "task.process": "VIRNUCPRO_PREDICT",
+    }
+    text = re.sub(r"(?<!\\)\$\{([\w.]+)\}", lambda found: values[found[1]], text)
+    return text.replace("\\\\", "\\").replace("\\$", "$")
+
+
+@pytest.mark.parametrize("block", ["script", "stub"])
+def test_the_module_of_nextflow_writes_what_it_declares(
+    tmp_path: Path, environment: dict[str, str], block: str
+) -> None:
+    script = re.search(rf'^ +{block}:.*?"""\n(.*?)"""', MODULE, re.MULTILINE | re.DOTALL)
+    assert script is not None
+    work = tmp_path / "work"
+    work.mkdir()
+    (work / "in put.fq.gz").write_text(f">a\n{'GCTGAA' * 100}\n")  # recognised by content
+    # Nextflow removes the indentation of a script.
+    lines = [line.removeprefix("    ") for line in filled(script[1]).splitlines()]
+    subprocess.run(
+        ["bash", "-ue", "-o", "pipefail", "-c", "\n".join(lines)],
+        cwd=work,
+        env=environment,
+        check=True,
+    )
+    outputs = re.search(r"output:\n(.*?)when:", MODULE, re.DOTALL)
+    assert outputs is not None
+    for pattern in re.findall(r'path\(?\s*"([^"]+)"', outputs[1]):
+        assert list(work.glob(filled(pattern))), pattern
+    versions = yaml.safe_load((work / "versions.yml").read_text())
+    assert versions == {"VIRNUCPRO_PREDICT": {"virnucpro": __version__}}
+
+
+def test_the_description_of_the_module_names_its_outputs() -> None:
+    description = yaml.safe_load((WORKFLOWS / "nextflow/meta.yml").read_text())
+    assert list(description["output"]) == re.findall(r"emit: (\w+)", MODULE)
+    environment = yaml.safe_load((WORKFLOWS / "nextflow/environment.yml").read_text())
+    assert environment["dependencies"] == [f"bioconda::virnucpro={__version__}"]
+    assert f'container "virnucpro:{__version__}"' in MODULE
+
+
+def test_the_recipe_needs_what_the_package_needs() -> None:
+    text = (WORKFLOWS / "bioconda/meta.yaml").read_text()
+    recipe = yaml.safe_load(
+        jinja2.Template(text).render(PYTHON="python", pin_subpackage=lambda name, **_: name)
+    )
+    assert str(recipe["package"]["version"]) == __version__
+    assert (WORKFLOWS / "bioconda" / recipe["source"]["path"]).resolve() == ROOT
+    project = (ROOT / "pyproject.toml").read_text()
+    listed = re.search(r"^dependencies = \[\n(.*?)^\]", project, re.MULTILINE | re.DOTALL)
+    python = re.search(r'^requires-python = "(.*)"', project, re.MULTILINE)
+    assert listed is not None
+    assert python is not None
+    needed = re.findall(r'"([\w-]+)(>=.*?)"', listed[1])
+    names = {"torch": "pytorch"}
+    assert recipe["requirements"]["run"] == [
+        f"python {python[1]}",
+        *(f"{names.get(name, name)} {version}" for name, version in needed),
+    ]
+
+
+def test_the_definitions_of_images_are_well_formed() -> None:
+    known = {"FROM", "ARG", "COPY", "RUN", "ENV", "WORKDIR", "CMD"}
+    text = (WORKFLOWS / "containers/Dockerfile").read_text().replace("\\\n", " ")
+    lines = [line for line in text.splitlines() if line and not line.startswith("#")]
+    assert lines[0].startswith("FROM python:3.")
+    assert {line.split()[0] for line in lines} == known
+    assert json.loads(lines[-1].removeprefix("CMD ")) == ["virnucpro", "--help"]
+    for line in (WORKFLOWS / "containers/Dockerfile.dockerignore").read_text().splitlines():
+        if line.startswith("!"):
+            assert (ROOT / line[1:]).exists(), line
+    definition = (WORKFLOWS / "containers/virnucpro.def").read_text()
+    assert re.findall(r"^%(\w+)$", definition, re.MULTILINE) == [
+        *("files", "post", "runscript", "test", "help")
+    ]
+    assert re.findall(r"^(\w+): ", definition, re.MULTILINE) == ["Bootstrap", "From"]
+
+
+@pytest.mark.slow
+def test_snakemake_runs_the_rules(tmp_path: Path, environment: dict[str, str]) -> None:
+    pytest.importorskip("snakemake")
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data/my reads.fa").write_text(f">a\n{'GCTGAA' * 100}\n")
+    samples = json.dumps({"sample1": "data/my reads.fa"})
+    command = [
+        *(sys.executable, "-m", "snakemake", "--cores", "1", "--snakefile"),
+        WORKFLOWS / "snakemake/Snakefile",
+        *("--config", f"samples={samples}", "options=--model-type toy --device cpu"),
+    ]
+    for extra in (["--dry-run"], []):
+        subprocess.run([*command, *extra], cwd=tmp_path, env=environment, check=True)
+    assert (tmp_path / "virnucpro/sample1/sample1_contigs.tsv").exists()
+    assert (tmp_path / "multiqc/sample1_virnucpro_calls_mqc.json").exists()
+    versions = yaml.safe_load((tmp_path / "virnucpro/sample1/versions.yml").read_text())
+    assert versions == {"virnucpro_predict": {"virnucpro": __version__}}
+    again = subprocess.run(
+        command, cwd=tmp_path, env=environment, check=True, capture_output=True, text=True
+    )
+    assert "Nothing to be done" in again.stdout + again.stderr

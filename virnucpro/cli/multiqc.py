@@ -1,0 +1,110 @@
+"""What MultiQC shows of a run, as its "custom content" (https://docs.seqera.io/multiqc).
+
+MultiQC puts the data of all files with the same ``id`` together, so each run has files of its own.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from virnucpro.contracts import Json
+from virnucpro.errors import UsageError
+from virnucpro.results import PredictionRun, open_runs
+from virnucpro.store.disk import Disk
+from virnucpro.store.documents import parse_json
+
+COLOURS = {"virus": "#c0392b", "undecided": "#e0a030", "nonvirus": "#3a6ea5", "unscored": "#a0a0a0"}
+
+
+def write_sections(folders: Sequence[Path], output: Path) -> Iterator[Path]:
+    """Write the files of every run in ``folders``, and yield the path of each.
+
+    Raises:
+        UsageError: a folder has no finished run, two runs have the same name, or a file is in the
+            way that is not of this program.
+        InputError: a table is damaged.
+        OutputError: a file cannot be written.
+    """
+    runs = [run for folder in folders for run in open_runs(folder)]
+    stems = [run.stem for run in runs]
+    if twice := next((stem for stem in stems if stems.count(stem) > 1), None):
+        raise UsageError(f"there are two runs with the name {twice!r}: name one of the folders")
+    disk = Disk()
+    for run in runs:
+        calls = bases_by_call(run)
+        for section in (general_statistics(run, calls), call_bars(run)):
+            path = output / f"{run.stem}_{section['id']}_mqc.json"
+            _refuse_foreign(path, section["id"])
+            disk.save(path, (json.dumps(section, indent=1) + "\n").encode())
+            yield path
+
+
+def bases_by_call(run: PredictionRun) -> dict[str, int]:
+    """Return the bases of the records of each call.
+
+    Raises:
+        InputError: the table of records is damaged.
+    """
+    bases = dict.fromkeys(COLOURS, 0)
+    for row in run.contigs():
+        bases[row.call] = bases.get(row.call, 0) + row.length
+    return bases
+
+
+def general_statistics(run: PredictionRun, bases: dict[str, int]) -> dict[str, Json]:
+    """Return the columns of a run in the general statistics; ``bases`` are those of each call."""
+    shown = run.summary
+    total = sum(bases.values())
+    share = 100 * bases["virus"] / total if total else 0.0
+    columns = [
+        ("virus_records", "Virus", "Records that are called virus", "{:,.0f}", "Reds"),
+        ("virus_share", "% virus", "Share of the bases that are called virus", "{:,.2f}", "Reds"),
+        ("records", "Records", "Records of the input", "{:,.0f}", "Greys"),
+        ("unscored", "Unscored", "Records that could not be scored", "{:,.0f}", "Oranges"),
+    ]
+    return {
+        "id": "virnucpro_general",
+        "plot_type": "generalstats",
+        "headers": {
+            name: {"title": title, "description": text, "format": form, "scale": scale}
+            for name, title, text, form, scale in columns
+        },
+        "data": {
+            run.stem: {
+                "virus_records": shown.calls.get("virus", 0),
+                "virus_share": round(share, 4),
+                "records": shown.records,
+                "unscored": shown.records - shown.scored,
+            }
+        },
+    }
+
+
+def call_bars(run: PredictionRun) -> dict[str, Json]:
+    """Return the bar of a run: its records by call."""
+    shown = run.summary
+    counts = {name: shown.calls.get(name, 0) for name in COLOURS}
+    counts["unscored"] = shown.records - shown.scored
+    return {
+        "id": "virnucpro_calls",
+        "section_name": "VirNucPro",
+        "description": "Records by call. What could not be scored is not called.",
+        "plot_type": "bargraph",
+        "pconfig": {"id": "virnucpro_calls_plot", "title": "VirNucPro: calls", "ylab": "records"},
+        "categories": {name: {"name": name, "color": colour} for name, colour in COLOURS.items()},
+        "data": {run.stem: counts},
+    }
+
+
+def _refuse_foreign(path: Path, name: str) -> None:
+    """Raise UsageError where a file is in the way that this command did not write."""
+    if not (path.is_symlink() or path.exists()):
+        return
+    try:
+        own = not path.is_symlink() and parse_json(path.read_bytes())["id"] == name
+    except (OSError, ValueError, LookupError, TypeError):
+        own = False
+    if not own:
+        raise UsageError(f"{path} is not a file of this command: name another --output-dir")
