@@ -61,12 +61,12 @@ def test_unscored_records_may_be_viral_and_shorter_chunks_help() -> None:
 
 
 def test_calls_that_contradict_the_rates_are_told_with_a_way_out() -> None:
-    assert not any("fdr" in line for line in call_lines(RESULTS))
+    assert not any("fdr" in line for line in call_lines(RESULTS, ROOT))
     doubtful = replace(RESULTS, highest_rate=0.27, doubtful=6)
-    line = call_lines(doubtful)[-1]
+    line = call_lines(doubtful, ROOT)[-1]
     assert line.startswith("Of the records called virus, an estimated 27% are none (column fdr).")
     assert "leaves 4 of them" in line
-    assert "--max-fdr 0.1" in line
+    assert line.endswith("virnucpro call /elsewhere/results --max-fdr 0.1")
 
 
 def test_the_files_are_listed_with_what_they_hold() -> None:
@@ -81,6 +81,6 @@ def test_the_files_are_listed_with_what_they_hold() -> None:
 
 def test_nothing_scored_nothing_viral() -> None:
     nothing = replace(RESULTS, statuses={"ambiguous": 4}, calls={"unscored": 4}, with_regions=0)
-    assert call_lines(nothing) == ["None of the 4 records could be scored."]
+    assert call_lines(nothing, ROOT) == ["None of the 4 records could be scored."]
     without = replace(RESULTS, calls={"nonvirus": 90}, with_regions=0, highest_rate=0.0)
-    assert call_lines(without)[0] == "0 of 100 records are called virus."
+    assert call_lines(without, ROOT)[0] == "0 of 100 records are called virus."

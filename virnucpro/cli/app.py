@@ -14,6 +14,7 @@ from virnucpro.version import __version__
 COMMANDS = {
     "predict": "virnucpro.cli.predict:predict",
     "demo": "virnucpro.cli.demo:demo",
+    "call": "virnucpro.cli.call:call",
     "status": "virnucpro.cli.status:status",
     "models": "virnucpro.cli.models:models",
     "train": "virnucpro.cli.app:train",

@@ -46,7 +46,7 @@ def summary_text(summary: Summary, root: Path) -> str:
     lines = [summary.notice] if summary.notice else []
     if summary.computed == 0:
         lines.append("Nothing to compute: this run was already finished, its results are intact.")
-    lines += call_lines(results)
+    lines += call_lines(results, root)
     lines += _unscored_lines(summary)
     if chunks := sum(results.chunks.values()):
         scored = f"{results.chunks.get('scored', 0):,} of {chunks:,} chunks were scored"
@@ -65,8 +65,8 @@ def summary_text(summary: Summary, root: Path) -> str:
     return "\n".join([*lines, *file_lines(summary.files, root)])
 
 
-def call_lines(results: OutputFigures) -> list[str]:
-    """Return what was found."""
+def call_lines(results: OutputFigures, root: Path) -> list[str]:
+    """Return what was found by a run in the output directory ``root``."""
     calls, records = results.calls, results.records
     if results.scored == 0:
         return [f"None of the {records:,} records could be scored."]
@@ -86,8 +86,8 @@ def call_lines(results: OutputFigures) -> list[str]:
         kept = virus - results.doubtful
         lines.append(
             f"Of the records called virus, an estimated {results.highest_rate:.0%} are none "
-            f"(column fdr). To keep this at {DOUBTFUL:.0%}, which leaves {kept:,} of them, give "
-            f"the same command with --max-fdr {DOUBTFUL:g}: only the tables are written again."
+            f"(column fdr). To keep this at {DOUBTFUL:.0%}, which leaves {kept:,} of them: "
+            f"virnucpro call {shared.shown_path(root)} --max-fdr {DOUBTFUL:g}"
         )
     return lines
 

@@ -82,12 +82,12 @@ class Ledger:
         """
         try:
             receipt = _read(self._layout, task.receipt, self._archive, task.figures)
-            digest = fingerprint(task, [self._digest(p) for p in task.inputs])
+            same_inputs = self.has_inputs_of(task, receipt)
         except UnusableReceiptError as error:
             return Verdict(True, str(error))
         except FileNotFoundError as error:
             return Verdict(True, f"{Path(error.filename).name} is missing")
-        if receipt.fingerprint != digest:
+        if not same_inputs:
             return Verdict(True, "made from other inputs or settings")
         if task.outputs and {o.path for o in receipt.outputs} != set(task.outputs):
             return Verdict(True, "receipt names other files")
@@ -98,6 +98,14 @@ class Ledger:
         if receipt.failed:
             return Verdict(True, f"{len(receipt.failed)} sequences failed last time")
         return Verdict(False, "proved by its receipt")
+
+    def has_inputs_of(self, task: Task, receipt: Receipt) -> bool:
+        """Return whether the inputs of ``task`` are those that ``receipt`` was written for.
+
+        Raises:
+            FileNotFoundError: one of them is missing.
+        """
+        return receipt.fingerprint == fingerprint(task, [self._digest(p) for p in task.inputs])
 
     def discard(self, task: Task) -> None:
         """Remove a stale receipt, before anything of the task is written again."""

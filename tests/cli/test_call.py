@@ -1,0 +1,158 @@
+"""``virnucpro call``: the tables of finished runs, written again with other cuts."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import Call
+from virnucpro.classifier.files import with_temperature
+from virnucpro.cli import run
+from virnucpro.settings import TOY_CLASSIFIER
+
+CODONS = ["GCT", "ACC", "GGA", "TTC", "CAT", "AAG", "CTG", "GAT"]
+ARGUMENTS = ["-m", "custom", "-e", "150", "--device", "cpu", "--threads", "1", "-q"]
+TABLES = ("contigs.tsv", "virus.tsv", "virus.fna", "chunks.tsv", "regions.tsv", "regions.gff3")
+Calling = Callable[..., Call]
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with inputs, a configuration, and ``out`` with two finished runs."""
+    home = tmp_path_factory.mktemp("called")
+    (home / "c.yaml").write_text("features: {dnabert: {model_name: toy}, esm: {model_name: toy}}")
+    (home / "calibrated.safetensors").write_bytes(with_temperature(TOY_CLASSIFIER, 1.0))
+    for name in ("a", "b"):
+        shift = ord(name)
+        texts = ["".join(CODONS[(n * shift + i * i) % 8] for i in range(60 + n)) for n in range(40)]
+        (home / f"{name}.fa").write_text(
+            "".join(f">{name}{n} text\n{t}\n" for n, t in enumerate(texts))
+        )
+        assert run(_predict(home, home / "out", name)) == 0
+    return home
+
+
+def _predict(home: Path, out: Path, name: str, *more: str) -> list[str]:
+    models = ["-p", str(home / "calibrated.safetensors"), "-c", str(home / "c.yaml")]
+    return ["predict", str(home / f"{name}.fa"), "-o", str(out), *ARGUMENTS, *models, *more]
+
+
+@pytest.fixture
+def home(finished: Path, tmp_path: Path) -> Path:
+    """A copy that a test may change; the runs in it name the inputs of the first folder."""
+    shutil.copytree(finished, tmp_path / "home")
+    return tmp_path / "home"
+
+
+def _tables(out: Path, name: str) -> dict[str, bytes]:
+    return {suffix: (out / f"{name}_{suffix}").read_bytes() for suffix in TABLES}
+
+
+def test_the_tables_are_those_of_a_run_with_these_cuts(
+    call: Calling, finished: Path, home: Path, tmp_path: Path
+) -> None:
+    cuts = ["--min-score", "-0.5", "--min-length", "240"]
+    anew = tmp_path / "anew"
+    assert run(_predict(finished, anew, "a", *cuts)) == 0
+    default = _tables(home / "out", "a")
+    done = call("call", home / "out", *cuts)
+    assert done.code == 0, done.err
+    assert "a: virus score above -0.5, at least 240 bases" in done.out
+    assert "b: virus score above -0.5" in done.out
+    assert _tables(home / "out", "a") == _tables(anew, "a") != default
+    record = json.loads((home / "out/a_run.json").read_bytes())
+    of_new = json.loads((anew / "a_run.json").read_bytes())
+    assert record["settings"]["cuts"] == of_new["settings"]["cuts"]
+    assert record["counts"] == of_new["counts"]
+    status = json.loads(call("status", home / "out", "--json").out)
+    assert [row["state"] for row in status["runs"]] == ["finished", "finished"]
+    stamp = (home / "out/a_contigs.tsv").stat().st_mtime_ns
+    again = call(*_predict(finished, home / "out", "a", "--resume", *cuts))
+    assert again.code == 0, again.err
+    assert "(as it was)" in call("call", home / "out", *cuts).out
+    assert (home / "out/a_contigs.tsv").stat().st_mtime_ns == stamp
+    assert call("call", home / "out").code == 0
+    assert _tables(home / "out", "a") == default
+
+
+def test_several_directories_and_one_stem(call: Calling, home: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    shutil.copytree(home / "out", other)
+    before = _tables(home / "out", "b")
+    done = call("call", home / "out", other, "--stem", "a", "--min-score", "-1")
+    assert done.code == 0, done.err
+    assert _tables(home / "out", "a") == _tables(other, "a")
+    assert _tables(home / "out", "b") == before == _tables(other, "b")
+    unknown = call("call", home / "out", "--stem", "c")
+    assert unknown.code == 64
+    assert "holds a run c" in unknown.err
+
+
+def test_a_moved_input_is_named(call: Calling, home: Path) -> None:
+    state = home / "out/.checkpoints/runs/a/state/run.json"
+    assert state.exists()
+    moved = home / "moved.fa"
+    source = Path(json.loads(state.read_text())["source"])
+    shutil.copyfile(source, moved)
+    source.rename(source.with_suffix(".away"))
+    try:
+        gone = call("call", home / "out", "--stem", "a", "--relaxed")
+        assert gone.code == 65
+        assert f"{source} is gone" in gone.err
+        assert "virnucpro call DIR --input FILE" in gone.err
+        named = call("call", home / "out", "--stem", "a", "--relaxed", "--input", moved)
+        assert named.code == 0, named.err
+        source.write_text(">a0\nACGT\n")
+        changed = call("call", home / "out", "--stem", "a")
+        assert changed.code == 65
+        assert "has changed since" in changed.err
+    finally:
+        source.with_suffix(".away").rename(source)
+
+
+def test_an_unfinished_run_is_refused_and_nothing_changes(call: Calling, home: Path) -> None:
+    before = _tables(home / "out", "a")
+    (home / "out/.checkpoints/runs/b/state/consensus.done").unlink()
+    for copy in home.glob("out/.checkpoints/runs/b/state/archive*.json"):
+        copy.unlink()
+    done = call("call", home / "out", "--relaxed")
+    assert done.code == 64
+    assert "the run b is not finished" in done.err
+    assert "--stem" in done.err
+    assert _tables(home / "out", "a") == before
+    assert call("call", home / "out", "--relaxed", "--stem", "a").code == 0
+    assert call("call", home).code == 64
+
+
+def test_scores_that_were_changed_are_refused(call: Calling, home: Path) -> None:
+    scores = home / "out/a_merged/prediction_results_highestscore.csv"
+    text = scores.read_text()
+    scores.write_text(text.replace("\t0.", "\t1.", 1))
+    done = call("call", home / "out", "--stem", "a", "--relaxed")
+    assert done.code == 64
+    assert "were changed since" in done.err
+    assert "predict --resume" in done.err
+
+
+def test_tables_that_are_missing_are_written_again(call: Calling, home: Path) -> None:
+    before = _tables(home / "out", "a")
+    (home / "out/a_virus.fna").unlink()
+    (home / "out/a_contigs.tsv").write_text("half")
+    assert call("call", home / "out", "--stem", "a").code == 0
+    assert _tables(home / "out", "a") == before
+
+
+def test_torch_is_not_needed(home: Path) -> None:
+    code = (
+        "import sys; sys.modules['torch'] = None; from virnucpro.cli import run; "
+        "sys.exit(run(sys.argv[1:]))"
+    )
+    command = [sys.executable, "-c", code, "call", str(home / "out"), "--conservative"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr

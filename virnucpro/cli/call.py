@@ -1,0 +1,70 @@
+"""``virnucpro call``: writes the tables of finished runs again, with other cuts."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+import virnucpro.cli.shared as shared
+from virnucpro.cli.summary import call_lines
+
+EPILOG = """\b
+Examples:
+  virnucpro call results --conservative
+  virnucpro call results --max-fdr 0.05 --min-length 3000
+  virnucpro call results other_results --min-score 0.5
+  virnucpro call results --stem sample1 --relaxed
+  virnucpro call results                       (back to the default)
+  virnucpro call results --max-fdr 0.1 --input /new/place/contigs.fa
+
+""" + shared.exit_codes(0, 3, 5, 6, 64, 65, 130)
+
+
+@click.command(epilog=EPILOG, short_help="Write the tables of finished runs with other cuts.")
+@click.argument("folders", nargs=-1, required=True, type=shared.FOLDER, metavar="DIR...")
+@shared.cut_options
+@click.option(
+    "--stem", "stems", multiple=True, metavar="NAME", help="Only the run of this name; repeatable."
+)
+@click.option(
+    "--input",
+    "inputs",
+    multiple=True,
+    type=shared.FILE,
+    help="The file that a run has read, where it was moved; repeatable.",
+)
+@shared.global_options
+def call(folders: tuple[Path, ...], **options: Any) -> None:
+    """Decide again which records are called virus, in every finished run in DIR.
+
+    The scores stay as they are and nothing is computed: tables, regions and sequences are
+    written again in seconds. Without options, the cuts are those of predict without options.
+    """
+    settings = shared.configuration(options)
+    shared.say_at_start("reading the runs")
+    from virnucpro.executors.signals import interruptible
+    from virnucpro.run.call import CallRequest, call_again
+
+    request = CallRequest(
+        folders, options["stems"], options["inputs"], settings.cuts, tuple(sys.argv)
+    )
+    with interruptible():
+        runs = call_again(request, shared.say)
+    for warning in settings.warnings:
+        shared.say(warning)
+    if settings.display.quiet:
+        return
+    for run in runs:
+        cuts = run.figures.cuts
+        rate = f", fdr at most {cuts.max_fdr:g}" if cuts.max_fdr < 1 else ""
+        length = f", at least {cuts.min_length:,} bases" if cuts.min_length > 1 else ""
+        state = "" if run.changed else " (as it was)"
+        lines = [
+            f"{run.layout.stem}: virus score above {cuts.min_score:g}{rate}{length}{state}",
+            *(f"  {line}" for line in call_lines(run.figures, run.layout.root)),
+            f"  {shared.shown_path(run.layout.virus_table)}",
+        ]
+        shared.show_text("\n".join(lines))

@@ -1,0 +1,262 @@
+"""The tables of finished runs, written again with other cuts. Nothing is computed anew.
+
+Imports no torch: neither the models of the run nor its classifier have to be there.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from virnucpro.classifier.contigs import ContigModel
+from virnucpro.contracts import Json, OutputFile, TaskFigures
+from virnucpro.errors import InputError, UsageError
+from virnucpro.layout import STDIN, Layout, RunLayout
+from virnucpro.run.status import RunStatus, statuses
+from virnucpro.settings import Cuts, CutSettings
+from virnucpro.stages.chunking import ChunkingFigures, input_digest
+from virnucpro.stages.output import OutputStage
+from virnucpro.stages.results import OutputFigures, result_counts
+from virnucpro.store.disk import Disk
+from virnucpro.store.documents import parse_json
+from virnucpro.store.guard import refuse_links
+from virnucpro.store.ledger import Ledger
+from virnucpro.store.lock import locked
+from virnucpro.store.receipts import Receipt, UnusableReceiptError, read_receipt
+from virnucpro.store.stamps import FileStamp
+from virnucpro.store.state import RunState, read_state
+from virnucpro.version import __version__
+
+
+@dataclass(frozen=True)
+class CallRequest:
+    """What the user asked for.
+
+    Attributes:
+        folders: output directories of ``predict``.
+        stems: names of runs in them; empty for all.
+        inputs: files that runs were made from, where they are not in their places any more.
+        cuts: what a record needs to be called virus.
+        command: the command line, for the records of the runs.
+    """
+
+    folders: Sequence[Path]
+    stems: Sequence[str]
+    inputs: Sequence[Path]
+    cuts: CutSettings
+    command: Sequence[str]
+
+
+@dataclass(frozen=True)
+class CalledRun:
+    """A run whose tables are those of the asked cuts now; ``changed`` if they were not before."""
+
+    layout: RunLayout
+    figures: OutputFigures
+    changed: bool
+
+
+@dataclass(frozen=True)
+class FinishedRun:
+    """A finished run with everything that its tables are made from."""
+
+    layout: RunLayout
+    state: RunState
+    receipt: Receipt
+    figures: OutputFigures
+    record: dict[str, Json]
+
+    def stage(self, disk: Disk, source: Path, seen: FileStamp, cuts: Cuts) -> OutputStage:
+        """Return the stage that writes the tables with ``cuts``."""
+        model = self.figures.contig_model
+        return OutputStage(
+            self.layout,
+            disk,
+            source,
+            seen,
+            self.figures.calibrated,
+            ContigModel(*model) if model else None,
+            cuts,
+        )
+
+
+class _Chunking:
+    """What the stage asks of receipts: the outputs of the first stage."""
+
+    def __init__(self, layout: Layout) -> None:
+        self._receipt = read_receipt(layout.receipt("chunking"), layout.root, ChunkingFigures)
+
+    def outputs(self, stage: str) -> tuple[OutputFile, ...]:
+        return self._receipt.outputs
+
+    def figures(self, receipt: Path) -> TaskFigures:
+        return self._receipt.figures
+
+
+def call_again(request: CallRequest, notify: Callable[[str], None]) -> list[CalledRun]:
+    """Write the tables of all runs that were asked for; one that has these cuts is left alone.
+
+    ``notify`` is called with a sentence before each run. All runs are looked at before the first
+    is changed.
+
+    Raises:
+        UsageError: a directory holds no run of ``predict``, or one that is not finished.
+        InputError: the input of a run is not there, or it is another file now.
+        LockedError: another process works on a run.
+    """
+    found = [run for folder in request.folders for run in _finished_runs(folder, request.stems)]
+    if not found:
+        names = ", ".join(request.stems)
+        raise UsageError(f"none of the directories holds a run {names}: see virnucpro status")
+    given = {}
+    for path in request.inputs:
+        if not path.is_file():
+            raise UsageError(f"--input {path} is not a file: check its path")
+        digest, seen = input_digest(path)
+        given[digest] = (path.absolute(), seen)
+    runs = []
+    for run in found:
+        refuse_links(run.layout.state, run.layout.merged_folder)
+        notify(f"calling the records of {run.layout.stem} in {run.layout.root}")
+        with locked(run.layout.lock):
+            run = _finished(run.layout)  # another process may have worked until the lock was taken
+            runs.append(_called(run, request, given))
+    return runs
+
+
+def _finished_runs(folder: Path, stems: Sequence[str]) -> list[FinishedRun]:
+    runs = statuses(folder.absolute())
+    chosen = [run for run in runs if not stems or run.stem in stems]
+    for run in chosen:
+        if reason := _unfinished(run):
+            raise UsageError(
+                f"{folder}: the run {run.stem} {reason}; virnucpro status {folder} says what is "
+                f"missing, and --stem chooses other runs"
+            )
+    return [_finished(Layout(folder.absolute(), run.stem)) for run in chosen]
+
+
+def _unfinished(run: RunStatus) -> str:
+    """Return why a run has no tables that could be written again; empty where it has."""
+    if run.state.startswith("legacy"):
+        return "was made by version 1: take it over with virnucpro predict --resume"
+    stages = {stage.stage.name: stage for stage in run.stages}
+    if "output" not in stages:
+        return f"is not one of virnucpro predict, but of virnucpro {run.command}"
+    if run.owner is not None:
+        return f"is not finished: {run.owner} works on it"
+    if any(not s.complete for s in run.stages if not s.stage.spanned and s.stage.name != "output"):
+        return "is not finished: finish it with the same virnucpro predict command"
+    return ""
+
+
+def _finished(layout: Layout) -> FinishedRun:
+    """Read what is known of a finished run.
+
+    Raises:
+        UsageError: an earlier version wrote it, or something of it is damaged.
+    """
+    state = read_state(layout)
+    try:
+        if state is None:
+            raise ValueError("its state is damaged")
+        run = RunLayout(layout.root, layout.stem, int(state.analysis["chunk length"]))
+        receipt = read_receipt(run.receipt("output"), run.root, OutputFigures)
+        record = parse_json(run.run_json.read_bytes())
+        if not isinstance(record["settings"], dict) or not isinstance(record["counts"], dict):
+            raise ValueError(f"{run.run_json.name} was changed")
+        assert isinstance(receipt.figures, OutputFigures)
+        return FinishedRun(run, state, receipt, receipt.figures, record)
+    except (UnusableReceiptError, OSError, ValueError, LookupError, TypeError) as error:
+        raise UsageError(
+            f"{layout.root}: the run {layout.stem} was finished by an earlier version, or was "
+            f"changed since ({error}): bring it up to date with virnucpro predict --resume, which "
+            f"computes only what is missing"
+        ) from error
+
+
+def _called(
+    run: FinishedRun, request: CallRequest, given: Mapping[str, tuple[Path, FileStamp]]
+) -> CalledRun:
+    """Write the tables of a run, unless they are those of the asked cuts.
+
+    Its receipt is replaced when they are complete. After a kill half way, the old one still proves
+    what they are made from, and the same command writes them all again.
+
+    Raises:
+        UsageError: what they are made from was changed.
+        InputError: the input is not there.
+    """
+    cuts = request.cuts.cuts(calibrated=run.figures.calibrated)
+    source, seen = _input(run, given)
+    disk, layout = Disk(), run.layout
+    ledger = Ledger(layout, disk, {source: str(run.state.analysis["input"])})
+    try:
+        chunking = _Chunking(layout)
+        (before,) = run.stage(disk, source, seen, run.figures.cuts).plan(chunking)
+        proved = ledger.has_inputs_of(before, run.receipt)
+    except (UnusableReceiptError, FileNotFoundError):
+        proved = False
+    if not proved:
+        raise UsageError(
+            f"{layout.root}: the scores of the run {layout.stem} were changed since it was "
+            f"finished, or this version reads them in another way: bring it up to date with "
+            f"virnucpro predict --resume"
+        )
+    stage = run.stage(disk, source, seen, cuts)
+    (task,) = stage.plan(chunking)
+    stale = ledger.check(task).stale
+    figures = run.figures
+    if stale:
+        disk.sweep(layout.root, layout.top_names())
+        result = stage.run(task, lambda _sequences, _tokens: None)
+        ledger.commit(result)
+        assert isinstance(result.figures, OutputFigures)
+        figures = result.figures
+    _update_record(run, figures, request.command, disk)
+    return CalledRun(layout, figures, stale)
+
+
+def _input(run: FinishedRun, given: Mapping[str, tuple[Path, FileStamp]]) -> tuple[Path, FileStamp]:
+    """Return the input of a run, and its stamp from before its content was checked.
+
+    Raises:
+        InputError: it is not there any more, or it is another file now.
+    """
+    digest = run.state.analysis.get("input")
+    if digest in given:
+        return given[str(digest)]
+    piped = run.state.source == STDIN
+    source = run.layout.spooled if piped else Path(run.state.source)
+    what = f"the input of the run {run.layout.stem}"
+    advice = "name the file that the run has read: virnucpro call DIR --input FILE"
+    if not source.is_file():
+        where = "was read from standard input, which was not kept" if piped else f"{source} is gone"
+        raise InputError(f"{what} {where}; {advice}")
+    found, seen = input_digest(source)
+    if found != digest:
+        raise InputError(f"{what}, {source}, has changed since; {advice}")
+    return source, seen
+
+
+def _update_record(
+    run: FinishedRun, figures: OutputFigures, command: Sequence[str], disk: Disk
+) -> None:
+    """Write the cuts and the new counts into ``STEM_run.json``; the rest stays."""
+    cuts = asdict(figures.cuts)
+    if run.record["settings"].get("cuts") == cuts:
+        return
+    record = {
+        **run.record,
+        "called_again": {
+            "virnucpro": __version__,
+            "finished": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
+            "command": list(command),
+        },
+        "settings": {**run.record["settings"], "cuts": cuts},
+        "counts": {**run.record["counts"], **result_counts(figures)},
+    }
+    disk.save(run.layout.run_json, (json.dumps(record, indent=1) + "\n").encode())
