@@ -93,8 +93,8 @@ class RegionRow(NamedTuple):
         length: Bases of the region.
         chunks: Chunks in the region.
         chunks_scored: Chunks of these that were scored.
-        score: From -1 to 1: twice the probability that the region is viral, compared with the rest
-            of the record, less one.
+        score: Above 0.3, at most 1: how surely the region is viral where the rest of the record is
+            not. It is no calibrated probability; see regions.md.
         flank_score: The virus score of up to 20 scored chunks on either side. Below 0 it is a
             host. None where there is none.
         at_edge: `True` where the region reaches the first or the last base of the record: it may

@@ -288,8 +288,8 @@ REGIONS = ResultTable(
         Column(
             "score",
             float,
-            "From -1 to 1: twice the probability that the region is viral, compared with the rest "
-            "of the record, less one.",
+            "Above 0.3, at most 1: how surely the region is viral where the rest of the record is "
+            "not. It is no calibrated probability; see [regions.md](regions.md).",
             "0.987654",
             ".6f",
         ),
