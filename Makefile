@@ -37,7 +37,7 @@ faults: .venv/tested  ## stop and fail the program at every write, flip a bit of
 	$(BIN)/python -m tools.byte_sweep .faults/bytes
 
 clean:
-	rm -rf .venv .demo .faults .gpu
+	rm -rf .venv .demo .faults .gpu .site
 
 .venv/installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
