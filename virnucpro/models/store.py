@@ -147,19 +147,50 @@ def _shards(index: Path) -> set[str]:
         raise ModelError(f"{index} is damaged: {error!r}; fetch the model again") from error
 
 
+def snapshot_caution(name: str, path: Path) -> str:
+    """Return a sentence about the choice of a snapshot that no record decides, or an empty text.
+
+    ``name`` is what the user asked for, and ``path`` what :func:`find_model` returned for it.
+    """
+    if hub_folder() not in path.parents or Path(name).expanduser().exists():
+        return ""
+    located = resolve_model(model_named(name))
+    if located is None or not isinstance(located[0], HubModel):
+        return ""
+    model = located[0]
+    complete = [snapshot for snapshot in _snapshots(model) if model_files(model, snapshot)]
+    if len(complete) < 2 or model.name in read_model_records():
+        return ""
+    reason = (
+        "which is what refs/main names"
+        if path.name == _main_revision(model)
+        else "the first by name, because refs/main names none of them"
+    )
+    return (
+        f"there are {len(complete)} snapshots of {model.name} in {path.parent}, and {path.name} is "
+        f"used, {reason}; to keep to it, record it with: virnucpro models verify {model.name}"
+    )
+
+
 def _snapshots(model: HubModel) -> list[Path]:
-    """Snapshots in the cache: the recorded revision, then ``main``, then the newest."""
+    """Snapshots in the cache: the recorded revision, then ``main``, then the others by name.
+
+    Times of change do not decide, because they differ between copies of a cache.
+    """
     folder = download_path(model)
     if not folder.is_dir():
         return []
     record = read_model_records().get(model.name)
-    recorded = record.revision if record else ""
-    file = folder.parent / "refs" / "main"
-    main = file.read_text(errors="replace").strip() if file.is_file() else ""
+    first = [record.revision if record else "", _main_revision(model)]
     return sorted(
-        folder.iterdir(),
-        key=lambda path: (path.name != recorded, path.name != main, -path.stat().st_mtime),
+        folder.iterdir(), key=lambda path: (*(path.name != name for name in first), path.name)
     )
+
+
+def _main_revision(model: HubModel) -> str:
+    """Return the commit that ``refs/main`` of the cache names, or an empty text."""
+    file = download_path(model).parent / "refs" / "main"
+    return file.read_text(errors="replace").strip() if file.is_file() else ""
 
 
 # --- records ---------------------------------------------------------------------------------

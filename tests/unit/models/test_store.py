@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,7 @@ from virnucpro.models.store import (
     is_offline,
     locate_model,
     record_model,
+    snapshot_caution,
     verify_model,
 )
 
@@ -111,6 +113,35 @@ def test_the_newest_main_is_taken_but_a_recorded_revision_stays(cache):
     assert find_model(DNABERT) == old
     (cache / "virnucpro/models/records.json").unlink()
     assert find_model(DNABERT) == new
+
+
+def test_without_a_record_and_main_the_first_snapshot_by_name_is_taken(cache):
+    hub = cache / "huggingface/hub"
+    old = hub_snapshot(hub, DNABERT, OLD, dnabert_files("old"), main=False)
+    new = hub_snapshot(hub, DNABERT, NEW, dnabert_files("new"), main=False)
+    for newest in (old, new):
+        os.utime(newest, (4e9, 4e9))
+        assert find_model(DNABERT) == old
+        os.utime(newest, (1e9, 1e9))
+    caution = snapshot_caution(DNABERT, old)
+    assert f"2 snapshots of {DNABERT} in {old.parent}, and {OLD} is used" in caution
+    assert "the first by name" in caution
+    put(hub / "models--zhihan1996--DNABERT-S/refs/main", NEW.encode())
+    assert find_model(DNABERT) == new
+    assert f"{NEW} is used, which is what refs/main names" in snapshot_caution(DNABERT, new)
+    verify_model(model_named(DNABERT))
+    put(hub / "models--zhihan1996--DNABERT-S/refs/main", OLD.encode())
+    assert find_model(DNABERT) == new
+    assert snapshot_caution(DNABERT, new) == ""
+
+
+def test_a_snapshot_is_not_explained_where_there_is_no_choice(cache, tmp_path):
+    hub = cache / "huggingface/hub"
+    old = hub_snapshot(hub, DNABERT, OLD, dnabert_files("old"), main=False)
+    assert snapshot_caution(DNABERT, old) == ""
+    hub_snapshot(hub, DNABERT, NEW, dnabert_files("new"), main=False)
+    assert snapshot_caution(str(old), old) == ""  # the user named this folder
+    assert snapshot_caution("lite", tmp_path / "model.safetensors") == ""
 
 
 @pytest.mark.parametrize("gone", ["config.json", "tokenizer.json", "pytorch_model.bin"])
