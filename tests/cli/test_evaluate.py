@@ -421,6 +421,21 @@ def test_a_table_of_chunks_cannot_calibrate(call: Callable, made: Path, tmp_path
     assert "needs the scores of frames" in done.err
 
 
+def test_the_log_has_what_was_said_and_measured(
+    call: Callable, made: Path, tmp_path: Path
+) -> None:
+    log = tmp_path / "logs/evaluation.log"
+    command = ("evaluate", made / "out", "--labels", made / "labels.tsv", "-o", tmp_path / "e")
+    done = call(*command, "-q", "-l", log)
+    assert (done.code, done.out, done.err) == (0, "", "")
+    text = log.read_text()
+    assert f"info: reading {made / 'labels.tsv'}" in text
+    assert f"The report is {tmp_path / 'e/evaluation.md'}" in text
+    assert call(*command, "--threshold", 0.7, "-l", log).code == 3
+    assert log.read_text().startswith(text)
+    assert "ended by ResumeRefusedError: " in log.read_text()
+
+
 def test_quiet_says_nothing(call: Callable, made: Path, tmp_path: Path) -> None:
     done = call(
         "evaluate", made / "out", "--labels", made / "labels.tsv", "-o", tmp_path / "e", "-q"

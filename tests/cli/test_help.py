@@ -84,3 +84,13 @@ def test_texts_are_plain(path: str) -> None:
     for text in texts:
         found = BANNED.search(text)
         assert found is None, f"{found}: {text}"
+
+
+def test_only_commands_that_write_a_log_offer_one() -> None:
+    """The others take ``shared.short_options`` in place of ``global_options``."""
+    parts = ["download", "prepare", "embed", "classifier", "lite"]
+    long = ["", " predict", " demo", " evaluate", " models fetch", " train", " rcl"]
+    long += [f" train {name}" for name in parts]
+    long += [f" rcl {name}" for name in ("predict", "embed", "train", "evaluate")]
+    offering = {path for path in COMMANDS if f"{path} -l" in OPTIONS}
+    assert offering == {f"virnucpro{name}" for name in long}

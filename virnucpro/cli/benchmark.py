@@ -118,7 +118,7 @@ def precisions(text: str) -> tuple[str, ...]:
     help="With --accuracy: also compare the calls of this classifier.",
 )
 @click.option("--json", "saved", type=shared.FILE, help="Save all figures in this file.")
-@shared.global_options
+@shared.short_options
 def benchmark(models: tuple[str, ...], **options: Any) -> None:
     """Measure encoders and host stages on this machine, and compare other implementations.
 

@@ -36,7 +36,7 @@ Examples:
     type=shared.FILE,
     help="The file that a run has read, where it was moved; repeatable.",
 )
-@shared.global_options
+@shared.short_options
 def call(folders: tuple[Path, ...], **options: Any) -> None:
     """Decide again which records are called virus, in every finished run in DIR.
 

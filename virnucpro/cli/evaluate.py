@@ -80,9 +80,16 @@ def evaluate(predictions: Path, labels: Path, **options: Any) -> None:
             )
     shared.say_at_start(f"evaluating {predictions}")
     from virnucpro.evaluation.run import EvaluationRequest, run_evaluation
-    from virnucpro.executors.signals import interruptible
+    from virnucpro.events import Notice
+    from virnucpro.ui.step_screen import StepScreen
 
-    with interruptible():
-        result = run_evaluation(EvaluationRequest(predictions, labels, **options), shared.say)
+    screen = StepScreen(shared.configuration().display)
+    with shared.shown_on(screen):
+        result = run_evaluation(
+            EvaluationRequest(predictions, labels, **options),
+            lambda text: screen.notice(Notice("info", text)),
+        )
+        for line in result.splitlines():
+            screen.log.line(line)
     if not shared.quiet():
         click.echo(printable(result))

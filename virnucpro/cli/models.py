@@ -30,7 +30,7 @@ def models() -> None:
     "list", epilog="\b\nExamples:\n  virnucpro models list\n  virnucpro models list --json"
 )
 @shared.json_option
-@shared.global_options
+@shared.short_options
 def list_models(as_json: bool) -> None:
     """Show the known models, their sizes and where they are."""
     rows = [_row(model) for model in KNOWN]
@@ -100,7 +100,7 @@ def fetch(names: tuple[str, ...], model_type: str | None, update: bool) -> None:
 
 @models.command(epilog="\b\nExample:\n  ls -l $(virnucpro models path esm2_t36_3B_UR50D)")
 @click.argument("name")
-@shared.global_options
+@shared.short_options
 def path(name: str) -> None:
     """Print only the path of the model NAME; the exit code is 64 if it is not on this machine."""
     from virnucpro.models.store import find_model
@@ -113,7 +113,7 @@ def path(name: str) -> None:
 )
 @click.argument("names", nargs=-1, metavar="[NAME...]")
 @click.option("--renew", is_flag=True, help="Record the present files as the right version.")
-@shared.global_options
+@shared.short_options
 def verify(names: tuple[str, ...], renew: bool) -> None:
     """Compare models with their recorded checksums: those named, or all on this machine.
 

@@ -71,7 +71,7 @@ def counts(text: str) -> tuple[int, ...]:
 @click.option("--seconds", type=shared.SECONDS, default=2.0, help="Seconds per budget.")
 @shared.json_option
 @click.option("-o", "--output", type=shared.FILE, help="Save the result as JSON in this file.")
-@shared.global_options
+@shared.short_options
 def profile(family: str, as_json: bool, output: Path | None, **options: Any) -> None:
     """Measure how fast an encoder is on this machine, and recommend a batch budget.
 

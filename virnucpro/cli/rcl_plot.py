@@ -30,7 +30,7 @@ Examples:
 )
 @click.option("--most", type=shared.COUNT, default=100, help="Draw at most so many proteins.")
 @shared.force_option
-@shared.global_options
+@shared.short_options
 def plot(
     results: Path,
     ids: tuple[str, ...],

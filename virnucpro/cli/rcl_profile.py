@@ -24,7 +24,7 @@ Examples:
     "--output", type=shared.FILE, required=True, help="File of the profile, with the suffix .hmm."
 )
 @shared.force_option
-@shared.global_options
+@shared.short_options
 def profile(table: Path, output: Path, force: bool) -> None:
     """Make a profile from the serpins of TABLE, for rcl predict --model.
 

@@ -26,7 +26,7 @@ Examples:
     default=1024,
     help="Residues above which training leaves a protein out.",
 )
-@shared.global_options
+@shared.short_options
 def validate(tables: tuple[Path, ...], max_length: int) -> int:
     """Check every row of each TABLE: coordinates, letters, and duplicates, also between tables.
 

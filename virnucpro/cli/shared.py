@@ -138,11 +138,15 @@ def _keep(context: click.Context, option: click.Parameter, value: Any) -> None:
 
 _kept_option = functools.partial(click.option, expose_value=False, callback=_keep)
 # Every command has these options, and they may also stand before its name.
-global_options = grouped(
+short_options = grouped(
     _kept_option("-v", "--verbose", is_flag=True, help="Show more details."),
     _kept_option("-q", "--quiet", is_flag=True, help="Show only warnings and errors."),
-    _kept_option("-l", "--log-file", type=FILE, help="Write a log to this file."),
     _kept_option("-c", "--config", type=FILE, help="Read settings from this YAML file."),
+)
+# Commands that work for a while write a log, too.
+global_options = grouped(
+    short_options,
+    _kept_option("-l", "--log-file", type=FILE, help="Write a log to this file."),
 )
 
 

@@ -22,7 +22,7 @@ CHECKED = "checked by size; the same command checks contents"
 )
 @click.argument("output_dir", type=shared.FOLDER, metavar="OUTPUT_DIR")
 @shared.json_option
-@shared.global_options
+@shared.short_options
 def status(output_dir: Path, as_json: bool) -> None:
     """Show what is done in OUTPUT_DIR, what is missing, what failed, and what is left to do.
 

@@ -20,7 +20,7 @@ def utils() -> None:
 
 @utils.command("list-devices", epilog="\b\nExample:\n  virnucpro utils list-devices --json")
 @shared.json_option
-@shared.global_options
+@shared.short_options
 def list_devices(as_json: bool) -> None:
     """Show the CPU and the GPUs that a run could use."""
     from virnucpro.devices import host_threads, mask_warning, visible_gpus
@@ -48,7 +48,7 @@ def list_devices(as_json: bool) -> None:
 @utils.command(epilog="\b\nExample:\n  virnucpro utils validate reads.fq.gz --expected-length 300")
 @click.argument("source", type=shared.FILE, metavar="INPUT")
 @click.option("-e", "--expected-length", type=shared.BASES, default=500, help="Bases per chunk.")
-@shared.global_options
+@shared.short_options
 def validate(source: Path, expected_length: int) -> None:
     """Read all of INPUT and say whether predict would accept it. No file is written."""
     from virnucpro.io.input_summary import summarise_input
@@ -72,7 +72,7 @@ def validate(source: Path, expected_length: int) -> None:
     "-o", "--output", type=shared.FILE, help="Write to this file instead of standard output."
 )
 @click.option("-f", "--force", is_flag=True, help="Move an existing file aside.")
-@shared.global_options
+@shared.short_options
 def generate_config(output: Path | None, force: bool) -> None:
     """Write a configuration file with every key, its default and its meaning."""
     from virnucpro.configuration import default_yaml
@@ -103,7 +103,7 @@ def generate_config(output: Path | None, force: bool) -> None:
 @click.option(
     "-o", "--output-dir", type=shared.FOLDER, required=True, help="Folder of the files to write."
 )
-@shared.global_options
+@shared.short_options
 def multiqc(folders: tuple[Path, ...], output_dir: Path) -> None:
     """Write what MultiQC shows of each finished run in the output directories DIR.
 
