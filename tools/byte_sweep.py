@@ -61,7 +61,8 @@ def survivors(folder: Path, sample: int | None) -> Iterator[tuple[Path, int, lis
     shutil.copytree(out, kept)
     expected = results(out)
     state = out / STATE
-    for path in sorted(path for path in state.rglob("*") if path.is_file()):
+    files = (path for path in state.rglob("*") if path.is_file())
+    for path in sorted(files, key=lambda path: (path.stat().st_size, path)):
         content = path.read_bytes()
         problems = []
         places = damaged_bytes(len(content), sample)
