@@ -10,8 +10,9 @@ demo: .venv/installed  ## the main job, from nothing: make an example and classi
 	rm -rf .demo
 	$(BIN)/virnucpro demo .demo
 
+# xdist would leave files of few tests, which are the longest, to the end: both processes must end together.
 test: .venv/tested  ## every test, from nothing; a file of tests stays in one process
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 test-slow: .venv/slow  ## the tests that need minutes or other programs: the wheel, the site, workflows
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m slow

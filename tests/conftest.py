@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+from tests.forked import Call, ForkedCommand
 
 # A busy machine may take any time for an example: no deadline, and no complaint about slow data.
 settings.register_profile(
@@ -35,15 +36,6 @@ def reference() -> Path:
 def genomes() -> Path:
     """Viral and non-viral genomes."""
     return _folder("VIRNUCPRO_GENOMES")
-
-
-@dataclass(frozen=True)
-class Call:
-    """How a command ended."""
-
-    code: int
-    out: str
-    err: str
 
 
 @pytest.fixture
@@ -72,3 +64,17 @@ def shell():
         return Call(done.returncode, done.stdout, done.stderr)
 
     return _shell
+
+
+@pytest.fixture
+def start():
+    """Start commands in processes that need not import torch; see ``tests.forked``."""
+    started = []
+
+    def _start(*words: object, **options: object) -> ForkedCommand:
+        started.append(ForkedCommand(*words, **options))
+        return started[-1]
+
+    yield _start
+    for process in started:
+        process.close()

@@ -14,6 +14,7 @@ import click
 import pytest
 
 from tests.faults.processes import until
+from tests.forked import ForkedCommand, run_forked
 from virnucpro import __version__
 from virnucpro.cli.app import app
 from virnucpro.cli.demo import write_example
@@ -112,8 +113,8 @@ def test_standard_input(shell: Callable, example: Path, tmp_path: Path) -> None:
     assert done.code == 0, done.err
     assert (tmp_path / "out/stdin_contigs.tsv").exists()
     assert not list((tmp_path / "out").rglob("*.input"))
-    with example.open() as stream:
-        again = shell("predict", "-", "-o", tmp_path / "out", *TOY, "--resume", stdin=stream)
+    resumed = ("predict", "-", "-o", tmp_path / "out", *TOY, "--resume")
+    again = run_forked(*resumed, input=example.read_text())
     assert again.code == 0, again.err
     assert "already finished" in again.out
 
@@ -173,28 +174,20 @@ def test_a_second_process_is_kept_out(call: Callable, example: Path, tmp_path: P
     assert [p.name for p in (tmp_path / "out").iterdir()] == [".checkpoints"]
 
 
-def test_sigterm_ends_in_good_order_and_resume_goes_on(example: Path, tmp_path: Path) -> None:
-    big = tmp_path / "in/example.fa"
-    big.write_text("".join(f">r{n}\n{'GCT' * 160}\n" for n in range(10_000)))
-    command = [
-        sys.executable,
-        "-m",
-        "virnucpro",
-        "predict",
-        str(big),
-        "-o",
-        str(tmp_path / "out"),
-        *TOY,
-    ]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+def test_sigterm_ends_in_good_order_and_resume_goes_on(
+    start: Callable[..., ForkedCommand], tmp_path: Path
+) -> None:
+    big = tmp_path / "example.fa"
+    big.write_text("".join(f">r{n}\n{'GCT' * 160}\n" for n in range(4_000)))
+    command = ("virnucpro", "predict", big, "-o", tmp_path / "out", *TOY)
+    process = start(*command)
     parts = tmp_path / "out/example_nucleotide"
     until(lambda: list(parts.glob("*.pt*")) or process.poll() is not None, 200)
     process.terminate()
-    _, err = process.communicate(timeout=200)
-    assert process.returncode == 143, err
-    assert "run the same command again" in err
-    done = subprocess.run([*command, "--resume"], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    assert process.wait() == 143, process.err
+    assert "run the same command again" in process.err
+    resumed = start(*command, "--resume")
+    assert resumed.wait() == 0, resumed.err
 
 
 @pytest.mark.parametrize(

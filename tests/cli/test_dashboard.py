@@ -12,10 +12,11 @@ import subprocess
 import sys
 import termios
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
+from tests.forked import ForkedCommand, run_forked
 
 TOY = ("--model-type", "toy", "--device", "cpu")
 SHOW, HIDE = "\x1b[?25h", "\x1b[?25l"
@@ -32,14 +33,20 @@ def _reads(path: Path, count: int) -> Path:
     return path
 
 
-def _in_a_terminal(*arguments: object, interrupt_at: str | None = None) -> tuple[int, str]:
+def _in_a_terminal(
+    *arguments: object, interrupt_at: str | None = None, forked: bool = True
+) -> tuple[int, str]:
     """Exit code, and all that the terminal received."""
     master, slave = pty.openpty()
     fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
-    process = subprocess.Popen(
-        [sys.executable, "-m", "virnucpro", *map(str, arguments)],
-        stdin=slave, stdout=slave, stderr=slave, env={**os.environ, "TERM": "xterm"},
-    )  # fmt: skip
+    process: ForkedCommand | subprocess.Popen[bytes]
+    if forked:
+        process = ForkedCommand("virnucpro", *arguments, env={"TERM": "xterm"}, terminal=slave)
+    else:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "virnucpro", *map(str, arguments)],
+            stdin=slave, stdout=slave, stderr=slave, env={**os.environ, "TERM": "xterm"},
+        )  # fmt: skip
     os.close(slave)
     text, sent = "", False
     until = time.monotonic() + 60
@@ -55,7 +62,10 @@ def _in_a_terminal(*arguments: object, interrupt_at: str | None = None) -> tuple
             sent = True
             process.send_signal(signal.SIGINT)
     os.close(master)
-    return process.wait(timeout=300), text
+    code = process.wait(timeout=300)
+    if isinstance(process, ForkedCommand):
+        process.close()
+    return code, text
 
 
 def _words(text: str) -> str:
@@ -119,7 +129,7 @@ def test_the_first_words_come_before_large_packages(
     path = f"{tmp_path}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"
     monkeypatch.setenv("PYTHONPATH", path)
     monkeypatch.chdir(tmp_path)
-    code, text = _in_a_terminal(*words.replace("FILE", source).split())
+    code, text = _in_a_terminal(*words.replace("FILE", source).split(), forked=False)
     assert code == 77, text
     assert says.replace("FILE", source) in " ".join(_words(text).split())
 
@@ -133,9 +143,7 @@ def test_ctrl_c_leaves_the_terminal_fine(tmp_path: Path) -> None:
     assert text.rindex("interrupted;") > text.rindex("/9]")  # the message is below the dashboard
 
 
-def test_without_a_terminal_there_are_no_control_codes(
-    shell: Callable, reads: Path, tmp_path: Path
-) -> None:
-    done = shell("predict", reads, "-o", tmp_path / "out", *TOY)
+def test_without_a_terminal_there_are_no_control_codes(reads: Path, tmp_path: Path) -> None:
+    done = run_forked("predict", reads, "-o", tmp_path / "out", *TOY)
     assert done.code == 0, done.err
     assert "\x1b" not in done.err + done.out

@@ -163,7 +163,7 @@ def test_the_batch_script_is_stopped_and_continued_as_described(tmp_path: Path) 
     options = "--model-type toy --device cpu"
     program.write_text(f"#!/bin/sh\nexec {sys.executable} -c '{code}' \"$@\" << E\n{options}\nE\n")
     program.chmod(0o755)
-    lines = (f">r{n}\n{'GCT' * 160}\n" for n in range(20_000))
+    lines = (f">r{n}\n{'GCT' * 160}\n" for n in range(5_000))
     (tmp_path / "contigs.fa").write_text("".join(lines))
     (tmp_path / "job.sh").write_text(script)
     environment = {**os.environ, "PATH": f"{program.parent}:{os.environ['PATH']}"}

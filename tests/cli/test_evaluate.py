@@ -421,9 +421,7 @@ def test_a_table_of_chunks_cannot_calibrate(call: Callable, made: Path, tmp_path
     assert "needs the scores of frames" in done.err
 
 
-def test_the_log_has_what_was_said_and_measured(
-    call: Callable, made: Path, tmp_path: Path
-) -> None:
+def test_the_log_has_what_was_said_and_measured(call: Callable, made: Path, tmp_path: Path) -> None:
     log = tmp_path / "logs/evaluation.log"
     command = ("evaluate", made / "out", "--labels", made / "labels.tsv", "-o", tmp_path / "e")
     done = call(*command, "-q", "-l", log)

@@ -33,6 +33,7 @@ from tests.cli.inputs import (
     written,
 )
 from tests.cli.inputs_sequences import ACCEPTED, CHUNKED, REFUSED
+from tests.forked import run_forked
 from virnucpro.classifier.files import classifier_to_bytes
 from virnucpro.errors import InputError, UsageError, VirNucProError
 from virnucpro.io.input_summary import summarise_input
@@ -165,8 +166,8 @@ def test_5_unreadable(call: Callable, tmp_path: Path, plain: object, where: str)
         source.parent.chmod(0o700)
 
 
-def test_6_standard_input(shell: Callable, tmp_path: Path, plain: dict[str, bytes]) -> None:
-    done = shell("predict", "-", "-o", tmp_path, *TOY, input=PLAIN.decode())
+def test_6_standard_input(tmp_path: Path, plain: dict[str, bytes]) -> None:
+    done = run_forked("predict", "-", "-o", tmp_path, *TOY, input=PLAIN.decode())
     check_accepted(done)
     assert result_bytes(tmp_path, "stdin") == plain
     assert not (tmp_path / ".checkpoints/runs/stdin/input").exists()  # no copy stays
@@ -178,8 +179,8 @@ def test_6_standard_input_that_is_closed(shell: Callable, tmp_path: Path) -> Non
     check_nothing_written(tmp_path)
 
 
-def test_6_bad_standard_input(shell: Callable, tmp_path: Path) -> None:
-    done = shell("predict", "-", "-o", tmp_path, *TOY, input=">a\nACGT\n>\nAC\n")
+def test_6_bad_standard_input(tmp_path: Path) -> None:
+    done = run_forked("predict", "-", "-o", tmp_path, *TOY, input=">a\nACGT\n>\nAC\n")
     check_refused(done, 65, ("line 3", "no id"), "write one after the '>'")
     check_nothing_written(tmp_path)
 

@@ -27,6 +27,7 @@ from tests.cli.inputs import (
     written,
 )
 from tests.cli.inputs_command import CONFIGURATIONS, NAMES, OPTIONS
+from tests.forked import run_forked
 
 
 @pytest.fixture
@@ -194,14 +195,14 @@ def test_64_names(
     assert "already finished" in again.out
 
 
-def test_64_names_that_are_no_text(shell: Callable, tmp_path: Path) -> None:
+def test_64_names_that_are_no_text(tmp_path: Path) -> None:
     name = os.fsdecode(b"caf\xe9")
     (tmp_path / f"{name}.fa").write_bytes(PLAIN)
     log = tmp_path / "log"
-    done = shell("predict", f"{name}.fa", "-o", name, *TOY, "-l", log, "-v", cwd=tmp_path)
+    done = run_forked("predict", f"{name}.fa", "-o", name, *TOY, "-l", log, "-v", cwd=tmp_path)
     check_accepted(done)
     assert table(tmp_path / name / f"{name}_contigs.tsv")[0]["record"] == "a"
-    missing = shell("predict", f"{name}.fq", "-o", name, *TOY, cwd=tmp_path)
+    missing = run_forked("predict", f"{name}.fq", "-o", name, *TOY, cwd=tmp_path)
     check_refused(missing, 64, ("caf", "not found"), "check its path")
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.inputs import PLAIN, SEQUENCE, TOY, check_accepted, check_refused, result_bytes
+from tests.forked import run_forked
 from virnucpro.layout import RunLayout
 
 USERS_FILES = [
@@ -133,18 +134,18 @@ def _spooled(out: Path) -> list[bytes]:
 
 
 def test_other_standard_input_does_not_replace_that_of_the_run(
-    shell: Callable, tmp_path: Path
+    tmp_path: Path,
 ) -> None:
     arguments = ("predict", "-", "-o", tmp_path, *TOY, "--keep-intermediate")
-    check_accepted(shell(*arguments, input=PLAIN.decode()))
+    check_accepted(run_forked(*arguments, input=PLAIN.decode()))
     results = result_bytes(tmp_path, "stdin")
     assert _spooled(tmp_path) == [PLAIN]
     for options in ((), ("--resume",)):
-        refused = shell(*arguments, *options, input=f">a\n{SEQUENCE.decode()}\n")
+        refused = run_forked(*arguments, *options, input=f">a\n{SEQUENCE.decode()}\n")
         check_refused(refused, 3, ("input: was sha256",), "start over with --force")
         assert _spooled(tmp_path) == [PLAIN]
     (tmp_path / "stdin_contigs.tsv").unlink()
-    check_accepted(shell(*arguments, input=PLAIN.decode()))
+    check_accepted(run_forked(*arguments, input=PLAIN.decode()))
     assert result_bytes(tmp_path, "stdin") == results
     assert _spooled(tmp_path) == [PLAIN]
 

@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 import torch
@@ -141,21 +137,15 @@ def test_what_cannot_be_trained(call, train, tmp_path):
     assert "proteins with an RCL, and needs 2" in done.err
 
 
-def started(runs: Path, tables: Path, config: Path) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-m", "virnucpro", "rcl", "train", "--config", str(config)]
-    command += ["--serpins", str(tables / "serpins.csv"), "--others", str(tables / "others.csv")]
-    command += ["--output-dir", str(runs), "--device", "cpu", "--no-tensorboard", "-t", "1"]
-    command += ["--split", "random"]
-    environment = os.environ | {"OMP_NUM_THREADS": "1"}
-    return subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL)
-
-
-def test_killed_interrupted_and_gone_on_with(train, tmp_path):
+def test_killed_interrupted_and_gone_on_with(start, train, tmp_path):
     """The end is that of a training that nobody disturbed."""
     long = tmp_path / "long.yaml"
-    long.write_text(yaml.safe_dump({**SMALL, "training": {"epochs": 14, "patience": 14}}))
+    long.write_text(yaml.safe_dump({**SMALL, "training": {"epochs": 10, "patience": 10}}))
     runs, tables = tmp_path / "runs", tmp_path / "tables"
     savepoint = runs / "run_001/.checkpoints/training.pt"
+    command = ["virnucpro", "rcl", "train", "--config", long, "--output-dir", runs]
+    command += ["--serpins", tables / "serpins.csv", "--others", tables / "others.csv"]
+    command += ["--device", "cpu", "--no-tensorboard", "-t", 1, "--split", "random"]
 
     def epochs() -> int:
         if not savepoint.exists():
@@ -164,10 +154,10 @@ def test_killed_interrupted_and_gone_on_with(train, tmp_path):
 
     for number, code in ((signal.SIGKILL, -9), (signal.SIGINT, 130)):
         before = epochs()
-        with started(runs, tables, long) as process:
-            until(lambda: epochs() > before or process.poll() is not None)  # noqa: B023
-            process.send_signal(number)
-        assert process.returncode == code
+        process = start(*command)
+        until(lambda: epochs() > before or process.poll() is not None)  # noqa: B023
+        process.send_signal(number)
+        assert process.wait() == code
         assert savepoint.exists()
     refused = train(runs, "--config", long, "--seed", 3, "--resume")
     assert refused.code == 3

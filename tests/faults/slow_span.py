@@ -52,7 +52,8 @@ class SlowStage(EmbeddingStage):
         return session
 
 
-def main(folder: Path, seconds: float) -> int:
+def main() -> int:
+    folder, seconds = Path(sys.argv[1]), float(sys.argv[2])
     embedding.SAVE_SECONDS = 0.0
     SlowStage.seconds = seconds
     layout, disk = RunLayout(folder, "in", 500), Disk()
@@ -87,4 +88,4 @@ def main(folder: Path, seconds: float) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(Path(sys.argv[1]), float(sys.argv[2])))
+    sys.exit(main())

@@ -13,6 +13,7 @@ from typing import BinaryIO
 
 import pytest
 
+from tests.forked import run_forked
 from tools.fault_sweep import make_input
 from virnucpro.run.predict import run_prediction
 from virnucpro.run.request import PredictionRequest
@@ -20,16 +21,15 @@ from virnucpro.settings import AnalysisSettings, MachineSettings
 from virnucpro.store.disk import Disk
 
 ROOT = Path(__file__).parents[2]
-COMMAND = [sys.executable, "-m", "virnucpro", "predict"]
 TOY = ["--model-type", "toy", "--device", "cpu", "-e", "200"]
 
 
 def test_a_sample_of_stops_and_faults_is_survived(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    command = [sys.executable, "-m", "tools.fault_sweep", str(tmp_path), "--every", "25"]
+    command = [sys.executable, "-m", "tools.fault_sweep", str(tmp_path), "--every", "50"]
     done = subprocess.run(
-        [*command, "--rounds", "6"], cwd=ROOT, capture_output=True, text=True, check=False
+        [*command, "--rounds", "3"], cwd=ROOT, capture_output=True, text=True, check=False
     )
     with capsys.disabled():
         print("\n" + "\n".join(done.stdout.splitlines()[-7:]))
@@ -109,9 +109,7 @@ def _ignore(event: object) -> None:
 def undisturbed(tmp_path: Path) -> Path:
     make_input(tmp_path / "in.fa")
     out = tmp_path / "undisturbed"
-    subprocess.run(
-        [*COMMAND, str(tmp_path / "in.fa"), "-o", str(out), *TOY], check=True, capture_output=True
-    )
+    assert run_forked("predict", tmp_path / "in.fa", "-o", out, *TOY).code == 0
     return out
 
 
@@ -136,14 +134,14 @@ def test_a_disk_that_fills_up_and_is_made_larger(
     tmp_path: Path, undisturbed: Path, small_disk: Path
 ) -> None:
     (small_disk / "ballast").write_bytes(b"x" * 420_000)
-    command = [*COMMAND, str(tmp_path / "in.fa"), "-o", str(small_disk / "out"), *TOY, "--resume"]
-    full = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert full.returncode == 6, full.stderr
-    assert "free" in full.stderr
-    assert "Traceback" not in full.stderr
+    command = ("predict", tmp_path / "in.fa", "-o", small_disk / "out", *TOY, "--resume")
+    full = run_forked(*command)
+    assert full.code == 6, full.err
+    assert "free" in full.err
+    assert "Traceback" not in full.err
     subprocess.run(["mount", "-o", "remount,size=64m", str(small_disk)], check=True)
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    done = run_forked(*command)
+    assert done.code == 0, done.err
     assert _same_results(undisturbed, small_disk / "out")
 
 
@@ -155,14 +153,14 @@ def _limited(size: int) -> Callable[[], None]:
     return limit
 
 
-def test_a_file_size_limit_is_an_output_error(tmp_path: Path, undisturbed: Path) -> None:
-    command = [*COMMAND, str(tmp_path / "in.fa"), "-o", str(tmp_path / "out"), *TOY, "--resume"]
+def test_a_file_size_limit_is_an_output_error(
+    shell: Callable, tmp_path: Path, undisturbed: Path
+) -> None:
+    command = ("predict", tmp_path / "in.fa", "-o", tmp_path / "out", *TOY, "--resume")
     for size in (100, 20_000, 60_000, 120_000):
-        done = subprocess.run(
-            command, capture_output=True, text=True, check=False, preexec_fn=_limited(size)
-        )
-        assert done.returncode == 6, done.stderr
-        assert "Traceback" not in done.stderr
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+        done = shell(*command, preexec_fn=_limited(size))
+        assert done.code == 6, done.err
+        assert "Traceback" not in done.err
+    done = run_forked(*command)
+    assert done.code == 0, done.err
     assert _same_results(undisturbed, tmp_path / "out")

@@ -5,11 +5,13 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from tests.faults.processes import until
+from tests.forked import ForkedCommand
 from tools.kill_and_resume import make_reads
 
 ROOT = Path(__file__).parents[2]
@@ -30,29 +32,27 @@ def test_two_runs_in_one_folder_while_workers_die(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_of_two_runs_at_once_one_leaves_and_changes_nothing(tmp_path: Path) -> None:
+def test_of_two_runs_at_once_one_leaves_and_changes_nothing(
+    start: Callable[..., ForkedCommand], tmp_path: Path
+) -> None:
     """The second one starts while the first is at work, and is held there until the second ends."""
     source = tmp_path / "reads.fa"
     make_reads(source, 10_000)
-    command = [sys.executable, "-m", "virnucpro", "predict", str(source)]
-    command += ["-o", str(tmp_path / "out"), "-m", "toy", "-e", "100", "--device", "cpu"]
-
-    def start() -> subprocess.Popen[str]:
-        return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-
-    first = start()
+    command = ["virnucpro", "predict", source, "-o", tmp_path / "out"]
+    command += ["-m", "toy", "-e", "100", "--device", "cpu"]
+    first = start(*command)
     until(lambda: list((tmp_path / "out").glob("reads_*")) or first.poll() is not None, 200)
     first.send_signal(signal.SIGSTOP)
     before = _contents(tmp_path / "out")
-    second = start()
-    assert "is working on this input" in second.communicate(timeout=200)[1]
-    assert second.returncode == 5
+    second = start(*command)
+    assert second.wait() == 5
+    assert "is working on this input" in second.err
     assert _contents(tmp_path / "out") == before
     first.send_signal(signal.SIGCONT)
-    errors = first.communicate(timeout=200)[1]
-    assert first.returncode == 0, errors
-    again = subprocess.run([*command, "--resume"], capture_output=True, text=True, check=False)
-    assert "already finished" in again.stdout
+    assert first.wait() == 0, first.err
+    again = start(*command, "--resume")
+    assert again.wait() == 0
+    assert "already finished" in again.out
 
 
 def _contents(folder: Path) -> dict[Path, bytes]:

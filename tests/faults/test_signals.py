@@ -14,6 +14,7 @@ import pytest
 
 from tests.contract.running import fasta
 from tests.faults.processes import family, files_under, running, until
+from tests.forked import run_forked
 
 ROOT = Path(__file__).parents[2]
 IDS = [f"a{n}" for n in range(40)]  # ten spans of four; all of it takes 1000 letters
@@ -133,8 +134,8 @@ def records(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def undisturbed(records: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
     """The results of a run without workers that nothing happens to."""
     out = tmp_path_factory.mktemp("undisturbed")
-    command = [sys.executable, "-m", *_predict(records, out)]
-    subprocess.run(command, check=True, capture_output=True, timeout=200, cwd=ROOT)
+    done = run_forked(*_predict(records, out)[1:])
+    assert done.code == 0, done.err
     return _results(out)
 
 
@@ -159,20 +160,20 @@ def test_a_whole_run_goes_on_where_it_was_ended(
 ) -> None:
     out = tmp_path / "out"
     process = start(*_predict(records, out, "--cpu-workers", 2))
-    until(lambda: _proved_parts(out), 40)
+    until(lambda: _proved_parts(out))
     workers = family(process.pid)
     process.send_signal(number)
     assert process.wait(200) == code
     until(lambda: not any(map(running, workers)), 60)
     assert not (out / "many_contigs.tsv").exists()
-    assert start(*_predict(records, out, "--cpu-workers", 2, "--resume")).wait(200) == 0
+    assert run_forked(*_predict(records, out, "--cpu-workers", 2, "--resume")[1:]).code == 0
     assert _results(out) == undisturbed
 
 
 def test_ctrl_c_without_workers(start: Start, records: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     process = start(*_predict(records, out))
-    until(lambda: _proved_parts(out), 40)
+    until(lambda: _proved_parts(out))
     process.send_signal(signal.SIGINT)
     assert process.wait(200) == 130
     assert b"run the same command again" in (tmp_path / "stderr").read_bytes()

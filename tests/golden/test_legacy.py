@@ -7,10 +7,11 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
+from tests.forked import run_forked
 
 TOLERANCE = 1e-5
 PREDICTIONS = "sample_merged/prediction_results.txt"
@@ -68,7 +69,6 @@ def _check_results(out: Path, reference: Path) -> None:
 
 @pytest.mark.parametrize(("folder", "missing"), [("legacy_interrupted", 1), ("legacy_complete", 0)])
 def test_only_what_is_missing_is_embedded(
-    shell: Callable,
     reference: Path,
     arguments: list[object],
     tmp_path: Path,
@@ -78,7 +78,7 @@ def test_only_what_is_missing_is_embedded(
     out = _copy(reference / folder, tmp_path / "results")
     before = {path: path.read_bytes() for path in (*out.rglob("*_ESM.pt"), *out.rglob("*_S.pt"))}
     assert len(before) == 6 - missing
-    done = shell(*arguments, "--output-dir", out, "-k")
+    done = run_forked(*arguments, "--output-dir", out, "-k")
     assert done.code == 0, done.err
     pieces = _pieces(done.err)
     assert (pieces["nucleotide_embeddings"], pieces["protein_embeddings"]) == (0, missing)
@@ -91,38 +91,38 @@ def test_only_what_is_missing_is_embedded(
         receipt = json.loads(path.with_name(path.name + ".done").read_text())
         assert receipt["origin"] == "legacy"
     # From here on it is a run like any other.
-    again = shell(*arguments, "--output-dir", out, "-k")
+    again = run_forked(*arguments, "--output-dir", out, "-k")
     assert "already finished" in again.out
-    tidied = shell(*arguments, "--output-dir", out)
+    tidied = run_forked(*arguments, "--output-dir", out)
     assert tidied.code == 0
     assert not list(out.rglob("*.pt"))
 
 
 def test_a_finished_run_whose_features_are_gone_is_left_alone(
-    shell: Callable, reference: Path, arguments: list[object], tmp_path: Path
+    reference: Path, arguments: list[object], tmp_path: Path
 ) -> None:
     out = _copy(reference / "legacy_complete", tmp_path / "results")
     for path in out.rglob("output_*"):
         path.unlink()
     before = {path: path.stat().st_mtime_ns for path in out.rglob("*")}
-    done = shell(*arguments, "--output-dir", out)
+    done = run_forked(*arguments, "--output-dir", out)
     assert done.code == 0
     assert "finished run of an earlier version" in done.err
     assert before == {path: path.stat().st_mtime_ns for path in out.rglob("*")}
     arguments.remove("--resume")  # the two contradict each other
-    forced = shell(*arguments, "--output-dir", out, "--force")
+    forced = run_forked(*arguments, "--output-dir", out, "--force")
     assert forced.code == 0, forced.err
     assert _pieces(forced.err)["protein_embeddings"] == 3
     _check_results(out, reference)
 
 
 def test_other_settings_are_refused(
-    shell: Callable, reference: Path, arguments: list[object], tmp_path: Path
+    reference: Path, arguments: list[object], tmp_path: Path
 ) -> None:
     out = _copy(reference / "legacy_interrupted", tmp_path / "results")
-    refused = shell(*arguments, "--output-dir", out, "-e", "300")
+    refused = run_forked(*arguments, "--output-dir", out, "-e", "300")
     assert refused.code == 3
     assert "chunk length: was 500, is 300" in refused.err
     without = [argument for argument in arguments if argument != "--resume"]
-    assert shell(*without, "--output-dir", out).code == 64
+    assert run_forked(*without, "--output-dir", out).code == 64
     assert len(list(out.rglob("*.pt"))) == 5

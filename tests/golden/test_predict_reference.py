@@ -6,15 +6,15 @@ import csv
 import json
 import random
 import shutil
-import subprocess
-import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
 
 from tests.faults.processes import files_under, until
+from tests.forked import Call, ForkedCommand, run_forked
 from virnucpro.io.fasta import read_fasta
 from virnucpro.store.documents import sealed, unsealed
 from virnucpro.store.features import Kind, load_features
@@ -34,9 +34,8 @@ FEATURES: list[tuple[Kind, str]] = [
 ]
 
 
-def _predict(*arguments: object) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "virnucpro", "predict", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+def _predict(*arguments: object) -> Call:
+    return run_forked("predict", *arguments)
 
 
 @pytest.fixture(scope="session")
@@ -46,7 +45,7 @@ def undisturbed(
     """Results of a run in one process, intermediate files kept."""
     out = tmp_path_factory.mktemp("undisturbed")
     done = _predict(reference / "original_500/sample.fa", "-o", out, *options, "-k", "-d", "cpu")
-    assert done.returncode == 0, done.stderr
+    assert done.code == 0, done.err
     return out
 
 
@@ -58,7 +57,7 @@ def two_workers(
     out = tmp_path_factory.mktemp("two workers")
     source = reference / "original_500/sample.fa"
     done = _predict("--input", source, "--output-dir", out, *options, "-k", "--cpu-workers", 2)
-    assert done.returncode == 0, done.stderr
+    assert done.code == 0, done.err
     return out
 
 
@@ -190,33 +189,28 @@ def test_threads_change_no_byte(
 ) -> None:
     source = reference / "original_500/sample.fa"
     done = _predict(source, "-o", tmp_path, *options, "-k", *where)
-    assert done.returncode == 0, done.stderr
+    assert done.code == 0, done.err
     _assert_same_bytes(undisturbed, tmp_path)
 
 
 @pytest.mark.parametrize("workers", [0, 2])
 def test_killed_and_resumed_is_undisturbed(
-    undisturbed: Path, reference: Path, options: list[str], tmp_path: Path, workers: int
+    undisturbed: Path,
+    reference: Path,
+    options: list[str],
+    start: Callable[..., ForkedCommand],
+    tmp_path: Path,
+    workers: int,
 ) -> None:
     """Kill -9 whenever a little more work is proved, however fast the machine is."""
     source = reference / "original_500/sample.fa"
-    command = [sys.executable, "-m", "virnucpro", "predict", str(source), "-o", str(tmp_path)]
-    command += [*options, "--resume"]
-    command += ["--cpu-workers", str(workers)] if workers else ["-d", "cpu"]
+    command = ["virnucpro", "predict", source, "-o", tmp_path, *options, "--resume"]
+    command += ["--cpu-workers", workers] if workers else ["-d", "cpu"]
     rng = random.Random(workers)
-
-    def start() -> subprocess.Popen[bytes]:
-        return subprocess.Popen(
-            command,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-        )
-
     kills = 0
     for _ in range(5):
         before = files_under(tmp_path, ".done")
-        process, more = start(), rng.randint(1, 3)
+        process, more = start(*command), rng.randint(1, 3)
         until(
             lambda process=process, before=before, more=more: (
                 process.poll() is not None or len(files_under(tmp_path, ".done") - before) >= more
@@ -228,7 +222,7 @@ def test_killed_and_resumed_is_undisturbed(
         process.kill()
         process.wait()
     assert kills >= 3
-    assert start().wait() == 0
+    assert start(*command).wait() == 0
     for name in RESULTS:
         assert (undisturbed / name).read_bytes() == (tmp_path / name).read_bytes(), name
 
@@ -244,7 +238,7 @@ def test_a_budget_kept_by_an_earlier_start_is_used_on_resume(
     path.write_bytes(sealed(state | {"budgets": kept}))
     (out / "sample_protein/output_2_ESM.pt").unlink()
     source = reference / "original_500/sample.fa"
-    assert _predict(source, "-o", out, *options, "-k", "-d", "cpu", "--resume").returncode == 0
+    assert _predict(source, "-o", out, *options, "-k", "-d", "cpu", "--resume").code == 0
     assert json.loads(path.read_bytes())["budgets"] == kept
     rows = json.loads((out / "sample_run.json").read_bytes())["workers"]
     assert [(r["stage"], r["budget"], r["found"]) for r in rows] == [
@@ -257,14 +251,14 @@ def test_resume_computes_only_what_lacks_a_receipt(
 ) -> None:
     source = reference / "original_500/sample.fa"
     arguments = (source, "-o", tmp_path, *options, "-k", "-d", "cpu", "-v")
-    assert _predict(*arguments).returncode == 0
+    assert _predict(*arguments).code == 0
     (tmp_path / "sample_protein/output_2_ESM.pt.done").unlink()
     resumed = _predict(*arguments, "--resume")
-    assert resumed.returncode == 0
-    assert "stage 4 nucleotide_embeddings: 0 tasks" in resumed.stderr
-    assert "stage 5 protein_embeddings: 1 task " in resumed.stderr
+    assert resumed.code == 0
+    assert "stage 4 nucleotide_embeddings: 0 tasks" in resumed.err
+    assert "stage 5 protein_embeddings: 1 task " in resumed.err
     # The same features come out, so nothing behind them has to be done again.
-    assert "stage 6 merging: 0 tasks" in resumed.stderr
+    assert "stage 6 merging: 0 tasks" in resumed.err
     for name in RESULTS:
         assert (undisturbed / name).read_bytes() == (tmp_path / name).read_bytes(), name
 
@@ -274,28 +268,28 @@ def test_a_finished_run_is_proved_and_done_in_no_time(
 ) -> None:
     source = reference / "original_500/sample.fa"
     arguments = (source, "-o", tmp_path, *options, "-d", "cpu")
-    assert _predict(*arguments).returncode == 0
+    assert _predict(*arguments).code == 0
     assert not list(tmp_path.rglob("*.pt"))
     before = {path: path.stat().st_mtime_ns for path in map(tmp_path.joinpath, RESULTS)}
     again = _predict(*arguments, "--resume")
-    assert again.returncode == 0
-    assert "already finished" in again.stdout
+    assert again.code == 0
+    assert "already finished" in again.out
     assert before == {path: path.stat().st_mtime_ns for path in before}
     (tmp_path / "sample_virus.fna").unlink()
     third = _predict(*arguments, "--resume", "-v")
-    assert third.returncode == 0
-    assert "stage 5 protein_embeddings: 0 tasks" in third.stderr
+    assert third.code == 0
+    assert "stage 5 protein_embeddings: 0 tasks" in third.err
     assert (tmp_path / "sample_virus.fna").stat().st_mtime_ns > 0
 
 
 def test_an_edited_result_is_noticed(reference: Path, options: list[str], tmp_path: Path) -> None:
     source = reference / "original_500/sample.fa"
     arguments = (source, "-o", tmp_path, *options, "-d", "cpu")
-    assert _predict(*arguments).returncode == 0
+    assert _predict(*arguments).code == 0
     table = tmp_path / RESULTS[0]
     good = table.read_bytes()
     table.write_bytes(good.replace(b"virus", b"VIRUS", 1))
     again = _predict(*arguments, "--resume")
-    assert again.returncode == 0
-    assert "needed again" in again.stderr
+    assert again.code == 0
+    assert "needed again" in again.err
     assert table.read_bytes() == good

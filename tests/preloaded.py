@@ -1,0 +1,14 @@
+"""What the process that forks commands has imported (see ``forked``)."""
+
+# ruff: noqa: F401
+
+import os
+
+os.environ["OMP_NUM_THREADS"] = "1"  # before torch is imported: threads do not survive a fork
+
+import virnucpro.cli.predict
+import virnucpro.encoders.dnabert_s
+import virnucpro.encoders.esm2
+import virnucpro.encoders.toy
+import virnucpro.run.predict
+import virnucpro.ui.run_screen
