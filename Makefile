@@ -14,7 +14,7 @@ demo: .venv/installed  ## the main job, from nothing: make an example and classi
 test: .venv/tested  ## every test, from nothing; a file of tests stays in one process
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder
 
-test-slow: .venv/slow  ## the tests that need minutes or other programs: the wheel, the site, workflows
+test-slow: .venv/slow  ## the tests that need minutes or other programs: the wheel, the site, workflows, clusters
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m slow
 
 check: lint test  ## ruff, the type checker, and the tests

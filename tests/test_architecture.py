@@ -22,6 +22,7 @@ ORDER = (
     "formatting",
     "precision",
     "settings",
+    "columns",
     "tables",
     "rows",
     "layout",
@@ -58,6 +59,7 @@ LIGHT = {
     "layout",
     "errors",
     "models",
+    "columns",
     "tables",
 }
 LIGHT |= {"api", "results", "rows", "version"}

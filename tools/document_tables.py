@@ -14,8 +14,9 @@ import re
 import textwrap
 from pathlib import Path
 
+from virnucpro.columns import ResultTable
 from virnucpro.configuration import default_yaml
-from virnucpro.tables import ALL_TABLES, ROW_CLASSES, ResultTable
+from virnucpro.tables import ALL_TABLES, ROW_CLASSES
 
 ROOT = Path(__file__).parents[1]
 FILES = ROOT / "docs" / "files.md"

@@ -34,6 +34,7 @@ class Device:
         memory: bytes of device memory; 0 for a CPU.
         capability: CUDA compute capability; (0, 0) for a CPU.
         threads: host threads that a worker on this device may use.
+        host: the node of a cluster that it is in; empty for this machine.
     """
 
     kind: Literal["cpu", "cuda"]
@@ -43,6 +44,7 @@ class Device:
     memory: int = 0
     capability: tuple[int, int] = (0, 0)
     threads: int = 1
+    host: str = ""
 
 
 @dataclass(frozen=True)

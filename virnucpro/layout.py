@@ -16,6 +16,7 @@ from virnucpro.tables import (
     PREDICTIONS,
     RECORDS,
     REGIONS,
+    SAMPLES,
     VIRUS,
 )
 
@@ -96,6 +97,28 @@ class OutputFolder:
         self.runs = self.checkpoints / "runs"
         self.failed_lock = lock_file(root, self.failed_table.name)
         self.legacy_state = self.checkpoints / "pipeline_state.json"
+
+
+class SamplesFolder(OutputFolder):
+    """The output directory of a command with several inputs; each has a folder of its own in it.
+
+    Attributes:
+        summary_table: what became of each sample.
+        lock: held by the command.
+        listed: the samples, for ``status``.
+        log: what the command showed.
+    """
+
+    def __init__(self, root: Path) -> None:
+        super().__init__(root)
+        self.summary_table = root / SAMPLES.place("")
+        self.lock = lock_file(root, self.summary_table.name)
+        self.listed = self.checkpoints / "samples" / "samples.json"
+        self.log = self.listed.with_name("run.log")
+
+    def sample(self, name: str) -> Path:
+        """Return the folder of a sample."""
+        return self.root / name
 
 
 class Layout(OutputFolder):

@@ -15,10 +15,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 import virnucpro.rows as rows
+from virnucpro.columns import Column
 from virnucpro.contracts import Json
 from virnucpro.errors import InputError, UsageError
 from virnucpro.store.documents import parse_json
-from virnucpro.tables import ROW_CLASSES, Column
+from virnucpro.tables import ROW_CLASSES
 
 if TYPE_CHECKING:
     import pandas

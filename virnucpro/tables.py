@@ -6,167 +6,7 @@ it to the declaration and give its value in the stage that computes it.
 
 from __future__ import annotations
 
-import gzip
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from functools import cached_property
-from operator import itemgetter
-from pathlib import Path
-
-from virnucpro.errors import InputError
-
-MISSING = "NA"
-"""The text of a cell that has no value."""
-
-
-@dataclass(frozen=True)
-class Column:
-    """A column of a table.
-
-    Attributes:
-        name: what stands in the header.
-        type: what a cell is: text, a whole number, a number, or ``True`` and ``False``.
-        meaning: one sentence for the documentation.
-        example: the cell of the example in the documentation.
-        format: how a value is written, as for the function ``format``. A number without a format
-            is given as text.
-        optional: whether a cell may be ``NA``.
-    """
-
-    name: str
-    type: type[str] | type[int] | type[float] | type[bool]
-    meaning: str
-    example: str
-    format: str = ""
-    optional: bool = False
-
-    def text(self, value: object) -> str:
-        """Return a cell with ``value``; ``NA`` for None in an optional column."""
-        if value is None and self.optional:
-            return MISSING
-        return format(value, self.format)
-
-    def parse(self, text: str) -> str | int | float | bool | None:
-        """Return the value of a cell; None where it is missing.
-
-        Raises:
-            ValueError: the text is not of the column's type.
-        """
-        if self.optional and text == MISSING:
-            return None
-        if self.type is bool:
-            if text not in ("True", "False"):
-                raise ValueError(f"{text!r} is neither True nor False")
-            return text == "True"
-        return self.type(text)
-
-
-@dataclass(frozen=True)
-class ResultTable:
-    """A table that the program writes: tab-separated, UTF-8, each line ended by a line feed.
-
-    Attributes:
-        path: where the table lies below the output directory; ``{stem}`` stands for the name of
-            the run, or of the part of a data set.
-        content: one sentence for the documentation: what a row is, and in which order rows come.
-        columns: the columns from left to right.
-        has_header: whether the first line holds the names of the columns.
-    """
-
-    path: str
-    content: str
-    columns: tuple[Column, ...]
-    has_header: bool = True
-
-    def place(self, stem: str) -> str:
-        """Return the path of the table below the output directory for the run ``stem``."""
-        return self.path.format(stem=stem)
-
-    @cached_property
-    def names(self) -> tuple[str, ...]:
-        """The names of the columns from left to right."""
-        return tuple(column.name for column in self.columns)
-
-    @cached_property
-    def header(self) -> str:
-        """The first line of the file, with its line feed; empty where there is none."""
-        return "\t".join(self.names) + "\n" if self.has_header else ""
-
-    def column(self, name: str) -> Column:
-        """Return the column ``name``.
-
-        Raises:
-            ValueError: the table has no such column.
-        """
-        return self.columns[self.names.index(name)]
-
-    def select(self, *names: str) -> tuple[str, ...]:
-        """Return ``names``, of which each must be a column of this table.
-
-        Raises:
-            ValueError: the table has no such column.
-        """
-        if unknown := [name for name in names if name not in self.names]:
-            raise ValueError(f"{self.path} has no column {unknown[0]!r}")
-        return names
-
-    def line(self, **values: object) -> str:
-        """Format one row, with its line feed, from a value for each column.
-
-        Raises:
-            TypeError: a column has no value, or a value no column.
-        """
-        self._check(values)
-        return "\t".join(column.text(values[column.name]) for column in self.columns) + "\n"
-
-    def row_format(self, *names: str) -> Callable[..., str]:
-        """Return a fast function that formats one row from values in the order of ``names``.
-
-        It costs what an f-string costs, so it is for tables with a row per chunk or frame. Give a
-        value of an optional column as text.
-
-        Raises:
-            TypeError: ``names`` are not the columns of this table.
-        """
-        self._check(names)
-        formats = ("" if column.optional else column.format for column in self.columns)
-        places = (names.index(name) for name in self.names)
-        cells = (f"{{{place}:{form}}}" for place, form in zip(places, formats, strict=True))
-        return ("\t".join(cells) + "\n").format
-
-    def read(self, path: Path, *names: str) -> Iterator[Sequence[str]]:
-        """Return the cells of the columns ``names``, row by row, of a file of this program.
-
-        The file is opened at the first row, and the rows are not checked.
-
-        Raises:
-            ValueError: the table has no such column.
-            InputError: the first line is not the header of this table.
-            OSError: the file cannot be read.
-        """
-        places = [self.names.index(name) for name in self.select(*names)]
-        if names == self.names:
-            return self._rows(path)
-        if len(places) == 1:
-            return (cells[places[0] : places[0] + 1] for cells in self._rows(path))
-        return map(itemgetter(*places), self._rows(path))
-
-    def _rows(self, path: Path) -> Iterator[list[str]]:
-        # newline="\n" so that only a line feed ends a line: ids may hold any other character
-        opened = gzip.open if path.suffix == ".gz" else open
-        with opened(path, "rt", encoding="utf-8", newline="\n") as stream:
-            if self.has_header and (header := next(stream, "")) != self.header:
-                raise InputError(
-                    f"{path} begins with {header[:80]!r} instead of the columns "
-                    f"{', '.join(self.names)}; make the table again"
-                )
-            for line in stream:
-                yield line.rstrip("\n").split("\t")
-
-    def _check(self, names: Iterable[str]) -> None:
-        if wrong := set(self.names).symmetric_difference(names):
-            columns = ", ".join(sorted(wrong))
-            raise TypeError(f"{self.path}: the columns {columns} are missing or unknown")
+from virnucpro.columns import Column, ResultTable
 
 
 def _text(name: str, meaning: str, example: str, *, optional: bool = False) -> Column:
@@ -175,6 +15,10 @@ def _text(name: str, meaning: str, example: str, *, optional: bool = False) -> C
 
 def _count(name: str, meaning: str, example: str) -> Column:
     return Column(name, int, meaning, example, "d")
+
+
+def _optional_count(name: str, meaning: str, example: str) -> Column:
+    return Column(name, int, meaning, example, "d", optional=True)
 
 
 def _number(name: str, meaning: str, example: str) -> Column:
@@ -397,6 +241,36 @@ FAILURES = ResultTable(
     ),
 )
 
+SAMPLES = ResultTable(
+    "samples_summary.tsv",
+    "One row per sample of a command with several inputs, in the order in which they were given.",
+    (
+        _text("sample", "The name of the sample, and of the folder with its results.", "gut_07"),
+        _text("file", "The input file.", "reads/gut_07.fq.gz"),
+        _text(
+            "state",
+            "`finished`; `partial`, if some sequences failed; `failed`, if there are no results; "
+            "`unfinished`, if the command ended before.",
+            "finished",
+        ),
+        _optional_count("records", "Records of the input.", "20000"),
+        _optional_count("virus", "Records that are called `virus`.", "312"),
+        _optional_count("nonvirus", "Records that are called `nonvirus`.", "18911"),
+        _optional_count("undecided", "Records that are called `undecided`.", "402"),
+        _optional_count("unscored", "Records that could not be scored.", "375"),
+        Column(
+            "seconds",
+            float,
+            "What the stages of the sample took when it was last computed. Of an embedding that "
+            "several samples shared, each has its share of the sequences.",
+            "41.7",
+            ".1f",
+            optional=True,
+        ),
+        _text("message", "Why a sample failed, in one line.", "", optional=True),
+    ),
+)
+
 # What a run keeps for itself until it is finished
 
 RECORDS = ResultTable(
@@ -581,7 +455,7 @@ RCL_RESIDUES = ResultTable(
 
 RUN_TABLES = (CONTIGS, VIRUS, REGIONS, CHUNKS, PREDICTIONS, CONSENSUS, FAILURES, RECORDS, FRAMES)
 RCL_TABLES = (RCL_REGIONS, RCL_POSITIONS, RCL_RESIDUES)
-ALL_TABLES = (*RUN_TABLES, GENOMES, LABELLED_FRAMES, EVALUATION, *RCL_TABLES)
+ALL_TABLES = (*RUN_TABLES, SAMPLES, GENOMES, LABELLED_FRAMES, EVALUATION, *RCL_TABLES)
 
 # The tables whose rows Python programs read as typed rows, by the name of the class of a row.
 # ``python -m tools.document_tables`` writes the classes to ``rows.py``.

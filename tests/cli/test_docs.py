@@ -155,7 +155,7 @@ def test_the_documented_status_is_what_the_command_prints(
 
 def test_the_batch_script_is_stopped_and_continued_as_described(tmp_path: Path) -> None:
     """Slurm sends the signal of ``B:`` to the shell of the batch script, and to nothing else."""
-    section = USAGE[USAGE.index("## On a cluster") :]
+    section = USAGE[USAGE.index("## Under Slurm") :]
     script = section[section.index("#!/bin/bash") : section.index("```\n\nTwo minutes")]
     program = tmp_path / "bin/virnucpro"
     program.parent.mkdir()
@@ -218,7 +218,7 @@ def test_documented_numbers_are_those_of_the_program() -> None:
 
 
 def test_the_documented_exit_codes_are_those_of_the_errors() -> None:
-    table = USAGE[USAGE.index("## Exit codes") : USAGE.index("## On a cluster")]
+    table = USAGE[USAGE.index("## Exit codes") : USAGE.index("## Under Slurm")]
     codes = [int(code) for row in re.findall(r"^\| ([\d, ]+) \|", table, re.MULTILINE)
              for code in row.split(",")]  # fmt: skip
     classes = [value for value in vars(errors).values() if isinstance(value, type)]

@@ -48,7 +48,7 @@ def make_request(source: Path, out: Path, records: int = 400) -> PredictionReque
 def poisoned_run(request: PredictionRequest, executor: Executor) -> int:
     """Carry out a run whose executor fails on ``POISON``; returns the number of failed records."""
     layout, disk = request.layout, Disk()
-    prediction = prepare(request, layout, DEVICES, disk, ignore)
+    prediction = prepare([request], DEVICES, disk, ignore)
     source, digest = prediction.source, sha256_of(prediction.source)
     seen = input_stamp(source)
     state = RunState(str(source), {"input": digest, **prediction.identity()})

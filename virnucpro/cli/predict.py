@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 import virnucpro.cli.shared as shared
-from virnucpro.cli.summary import summary_text
+from virnucpro.cli.summary import samples_text, summary_text
 from virnucpro.errors import EXIT_OK, EXIT_PARTIAL, UsageError
 from virnucpro.layout import STDIN
 from virnucpro.settings import SHIPPED_MODELS, SHOWN_MODEL_TYPES
@@ -24,21 +27,25 @@ EPILOG = """\b
 Examples:
   virnucpro predict --input contigs.fa --output-dir results
   virnucpro predict reads.fq.gz -o results --gpus 0,1,2
+  virnucpro predict reads.fq.gz -o results --cluster auto
   virnucpro predict contigs.fa -o results --model-type lite
   virnucpro predict contigs.fa -o results --conservative --min-length 3000
   virnucpro predict --input contigs.fa --output-dir results --resume
   virnucpro predict contigs.fa -m custom -p my.safetensors -e 300
+  virnucpro predict reads/*.fq.gz -o results
+  virnucpro predict --input-list samples.tsv -o results
   zcat *.fa.gz | virnucpro predict - -o results --device cpu
 
 """ + shared.exit_codes(0, 2, 3, 4, 5, 6, 64, 65, 130)
 
 
 SECTIONS = {
-    "Input": ("--input", "--duplicate-ids"),
+    "Input": ("--input", "--input-list", "--duplicate-ids"),
     "Models": ("--model-type", "--model-path", "--expected-length"),
     "Hardware": (
         *("--device", "--gpus", "--cpu-workers", "--precision", "--compile", "--esm-batch-size"),
         *("--dnabert-batch-size", "--batch-size", "--num-workers", "--threads", "--parallel"),
+        "--cluster",
     ),
     "Calls": ("--min-score", "--max-fdr", "--min-length", "--relaxed", "--conservative"),
     "Run": ("--resume", "--force", "--config", "--help"),
@@ -55,12 +62,18 @@ SECTIONS = {
     epilog=EPILOG,
     short_help="Decide for every record of a file whether it is viral.",
 )
-@click.argument("source", required=False, metavar="[INPUT]")
+@click.argument("sources", nargs=-1, metavar="[INPUT]...")
 @click.option(
     "--input",
     "named_source",
     metavar="FILE",
     help="FASTA or FASTQ file, plain, gzip, bz2 or xz; - is standard input.",
+)
+@click.option(
+    "--input-list",
+    type=shared.FILE,
+    help="Table of several inputs, with the columns name and file, separated by a tab. Each has "
+    "its results in a folder of its name.",
 )
 @click.option(
     "-o",
@@ -85,6 +98,13 @@ SECTIONS = {
     help="Bases per chunk.  [default: 500; of type 300: 300; custom needs it]",
 )
 @shared.encoder_options
+@click.option(
+    "--cluster",
+    metavar="ADDRESS",
+    help="Embed on the nodes of a Ray cluster: auto for the one that this node belongs to, "
+    "HOST:PORT or ray://HOST:PORT. --cpu-workers is then the number for each node (see "
+    "docs/cluster.md).",
+)
 @shared.setting_option("-b", "--batch-size", "classifier_rows")
 @shared.setting_option("--duplicate-ids", "duplicate_ids")
 @shared.cut_options
@@ -101,30 +121,41 @@ SECTIONS = {
     "--parallel", is_flag=True, help="Accepted without effect: every visible GPU is used anyway."
 )
 @shared.global_options
-def predict(source: str | None, named_source: str | None, **options: Any) -> int:
+def predict(sources: tuple[str, ...], named_source: str | None, **options: Any) -> int:
     """Decide for every record of INPUT whether it is viral.
 
     Records are cut into chunks. The open reading frames of the chunks are embedded with DNABERT-S
     and ESM-2, and a classifier scores each frame. A second run of the same command
     computes only what is missing.
+
+    With several inputs, or a pattern such as 'reads/*.fq.gz', each has its results in a folder of
+    its name below the output directory. The models are loaded once for all of them.
     """
-    if (source is None) == (named_source is None):
+    if named_source is not None:
+        sources = (*sources, named_source)
+    if bool(sources) == bool(options["input_list"]) or (named_source and len(sources) > 1):
         raise UsageError(
-            "give exactly one input: virnucpro predict --input FILE, or just virnucpro predict FILE"
+            "give exactly one input, several inputs, or --input-list: virnucpro predict --input "
+            "FILE, or just virnucpro predict FILE"
         )
     settings = shared.configuration(options)
     from virnucpro.run.request import PredictionRequest
 
     request = PredictionRequest(
-        source or named_source or "",
+        sources[0] if sources else "",
         options["output_dir"],
         settings.analysis,
         settings.machine,
         resume=options["resume"],
         force=options["force"],
         command=tuple(sys.argv),
+        cluster=options["cluster"],
         cuts=settings.cuts,
     )
+    from virnucpro.run.sample_list import are_several
+
+    if options["input_list"] or are_several(sources):
+        return _predict_several(request, settings, sources, options["input_list"])
     return carry_out(request, settings)
 
 
@@ -145,11 +176,50 @@ def carry_out(request: PredictionRequest, settings: Configuration) -> int:
 
         summary = run_prediction(request, screen.show, interruption=interruption)
     if not settings.display.quiet:
-        try:
-            shared.show_text(summary_text(summary, request.layout.root))
-        except BrokenPipeError:  # nobody reads it any more; the run counts all the same
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _print(summary_text(summary, request.layout.root))
     return EXIT_PARTIAL if summary.failed_records else EXIT_OK
+
+
+def _predict_several(
+    request: PredictionRequest,
+    settings: Configuration,
+    sources: Sequence[str],
+    input_list: Path | None,
+) -> int:
+    from virnucpro.layout import SamplesFolder
+    from virnucpro.run.request import check_models
+    from virnucpro.run.sample_list import named_files, read_sample_list
+    from virnucpro.ui.run_screen import RunScreen
+
+    if request.output_dir is None:
+        raise UsageError("several inputs need a folder for their results: give --output-dir DIR")
+    folder = SamplesFolder(request.output_dir.absolute())
+    named = read_sample_list(input_list) if input_list else named_files(sources)
+    screen = RunScreen(settings.display, folder)
+    with shared.shown_on(screen, settings.warnings) as interruption:
+        check_models(request.analysis.resolved())
+        screen.say(
+            f"{len(named):,} samples: model type {request.analysis.model_type}, results in folders "
+            f"of {shared.shown_path(folder.root)}"
+        )
+        from virnucpro.run.samples import NamedInput, predict_samples
+
+        samples = [
+            NamedInput(name, replace(request, source=file, output_dir=folder.sample(name)))
+            for name, file in named
+        ]
+        outcomes = predict_samples(samples, folder.root, screen.show, interruption=interruption)
+    if not settings.display.quiet:
+        _print(samples_text(outcomes, folder.summary_table))
+    complete = all(outcome.state == "finished" for outcome in outcomes)
+    return EXIT_OK if complete else EXIT_PARTIAL
+
+
+def _print(text: str) -> None:
+    try:
+        shared.show_text(text)
+    except BrokenPipeError:  # nobody reads it any more; the run counts all the same
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def opening_text(request: PredictionRequest) -> str:

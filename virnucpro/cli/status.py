@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
 import click
 
 import virnucpro.cli.shared as shared
-from virnucpro.formatting import rough_duration
+from virnucpro.errors import UsageError
+from virnucpro.formatting import printable, rough_duration
+from virnucpro.run.sample_list import failures, read_names
 from virnucpro.run.status import RunStatus, StageStatus, statuses
 
 SHOWN = 3  # files named per stage
@@ -26,10 +29,17 @@ CHECKED = "checked by size; the same command checks contents"
 def status(output_dir: Path, as_json: bool) -> None:
     """Show what is done in OUTPUT_DIR, what is missing, what failed, and what is left to do.
 
+    Of a command with several inputs, it shows a line per sample.
+
     Files are checked only by their sizes, and no file is locked or written. Times are for one
     device.
     """
-    runs = statuses(output_dir.absolute())
+    root = output_dir.absolute()
+    if samples := read_names(root):
+        runs_of = {name: _runs_of(root / name) for name, _ in samples}
+        _show_samples(output_dir, runs_of, failures(root), as_json)
+        return
+    runs = statuses(root)
     if as_json:
         document = {
             "directory": str(output_dir),
@@ -41,6 +51,43 @@ def status(output_dir: Path, as_json: bool) -> None:
     for run in runs:
         click.echo("\n".join(_lines(run)))
     click.echo(f"({CHECKED})")
+
+
+def _runs_of(folder: Path) -> list[RunStatus]:
+    """Return the runs in the folder of a sample; none where it was not begun."""
+    try:
+        return statuses(folder)
+    except UsageError:
+        return []
+
+
+def _show_samples(
+    output_dir: Path,
+    samples: Mapping[str, Sequence[RunStatus]],
+    failed: Mapping[str, str],
+    as_json: bool,
+) -> None:
+    if as_json:
+        rows = [
+            {
+                "sample": name,
+                "failed": failed.get(name),
+                "runs": [_document(run) for run in runs],
+            }
+            for name, runs in samples.items()
+        ]
+        document = {"directory": str(output_dir), "checked": "size", "samples": rows}
+        click.echo(json.dumps(document, indent=1))
+        return
+    finished = 0
+    for name, runs in samples.items():
+        states = [run.state for run in runs]
+        finished += bool(states) and all(state == "finished" for state in states)
+        words = ", ".join(str(run.owner or _word(run)) for run in runs) or "not begun"
+        if name in failed and "running" not in states:
+            words = f"failed: {failed[name]}"
+        click.echo(printable(f"{name}: {words}"))
+    click.echo(f"{finished:,} of {len(samples):,} samples are finished ({CHECKED})")
 
 
 def _document(run: RunStatus) -> dict[str, object]:

@@ -11,6 +11,7 @@ from virnucpro.settings import DOUBTFUL, SHORTEST_WHOLE
 
 if TYPE_CHECKING:
     from virnucpro.run.predict import Summary
+    from virnucpro.run.samples import SampleOutcome
     from virnucpro.stages.results import OutputFigures
 
 UNSCORED_REASONS = {
@@ -118,3 +119,23 @@ def file_lines(files: Sequence[Path], root: Path) -> list[str]:
     width = max(len(name) for name, text in zip(names, texts, strict=True) if text)
     rows = (f"  {n:{width}}  {t}".rstrip() for n, t in zip(names, texts, strict=True))
     return [f"Results in {shared.shown_path(root)}; open the first file first:", *rows]
+
+
+def samples_text(outcomes: Sequence[SampleOutcome], table: Path) -> str:
+    """Return what became of several samples, in sentences."""
+    summaries = [outcome.summary for outcome in outcomes if outcome.summary]
+    lines = list(dict.fromkeys(summary.notice for summary in summaries if summary.notice))
+    if summaries and not any(summary.computed for summary in summaries):
+        lines.append("Nothing to compute: these runs were already finished.")
+    finished = sum(outcome.state == "finished" for outcome in outcomes)
+    lines.append(f"{finished:,} of {len(outcomes):,} samples are finished.")
+    for outcome in outcomes:
+        if outcome.state == "partial":
+            lines.append(f"  {outcome.sample.name}: some records could not be scored in full")
+        elif outcome.state != "finished":
+            lines.append(f"  {outcome.sample.name} {outcome.state}: {outcome.message}")
+    viral = sum(summary.results.calls.get("virus", 0) for summary in summaries)
+    records = sum(summary.records for summary in summaries)
+    lines.append(f"{viral:,} of {records:,} records are called virus.")
+    lines.append(f"One row per sample: {shared.shown_path(table)}")
+    return "\n".join(lines)

@@ -53,6 +53,7 @@ class EncoderSource:
         dim: width of an embedding.
         reading: what of a chunk it reads.
         stamps: of ``files``, from before they were hashed.
+        host: the machine on which they were, where stamps mean something.
     """
 
     family: str
@@ -63,6 +64,7 @@ class EncoderSource:
     dim: int
     stamps: Mapping[Path, FileStamp] = field(default_factory=dict)
     reading: Reading = "open frames"
+    host: str = ""
 
     @property
     def weights(self) -> Path:

@@ -73,6 +73,17 @@ class WorkerExited:
 
 
 @dataclass(frozen=True)
+class WorkerLost:
+    """A worker is gone with its device, which its tasks are not to blame for; ``reason`` says how.
+
+    Only a pool over several machines has this event.
+    """
+
+    worker: int
+    reason: str
+
+
+@dataclass(frozen=True)
 class WorkerSilent:
     """Nothing came from a worker during this wait.
 
@@ -84,7 +95,15 @@ class WorkerSilent:
     seconds: float
 
 
-PoolEvent = StageOpened | ProgressMade | TaskCompleted | WorkFailed | WorkerExited | WorkerSilent
+PoolEvent = (
+    StageOpened
+    | ProgressMade
+    | TaskCompleted
+    | WorkFailed
+    | WorkerExited
+    | WorkerLost
+    | WorkerSilent
+)
 HandleEvent = Callable[[PoolEvent], None]
 
 
@@ -104,7 +123,8 @@ class WorkerPool(Protocol):
     def start(self) -> int | None:
         """Start a worker on a device that has not been used yet.
 
-        Returns the number of the worker, or None if every device was used or given up.
+        Returns the number of the worker, or None if every device was used or given up. A pool
+        over several machines may have another device later.
         """
         ...
 

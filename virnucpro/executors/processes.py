@@ -22,7 +22,7 @@ from dataclasses import dataclass, replace
 from multiprocessing import connection as connections
 from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection
-from typing import Any
+from typing import Any, Protocol
 
 from virnucpro.contracts import Device, Stage, Task
 from virnucpro.devices import choose_devices, visible_gpus
@@ -174,7 +174,23 @@ class StopWorker:
     """End, when all earlier messages have been dealt with."""
 
 
-def serve_tasks(connection: Connection, worker: int, device: Device) -> None:
+class WorkerEnd(Protocol):
+    """The worker's end of what carries messages and events; a pipe has these methods."""
+
+    def poll(self) -> bool:
+        """Return whether a message is there."""
+        ...
+
+    def recv(self) -> Any:
+        """Return the next message; wait for it."""
+        ...
+
+    def send(self, event: PoolEvent) -> None:
+        """Send an event to the pool."""
+        ...
+
+
+def serve_tasks(connection: WorkerEnd, worker: int, device: Device) -> None:
     """Do what the messages of a pool ask for until it says stop or dies; runs in the worker."""
     received: deque[OpenStage | RunTask | StopWorker] = deque()
 

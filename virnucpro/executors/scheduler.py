@@ -27,6 +27,7 @@ from virnucpro.executors.pool import (
     StageOpened,
     TaskCompleted,
     WorkerExited,
+    WorkerLost,
     WorkerPool,
     WorkerSilent,
     WorkFailed,
@@ -89,7 +90,8 @@ class WorkerState:
     @property
     def title(self) -> str:
         """Which worker it is, for messages."""
-        return f"worker {self.number} on {self.device.name}"
+        place = f" of {self.device.host}" if self.device.host else ""
+        return f"worker {self.number} on {self.device.name}{place}"
 
 
 class Scheduler:
@@ -150,6 +152,7 @@ class Scheduler:
         self._queue = [*self._tasks[:-tail], *last_tasks][::-1]
         while self._continues():
             self._hand_out()
+            self._start_workers()
             self._pool.wait(WAIT_SECONDS, self._handle)
             while self._outcomes:
                 yield self._outcomes.popleft()
@@ -164,6 +167,13 @@ class Scheduler:
         if self._final_error is not None:
             return busy and self._clock() < self._deadline
         return busy or bool(self._queue)
+
+    def _start_workers(self) -> None:
+        """Start workers on devices that have joined, where there is enough left to do."""
+        while self._final_error is None and len(self._queue) > len(self._workers):
+            if (number := self._pool.start()) is None:
+                return
+            self._add_worker(number)
 
     def _hand_out(self) -> None:
         """Give each worker a task and, if there are enough, a second one so that it never waits.
@@ -229,6 +239,8 @@ class Scheduler:
                 self._after_failure(worker, event)
             case WorkerExited(_, reason):
                 self._after_exit(worker, reason)
+            case WorkerLost(_, reason):
+                self._after_loss(worker, reason)
             case WorkerSilent(_, seconds):
                 self._check_silence(worker, seconds)
 
@@ -339,6 +351,14 @@ class Scheduler:
         self._end_at_limit()
         self._replace(worker)
         self._carry_out(worker, decision)
+
+    def _after_loss(self, worker: WorkerState, reason: str) -> None:
+        """Go on without a worker that is gone with its device; others do its tasks."""
+        self._emit(WorkerDied(worker.number, worker.device, reason))
+        if self._final_error is not None:
+            self._remove(worker)
+        else:
+            self._give_up_device(worker, f"{worker.title} is lost ({reason})")
 
     def _after_failed_opening(self, worker: WorkerState, reason: str, kind: FailureKind) -> None:
         if self._policy.after_failed_opening(worker.number, kind):

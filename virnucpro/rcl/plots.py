@@ -13,11 +13,12 @@ from urllib.parse import quote
 
 import numpy as np
 
+from virnucpro.columns import MISSING
 from virnucpro.errors import InputError, UsageError
 from virnucpro.rcl.models import Floats
 from virnucpro.rcl.rule import RclRegion
 from virnucpro.store.documents import parse_json
-from virnucpro.tables import MISSING, RCL_REGIONS, RCL_RESIDUES
+from virnucpro.tables import RCL_REGIONS, RCL_RESIDUES
 
 # The colours of Okabe and Ito, which the colour-blind can tell apart too.
 BLUE, ORANGE, GREY = "#0072B2", "#D55E00", "#999999"

@@ -6,10 +6,11 @@ import shutil
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from virnucpro.contracts import SpannedStage, Stage, Task, TaskResult
+from virnucpro.contracts import SpannedStage, Stage, Task, TaskOutcome, TaskResult
 from virnucpro.errors import OutputError
 from virnucpro.events import (
     Emit,
@@ -24,6 +25,7 @@ from virnucpro.formatting import byte_size
 from virnucpro.layout import MOLECULES, Layout
 from virnucpro.run.ahead import stages_ahead
 from virnucpro.run.record import RunOutcome, WorkerTable
+from virnucpro.run.shared_stage import SharedStage
 from virnucpro.run.spans import Spans
 from virnucpro.run.status import write_stage_list
 from virnucpro.store.disk import Disk
@@ -82,67 +84,167 @@ def execute(run: Run, executor: Executor, emit: Emit) -> RunOutcome:
     Raises:
         VirNucProError: whatever ends a run; what was committed before stays valid.
     """
-    layout, disk = run.layout, run.disk
-    sweep(layout, disk)
-    write_stage_list(layout, disk, run.command, run.stages)
-    outcome = RunOutcome(Ledger(layout, disk, run.digests))
-    workers = WorkerTable(
-        run.state.budgets,
-        lambda budgets: write_state(layout, disk, replace(run.state, budgets=budgets)),
-        emit,
-    )
-    if outcome.ledger.has_removed_outputs and (reason := _reason_to_distrust(run, outcome.ledger)):
-        text = "the intermediate files of the finished run, since removed, are needed again"
-        emit(Notice("warning", f"{text}: {reason}"))
-        outcome.ledger.forget_removed()
-    space_checked = False
-    for position, stage in enumerate(run.stages, 1):
-        number = run.stages_before + position
-        started = time.perf_counter()
-        tasks = stage.plan(outcome.ledger)
-        stale, reasons = _stale(tasks, outcome.ledger)
-        stage = stage.with_tasks(tasks)
-        stale = _adopt(stage, stale, outcome.ledger, emit)
-        if stale and stage.disk_need(outcome.ledger) and not space_checked:
-            _check_space(run, outcome.ledger, emit)
-            space_checked = True
-        with Spans(stage, stale, outcome.ledger, disk) as spans:
-            emit(
-                StageStarted(
-                    stage.name,
-                    number,
-                    len(tasks),
-                    len(spans.todo),
-                    sum(task.count for task in spans.todo),
-                    sum(task.weight for task in spans.todo),
-                    reasons,
-                    spans.files,
-                    title=stage.title,
-                    stages=run.stages_in_all or len(run.stages),
-                    on_workers=stage.runs_on == "worker",
-                    ahead=(
-                        *stages_ahead(run.stages[position:], outcome.ledger),
-                        *run.runs_ahead,
-                    ),
-                )
-            )
-            for result in executor.run(stage, spans.todo, workers.show):
-                for task in spans.add(result):
-                    emit(FileFinished(stage.name, task))
-                outcome.computed[stage.name] += 1
-                if isinstance(result, TaskResult) and isinstance(stage, SpannedStage):
-                    waited = outcome.host_wait.get(stage.name, 0.0)
-                    waited += result.figures.host_wait_seconds
-                    outcome.host_wait[stage.name] = waited
-            for task in spans.rest():
-                emit(FileFinished(stage.name, task))
-        for task in tasks:
-            for notice in outcome.ledger.figures(task.receipt).notices:
+    execution = Execution(run, emit)
+    workers = noted_workers([execution], emit)
+    for position in range(len(run.stages)):
+        carry_out_stage([execution], position, executor, workers, emit)
+    return execution.finished(workers)
+
+
+class Execution:
+    """An admitted run on its way through its stages."""
+
+    def __init__(self, run: Run, emit: Emit) -> None:
+        """Remove what killed processes left, and see what of a finished run can be relied on."""
+        self.run = run
+        sweep(run.layout, run.disk)
+        write_stage_list(run.layout, run.disk, run.command, run.stages)
+        ledger = Ledger(run.layout, run.disk, run.digests)
+        self.outcome = RunOutcome(ledger)
+        self._space_checked = False
+        if ledger.has_removed_outputs and (reason := _reason_to_distrust(run, ledger)):
+            text = "the intermediate files of the finished run, since removed, are needed again"
+            emit(Notice("warning", f"{text}: {reason}"))
+            ledger.forget_removed()
+
+    @property
+    def ledger(self) -> Ledger:
+        """The receipts of the run."""
+        return self.outcome.ledger
+
+    def plan(self, position: int, emit: Emit) -> PlannedStage:
+        """Plan a stage, and find out what of it is to do."""
+        tasks = self.run.stages[position].plan(self.ledger)
+        stale, reasons = _stale(tasks, self.ledger)
+        stage = self.run.stages[position].with_tasks(tasks)
+        stale = _adopt(stage, stale, self.ledger, emit)
+        if stale and stage.disk_need(self.ledger) and not self._space_checked:
+            _check_space(self.run, self.ledger, emit)
+            self._space_checked = True
+        return PlannedStage(
+            self, stage, tasks, reasons, Spans(stage, stale, self.ledger, self.run.disk)
+        )
+
+    def finished(self, workers: WorkerTable) -> RunOutcome:
+        """Return what was done, after the last stage; ``workers`` are those that did it."""
+        self.outcome.workers, self.outcome.budgets = workers.rows(), workers.budgets
+        return self.outcome
+
+
+@dataclass(frozen=True)
+class PlannedStage:
+    """A stage of a run, with its tasks and the spans of those that are stale."""
+
+    execution: Execution
+    stage: Stage
+    tasks: Sequence[Task]
+    reasons: tuple[str, ...]
+    spans: Spans
+
+    @property
+    def weight(self) -> int:
+        """The weight of all that is to do."""
+        return sum(task.weight for task in self.spans.todo)
+
+    def add(self, result: TaskOutcome, emit: Emit) -> None:
+        """Commit a task that was carried out, or note that it failed."""
+        for task in self.spans.add(result):
+            emit(FileFinished(self.stage.name, task))
+        outcome = self.execution.outcome
+        outcome.computed[self.stage.name] += 1
+        if isinstance(result, TaskResult) and isinstance(self.stage, SpannedStage):
+            waited = outcome.host_wait.get(self.stage.name, 0.0)
+            waited += result.figures.host_wait_seconds
+            outcome.host_wait[self.stage.name] = waited
+
+    def end(self, seconds: float, emit: Emit) -> None:
+        """Wait for the files that are still being joined, and note what the stage took."""
+        for task in self.spans.rest():
+            emit(FileFinished(self.stage.name, task))
+        for task in self.tasks:
+            for notice in self.execution.ledger.figures(task.receipt).notices:
                 emit(Notice("warning", notice))
-        outcome.seconds[stage.name] = time.perf_counter() - started
-        emit(StageFinished(stage.name, number, outcome.seconds[stage.name]))
-    outcome.workers, outcome.budgets = workers.rows(), workers.budgets
-    return outcome
+        self.execution.outcome.seconds[self.stage.name] = seconds
+
+
+def noted_workers(executions: Sequence[Execution], emit: Emit) -> WorkerTable:
+    """Return what takes note of the workers of one run, or of several that share them.
+
+    Batch budgets that are measured are kept with each of the runs.
+    """
+
+    def save(budgets: Mapping[str, int]) -> None:
+        for execution in executions:
+            run = execution.run
+            write_state(run.layout, run.disk, replace(run.state, budgets=budgets))
+
+    known = {name: n for e in executions for name, n in e.run.state.budgets.items()}
+    return WorkerTable(known, save, emit)
+
+
+def carry_out_stage(
+    executions: Sequence[Execution],
+    position: int,
+    executor: Executor,
+    workers: WorkerTable,
+    emit: Emit,
+) -> None:
+    """Bring one stage up to date, of one run or of several runs with the same models.
+
+    Several runs share a stage of the workers: its model is loaded once, and the last tasks of one
+    run are done beside the first ones of the next.
+
+    Raises:
+        VirNucProError: whatever ends a run; what was committed before stays valid.
+    """
+    started = time.perf_counter()
+    with ExitStack() as stack:
+        planned = [execution.plan(position, emit) for execution in executions]
+        for item in planned:
+            stack.enter_context(item.spans)
+        stage = planned[0].stage if len(planned) == 1 else _shared(planned)
+        emit(_started(planned, position, stage))
+        owners = {task.inputs: item for item in planned for task in item.spans.todo}
+        todo = [task for item in planned for task in item.spans.todo]
+        for result in executor.run(stage, todo, workers.show):
+            owners[result.task.inputs].add(result, emit)
+        elapsed = time.perf_counter() - started
+        total = sum(item.weight for item in planned)
+        for item in planned:
+            share = item.weight / total if total else 1 / len(planned)
+            item.end(elapsed * share, emit)
+    number = executions[0].run.stages_before + position + 1
+    emit(StageFinished(stage.name, number, time.perf_counter() - started))
+
+
+def _shared(planned: Sequence[PlannedStage]) -> SharedStage:
+    first = planned[0].stage
+    owners = {}
+    for item in planned:
+        assert isinstance(item.stage, SpannedStage)
+        owners.update({task.inputs: item.stage for task in item.tasks})
+    opened = first.with_tasks([task for item in planned for task in item.tasks])
+    return SharedStage(opened, owners)
+
+
+def _started(planned: Sequence[PlannedStage], position: int, stage: Stage) -> StageStarted:
+    """Return the event that a stage begins, with what is to do in all of its runs."""
+    run, ledger = planned[0].execution.run, planned[0].execution.ledger
+    todo = [task for item in planned for task in item.spans.todo]
+    return StageStarted(
+        stage.name,
+        run.stages_before + position + 1,
+        sum(len(item.tasks) for item in planned),
+        len(todo),
+        sum(task.count for task in todo),
+        sum(task.weight for task in todo),
+        tuple(dict.fromkeys(reason for item in planned for reason in item.reasons)),
+        sum(item.spans.files for item in planned),
+        title=stage.title,
+        stages=run.stages_in_all or len(run.stages),
+        on_workers=stage.runs_on == "worker",
+        ahead=(*stages_ahead(run.stages[position + 1 :], ledger), *run.runs_ahead),
+    )
 
 
 def _stale(tasks: Sequence[Task], ledger: Ledger) -> tuple[list[Task], tuple[str, ...]]:

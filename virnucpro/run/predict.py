@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from virnucpro.contracts import Json
-from virnucpro.devices import choose_devices, mask_warning, visible_gpus
+from virnucpro.contracts import Device, Json
 from virnucpro.encoders.family import Reading
 from virnucpro.errors import VirNucProError
 from virnucpro.events import Emit, Notice
-from virnucpro.executors.executor import Executor, open_executor
+from virnucpro.executors.executor import Executor
 from virnucpro.executors.signals import Interruption
 from virnucpro.layout import STDIN
 from virnucpro.run.engine import (
@@ -25,11 +25,13 @@ from virnucpro.run.failures import update_failure_table, write_failed_records
 from virnucpro.run.prepare import Prediction, prepare
 from virnucpro.run.record import RunOutcome, run_record, write_record
 from virnucpro.run.request import PredictionRequest, check_request
+from virnucpro.run.workers import opened_workers
 from virnucpro.settings import SHIPPED_MODELS
 from virnucpro.stages.chunking import ChunkingFigures, input_digest, input_stamp
 from virnucpro.stages.results import OutputFigures, result_counts
 from virnucpro.store.disk import Disk
 from virnucpro.store.lock import locked
+from virnucpro.store.stamps import FileStamp
 from virnucpro.store.state import RunState
 
 
@@ -82,13 +84,46 @@ def run_prediction(
         VirNucProError: see ``virnucpro.errors``; nothing that was finished is lost.
     """
     disk = disk or Disk()
-    layout = request.layout
     check_request(request)
-    devices = choose_devices(request.machine, visible_gpus())
-    if devices[0].kind == "cuda" and (warning := mask_warning()):
-        emit(Notice("warning", warning))
-    prediction = prepare(request, layout, devices, disk, emit)
-    source = prediction.source
+    with opened_workers(
+        request.machine, request.cluster, request.layout.root, emit, interruption, disk
+    ) as workers:
+        prediction = prepare([request], workers.devices, disk, emit)
+        workers.require(model_sizes(prediction))
+        with admitted_run(request, prediction, disk, emit) as admitted:
+            used = executor or workers.executor
+            try:
+                outcome = execute(admitted.run, used, emit)
+            finally:
+                used.close()
+            return finish(request, prediction, admitted, outcome, workers.devices)
+
+
+@dataclass(frozen=True)
+class AdmittedRun:
+    """A run that is locked and may be carried out.
+
+    ``label`` names its input; ``digest`` and ``seen`` are the SHA-256 and the stamp of that.
+    """
+
+    run: Run
+    label: str
+    digest: str
+    seen: FileStamp
+
+
+@contextmanager
+def admitted_run(
+    request: PredictionRequest, prediction: Prediction, disk: Disk, emit: Emit
+) -> Iterator[AdmittedRun]:
+    """Hold the lock of a run in the block, and check that it may start or continue.
+
+    Raises:
+        LockedError: another process works on it.
+        ResumeRefusedError: the existing files were made from something else.
+        UsageError: files would be overwritten that this run did not write.
+    """
+    layout, source = prediction.layout, prediction.source
     with locked(layout.lock) as stale:
         if stale:
             emit(Notice("info", f"the last run ended unexpectedly: {stale}"))
@@ -116,40 +151,56 @@ def run_prediction(
             seen = input_stamp(source)
         stages = prediction.stages(seen, state.budgets)
         run = Run(layout, disk, stages, state, {source: digest})
-        executor = executor or open_executor(devices, request.machine, interruption)
-        try:
-            outcome = execute(run, executor, emit)
-        finally:
-            executor.close()
-        update_failure_table(layout, disk, label, outcome.failures)
-        failed = write_failed_records(layout, disk, source, seen, outcome.failures)
-        summary = summarise(prediction, outcome, failed)
-        record = run_record(
-            outcome,
-            prediction.encoders,
-            devices,
-            request.command,
-            **({"notice": summary.notice} if summary.notice else {}),
-            input={"path": request.source, "sha256": digest},
-            models={
-                "classifier": {
-                    "path": str(prediction.classifier.path),
-                    "sha256": prediction.classifier.sha256,
-                }
-            },
-            settings={
-                "analysis": asdict(prediction.analysis),
-                "cuts": asdict(prediction.cuts),
-                "machine": asdict(prediction.machine),
-            },
-            counts=summary.counts(),
-        )
-        write_record(layout, disk, record, ("counts",), computed=summary.computed > 0)
-        if not failed:
-            tidy_up(run, outcome, keep_intermediate=not request.machine.remove_intermediate)
-            if request.machine.remove_intermediate:
-                disk.remove(layout.spooled)
-        return summary
+        yield AdmittedRun(run, label, digest, seen)
+
+
+def finish(
+    request: PredictionRequest,
+    prediction: Prediction,
+    admitted: AdmittedRun,
+    outcome: RunOutcome,
+    devices: Sequence[Device],
+) -> Summary:
+    """Account for what was carried out, write the record of the run, and tidy up."""
+    run, layout, disk = admitted.run, prediction.layout, prediction.disk
+    update_failure_table(layout, disk, admitted.label, outcome.failures)
+    failed = write_failed_records(layout, disk, prediction.source, admitted.seen, outcome.failures)
+    summary = summarise(prediction, outcome, failed)
+    record = run_record(
+        outcome,
+        prediction.encoders,
+        devices,
+        request.command,
+        **({"notice": summary.notice} if summary.notice else {}),
+        input={"path": request.source, "sha256": admitted.digest},
+        models={
+            "classifier": {
+                "path": str(prediction.classifier.path),
+                "sha256": prediction.classifier.sha256,
+            }
+        },
+        settings={
+            "analysis": asdict(prediction.analysis),
+            "cuts": asdict(prediction.cuts),
+            "machine": asdict(prediction.machine),
+        },
+        counts=summary.counts(),
+    )
+    write_record(layout, disk, record, ("counts",), computed=summary.computed > 0)
+    if not failed:
+        tidy_up(run, outcome, keep_intermediate=not request.machine.remove_intermediate)
+        if request.machine.remove_intermediate:
+            disk.remove(layout.spooled)
+    return summary
+
+
+def model_sizes(prediction: Prediction) -> dict[Path, int]:
+    """Return the files that every worker reads, with their sizes in bytes."""
+    return {
+        path: stamp.size
+        for source in prediction.encoders.sources.values()
+        for path, stamp in source.stamps.items()
+    }
 
 
 def summarise(prediction: Prediction, outcome: RunOutcome, failed_records: int) -> Summary:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from virnucpro.classifier.files import ClassifierInfo, inspect_classifier
@@ -66,6 +66,10 @@ class Prediction:
             OutputStage(layout, disk, source, seen, calibrated, contig_model, self.cuts),
         ]
 
+    def of(self, request: PredictionRequest) -> Prediction:
+        """Return the prediction of another input with the same models and settings."""
+        return replace(self, source=source_of(request), layout=request.layout)
+
     def identity(self) -> dict[str, Json]:
         """Return everything that decides the results, beside the input."""
         return {
@@ -78,14 +82,18 @@ class Prediction:
 
 
 def prepare(
-    request: PredictionRequest, layout: RunLayout, devices: Sequence[Device], disk: Disk, emit: Emit
+    requests: Sequence[PredictionRequest], devices: Sequence[Device], disk: Disk, emit: Emit
 ) -> Prediction:
     """Find the models and check that they fit each other, before any work.
+
+    Returns the prediction of the first request. The others differ only in their inputs: see
+    :meth:`Prediction.of`.
 
     Raises:
         ModelError: a model is missing, damaged, or does not fit the others.
         UsageError: settings that contradict each other.
     """
+    request = requests[0]
     analysis = request.analysis.resolved()
     assert analysis.chunk_length is not None
     nucleotide = locate(analysis.nucleotide_model, "nucleotide")
@@ -97,17 +105,24 @@ def prepare(
     cuts = request.cuts.cuts(calibrated=classifier.temperature is not None)
     for warning in check_fit(classifier, sources, analysis.chunk_length):
         emit(Notice("warning", warning))
-    source = layout.spooled if request.source == STDIN else Path(request.source).absolute()
     requested = request.analysis.precision
     if not request.force:
-        requested = requested_precision(layout, requested)
+        for each in requests:
+            requested = requested_precision(each.layout, requested)
     precision = choose_precision(requested, devices)
     check_precision(precision, *sources)
     for text in (*cautions(sources), *ignored_by(sources, request.analysis, request.machine)):
         emit(Notice("warning", text))
     encoders = EncoderSetup(nucleotide, protein, precision, analysis.truncation)
-    machine = request.machine
+    source, layout, machine = source_of(request), request.layout, request.machine
     return Prediction(source, layout, disk, analysis, machine, encoders, classifier, cuts)
+
+
+def source_of(request: PredictionRequest) -> Path:
+    """Return the file that the stages read."""
+    if request.source == STDIN:
+        return request.layout.spooled
+    return Path(request.source).absolute()
 
 
 def ignored_by(

@@ -90,7 +90,14 @@ class WorkerTable:
         return list(self._rows.values())
 
     def _row(self, worker: int, device: Device, stage: str) -> dict[str, Json]:
-        start = {"worker": worker, "stage": stage, "device": device.name, "uuid": device.uuid}
+        start: dict[str, Json] = {
+            "worker": worker,
+            "stage": stage,
+            "device": device.name,
+            "uuid": device.uuid,
+        }
+        if device.host:
+            start["host"] = device.host
         return self._rows.setdefault((worker, stage), start)
 
     def _check_precision(self, stage: str, facts: Mapping[str, Json]) -> None:
@@ -186,4 +193,5 @@ def encoder_facts(source: EncoderSource) -> dict[str, Json]:
 def device_facts(device: Device) -> dict[str, Json]:
     """Return what a record says about a device."""
     fields = asdict(device)
-    return {k: fields[k] for k in ("kind", "index", "name", "uuid", "memory", "threads")}
+    names = ["kind", "index", "name", "uuid", "memory", "threads", *(["host"] * bool(device.host))]
+    return {name: fields[name] for name in names}

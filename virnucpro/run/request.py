@@ -28,7 +28,11 @@ LONGEST_PID = 4194304  # Linux gives no higher process number
 
 @dataclass(frozen=True)
 class PredictionRequest:
-    """What the user asked for. ``source`` is a path or ``-`` for standard input."""
+    """What the user asked for.
+
+    ``source`` is a path or ``-`` for standard input; ``cluster`` the address of a Ray cluster, None
+    for this machine.
+    """
 
     source: str
     output_dir: Path | None
@@ -38,6 +42,7 @@ class PredictionRequest:
     force: bool = False
     command: tuple[str, ...] = ()
     cuts: CutSettings = field(default_factory=CutSettings)
+    cluster: str | None = None
 
     @cached_property
     def layout(self) -> RunLayout:
@@ -66,12 +71,33 @@ def check_request(request: PredictionRequest) -> None:
         NothingToResumeError: there is a finished run of version 1 to resume.
         ResumeRefusedError: a newer version wrote the run that is there.
     """
-    layout, analysis = request.layout, request.analysis.resolved()
+    check_input(request)
+    check_models(request.analysis.resolved())
+
+
+def check_input(request: PredictionRequest) -> None:
+    """Check the input and the output directory of a request.
+
+    Raises:
+        UsageError: the input or the output directory cannot be used.
+        OutputError: the output directory cannot be written.
+        NothingToResumeError: there is a finished run of version 1 to resume.
+        ResumeRefusedError: a newer version wrote the run that is there.
+    """
+    layout = request.layout
     check_paths(request, layout)
     if request.resume:
         legacy.refuse_finished(layout)
     if not request.force:
         refuse_foreign_files(layout, resume=request.resume)
+
+
+def check_models(analysis: AnalysisSettings) -> None:
+    """Check that the models of resolved settings are on this machine.
+
+    Raises:
+        ModelError: one of them is not.
+    """
     refuse_missing_models(analysis)
     classifier_path(analysis)
     check_on_disk(analysis.nucleotide_model, "nucleotide")

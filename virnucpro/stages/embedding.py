@@ -40,7 +40,7 @@ from virnucpro.contracts import (
 )
 from virnucpro.encoders.batched import BatchedEncoder, PreparedBatches
 from virnucpro.encoders.family import LETTERS_PER_FRAME, EncoderSource
-from virnucpro.encoders.registry import family_named, open_encoder
+from virnucpro.encoders.registry import family_named, open_encoder, seen_on_this_host
 from virnucpro.errors import OutputError
 from virnucpro.io.fasta import read_fasta
 from virnucpro.layout import Layout, Molecule
@@ -201,8 +201,9 @@ class EmbeddingStage(SpannedStage):
         if device.kind == "cuda":
             torch.cuda.empty_cache()  # the blocks of the previous stage's model
         kept = None if self.budget else self.kept.get(budget_key(self.name, device))
+        source = seen_on_this_host(self.source)
         encoder = open_encoder(
-            self.source,
+            source,
             device.kind,
             self.precision,
             budget=self.budget or kept,
@@ -211,7 +212,8 @@ class EmbeddingStage(SpannedStage):
         if isinstance(encoder, BatchedEncoder):
             encoder.optimise(self.compile, self.sequences)
         facts = {**encoder.facts(), "precision": self.precision}
-        return EmbeddingSession(self, encoder, device, facts | ({"found": "kept"} if kept else {}))
+        stage = replace(self, source=source)
+        return EmbeddingSession(stage, encoder, device, facts | ({"found": "kept"} if kept else {}))
 
 
 @dataclass(frozen=True)

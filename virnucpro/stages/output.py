@@ -14,6 +14,7 @@ from typing import ClassVar
 import numpy as np
 
 from virnucpro.classifier.contigs import ContigModel
+from virnucpro.columns import MISSING
 from virnucpro.contracts import Json, Receipts, ReportProgress, Task, TaskResult
 from virnucpro.io.chunks import chunk_spans
 from virnucpro.io.records import read_records
@@ -27,7 +28,7 @@ from virnucpro.stages.regions import MODEL as REGION_MODEL
 from virnucpro.stages.regions import Region, find_regions
 from virnucpro.stages.results import OutputFigures, ResultFiles
 from virnucpro.store.stamps import FileStamp
-from virnucpro.tables import CONSENSUS, FRAMES, MISSING, RECORDS
+from virnucpro.tables import CONSENSUS, FRAMES, RECORDS
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from rich.console import Console, Group
 
 from virnucpro.events import Event, Notice, StageFinished, TaskFailed
 from virnucpro.formatting import clock_time
-from virnucpro.layout import Layout
+from virnucpro.layout import Layout, SamplesFolder
 from virnucpro.settings import DisplaySettings
 from virnucpro.ui.dashboard import Dashboard
 from virnucpro.ui.log import EventLog, LogFile
@@ -25,7 +25,7 @@ class RunScreen(ProgressScreen):
     def __init__(
         self,
         display: DisplaySettings,
-        layout: Layout,
+        layout: Layout | SamplesFolder,
         console: Console | None = None,
         gpus: GpuReader | None = None,
         clock: Clock = time.monotonic,

@@ -6,6 +6,7 @@ import pickle
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 import torch
@@ -25,6 +26,7 @@ from virnucpro.encoders.registry import (
     ignored_options,
     locate,
     open_encoder,
+    seen_on_this_host,
 )
 from virnucpro.errors import ModelError, UsageError
 from virnucpro.layout import MOLECULES
@@ -160,3 +162,32 @@ def test_ignored_options():
     assert ignored_options(toys[:1], budgets=nothing, precision="bf16", compile="auto") == [
         "--precision bf16 has no effect on the nucleotide encoder toy"
     ]
+
+
+def _located_elsewhere(folder):
+    """A source as another node sends it, whose stamps mean nothing here."""
+    path = save_fair(fair_model(), folder / "esm.pt")
+    source = locate(str(path), "protein")
+    stamps = {file: replace(stamp, device=-1) for file, stamp in source.stamps.items()}
+    return path, source, replace(source, host="another", stamps=stamps)
+
+
+def test_a_model_of_another_host_is_known_by_its_content(tmp_path):
+    _, here, sent = _located_elsewhere(tmp_path)
+    with pytest.raises(ModelError, match="was replaced or changed"):
+        sent.refuse_changed()
+    seen = seen_on_this_host(sent)
+    seen.refuse_changed()
+    assert seen == here
+    assert seen_on_this_host(here) is here
+
+
+def test_a_model_that_another_host_has_otherwise_is_refused(tmp_path):
+    path, here, sent = _located_elsewhere(tmp_path)
+    content = path.read_bytes()
+    path.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+    with pytest.raises(ModelError, match=f"has other content on {here.host} than on another"):
+        seen_on_this_host(sent)
+    path.unlink()
+    with pytest.raises(ModelError, match="put it there under the same path"):
+        seen_on_this_host(sent)

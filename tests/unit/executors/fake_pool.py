@@ -24,6 +24,7 @@ from virnucpro.executors.pool import (
     StageOpened,
     TaskCompleted,
     WorkerExited,
+    WorkerLost,
     WorkerSilent,
     WorkFailed,
 )
@@ -92,7 +93,8 @@ class FakeWorker:
 Behaviour = Callable[[int, Task | None, int], str]
 """What happens when a worker (number) does a task, or opens the stage (None), with its halvings.
 
-``ok``, ``ok after a halving``, ``exits``, ``exits writing``, ``silent``, or a kind of failure.
+``ok``, ``ok after a halving``, ``exits``, ``exits writing``, ``silent``, ``lost`` with its device, or
+a kind of failure.
 """
 
 
@@ -109,6 +111,7 @@ class FakePool:
         self.attempts: list[tuple[int, Task]] = []  # carried out, whatever came of it
         self.most_submitted = 0
         self._unused = [(n, Device("cpu", n, f"device {n}")) for n in range(devices)][::-1]
+        self._joining: list[tuple[float, int]] = []
         self._workers: dict[int, FakeWorker] = {}
         self._behaviour = behaviour
 
@@ -119,6 +122,10 @@ class FakePool:
     @property
     def workers(self) -> Mapping[int, Device]:
         return {number: worker.device for number, worker in self._workers.items()}
+
+    def joins(self, number: int, now: float) -> None:
+        """Have another device be there from ``now`` on, as on a cluster."""
+        self._joining.append((now, number))
 
     def start(self) -> int | None:
         if not self._unused:
@@ -141,6 +148,9 @@ class FakePool:
 
     def wait(self, seconds: float, handle: HandleEvent) -> None:
         self.now += self.STEP
+        for joining in [entry for entry in self._joining if entry[0] <= self.now]:
+            self._joining.remove(joining)
+            self._unused.append((joining[1], Device("cpu", joining[1], f"device {joining[1]}")))
         for number, worker in list(self._workers.items()):
             if self._workers.get(number) is worker:
                 self._step(number, worker, handle)
@@ -162,6 +172,9 @@ class FakePool:
             return
         task = worker.work[0]
         behaviour = self._behaviour(number, task, worker.halvings)
+        if behaviour == "lost":
+            handle(WorkerLost(number, "node 7 is gone"))
+            return
         if behaviour == "silent":
             worker.silence += self.STEP
             handle(WorkerSilent(number, worker.silence))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -66,9 +67,15 @@ def run(
     interruption: Interruption | None = None,
     *,
     overlapping: bool = False,
+    joining: Sequence[tuple[int, float]] = (),
 ) -> Trial:
-    """Carry out ``tasks``, and check what holds in every case."""
+    """Carry out ``tasks``, and check what holds in every case.
+
+    ``joining`` are numbers of workers with the time at which they are there.
+    """
     pool = FakePool(workers, behaviour, overlapping=overlapping)
+    for number, now in joining:
+        pool.joins(number, now)
     trial = Trial(pool)
     scheduler = Scheduler(
         STAGE,
@@ -412,3 +419,40 @@ def test_a_worker_that_dies_after_a_signal_is_not_replaced() -> None:
 
 def test_a_pool_without_devices_is_an_error() -> None:
     assert isinstance(run(always_ok, STAGE.tasks(2), workers=0).error, DeviceError)
+
+
+def test_a_worker_that_is_lost_with_its_node_costs_none_of_its_tasks_an_attempt() -> None:
+    """Its tasks are done by the others, at once and together, and its device is not used again."""
+    lost: list[Task] = []
+
+    def behaviour(worker: int, task: Task | None, halvings: int) -> str:
+        if worker == 1 and holds(task, *range(16, 48)):
+            lost.append(task)  # type: ignore[arg-type]
+            return "lost"
+        return "ok"
+
+    trial = run(behaviour, STAGE.tasks(12), workers=2)
+    assert trial.error is None
+    assert not trial.failed
+    assert len(trial.pool.attempts) == 12  # nothing was divided or tried alone
+    assert set(trial.pool.workers) == {0}
+    assert "worker 1 on device 1 is lost (node 7 is gone)" in trial.warnings
+    assert trial.of(WorkerDied, "worker") == [1] * len(lost)
+
+
+def test_without_any_node_the_run_ends() -> None:
+    trial = run(lambda w, task, h: "lost" if holds(task, 9) else "ok", STAGE.tasks(6), workers=2)
+    assert isinstance(trial.error, DeviceError)
+    assert "no device is left" in str(trial.error)
+
+
+def test_a_node_that_joins_gets_work() -> None:
+    trial = run(always_ok, STAGE.tasks(30), workers=1, joining=[(7, 4.0)])
+    done = [worker for worker, _ in trial.pool.attempts]
+    assert done.count(7) >= 8
+    assert trial.error is None
+
+
+def test_a_node_that_joins_at_the_end_is_not_needed() -> None:
+    trial = run(always_ok, STAGE.tasks(4), workers=1, joining=[(7, 1.5)])
+    assert set(trial.pool.workers) == {0}

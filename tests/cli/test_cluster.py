@@ -1,0 +1,47 @@
+"""``predict --cluster`` where no cluster can be used: one line says what to do."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.cli.inputs import PLAIN
+from virnucpro.cli import run
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    path = tmp_path / "sample.fa"
+    path.write_bytes(PLAIN)
+    return path
+
+
+def _predict(source: Path, *options: str) -> int:
+    return run(["predict", str(source), "-o", str(source.parent / "out"), "-m", "toy", *options])
+
+
+def test_without_ray_the_command_says_what_to_install(
+    source: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "ray", None)
+    assert _predict(source, "--cluster", "auto") == 64
+    assert "pip install 'virnucpro[cluster]'" in capsys.readouterr().err
+    assert _predict(source, "-q") == 0  # nothing of Ray is imported
+
+
+def test_without_a_cluster_the_command_says_how_to_start_one(
+    source: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ray = pytest.importorskip("ray")
+
+    def init(**options: object) -> None:
+        assert options["address"] == "auto"
+        raise ConnectionError("Could not find any running Ray instance.")
+
+    monkeypatch.setattr(ray, "init", init)
+    assert _predict(source, "--cluster", "auto") == 64
+    message = capsys.readouterr().err
+    assert "Could not find any running Ray instance" in message
+    assert "ray start" in message

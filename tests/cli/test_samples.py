@@ -1,0 +1,237 @@
+"""Several inputs in one command: the results are those of single runs, and no sample stops another."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.inputs import bases
+from virnucpro.cli import run
+from virnucpro.contracts import Device, Session
+from virnucpro.errors import InputError, RunInterruptedError, UsageError
+from virnucpro.events import Event, StageStarted
+from virnucpro.layout import SamplesFolder
+from virnucpro.run import samples as samples_module
+from virnucpro.run.request import PredictionRequest
+from virnucpro.run.sample_list import named_files, read_names, read_sample_list
+from virnucpro.run.samples import NamedInput, predict_samples
+from virnucpro.settings import AnalysisSettings, MachineSettings
+from virnucpro.stages.embedding import EmbeddingStage
+from virnucpro.tables import SAMPLES
+
+TOY = ("-m", "toy", "-t", "1", "--no-progress")
+GOOD = ("a", "b", "c")
+ENDS = ("contigs.tsv", "chunks.tsv", "virus.fna", "merged/prediction_results.txt")
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Three inputs, an empty one and a damaged one, in ``in``; the current folder."""
+    (tmp_path / "in").mkdir()
+    for number, name in enumerate(GOOD):
+        # Without T there is no stop codon on either strand: every frame is open.
+        text = bases(3000 * (number + 1), seed=number).decode().replace("T", "G")
+        records = [text[n : n + 600] for n in range(0, len(text), 600)]
+        lines = [f">r{n}\n{record}\n" for n, record in enumerate(records)]
+        (tmp_path / f"in/{name}.fa").write_text("".join(lines))
+    (tmp_path / "in/empty.fa").touch()
+    (tmp_path / "in/wrong.fa").write_text(">x\nAC!GT\n")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def _rows(root: Path) -> dict[str, dict[str, str]]:
+    names = SAMPLES.names
+    rows = SAMPLES.read(root / "samples_summary.tsv", *names)
+    return {row[0]: dict(zip(names, row, strict=True)) for row in rows}
+
+
+def _listed(folder: Path, *names: str) -> Path:
+    path = folder / "samples.tsv"
+    path.write_text("name\tfile\n" + "".join(f"s_{name}\tin/{name}.fa\n" for name in names))
+    return path
+
+
+def _check(folder: Path, root: Path, name: str, sample: str) -> None:
+    single = folder / f"single_{name}"
+    if not single.exists():
+        assert run(["predict", f"in/{name}.fa", "-o", str(single), *TOY, "-q"]) == 0
+    for end in ENDS:
+        found = (root / sample / f"{name}_{end}").read_bytes()
+        assert found == (single / f"{name}_{end}").read_bytes(), end
+
+
+def test_a_list_with_samples_that_fail(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    names = (*GOOD, "empty", "wrong", "gone")
+    command = ["predict", "--input-list", str(_listed(folder, *names)), "-o", "out", *TOY]
+    assert run(command) == 2
+    shown = capsys.readouterr()
+    assert "3 of 6 samples are finished" in shown.out
+    for name, reason in (("empty", "no sequences"), ("wrong", "line 2"), ("gone", "not found")):
+        assert reason in next(line for line in shown.out.splitlines() if f"s_{name} failed" in line)
+        assert f"sample s_{name} failed" in shown.err
+    rows = _rows(folder / "out")
+    assert list(rows) == [f"s_{name}" for name in names]
+    assert [row["state"] for row in rows.values()] == ["finished"] * 3 + ["failed"] * 3
+    assert [rows[f"s_{name}"]["records"] for name in GOOD] == ["5", "10", "15"]
+    for name in GOOD:
+        _check(folder, folder / "out", name, f"s_{name}")
+    before = {path: path.stat().st_mtime_ns for path in (folder / "out").glob("*/*.tsv")}
+    table = (folder / "out/samples_summary.tsv").read_bytes()
+    assert run(command) == 2
+    assert "Nothing to compute" in capsys.readouterr().out
+    assert before == {path: path.stat().st_mtime_ns for path in before}
+    assert (folder / "out/samples_summary.tsv").read_bytes() == table
+
+
+def test_status_has_a_line_per_sample(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    listed = _listed(folder, "a", "wrong", "gone")
+    run(["predict", "--input-list", str(listed), "-o", "out", *TOY, "-q"])
+    capsys.readouterr()
+    assert run(["status", "out"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "s_a: finished"
+    assert lines[1].startswith("s_wrong: failed: ")
+    assert lines[2].startswith("s_gone: failed: ")
+    assert lines[3].startswith("1 of 3 samples are finished")
+    assert run(["status", "out", "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)["samples"]
+    assert [row["sample"] for row in rows] == ["s_a", "s_wrong", "s_gone"]
+    assert [run["state"] for run in rows[0]["runs"]] == ["finished"]
+
+
+def test_several_files_and_patterns_are_named_after_the_files(folder: Path) -> None:
+    assert run(["predict", "in/a.fa", "in/[bc].fa", "-o", "out", *TOY, "-q"]) == 0
+    assert list(_rows(folder / "out")) == ["a", "b", "c"]
+    assert read_names(folder / "out") == [(name, f"in/{name}.fa") for name in GOOD]
+    for name in GOOD:
+        _check(folder, folder / "out", name, name)
+
+
+def _samples(root: Path, **options: Any) -> list[NamedInput]:
+    request = PredictionRequest("", None, AnalysisSettings("toy"), MachineSettings(device="cpu"))
+    request = replace(request, **options)
+    return [
+        NamedInput(name, replace(request, source=f"in/{name}.fa", output_dir=root / name))
+        for name in GOOD
+    ]
+
+
+@pytest.mark.parametrize("share", [0.25, 0.0])
+def test_models_are_loaded_once_for_a_group(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, share: float
+) -> None:
+    """A group ends where the features of its samples take too much of the disk."""
+    opened: list[str] = []
+    open_stage = EmbeddingStage.open
+
+    def counted(stage: EmbeddingStage, device: Device) -> Session:
+        opened.append(stage.name)
+        return open_stage(stage, device)
+
+    monkeypatch.setattr(EmbeddingStage, "open", counted)
+    monkeypatch.setattr(samples_module, "GROUP_SHARE", share)
+    outcomes = predict_samples(_samples(folder / "out"), folder / "out", lambda event: None)
+    assert [outcome.state for outcome in outcomes] == ["finished"] * 3
+    assert len(opened) == (2 if share else 6)
+    for name in GOOD:
+        _check(folder, folder / "out", name, name)
+
+
+def test_an_interrupted_list_is_continued(folder: Path) -> None:
+    root = folder / "out"
+
+    def interrupt(event: Event) -> None:
+        if isinstance(event, StageStarted) and event.stage == "protein_embeddings":
+            raise RunInterruptedError(15)
+
+    with pytest.raises(RunInterruptedError):
+        predict_samples(_samples(root), root, interrupt)
+    assert [row["state"] for row in _rows(root).values()] == ["unfinished"] * 3
+    events: list[Event] = []
+    predict_samples(_samples(root), root, events.append)
+    todo = {e.stage: e.todo for e in events if isinstance(e, StageStarted) and e.on_workers}
+    assert todo == {"nucleotide_embeddings": 0, "protein_embeddings": 3}
+    for name in GOOD:
+        _check(folder, root, name, name)
+
+
+def test_a_table_of_the_user_is_not_overwritten(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    table = folder / "out/samples_summary.tsv"
+    table.parent.mkdir()
+    table.write_text("mine")
+    command = ["predict", "in/a.fa", "in/b.fa", "-o", "out", *TOY, "-q"]
+    assert run(command) == 64
+    assert "not its own: samples_summary.tsv" in capsys.readouterr().err
+    assert table.read_text() == "mine"
+    assert run([*command, "--force"]) == 0
+    assert list(_rows(folder / "out")) == ["a", "b"]
+    kept = (folder / "out/.checkpoints").glob("samples.previous*/**/samples_summary.tsv")
+    assert [path.read_text() for path in kept] == ["mine"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("in/a.fa", "in/b.fa"), "give --output-dir DIR"),
+        (("in/a.fa", "-", "-o", "out"), "standard input"),
+        (("in/a.fa", "in/../in/a.fa", "-o", "out"), "have the same name a"),
+        (("none/*.fa", "-o", "out"), "no file matches none/*.fa"),
+        (("in/a.fa", "--input-list", "samples.tsv", "-o", "out"), "give exactly one input"),
+        (("--input-list", "none.tsv", "-o", "out"), "none.tsv cannot be read"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
+)
+def test_what_cannot_be_samples_is_refused(
+    folder: Path, capsys: pytest.CaptureFixture[str], arguments: Sequence[str], says: str
+) -> None:
+    assert run(["predict", *arguments, *TOY]) == 64
+    assert says in capsys.readouterr().err
+    assert not (folder / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("", "the first line must be"),
+        ("a\tin/a.fa\n", "the first line must be"),
+        ("name\tfile\n", "names no sample"),
+        ("name\tfile\na\n", "line 2"),
+        ("name\tfile\na\t\n", "line 2"),
+        ("name\tfile\n../a\tin/a.fa\n", "cannot be the name of a folder"),
+        ("name\tfile\n.a\tin/a.fa\n", "cannot be the name of a folder"),
+        ("name\tfile\na\x1b[2J\tin/a.fa\n", "cannot be the name of a folder"),
+        (f"name\tfile\n{'a' * 201}\tin/a.fa\n", "longer than 200 bytes"),
+        ("name\tfile\na\tin/a.fa\nA\tin/b.fa\n", "have the same name A"),
+        ("name\tfile\nsamples_summary.tsv\tin/a.fa\n", "have the same name"),
+        ("name\tfile\na\tin/\udcff.fa\n", "not text in UTF-8"),
+    ],
+)
+def test_a_wrong_list_is_refused(tmp_path: Path, text: str, says: str) -> None:
+    path = tmp_path / "samples.tsv"
+    path.write_bytes(text.encode("utf-8", "surrogateescape"))
+    with pytest.raises(InputError, match=says):
+        read_sample_list(path)
+
+
+def test_a_list_may_have_comments_and_blank_lines(tmp_path: Path) -> None:
+    path = tmp_path / "samples.tsv"
+    path.write_text("\ufeff# mine\nname\tfile\n\none\tin/a b.fa\r\n# two\n")
+    assert read_sample_list(path) == [("one", "in/a b.fa")]
+
+
+def test_a_damaged_list_of_samples_is_none(tmp_path: Path) -> None:
+    folder = SamplesFolder(tmp_path)
+    assert read_names(tmp_path) is None
+    folder.listed.parent.mkdir(parents=True)
+    folder.listed.write_text('{"samples": [["../..", "x"]]}')
+    assert read_names(tmp_path) is None
+    with pytest.raises(UsageError):
+        named_files(["/nowhere/*.fa"])

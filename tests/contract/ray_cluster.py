@@ -1,0 +1,52 @@
+"""A Ray cluster on this machine, for tests: a head, and nodes that are added and killed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+
+import pytest
+
+from virnucpro.contracts import Device
+from virnucpro.executors.cluster import cpu_places
+from virnucpro.executors.ray_pool import Place, RayPool
+
+OBJECT_STORE = 80 << 20  # bytes, the smallest that Ray accepts
+SETTINGS = {
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_AUTH_MODE": "disabled",
+    "RAY_worker_niceness": "0",  # else Ray's workers let everybody else go first
+    "RAY_raylet_start_wait_time_s": "200",  # on a busy machine
+}
+
+
+@contextmanager
+def local_cluster(cpus: int) -> Iterator[None]:
+    """Start a cluster of one node that this process belongs to, and stop it."""
+    ray = pytest.importorskip("ray")
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in SETTINGS.items():
+            patch.setenv(name, value)
+        ray.init(
+            num_cpus=cpus,
+            num_gpus=0,
+            object_store_memory=OBJECT_STORE,
+            include_dashboard=False,
+            log_to_driver=False,
+            configure_logging=False,
+        )
+        try:
+            yield
+        finally:
+            ray.shutdown()
+
+
+def ray_pool(devices: Sequence[Device]) -> RayPool:
+    """Return a pool with a worker on each of ``devices``, all on the first node."""
+    (node, host) = next((place.node, place.host) for place in cpu_places(1))
+    places = [
+        Place(node, host, number, replace(device, threads=1))
+        for number, device in enumerate(devices)
+    ]
+    return RayPool(lambda: places, tokenizer_threads=1).gather()

@@ -1,0 +1,103 @@
+"""The worker pool on a Ray cluster: the contract of every pool, and what only this one does.
+
+The contract of executors and the faults run over it in ``tests/slow``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from tests.contract.ray_cluster import local_cluster, ray_pool
+from tests.contract.test_pools import (  # noqa: F401 - run here over the pool of this file
+    DEVICES,
+    _is,
+    _stage,
+    _until,
+    test_a_restarted_worker_has_nothing_to_do_and_a_removed_one_is_gone,
+    test_a_stage_that_does_not_open_is_a_failure_without_a_task,
+    test_failures_are_described,
+    test_silence_is_counted_from_the_last_event,
+    test_work_is_done_in_the_order_in_which_it_was_given,
+    test_work_of_an_abandoned_stage_is_never_reported,
+    test_workers_are_started_while_there_are_devices,
+)
+from virnucpro.events import Event, Notice
+from virnucpro.executors.cluster import cpu_places
+from virnucpro.executors.pool import TaskCompleted, WorkerExited, WorkerPool
+from virnucpro.executors.ray_pool import RayPool
+from virnucpro.executors.ray_worker import Probe
+
+
+class StartedOnce:
+    """A pool whose workers serve one test after the other: to start an actor takes seconds."""
+
+    def __init__(self, pool: RayPool) -> None:
+        self._pool = pool
+        self._unused = list(pool.workers)
+
+    def start(self) -> int | None:
+        return self._unused.pop(0) if self._unused else None
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._pool, name)
+
+
+@pytest.fixture(scope="module")
+def started() -> Iterator[RayPool]:
+    """A pool with all workers started, on a cluster of one node."""
+    with local_cluster(cpus=2):
+        made = ray_pool(DEVICES)
+        assert [made.start() for _ in range(3)] == [0, 1, None]
+        yield made
+        made.close()
+        made.close()
+        assert not made.workers
+
+
+@pytest.fixture
+def pool(started: RayPool) -> WorkerPool:
+    """The pool on Ray."""
+    return cast(WorkerPool, StartedOnce(started))
+
+
+@pytest.fixture
+def surviving_pool(pool: WorkerPool) -> WorkerPool:
+    """The same: its workers may die."""
+    return pool
+
+
+# Here the first of both workers is gone: a test above has removed it.
+def test_a_lost_worker_is_reported_and_its_successor_works(
+    pool: WorkerPool, tmp_path: Path
+) -> None:
+    stage, tasks = _stage(tmp_path, ["a", "killed", "c"])
+    worker = pool.start()
+    assert worker is not None
+    pool.open(worker, stage, 0)
+    pool.submit(worker, tasks[0])
+    exited = _until(pool, _is(WorkerExited))[-1]
+    assert isinstance(exited, WorkerExited)
+    assert exited.worker == worker
+    assert "is gone" in exited.reason
+    pool.restart(worker)
+    pool.open(worker, stage, 0)
+    pool.submit(worker, tasks[1])
+    _until(pool, _is(TaskCompleted))
+
+
+def test_a_node_that_cannot_see_the_folder_is_left_out_and_named(
+    started: RayPool, tmp_path: Path
+) -> None:
+    place = cpu_places(2)[0]  # one of the two processors is free
+    events: list[Event] = []
+    refusing = RayPool(lambda: [place], 1, Probe(tmp_path / "none", "token"), events.append)
+    refusing.gather()
+    refusing.close()
+    assert refusing.start() is None
+    (refusal,) = refusing.refusals
+    assert refusal.startswith(f"node {place.host} is left out: it cannot read {tmp_path / 'none'}")
+    assert events == [Notice("warning", refusal)]

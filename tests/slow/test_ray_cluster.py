@@ -1,0 +1,114 @@
+"""Real Ray clusters of several nodes on this machine: nodes that are lost, join, and are left."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.cli.inputs import bases
+from tests.contract.running import fasta
+from tests.faults.processes import files_under, until
+from tests.slow.nodes import ADDRESS, ENVIRONMENT, ROOT, LocalCluster, local_nodes
+
+pytestmark = pytest.mark.slow
+pytest.importorskip("ray")
+IDS = [f"a{n}" for n in range(120)]
+SECONDS_PER_BASE = 0.01
+BYTES = ("x_contigs.tsv", "x_chunks.tsv", "x_virus.fna", "x_merged/prediction_results.txt")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    fasta(tmp_path, "f.fa", IDS)
+    return tmp_path
+
+
+@pytest.fixture
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+    """Three nodes; none of their workers may be left when a test ends."""
+    with local_nodes(tmp_path_factory.mktemp("ray"), 3) as nodes:
+        yield nodes
+        until(lambda: not nodes.workers)
+
+
+def _start(folder: Path, seconds_per_base: float = SECONDS_PER_BASE) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "tests.slow.program", folder, str(seconds_per_base), "3"]
+    return subprocess.Popen(command, cwd=ROOT, env=ENVIRONMENT, stdout=subprocess.PIPE, text=True)
+
+
+def _parts(folder: Path) -> int:
+    return len(files_under(folder, ".txt.done"))
+
+
+def _check(folder: Path) -> None:
+    written = (folder / "f.txt").read_text().splitlines()
+    assert written == [f"{name} {5 + n}" for n, name in enumerate(IDS)]
+
+
+def test_a_node_that_is_killed_is_done_without(cluster: LocalCluster, folder: Path) -> None:
+    program = _start(folder)
+    until(lambda: _parts(folder) >= 4)
+    cluster.nodes[2].kill()
+    output, _ = program.communicate()
+    assert program.returncode == 0, output
+    assert "WorkerDied" in output
+    _check(folder)
+
+
+def test_a_node_that_is_added_gets_work(cluster: LocalCluster, folder: Path) -> None:
+    program = _start(folder, 0.03)
+    until(lambda: _parts(folder) >= 2)
+    cluster.add()
+    output, _ = program.communicate()
+    assert program.returncode == 0, output
+    assert "has joined" in output
+    _check(folder)
+
+
+def test_a_driver_that_is_killed_leaves_no_worker_and_is_resumed(
+    cluster: LocalCluster, folder: Path
+) -> None:
+    program = _start(folder)
+    until(lambda: _parts(folder) >= 4)
+    program.kill()
+    program.communicate()
+    until(lambda: not cluster.workers)
+    done = _parts(folder)
+    assert done < len(IDS) / 4
+    again = _start(folder)
+    again.communicate()
+    assert again.returncode == 0
+    _check(folder)
+
+
+def test_a_driver_that_is_asked_to_end_leaves_no_worker(
+    cluster: LocalCluster, folder: Path
+) -> None:
+    program = _start(folder)
+    until(lambda: _parts(folder) >= 2)
+    program.send_signal(signal.SIGTERM)
+    program.communicate()
+    assert program.returncode == 143
+    until(lambda: not cluster.workers)
+
+
+@pytest.mark.parametrize("model", ["toy", "lite"])
+def test_results_are_those_of_one_machine(
+    cluster: LocalCluster, tmp_path: Path, model: str
+) -> None:
+    source = tmp_path / "x.fa"
+    text = bases(400_000).decode()
+    records = [text[n : n + 2000] for n in range(0, len(text), 2000)]
+    source.write_text("".join(f">r{n}\n{record}\n" for n, record in enumerate(records)))
+    for name, options in (("one", ("--device", "cpu")), ("many", ("--cluster", ADDRESS))):
+        command = [sys.executable, "-m", "virnucpro", "predict", source, "-o", tmp_path / name]
+        subprocess.run(
+            [*command, "-m", model, "-q", *options], cwd=ROOT, env=ENVIRONMENT, check=True
+        )
+    for name in BYTES:
+        assert (tmp_path / "many" / name).read_bytes() == (tmp_path / "one" / name).read_bytes()

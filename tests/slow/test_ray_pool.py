@@ -1,0 +1,83 @@
+"""The contract of every executor and the injected faults, over the worker pool on Ray.
+
+Left out are tests that ask how a process ended, which Ray does not say, and one that expects a new
+worker within a second.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import pytest
+
+from tests.contract.ray_cluster import local_cluster, ray_pool
+from tests.contract.test_executors import (  # noqa: F401 - run here over the pool of this file
+    test_a_full_disk_ends_the_run_with_its_own_error,
+    test_a_model_that_cannot_be_opened_is_no_data_error,
+    test_a_second_run_has_nothing_to_do,
+    test_a_sequence_that_kills_workers_is_found,
+    test_calls_without_compiled_code_are_told_once,
+    test_every_sequence_exactly_once_in_file_order,
+    test_only_the_task_that_kills_its_worker_is_charged,
+    test_only_the_wrong_sequence_is_lost,
+    test_what_failed_is_tried_again_and_nothing_else,
+)
+from tests.faults.test_pool import (  # noqa: F401
+    Make,
+    test_a_device_on_which_everything_dies_is_given_up,
+    test_a_file_of_which_nothing_can_be_computed,
+    test_a_full_disk_lets_the_others_finish,
+    test_a_model_that_loads_at_the_second_attempt,
+    test_a_pool_can_be_used_after_a_stage_that_was_left_early,
+    test_a_sequence_that_never_ends_is_found,
+    test_a_spare_device_takes_over,
+    test_batches_made_smaller_in_vain_grow_again,
+    test_two_bad_sequences_are_found_and_no_other_lost,
+    test_two_deadly_sequences_are_found_and_no_other_lost,
+    test_with_smaller_batches_everything_fits,
+)
+from virnucpro.contracts import Device
+from virnucpro.executors.executor import Executor
+from virnucpro.executors.scheduler import TimeLimits
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module", autouse=True)
+def cluster() -> Iterator[None]:
+    """One node for all tests of this file."""
+    with local_cluster(cpus=4):
+        yield
+
+
+@pytest.fixture
+def pool() -> Iterator[Make]:
+    """Make executors with so many workers over the pool on Ray."""
+    executors = []
+
+    def make(workers: int, indices: Sequence[int] = (), **limits: float) -> Executor:
+        devices = [Device("cpu", index) for index in indices or range(workers)]
+        executors.append(Executor(ray_pool(devices), 1, limits=TimeLimits(**limits)))
+        return executors[-1]
+
+    yield make
+    for executor in executors:
+        executor.close()
+
+
+@pytest.fixture
+def any_pool(pool: Make) -> Make:
+    """The same."""
+    return pool
+
+
+@pytest.fixture
+def executor(pool: Make) -> Executor:
+    """An executor with two workers."""
+    return pool(2)
+
+
+@pytest.fixture
+def surviving_executor(pool: Make) -> Executor:
+    """The same: its workers may die."""
+    return pool(2)

@@ -1,0 +1,83 @@
+"""A worker of a Ray cluster before it is used, and its mailbox; without Ray."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import virnucpro.executors.ray_pool as ray_pool
+from virnucpro.contracts import Device, OutputFile
+from virnucpro.executors.pool import ProgressMade
+from virnucpro.executors.ray_pool import await_files
+from virnucpro.executors.ray_worker import Mailbox, Probe, RayWorker, Refusal, software
+
+
+@pytest.fixture
+def worker(monkeypatch: pytest.MonkeyPatch) -> RayWorker:
+    """A worker that serves nobody, on the CPU of this process."""
+    monkeypatch.setattr("virnucpro.executors.ray_worker.settle_on_device", lambda *_: None)
+    monkeypatch.setattr(RayWorker, "_serve", lambda *_: None)
+    return RayWorker(0, Device("cpu"), 1)
+
+
+def test_a_worker_joins_that_sees_the_folder(worker: RayWorker, tmp_path: Path) -> None:
+    probe = Probe(tmp_path / "probe", "token")
+    probe.path.write_text("token")
+    assert worker.join(probe, software()) == Device("cpu")
+    assert worker.join(None, software()) == Device("cpu")
+
+
+def test_a_worker_that_does_not_see_the_folder_is_refused(
+    worker: RayWorker, tmp_path: Path
+) -> None:
+    probe = Probe(tmp_path / "probe", "token")
+    assert worker.join(probe, {}) == Refusal(
+        f"it cannot read {probe.path}: No such file or directory"
+    )
+    probe.path.write_text("of another run")
+    assert worker.join(probe, {}) == Refusal(f"{probe.path} is another file there")
+
+
+def test_a_worker_with_another_version_is_refused(worker: RayWorker) -> None:
+    refusal = worker.join(None, {**software(), "torch": "0.1"})
+    assert isinstance(refusal, Refusal)
+    assert refusal.reason.endswith("and this process 0.1")
+
+
+def test_a_node_without_its_gpu_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("virnucpro.executors.ray_worker.visible_gpus", lambda: [])
+    assert isinstance(RayWorker(0, None, 1).join(None, {}), Refusal)
+
+
+def test_missing_model_files_are_named(worker: RayWorker, tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(b"1234")
+    files = {tmp_path / "a": 4, tmp_path / "b": 4}
+    assert worker.missing(files) == [tmp_path / "b"]
+    assert worker.missing({tmp_path / "a": 5}) == [tmp_path / "a"]
+
+
+def test_events_are_fetched_in_their_order_and_once() -> None:
+    mailbox = Mailbox()
+    events = [ProgressMade(0, n, n) for n in range(3)]
+    for event in events:
+        mailbox.send(event)
+    assert mailbox.events() == events
+    mailbox.send(events[0])
+    assert mailbox.events() == events[:1]
+
+
+def test_a_file_that_another_node_wrote_is_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "late"
+    waits: list[float] = []
+
+    def arrive(seconds: float) -> None:
+        waits.append(seconds)
+        if len(waits) == 3:
+            path.touch()
+
+    monkeypatch.setattr(ray_pool.time, "sleep", arrive)
+    await_files([OutputFile(path, 0, "", 0)])
+    assert len(waits) == 3

@@ -1,0 +1,126 @@
+"""The samples of a command with several inputs: their names and files, and where that is kept."""
+
+from __future__ import annotations
+
+import glob
+import os
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from virnucpro.errors import InputError, UsageError
+from virnucpro.formatting import printable
+from virnucpro.layout import STDIN, SamplesFolder, stem_of
+from virnucpro.store.disk import Disk
+from virnucpro.store.documents import sealed, unsealed
+from virnucpro.tables import SAMPLES
+
+COLUMNS = ["name", "file"]
+LONGEST_NAME = 200  # bytes; files of the run have longer names than the folder
+_PATTERN = "*?["
+
+NamedFile = tuple[str, str]
+"""The name of a sample and the path of its file."""
+
+
+def are_several(sources: Sequence[str]) -> bool:
+    """Return whether inputs are samples with folders of their own: several, or a pattern."""
+    return len(sources) > 1 or any(map(_is_pattern, sources))
+
+
+def named_files(sources: Sequence[str]) -> list[NamedFile]:
+    """Return the files of inputs and patterns such as ``reads/*.fq.gz``, each with its name.
+
+    Raises:
+        UsageError: a pattern matches nothing, a name cannot be a folder, or occurs twice.
+    """
+    files: list[str] = []
+    for source in sources:
+        if source == STDIN:
+            raise UsageError("standard input cannot be one of several inputs: name files")
+        found = sorted(glob.glob(source)) if _is_pattern(source) else [source]  # noqa: PTH207
+        if not found:
+            raise UsageError(f"no file matches {source}: check the pattern")
+        files += found
+    named = [(stem_of(file), file) for file in dict.fromkeys(files)]
+    advice = "rename a file, or give names with --input-list"
+    for problem in _problems(named):
+        raise UsageError(f"{problem}; {advice}")
+    return named
+
+
+def read_sample_list(path: Path) -> list[NamedFile]:
+    """Return the rows of a tab-separated table with the columns ``name`` and ``file``.
+
+    Blank lines and those that begin with ``#`` do not count. Files are relative to the current
+    folder.
+
+    Raises:
+        UsageError: the table cannot be read.
+        InputError: it has other columns, or a name that cannot be a folder or occurs twice.
+    """
+    try:
+        text = path.read_bytes().decode("utf-8-sig")
+    except OSError as error:
+        raise UsageError(
+            f"--input-list {path} cannot be read ({error.strerror}): check its path"
+        ) from error
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path} is not text in UTF-8: save the table in this encoding") from error
+    lines = [
+        (number, [cell.strip() for cell in line.split("\t")])
+        for number, line in enumerate(text.splitlines(), 1)
+        if line.strip() and not line.startswith("#")
+    ]
+    if not lines or lines[0][1] != COLUMNS:
+        raise InputError(
+            f"{path}: the first line must be the columns name and file, separated by a tab"
+        )
+    if len(lines) == 1:
+        raise InputError(f"{path} names no sample: add a line for each")
+    for number, cells in lines[1:]:
+        if len(cells) != len(COLUMNS) or not all(cells):
+            raise InputError(f"{path}: line {number}: expected a name, a tab and a file")
+    named = [(name, file) for _, (name, file) in lines[1:]]
+    for problem in _problems(named):
+        raise InputError(f"{path}: {problem}")
+    return named
+
+
+def write_names(folder: SamplesFolder, disk: Disk, named: Iterable[NamedFile]) -> None:
+    """Keep the names of all samples, for ``status``."""
+    disk.save(folder.listed, sealed({"samples": [list(pair) for pair in named]}))
+
+
+def read_names(root: Path) -> list[NamedFile] | None:
+    """Return the samples of an output directory; None where it is not one of several inputs."""
+    try:
+        document = unsealed(SamplesFolder(root).listed.read_bytes())
+        named = [(str(name), str(file)) for name, file in document["samples"]]
+    except (OSError, ValueError, LookupError, TypeError):
+        return None
+    return None if list(_problems(named)) else named
+
+
+def failures(root: Path) -> dict[str, str]:
+    """Return why samples failed at the last call, by their names, as the summary table has it."""
+    try:
+        rows = list(SAMPLES.read(SamplesFolder(root).summary_table, "sample", "state", "message"))
+        return {name: message for name, state, message in rows if state == "failed"}
+    except (OSError, ValueError, IndexError, InputError):
+        return {}
+
+
+def _is_pattern(source: str) -> bool:
+    return any(letter in source for letter in _PATTERN) and not Path(source).exists()
+
+
+def _problems(named: Iterable[NamedFile]) -> Iterable[str]:
+    """Yield what is wrong with the names: each becomes a folder."""
+    seen: dict[str, str] = {SamplesFolder(Path()).summary_table.name: "the summary table"}
+    for name, file in named:
+        if not name.isprintable() or "/" in name or name[:1] in ("", ".", "-"):
+            yield f"{printable(file)}: {printable(name)!r} cannot be the name of a folder"
+        elif len(os.fsencode(name)) > LONGEST_NAME:
+            yield f"{printable(file)}: its name is longer than {LONGEST_NAME} bytes"
+        elif (other := seen.setdefault(name.casefold(), file)) != file:
+            yield f"{printable(file)} and {printable(other)} have the same name {name}"

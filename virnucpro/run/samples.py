@@ -1,0 +1,304 @@
+"""Several inputs in one command: a run for each, and one set of workers for all of them.
+
+The runs go through their stages in groups. The stages of the host are done one run after the
+other; an embedding stage is one piece of work for the whole group, so that its model is loaded once
+for the group. A sample that cannot be used stops no other.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections import deque
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from virnucpro.contracts import Stage
+from virnucpro.errors import (
+    InputError,
+    LockedError,
+    ModelError,
+    NothingToResumeError,
+    ResumeRefusedError,
+    UsageError,
+    VirNucProError,
+)
+from virnucpro.events import Emit, Notice
+from virnucpro.executors.signals import Interruption
+from virnucpro.layout import SamplesFolder
+from virnucpro.run.engine import Execution, carry_out_stage, noted_workers
+from virnucpro.run.predict import AdmittedRun, Summary, admitted_run, finish, model_sizes
+from virnucpro.run.prepare import Prediction, prepare
+from virnucpro.run.request import PredictionRequest, check_input, check_models
+from virnucpro.run.sample_list import write_names
+from virnucpro.run.workers import Workers, opened_workers
+from virnucpro.store.disk import Disk
+from virnucpro.store.documents import parse_json
+from virnucpro.store.guard import ExistingWork, foreign_files_refusal, move_aside, refuse_links
+from virnucpro.store.lock import locked
+from virnucpro.tables import SAMPLES
+
+# Of the free space that the features of a group may take. The features of a group exist at the
+# same time; those of one sample do so in any case.
+GROUP_SHARE = 0.25
+# What is wrong with one input and does not concern the others.
+OF_A_SAMPLE = (InputError, ResumeRefusedError, LockedError, NothingToResumeError, UsageError)
+
+SampleState = Literal["finished", "partial", "failed", "unfinished"]
+
+
+@dataclass(frozen=True)
+class NamedInput:
+    """An input with the name of its folder."""
+
+    name: str
+    request: PredictionRequest
+
+
+@dataclass(frozen=True)
+class SampleOutcome:
+    """What became of a sample: the summary of its run, or why there are no results."""
+
+    sample: NamedInput
+    state: SampleState = "unfinished"
+    summary: Summary | None = None
+    seconds: float | None = None
+    message: str | None = None
+
+    def line(self) -> str:
+        """Return the row of the summary table."""
+        calls = self.summary.results.calls if self.summary else {}
+        known = self.summary is not None
+        return SAMPLES.line(
+            sample=self.sample.name,
+            file=" ".join(self.sample.request.source.split()),
+            state=self.state,
+            records=self.summary.records if self.summary else None,
+            virus=calls.get("virus", 0) if known else None,
+            nonvirus=calls.get("nonvirus", 0) if known else None,
+            undecided=calls.get("undecided", 0) if known else None,
+            unscored=sum(self.summary.results.unscored.values()) if self.summary else None,
+            seconds=self.seconds,
+            message=" ".join(self.message.split()) if self.message else None,
+        )
+
+
+@dataclass(frozen=True)
+class BegunSample:
+    """A sample whose run is admitted, and on its way."""
+
+    sample: NamedInput
+    prediction: Prediction
+    admitted: AdmittedRun
+    execution: Execution
+
+    @property
+    def disk_need(self) -> int:
+        """Bytes that its features take."""
+        ledger = self.execution.ledger
+        needs = (stage.disk_need(ledger) for stage in self.admitted.run.stages)
+        return sum(need.bytes for need in needs if need)
+
+
+def predict_samples(
+    samples: Sequence[NamedInput],
+    root: Path,
+    emit: Emit,
+    disk: Disk | None = None,
+    interruption: Interruption | None = None,
+) -> list[SampleOutcome]:
+    """Carry out the runs of all samples, or finish what an earlier call left.
+
+    The summary table is written also when the command is interrupted.
+
+    Raises:
+        VirNucProError: what concerns all samples; nothing that was finished is lost.
+    """
+    disk = disk or Disk()
+    folder = SamplesFolder(root)
+    first = samples[0].request
+    check_models(first.analysis.resolved())
+    with locked(folder.lock, "these samples"):
+        _admit_table(folder, disk, force=first.force)
+        write_names(folder, disk, [(sample.name, sample.request.source) for sample in samples])
+        with opened_workers(
+            first.machine, first.cluster, root, emit, interruption, disk
+        ) as workers:
+            study = Study(samples, workers, disk, emit)
+            try:
+                study.carry_out()
+            finally:
+                _write_table(folder, disk, study.outcomes)
+    return study.outcomes
+
+
+def _write_table(folder: SamplesFolder, disk: Disk, outcomes: Sequence[SampleOutcome]) -> None:
+    """Write the summary table, unless it is there already."""
+    # A file name may hold bytes that are not text.
+    lines = [SAMPLES.header, *(outcome.line() for outcome in outcomes)]
+    text = "".join(lines).encode("utf-8", "surrogateescape")
+    if not folder.summary_table.exists() or folder.summary_table.read_bytes() != text:
+        disk.save(folder.summary_table, text, len(outcomes))
+
+
+def _admit_table(folder: SamplesFolder, disk: Disk, *, force: bool) -> None:
+    """Refuse to write over a file that is not a summary of samples; with force, move it aside.
+
+    Raises:
+        UsageError: there is such a file.
+    """
+    path = folder.summary_table
+    refuse_links(folder.listed, folder.log)
+    if not (path.exists() or path.is_symlink()):
+        return
+    header = SAMPLES.header.encode()
+    if path.is_file() and not path.is_symlink():
+        with path.open("rb") as stream:
+            if stream.read(len(header)) == header:
+                return
+    existing = ExistingWork(
+        folder.root, folder.checkpoints / "samples.previous", foreign_files=[path]
+    )
+    if force:
+        move_aside(existing, disk)
+    elif refusal := foreign_files_refusal(existing):
+        raise refusal
+
+
+class Study:
+    """The samples of a command on their way; ``outcomes`` has one for each, in their order."""
+
+    def __init__(
+        self, samples: Sequence[NamedInput], workers: Workers, disk: Disk, emit: Emit
+    ) -> None:
+        self._samples = samples
+        self._workers = workers
+        self._disk = disk
+        self._emit = emit
+        self._outcomes = {sample.name: SampleOutcome(sample) for sample in samples}
+
+    @property
+    def outcomes(self) -> list[SampleOutcome]:
+        """What became of each sample so far."""
+        return list(self._outcomes.values())
+
+    def carry_out(self) -> None:
+        """Take all samples through their stages, the largest files first.
+
+        Raises:
+            VirNucProError: what concerns all samples.
+        """
+        usable = [sample for sample in self._samples if self._is_usable(sample)]
+        if not usable:
+            return
+        waiting = deque(sorted(usable, key=lambda sample: -_size(sample)))
+        requests = [sample.request for sample in waiting]
+        prediction = prepare(requests, self._workers.devices, self._disk, self._emit)
+        self._workers.require(model_sizes(prediction))
+        while waiting:
+            with ExitStack() as locks:
+                group: list[BegunSample] = []
+                room = GROUP_SHARE * shutil.disk_usage(waiting[0].request.layout.root.parent).free
+                while waiting and sum(begun.disk_need for begun in group) <= room:
+                    sample = waiting.popleft()
+                    count = len(usable) - len(waiting)
+                    text = f"sample {count} of {len(usable)}: {sample.name}"
+                    self._emit(Notice("info", text))
+                    if begun := self._begin(sample, prediction, locks):
+                        group.append(begun)
+                self._embed(group)
+
+    def _is_usable(self, sample: NamedInput) -> bool:
+        try:
+            check_input(sample.request)
+        except ModelError:
+            raise
+        except OF_A_SAMPLE as error:
+            self._fail(sample, error)
+            return False
+        return True
+
+    def _fail(self, sample: NamedInput, error: VirNucProError) -> None:
+        message = str(error).splitlines()[0]
+        outcome = SampleOutcome(sample, "failed", message=message)
+        self._outcomes[sample.name] = outcome
+        self._emit(Notice("warning", f"sample {sample.name} failed: {message}"))
+
+    def _begin(
+        self, sample: NamedInput, prediction: Prediction, locks: ExitStack
+    ) -> BegunSample | None:
+        """Admit a run and carry out its stages before the embedding; None where that fails."""
+        own = prediction.of(sample.request)
+        try:
+            with ExitStack() as stack:
+                admitted = stack.enter_context(
+                    admitted_run(sample.request, own, self._disk, self._emit)
+                )
+                execution = Execution(admitted.run, self._emit)
+                begun = BegunSample(sample, own, admitted, execution)
+                self._on_host(begun, range(_embedding(admitted.run.stages).start))
+                locks.push(stack.pop_all())
+                return begun
+        except ModelError:
+            raise
+        except OF_A_SAMPLE as error:
+            self._fail(sample, error)
+            return None
+
+    def _on_host(self, begun: BegunSample, positions: range) -> None:
+        workers = noted_workers([begun.execution], self._emit)
+        for position in positions:
+            carry_out_stage(
+                [begun.execution], position, self._workers.executor, workers, self._emit
+            )
+
+    def _embed(self, group: Sequence[BegunSample]) -> None:
+        """Embed a group together, and then finish its runs one after the other."""
+        if not group:
+            return
+        executions = [begun.execution for begun in group]
+        stages = group[0].admitted.run.stages
+        workers = noted_workers(executions, self._emit)
+        for position in _embedding(stages):
+            carry_out_stage(executions, position, self._workers.executor, workers, self._emit)
+        for begun in group:
+            sample = begun.sample
+            try:
+                self._on_host(begun, range(_embedding(stages).stop, len(stages)))
+                outcome = begun.execution.finished(workers)
+                summary = finish(
+                    sample.request,
+                    begun.prediction,
+                    begun.admitted,
+                    outcome,
+                    self._workers.devices,
+                )
+            except ModelError:
+                raise
+            except OF_A_SAMPLE as error:
+                self._fail(sample, error)
+                continue
+            self._outcomes[sample.name] = SampleOutcome(
+                sample,
+                "partial" if summary.failed_records else "finished",
+                summary,
+                _seconds(begun),
+            )
+
+
+def _embedding(stages: Sequence[Stage]) -> range:
+    """Return the positions of the stages of the workers, which follow each other."""
+    positions = [n for n, stage in enumerate(stages) if stage.runs_on == "worker"]
+    return range(positions[0], positions[-1] + 1)
+
+
+def _size(sample: NamedInput) -> int:
+    return Path(sample.request.source).stat().st_size
+
+
+def _seconds(begun: BegunSample) -> float:
+    """Return what the stages took when the run was last computed, as its record has it."""
+    record = parse_json(begun.prediction.layout.run_json.read_bytes())
+    return float(sum(record["seconds"].values()))

@@ -1,0 +1,135 @@
+"""The devices of a run and what computes on them: this machine, or the nodes of a Ray cluster."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from virnucpro.contracts import Device
+from virnucpro.devices import choose_devices, host_threads, mask_warning, visible_gpus
+from virnucpro.errors import UsageError
+from virnucpro.events import Emit, Notice
+from virnucpro.executors.executor import CPU_LIMITS, Executor, open_executor
+from virnucpro.executors.scheduler import TimeLimits
+from virnucpro.executors.signals import Interruption
+from virnucpro.layout import checkpoint_folder
+from virnucpro.settings import MachineSettings
+from virnucpro.store.disk import Disk
+
+if TYPE_CHECKING:
+    from virnucpro.executors.ray_pool import RayPool
+    from virnucpro.executors.ray_worker import Probe
+
+
+@dataclass(frozen=True)
+class Workers:
+    """What carries out the tasks of runs.
+
+    Attributes:
+        devices: those that are there at the start.
+        executor: works on them.
+        pool: the pool of the executor, on a cluster.
+    """
+
+    devices: Sequence[Device]
+    executor: Executor
+    pool: RayPool | None = None
+
+    def require(self, files: Mapping[Path, int]) -> None:
+        """Do without the nodes of a cluster that lack a model file, or have it in another size.
+
+        Raises:
+            UsageError: no node has all files.
+        """
+        if self.pool is not None:
+            self.pool.require(files)
+            _refuse_without_workers(self.pool)
+
+
+@contextmanager
+def opened_workers(
+    machine: MachineSettings,
+    cluster: str | None,
+    folder: Path,
+    emit: Emit,
+    interruption: Interruption | None,
+    disk: Disk,
+) -> Iterator[Workers]:
+    """Have workers for the duration of the block: on this machine, or on a ``cluster``.
+
+    ``folder`` is where they write; each node of a cluster must see it under the same path.
+
+    Raises:
+        UsageError: an option is wrong, or no node of the cluster can be used (exit 64).
+        DeviceError: a GPU was asked for and there is none (exit 4).
+    """
+    if cluster is not None:
+        with _cluster_workers(machine, cluster, folder, emit, interruption, disk) as workers:
+            yield workers
+        return
+    devices = choose_devices(machine, visible_gpus())
+    if devices[0].kind == "cuda" and (warning := mask_warning()):
+        emit(Notice("warning", warning))
+    executor = open_executor(devices, machine, interruption)
+    try:
+        yield Workers(devices, executor)
+    finally:
+        executor.close()
+
+
+@contextmanager
+def _cluster_workers(
+    machine: MachineSettings,
+    address: str,
+    folder: Path,
+    emit: Emit,
+    interruption: Interruption | None,
+    disk: Disk,
+) -> Iterator[Workers]:
+    # Only here: without --cluster, nothing of Ray is imported.
+    from virnucpro.executors.cluster import connected, place_finder
+    from virnucpro.executors.ray_pool import RayPool
+
+    emit(Notice("info", f"connecting to the Ray cluster {address}"))
+    with ExitStack() as stack:
+        stack.enter_context(connected(address))
+        probe = stack.enter_context(_probe_file(folder, disk))
+        pool = RayPool(place_finder(machine), machine.tokenizer_threads, probe, emit)
+        stack.callback(pool.close)
+        pool.gather()
+        _refuse_without_workers(pool)
+        devices = tuple(replace(device, index=n) for n, device in enumerate(pool.devices))
+        hosts = sorted({device.host for device in devices})
+        emit(Notice("info", f"{len(devices)} workers on {len(hosts)} nodes: {', '.join(hosts)}"))
+        limits = CPU_LIMITS if devices[0].kind == "cpu" else TimeLimits()
+        executor = Executor(pool, machine.threads or host_threads(), interruption, limits)
+        stack.callback(executor.close)
+        yield Workers(devices, executor, pool)
+
+
+@contextmanager
+def _probe_file(folder: Path, disk: Disk) -> Iterator[Probe]:
+    """Have a file in ``folder`` that only those can read who share it."""
+    from virnucpro.executors.ray_worker import Probe
+
+    token = secrets.token_hex(16)
+    path = checkpoint_folder(folder) / f"cluster-{token}.probe"
+    disk.save(path, token.encode())
+    try:
+        yield Probe(path, token)
+    finally:
+        disk.remove(path)
+
+
+def _refuse_without_workers(pool: RayPool) -> None:
+    if pool.devices:
+        return
+    reasons = "; ".join(pool.refusals) or "no node has a free GPU or processor"
+    raise UsageError(
+        f"no node of the cluster can be used: {reasons}. All nodes need the output directory and "
+        f"the models under the same path, and the same versions (see docs/cluster.md)"
+    )
