@@ -7,6 +7,7 @@ when a function is called.
 from __future__ import annotations
 
 import logging
+import multiprocessing
 import os
 import time
 from collections.abc import Callable, Mapping
@@ -60,6 +61,10 @@ def predict(
     precision: str | None = None,
     threads: int | None = None,
     duplicate_ids: str | None = None,
+    preset: str | None = None,
+    min_score: float | None = None,
+    max_fdr: float | None = None,
+    min_length: int | None = None,
     keep_intermediate: bool = False,
     force: bool = False,
     config: str | PathLike[str] | None = None,
@@ -81,6 +86,10 @@ def predict(
         precision: the arithmetic of the encoders, such as ``bf16``.
         threads: host threads in total.
         duplicate_ids: ``error`` or ``rename``.
+        preset: ``relaxed`` calls more records virus, ``conservative`` fewer.
+        min_score: call a record virus where its virus score is above this.
+        max_fdr: call a record virus where its ``fdr`` is at most this.
+        min_length: call a record virus where it has at least so many bases.
         keep_intermediate: whether chunks, frames and features are kept.
         force: move existing results aside and start over.
         config: a configuration file, which has all other settings. Arguments win over it.
@@ -89,6 +98,12 @@ def predict(
     Raises:
         VirNucProError: see ``virnucpro.errors``; nothing that was finished is lost.
     """
+    # What multiprocessing itself asks: a worker process imports the script that started it.
+    if getattr(multiprocessing.current_process(), "_inheriting", False):
+        raise UsageError(
+            "a worker process has imported the script that started it: put the call of "
+            'virnucpro.predict below if __name__ == "__main__":'
+        )
     values = {
         "model_type": model,
         "classifier": None if classifier is None else os.fspath(classifier),
@@ -98,6 +113,10 @@ def predict(
         "precision": precision,
         "threads": threads,
         "duplicate_ids": duplicate_ids,
+        "preset": preset,
+        "min_score": min_score,
+        "max_fdr": max_fdr,
+        "min_length": min_length,
     }
     settings = _settings(
         config, values | ({"remove_intermediate": False} if keep_intermediate else {})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import multiprocessing
 from collections.abc import Callable
 from pathlib import Path
 
@@ -79,6 +80,25 @@ def test_a_wrong_option_is_named(contigs: Path, options: dict, error: type, text
     with pytest.raises(error, match=text):
         virnucpro.predict(contigs, contigs.parent / "out", **options)
     assert not (contigs.parent / "out").exists()
+
+
+def test_cuts_are_changed_without_computing_again(contigs: Path, tmp_path: Path) -> None:
+    options = {"model": "toy", "device": "cpu"}
+    run = virnucpro.predict(contigs, tmp_path / "out", **options, min_score=-1)
+    assert run.summary.calls["virus"] == 1
+    receipt = tmp_path / "out/.checkpoints/runs/contigs/state/consensus.done"
+    before = receipt.stat().st_mtime_ns
+    run = virnucpro.predict(contigs, tmp_path / "out", **options, min_length=10_000)
+    assert run.summary.calls.get("virus", 0) == 0
+    assert receipt.stat().st_mtime_ns == before
+
+
+def test_a_worker_that_imports_the_script_says_what_is_missing_there(
+    contigs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(multiprocessing.current_process(), "_inheriting", True, raising=False)
+    with pytest.raises(UsageError, match='below if __name__ == "__main__":'):
+        virnucpro.predict(contigs, model="toy", device="cpu")
 
 
 def test_a_wrong_input_is_named(tmp_path: Path) -> None:
