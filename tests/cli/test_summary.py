@@ -84,3 +84,18 @@ def test_nothing_scored_nothing_viral() -> None:
     assert call_lines(nothing, ROOT) == ["None of the 4 records could be scored."]
     without = replace(RESULTS, calls={"nonvirus": 90}, with_regions=0, highest_rate=0.0)
     assert call_lines(without, ROOT)[0] == "0 of 100 records are called virus."
+
+
+def test_the_readme_shows_what_the_terminal_shows() -> None:
+    page = (Path(__file__).parents[2] / "README.md").read_text()
+    quoted = page[page.index("6 of 45 records are called virus") :].split("\n```")[0]
+    results = replace(
+        RESULTS,
+        statuses={"scored": 43, "ambiguous": 1, "too_short": 1},
+        calls={"virus": 6, "nonvirus": 35, "undecided": 2, "unscored": 2},
+        chunks={"scored": 96, "ambiguous": 1, "too_short": 2},
+        sure=3,
+        with_regions=0,
+    )
+    summary = replace(SUMMARY, records=45, reading="whole chunks", results=results)
+    assert summary_text(summary, ROOT).startswith(f"{quoted}\nResults in")

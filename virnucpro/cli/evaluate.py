@@ -46,8 +46,8 @@ and genome. The files genomes.tsv and PART_frames.tsv of a data set can be used 
 @click.option(
     "--threshold",
     type=shared.SHARE,
-    default=0.5,
-    help="Score from which a unit is called virus, 0 to 1.",
+    help="Score from which a unit is called virus, 0 to 1.  [default: as predict called it, which "
+    "is 0.5 for frames and chunks]",
 )
 @click.option(
     "--calibrate",

@@ -6,10 +6,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from virnucpro.evaluation.sample import Sample
+from virnucpro.evaluation.sample import Sample, SampleCounts
 from virnucpro.evaluation.slices import (
     FEWEST_GENOMES,
     MOST_SLICES,
+    NO_GROUP,
+    Slice,
     SliceIntervals,
     SliceKind,
     cells_of,
@@ -35,6 +37,7 @@ class SliceResult:
 
     ``correct`` is the share of the rows that are called as they are labelled. For a group, it
     counts the rows of the group alone, where ``metrics`` also count the rows of the other label.
+    ``unscored`` are the rows of viruses without a score.
     """
 
     kind: SliceKind
@@ -44,6 +47,13 @@ class SliceResult:
     correct: float | None
     intervals: SliceIntervals
     notes: tuple[str, ...]
+    unscored: int
+
+    @property
+    def recall_all(self) -> float | None:
+        """The recall where viruses without a score are counted as missed."""
+        viruses = self.metrics.virus + self.unscored
+        return self.metrics.tp / viruses if viruses else None
 
     @property
     def title(self) -> str:
@@ -65,10 +75,13 @@ class FalseDiscoveries:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Everything that was measured. ``slices`` begins with the whole sample."""
+    """Everything that was measured. ``slices`` begins with the whole sample.
+
+    ``threshold`` is None where the calls are those of ``predict``.
+    """
 
     sample: Sample
-    threshold: float
+    threshold: float | None
     graded: bool
     slices: tuple[SliceResult, ...]
     reliability: tuple[ReliabilityBin, ...]
@@ -85,22 +98,26 @@ class Evaluation:
         return [result for result in self.slices if result.kind == kind]
 
 
-def evaluate(sample: Sample, threshold: float, *, graded: bool) -> Evaluation:
+def evaluate(sample: Sample, threshold: float | None, *, graded: bool) -> Evaluation:
     """Measure ``sample``, which has at least one row.
 
     Args:
-        threshold: a row is called virus where its score is at least this.
+        threshold: a row is called virus where its score is at least this; None where the call of
+            ``predict`` counts.
         graded: False where the scores are calls.
     """
     sample = _sorted_by_score(sample)
     cells = cells_of(sample)
     slices = slices_of(sample, cells)
-    correct_calls = (sample.scores >= threshold) == sample.virus
+    called = sample.called if threshold is None else sample.scores >= threshold
+    correct_calls = called == sample.virus
     all_intervals = slice_intervals(sample, cells, slices, correct_calls, graded=graded, seed=SEED)
     results = []
     for part, intervals in zip(slices, all_intervals, strict=True):
         rows = part.rows[cells.of_row]
-        metrics = measure_scores(sample.virus[rows], sample.scores[rows], threshold, graded=graded)
+        metrics = measure_scores(
+            sample.virus[rows], sample.scores[rows], 0.5, graded=graded, called=called[rows]
+        )
         if part.kind == "group":  # a group and the pool of others have an arbitrary share of virus
             metrics = replace(metrics, brier=None, ece=None)
         own = correct_calls[part.own[cells.of_row]]
@@ -114,7 +131,16 @@ def evaluate(sample: Sample, threshold: float, *, graded: bool) -> Evaluation:
             notes = ()
         correct = float(own.mean()) if len(own) else None
         results.append(
-            SliceResult(part.kind, part.label, part.name, metrics, correct, intervals, notes)
+            SliceResult(
+                part.kind,
+                part.label,
+                part.name,
+                metrics,
+                correct,
+                intervals,
+                notes,
+                _unscored(sample.counts, part),
+            )
         )
     return Evaluation(
         sample,
@@ -127,10 +153,22 @@ def evaluate(sample: Sample, threshold: float, *, graded: bool) -> Evaluation:
     )
 
 
+def _unscored(counts: SampleCounts, part: Slice) -> int:
+    """Return the rows of viruses without a score that belong to a slice.
+
+    A group of others is measured against all viruses.
+    """
+    if part.kind == "length":
+        return counts.missed_lengths.get(part.name, 0)
+    if part.kind == "group" and part.label == "virus":
+        return counts.missed_groups.get("" if part.name == NO_GROUP else part.name, 0)
+    return counts.missed
+
+
 def _sorted_by_score(sample: Sample) -> Sample:
     """Put the highest score first. Then every slice is sorted, and its curves are quick."""
     order = np.argsort(-sample.scores, kind="stable")
-    columns = ("scores", "virus", "groups", "clusters", "lengths", "fdr")
+    columns = ("scores", "virus", "groups", "clusters", "lengths", "fdr", "called")
     return replace(sample, **{name: getattr(sample, name)[order] for name in columns})
 
 

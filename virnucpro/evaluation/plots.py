@@ -198,8 +198,9 @@ def _scores(figure: Figure, evaluation: Evaluation) -> None:
             axes.stairs(shares, edges, fill=True, color=colour, alpha=0.25)
             label = f"{name}, {rows:,} rows"
             axes.stairs(shares, edges, color=colour, linewidth=1.8, linestyle=dash, label=label)
-    label = f"threshold {evaluation.threshold:g}"
-    axes.axvline(evaluation.threshold, color=BLACK, linewidth=1, linestyle=":", label=label)
+    if evaluation.threshold is not None:
+        label = f"threshold {evaluation.threshold:g}"
+        axes.axvline(evaluation.threshold, color=BLACK, linewidth=1, linestyle=":", label=label)
     axes.set(xlim=(-0.01, 1.01))
     figure.legend(loc="outside lower center", ncols=3, frameon=False)
 

@@ -35,6 +35,7 @@ class PredictionRow(NamedTuple):
         status: why it has a score, or none.
         length: in bases; 0 where the table does not say.
         fdr: the false discovery rate; NaN where there is none.
+        called: whether ``predict`` called it virus.
     """
 
     chunk: str
@@ -43,6 +44,7 @@ class PredictionRow(NamedTuple):
     status: str = "scored"
     length: int = 0
     fdr: float = NAN
+    called: bool = False
 
 
 @dataclass(frozen=True)
@@ -178,11 +180,11 @@ def _chunk(
 
 
 def _contig(
-    record: str, length: str, status: str, virus_score: str, fdr: str = MISSING
+    record: str, length: str, status: str, virus_score: str, call: str, fdr: str = MISSING
 ) -> PredictionRow:
     score = NAN if virus_score == MISSING else (1 + _score(virus_score, lowest=-1)) / 2
     rate = NAN if fdr == MISSING else _number(fdr)
-    return PredictionRow("", record, score, status, _bases("1", length), rate)
+    return PredictionRow("", record, score, status, _bases("1", length), rate, call == "virus")
 
 
 def _consensus(chunk: str, others: str, virus: str) -> PredictionRow:
@@ -195,7 +197,7 @@ def _call(chunk: str, call: str) -> PredictionRow:
     return PredictionRow(chunk, _record(chunk), float(call.lower() == "true"))
 
 
-_CONTIG = CONTIGS.select("record", "length", "status", "virus_score")
+_CONTIG = CONTIGS.select("record", "length", "status", "virus_score", "call")
 _KINDS = (
     PredictionTable(
         "frame", PREDICTIONS.select("Sequence_ID", "Prediction", "score1", "score2"), _frame

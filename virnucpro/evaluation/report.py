@@ -21,7 +21,7 @@ from virnucpro.version import __version__
 SCHEMA = 1  # of evaluation.json
 SHOWN = 40  # lines printed on the terminal
 _HEADINGS = ("slice", "genomes", "virus", "others", "AUROC", "95 %", "AUPRC", "accuracy", "95 %",
-             "correct", "precision", "recall", "F1", "MCC", "ECE")  # fmt: skip
+             "correct", "precision", "recall", "recall of all", "F1", "MCC", "ECE")  # fmt: skip
 _TERMINAL = (
     "slice",
     "genomes",
@@ -49,7 +49,7 @@ class EvaluatedFiles:
     labels_sha256: str
     level: Level
 
-    def document(self, threshold: float) -> dict[str, Json]:
+    def document(self, threshold: float | None) -> dict[str, Json]:
         """Return what decides the result."""
         return {
             "predictions": {"file": self.predictions, "sha256": self.predictions_sha256},
@@ -98,6 +98,7 @@ def _slice(result: SliceResult) -> dict[str, Json]:
         **({"label": result.label} if result.label else {}),
         "genomes": intervals.pop("genomes"),
         **result.metrics.as_dict(),
+        "recall_all": result.recall_all,
         "correct": result.correct,
         "intervals": intervals,
         "notes": result.notes,
@@ -117,6 +118,7 @@ def _row(result: SliceResult) -> str:
         "name": result.name,
         "genomes": intervals.pop("genomes"),
         **result.metrics.as_dict(),
+        "recall_all": result.recall_all,
         "correct": result.correct,
         "note": "; ".join(result.notes) or None,
     }
@@ -166,7 +168,7 @@ def _cells(result: SliceResult) -> list[str]:
         metric_text(m.accuracy),
         _range(result.intervals.accuracy),
         metric_text(result.correct),
-        *(metric_text(value) for value in (m.precision, m.recall, m.f1, m.mcc, m.ece)),
+        *map(metric_text, (m.precision, m.recall, result.recall_all, m.f1, m.mcc, m.ece)),
     ]
 
 
@@ -184,6 +186,13 @@ def count_lines(evaluation: Evaluation) -> list[str]:
         lines.append(f"{rows:,} rows of {label} have no score: {status}.")
     for label, records in sorted(counts.absent.items()):
         lines.append(f"{records:,} labelled records of {label} have no row in the predictions.")
+    if counts.missed:
+        overall = evaluation.overall
+        lines.append(
+            f"Recall is {metric_text(overall.metrics.recall)} of the viruses with a score, and "
+            f"{metric_text(overall.recall_all)} where the {counts.missed:,} without one are "
+            f"counted as missed."
+        )
     if counts.blank:
         lines.append(f"{counts.blank:,} rows of the table of labels have no label.")
     return lines
@@ -210,7 +219,7 @@ def as_markdown(
         "# Evaluation",
         f"Predictions: {_plain(files.predictions)}, one row per {files.level}.\n"
         f"Labels: {_plain(files.labels)}.\n"
-        f"Score: `{SCORE_FORMULAS[files.level]}`; virus from {evaluation.threshold:g} on.",
+        f"Score: `{SCORE_FORMULAS[files.level]}`; {_cut(evaluation.threshold)}.",
         "\n".join(f"- {line}" for line in (*count_lines(evaluation), *evaluation.notes)),
         "## All rows",
         _table(("truth", "called virus", "called others"), _confusion(evaluation.overall)),
@@ -228,6 +237,10 @@ def as_markdown(
     return "\n\n".join(parts) + "\n"
 
 
+def _cut(threshold: float | None) -> str:
+    return "virus where `call` is" if threshold is None else f"virus from {threshold:g} on"
+
+
 def _confusion(result: SliceResult) -> list[list[str]]:
     m = result.metrics
     return [["virus", f"{m.tp:,}", f"{m.fn:,}"], ["others", f"{m.fp:,}", f"{m.tn:,}"]]
@@ -241,6 +254,7 @@ def _overall(result: SliceResult) -> list[list[str]]:
         ["accuracy", metric_text(m.accuracy), _range(intervals.accuracy)],
         ["precision", metric_text(m.precision), ""],
         ["recall", metric_text(m.recall), ""],
+        ["recall, unscored viruses counted as missed", metric_text(result.recall_all), ""],
         ["F1", metric_text(m.f1), ""],
         ["MCC", metric_text(m.mcc), ""],
         ["Brier score", metric_text(m.brier), ""],

@@ -51,6 +51,7 @@ class EvaluationRequest:
         predictions: an output directory of ``predict``, or one of its tables.
         output_dir: None for the default name.
         level: None for chunks, or for what the table holds.
+        threshold: None for the calls of ``predict``.
         calibrate: the classifier to calibrate; None for none.
         output: the calibrated classifier.
         force: move aside what is there.
@@ -60,7 +61,7 @@ class EvaluationRequest:
     labels: Path
     output_dir: Path | None
     level: Level | None
-    threshold: float
+    threshold: float | None
     calibrate: Path | None
     output: Path | None
     force: bool
@@ -75,6 +76,9 @@ def run_evaluation(request: EvaluationRequest, notify: Callable[[str], None]) ->
         VirNucProError: something is missing, damaged or in the way; see the modules called.
     """
     predictions = find_predictions(request.predictions, request.level)
+    threshold = request.threshold
+    if threshold is None and predictions.level != "contig":
+        threshold = 0.5  # where predict decides about a frame and about a chunk
     name = f"{predictions.stem}_{predictions.level}_evaluation"
     folder = request.output_dir or predictions.folder / name
     if not request.labels.is_file():
@@ -88,7 +92,7 @@ def run_evaluation(request: EvaluationRequest, notify: Callable[[str], None]) ->
     )
     disk = Disk()
     identity = WorkIdentity(
-        f"the evaluation in {folder.name}", _settings(files.document(request.threshold))
+        f"the evaluation in {folder.name}", _settings(files.document(threshold))
     )
     begun_file = checkpoint_folder(folder) / "evaluation.begun.json"
     existing, existing_classifier = _existing_work(request, folder, begun_file)
@@ -114,7 +118,7 @@ def run_evaluation(request: EvaluationRequest, notify: Callable[[str], None]) ->
         labels = read_labels(request.labels)
         sample = join(predictions, labels)
         notify(f"measuring {sample.counts.used:,} rows, with intervals over genomes")
-        evaluation = evaluate(sample, request.threshold, graded=predictions.graded)
+        evaluation = evaluate(sample, threshold, graded=predictions.graded)
         calibration, plots = (
             _earlier_calibration(folder),
             draw_plots(evaluation, f"{predictions.level}s of {predictions.stem}"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from array import array
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -30,6 +30,8 @@ class SampleCounts:
         unlabelled: those without a label.
         unscored: labelled rows without a score, by label and status.
         absent: labelled records without a row, by label.
+        missed_groups: unscored rows of viruses, by group.
+        missed_lengths: the same, by the name of their length.
         trained: rows used whose record was in the training part of a data set.
         blank: rows of the table of labels without a label.
     """
@@ -41,6 +43,13 @@ class SampleCounts:
     absent: Mapping[str, int]
     trained: int
     blank: int
+    missed_groups: Mapping[str, int] = field(default_factory=dict)
+    missed_lengths: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def missed(self) -> int:
+        """Unscored rows of viruses."""
+        return sum(self.missed_groups.values())
 
 
 @dataclass(frozen=True)
@@ -56,6 +65,7 @@ class Sample:
         lengths: numbers of ``length_names``, short to long. A name is empty where nothing is
             known.
         fdr: stated false discovery rates of contigs, NaN where there are none.
+        called: whether ``predict`` called a contig virus.
     """
 
     scores: Floats
@@ -66,6 +76,7 @@ class Sample:
     lengths: Ints
     length_names: tuple[str, ...]
     fdr: Floats
+    called: Bools
     counts: SampleCounts
 
 
@@ -81,7 +92,8 @@ def join(predictions: Predictions, labels: Labels) -> Sample:
         InputError: the table of predictions is damaged, or no row has a label and a score.
     """
     scores, rates = array("d"), array("d")  # 8 bytes per row and array
-    bases, label_numbers = array("q"), array("q")
+    bases, label_numbers, called = array("q"), array("q"), array("b")
+    missed: list[tuple[Label, int]] = []  # viruses without a score, with their bases
     known: dict[Label, int] = {}  # the labels in the order of their first rows
     unscored: Counter[tuple[str, str]] = Counter()
     labelled_records: set[str] = set()
@@ -95,9 +107,12 @@ def join(predictions: Predictions, labels: Labels) -> Sample:
         labelled_records.add(label.record)
         if row.score != row.score:  # NaN
             unscored[label_of(label.virus), row.status] += 1
+            if label.virus:
+                missed.append((label, row.length))
             continue
         scores.append(row.score)
         rates.append(row.fdr)
+        called.append(row.called)
         bases.append(row.length)
         label_numbers.append(known.setdefault(label, len(known)))
     if not known:
@@ -114,9 +129,15 @@ def join(predictions: Predictions, labels: Labels) -> Sample:
     groups: dict[tuple[str, str], int] = {}
     genomes: dict[tuple[str, str], int] = {}
     requested_lengths = by_row(label.length for label in known)
+    scored_rows = len(bases)
+    # The rows without a score have a length, too, and are left out of all arrays again.
     lengths, length_names = _length_classes(
-        requested_lengths, np.array(bases, np.int64), contigs=predictions.level == "contig"
+        np.append(requested_lengths, [label.length for label, _ in missed]).astype(np.int64),
+        np.append(bases, [length for _, length in missed]).astype(np.int64),
+        contigs=predictions.level == "contig",
     )
+    missed_lengths = Counter(length_names[number] for number in lengths[scored_rows:].tolist())
+    lengths = lengths[:scored_rows]
     all_records = labels.records.values()
     counts = SampleCounts(
         rows=rows,
@@ -126,6 +147,8 @@ def join(predictions: Predictions, labels: Labels) -> Sample:
         absent=Counter(label_of(r.virus) for r in all_records if r.record not in labelled_records),
         trained=int(by_row(label.part == "train" for label in known).sum()),
         blank=labels.blank,
+        missed_groups=Counter(label.group for label, _ in missed),
+        missed_lengths=missed_lengths,
     )
     return Sample(
         scores=np.array(scores),
@@ -141,6 +164,7 @@ def join(predictions: Predictions, labels: Labels) -> Sample:
         lengths=lengths,
         length_names=length_names,
         fdr=np.array(rates),
+        called=np.array(called, np.bool_),
         counts=counts,
     )
 

@@ -213,7 +213,12 @@ class ScoreMetrics(ConfusionCounts):
 
 
 def measure_scores(
-    virus: Bools, scores: Floats, threshold: float, *, graded: bool = True
+    virus: Bools,
+    scores: Floats,
+    threshold: float,
+    *,
+    graded: bool = True,
+    called: Bools | None = None,
 ) -> ScoreMetrics:
     """Compute all metrics of ``[n]`` rows.
 
@@ -222,8 +227,9 @@ def measure_scores(
         scores: 0 to 1.
         threshold: a row is called virus where its score is at least this.
         graded: False where the scores are calls (0 or 1). What needs more than a call is None then.
+        called: the calls, where they do not follow from the threshold.
     """
-    counts = confusion_counts(virus, scores >= threshold)
+    counts = confusion_counts(virus, scores >= threshold if called is None else called)
     graded = graded and len(virus) > 0
     both = curves(virus, scores) if graded else None
     return ScoreMetrics(

@@ -8,14 +8,32 @@ less certain than it should be, and the share of virus that is found from such m
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
+
 import numpy as np
 
+from virnucpro.classifier.contigs import ContigModel
 from virnucpro.metrics.classification import Floats, Ints
+from virnucpro.stages.calls import Chunk
 
 TRAINED_SHARE = 0.5  # of virus: training and validation parts are balanced
 FEWEST = 100  # scored contigs; the share of virus of fewer is too uncertain to correct with
 ITERATIONS = 1000
 TOLERANCE = 1e-6  # change of the share from one iteration to the next
+
+
+def record_probabilities(chunks: Sequence[Chunk], model: ContigModel | None) -> list[float]:
+    """Return what :func:`contig_fdr` needs of a record: probabilities at ``TRAINED_SHARE``.
+
+    With a ``model`` it is one for the record; without, one for each scored chunk. It is empty
+    where no chunk is scored.
+    """
+    scored = [chunk for chunk in chunks if chunk.status == "scored"]
+    if model is None or not scored:
+        return [chunk.probability for chunk in scored]
+    log_odds = model.log_odds([chunk.log_odds for chunk in scored])
+    return [0.5 * (1 + math.tanh(log_odds / 2))]
 
 
 def contig_fdr(probabilities: Floats, chunks: Ints) -> Floats:

@@ -23,7 +23,7 @@ from virnucpro.settings import DEFAULT_CUTS, Cuts
 from virnucpro.stages.base import HostStage
 from virnucpro.stages.calls import Chunk, call_record
 from virnucpro.stages.chunking import changed_input_error, input_stamp
-from virnucpro.stages.fdr import contig_fdr
+from virnucpro.stages.fdr import contig_fdr, record_probabilities
 from virnucpro.stages.regions import MODEL as REGION_MODEL
 from virnucpro.stages.regions import Region, find_regions
 from virnucpro.stages.results import OutputFigures, ResultFiles
@@ -137,14 +137,9 @@ class OutputStage(HostStage):
             return repeat(None)
         probabilities, scored = array("d"), array("q")
         for _, _, chunks in self._chunks():
-            scored_chunks = [chunk for chunk in chunks if chunk.status == "scored"]
-            if self.contig_model is None or not scored_chunks:
-                probabilities.extend(chunk.probability for chunk in scored_chunks)
-                scored.append(len(scored_chunks))
-            else:
-                log_odds = self.contig_model.log_odds([chunk.log_odds for chunk in scored_chunks])
-                probabilities.append(0.5 * (1 + math.tanh(log_odds / 2)))
-                scored.append(1)
+            found = record_probabilities(chunks, self.contig_model)
+            probabilities.extend(found)
+            scored.append(len(found))
         fdr = contig_fdr(np.array(probabilities), np.array(scored, np.int64))
         return (None if math.isnan(rate) else rate for rate in fdr.tolist())
 

@@ -37,6 +37,7 @@ def _frames(rows: int, share: float, sharpness: float) -> Sample:
         numbers,
         (),
         np.full(rows, np.nan),
+        scores >= 0.5,
         SampleCounts(rows, rows, 0, {}, {}, 0, 0),
     )
 

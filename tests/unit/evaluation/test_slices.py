@@ -28,6 +28,7 @@ def _sample(scores, virus, groups=None, genomes=None, lengths=None, fdr=None) ->
         lengths=np.array([classes.index(n) for n in lengths] if lengths else [0] * len(virus)),
         length_names=tuple(map(str, classes)),
         fdr=np.array(fdr if fdr is not None else [np.nan] * len(virus), float),
+        called=np.array(scores, float) >= 0.5,
         counts=SampleCounts(len(virus), len(virus), 0, {}, {}, 0, 0),
     )
 

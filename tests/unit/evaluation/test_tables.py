@@ -37,8 +37,9 @@ def run(tmp_path: Path) -> Path:
     )
     _write(
         out / "s_contigs.tsv",
-        CONTIGS.header + "a\t700\t2\t1\t0.7\tvirus\t0.500000\tlow\t0\t0\t1\tscored\t0.100000\n"
-        "b\t150\t1\t0\t0\tunscored\tNA\tNA\t0\t0\t0\tno_open_frame\tNA\n",
+        CONTIGS.header
+        + "a\t700\t2\t1\t0.7\tvirus\t0.500000\tlow\t0\t0\t1\tscored\t0.100000\t0\t700\n"
+        "b\t150\t1\t0\t0\tunscored\tNA\tNA\t0\t0\t0\tno_open_frame\tNA\t0\t0\n",
     )
     _write(
         out / "s_merged/prediction_results.txt",
@@ -90,7 +91,7 @@ def test_runs_of_older_versions(tmp_path: Path) -> None:
     found = find_predictions(tmp_path / "out", None)
     assert not found.graded
     assert [(row.record, row.score) for row in found.rows()] == [("a", 1.0), ("b", 0.0)]
-    contigs = CONTIGS.header.replace("\tfdr", "")
+    contigs = CONTIGS.header.replace("\tfdr\tregions\tviral_bases", "")
     row = "a\t700\t2\t1\t0.7\tvirus\t-1.000000\tlow\t0\t0\t1\tscored\n"
     older = find_predictions(_write(tmp_path / "t_contigs.tsv", contigs + row), None)
     (only,) = older.rows()

@@ -1,0 +1,72 @@
+"""Contigs are counted as predict called them, and viruses without a score as missed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from virnucpro.evaluation.evaluation import Evaluation, evaluate
+from virnucpro.evaluation.labels import read_labels
+from virnucpro.evaluation.predictions import find_predictions
+from virnucpro.evaluation.report import as_tsv, count_lines
+from virnucpro.evaluation.sample import join
+from virnucpro.stages.calls import Call
+from virnucpro.tables import CONTIGS, EVALUATION
+
+# id, label, group, length, call, virus score
+ROWS = [
+    ("v1", "virus", "A", 400, "virus", 0.9),
+    ("v2", "virus", "A", 400, "undecided", 0.9),  # it missed a cut
+    ("v3", "virus", "B", 2000, "virus", 0.4),
+    ("v4", "virus", "B", 2000, "unscored", None),
+    ("v5", "virus", "B", 9000, "unscored", None),
+    ("h1", "others", "H", 400, "nonvirus", -0.9),
+    ("h2", "others", "H", 2000, "virus", 0.5),
+    ("h3", "others", "H", 2000, "unscored", None),
+]
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> tuple[Path, Path]:
+    lines, labels = [CONTIGS.header], ["record\tlabel\tgroup\n"]
+    for name, label, group, length, called, score in ROWS:
+        status = "no_open_frame" if score is None else "scored"
+        call = Call(4, 4, 1.0, called, score, None, 0, 0, 4, status)
+        line = CONTIGS.line(record=name, length=length, regions=0, viral_bases=0, **call._asdict())
+        lines.append(line)
+        labels.append(f"{name}\t{label}\t{group}\n")
+    (tmp_path / "a_contigs.tsv").write_text("".join(lines))
+    (tmp_path / "labels.tsv").write_text("".join(labels))
+    return tmp_path / "a_contigs.tsv", tmp_path / "labels.tsv"
+
+
+def _evaluated(files: tuple[Path, Path], threshold: float | None) -> Evaluation:
+    predictions = find_predictions(files[0], None)
+    return evaluate(join(predictions, read_labels(files[1])), threshold, graded=True)
+
+
+def test_a_contig_counts_as_predict_called_it(files: tuple[Path, Path]) -> None:
+    metrics = _evaluated(files, None).overall.metrics
+    assert (metrics.tp, metrics.fn, metrics.fp, metrics.tn) == (2, 1, 1, 1)
+    metrics = _evaluated(files, 0.72).overall.metrics  # of (1 + virus score) / 2
+    assert (metrics.tp, metrics.fn, metrics.fp, metrics.tn) == (2, 1, 1, 1)
+    assert _evaluated(files, 0.5).overall.metrics.tp == 3
+
+
+def test_viruses_without_a_score_are_counted_as_missed(files: tuple[Path, Path]) -> None:
+    evaluation = _evaluated(files, None)
+    assert evaluation.overall.metrics.recall == pytest.approx(2 / 3)
+    assert evaluation.overall.recall_all == pytest.approx(2 / 5)
+    by_name = {(part.label, part.name): part.recall_all for part in evaluation.slices[1:]}
+    assert by_name["virus", "A"] == pytest.approx(1 / 2)
+    assert by_name["virus", "B"] == pytest.approx(1 / 3)
+    assert by_name["others", "H"] == pytest.approx(2 / 5)
+    assert by_name["", "<=500"] == pytest.approx(1 / 2)
+    assert by_name["", "<=3000"] == pytest.approx(1 / 2)
+    assert by_name["", "<=10000"] == 0  # nothing of this length was scored
+    text = "\n".join(count_lines(evaluation))
+    assert "0.4000 where the 2 without one are counted as missed" in text
+    header, overall, *_ = (line.split("\t") for line in as_tsv(evaluation).splitlines())
+    assert tuple(header) == EVALUATION.names
+    assert overall[header.index("recall_all")] == "0.400000"
