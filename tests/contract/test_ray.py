@@ -101,3 +101,20 @@ def test_a_node_that_cannot_see_the_folder_is_left_out_and_named(
     (refusal,) = refusing.refusals
     assert refusal.startswith(f"node {place.host} is left out: it cannot read {tmp_path / 'none'}")
     assert events == [Notice("warning", refusal)]
+
+
+def test_a_node_without_a_model_file_is_left_out_and_named(
+    started: RayPool, tmp_path: Path
+) -> None:
+    place = cpu_places(2)[0]
+    (tmp_path / "here").write_bytes(b"1234")
+    pool = RayPool(lambda: [place], 1).gather()
+    assert len(pool.devices) == 1
+    pool.require({tmp_path / "here": 4})
+    assert not pool.refusals
+    pool.require({tmp_path / "here": 4, tmp_path / "none": 4})
+    pool.close()
+    assert pool.start() is None
+    (refusal,) = pool.refusals
+    assert refusal.startswith(f"node {place.host} is left out: model files are missing")
+    assert refusal.endswith(str(tmp_path / "none"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
@@ -103,8 +104,9 @@ def _cluster_workers(
         pool.gather()
         _refuse_without_workers(pool)
         devices = tuple(replace(device, index=n) for n, device in enumerate(pool.devices))
-        hosts = sorted({device.host for device in devices})
-        emit(Notice("info", f"{len(devices)} workers on {len(hosts)} nodes: {', '.join(hosts)}"))
+        hosts = Counter(device.host for device in devices)
+        named = ", ".join(f"{count} on {host}" for host, count in sorted(hosts.items()))
+        emit(Notice("info", f"workers: {named}"))
         limits = CPU_LIMITS if devices[0].kind == "cpu" else TimeLimits()
         executor = Executor(pool, machine.threads or host_threads(), interruption, limits)
         stack.callback(executor.close)
