@@ -255,8 +255,8 @@ class CutSettings:
             if not calibrated:
                 raise UsageError(
                     "--max-fdr needs a calibrated classifier, and this one is not: there are no "
-                    "false discovery rates; use --min-score, or calibrate the classifier (see "
-                    "docs/evaluation.md)"
+                    "false discovery rates; use --min-score, or calibrate it: virnucpro "
+                    "evaluate --calibrate"
                 )
             max_fdr = self.max_fdr
         return Cuts(

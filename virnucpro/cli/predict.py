@@ -102,8 +102,7 @@ SECTIONS = {
     "--cluster",
     metavar="ADDRESS",
     help="Embed on the nodes of a Ray cluster: auto for the one that this node belongs to, "
-    "HOST:PORT or ray://HOST:PORT. --cpu-workers is then the number for each node (see "
-    "docs/cluster.md).",
+    "HOST:PORT or ray://HOST:PORT. --cpu-workers is then the number for each node.",
 )
 @shared.setting_option("-b", "--batch-size", "classifier_rows")
 @shared.setting_option("--duplicate-ids", "duplicate_ids")

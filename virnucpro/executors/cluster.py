@@ -43,7 +43,7 @@ def connected(address: str) -> Iterator[None]:
         raise UsageError(
             f"--cluster {address}: there is no Ray cluster that can be used "
             f"({text[0] if text else type(error).__name__}); start one with 'ray start', or name "
-            f"the address of its head (see docs/cluster.md)"
+            f"the address of its head"
         ) from error
     finally:
         for number, handler in handlers.items():  # Ray takes SIGTERM for itself

@@ -133,5 +133,5 @@ def _refuse_without_workers(pool: RayPool) -> None:
     reasons = "; ".join(pool.refusals) or "no node has a free GPU or processor"
     raise UsageError(
         f"no node of the cluster can be used: {reasons}. All nodes need the output directory and "
-        f"the models under the same path, and the same versions (see docs/cluster.md)"
+        f"the models under the same path, and the same versions"
     )
