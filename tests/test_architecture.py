@@ -37,6 +37,7 @@ ORDER = (
     "classifier",
     "metrics",
     "stages",
+    "report",
     "executors",
     "run",
     "training",

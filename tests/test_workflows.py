@@ -93,7 +93,7 @@ def test_the_recipe_needs_what_the_package_needs() -> None:
     assert listed is not None
     assert python is not None
     needed = re.findall(r'"([\w-]+)(>=.*?)"', listed[1])
-    names = {"torch": "pytorch"}
+    names = {"torch": "pytorch", "matplotlib": "matplotlib-base"}
     assert recipe["requirements"]["run"] == [
         f"python {python[1]}",
         *(f"{names.get(name, name)} {version}" for name, version in needed),

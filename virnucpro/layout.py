@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
+from urllib.parse import quote
 
 from virnucpro.tables import (
     CHUNKS,
@@ -31,11 +33,13 @@ RESULT_SUFFIXES = (
     "regions.bed",
     "regions.gff3",
     "run.json",
+    "report.html",
     "failed_sequences.fa",
 )
 STDIN = "-"
 _COMPRESSION = (".gz", ".bz2", ".xz")
 _SEQUENCE_OF_VERSION_1 = (".fa", ".fasta", ".fna", ".fq", ".fastq")
+_LONGEST_PICTURE_NAME = 180  # bytes of a file name that are taken from an id
 _SEQUENCE = (*_SEQUENCE_OF_VERSION_1, ".fas", ".ffn", ".fsa")
 
 
@@ -77,6 +81,19 @@ def stem_of(source: str, *, version_1: bool = False) -> str:
                 name = name[: -len(suffix)]
                 break
     return name
+
+
+def picture_name(id: str, suffix: str) -> str:
+    """Return the file name of a picture: the id, without characters that files cannot have.
+
+    >>> picture_name("a/b", "png")
+    'a%2Fb.png'
+    """
+    name = quote(id, safe=" +,;=@()[]")
+    if name.startswith(".") or len(name) > _LONGEST_PICTURE_NAME:
+        digest = hashlib.sha256(id.encode()).hexdigest()[:8]
+        name = f"{name.lstrip('.')[:_LONGEST_PICTURE_NAME]}~{digest}"
+    return f"{name}.{suffix}"
 
 
 class OutputFolder:
@@ -137,6 +154,8 @@ class Layout(OutputFolder):
         regions_table: the viral regions of all records; ``regions_bed`` and ``regions_gff3`` hold
             the same in the formats of other programs.
         run_json: what ran, with which settings and models, and what came out.
+        report: all of this as one page, for people.
+        plots: the pictures of records that somebody asked for.
         failed_fasta: input records of which something failed.
         home: what is kept for this run, in a folder of its own: no STEM can be a name in it.
         state: the folder of the state of this run.
@@ -169,6 +188,8 @@ class Layout(OutputFolder):
         self.regions_bed = self.result("regions.bed")
         self.regions_gff3 = self.result("regions.gff3")
         self.run_json = self.result("run.json")
+        self.report = self.result("report.html")
+        self.plots = root / f"{stem}_plots"
         self.failed_fasta = self.result("failed_sequences.fa")
 
         self.home = self.runs / stem

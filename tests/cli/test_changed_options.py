@@ -27,7 +27,10 @@ from virnucpro.settings import TOY_CLASSIFIER
 from virnucpro.ui.run_screen import RunScreen
 
 INTERRUPTED_AT = "protein_embeddings"  # one encoder is done, the other one is not
-VOLATILE = ("run.log", "in_run.json", ".done", "run.json", "archive.json", "archive.copy.json")
+VOLATILE = (
+    *("run.log", "in_run.json", "in_report.html", ".done", "run.json"),
+    *("archive.json", "archive.copy.json"),
+)
 
 
 @dataclass(frozen=True)

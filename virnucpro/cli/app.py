@@ -16,6 +16,8 @@ COMMANDS = {
     "demo": "virnucpro.cli.demo:demo",
     "call": "virnucpro.cli.call:call",
     "status": "virnucpro.cli.status:status",
+    "report": "virnucpro.cli.report:report",
+    "plot": "virnucpro.cli.plot:plot",
     "models": "virnucpro.cli.models:models",
     "train": "virnucpro.cli.app:train",
     "evaluate": "virnucpro.cli.evaluate:evaluate",

@@ -73,11 +73,10 @@ def evaluate(predictions: Path, labels: Path, **options: Any) -> None:
         raise UsageError("--calibrate and --output belong together: give both or neither")
     if output is not None and output.suffix != ".safetensors":
         raise UsageError(f"--output {output}: give it the suffix .safetensors")
-    for name, package in (("sklearn", "scikit-learn"), ("matplotlib", "matplotlib")):
-        if find_spec(name) is None:
-            raise UsageError(
-                f"{package} is not installed, and evaluate needs it: pip install 'virnucpro[train]'"
-            )
+    if find_spec("sklearn") is None:
+        raise UsageError(
+            "scikit-learn is not installed, and evaluate needs it: pip install 'virnucpro[train]'"
+        )
     shared.say_at_start(f"evaluating {predictions}")
     from virnucpro.evaluation.run import EvaluationRequest, run_evaluation
     from virnucpro.events import Notice

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import click
 
 import virnucpro.cli.shared as shared
-from virnucpro.errors import EXIT_OK, UsageError
+from virnucpro.errors import EXIT_OK
 
 EPILOG = """\b
 Examples:
@@ -77,8 +76,6 @@ def evaluate(models: tuple[str, ...], **options: Any) -> int:
     """
     names = ("device", "gpus", "threads", "no_progress")
     settings = shared.configuration({name: options[name] for name in names})
-    if find_spec("matplotlib") is None:
-        raise UsageError("evaluating needs matplotlib: pip install 'virnucpro[train]'")
     device = shared.measured_device(options)
     from virnucpro.rcl.comparison import (
         RclEvaluationRequest,

@@ -366,3 +366,25 @@ def measured_device(options: Mapping[str, Any]) -> Device:
 
     given = {name: options.get(name) for name in ("device", "gpus", "threads")}
     return settled_device(configuration(given).machine)
+
+
+def save_picture(path: Path, content: bytes, *, force: bool) -> None:
+    """Write a picture, unless the same one is there.
+
+    Raises:
+        UsageError: another file of that name is there, and not ``force`` (exit 64).
+        OutputError: it cannot be written, or the other file not be moved aside (exit 6).
+    """
+    from virnucpro.layout import checkpoint_folder
+    from virnucpro.store.disk import Disk
+    from virnucpro.store.guard import ExistingWork, WorkIdentity, admit_work, refuse_links
+
+    if path.is_file() and not path.is_symlink() and path.read_bytes() == content:
+        return
+    previous = checkpoint_folder(path.parent) / "plots.previous"
+    refuse_links(previous)
+    foreign = [path] if path.exists() or path.is_symlink() else []
+    existing = ExistingWork(path.parent, previous, foreign_files=foreign)
+    disk = Disk()
+    admit_work(WorkIdentity("the pictures", {}), existing, disk, force=force)
+    disk.save(path, content, durable=False)

@@ -27,6 +27,7 @@ UNSCORED_WHOLE = UNSCORED_REASONS | {
 """The reasons where the model reads whole chunks."""
 SHORTEST_ADVISED = 150  # bases; of shorter chunks nothing was measured
 FILES = {
+    "_report.html": "all of this as a page, with figures: open it in a browser",
     "_virus.tsv": "the records called virus, the surest first",
     "_virus.fna": "their sequences, and those of viral regions",
     "_regions.tsv": "the viral regions, with their places",

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import gzip
-import hashlib
 import zlib
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
-from urllib.parse import quote
 
 import numpy as np
 
 from virnucpro.columns import MISSING
 from virnucpro.errors import InputError, UsageError
+from virnucpro.layout import picture_name
 from virnucpro.rcl.models import Floats
 from virnucpro.rcl.rule import RclRegion
 from virnucpro.store.documents import parse_json
@@ -25,7 +24,6 @@ BLUE, ORANGE, GREY = "#0072B2", "#D55E00", "#999999"
 DOTS_PER_INCH = 150
 _FLANK = 12  # residues that are shown on both sides of the RCL
 _LETTERS = 60  # residues that fit under the lower panel; of a longer RCL the first ones are shown
-_LONGEST_NAME = 180  # bytes of a file name that are taken from an id
 _RESIDUES = RCL_RESIDUES.place("")
 
 
@@ -51,11 +49,7 @@ class PlottedProtein:
 
     def file_name(self, suffix: str) -> str:
         """Return the name of its picture: the id, without characters that files cannot have."""
-        name = quote(self.accession, safe=" +,;=@()[]")
-        if name.startswith(".") or len(name) > _LONGEST_NAME:
-            digest = hashlib.sha256(self.accession.encode()).hexdigest()[:8]
-            name = f"{name.lstrip('.')[:_LONGEST_NAME]}~{digest}"
-        return f"{name}.{suffix}"
+        return picture_name(self.accession, suffix)
 
 
 def residues_table(results: Path) -> Path:

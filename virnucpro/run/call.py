@@ -1,4 +1,4 @@
-"""The tables of finished runs, written again with other cuts. Nothing is computed anew.
+"""The tables of finished runs, and the report, written again with other cuts. Nothing is computed.
 
 Imports no torch: neither the models of the run nor its classifier have to be there.
 """
@@ -15,6 +15,7 @@ from virnucpro.classifier.contigs import ContigModel
 from virnucpro.contracts import Json, OutputFile, TaskFigures
 from virnucpro.errors import InputError, UsageError
 from virnucpro.layout import STDIN, Layout, RunLayout
+from virnucpro.report.writing import report_problem
 from virnucpro.run.status import RunStatus, statuses
 from virnucpro.settings import Cuts, CutSettings
 from virnucpro.stages.chunking import ChunkingFigures, input_digest
@@ -124,6 +125,8 @@ def call_again(request: CallRequest, notify: Callable[[str], None]) -> list[Call
         with locked(run.layout.lock):
             run = _finished(run.layout)  # another process may have worked until the lock was taken
             runs.append(_called(run, request, given))
+            if problem := report_problem(run.layout, Disk()):
+                notify(problem)
     return runs
 
 

@@ -15,6 +15,7 @@ from virnucpro.events import Emit, Notice
 from virnucpro.executors.executor import Executor
 from virnucpro.executors.signals import Interruption
 from virnucpro.layout import STDIN
+from virnucpro.report.writing import report_problem
 from virnucpro.run.engine import (
     Run,
     admitted_state,
@@ -96,7 +97,7 @@ def run_prediction(
                 outcome = execute(admitted.run, used, emit)
             finally:
                 used.close()
-            return finish(request, prediction, admitted, outcome, workers.devices)
+            return finish(request, prediction, admitted, outcome, workers.devices, emit)
 
 
 @dataclass(frozen=True)
@@ -160,8 +161,9 @@ def finish(
     admitted: AdmittedRun,
     outcome: RunOutcome,
     devices: Sequence[Device],
+    emit: Emit,
 ) -> Summary:
-    """Account for what was carried out, write the record of the run, and tidy up."""
+    """Account for what was carried out, write the record and the report of the run, and tidy up."""
     run, layout, disk = admitted.run, prediction.layout, prediction.disk
     update_failure_table(layout, disk, admitted.label, outcome.failures)
     failed = write_failed_records(layout, disk, prediction.source, admitted.seen, outcome.failures)
@@ -187,6 +189,8 @@ def finish(
         counts=summary.counts(),
     )
     write_record(layout, disk, record, ("counts",), computed=summary.computed > 0)
+    if problem := report_problem(layout, disk):
+        emit(Notice("warning", problem))
     if not failed:
         tidy_up(run, outcome, keep_intermediate=not request.machine.remove_intermediate)
         if request.machine.remove_intermediate:
@@ -224,6 +228,7 @@ def summarise(prediction: Prediction, outcome: RunOutcome, failed_records: int) 
         host_wait=outcome.host_wait,
         computed=outcome.computed.total(),
         files=(
+            layout.report,
             layout.virus_table,
             layout.virus_fasta,
             layout.regions_table,

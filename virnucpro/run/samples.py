@@ -274,6 +274,7 @@ class Study:
                     begun.admitted,
                     outcome,
                     self._workers.devices,
+                    self._emit,
                 )
             except ModelError:
                 raise

@@ -1,0 +1,41 @@
+"""``virnucpro plot``: draws the track of one record as a picture."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+import virnucpro.cli.shared as shared
+
+EPILOG = """\b
+Examples:
+  virnucpro plot results --record contig_17
+  virnucpro plot results --record contig_17 --format svg -o contig_17.svg
+
+""" + shared.exit_codes(0, 6, 64, 65)
+
+
+@click.command(epilog=EPILOG, short_help="Draw the scores along one record.")
+@click.argument("folder", metavar="DIR", type=shared.FOLDER)
+@click.option("--record", required=True, metavar="ID", help="The record to draw.")
+@click.option("--stem", metavar="STEM", help="The run, where DIR holds several.")
+@click.option(
+    "--format", "suffix", type=click.Choice(["png", "svg"]), default="png", help="Format."
+)
+@click.option("-o", "--output", type=shared.FILE, help="The picture.  [default: STEM_plots/ID.png]")
+@shared.force_option
+@shared.short_options
+def plot(
+    folder: Path, record: str, stem: str | None, suffix: str, output: Path | None, force: bool
+) -> None:
+    """Draw the scores of all chunks along a record of a finished run in DIR, with its regions."""
+    from virnucpro.layout import Layout, picture_name
+    from virnucpro.report.pictures import draw_track, find_track
+    from virnucpro.results import open_run
+
+    run = open_run(folder, stem)
+    track = find_track(run, record)
+    path = output or Layout(folder, run.stem).plots / picture_name(record, suffix)
+    shared.save_picture(path, draw_track(track, suffix), force=force)
+    shared.say(f"picture: {path}")

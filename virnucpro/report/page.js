@@ -1,0 +1,182 @@
+"use strict";
+// The report is complete without this script. It adds: filters, sorting, copying and downloading
+// of the table, and the scores under the pointer in the tracks.
+
+const FIRST_ROWS = 200; // shown at once; a button shows all others
+const byId = (id) => document.getElementById(id);
+const number = (text) => (/^[-−\d]/.test(text) ? Number(text.replace("−", "-").replaceAll(",", "")) : NaN);
+
+function save(name, type, text) {
+  const link = document.createElement("a");
+  link.href = URL.createObjectURL(new Blob([text], { type }));
+  link.download = name;
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), 10000);
+}
+
+async function copy(text) {
+  if (navigator.clipboard) {
+    try {
+      await navigator.clipboard.writeText(text);
+      return true;
+    } catch {
+      // The browser does not allow it for this page: try the older way.
+    }
+  }
+  const area = document.createElement("textarea");
+  area.value = text;
+  document.body.append(area);
+  area.select();
+  const done = document.execCommand("copy");
+  area.remove();
+  return done;
+}
+
+function table() {
+  const body = document.querySelector("#rows tbody");
+  const heads = [...document.querySelectorAll("#rows thead th")];
+  const rows = [...body.rows].map((row) => {
+    const cells = [...row.cells].map((cell) => cell.textContent);
+    return { row, cells, kind: row.dataset.kind, text: cells[0].toLowerCase(),
+      length: number(cells[2]), score: number(cells[3]), fdr: number(cells[4]) };
+  });
+  const tiles = [...document.querySelectorAll(".tile")];
+  const found = rows.some((row) => row.kind === "virus" || row.kind === "region");
+  const longest = rows.reduce((most, row) => Math.max(most, row.length), 1);
+  let kind = null;
+  let all = false;
+  let shown = rows;
+
+  const least = () => Math.round(longest ** (byId("length").value / 100));
+  const wanted = (row) => {
+    if (kind ? row.kind !== kind : found && row.kind !== "virus" && row.kind !== "region") return false;
+    if (byId("search").value && !row.text.includes(byId("search").value.toLowerCase())) return false;
+    if (Number(byId("score").value) > -1 && !(row.score >= Number(byId("score").value))) return false;
+    if (byId("fdr") && Number(byId("fdr").value) < 1 && !(row.fdr <= Number(byId("fdr").value))) return false;
+    return Number(byId("length").value) === 0 || row.length >= least();
+  };
+
+  function show() {
+    byId("score-value").textContent = Number(byId("score").value).toFixed(2);
+    if (byId("fdr")) byId("fdr-value").textContent = Number(byId("fdr").value).toFixed(3);
+    byId("length-value").textContent = Number(byId("length").value) ? least().toLocaleString("en") : "any";
+    shown = rows.filter(wanted);
+    const drawn = all ? shown : shown.slice(0, FIRST_ROWS);
+    body.replaceChildren(...drawn.map((row) => row.row));
+    const more = drawn.length < shown.length ? `, of which the first ${drawn.length} are shown` : "";
+    const tile = tiles.find((each) => each.dataset.kind === kind);
+    const here = rows.filter((row) => row.kind === kind).length;
+    const left = tile && here < Number(tile.dataset.total)
+      ? `. This page has ${here.toLocaleString("en")} of ${Number(tile.dataset.total).toLocaleString("en")}; the files have all` : "";
+    byId("count").textContent = `${shown.length.toLocaleString("en")} rows match${more}${left}.`;
+    byId("all").hidden = drawn.length === shown.length;
+    tiles.forEach((each) => each.setAttribute("aria-pressed", String(each.dataset.kind === kind)));
+  }
+
+  function sort(place) {
+    const down = heads[place].getAttribute("aria-sort") !== "descending";
+    heads.forEach((head) => head.setAttribute("aria-sort", "none"));
+    heads[place].setAttribute("aria-sort", down ? "descending" : "ascending");
+    const numeric = heads[place].classList.contains("n");
+    const sign = down ? -1 : 1;
+    rows.sort((a, b) => {
+      const [x, y] = [a.cells[place], b.cells[place]];
+      if (!numeric) return sign * x.localeCompare(y, "en", { numeric: true });
+      const [p, q] = [number(x), number(y)];
+      if (Number.isNaN(p) || Number.isNaN(q)) return Number.isNaN(p) - Number.isNaN(q);
+      return sign * (p - q);
+    });
+    show();
+  }
+
+  heads.forEach((head, place) => {
+    const button = document.createElement("button");
+    button.type = "button";
+    button.textContent = head.textContent;
+    button.addEventListener("click", () => sort(place));
+    head.replaceChildren(button);
+    head.setAttribute("aria-sort", "none");
+  });
+  tiles.forEach((tile) => tile.addEventListener("click", () => {
+    kind = kind === tile.dataset.kind ? null : tile.dataset.kind;
+    all = false;
+    show();
+  }));
+  ["search", "score", "fdr", "length"].forEach((id) => byId(id)?.addEventListener("input", show));
+  byId("all").addEventListener("click", () => { all = true; show(); });
+  byId("copy").addEventListener("click", async () => {
+    const done = await copy(shown.map((row) => row.cells[0]).join("\n") + "\n");
+    byId("count").textContent = done ? `${shown.length} ids are copied.` : "The browser does not allow copying.";
+  });
+  byId("download").addEventListener("click", () => {
+    const lines = [heads.map((head) => head.textContent), ...shown.map((row) => row.cells)];
+    const text = lines.map((cells) => cells.join("\t")).join("\n") + "\n";
+    save(byId("download").dataset.name, "text/tab-separated-values", text);
+  });
+  byId("controls").hidden = false;
+  show();
+}
+
+function tracks() {
+  const style = byId("track-style").textContent;
+  const data = JSON.parse(byId("track-data").textContent);
+  document.querySelectorAll(".track-box").forEach((box, place) => {
+    const svg = box.querySelector("svg");
+    const download = box.querySelector("button");
+    download.hidden = false;
+    download.addEventListener("click", () => {
+      const picture = svg.cloneNode(true);
+      picture.querySelector(".mark")?.remove();
+      const look = document.createElementNS(svg.namespaceURI, "style");
+      look.textContent = style;
+      picture.prepend(look);
+      save(download.dataset.name, "image/svg+xml", new XMLSerializer().serializeToString(picture));
+    });
+    if (data[place]) hover(box, svg, data[place]);
+  });
+}
+
+function hover(box, svg, { length, d, s, v, o }) {
+  const { left, right, top, bottom } = { left: 44, right: 790, top: 10, bottom: 120 };
+  const output = box.querySelector("output");
+  const mark = document.createElementNS(svg.namespaceURI, "path");
+  mark.setAttribute("class", "mark");
+  let start = 0;
+  const starts = d.map((step) => (start += step));
+  const middle = (chunk) => starts[chunk] + (s.length === 1 ? s[0] : s[chunk]) / 2;
+  let now = -1;
+
+  function choose(chunk) {
+    now = Math.min(Math.max(chunk, 0), starts.length - 1);
+    const end = starts[now] + (s.length === 1 ? s[0] : s[now]) - 1;
+    const scores = v[now] < 0 ? "not scored" : `virus ${(v[now] / 1000).toFixed(3)}, others ${(o[now] / 1000).toFixed(3)}`;
+    output.textContent = `Chunk ${now + 1}, bases ${starts[now].toLocaleString("en")} to ${end.toLocaleString("en")}: ${scores}`;
+    const across = left + ((right - left) * (middle(now) - 1)) / length;
+    mark.setAttribute("d", `M${across.toFixed(1)} ${top}V${bottom + 20}`);
+    svg.append(mark);
+  }
+
+  svg.addEventListener("pointermove", (event) => {
+    const place = svg.getBoundingClientRect();
+    const across = ((event.clientX - place.left) / place.width) * svg.viewBox.baseVal.width;
+    const base = ((across - left) / (right - left)) * length;
+    let [low, high] = [0, starts.length - 1];
+    while (low < high) {
+      const between = (low + high) >> 1;
+      if ((middle(between) + middle(between + 1)) / 2 < base) low = between + 1;
+      else high = between;
+    }
+    choose(low);
+  });
+  svg.addEventListener("keydown", (event) => {
+    const step = { ArrowRight: 1, ArrowLeft: -1, Home: -Infinity, End: Infinity }[event.key];
+    if (!step) return;
+    event.preventDefault();
+    choose(now + step);
+  });
+  svg.setAttribute("tabindex", "0");
+}
+
+document.documentElement.classList.add("script");
+table();
+if (byId("track-data")) tracks();

@@ -1,0 +1,89 @@
+"""Writing ``STEM_report.html``: whether it is up to date, and that it replaces no other file."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+from virnucpro.errors import InputError, UsageError
+from virnucpro.layout import Layout
+from virnucpro.report.document import MARK
+from virnucpro.results import PredictionRun, open_run
+from virnucpro.store.disk import Disk, sha256_of
+from virnucpro.version import __version__
+
+
+def report_problem(layout: Layout, disk: Disk) -> str:
+    """Write the report of a finished run, unless it is up to date; return what was in the way.
+
+    Results without a report are results all the same.
+
+    Raises:
+        OutputError: the disk is full or not writable.
+    """
+    try:
+        write_report(open_run(layout.root, layout.stem), disk)
+    except (InputError, UsageError) as error:
+        return f"no report was written: {error}"
+    return ""
+
+
+def write_report(run: PredictionRun, disk: Disk, *, again: bool = False) -> Path:
+    """Write the report of a run and return its path; ``again`` also where it is up to date.
+
+    Raises:
+        InputError: a file of the run is missing or damaged.
+        UsageError: the report would replace a file that the program did not write.
+        OutputError: it cannot be written.
+    """
+    layout = Layout(run.folder, run.stem)
+    path, source = layout.report, _source(layout)
+    earlier = text_of(path)
+    if earlier is not None and not again and is_current(earlier, source):
+        return path
+    refuse_other_file(path, earlier)
+    from virnucpro.report.page import report_page  # it imports numpy
+
+    text = report_page(run)
+    disk.save(path, (text + last_line(text, source)).encode())
+    return path
+
+
+def _source(layout: Layout) -> str:
+    """Return what a report depends on.
+
+    ``STEM_run.json`` is written anew whenever a result is, so its digest stands for all of them.
+    """
+    try:
+        return f"{__version__} {sha256_of(layout.run_json)}"
+    except OSError as error:
+        raise InputError(f"{layout.run_json} cannot be read: {error}") from error
+
+
+def last_line(text: str, source: str) -> str:
+    """Return the line behind a report that tells what it was made from, and proves its text."""
+    return f"<!-- made from {source}, text {hashlib.sha256(text.encode()).hexdigest()} -->\n"
+
+
+def is_current(page: str, source: str) -> bool:
+    """Return whether a report was made from ``source`` and has not been changed since."""
+    text, _, _ = page.rpartition("<!-- made from ")
+    return page == text + last_line(text, source)
+
+
+def refuse_other_file(path: Path, text: str | None) -> None:
+    """Refuse to replace a file that is no report, or that is a link.
+
+    Raises:
+        UsageError: it is one.
+    """
+    own = text is not None and (MARK in text or "<!-- made from " in text)
+    if path.is_symlink() or (path.exists() and not own):
+        raise UsageError(f"{path} is not a report of this program: move it away, or rename it")
+
+
+def text_of(path: Path) -> str | None:
+    """Return the content of a file; None where there is none that can be read as text."""
+    if path.is_symlink() or not path.is_file():
+        return None
+    return path.read_bytes().decode("utf-8", "replace")
