@@ -84,8 +84,12 @@ def test_the_configuration_of_the_original_is_accepted_whole(call, tmp_path, mon
     assert (model.kind, model.encoding, model.padding) == ("cnn", "blosum", "masked")
     assert model.threshold == 0.4
     assert list(model.settings["channels"]) == [8, 4]
-    scalars = list((folder / "tensorboard").iterdir())
-    assert len(scalars) == 1
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    scalars = EventAccumulator(str(folder / "tensorboard")).Reload()
+    (f1,) = scalars.Scalars("validation/f1")
+    assert (f1.step, f1.value) == (1, pytest.approx(history["val_metrics"]["f1"][0]))
+    assert scalars.Scalars("loss/train")[0].value == pytest.approx(history["train_losses"][0])
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import time
 from collections.abc import Mapping, Sequence
 
 from virnucpro.contracts import Json
@@ -19,6 +21,28 @@ def history_document(history: Sequence[Mapping[str, float]]) -> dict[str, Json]:
         "val_metrics": {name: [row[name] for row in history] for name in METRICS},
         "learning_rates": [row["rate"] for row in history],
     }
+
+
+def scalars_of_epoch(row: Mapping[str, float]) -> bytes:
+    """Return the scalars of an epoch, a row of the history, as a file that TensorBoard reads.
+
+    A file per epoch is written whole. The writer of TensorBoard appends to one file in a thread of
+    its own, whose errors reach nobody.
+    """
+    from tensorboard.compat.proto.event_pb2 import Event
+    from tensorboard.summary.writer.record_writer import RecordWriter
+    from torch.utils.tensorboard.summary import scalar
+
+    titles = {"loss": "loss/train", "rate": "learning_rate", "validation_loss": "loss/validation"}
+    titles |= {name: f"validation/{name}" for name in METRICS}
+    file, now = io.BytesIO(), time.time()
+    records = RecordWriter(file)
+    records.write(Event(wall_time=now, file_version="brain.Event:2").SerializeToString())
+    for name, title in titles.items():
+        summary = scalar(title, row[name])  # type: ignore[no-untyped-call]
+        event = Event(wall_time=now, step=int(row["epoch"]), summary=summary)
+        records.write(event.SerializeToString())
+    return file.getvalue()
 
 
 def draw_curves(history: Sequence[Mapping[str, float]], best_epoch: int) -> dict[str, bytes]:

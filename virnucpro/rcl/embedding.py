@@ -258,6 +258,8 @@ def embed_residues(
     )
     with ExitStack() as stack:
         stack.enter_context(locked(layout.lock))
+        names = {layout.residues(number).name for number in range(1, len(blocks) + 1)}
+        disk.sweep(layout.root, {*names, layout.index.name})
         state = admitted_state(
             layout, disk, state, emit, resume=request.resume, force=request.force
         )

@@ -19,7 +19,7 @@ from virnucpro.events import Notice
 from virnucpro.executors.signals import Interruption
 from virnucpro.formatting import byte_size
 from virnucpro.layout import checkpoint_folder, lock_file
-from virnucpro.rcl.curves import draw_curves, history_document
+from virnucpro.rcl.curves import draw_curves, history_document, scalars_of_epoch
 from virnucpro.rcl.features import ProteinFeatures
 from virnucpro.rcl.models import MASKED, PADDED, RclModel, write_rcl_model
 from virnucpro.rcl.networks import NETWORKS
@@ -101,6 +101,10 @@ class RclRunFiles:
         self.savepoint = checkpoint_folder(root) / "training.pt"
         self.lock = lock_file(root, "training")
 
+    def scalars(self, epoch: int) -> Path:
+        """Return the file of the scalars of an epoch; TensorBoard reads them in this order."""
+        return self.tensorboard / f"events.out.tfevents.{epoch:010d}"
+
 
 @dataclass(frozen=True)
 class RclTrainingResult:
@@ -147,9 +151,9 @@ def fit_rcl(
         files = stack.enter_context(_run_folder(request, identity, display, disk))
         disk.sweep(files.root)
         disk.sweep(files.savepoint.parent)
-        if not files.savepoint.exists():
+        disk.sweep(files.tensorboard)
+        if not files.config.exists():
             disk.save(files.config, _json(_config(request, identity)))
-            save_savepoint(files.savepoint, Savepoint(identity), disk)
         point = load_savepoint(files.savepoint)
         assert point is not None
         parts = _parts(request, proteins, files, display, disk)
@@ -158,7 +162,7 @@ def fit_rcl(
             display.show(Notice("info", line))
         report: Callable[[TrainingEvent], None] = display.show
         if request.tensorboard:
-            report = stack.enter_context(_scalars(files, point, display))
+            report = _scalars(files, point, display, disk)
         with interruption.held():  # leaving it raises, after the savepoint is written
             finished = train_on(plan, request.devices, report, interruption)
         assert finished
@@ -201,10 +205,22 @@ def _run_folder(
                 latest_first = [folders[number] for number in sorted(folders, reverse=True)]
                 files = _unfinished_run(request, identity, latest_first, stack, display, disk)
             if files is None:
-                files = RclRunFiles(runs / f"run_{max(folders, default=0) + 1:03d}")
+                last = max(folders, default=0)
+                # A start that was killed before it wrote its savepoint left nothing to keep.
+                number = last if last and _is_empty(folders[last]) else last + 1
+                files = RclRunFiles(runs / f"run_{number:03d}")
                 disk.make_folder(files.root)
                 stack.enter_context(locked(files.lock, "this training"))
+                save_savepoint(files.savepoint, Savepoint(identity), disk)
         yield files
+
+
+def _is_empty(folder: Path) -> bool:
+    """Return whether the folder of a training has neither a savepoint nor any result."""
+    files = RclRunFiles(folder)
+    if not folder.is_dir() or files.savepoint.exists():
+        return False
+    return all(path == checkpoint_folder(folder) for path in folder.iterdir())
 
 
 def _unfinished_run(
@@ -347,27 +363,25 @@ def _announcement(
         yield f"going on in epoch {point.epoch + 1}"
 
 
-@contextmanager
 def _scalars(
-    files: RclRunFiles, point: Savepoint, display: TrainingDisplay
-) -> Iterator[Callable[[TrainingEvent], None]]:
-    """Yield a function that writes the end of each epoch to TensorBoard, and shows every event."""
-    from torch.utils.tensorboard import SummaryWriter
+    files: RclRunFiles, point: Savepoint, display: TrainingDisplay, disk: Disk
+) -> Callable[[TrainingEvent], None]:
+    """Return a function that shows every event, and writes the end of each epoch for TensorBoard.
 
-    # What an earlier start wrote from the next epoch on is dropped.
-    with SummaryWriter(str(files.tensorboard), purge_step=point.epoch + 1) as scalars:
+    What an earlier start was killed before it could write is written now.
+    """
+    for row in point.history:
+        path = files.scalars(int(row["epoch"]))
+        if not path.exists():
+            disk.save(path, scalars_of_epoch(row))
 
-        def report(event: TrainingEvent) -> None:
-            if isinstance(event, EpochEnded):
-                scalars.add_scalar("loss/train", event.loss, event.epoch)
-                scalars.add_scalar("learning_rate", event.rate, event.epoch)
-                for name, value in event.metrics.items():
-                    title = "loss/validation" if name == "validation_loss" else f"validation/{name}"
-                    scalars.add_scalar(title, value, event.epoch)
-                scalars.flush()
-            display.show(event)
+    def report(event: TrainingEvent) -> None:
+        display.show(event)
+        if isinstance(event, EpochEnded):
+            row = {"epoch": event.epoch, "loss": event.loss, "rate": event.rate, **event.metrics}
+            disk.save(files.scalars(event.epoch), scalars_of_epoch(row))
 
-        yield report
+    return report
 
 
 def _finish(

@@ -23,7 +23,8 @@ from virnucpro.training.group import TrainingGroup
 from virnucpro.training.progress import EpochEnded, EpochProgress, ReportEvent, StopRequested
 from virnucpro.training.savepoint import load_savepoint, save_savepoint
 
-STOP_CHECK_BATCHES = 16  # batches between two agreements on whether to stop: each costs a message
+CHECK_BATCHES = 16  # batches between two agreements on whether to stop or save: each costs messages
+SAVE_SECONDS = 60.0  # a training that is killed repeats about so much
 REPORT_SECONDS = 0.2
 BatchContent = TypeVar("BatchContent")
 
@@ -107,7 +108,7 @@ class TrainingLoop(ABC, Generic[BatchContent]):
         if loaded.optimizer:
             optimizer.load_state_dict(loaded.optimizer)
         self.model = group.wrapped(network)
-        self._last_report = 0.0
+        self._last_report, self._saved = 0.0, time.monotonic()
 
     @abstractmethod
     def epoch_plan(self, epoch: int, finished_batches: int) -> EpochPlan[BatchContent]:
@@ -162,9 +163,12 @@ class TrainingLoop(ABC, Generic[BatchContent]):
         loss = torch.tensor(earlier_loss, dtype=torch.float64, device=self.group.device)
         self.model.train()
         for number, content in enumerate(plan.batches, savepoint.batch):
-            if number % STOP_CHECK_BATCHES == 0 and self.group.any(self._stop_requested()):
-                self._save(number, loss)
-                return False
+            if number % CHECK_BATCHES == 0:
+                stop = self.group.any(self._stop_requested())
+                if stop or self.group.any(time.monotonic() - self._saved >= SAVE_SECONDS):
+                    self._save(number, loss)
+                if stop:
+                    return False
             loss += self.step(number, seen, content)
             seen += plan.sizes[number]
             now = time.monotonic()
@@ -207,6 +211,7 @@ class TrainingLoop(ABC, Generic[BatchContent]):
     def _save(self, batch: int, loss: torch.Tensor) -> None:
         savepoint = self.savepoint
         savepoint.batch, savepoint.loss = batch, self._total_loss(loss)
+        self._saved = time.monotonic()
         if self.group.rank == 0:
             state = self.network.state_dict()
             savepoint.network = {name: value.cpu() for name, value in state.items()}

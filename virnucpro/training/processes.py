@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 HOST = "127.0.0.1"
 END_SECONDS = 10.0  # for the others to end, after one process has failed
-RESUME = "the same command goes on after the last finished epoch"
+RESUME = "the same command goes on from the last savepoint"
 LOOPBACK_INTERFACES = {"linux": "lo", "darwin": "lo0"}
 STOP = "stop"  # the only message that a process gets after its plan
 

@@ -118,7 +118,7 @@ def test_padding_has_no_influence(plan, model):
 
 @pytest.mark.parametrize("settings", [MODERN, ORIGINAL], ids=["modern", "original"])
 def test_stopped_anywhere_and_gone_on_with(plan, settings, monkeypatch):
-    monkeypatch.setattr("virnucpro.training.loop.STOP_CHECK_BATCHES", 1)
+    monkeypatch.setattr("virnucpro.training.loop.CHECK_BATCHES", 1)
     whole, pieces = plan(settings, "whole"), plan(settings, "pieces")
     run(whole)
     stops = 0
@@ -133,6 +133,24 @@ def test_stopped_anywhere_and_gone_on_with(plan, settings, monkeypatch):
     same(one.best, two.best)
     times = {"seconds": 0}
     assert [row | times for row in one.history] == [row | times for row in two.history]
+
+
+def test_a_killed_training_goes_on_from_the_savepoint_of_the_last_minute(plan, monkeypatch):
+    monkeypatch.setattr("virnucpro.training.loop.CHECK_BATCHES", 1)
+    whole, killed = plan(MODERN, "whole"), plan(MODERN, "killed")
+    run(whole)
+    monkeypatch.setattr("virnucpro.training.loop.SAVE_SECONDS", 0.0)
+    answers = iter([False] * 3)
+    with pytest.raises(StopIteration):  # where it asks whether to stop, before the fourth batch
+        run(killed, lambda: next(answers))
+    assert (load_savepoint(killed.savepoint).epoch, load_savepoint(killed.savepoint).batch) == (
+        0,
+        2,
+    )
+    run(killed)
+    one, two = load_savepoint(whole.savepoint), load_savepoint(killed.savepoint)
+    same(one.network, two.network)
+    assert [row["loss"] for row in one.history] == [row["loss"] for row in two.history]
 
 
 def test_two_processes_equal_one(plan):

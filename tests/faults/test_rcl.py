@@ -1,0 +1,93 @@
+"""``rcl embed`` and ``rcl train``: full disks, Ctrl-C and kills at their writes."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.faults.struck import full, interrupt, struck_write
+from tests.unit.encoders.small import fair_model, save_fair
+from tests.unit.rcl.made_proteins import write_tables
+from virnucpro.store.disk import Disk
+
+CODES = {full: 6, interrupt: 130}
+MESSAGES = {full: "No space left on device; free some space", interrupt: "the same command"}
+CONFIG = {
+    "models": {"cnn": {"channels": [4], "kernel_sizes": [3]}},
+    "training": {"epochs": 2, "batch_size": 8},
+}
+
+
+@pytest.fixture(scope="module")
+def inputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Tables, a configuration, and a small ESM-2."""
+    folder = tmp_path_factory.mktemp("inputs")
+    write_tables(folder, 12)
+    (folder / "config.yaml").write_text(yaml.safe_dump(CONFIG))
+    save_fair(fair_model(layers=1, width=320, heads=4), folder / "tiny.pt")
+    return folder
+
+
+def _train(inputs: Path, out: Path) -> list[object]:
+    options = ("--model", "cnn", "--config", inputs / "config.yaml", "--split", "random")
+    return ["rcl", "train", *options, *_tables(inputs), "--output-dir", out]
+
+
+def _embed(inputs: Path, out: Path) -> list[object]:
+    options = ("--esm-model", inputs / "tiny.pt", "--checkpoint-every", 7)
+    return ["rcl", "embed", *options, *_tables(inputs), "--output-dir", out]
+
+
+def _tables(inputs: Path) -> tuple[object, ...]:
+    tables = ("--serpins", inputs / "serpins.csv", "--others", inputs / "others.csv")
+    return (*tables, "--device", "cpu", "-t", 1)
+
+
+def _results(out: Path) -> dict[str, bytes]:
+    """The content of all files; scalars have the time in them, and state that of the lock."""
+    files = {str(path.relative_to(out)): path for path in out.rglob("*") if path.is_file()}
+    kept = {name: path for name, path in files.items() if ".checkpoints" not in name}
+    return {name: b"" if "tfevents" in name else path.read_bytes() for name, path in kept.items()}
+
+
+@pytest.mark.parametrize("command", [_train, _embed])
+def test_full_disks_and_ctrl_c_lose_nothing(
+    call: Callable, inputs: Path, tmp_path: Path, command: Callable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Start after start meets one of them, each a write later than the one before."""
+    assert call(*command(inputs, tmp_path / "whole")).code == 0
+    words = command(inputs, tmp_path / "out")
+    for number in range(1, 100):
+        strike = (full, interrupt)[number % 2]
+        with monkeypatch.context() as patch:
+            patch.setattr(Disk, "write", struck_write(number, strike))
+            done = call(*words)
+        if done.code == 0:
+            break
+        assert done.code == CODES[strike], done.err
+        assert MESSAGES[strike] in done.err
+        assert "Traceback" not in done.err
+        assert not list((tmp_path / "out").rglob("*.tmp"))
+    assert number > 4
+    assert _results(tmp_path / "out") == _results(tmp_path / "whole")
+
+
+@pytest.mark.parametrize("command", [_train, _embed])
+def test_kills_lose_nothing(
+    call: Callable, start: Callable, inputs: Path, tmp_path: Path, command: Callable
+) -> None:
+    assert call(*command(inputs, tmp_path / "whole")).code == 0
+    words = command(inputs, tmp_path / "out")
+    for number in range(2, 100, 2):
+        process = start("tests.faults.struck", number, *words)
+        if process.wait() == 0:
+            break
+        assert process.returncode == -signal.SIGKILL, process.err
+    assert number > 4
+    assert _results(tmp_path / "out") == _results(tmp_path / "whole")
+    assert not [name for _, _, names in os.walk(tmp_path) for name in names if name[-4:] == ".tmp"]
