@@ -1,0 +1,141 @@
+"""The report in a real browser: it opens, filters, sorts, downloads, and draws in any size."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.faults.processes import until
+from tests.report_data import Shown, mixed, write_run
+from tests.slow.browser import AVAILABLE, Browser, browser
+from virnucpro.report.page import report_page
+from virnucpro.results import open_run
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not AVAILABLE, reason="chromium and chromedriver are not installed"),
+]
+HOSTILE = "</script><img/src=x/onerror=alert(1)>"
+ROWS = "return document.querySelectorAll('#rows tbody tr').length"
+CELL = "return document.querySelector('#rows tbody tr').cells[{}].textContent"
+
+
+@pytest.fixture(scope="module")
+def window(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    with browser(tmp_path_factory.mktemp("browser")) as opened:
+        yield opened
+
+
+@pytest.fixture
+def page(window: Browser, tmp_path: Path) -> Browser:
+    """The report of 42 viruses, a provirus and other records."""
+    records = [*mixed(), Shown(HOSTILE, "virus", [0.9] * 4, 0.02), Shown("ж", "virus", [0.6], 0.9)]
+    write_run(tmp_path, records)
+    (tmp_path / "s_report.html").write_text(report_page(open_run(tmp_path)), encoding="utf-8")
+    window.messages()
+    window.look(1200, 900)
+    window.open(tmp_path / "s_report.html")
+    return window
+
+
+def test_it_opens_without_a_message_and_no_id_becomes_markup(page: Browser) -> None:
+    assert page.messages() == []
+    assert page.run(ROWS) == 43
+    assert page.run("return document.images.length") == 0
+    cells = "return [...document.querySelectorAll('td.id')].map((cell) => cell.textContent)"
+    assert HOSTILE in page.run(cells)
+
+
+def test_tiles_search_and_sliders_filter_the_rows(page: Browser) -> None:
+    tile = "document.querySelector('.tile[data-kind={}]').click()"
+    for kind, rows in (("nonvirus", 41), ("unscored", 1), ("region", 1), ("virus", 42)):
+        page.run(tile.format(kind))
+        assert page.run(ROWS) == rows, kind
+    page.run(tile.format("virus"))
+    assert page.run(ROWS) == 43, "the same tile again"
+    set_value = (
+        "const input = document.getElementById('{}'); input.value = '{}';"
+        "input.dispatchEvent(new Event('input'));"
+    )
+    for name, value, back, rows in (
+        ("search", "VIRUS_1", "", 11),
+        ("score", "0.5", "-1", 42),
+        ("fdr", "0.01", "1", 11),
+        ("length", "85", "0", 1),
+    ):
+        page.run(set_value.format(name, value))
+        assert page.run(ROWS) == rows, name
+        page.run(set_value.format(name, back))
+    assert page.run("return document.getElementById('count').textContent") == "43 rows match."
+    assert page.messages() == []
+
+
+def test_a_click_on_a_heading_sorts_by_it(page: Browser) -> None:
+    head = "document.querySelectorAll('#rows th button')[{}].click()"
+    page.run(head.format(2))
+    assert page.run(CELL.format(2)) == "5,000"
+    page.run(head.format(2))
+    assert page.run(CELL.format(2)) == "500"
+    page.run(head.format(0))
+    assert page.run(CELL.format(0)) == "ж"
+    sorted_by = "return document.querySelectorAll('th[aria-sort=descending]').length"
+    assert page.run(sorted_by) == 1
+
+
+def test_rows_and_tracks_can_be_saved(page: Browser) -> None:
+    page.run("document.getElementById('download').click()")
+    page.run("document.querySelector('.track-box button').click()")
+    rows, track = page.downloads / "s_rows.tsv", page.downloads / "host.svg"
+    until(lambda: rows.exists() and track.exists())
+    lines = rows.read_text(encoding="utf-8").splitlines()
+    assert len(lines) == 44
+    assert lines[0].startswith("id\tkind\tlength\tscore\tfdr")
+    assert track.read_text(encoding="utf-8").startswith("<svg")
+    assert ".track .v{" in track.read_text(encoding="utf-8")
+    assert page.messages() == []
+
+
+def test_a_track_tells_the_scores_under_the_pointer_and_by_keys(page: Browser) -> None:
+    said = "return document.querySelector('.track-box output').textContent"
+    page.run(
+        "const svg = document.querySelector('.track'); const place = svg.getBoundingClientRect();"
+        "svg.dispatchEvent(new PointerEvent('pointermove', {clientX: place.left + 0.7 * "
+        "place.width, clientY: place.top + 20}))"
+    )
+    assert "virus 0.950, others 0.050" in page.run(said)
+    key = "document.querySelector('.track').dispatchEvent(new KeyboardEvent('keydown', {{key: '{}'}}))"
+    page.run(key.format("End"))
+    assert page.run(said) == "Chunk 33, bases 16,001 to 16,500: virus 0.050, others 0.950"
+    page.run(key.format("ArrowLeft"))
+    assert page.run(said) == "Chunk 32, bases 15,501 to 16,000: not scored"
+
+
+def test_it_is_readable_in_light_and_dark_and_on_a_phone(page: Browser) -> None:
+    colours = "const s = getComputedStyle(document.body); return [s.color, s.backgroundColor]"
+    light = page.run(colours)
+    page.look(1200, 900, dark=True)
+    dark = page.run(colours)
+    assert light[1] == "rgb(255, 255, 255)"
+    assert sum(map(int, dark[1][4:-1].split(","))) < 100 < sum(map(int, dark[0][4:-1].split(",")))
+    page.look(360, 740)
+    wide = "return [document.documentElement.scrollWidth, window.innerWidth]"
+    content, shown = page.run(wide)
+    assert content <= shown == 360, "nothing but tables and tracks scrolls sideways"
+    drawn = (
+        "return [...document.querySelectorAll('.figures svg, .track')].every((svg) => "
+        "svg.getBoundingClientRect().width > 250 && svg.getBoundingClientRect().height > 80)"
+    )
+    assert page.run(drawn)
+
+
+def test_without_javascript_tiles_and_table_are_there(page: Browser) -> None:
+    page.devtools("Emulation.setScriptExecutionDisabled", value=True)
+    try:
+        page.devtools("Page.reload")
+        text = page.devtools("Page.captureSnapshot")["data"]
+    finally:
+        page.devtools("Emulation.setScriptExecutionDisabled", value=False)
+    assert "other_39" in text
+    assert "with viral regions" in text
