@@ -73,6 +73,8 @@ def evaluate(models: tuple[str, ...], **options: Any) -> int:
 
     By sequence: whether an RCL is found where there is one, and where. By residue: whether each
     residue is called rightly. All with intervals from resampled proteins.
+
+    One device computes: the first of --gpus, or what --device names. The other GPUs are not used.
     """
     names = ("device", "gpus", "threads", "no_progress")
     settings = shared.configuration({name: options[name] for name in names})

@@ -85,6 +85,8 @@ def predict(proteins: str, model: str | None, **options: Any) -> int:
 
     PROTEINS is FASTA or FASTQ, plain, gzip, bz2 or xz; - is standard input. Every protein has a row
     in STEM_rcl.tsv, with its RCL or the reason why none was found.
+
+    One device computes: the first of --gpus, or what --device names. The other GPUs are not used.
     """
     settings = shared.configuration(
         {name: options[name] for name in ("device", "gpus", "threads", "no_progress")}
