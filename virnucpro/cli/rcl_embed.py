@@ -9,6 +9,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 import virnucpro.cli.shared as shared
+from virnucpro.cli.rcl_options import (
+    esm_model_option,
+    max_length_option,
+    others_option,
+    serpins_option,
+)
 from virnucpro.errors import EXIT_OK, UsageError
 
 if TYPE_CHECKING:
@@ -35,9 +41,9 @@ Examples:
     default="esm2_650m",
     help="With esm2, name the model with --esm-model.",
 )
-@click.option("--esm-model", metavar="NAME", help="Name, folder or file of the ESM-2 model.")
-@click.option("--serpins", type=shared.FILE, required=True, help="Table of proteins with an RCL.")
-@click.option("--others", type=shared.FILE, help="Table of proteins without an RCL.")
+@esm_model_option
+@serpins_option
+@others_option
 @click.option(
     "-o",
     "--output-dir",
@@ -45,12 +51,7 @@ Examples:
     default=Path("rcl_features"),
     help="Folder of the features.",
 )
-@click.option(
-    "--max-length",
-    type=shared.COUNT,
-    default=1024,
-    help="Residues above which a protein is left out.",
-)
+@max_length_option
 @click.option(
     "--checkpoint-every",
     type=shared.COUNT,

@@ -8,6 +8,13 @@ from typing import Any
 import click
 
 import virnucpro.cli.shared as shared
+from virnucpro.cli.rcl_options import (
+    esm_model_option,
+    others_option,
+    serpins_option,
+    shortest_option,
+    threshold_option,
+)
 from virnucpro.errors import EXIT_OK
 
 EPILOG = """\b
@@ -31,9 +38,9 @@ The results are tables, a picture and a report in the output directory.
     metavar="MODEL",
     help="Name of a shipped model, or a model file or folder; give it several times to compare.",
 )
-@click.option("--esm-model", metavar="NAME", help="ESM-2 model of the models that need one.")
-@click.option("--serpins", type=shared.FILE, required=True, help="Table of proteins with an RCL.")
-@click.option("--others", type=shared.FILE, help="Table of proteins without an RCL.")
+@esm_model_option
+@serpins_option
+@others_option
 @click.option("--split", type=shared.FILE, help="Table of parts, such as split.tsv of a training.")
 @click.option(
     "--dataset",
@@ -48,20 +55,14 @@ The results are tables, a picture and a report in the output directory.
     default=Path("rcl_evaluation"),
     help="Folder of the results.",
 )
-@click.option(
-    "--threshold",
-    type=shared.SHARE,
-    help="Probability above which a residue counts.  [default: that of each model]",
-)
+@threshold_option
 @click.option(
     "--min-consecutive",
     type=shared.COUNT,
     default=1,
     help="Residues in a row that must be above the threshold; predict takes 12.",
 )
-@click.option(
-    "--min-rcl-length", type=shared.COUNT, default=7, help="Residues of the shortest RCL."
-)
+@shortest_option
 @click.option("--aa", is_flag=True, help="Print the metrics of residues, too.")
 @shared.device_options
 @shared.threads_option

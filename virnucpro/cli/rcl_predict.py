@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 import virnucpro.cli.shared as shared
+from virnucpro.cli.rcl_options import esm_model_option, shortest_option, threshold_option
 from virnucpro.errors import UsageError
 
 EPILOG = """\b
@@ -32,26 +33,15 @@ Examples:
     help="Name of a shipped model, or a model file, or the folder of a training (run_001).  "
     "[default: blosum_unet]",
 )
-@click.option(
-    "--esm-model",
-    metavar="NAME",
-    help="ESM-2 model for a network that needs one: a released name, a folder or a file.  "
-    "[default: the released one of that size]",
-)
-@click.option(
-    "--threshold",
-    type=shared.SHARE,
-    help="Probability above which a residue counts, 0 to 1.  [default: that of the model]",
-)
+@esm_model_option
+@threshold_option
 @click.option(
     "--min-consecutive",
     type=shared.COUNT,
     default=12,
     help="Residues in a row that must be above the threshold; shorter runs are passed over.",
 )
-@click.option(
-    "--min-rcl-length", type=shared.COUNT, default=7, help="Residues of the shortest RCL."
-)
+@shortest_option
 @click.option(
     "--seq-fasta",
     "-seq_fasta",

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 import virnucpro.cli.shared as shared
+from virnucpro.cli.rcl_options import esm_model_option, others_option
 from virnucpro.contracts import Device
 from virnucpro.errors import EXIT_OK, UsageError
 from virnucpro.settings import MachineSettings
@@ -41,9 +42,9 @@ The configuration file is the config.yaml of RCL-identifier. Options win over it
     type=shared.FILE,
     help="Folder of rcl embed, or an .npz file of RCL-identifier, for ESM-2 encodings.",
 )
-@click.option("--esm-model", metavar="NAME", help="Name, folder or file of the ESM-2 model.")
+@esm_model_option
 @click.option("--serpins", type=shared.FILE, help="Table of proteins with an RCL (CSV).")
-@click.option("--others", type=shared.FILE, help="Table of proteins without an RCL (CSV).")
+@others_option
 @click.option(
     "--output-dir",
     type=shared.FOLDER,

@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 import virnucpro.cli.shared as shared
+from virnucpro.cli.rcl_options import max_length_option
 from virnucpro.errors import EXIT_OK, InputError
 from virnucpro.formatting import printable
 
@@ -20,12 +21,7 @@ Examples:
 
 @click.command(epilog=EPILOG, short_help="Check tables of annotated proteins.")
 @click.argument("tables", type=shared.FILE, nargs=-1, required=True, metavar="TABLE...")
-@click.option(
-    "--max-length",
-    type=shared.COUNT,
-    default=1024,
-    help="Residues above which training leaves a protein out.",
-)
+@max_length_option
 @shared.short_options
 def validate(tables: tuple[Path, ...], max_length: int) -> int:
     """Check every row of each TABLE: coordinates, letters, and duplicates, also between tables.
