@@ -84,6 +84,15 @@ class ResultTable:
         return tuple(column.name for column in self.columns)
 
     @cached_property
+    def _all_names(self) -> frozenset[str]:
+        return frozenset(self.names)
+
+    @cached_property
+    def _cells(self) -> tuple[tuple[str, str, bool], ...]:
+        """Name, format, and whether it may be missing, of each column."""
+        return tuple((column.name, column.format, column.optional) for column in self.columns)
+
+    @cached_property
     def header(self) -> str:
         """The first line of the file, with its line feed; empty where there is none."""
         return "\t".join(self.names) + "\n" if self.has_header else ""
@@ -112,8 +121,13 @@ class ResultTable:
         Raises:
             TypeError: a column has no value, or a value no column.
         """
-        self._check(values)
-        return "\t".join(column.text(values[column.name]) for column in self.columns) + "\n"
+        if values.keys() != self._all_names:
+            self._check(values)
+        cells = [
+            MISSING if (value := values[name]) is None and optional else format(value, form)
+            for name, form, optional in self._cells
+        ]
+        return "\t".join(cells) + "\n"
 
     def row_format(self, *names: str) -> Callable[..., str]:
         """Return a fast function that formats one row from values in the order of ``names``.

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -53,13 +53,23 @@ class ContigModel:
 
         They are those of a sample with as much virus as others.
         """
-        terms = contig_terms(chunk_log_odds)
-        return math.fsum(c * t for c, t in zip(astuple(self), terms, strict=True))
+        one, mean, mean_by_count, spread, count = contig_terms(chunk_log_odds)
+        return math.fsum(
+            (
+                self.constant * one,
+                self.mean * mean,
+                self.mean_by_count * mean_by_count,
+                self.spread * spread,
+                self.count * count,
+            )
+        )
 
 
 def contig_terms(chunk_log_odds: Sequence[float]) -> tuple[float, float, float, float, float]:
     """Return what the coefficients of a :class:`ContigModel` are multiplied with, in order."""
     values = [min(max(value, -LARGEST), LARGEST) for value in chunk_log_odds]
+    if len(values) == 1:  # as of a read: the same numbers, sooner
+        return 1.0, values[0], values[0] * 0.0, 0.0, 0.0
     logarithm = math.log(len(values))
     mean = math.fsum(values) / len(values)
     spread = math.sqrt(math.fsum((value - mean) ** 2 for value in values) / len(values))

@@ -26,6 +26,7 @@ from safetensors.torch import save
 from virnucpro.compute.arithmetic import torch_dtype
 from virnucpro.compute.threads import CoreThreads
 from virnucpro.contracts import Json, ReportProgress
+from virnucpro.encoders.batched import keep_freed_memory
 from virnucpro.encoders.family import BASES, EncoderFamily, EncoderSource, OpenOptions, Reading
 from virnucpro.encoders.lite_network import LiteNetwork, LiteShape, base_numbers
 from virnucpro.encoders.weights import read_safetensors
@@ -51,6 +52,8 @@ class LiteEncoder:
         self._dtype = torch_dtype(precision)
         self._batch_bases = BATCH_BASES
         self._threads = CoreThreads()
+        if device.type == "cpu":
+            keep_freed_memory()
 
     @property
     def dim(self) -> int:
