@@ -30,6 +30,7 @@ FEATURE_SUFFIX: dict[Molecule, str] = {"nucleotide": "DNABERT_S", "protein": "ES
 # --force moves it aside with the others.
 RESULT_SUFFIXES = (
     "virus.fna",
+    "virus.fastq.gz",
     "regions.bed",
     "regions.gff3",
     "run.json",
@@ -151,6 +152,7 @@ class Layout(OutputFolder):
         contigs_table: the call of each record, one row per record.
         virus_table: the records called virus, the surest first.
         virus_fasta: their sequences, and the viral regions of other records.
+        virus_fastq: the same with qualities, where the input is FASTQ.
         regions_table: the viral regions of all records; ``regions_bed`` and ``regions_gff3`` hold
             the same in the formats of other programs.
         run_json: what ran, with which settings and models, and what came out.
@@ -184,6 +186,7 @@ class Layout(OutputFolder):
         self.contigs_table = root / CONTIGS.place(stem)
         self.virus_table = root / VIRUS.place(stem)
         self.virus_fasta = self.result("virus.fna")
+        self.virus_fastq = self.result("virus.fastq.gz")
         self.regions_table = root / REGIONS.place(stem)
         self.regions_bed = self.result("regions.bed")
         self.regions_gff3 = self.result("regions.gff3")

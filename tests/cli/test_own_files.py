@@ -16,7 +16,8 @@ from virnucpro.layout import RunLayout
 USERS_FILES = [
     *("sample_nucleotide.fa", "sample_protein.faa", "sample_chunked500.fa", "sample_run.json"),
     *("sample_protein/output_1.fa", "sample_nucleotide/output_1.fa", "sample_failed_sequences.fa"),
-    *("sample_virus.fna", "sample_contigs.tsv", "sample_chunks.tsv", "sample_report.html"),
+    *("sample_virus.fna", "sample_virus.fastq.gz", "sample_contigs.tsv", "sample_chunks.tsv"),
+    "sample_report.html",
     *("sample_merged/prediction_results.txt", "sample_merged/output_1_merged.pt"),
 ]
 

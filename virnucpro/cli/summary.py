@@ -30,6 +30,7 @@ FILES = {
     "_report.html": "all of this as a page, with figures: open it in a browser",
     "_virus.tsv": "the records called virus, the surest first",
     "_virus.fna": "their sequences, and those of viral regions",
+    "_virus.fastq.gz": "the same with qualities",
     "_regions.tsv": "the viral regions, with their places",
     "_regions.bed": "the same for genome browsers",
     "_regions.gff3": "the same for annotation programs",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -98,7 +98,7 @@ class RecordRenamer:
             number += 1
         self._last[record.id] = number
         name = f"{record.id}_{number}"
-        return replace(record, id=name, header=record.header.replace(record.id, name, 1))
+        return record._replace(id=name, header=record.header.replace(record.id, name, 1))
 
     def _is_taken(self, name: str) -> bool:
         # Two ids that share a hash only make it pass over a number.

@@ -11,14 +11,14 @@ from __future__ import annotations
 
 import codecs
 import re
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
+from typing import NamedTuple
 
 from virnucpro.errors import InputError
-from virnucpro.io.compression import expanded_blocks
+from virnucpro.io.compression import BLOCK, expanded_blocks
 from virnucpro.layout import Molecule
 
 LONGEST_HEADER = 1 << 20  # bytes; nobody writes such a line, but a file without line ends has one
@@ -28,8 +28,7 @@ BLANK = b" \t\n"  # what may stand between letters
 _QUALITIES = bytes(range(32, 127)) + b"\t"
 
 
-@dataclass(frozen=True, slots=True)
-class Record:
+class Record(NamedTuple):
     """One sequence of the input.
 
     Attributes:
@@ -37,11 +36,14 @@ class Record:
         header: the whole header line without its ``>`` or ``@``.
         sequence: IUPAC letters, case kept, ``U`` read as ``T``, blanks removed; may be empty.
             Of a protein: any letter, and ``*``, case kept, blanks removed.
+        qualities: one character per letter of the sequence, as they stand in a FASTQ file; None
+            of a FASTA file.
     """
 
     id: str
     header: str
     sequence: str
+    qualities: str | None = None
 
 
 class Records:
@@ -124,6 +126,11 @@ class Records:
         yield from self._records_of(parts, line)
 
     def _records_of(self, parts: list[bytes], line: int) -> Iterator[Record]:
+        if len(parts) > 1 and len(parts[0]) <= BLOCK and self._molecule == "nucleotide":
+            heads, _, lines_of = zip(*(part.partition(b"\n") for part in parts), strict=True)
+            if plain := _plain_records(heads, lines_of):
+                yield from map(Record, *plain)
+                return
         for number, part in enumerate(parts):
             head, _, lines = part.partition(b"\n")
             try:
@@ -135,8 +142,39 @@ class Records:
             yield record
 
     def _fastq(self, blocks: Iterable[bytes], line: int) -> Iterator[Record]:
+        """Read the records of a block together, as long as nothing in them is unusual."""
+        lists = _lists_of_lines(blocks)
+        lines: list[bytes] = []
+        for more in lists:
+            lines += more
+            complete = len(lines) // 4 * 4
+            if complete:
+                records = self._plain_fastq(lines[:complete])
+                if records is None:
+                    break
+                del lines[:complete]
+                yield from records
+                line += complete
+        yield from self._fastq_by_record(chain(lines, chain.from_iterable(lists)), line)
+
+    def _plain_fastq(self, lines: list[bytes]) -> Iterator[Record] | None:
+        """Return the records of ``lines``, four each; None where something in them is unusual."""
+        heads, letters, pluses, qualities = (lines[place::4] for place in range(4))
+        if (
+            self._molecule != "nucleotide"
+            or not all(head.startswith(b"@") for head in heads)
+            or not all(plus.startswith(b"+") for plus in pluses)
+            or b"".join(qualities).translate(None, _QUALITIES)
+            or not (plain := _plain_records([head[1:] for head in heads], letters))
+        ):
+            return None
+        texts = b"\n".join(qualities).decode("ascii").split("\n")
+        if list(map(len, texts)) != list(map(len, plain[2])):
+            return None
+        return map(Record, *plain, texts)
+
+    def _fastq_by_record(self, lines: Iterator[bytes], line: int) -> Iterator[Record]:
         """Take four lines per record; blank lines between records are passed over."""
-        lines = chain.from_iterable(_lists_of_lines(blocks))
         unit = "bases" if self._molecule == "nucleotide" else "residues"
         for head in lines:
             if not head:
@@ -148,7 +186,7 @@ class Records:
                 record = self._record(head[1:], rest[0])
             except _RecordError as fault:
                 raise self._error(line, fault) from None
-            yield record
+            yield record._replace(qualities=_qualities_of_letters(rest[0], rest[2]))
             line += 4
 
     def _record(self, head: bytes, lines: bytes) -> Record:
@@ -189,14 +227,26 @@ def read_records(
 ) -> Records:
     """Read the sequences of ``path``, lazily: FASTA or FASTQ, plain, gzip, bzip2 or xz.
 
-    Blank files have no records; qualities are checked for their length and dropped. ``limit`` is
-    the largest expanded size of a compressed file, in bytes. While iterating it
+    Blank files have no records. ``limit`` is the largest expanded size of a compressed file, in
+    bytes. While iterating it
 
     Raises:
         UsageError: the file is missing, a directory or unreadable.
         InputError: the content is not usable; the message names file, line and record.
     """
     return Records(path, limit=limit, molecule=molecule)
+
+
+def holds_qualities(path: Path) -> bool:
+    """Return whether ``path`` is a FASTQ file, by how it begins.
+
+    Raises:
+        UsageError: the file is missing, a directory or unreadable.
+        InputError: the file is damaged, or not text.
+    """
+    with closing(iter(InputText(path))) as blocks:
+        starts = filter(None, (block.lstrip(BLANK) for block in blocks))
+        return next(starts, b"").startswith(b"@")
 
 
 class _RecordError(Exception):
@@ -207,6 +257,29 @@ class _RecordError(Exception):
         self.message = message
         self.head = head
         self.down = down
+
+
+def _plain_records(
+    heads: Sequence[bytes], lines_of: Sequence[bytes]
+) -> tuple[list[str], list[str], list[str]] | None:
+    """Return ids, headers and sequences of records of nucleotides, all of them together.
+
+    This is much faster than one after the other. The result is None where something is unusual:
+    a header, a letter, or a U, which has to be counted.
+    """
+    text = b"\n".join(heads).decode()
+    headers = text.split("\n")
+    words = [header.split(None, 1) for header in headers]
+    if not all(words) or max(map(len, heads)) > LONGEST_HEADER:
+        return None
+    if not "".join(headers).isprintable() and CONTROL.search(text):
+        return None
+    # What is no letter becomes the byte between the records, so that there are too many of it.
+    letters = _SEPARATOR.join(lines_of).translate(_DNA, BLANK).decode("latin-1")
+    sequences = letters.split(_SEPARATOR.decode("latin-1"))
+    if len(sequences) != len(headers):
+        return None
+    return [word[0] for word in words], headers, sequences
 
 
 def _lists_of_lines(blocks: Iterable[bytes]) -> Iterator[list[bytes]]:
@@ -247,6 +320,14 @@ def _check_fastq(head: bytes, rest: list[bytes], unit: str) -> None:
         raise _RecordError(
             "a quality is not a printable ASCII character; copy the file again", name, 3
         )
+
+
+def _qualities_of_letters(letters: bytes, qualities: bytes) -> str:
+    """Return ``qualities`` without those of blanks between the letters."""
+    if letters.translate(None, BLANK) != letters:
+        pairs = zip(letters, qualities, strict=True)
+        qualities = bytes(quality for letter, quality in pairs if letter not in BLANK)
+    return qualities.decode("ascii")
 
 
 def _describe_wrong_start(start: bytes) -> str:
@@ -419,6 +500,7 @@ def _letter_table(letters: bytes, read_as: bytes) -> bytes:
 
 
 # Without U, so that finding one costs nothing where there is none; and with U read as T.
+_SEPARATOR = b"\xff"  # what tables have for any other letter
 _DNA = _letter_table(_BOTH_CASES.translate(None, b"Uu"), _BOTH_CASES.translate(None, b"Uu"))
 _RNA = _letter_table(_BOTH_CASES, _BOTH_CASES.replace(b"U", b"T").replace(b"u", b"t"))
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import os
 import shutil
 import sys
@@ -42,6 +41,7 @@ from virnucpro.store.guard import (
     refuse_links,
     save_identity,
 )
+from virnucpro.store.gzipped import gzip_into
 from virnucpro.store.lock import locked
 from virnucpro.tables import RCL_POSITIONS, RCL_REGIONS, RCL_RESIDUES
 from virnucpro.training.progress import StepProgress
@@ -413,10 +413,7 @@ def _write_results(
         positions.write(RCL_POSITIONS.header.encode())
         packed = None
         if residues is not None:
-            # Without a name and a time, so that equal results are equal files.
-            packed = stack.enter_context(
-                gzip.GzipFile("", "wb", compresslevel=4, fileobj=_Unseekable(residues), mtime=0)
-            )
+            packed = stack.enter_context(gzip_into(residues))
             packed.write(RCL_RESIDUES.header.encode())
         for block in _blocks(request, source, inputs, limit):
             found = iter(request.finder.find([sequence for _, sequence in block if sequence]))
@@ -454,20 +451,6 @@ def _write_results(
                     header = f"{accession} RCL {region.start} - {region.end}"
                     loops.write(_fasta_entry(header, loop), rows=1)
     return summary
-
-
-class _Unseekable:
-    """The side of an output that ``gzip`` writes to."""
-
-    def __init__(self, out: OutputWriter) -> None:
-        self._out = out
-
-    def write(self, data: bytes) -> int:
-        self._out.write(data)
-        return len(data)
-
-    def flush(self) -> None:
-        """Do nothing: the output is flushed when it is complete."""
 
 
 def _blocks(

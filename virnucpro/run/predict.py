@@ -214,6 +214,7 @@ def summarise(prediction: Prediction, outcome: RunOutcome, failed_records: int) 
     output = ledger.figures(layout.receipt("output"))
     assert isinstance(chunking, ChunkingFigures)
     assert isinstance(output, OutputFigures)
+    written = [file.path for file in ledger.outputs("output")]
     shipped = SHIPPED_MODELS.get(prediction.analysis.model_type)
     summary = Summary(
         notice=shipped.notice if shipped else "",
@@ -230,7 +231,7 @@ def summarise(prediction: Prediction, outcome: RunOutcome, failed_records: int) 
         files=(
             layout.report,
             layout.virus_table,
-            layout.virus_fasta,
+            *(path for path in (layout.virus_fasta, layout.virus_fastq) if path in written),
             layout.regions_table,
             layout.regions_bed,
             layout.regions_gff3,

@@ -24,6 +24,7 @@ from virnucpro.io.input_summary import InputSummary, RecordRenamer, summarise_in
 from virnucpro.io.records import Record, read_records
 from virnucpro.layout import RunLayout
 from virnucpro.stages.base import HostStage
+from virnucpro.store.disk import OutputWriter
 from virnucpro.store.stamps import FileStamp, stamp_of, stamped_digest
 from virnucpro.tables import RECORDS
 
@@ -96,30 +97,34 @@ class ChunkingStage(HostStage):
     ) -> tuple[tuple[OutputFile, OutputFile], int]:
         """Write chunks and the records table; returns both and the number of chunks."""
         renamer = RecordRenamer(self.source, limit=limit) if summary.duplicates else None
-        length, chunks = self.layout.chunk_length, 0
+        chunks = 0
         with (
             self.disk.create(self.layout.chunked) as fasta,
             self.disk.create(self.layout.records_table) as table,
         ):
-            for record in read_records(self.source, limit=limit):
-                name = renamer(record).id if renamer else record.id
-                line = RECORDS.line(record=name, length=len(record.sequence))
-                table.write(line.encode(), rows=1)
-                pieces = _chunks(name, record, length)
-                while batch := list(islice(pieces, CHUNKS_AT_A_TIME)):
-                    fasta.write(fasta_bytes(batch), rows=len(batch))
-                    chunks += len(batch)
-                del record, pieces  # a chromosome must be let go before the next one is read
-                report(1, 0)
+            records = read_records(self.source, limit=limit)
+            pieces = self._chunks(map(renamer, records) if renamer else records, table, report)
+            while batch := list(islice(pieces, CHUNKS_AT_A_TIME)):
+                fasta.write(fasta_bytes(batch), rows=len(batch))
+                chunks += len(batch)
             if input_stamp(self.source) != self.seen:
                 raise changed_input_error(self.source)
         return (fasta.output, table.output), chunks
 
-
-def _chunks(name: str, record: Record, length: int) -> Iterator[tuple[str, str]]:
-    """Yield chunk id and bases of the chunks of one record, from left to right."""
-    for number, (start, stop) in enumerate(chunk_spans(len(record.sequence), length), 1):
-        yield chunk_id(name, number), record.sequence[start:stop]
+    def _chunks(
+        self, records: Iterator[Record], table: OutputWriter, report: ReportProgress
+    ) -> Iterator[tuple[str, str]]:
+        """Yield chunk id and bases of all chunks, and write the rows of their records."""
+        row_of = RECORDS.row_format("record", "length")
+        for record in records:
+            length = len(record.sequence)
+            table.write(row_of(record.id, length).encode(), rows=1)
+            for number, (start, stop) in enumerate(
+                chunk_spans(length, self.layout.chunk_length), 1
+            ):
+                yield chunk_id(record.id, number), record.sequence[start:stop]
+            del record  # a chromosome must be let go before the next one is read
+            report(1, 0)
 
 
 def input_stamp(source: Path) -> FileStamp:

@@ -1,4 +1,4 @@
-"""The results: every record and every chunk accounted for, and the viral records as FASTA."""
+"""The results: every record and every chunk accounted for, and the viral sequences."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from virnucpro.classifier.contigs import ContigModel
 from virnucpro.columns import MISSING
 from virnucpro.contracts import Json, Receipts, ReportProgress, Task, TaskResult
 from virnucpro.io.chunks import chunk_spans
-from virnucpro.io.records import read_records
+from virnucpro.io.records import holds_qualities, read_records
 from virnucpro.layout import RunLayout
 from virnucpro.settings import DEFAULT_CUTS, Cuts
 from virnucpro.stages.base import HostStage
@@ -27,8 +27,11 @@ from virnucpro.stages.fdr import contig_fdr, record_probabilities
 from virnucpro.stages.regions import MODEL as REGION_MODEL
 from virnucpro.stages.regions import Region, find_regions
 from virnucpro.stages.results import OutputFigures, ResultFiles
+from virnucpro.store.gzipped import gzip_into
 from virnucpro.store.stamps import FileStamp
 from virnucpro.tables import CONSENSUS, FRAMES, RECORDS
+
+PLAIN = 7  # outputs that are always there; the last one, where the input is FASTQ, is compressed
 
 
 @dataclass(frozen=True)
@@ -43,8 +46,9 @@ class OutputStage(HostStage):
 
     name: ClassVar[str] = "output"
     reads_intermediate: ClassVar[bool] = False
-    # 2: column fdr; 3: STEM_virus.tsv, regions, other tiers; 4: the share that contig models assume
-    version: ClassVar[int] = 4
+    # 2: column fdr; 3: STEM_virus.tsv, regions, other tiers; 4: the share that contig models
+    # assume; 5: STEM_virus.fastq.gz
+    version: ClassVar[int] = 5
 
     layout: RunLayout
     source: Path
@@ -54,7 +58,11 @@ class OutputStage(HostStage):
     cuts: Cuts = DEFAULT_CUTS
 
     def plan(self, receipts: Receipts) -> list[Task]:
-        """Return one task for all results."""
+        """Return one task for all results.
+
+        Raises:
+            UsageError: the input is gone, or cannot be read any more.
+        """
         layout = self.layout
         inputs = (self.source, layout.records_table, layout.frames_table, layout.consensus)
         outputs = (
@@ -65,6 +73,7 @@ class OutputStage(HostStage):
             layout.regions_bed,
             layout.regions_gff3,
             layout.virus_fasta,
+            *((layout.virus_fastq,) if holds_qualities(self.source) else ()),
         )
         records = receipts.outputs("chunking")[1].rows
         params: dict[str, Json] = {
@@ -86,7 +95,8 @@ class OutputStage(HostStage):
         rates = self._rates()
         with ExitStack() as stack:
             writers = [stack.enter_context(self.disk.create(path)) for path in task.outputs]
-            files = ResultFiles(*writers)
+            packed = [stack.enter_context(gzip_into(writer)) for writer in writers[PLAIN:]]
+            files = ResultFiles(*writers[:PLAIN], fastq=packed[0] if packed else None)
             rows_of_records = self._chunks()
             # A record is read before its chunks are gathered, and both are let go before the next
             # one is read: a chromosome takes a GB while it is parsed.

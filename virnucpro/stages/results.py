@@ -6,6 +6,7 @@ from array import array
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from gzip import GzipFile
 
 import numpy as np
 
@@ -140,8 +141,12 @@ class ResultFiles:
         bed: OutputWriter,
         gff3: OutputWriter,
         fasta: OutputWriter,
+        *,
+        fastq: GzipFile | None = None,
     ) -> None:
-        self._chunks, self._contigs, self._virus, self._fasta = chunks, contigs, virus, fasta
+        """Begin the files. ``fastq`` is for records with qualities."""
+        self._chunks, self._contigs, self._virus = chunks, contigs, virus
+        self._fasta, self._fastq = fasta, fastq
         self._regions, self._bed, self._gff3 = regions, bed, gff3
         self._ranked = RankedRows()
         self.statuses: Counter[str] = Counter()
@@ -178,16 +183,17 @@ class ResultFiles:
         self._contigs.write(line.encode(), 1)
         self.statuses[call.status] += 1
         self.calls[call.call] += 1
-        self.chunk_statuses.update(chunk.status for chunk in chunks)
-        self._add_regions(record, name, call, regions)
+        for chunk in chunks:
+            self.chunk_statuses[chunk.status] += 1
+        if regions:
+            self._add_regions(record, name, call, regions)
         if call.call == "virus":
             self._ranked.add(name, length, call)
             self.counts["sure"] += call.tier == "high"
             if call.fdr is not None:
                 self.counts["doubtful"] += call.fdr > DOUBTFUL
                 self.highest_rate = max(self.highest_rate, call.fdr)
-            header = record.header.replace(record.id, name, 1)  # renamed, or unchanged
-            _write_fasta(self._fasta, header, record.sequence)
+            self._add_sequence(record, name, 0, length)
 
     def _add_regions(
         self, record: Record, name: str, call: Call, regions: Sequence[Region]
@@ -196,13 +202,21 @@ class ResultFiles:
             self._regions.write(table_row(name, region).encode(), 1)
             self._bed.write(bed_row(name, region).encode(), 1)
             if call.call != "virus":
-                header = record.header.replace(record.id, region_id(name, region), 1)
-                _write_fasta(self._fasta, header, record.sequence[region.start : region.stop])
+                self._add_sequence(record, region_id(name, region), region.start, region.stop)
         self._gff3.write(gff3_rows(name, len(record.sequence), regions).encode(), len(regions))
         self.counts["regions"] += len(regions)
-        if call.call != "virus" and regions:
+        if call.call != "virus":
             self.counts["with_regions"] += 1
             self.counts["more_regions"] += len(regions)
+
+    def _add_sequence(self, record: Record, name: str, start: int, stop: int) -> None:
+        """Write the bases ``start`` to ``stop`` (0-based, half-open) of a record as ``name``."""
+        header = record.header.replace(record.id, name, 1)  # renamed, or unchanged
+        sequence = record.sequence[start:stop]
+        _write_fasta(self._fasta, header, sequence)
+        if self._fastq is not None and record.qualities is not None:
+            qualities = record.qualities[start:stop]
+            self._fastq.write(f"@{header}\n{sequence}\n+\n{qualities}\n".encode())
 
     def finish(self) -> None:
         """Write what could not be written before all records were known."""

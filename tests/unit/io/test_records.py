@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from virnucpro.errors import InputError, UsageError
 from virnucpro.io import compression, records
-from virnucpro.io.records import LONGEST_HEADER, Record, read_records
+from virnucpro.io.records import LONGEST_HEADER, Record, holds_qualities, read_records
 
 PLAIN = b">a x\nACGT\nAC\n>b\nGG\n"
 PAIRS = [("a", "ACGTAC"), ("b", "GG")]
@@ -101,6 +101,64 @@ def test_blocks_of_any_size_give_the_same(tmp_path, data, expected, monkeypatch)
         if not data.startswith((b"\x1f\x8b", b"BZh", b"\xfd")):
             monkeypatch.setattr(compression, "_PACKED_BLOCK", size)
         assert pairs(read(tmp_path, data)) == expected
+
+
+def test_qualities_are_those_of_the_letters(tmp_path):
+    assert [r.qualities for r in read(tmp_path, b"@a x\nACGT\n+a x\n@I+>\n@b\n\n+\n\n")] == [
+        "@I+>",
+        "",
+    ]
+    odd = b"@a\n AC\tG \n+\n!IJ!K!\n@b\nGU\n+\nAB\n"  # blanks, and a U
+    found = read(tmp_path, odd)
+    assert [(r.sequence, r.qualities) for r in found] == [("ACG", "IJK"), ("GT", "AB")]
+    assert [r.qualities for r in read(tmp_path, PLAIN)] == [None, None]
+
+
+@pytest.mark.parametrize(
+    ("data", "expected"),
+    [
+        (b"", False),
+        (b" \n\n", False),
+        (PLAIN, False),
+        (b"\n \n@a\nAC\n+\nII\n", True),
+        (b"\xef\xbb\xbf@a\r\nAC\r\n+\r\nII\r\n", True),
+        (gzip.compress(b"@a\nAC\n+\nII\n"), True),
+    ],
+)
+def test_a_file_with_qualities_is_known_by_its_beginning(tmp_path, data, expected):
+    path = tmp_path / "in"
+    path.write_bytes(data)
+    assert holds_qualities(path) is expected
+
+
+def _by_record(path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Record]:
+    with monkeypatch.context() as patched:
+        patched.setattr(records, "_plain_records", lambda heads, lines_of: None)
+        return list(read_records(path))
+
+
+@pytest.mark.parametrize("kind", ["fasta", "fastq"])
+def test_records_of_a_block_are_those_that_are_read_one_by_one(tmp_path, kind, monkeypatch):
+    sequences = ["ACGTN", "acgt" * 30, "", "RYSWKM", "G" * 70]
+    headers = ["a", "b text", "é\u00a0x", "d\ttab", "e  two"]
+    made = [(f"{h}", s) for _ in range(40) for h, s in zip(headers, sequences, strict=True)]
+    made.insert(151, ("u", "ACGU"))  # unusual: from here on, one by one
+    if kind == "fasta":
+        data = "".join(f">{h}\n{s[:50]}\n{s[50:]}\n" for h, s in made)
+    else:
+        data = "".join(f"@{h}\n{s}\n+\n{'@' * len(s)}\n" for h, s in made)
+    path = tmp_path / "in"
+    path.write_bytes(data.encode())
+    for size in (1 << 20, 1000, 97):
+        monkeypatch.setattr(compression, "BLOCK", size)
+        monkeypatch.setattr(compression, "_PACKED_BLOCK", size)
+        reading = read_records(path)
+        found = list(reading)
+        assert found == _by_record(path, monkeypatch)
+        assert [(r.header, r.sequence) for r in found] == [
+            (h, s.replace("U", "T")) for h, s in made
+        ]
+        assert reading.uracil
 
 
 REFUSED = [

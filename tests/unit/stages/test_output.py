@@ -150,6 +150,7 @@ def test_a_temperature_of_one_is_another_result(tmp_path: Path) -> None:
             return (OutputFile(tmp_path / "a", 0, "", 5), OutputFile(tmp_path / "b", 0, "", 1))
 
     layout = RunLayout(tmp_path, "in", 200)
+    (tmp_path / "in.fa").write_text(">a\nACGT\n")
     plans = [
         OutputStage(layout, Disk(), tmp_path / "in.fa", (0, 0), calibrated).plan(Finished())[0]  # type: ignore[arg-type]
         for calibrated in (False, True)

@@ -1,0 +1,84 @@
+"""Reads in FASTQ: those that are called virus come out with their headers and qualities."""
+
+from __future__ import annotations
+
+import gzip
+import random
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.cli.inputs import PLAIN, TOY, check_accepted
+from tests.conftest import Call
+
+Calling = Callable[..., Call]
+CODONS = ["GCT", "ACC", "GGA", "TTC", "CAT", "AAG", "CTG", "GAT"]
+RECORDS = 60
+CUT = ("--min-score", "-1", "--min-length")
+
+
+def _reads() -> dict[str, str]:
+    """FASTQ records by their ids."""
+    source = random.Random(3)
+    reads = {}
+    for n in range(RECORDS):
+        bases = "".join(source.choices(CODONS, k=20 + n))
+        qualities = "".join(chr(source.randrange(33, 74)) for _ in bases)
+        reads[f"r{n}"] = f"@r{n} 1:N:0:{n}\n{bases}\n+\n{qualities}\n"
+    return reads
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    path = tmp_path / "sample.fq.gz"
+    path.write_bytes(gzip.compress("".join(_reads().values()).encode()))
+    return path
+
+
+def _called(out: Path) -> list[str]:
+    rows = [line.split("\t") for line in (out / "sample_contigs.tsv").read_text().splitlines()]
+    return [row[0] for row in rows if row[5] == "virus"]
+
+
+def _expected(out: Path) -> str:
+    reads = _reads()
+    return "".join(reads[name] for name in _called(out))
+
+
+def test_reads_come_out_as_they_came_in(call: Calling, source: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    arguments = ("predict", source, "-o", out, *TOY)
+    done = call(*arguments, *CUT, "90")
+    check_accepted(done)
+    assert "sample_virus.fastq.gz" in done.out
+    found = out / "sample_virus.fastq.gz"
+    assert 0 < len(_called(out)) < RECORDS
+    assert gzip.decompress(found.read_bytes()).decode() == _expected(out)
+    first = found.read_bytes()
+    assert first[3:8] == bytes(5)  # neither a name nor a time (RFC 1952, 2.3)
+    assert call("call", out, *CUT, "150").code == 0
+    assert gzip.decompress(found.read_bytes()).decode() == _expected(out)
+    assert found.read_bytes() != first
+    found.unlink()
+    check_accepted(call(*arguments, *CUT, "90"))
+    assert found.read_bytes() == first
+
+
+def test_renamed_reads_have_their_new_names(call: Calling, tmp_path: Path) -> None:
+    source = tmp_path / "sample.fq"
+    source.write_text(_reads()["r50"] * 2)
+    out = tmp_path / "out"
+    check_accepted(
+        call("predict", source, "-o", out, *TOY, "--duplicate-ids", "rename", "--min-score", "-1")
+    )
+    text = gzip.decompress((out / "sample_virus.fastq.gz").read_bytes()).decode()
+    assert text == _reads()["r50"] + _reads()["r50"].replace("r50", "r50_2", 1)
+
+
+def test_of_a_fasta_file_there_are_no_qualities(call: Calling, tmp_path: Path) -> None:
+    (tmp_path / "sample.fa").write_bytes(PLAIN)
+    done = call("predict", tmp_path / "sample.fa", "-o", tmp_path / "out", *TOY)
+    check_accepted(done)
+    assert "fastq" not in done.out
+    assert not list((tmp_path / "out").glob("*.fastq.gz"))
