@@ -122,5 +122,6 @@ def test_lite(twice: Callable, home: Path) -> None:
     twice("train lite data -o lite --steps 15 --threads 1", "was already trained")
     custom = f"-m custom -p lite/lite_classifier.safetensors -e {LENGTH} -c my_lite.yaml"
     twice(f"predict held_out.fa -o held_out {custom} --device cpu", "held_out", again="--resume")
-    assert measured(twice, home, "chunk")["auroc"] > 0.9
+    # The made genomes differ in their bases, too, and lite is trained not to look at their GC.
+    assert measured(twice, home, "chunk")["auroc"] > 0.85
     assert measured(twice, home, "contig")["auroc"] > 0.9

@@ -52,13 +52,14 @@ class Change:
 
 
 OPTIONS: dict[str, list[Change]] = {
-    "source": [Change("HOME/other/in.fa", refused=("input: was sha256 ",))],
+    "sources": [Change("HOME/other/in.fa", refused=("input: was sha256 ",))],
     "--input": [
         Change("--input HOME/in.fa"),
         Change("--input HOME/moved/in.fa"),
         Change("--input HOME/other/in.fa", refused=("input: was sha256 ",)),
         Change("--input HOME/other/in2.fa", elsewhere=True),
     ],
+    "--input-list": [Change("--input-list HOME/in.fa", code=64)],  # beside another input
     "--output-dir": [Change("-o OUT/../elsewhere", elsewhere=True)],
     "--model-type": [
         Change("-m custom -c HOME/toy.yaml -p " + str(TOY_CLASSIFIER)),
@@ -72,6 +73,8 @@ OPTIONS: dict[str, list[Change]] = {
     "--device": [Change("--device auto")],
     "--gpus": [Change("--gpus 0", code=64)],  # on the CPU
     "--cpu-workers": [Change("--cpu-workers 1")],
+    # beside another input; tests/contract/test_ray.py and tests/slow have a cluster
+    "--cluster": [Change("--cluster auto --input-list HOME/in.fa", code=64)],
     "--compile": [Change("--compile never"), Change("--compile always", code=64)],
     "--precision": [
         Change("--precision fp32"),

@@ -91,7 +91,7 @@ def test_predict_with_the_example(site, tmp_path, workers):
         "-m", "custom", "-p", model, "-e", 500, "--keep-intermediate", *workers,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    layout = RunLayout(tmp_path / "out", "sequences", 500)
+    layout = RunLayout(tmp_path / "out", "example", 500)
     features = torch.load(layout.features("nucleotide", 1), weights_only=True)
     rows = features["data"]
     assert rows.shape[1] == KMER_WIDTH
