@@ -59,7 +59,7 @@ OPTIONS: dict[str, list[Change]] = {
         Change("--input HOME/other/in.fa", refused=("input: was sha256 ",)),
         Change("--input HOME/other/in2.fa", elsewhere=True),
     ],
-    "--input-list": [Change("--input-list HOME/in.fa", code=64)],  # beside another input
+    "--input-list": [Change("--input-list HOME/in.fa", code=65)],  # which is no list
     "--output-dir": [Change("-o OUT/../elsewhere", elsewhere=True)],
     "--model-type": [
         Change("-m custom -c HOME/toy.yaml -p " + str(TOY_CLASSIFIER)),
@@ -73,8 +73,8 @@ OPTIONS: dict[str, list[Change]] = {
     "--device": [Change("--device auto")],
     "--gpus": [Change("--gpus 0", code=64)],  # on the CPU
     "--cpu-workers": [Change("--cpu-workers 1")],
-    # beside another input; tests/contract/test_ray.py and tests/slow have a cluster
-    "--cluster": [Change("--cluster auto --input-list HOME/in.fa", code=64)],
+    # Nothing answers there; tests/contract/test_ray.py and tests/slow have a cluster.
+    "--cluster": [Change("--cluster 127.0.0.1:9", code=64), Change("--cluster head", code=64)],
     "--compile": [Change("--compile never"), Change("--compile always", code=64)],
     "--precision": [
         Change("--precision fp32"),

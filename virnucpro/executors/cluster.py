@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import signal
+import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -19,6 +20,9 @@ INSTALL = (
 )
 
 
+ANSWER_SECONDS = 20.0  # until a head counts as unreachable
+
+
 @contextmanager
 def connected(address: str) -> Iterator[None]:
     """Be connected to the cluster at ``auto``, ``HOST:PORT`` or ``ray://HOST:PORT`` in the block.
@@ -30,6 +34,8 @@ def connected(address: str) -> Iterator[None]:
         import ray
     except ImportError:
         raise UsageError(INSTALL) from None
+    if address != "auto":
+        _check_answer(address)
     handlers = {number: signal.getsignal(number) for number in SIGNALS}
     try:
         ray.init(
@@ -52,6 +58,24 @@ def connected(address: str) -> Iterator[None]:
         yield
     finally:
         ray.shutdown()
+
+
+def _check_answer(address: str) -> None:
+    """Check that something answers at an address; Ray would try again for minutes, deaf to Ctrl-C.
+
+    Raises:
+        UsageError: the address has another form, or nothing answers.
+    """
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if not host or not port.isdecimal() or int(port) > 65535:
+        raise UsageError(f"--cluster {address}: give auto, HOST:PORT or ray://HOST:PORT")
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), ANSWER_SECONDS).close()
+    except OSError as error:
+        raise UsageError(
+            f"--cluster {address}: nothing answers there ({error}); start a cluster with "
+            f"'ray start', or name the address of its head"
+        ) from error
 
 
 def place_finder(machine: MachineSettings) -> Callable[[], list[Place]]:
