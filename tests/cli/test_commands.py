@@ -198,7 +198,7 @@ def test_sigterm_ends_in_good_order_and_resume_goes_on(
         (("models", "ftech", "500"), "Did you mean 'fetch'?"),
         (("utils", "listdevices"), "Did you mean 'list-devices'?"),
         (("train", "clasifier"), "Did you mean 'classifier'?"),
-        (("call-my-dog",), "The commands are: predict, demo, call, status, models, train"),
+        (("call-my-dog",), "The commands are: predict, demo, call, status, report, plot, models"),
         (("predict", "x.fa", "--modle-type", "lite"), "'--model-type'"),
         (("evaluate", "x", "--label", "y"), "'--labels'"),
     ],
