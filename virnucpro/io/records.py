@@ -499,8 +499,8 @@ def _letter_table(letters: bytes, read_as: bytes) -> bytes:
     return bytes(table)
 
 
-# Without U, so that finding one costs nothing where there is none; and with U read as T.
 _SEPARATOR = b"\xff"  # what tables have for any other letter
+# Without U, so that finding one costs nothing where there is none; and with U read as T.
 _DNA = _letter_table(_BOTH_CASES.translate(None, b"Uu"), _BOTH_CASES.translate(None, b"Uu"))
 _RNA = _letter_table(_BOTH_CASES, _BOTH_CASES.replace(b"U", b"T").replace(b"u", b"t"))
 
