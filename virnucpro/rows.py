@@ -20,7 +20,9 @@ class ContigRow(NamedTuple):
         call: `virus` (virus score above 0.3, unless the run was cut elsewhere), `nonvirus` (below
             -0.3), `undecided` (the other scored records) or `unscored` (nothing was scored, so
             nothing is said about the record).
-        virus_score: From -1 (surely not a virus) to 1 (surely a virus): the mean of `max_score_1 -
+        virus_score: From -1 (surely not a virus) to 1 (surely a virus). With `lite` it is twice
+            the probability of virus, less one, from the mean of the log odds of the scored chunks,
+            their spread and their number. With other models it is the mean of `max_score_1 -
             max_score_0` over the scored chunks, weighted by the square root of its absolute value.
             None where there is none.
         tier: How sure the call is. `high`: the virus score is above 0.6 (for `nonvirus` below

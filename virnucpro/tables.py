@@ -61,7 +61,9 @@ CONTIGS = ResultTable(
         ),
         _figure(
             "virus_score",
-            "From -1 (surely not a virus) to 1 (surely a virus): the mean of "
+            "From -1 (surely not a virus) to 1 (surely a virus). With `lite` it is twice the "
+            "probability of virus, less one, from the mean of the log odds of the scored chunks, "
+            "their spread and their number. With other models it is the mean of "
             "`max_score_1 - max_score_0` over the scored chunks, weighted by the square root of "
             "its absolute value.",
             "0.912345",
