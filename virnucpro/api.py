@@ -200,7 +200,8 @@ def rcl_predict(
 
     chosen = settled_device(settings.machine)
     from virnucpro.rcl.finders import DEFAULT_MODEL, open_finder
-    from virnucpro.rcl.predict import STEPS, RclRequest, run_rcl_prediction
+    from virnucpro.rcl.predict import STEPS, run_rcl_prediction
+    from virnucpro.rcl.request import RclRequest
 
     finder = open_finder(
         model or DEFAULT_MODEL,

@@ -19,7 +19,8 @@ import torch
 from virnucpro.layout import lock_file
 from virnucpro.rcl.encodings import AMINO_ACIDS, RESIDUE_ENCODINGS
 from virnucpro.rcl.finders import shipped_models
-from virnucpro.rcl.models import RclModel, write_rcl_model
+from virnucpro.rcl.model_files import write_rcl_model
+from virnucpro.rcl.models import RclModel
 from virnucpro.rcl.networks import NETWORKS
 from virnucpro.rcl.predict import run_rcl_prediction
 from virnucpro.store.disk import Disk
@@ -325,7 +326,7 @@ def test_a_full_disk_leaves_nothing_behind(tmp_path: Path, fasta: Path, model: P
     from virnucpro.contracts import Device
     from virnucpro.errors import OutputError
     from virnucpro.rcl.finders import open_finder
-    from virnucpro.rcl.predict import RclRequest
+    from virnucpro.rcl.request import RclRequest
 
     class Silent:
         def begin(self, title: str, total: float) -> None: ...

@@ -11,7 +11,7 @@ import yaml
 
 from tests.faults.processes import until
 from tests.unit.rcl.made_proteins import write_tables
-from virnucpro.rcl.models import read_rcl_model
+from virnucpro.rcl.model_files import read_rcl_model
 
 SMALL = {
     "models": {

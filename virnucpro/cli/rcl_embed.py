@@ -113,7 +113,8 @@ def features_for_training(
 
     ``tables`` are those of proteins with and without an RCL, and the length of the longest.
     """
-    from virnucpro.rcl.embedding import RclEmbedRequest, open_features
+    from virnucpro.rcl.embedding import RclEmbedRequest
+    from virnucpro.rcl.stored_features import open_features
 
     if options["precomputed"]:
         return open_features(options["precomputed"])

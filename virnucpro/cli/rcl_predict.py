@@ -84,7 +84,9 @@ def predict(proteins: str, model: str | None, **options: Any) -> int:
     )
     device = shared.measured_device(options)
     from virnucpro.rcl.finders import DEFAULT_MODEL, open_finder
-    from virnucpro.rcl.predict import RclRequest, describe_summary, run_rcl_prediction
+    from virnucpro.rcl.output import describe_summary
+    from virnucpro.rcl.predict import run_rcl_prediction
+    from virnucpro.rcl.request import RclRequest
     from virnucpro.ui.step_screen import StepScreen
 
     if options["batch_size"] and options["batch_size"] > options["chunk_size"]:

@@ -15,6 +15,7 @@ from virnucpro.contracts import Device
 from virnucpro.encoders.registry import locate
 from virnucpro.errors import ModelError
 from virnucpro.rcl.encodings import RESIDUE_ENCODINGS
+from virnucpro.rcl.model_files import read_rcl_model
 from virnucpro.rcl.models import (
     ESM2_ENCODINGS,
     MASKED,
@@ -22,7 +23,6 @@ from virnucpro.rcl.models import (
     FeaturesOfResidues,
     Floats,
     RclModel,
-    read_rcl_model,
 )
 from virnucpro.rcl.profile import PROFILE_SUFFIX, RclProfile, read_profile
 from virnucpro.rcl.rule import RclRegion, RegionRule, find_region

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -14,29 +13,26 @@ from typing import Protocol
 import torch
 
 from virnucpro.contracts import Device, Json
-from virnucpro.errors import InputError, LockedError, ResumeRefusedError, UsageError
+from virnucpro.errors import InputError, UsageError
 from virnucpro.events import Notice
 from virnucpro.executors.signals import Interruption
 from virnucpro.formatting import byte_size
-from virnucpro.layout import checkpoint_folder, lock_file
 from virnucpro.rcl.curves import draw_curves, history_document, scalars_of_epoch
 from virnucpro.rcl.features import ProteinFeatures
-from virnucpro.rcl.models import MASKED, PADDED, RclModel, write_rcl_model
+from virnucpro.rcl.model_files import write_rcl_model
+from virnucpro.rcl.models import MASKED, PADDED, RclModel
 from virnucpro.rcl.networks import NETWORKS
 from virnucpro.rcl.proteins import AnnotatedProtein, ProteinTable, read_protein_table
+from virnucpro.rcl.run_folder import RclRunFiles, run_folder
 from virnucpro.rcl.settings import RclTrainingSettings
 from virnucpro.rcl.splits import cluster_split, original_split, split_of_table, split_text
 from virnucpro.rcl.training import RclTrainingPlan
 from virnucpro.store.disk import Disk, sha256_of
-from virnucpro.store.guard import ExistingWork, WorkIdentity, admit_work
-from virnucpro.store.lock import locked
 from virnucpro.training.data.dataset import PARTS, Part
 from virnucpro.training.processes import train_on
 from virnucpro.training.progress import EpochEnded, StepProgress, TrainingEvent
-from virnucpro.training.savepoint import Savepoint, load_savepoint, save_savepoint
+from virnucpro.training.savepoint import Savepoint, load_savepoint
 from virnucpro.version import __version__
-
-_RUN = re.compile(r"run_(\d{3,})")
 
 
 class TrainingDisplay(StepProgress, Protocol):
@@ -74,36 +70,6 @@ class RclTrainingRequest:
     tensorboard: bool = True
     resume: bool = False
     force: bool = False
-
-
-class RclRunFiles:
-    """The files of a training in its folder ``run_NNN``.
-
-    Attributes:
-        config: its settings.
-        split: which protein was in which part.
-        best: the network of the best epoch.
-        final: the network of the last epoch.
-        history: losses and metrics of every epoch.
-        tensorboard: the folder of the TensorBoard scalars.
-        savepoint: the state of an unfinished training.
-        lock: the file that the training process locks.
-    """
-
-    def __init__(self, root: Path) -> None:
-        self.root = root
-        self.config = root / "config.json"
-        self.split = root / "split.tsv"
-        self.best = root / "best_model.safetensors"
-        self.final = root / "final_model.safetensors"
-        self.history = root / "training_history.json"
-        self.tensorboard = root / "tensorboard"
-        self.savepoint = checkpoint_folder(root) / "training.pt"
-        self.lock = lock_file(root, "training")
-
-    def scalars(self, epoch: int) -> Path:
-        """Return the file of the scalars of an epoch; TensorBoard reads them in this order."""
-        return self.tensorboard / f"events.out.tfevents.{epoch:010d}"
 
 
 @dataclass(frozen=True)
@@ -148,7 +114,15 @@ def fit_rcl(
     proteins = [protein for table in tables for protein in table.proteins]
     identity = _identity(request, tables)
     with ExitStack() as stack:
-        files = stack.enter_context(_run_folder(request, identity, display, disk))
+        folder = run_folder(
+            request.runs,
+            identity,
+            display.show,
+            disk,
+            resume=request.resume,
+            force=request.force,
+        )
+        files = stack.enter_context(folder)
         disk.sweep(files.root)
         disk.sweep(files.savepoint.parent)
         disk.sweep(files.tensorboard)
@@ -180,93 +154,6 @@ def _identity(request: RclTrainingRequest, tables: Sequence[ProteinTable]) -> di
     digests = {name: sha256_of(table.path) for name, table in zip(names, tables, strict=False)}
     facts = {name.replace("_", " "): value for name, value in request.settings.facts().items()}
     return {**digests, "split": split, "features": request.features.identity, **facts}
-
-
-@contextmanager
-def _run_folder(
-    request: RclTrainingRequest, identity: dict[str, Json], display: TrainingDisplay, disk: Disk
-) -> Iterator[RclRunFiles]:
-    """Lock the folder of a training: an unfinished one of the same identity, or a new one.
-
-    Raises:
-        ResumeRefusedError: ``--resume``, and the latest unfinished training used other data or
-            settings.
-    """
-    runs = request.runs.absolute()
-    with ExitStack() as stack:
-        with locked(lock_file(runs, "runs"), "the trainings", wait=True):
-            folders = {
-                int(match[1]): path
-                for path in runs.iterdir()
-                if (match := _RUN.fullmatch(path.name))
-            }
-            files = None
-            if not request.force:
-                latest_first = [folders[number] for number in sorted(folders, reverse=True)]
-                files = _unfinished_run(request, identity, latest_first, stack, display, disk)
-            if files is None:
-                last = max(folders, default=0)
-                # A start that was killed before it wrote its savepoint left nothing to keep.
-                number = last if last and _is_empty(folders[last]) else last + 1
-                files = RclRunFiles(runs / f"run_{number:03d}")
-                disk.make_folder(files.root)
-                stack.enter_context(locked(files.lock, "this training"))
-                save_savepoint(files.savepoint, Savepoint(identity), disk)
-        yield files
-
-
-def _is_empty(folder: Path) -> bool:
-    """Return whether the folder of a training has neither a savepoint nor any result."""
-    files = RclRunFiles(folder)
-    if not folder.is_dir() or files.savepoint.exists():
-        return False
-    return all(path == checkpoint_folder(folder) for path in folder.iterdir())
-
-
-def _unfinished_run(
-    request: RclTrainingRequest,
-    identity: dict[str, Json],
-    folders: Sequence[Path],
-    stack: ExitStack,
-    display: TrainingDisplay,
-    disk: Disk,
-) -> RclRunFiles | None:
-    """Return the first unfinished training of the same identity, whose lock ``stack`` holds.
-
-    Raises:
-        ResumeRefusedError: ``--resume``, and there are only trainings of other data or settings.
-    """
-    wanted = WorkIdentity("this training", identity)
-    refusal: ResumeRefusedError | None = None
-    for files in map(RclRunFiles, folders):
-        if not files.savepoint.exists():
-            continue
-        lock = ExitStack()
-        try:
-            lock.enter_context(locked(files.lock, "this training"))
-            point = load_savepoint(files.savepoint)
-            assert point is not None
-            label = f"the training {files.root.name}"
-            earlier = WorkIdentity(label, point.identity)
-            work = ExistingWork(files.root, files.root, [files.savepoint], identity=earlier)
-            admission = admit_work(wanted, work, disk, resume=True)
-        except LockedError:
-            continue  # it is being trained at this moment
-        except InputError as error:
-            display.show(Notice("warning", f"{error}; that training is left alone"))
-        except ResumeRefusedError as error:
-            refusal = refusal or error
-        else:
-            stack.push(lock)
-            display.show(Notice("info", admission.notice or ""))
-            return files
-        lock.close()
-    if request.resume:
-        if refusal is not None:
-            raise refusal
-        text = f"nothing to resume in {request.runs}: starting from the beginning"
-        display.show(Notice("info", text))
-    return None
 
 
 def _parts(
