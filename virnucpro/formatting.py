@@ -122,6 +122,15 @@ def counted(count: int, noun: str, plural: str | None = None) -> str:
     return f"{count:,} {noun if count == 1 else plural or noun + 's'}"
 
 
+def is_or_are(count: int) -> str:
+    """Return the verb of a sentence about ``count`` things.
+
+    >>> is_or_are(1), is_or_are(0)
+    ('is', 'are')
+    """
+    return "is" if count == 1 else "are"
+
+
 def printable(text: str) -> str:
     """Return ``text`` with whatever could move the cursor of a terminal written as an escape."""
     if text.isprintable():

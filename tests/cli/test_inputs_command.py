@@ -281,7 +281,7 @@ def test_68_the_input_twice_or_not_at_all(
 ) -> None:
     inputs = (source, "--input", source) if both else ()
     done = call("predict", *inputs, "-o", tmp_path / "out", *TOY)
-    check_refused(done, 64, ("give exactly one input",), "virnucpro predict --input FILE")
+    check_refused(done, 64, ("give the input in one way",), "virnucpro predict FILE")
     assert not (tmp_path / "out").exists()
 
 

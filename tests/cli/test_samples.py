@@ -98,7 +98,7 @@ def test_status_has_a_line_per_sample(folder: Path, capsys: pytest.CaptureFixtur
     assert lines[0] == "s_a: finished"
     assert lines[1].startswith("s_wrong: failed: ")
     assert lines[2].startswith("s_gone: failed: ")
-    assert lines[3].startswith("1 of 3 samples are finished")
+    assert lines[3].startswith("1 of 3 samples is finished")
     assert run(["status", "out", "--json"]) == 0
     rows = json.loads(capsys.readouterr().out)["samples"]
     assert [row["sample"] for row in rows] == ["s_a", "s_wrong", "s_gone"]
@@ -184,7 +184,7 @@ def test_a_table_of_the_user_is_not_overwritten(
         (("in/a.fa", "-", "-o", "out"), "standard input"),
         (("in/a.fa", "in/../in/a.fa", "-o", "out"), "have the same name a"),
         (("none/*.fa", "-o", "out"), "no file matches none/*.fa"),
-        (("in/a.fa", "--input-list", "samples.tsv", "-o", "out"), "give exactly one input"),
+        (("in/a.fa", "--input-list", "samples.tsv", "-o", "out"), "give the input in one way"),
         (("--input-list", "none.tsv", "-o", "out"), "none.tsv cannot be read"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",

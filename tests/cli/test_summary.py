@@ -49,6 +49,19 @@ def test_the_first_lines_say_what_was_found() -> None:
     ]
 
 
+def test_one_record_is_told_in_the_singular() -> None:
+    calls = {"virus": 1, "nonvirus": 1, "undecided": 1, "unscored": 1}
+    statuses = {"scored": 3, "ambiguous": 1}
+    one = replace(RESULTS, statuses=statuses, calls=calls, sure=1, with_regions=1, more_regions=1)
+    assert summary_text(replace(SUMMARY, results=one), ROOT).splitlines()[:5] == [
+        "1 of 4 records is called virus, 1 of them surely (tier high).",
+        "1 more record is not viral as a whole, but holds 1 viral region, such as proviruses.",
+        "1 record is called nonvirus, and 1 is undecided.",
+        "1 record was not judged, because nothing of it could be scored. It may be viral:",
+        "  1 unscored: only ambiguous letters",
+    ]
+
+
 def test_unscored_records_may_be_viral_and_shorter_chunks_help() -> None:
     text = summary_text(SUMMARY, ROOT)
     assert "10 records were not judged" in text

@@ -130,13 +130,13 @@ def predict(sources: tuple[str, ...], named_source: str | None, **options: Any) 
     With several inputs, or a pattern such as 'reads/*.fq.gz', each has its results in a folder of
     its name below the output directory. The models are loaded once for all of them.
     """
-    if named_source is not None:
-        sources = (*sources, named_source)
-    if bool(sources) == bool(options["input_list"]) or (named_source and len(sources) > 1):
+    if bool(sources) + (named_source is not None) + bool(options["input_list"]) != 1:
         raise UsageError(
-            "give exactly one input, several inputs, or --input-list: virnucpro predict --input "
-            "FILE, or just virnucpro predict FILE"
+            "give the input in one way: virnucpro predict FILE (or several files), virnucpro "
+            "predict --input FILE, or virnucpro predict --input-list TABLE"
         )
+    if named_source is not None:
+        sources = (named_source,)
     settings = shared.configuration(options)
     from virnucpro.run.request import PredictionRequest
 

@@ -11,7 +11,7 @@ import click
 
 import virnucpro.cli.shared as shared
 from virnucpro.errors import UsageError
-from virnucpro.formatting import printable, rough_duration
+from virnucpro.formatting import is_or_are, printable, rough_duration
 from virnucpro.run.sample_list import failures, read_names
 from virnucpro.run.status import RunStatus, StageStatus, statuses
 
@@ -87,7 +87,8 @@ def _show_samples(
         if name in failed and "running" not in states:
             words = f"failed: {failed[name]}"
         click.echo(printable(f"{name}: {words}"))
-    click.echo(f"{finished:,} of {len(samples):,} samples are finished ({CHECKED})")
+    verb = is_or_are(finished)
+    click.echo(f"{finished:,} of {len(samples):,} samples {verb} finished ({CHECKED})")
 
 
 def _document(run: RunStatus) -> dict[str, object]:

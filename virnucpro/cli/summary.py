@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import virnucpro.cli.shared as shared
+from virnucpro.formatting import counted, is_or_are
 from virnucpro.settings import DOUBTFUL, SHORTEST_WHOLE
 
 if TYPE_CHECKING:
@@ -62,7 +63,7 @@ def summary_text(summary: Summary, root: Path) -> str:
         )
     if summary.failed_records:
         lines.append(
-            f"{summary.failed_records:,} records could not be scored in full: see "
+            f"{counted(summary.failed_records, 'record')} could not be scored in full: see "
             f"failed_files.txt; the same command tries them again."
         )
     return "\n".join([*lines, *file_lines(summary.files, root)])
@@ -72,18 +73,21 @@ def call_lines(results: OutputFigures, root: Path) -> list[str]:
     """Return what was found by a run in the output directory ``root``."""
     calls, records = results.calls, results.records
     if results.scored == 0:
-        return [f"None of the {records:,} records could be scored."]
+        return [f"None of the {counted(records, 'record')} could be scored."]
     virus = calls.get("virus", 0)
     surely = f", {results.sure:,} of them surely (tier high)" if virus else ""
-    lines = [f"{virus:,} of {records:,} records are called virus{surely}."]
+    lines = [f"{virus:,} of {counted(records, 'record')} {is_or_are(virus)} called virus{surely}."]
     if results.with_regions:
+        more = results.with_regions
         lines.append(
-            f"{results.with_regions:,} more records are not viral as a whole, but hold "
-            f"{results.more_regions:,} viral regions, such as proviruses."
+            f"{counted(more, 'more record')} {is_or_are(more)} not viral as a whole, but "
+            f"{'holds' if more == 1 else 'hold'} {counted(results.more_regions, 'viral region')}, "
+            f"such as proviruses."
         )
+    nonvirus, undecided = calls.get("nonvirus", 0), calls.get("undecided", 0)
     lines.append(
-        f"{calls.get('nonvirus', 0):,} records are called nonvirus, and "
-        f"{calls.get('undecided', 0):,} are undecided."
+        f"{counted(nonvirus, 'record')} {is_or_are(nonvirus)} called nonvirus, and "
+        f"{undecided:,} {is_or_are(undecided)} undecided."
     )
     if virus and results.highest_rate > DOUBTFUL:
         kept = virus - results.doubtful
@@ -100,10 +104,14 @@ def _unscored_lines(summary: Summary) -> list[str]:
     unscored = summary.results.unscored
     if not unscored:
         return []
-    lines = [
-        f"{sum(unscored.values()):,} records were not judged, because nothing of them could be "
-        f"scored. They may be viral:"
-    ]
+    total = sum(unscored.values())
+    if total == 1:
+        lines = ["1 record was not judged, because nothing of it could be scored. It may be viral:"]
+    else:
+        lines = [
+            f"{total:,} records were not judged, because nothing of them could be scored. They may "
+            f"be viral:"
+        ]
     reasons = UNSCORED_REASONS if summary.reading == "open frames" else UNSCORED_WHOLE
     lines += [f"  {count:,} unscored: {reasons[reason]}" for reason, count in unscored.items()]
     if unscored.get("no_open_frame") and summary.chunk_length > SHORTEST_ADVISED:
@@ -130,7 +138,7 @@ def samples_text(outcomes: Sequence[SampleOutcome], table: Path) -> str:
     if summaries and not any(summary.computed for summary in summaries):
         lines.append("Nothing to compute: these runs were already finished.")
     finished = sum(outcome.state == "finished" for outcome in outcomes)
-    lines.append(f"{finished:,} of {len(outcomes):,} samples are finished.")
+    lines.append(f"{finished:,} of {len(outcomes):,} samples {is_or_are(finished)} finished.")
     for outcome in outcomes:
         if outcome.state == "partial":
             lines.append(f"  {outcome.sample.name}: some records could not be scored in full")
@@ -138,6 +146,6 @@ def samples_text(outcomes: Sequence[SampleOutcome], table: Path) -> str:
             lines.append(f"  {outcome.sample.name} {outcome.state}: {outcome.message}")
     viral = sum(summary.results.calls.get("virus", 0) for summary in summaries)
     records = sum(summary.records for summary in summaries)
-    lines.append(f"{viral:,} of {records:,} records are called virus.")
+    lines.append(f"{viral:,} of {counted(records, 'record')} {is_or_are(viral)} called virus.")
     lines.append(f"One row per sample: {shared.shown_path(table)}")
     return "\n".join(lines)

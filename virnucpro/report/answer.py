@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from html import escape
 from pathlib import Path
 
-from virnucpro.formatting import counted, percent
+from virnucpro.formatting import counted, is_or_are, percent
 from virnucpro.report.content import Content, Tally
 from virnucpro.report.document import definitions
 from virnucpro.settings import DOUBTFUL
@@ -37,7 +37,7 @@ def answer(content: Content) -> str:
         return "The input has no records."
     if not content.scored:
         return f"None of the {records} could be scored, so nothing is said about them."
-    text = f"{virus.records:,} of {records} {'is' if virus.records == 1 else 'are'} called virus"
+    text = f"{virus.records:,} of {records} {is_or_are(virus.records)} called virus"
     if virus.records:
         text += f", {content.sure:,} of them surely; these are {virus.bases:,} of {bases}"
     if hosts.records:
