@@ -78,7 +78,8 @@ def evaluate(predictions: Path, labels: Path, **options: Any) -> None:
             "scikit-learn is not installed, and evaluate needs it: pip install 'virnucpro[train]'"
         )
     shared.say_at_start(f"evaluating {predictions}")
-    from virnucpro.evaluation.run import EvaluationRequest, run_evaluation
+    from virnucpro.evaluation.plan import EvaluationRequest
+    from virnucpro.evaluation.run import run_evaluation
     from virnucpro.events import Notice
     from virnucpro.ui.step_screen import StepScreen
 

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack
-from dataclasses import dataclass, replace
 from pathlib import Path
 
 from virnucpro.classifier.files import ClassifierInfo, inspect_classifier, with_temperature
-from virnucpro.contracts import Json
 from virnucpro.errors import UsageError
 from virnucpro.evaluation.calibration import Calibration, check_made_by, fit_calibration
 from virnucpro.evaluation.evaluation import Evaluation, evaluate
 from virnucpro.evaluation.labels import read_labels
+from virnucpro.evaluation.plan import (
+    FILES,
+    EvaluationRequest,
+    PlannedEvaluation,
+    locked_evaluation,
+    plan_evaluation,
+    refuse_what_is_in_the_way,
+)
 from virnucpro.evaluation.plots import PLOTS, draw_plots
-from virnucpro.evaluation.predictions import Level, Predictions, find_predictions
+from virnucpro.evaluation.predictions import Predictions, find_predictions
 from virnucpro.evaluation.report import (
-    EvaluatedFiles,
     as_json,
     as_markdown,
     as_text,
@@ -24,47 +28,15 @@ from virnucpro.evaluation.report import (
     calibration_line,
     count_lines,
 )
-from virnucpro.evaluation.sample import join
-from virnucpro.layout import checkpoint_folder, lock_file
-from virnucpro.store.disk import Disk, sha256_of
+from virnucpro.evaluation.sample import Sample, join
+from virnucpro.store.disk import Disk
 from virnucpro.store.documents import parse_json
 from virnucpro.store.guard import (
     ExistingWork,
     WorkIdentity,
     admit_work,
-    foreign_files_refusal,
-    read_identity,
-    refuse_links,
     save_identity,
 )
-from virnucpro.store.lock import locked
-
-# In the order in which they are written.
-FILES = (*PLOTS, "evaluation.tsv", "evaluation.md", "evaluation.json")
-
-
-@dataclass(frozen=True)
-class EvaluationRequest:
-    """What the user asked for.
-
-    Attributes:
-        predictions: an output directory of ``predict``, or one of its tables.
-        output_dir: None for the default name.
-        level: None for chunks, or for what the table holds.
-        threshold: None for the calls of ``predict``.
-        calibrate: the classifier to calibrate; None for none.
-        output: the calibrated classifier.
-        force: move aside what is there.
-    """
-
-    predictions: Path
-    labels: Path
-    output_dir: Path | None
-    level: Level | None
-    threshold: float | None
-    calibrate: Path | None
-    output: Path | None
-    force: bool
 
 
 def run_evaluation(request: EvaluationRequest, notify: Callable[[str], None]) -> str:
@@ -75,125 +47,80 @@ def run_evaluation(request: EvaluationRequest, notify: Callable[[str], None]) ->
     Raises:
         VirNucProError: something is missing, damaged or in the way; see the modules called.
     """
-    predictions = find_predictions(request.predictions, request.level)
-    threshold = request.threshold
-    if threshold is None and predictions.level != "contig":
-        threshold = 0.5  # where predict decides about a frame and about a chunk
-    name = f"{predictions.stem}_{predictions.level}_evaluation"
-    folder = request.output_dir or predictions.folder / name
-    if not request.labels.is_file():
-        raise UsageError(f"--labels {request.labels} is not a file: check its path")
-    files = EvaluatedFiles(
-        str(predictions.table.path),
-        sha256_of(predictions.table.path),
-        str(request.labels),
-        sha256_of(request.labels),
-        predictions.level,
-    )
+    plan = plan_evaluation(request)
+    refuse_what_is_in_the_way(plan)
+    source = _calibration_source(request, plan.predictions, notify)
     disk = Disk()
-    identity = WorkIdentity(
-        f"the evaluation in {folder.name}", _settings(files.document(threshold))
-    )
-    begun_file = checkpoint_folder(folder) / "evaluation.begun.json"
-    existing, existing_classifier = _existing_work(request, folder, begun_file)
-    refuse_links(begun_file, existing.previous)
-    if request.output is not None:
-        refuse_links(existing_classifier.previous)
-    if not request.force:
-        for work in (existing, existing_classifier):
-            if refusal := foreign_files_refusal(work):
-                raise refusal
-    source = _calibration_source(request, predictions, notify)
-    with ExitStack() as stack:
-        stack.enter_context(locked(lock_file(folder, FILES[-1]), "this evaluation"))
-        if request.output is not None:
-            lock = lock_file(request.output.parent, request.output.name)
-            stack.enter_context(locked(lock, "this classifier"))
-        _sweep(request, folder, begun_file, disk)
+    with locked_evaluation(plan):
+        _sweep(plan, disk)
         # Looked at again, because another process may have worked until the lock was taken.
-        existing, existing_classifier = _existing_work(request, folder, begun_file)
-        if notice := admit_work(identity, existing, disk, force=request.force).notice:
+        existing, existing_classifier = plan.existing()
+        if notice := admit_work(plan.identity, existing, disk, force=request.force).notice:
             notify(notice)
-        notify(f"reading {request.labels} and {predictions.table.path}; results go to {folder}")
+        table = plan.predictions.table.path
+        notify(f"reading {request.labels} and {table}; results go to {plan.folder}")
         labels = read_labels(request.labels)
-        sample = join(predictions, labels)
+        sample = join(plan.predictions, labels)
         notify(f"measuring {sample.counts.used:,} rows, with intervals over genomes")
-        evaluation = evaluate(sample, threshold, graded=predictions.graded)
-        calibration, plots = (
-            _earlier_calibration(folder),
-            draw_plots(evaluation, f"{predictions.level}s of {predictions.stem}"),
-        )
-        output = None if request.output is None else str(request.output.absolute())
-        begun = WorkIdentity(identity.label, {**identity.settings, "output": output})
-        save_identity(begun_file, begun, disk)
-        _write(folder, evaluation, files, calibration, plots, disk)
+        evaluation = evaluate(sample, plan.threshold, graded=plan.predictions.graded)
+        calibration = _earlier_calibration(plan.folder)
+        plots = draw_plots(evaluation, f"{plan.predictions.level}s of {plan.predictions.stem}")
+        _save_begun(plan, disk)
+        _write(plan, evaluation, calibration, plots, disk)
         if source is not None and request.output is not None:
             classifier, frames = source
             notify("fitting a temperature")
-            rows = sample if frames is predictions else join(frames, labels)
-            before = 1.0 if classifier.temperature is None else classifier.temperature
-            calibration = fit_calibration(rows, before)
-            content = with_temperature(classifier.path, calibration.temperature)
-            label = f"the calibrated classifier {request.output.name}"
-            admit_work(WorkIdentity(label, {}), existing_classifier, disk, force=request.force)
-            disk.save(request.output, content)
-            _write(folder, evaluation, files, calibration, plots, disk)
-        disk.remove(begun_file)
-    return "\n".join(
-        [
-            *count_lines(evaluation),
-            *(f"Note: {note}" for note in evaluation.notes),
-            as_text(evaluation),
-            *(
-                []
-                if calibration is None or request.output is None
-                else [calibration_line(calibration, str(request.output))]
-            ),
-            f"The report is {folder / 'evaluation.md'}. Tables and plots are in the same folder.",
-        ]
-    )
+            rows = sample if frames is plan.predictions else join(frames, labels)
+            calibration = _calibrated(classifier, rows, request, existing_classifier, disk)
+            _write(plan, evaluation, calibration, plots, disk)
+        disk.remove(plan.begun_file)
+    return _text(plan, evaluation, calibration)
 
 
-def _sweep(request: EvaluationRequest, folder: Path, begun_file: Path, disk: Disk) -> None:
+def _sweep(plan: PlannedEvaluation, disk: Disk) -> None:
     """Remove the temporary files of an evaluation that was killed."""
-    disk.sweep(folder, FILES)
-    disk.sweep(begun_file.parent, {begun_file.name})
-    if request.output is not None:
-        disk.sweep(request.output.parent, {request.output.name})
+    disk.sweep(plan.folder, FILES)
+    disk.sweep(plan.begun_file.parent, {plan.begun_file.name})
+    if plan.request.output is not None:
+        disk.sweep(plan.request.output.parent, {plan.request.output.name})
 
 
-def _existing_work(
-    request: EvaluationRequest, folder: Path, begun_file: Path
-) -> tuple[ExistingWork, ExistingWork]:
-    """Return what stands where the evaluation and the calibrated classifier are written."""
-    return (
-        _existing_evaluation(folder, begun_file),
-        _existing_classifier(request, folder, begun_file),
-    )
+def _save_begun(plan: PlannedEvaluation, disk: Disk) -> None:
+    """Note that the files are about to be written, and where the classifier goes."""
+    output = None if plan.request.output is None else str(plan.request.output.absolute())
+    settings = {**plan.identity.settings, "output": output}
+    save_identity(plan.begun_file, WorkIdentity(plan.identity.label, settings), disk)
 
 
-def _existing_evaluation(folder: Path, begun_file: Path) -> ExistingWork:
-    """Return what the output directory holds of an earlier evaluation, or of something else."""
-    files = [folder / name for name in FILES if (folder / name).exists()]
-    existing = ExistingWork(folder, checkpoint_folder(folder) / "evaluation.previous")
-    try:
-        settings = _settings(parse_json((folder / "evaluation.json").read_bytes()))
-    except (OSError, ValueError, KeyError, TypeError):
-        if read_identity(begun_file):  # it was interrupted while it wrote its files
-            return replace(existing, own_files=files)
-        return replace(existing, foreign_files=files)
-    identity = WorkIdentity(f"the evaluation in {folder.name}", settings)
-    return replace(existing, own_files=files, identity=identity, finished=True)
+def _calibrated(
+    classifier: ClassifierInfo,
+    rows: Sample,
+    request: EvaluationRequest,
+    existing: ExistingWork,
+    disk: Disk,
+) -> Calibration:
+    """Fit a temperature, write the classifier with it, and return what was fitted."""
+    assert request.output is not None
+    before = 1.0 if classifier.temperature is None else classifier.temperature
+    calibration = fit_calibration(rows, before)
+    content = with_temperature(classifier.path, calibration.temperature)
+    label = f"the calibrated classifier {request.output.name}"
+    admit_work(WorkIdentity(label, {}), existing, disk, force=request.force)
+    disk.save(request.output, content)
+    return calibration
 
 
-def _settings(document: Json) -> dict[str, Json]:
-    """Return what decides the result. The same files may have moved."""
-    return {
-        "predictions": str(document["predictions"]["sha256"]),
-        "labels": str(document["labels"]["sha256"]),
-        "level": document["level"],
-        "threshold": document["threshold"],
-    }
+def _text(plan: PlannedEvaluation, evaluation: Evaluation, calibration: Calibration | None) -> str:
+    """Return what the terminal shows."""
+    lines = [
+        *count_lines(evaluation),
+        *(f"Note: {note}" for note in evaluation.notes),
+        as_text(evaluation),
+    ]
+    if calibration is not None and plan.request.output is not None:
+        lines.append(calibration_line(calibration, str(plan.request.output)))
+    report = plan.folder / "evaluation.md"
+    return "\n".join([*lines, f"The report is {report}. Tables and plots are in the same folder."])
 
 
 def _earlier_calibration(folder: Path) -> Calibration | None:
@@ -204,33 +131,6 @@ def _earlier_calibration(folder: Path) -> Calibration | None:
         return Calibration(**{name: fitted[name] for name in Calibration.__dataclass_fields__})
     except (OSError, ValueError, LookupError, TypeError):
         return None
-
-
-def _existing_classifier(
-    request: EvaluationRequest, folder: Path, begun_file: Path
-) -> ExistingWork:
-    """Return what stands in the place of the calibrated classifier.
-
-    It is ours where an interrupted evaluation was about to write it, or where the classifier with
-    the temperature that ``evaluation.json`` names has the same bytes.
-    """
-    output = request.output or Path()
-    previous = checkpoint_folder(output.parent) / f"{output.name}.previous"
-    existing = ExistingWork(output.parent, previous, option="--output")
-    if request.output is None or request.calibrate is None or not output.exists():
-        return existing
-    begun = read_identity(begun_file)
-    if begun is not None and begun.settings.get("output") == str(output.absolute()):
-        return replace(existing, own_files=[output])
-    try:
-        document = parse_json((folder / "evaluation.json").read_bytes())
-        temperature = float(document["calibration"]["temperature"])
-        own = with_temperature(request.calibrate, temperature) == output.read_bytes()
-    except (OSError, ValueError, KeyError, TypeError):
-        own = False
-    if own:
-        return replace(existing, own_files=[output], finished=True)
-    return replace(existing, foreign_files=[output])
 
 
 def _calibration_source(
@@ -262,14 +162,14 @@ def _calibration_source(
 
 
 def _write(
-    folder: Path,
+    plan: PlannedEvaluation,
     evaluation: Evaluation,
-    files: EvaluatedFiles,
     calibration: Calibration | None,
     plots: Mapping[str, bytes],
     disk: Disk,
 ) -> None:
     """Write all files, ``evaluation.json`` last, and remove plots of an earlier evaluation."""
+    folder, files = plan.folder, plan.files
     for name in PLOTS:
         if name in plots:
             disk.save(folder / name, plots[name])
