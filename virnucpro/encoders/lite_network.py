@@ -121,9 +121,9 @@ class LiteNetwork(nn.Module):
         # Convolutions are fastest with the channels last, as the codons are embedded.
         x = self.codons(self._codon_numbers(strands)).transpose(1, 2).unsqueeze(2)
         for convolution, norm in zip(self.convolutions, self.norms, strict=True):
-            x = F.relu(norm(convolution(x)))  # [6 B, channels, 1, places]
+            x = F.relu(norm(convolution(x)), inplace=True)  # [6 B, channels, 1, places]
         for convolution, norm in zip(self.blocks, self.block_norms, strict=True):
-            x = F.relu(x + norm(convolution(x)))
+            x = F.relu(norm(convolution(x)).add_(x), inplace=True)
         x = x.squeeze(2).transpose(1, 2).reshape(chunks, -1, self.shape.channels[-1])
         weights = self.attention(x).float().softmax(dim=1).to(x.dtype)  # [B, 6 places, heads]
         values = x.view(*x.shape[:2], self.shape.heads, -1)
