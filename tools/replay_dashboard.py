@@ -1,6 +1,6 @@
 """Show the dashboard without GPUs: the real screen displays the events of a simulated run.
 
-    python -m tools.replay_dashboard --workers 8 --seconds 20 --warp 20
+    python -m tools.replay_dashboard --workers 8 --seconds 20 --warp 20 [--per-node 4]
 
 GPUs, rates and readings are invented. Nothing is computed.
 """
@@ -13,7 +13,7 @@ import random
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -43,7 +43,7 @@ class InventedReadings:
     """Readings of GPUs that do not exist."""
 
     def read(self, device: Device) -> GpuReading | None:
-        if device.kind != "cuda":
+        if device.kind != "cuda" or device.host:
             return None
         jitter = random.Random(f"{device.uuid} {time.monotonic():.0f}")
         used = int((31 + device.index / 2 + jitter.random()) * 2**30)
@@ -60,10 +60,12 @@ class InventedReadings:
         pass
 
 
-def device(number: int) -> Device:
-    return Device(
-        "cuda", number, "NVIDIA H200", f"GPU-{number:08x}-simulated", 143_771 * 2**20, (9, 0)
-    )
+def device(number: int, per_node: int | None) -> Device:
+    uuid = f"GPU-{number:08x}-simulated"
+    gpu = Device("cuda", number, "NVIDIA H200", uuid, 143_771 * 2**20, (9, 0))
+    if per_node is None:
+        return gpu
+    return replace(gpu, index=number % per_node, host=f"node{number // per_node}")
 
 
 def task(number: int, folder: Path) -> Task:
@@ -79,10 +81,14 @@ class Run:
     """A simulated ESM-2 stage, whose times are those of ``clock``."""
 
     def __init__(
-        self, screen: RunScreen, workers: int, pieces: int, clock: Callable[[], float]
+        self,
+        screen: RunScreen,
+        devices: Sequence[Device],
+        pieces: int,
+        clock: Callable[[], float],
     ) -> None:
         self._show, self._clock = screen.show, clock
-        self._workers, self._pieces = workers, pieces
+        self._devices, self._pieces = devices, pieces
         self._random = random.Random(7)
 
     def wait_until(self, then: float, end: float) -> bool:
@@ -112,7 +118,7 @@ class Run:
         )
         pieces_left = Counter(dict.fromkeys(range(1, files + 1), 10))
         due: list[tuple[float, int, Task | None, int]] = []
-        for number in range(self._workers):
+        for number in range(len(self._devices)):
             heapq.heappush(due, (started + 14 + number, number, None, 0))
         taken = 0
         begun: dict[int, float] = {}
@@ -121,7 +127,8 @@ class Run:
             if not self.wait_until(then, end):
                 return
             if current is None and number not in begun:
-                show(WorkerReady(number, device(number), "protein_embeddings", then - started))
+                gpu = self._devices[number]
+                show(WorkerReady(number, gpu, "protein_embeddings", then - started))
             elif current is not None:
                 show(Progressed(number, SPAN // 10, SPAN // 10 * LENGTH))
                 done += 1
@@ -156,17 +163,18 @@ class Run:
             )
             self._show(TaskFailed(number, poison))
         if number == 6 and self._random.random() < 0.01:
-            self._show(WorkerDied(number, device(number), "signal 9"))
+            self._show(WorkerDied(number, self._devices[number], "signal 9"))
             self._show(
                 Notice("warning", f"worker {number} died (signal 9); a new one takes its place")
             )
-            self._show(WorkerReady(number, device(number), "protein_embeddings", 12.0))
+            self._show(WorkerReady(number, self._devices[number], "protein_embeddings", 12.0))
 
 
 def main() -> None:
     """Show the simulated run."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--workers", type=int, default=8)
+    parser.add_argument("--per-node", type=int, help="workers on each node of a cluster")
     parser.add_argument("--pieces", type=int, default=1200)
     parser.add_argument(
         "--seconds", type=float, default=20, help="the run stops then, as by Ctrl-C"
@@ -185,7 +193,8 @@ def main() -> None:
         layout = RunLayout(Path(folder), "simulated", 500)
         display = DisplaySettings(progress=not chosen.no_progress, log_file=chosen.log_file)
         with RunScreen(display, layout, gpus=InventedReadings(), clock=clock) as screen:
-            Run(screen, chosen.workers, chosen.pieces, clock).play(chosen.seconds * chosen.warp)
+            devices = [device(number, chosen.per_node) for number in range(chosen.workers)]
+            Run(screen, devices, chosen.pieces, clock).play(chosen.seconds * chosen.warp)
 
 
 if __name__ == "__main__":

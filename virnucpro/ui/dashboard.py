@@ -1,5 +1,7 @@
 """The dashboard of a run: the stage on two lines, below it one line per GPU; the same in words.
 
+With many workers on several nodes of a cluster, there is one line per node.
+
 Column widths are fixed, so that nothing jumps when a number grows; the bars take what is left.
 Columns that a narrow terminal has no room for are left out, the least informative first.
 """
@@ -8,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Generic, Literal, TypeVar
 
 from rich.console import Group, RenderableType
 from rich.table import Table
@@ -25,13 +27,19 @@ from virnucpro.formatting import (
     short_number,
 )
 from virnucpro.ui.labels import task_label, worker_label
+from virnucpro.ui.nodes import NodeProgress, nodes_shown
 from virnucpro.ui.readings import GpuReading, HostReading
 from virnucpro.ui.stage_progress import StageProgress, WorkerProgress
 from virnucpro.ui.terminal import SHORTEST_BAR, bar, bar_line, cropped
 
 LONGEST_BAR = 40  # characters
 ROOMY = 100  # width from which two blanks separate the columns
+SHORTEST_LABEL, LONGEST_LABEL = 6, 24  # characters of the name of a worker or a node
+SPEED_WIDTH = 7  # of the one column that every terminal shows
 STYLES = {"busy": "", "idle": "dim", "loading": "cyan", "dead": "bold red"}
+
+Row = WorkerProgress | NodeProgress
+AnyRow = TypeVar("AnyRow", bound=Row, contravariant=True)
 
 
 @dataclass(frozen=True)
@@ -96,7 +104,7 @@ class Dashboard:
             summary = bar_line("", share, figures, width, ascii_only=ascii_only)
         lines: list[RenderableType] = [cropped(heading, width, ascii_only=ascii_only), summary]
         if self.progress.workers:
-            lines += [Text(), worker_table(self, width, ascii_only=ascii_only)]
+            lines += [Text(), row_table(self, width, ascii_only=ascii_only)]
         if self.host is not None:
             text = Text(host_text(self.host), style="dim")
             lines.append(cropped(text, width, ascii_only=ascii_only))
@@ -109,16 +117,14 @@ class Dashboard:
             return []
         share = "" if progress.share is None else f" ({percent(progress.share, 1)})"
         parts = [", ".join(self.heading), f"{' '.join(self.counts.split())}{share}"]
-        for worker in progress.workers:
+        nodes = nodes_shown(progress.workers)
+        for node in nodes:
+            parts.append(f"{node.host} {_workers(self, node)} workers {self._work_in_words(node)}")
+        for worker in [] if nodes else progress.workers:
             reading = self.reading(worker)
-            state = _speed(self, worker)
-            if work := worker.busy_rate(progress.now):
-                state = f"{rate_text(work.sequences)} {rate_text(work.tokens, 'tok')}"
             figures = (
                 worker_label(worker.number, worker.device),
-                counted(worker.tasks, "task"),
-                f"{worker.sequences:,} ({percent(progress.part(worker))})",
-                state,
+                self._work_in_words(worker),
                 memory_text(reading),
                 measured(reading.utilisation, " %"),
                 measured(reading.temperature, " C"),
@@ -129,33 +135,45 @@ class Dashboard:
             parts.append(host_text(self.host))
         return parts
 
+    def _work_in_words(self, row: Row) -> str:
+        """Return what a worker or a node has done: ``11 tasks 12,000 (50 %) 200/s 32.0k tok/s``."""
+        state = _speed(self, row)
+        if work := row.busy_rate(self.progress.now):
+            state = f"{rate_text(work.sequences)} {rate_text(work.tokens, 'tok')}"
+        part = percent(self.progress.part(row.sequences))
+        return f"{counted(row.tasks, 'task')} {row.sequences:,} ({part}) {state}".strip()
+
 
 @dataclass(frozen=True)
-class WorkerColumn:
-    """A figure of each worker; ``least`` is the width of the narrowest terminal that shows it."""
+class RowColumn(Generic[AnyRow]):
+    """A figure of each row; ``least`` is the width of the narrowest terminal that shows it."""
 
     title: str
     width: int
     least: int
-    text: Callable[[Dashboard, WorkerProgress], str]
+    text: Callable[[Dashboard, AnyRow], str]
     justify: Literal["left", "right"] = "right"
 
 
-def _speed(board: Dashboard, worker: WorkerProgress) -> str:
-    if work := worker.busy_rate(board.progress.now):
+def _speed(board: Dashboard, row: Row) -> str:
+    if work := row.busy_rate(board.progress.now):
         return short_number(work.sequences)
-    state = worker.state_shown(board.progress.now)
+    state = row.state_shown(board.progress.now)
     return "" if state == "busy" else state
 
 
-def _tokens(board: Dashboard, worker: WorkerProgress) -> str:
-    work = worker.busy_rate(board.progress.now)
+def _tokens(board: Dashboard, row: Row) -> str:
+    work = row.busy_rate(board.progress.now)
     return short_number(work.tokens) if work else ""
 
 
-def _sequences(board: Dashboard, worker: WorkerProgress) -> str:
-    text = f"{worker.sequences:,}"
-    return text if len(text) <= 9 else short_number(worker.sequences)
+def _sequences(board: Dashboard, row: Row) -> str:
+    text = f"{row.sequences:,}"
+    return text if len(text) <= 9 else short_number(row.sequences)
+
+
+def _workers(board: Dashboard, node: NodeProgress) -> str:
+    return f"{node.busy_workers(board.progress.now)}/{len(node.workers)}"
 
 
 def _task(board: Dashboard, worker: WorkerProgress) -> str:
@@ -164,46 +182,67 @@ def _task(board: Dashboard, worker: WorkerProgress) -> str:
     return f"{clock_time(board.progress.now - worker.since)} {task_label(worker.task)}"
 
 
-WORK_COLUMNS = (
-    WorkerColumn("", 6, 0, lambda board, w: worker_label(w.number, w.device), "left"),
-    WorkerColumn("tasks", 6, 66, lambda board, w: short_number(w.tasks)),
-    WorkerColumn("sequences", 9, 50, _sequences),
-    WorkerColumn("part", 4, 76, lambda board, w: f"{100 * board.progress.part(w):.0f}%"),
-    WorkerColumn("seq/s", 7, 0, _speed),
-    WorkerColumn("tok/s", 5, 58, _tokens),
+WORK_COLUMNS: tuple[RowColumn[Row], ...] = (
+    RowColumn("tasks", 6, 66, lambda board, row: short_number(row.tasks)),
+    RowColumn("sequences", 9, 50, _sequences),
+    RowColumn("part", 4, 76, lambda board, row: f"{100 * board.progress.part(row.sequences):.0f}%"),
+    RowColumn("seq/s", SPEED_WIDTH, 0, _speed),
+    RowColumn("tok/s", 5, 58, _tokens),
 )
-GPU_COLUMNS = (
-    WorkerColumn("memory", 10, 62, lambda board, w: memory_text(board.reading(w))),
-    WorkerColumn("util", 4, 40, lambda board, w: measured(board.reading(w).utilisation, "%")),
-    WorkerColumn("temp", 4, 72, lambda board, w: measured(board.reading(w).temperature, "°C")),
-    WorkerColumn("power", 6, 110, lambda board, w: measured(board.reading(w).power, " W")),
+GPU_COLUMNS: tuple[RowColumn[WorkerProgress], ...] = (
+    RowColumn("memory", 10, 62, lambda board, w: memory_text(board.reading(w))),
+    RowColumn("util", 4, 40, lambda board, w: measured(board.reading(w).utilisation, "%")),
+    RowColumn("temp", 4, 72, lambda board, w: measured(board.reading(w).temperature, "°C")),
+    RowColumn("power", 6, 110, lambda board, w: measured(board.reading(w).power, " W")),
 )
-TASK_COLUMN = WorkerColumn("now", 34, 134, _task, "left")
+TASK_COLUMN: RowColumn[WorkerProgress] = RowColumn("now", 34, 134, _task, "left")
+NODE_COLUMN: RowColumn[NodeProgress] = RowColumn("busy", 7, 40, _workers)
 
 
-def worker_table(board: Dashboard, width: int, *, ascii_only: bool) -> Table:
-    """Return the table of the workers. The longest bar is as far as the whole stage is."""
-    candidates: Sequence[WorkerColumn] = (
-        *WORK_COLUMNS,
-        *(GPU_COLUMNS if board.readings else ()),
-        TASK_COLUMN,
-    )
-    columns = [column for column in candidates if column.least <= width]
+def row_table(board: Dashboard, width: int, *, ascii_only: bool) -> Table:
+    """Return the table of the workers, or that of the nodes where workers are many."""
+    workers = board.progress.workers
+    if nodes := nodes_shown(workers):
+        labels = [node.host for node in nodes]
+        of_nodes: list[RowColumn[NodeProgress]] = [NODE_COLUMN, *WORK_COLUMNS]
+        return _table(board, nodes, labels, of_nodes, width, ascii_only=ascii_only)
+    labels = [worker_label(worker.number, worker.device) for worker in workers]
+    columns: list[RowColumn[WorkerProgress]] = [*WORK_COLUMNS]
+    columns += [*(GPU_COLUMNS if board.readings else ()), TASK_COLUMN]
+    return _table(board, workers, labels, columns, width, ascii_only=ascii_only)
+
+
+def _table(
+    board: Dashboard,
+    rows: Sequence[AnyRow],
+    labels: Sequence[str],
+    candidates: Sequence[RowColumn[AnyRow]],
+    width: int,
+    *,
+    ascii_only: bool,
+) -> Table:
+    """Return a table of rows. The longest bar is as far as the whole stage is."""
+    widest = max(SHORTEST_LABEL, min(LONGEST_LABEL, width - SPEED_WIDTH - 2))
+    label_width = min(widest, max(SHORTEST_LABEL, *map(len, labels)))
+    left = width - (label_width - SHORTEST_LABEL)  # long labels take the room of columns
+    columns = [column for column in candidates if column.least == 0 or column.least <= left]
     gap = 2 if width >= ROOMY else 1
-    room = width - sum(column.width + gap for column in columns)
+    room = width - sum(column.width + gap for column in columns) - label_width - gap
     room = min(room, LONGEST_BAR) if room >= SHORTEST_BAR else 0
     table = Table(box=None, padding=(0, gap, 0, 0), pad_edge=False, header_style="dim")
-    for number, column in enumerate(columns):
+    table.add_column("", width=label_width, no_wrap=True)
+    if room:
+        table.add_column("", width=room, no_wrap=True)
+    for column in columns:
         table.add_column(column.title, justify=column.justify, width=column.width, no_wrap=True)
-        if number == 0 and room:
-            table.add_column("", width=room, no_wrap=True)
     progress = board.progress
-    most = max((worker.sequences for worker in progress.workers), default=0)
-    for worker in progress.workers:
-        style = STYLES[worker.state_shown(progress.now)]
-        cells = [_cell(column.text(board, worker), style, ascii_only) for column in columns]
+    most = max((row.sequences for row in rows), default=0)
+    for label, row in zip(labels, rows, strict=True):
+        style = STYLES[row.state_shown(progress.now)]
+        texts = [label, *(column.text(board, row) for column in columns)]
+        cells = [_cell(text, style, ascii_only) for text in texts]
         if room:
-            share = (progress.share or 0) * worker.sequences / max(most, 1)
+            share = (progress.share or 0) * row.sequences / max(most, 1)
             cells.insert(1, bar(share, room, "cyan", ascii_only=ascii_only))
         table.add_row(*cells)
     return table

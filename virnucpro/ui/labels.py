@@ -6,8 +6,12 @@ from virnucpro.contracts import Device, Task
 
 
 def worker_label(worker: int, device: Device) -> str:
-    """Return ``GPU 3`` for a worker on a GPU, else ``CPU 0`` with the worker's own number."""
-    return f"GPU {device.index}" if device.kind == "cuda" else f"CPU {worker}"
+    """Return ``GPU 3`` for a worker on a GPU, else ``CPU 0`` with the worker's own number.
+
+    On a cluster, the name of the node stands before it.
+    """
+    label = f"GPU {device.index}" if device.kind == "cuda" else f"CPU {worker}"
+    return f"{device.host} {label}" if device.host else label
 
 
 def worker_name(worker: int, device: Device) -> str:

@@ -198,9 +198,9 @@ class StageProgress:
         done = sum(worker.sequences for worker in self._workers.values())
         return done + round(self._given_up.sequences)
 
-    def part(self, worker: WorkerProgress) -> float:
-        """Return which part of all that is done a worker did, 0 to 1."""
-        return worker.sequences / max(sum(w.sequences for w in self._workers.values()), 1)
+    def part(self, sequences: int) -> float:
+        """Return which part of all that is done so many sequences are, 0 to 1."""
+        return sequences / max(sum(w.sequences for w in self._workers.values()), 1)
 
     @property
     def share(self) -> float | None:

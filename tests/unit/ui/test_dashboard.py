@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
 
 import pytest
 from rich.console import Console
@@ -161,3 +162,61 @@ def test_a_cpu_worker_is_named_by_its_number() -> None:
 
 def test_the_host_can_be_read() -> None:
     assert read_host().memory > 1 << 20
+
+
+def _cluster(nodes: int, gpus: int, hand: Hand | None = None, name: str = "node") -> Dashboard:
+    """A stage on so many nodes, 20 s after its beginning; each worker has finished 4 tasks."""
+    hand = hand or Hand()
+    progress = StageProgress(hand)
+    progress.update(begin(1200, 1000, 168_000))
+    workers = [
+        replace(gpu(number), host=f"{name}{node}")
+        for node in range(nodes)
+        for number in range(gpus)
+    ]
+    for number, device in enumerate(workers):
+        progress.update(WorkerReady(number, device, "protein_embeddings", 1.0))
+    for n in range(4):
+        for number in range(len(workers)):
+            progress.update(TaskStarted(number, span(1000 * n, 1000, 168_000)))
+        hand.now += 5
+        for number in range(len(workers)):
+            progress.update(Progressed(number, 1000, 168_000))
+            progress.update(TaskFinished(number, span(1000 * n, 1000, 168_000), 5.0))
+    return Dashboard(progress)
+
+
+def test_many_workers_are_shown_as_one_row_per_node() -> None:
+    hand = Hand()
+    board = _cluster(3, 4, hand)
+    lines = _lines(board, 80)
+    assert lines[3].split() == ["busy", "tasks", "sequences", "part", "seq/s", "tok/s"]
+    assert [line.split()[0] for line in lines[4:]] == ["node0", "node1", "node2"]
+    for figure in (" 4/4 ", " 16 ", "16,000", "33%", " 800 ", "134k"):
+        assert figure in lines[4], figure
+    board.progress.update(WorkerDied(5, gpu(1), "signal 9"))
+    assert " 3/4 " in _lines(board, 80)[5]
+    line = one_line(board.line_parts())
+    assert "node1 3/4 workers 16 tasks 16,000 (33 %) 600/s 101k tok/s | node2 4/4 workers" in line
+    hand.now += 3
+    assert _lines(board, 80)[4].split()[-1] == "idle"
+
+
+def test_up_to_eight_workers_of_a_cluster_are_named_with_their_nodes() -> None:
+    lines = _lines(_cluster(2, 4), 80)
+    assert [line[:11] for line in lines[4:]] == [
+        f"node{node} GPU {number}" for node in range(2) for number in range(4)
+    ]
+    assert "node1 GPU 3 4 tasks" in one_line(_cluster(2, 4).line_parts())
+
+
+def test_more_than_eight_gpus_of_one_machine_keep_their_rows() -> None:
+    assert sum(line.startswith("GPU") for line in _lines(_running(16), 80)) == 16
+
+
+@pytest.mark.parametrize("width", [20, 30, 40, 60, 80, 120])
+@pytest.mark.parametrize("nodes", [2, 20])
+def test_no_line_about_nodes_is_wider_than_the_terminal(width: int, nodes: int) -> None:
+    lines = _lines(_cluster(nodes, 4, name="gpu-node.of.a.cluster.example.org-"), width)
+    assert max(map(len, lines)) <= width
+    assert sum(line.startswith("gpu-node") for line in lines) == (8 if nodes == 2 else 20)

@@ -6,6 +6,7 @@ import io
 import threading
 import time
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -74,6 +75,23 @@ def test_the_log_names_the_gpu_and_the_seconds_of_each_file(layout: Layout) -> N
     assert "GPU 0 NVIDIA H200 started output_1.fa[0:100] (100 sequences)" in log
     assert "GPU 0 NVIDIA H200 finished output_1.fa[0:100] after 2.50 s" in log
     assert "output_1.fa: 100 sequences in 1 task, 2.50 s of work, on GPU 0 NVIDIA H200 (1)" in log
+
+
+def test_the_log_names_the_node_and_the_gpu(layout: Layout) -> None:
+    device = replace(gpu(3), host="node7")
+    with RunScreen(DisplaySettings(), layout, _piped(), FixedReader()) as screen:
+        screen.show(begin())
+        screen.show(WorkerReady(0, device, "protein_embeddings", 12.3))
+        screen.show(TaskStarted(0, span(0)))
+        screen.show(TaskFinished(0, span(0), 2.5))
+        screen.show(WorkerDied(0, device, "signal 9"))
+        screen.show(StageFinished("protein_embeddings", 5, 3.0))
+    log = layout.log.read_text()
+    name = "node7 GPU 3 NVIDIA H200"
+    assert f"{name} (GPU-3) ready for protein_embeddings" in log
+    assert f"{name} finished output_1.fa[0:100]" in log
+    assert f"2.50 s of work, on {name} (1)" in log
+    assert f"worker 0 on {name} died: signal 9" in log
 
 
 @pytest.mark.parametrize("shown", ["dashboard", "plain", "quiet"])
