@@ -18,7 +18,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.terminal_theme import MONOKAI
 
-from tools.replay_dashboard import InventedReadings, Run
+from tools.replay_dashboard import InventedReadings, Run, device
 from virnucpro.layout import RunLayout
 from virnucpro.settings import DisplaySettings
 from virnucpro.ui.run_screen import RunScreen
@@ -49,7 +49,8 @@ def dashboard_page(folder: Path) -> str:
         return runs[0].now if runs else 0.0
 
     with RunScreen(display, layout, quiet, InventedReadings(), clock) as screen:
-        runs.append(InstantRun(screen, 8, 1200, clock))
+        devices = [device(number, None) for number in range(8)]
+        runs.append(InstantRun(screen, devices, 1200, clock))
         runs[0].play(SECONDS)
         screen.check()
         console.print(screen.picture(COLUMNS, ascii_only=False))

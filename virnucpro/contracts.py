@@ -316,6 +316,16 @@ class Stage(ABC):
         """Return the stage as it is opened for a run in which it planned ``tasks``."""
         return self
 
+    def writing_to(self, disk: object) -> Stage:
+        """Return the stage as it is opened where it writes through another ``disk``.
+
+        On a node without the folders of the run, that is a
+        :class:`virnucpro.executors.transfer.MemoryDisk`. There a session reads nothing but model
+        files and ``Task.inputs``, whose paths are other ones than in the parent process, and
+        writes nothing but ``Task.outputs``.
+        """
+        return self
+
     def disk_need(self, receipts: Receipts) -> DiskNeed | None:
         """Return what all outputs take, where that may be more than the disk holds.
 

@@ -125,6 +125,7 @@ class SamplesFolder(OutputFolder):
         lock: held by the command.
         listed: the samples, for ``status``.
         log: what the command showed.
+        probe: proof of a shared folder, see :class:`virnucpro.executors.ray_worker.Probe`.
     """
 
     def __init__(self, root: Path) -> None:
@@ -133,6 +134,7 @@ class SamplesFolder(OutputFolder):
         self.lock = lock_file(root, self.summary_table.name)
         self.listed = self.checkpoints / "samples" / "samples.json"
         self.log = self.listed.with_name("run.log")
+        self.probe = self.listed.with_name("cluster.probe")
 
     def sample(self, name: str) -> Path:
         """Return the folder of a sample."""
@@ -165,6 +167,7 @@ class Layout(OutputFolder):
         lock: held by the running process. Beside the state folder, which ``--force`` moves.
         spooled: standard input, kept so that it can be read twice. Outside the state, which moves.
         incoming: standard input until it is known to be that of the run in ``state``.
+        probe: proof of a shared folder, see :class:`virnucpro.executors.ray_worker.Probe`.
         run_state: everything that changes results; a later start compares it with what it was
             given.
         stage_list: the stages of the run, with what ``status`` needs to know of each.
@@ -201,6 +204,7 @@ class Layout(OutputFolder):
         self.lock = self.home / "lock"
         self.spooled = self.home / "input"
         self.incoming = self.home / "input.new"
+        self.probe = self.home / "cluster.probe"
         self.run_state = self.state / "run.json"
         self.stage_list = self.state / "stages.json"
         self.log = self.state / "run.log"

@@ -25,6 +25,9 @@ MODEL_TYPES: tuple[ModelType, ...] = get_args(ModelType)
 SHOWN_MODEL_TYPES = tuple(name for name in MODEL_TYPES if name != "toy")
 DuplicateIds = Literal["error", "rename"]
 DUPLICATE_ID_CHOICES: tuple[DuplicateIds, ...] = get_args(DuplicateIds)
+ClusterFiles = Literal["shared", "transfer"]
+CLUSTER_FILES_CHOICES: tuple[ClusterFiles, ...] = get_args(ClusterFiles)
+NO_CLUSTER = "none"
 Preset = Literal["default", "relaxed", "conservative"]
 PRESET_CHOICES: tuple[Preset, ...] = get_args(Preset)
 _DATA = Path(__file__).parent / "data"
@@ -311,6 +314,19 @@ class MachineSettings:
         "device.compile",
         "Compile the models for a GPU; auto does so if there is enough to embed.",
         choices=COMPILE_CHOICES,
+    )
+    cluster: str = setting(
+        NO_CLUSTER,
+        "cluster.address",
+        "Ray cluster whose nodes embed for predict: auto for the one that this node belongs to, "
+        "HOST:PORT or ray://HOST:PORT. --cpu-workers is then the number for each node.",
+    )
+    cluster_files: ClusterFiles = setting(
+        "shared",
+        "cluster.files",
+        "How the nodes of a cluster get at files: shared is a folder that all of them see under "
+        "the same path, transfer sends files through Ray.",
+        choices=CLUSTER_FILES_CHOICES,
     )
     remove_intermediate: bool = setting(
         True, "files.auto_cleanup", "Whether chunks, frames and features are removed after success."

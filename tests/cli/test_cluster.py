@@ -9,6 +9,7 @@ import pytest
 
 from tests.cli.inputs import PLAIN
 from virnucpro.cli import run
+from virnucpro.layout import RunLayout
 
 
 @pytest.fixture
@@ -45,3 +46,25 @@ def test_without_a_cluster_the_command_says_how_to_start_one(
     message = capsys.readouterr().err
     assert "Could not find any running Ray instance" in message
     assert "ray start" in message
+
+
+def test_the_configuration_file_may_name_the_cluster_and_the_option_replaces_it(
+    source: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("ray")
+    configuration = source.with_name("c.yaml")
+    configuration.write_text("cluster: {address: '127.0.0.1:9', files: transfer}\n")
+    assert _predict(source, "-c", str(configuration)) == 64
+    assert "--cluster 127.0.0.1:9: nothing answers there" in capsys.readouterr().err
+    assert _predict(source, "-q", "-c", str(configuration), "--cluster", "none") == 0
+    record = (source.parent / "out" / "sample_run.json").read_text()
+    assert '"cluster": "none"' in record
+    assert '"cluster_files": "transfer"' in record
+
+
+def test_what_a_killed_command_left_to_prove_a_shared_folder_is_removed(source: Path) -> None:
+    left = RunLayout(source.parent / "out", "sample", 500).probe
+    left.parent.mkdir(parents=True)
+    left.write_text("a random word")
+    assert _predict(source, "-q") == 0
+    assert not left.exists()

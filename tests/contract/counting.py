@@ -19,7 +19,7 @@ import signal
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import ClassVar, Literal
 
@@ -63,6 +63,7 @@ class Counting(SpannedStage):
     host_seconds: float = 0.0
     batch: int = 8
     uncompiled_calls: int = 0
+    disk: Disk = field(default_factory=Disk)
 
     name: ClassVar[str] = "counting"
     version = 1
@@ -116,6 +117,10 @@ class Counting(SpannedStage):
         out = Disk().save(task.outputs[0], text, text.count(b"\n"))
         failed = tuple(FailedSequences(f.error, f.message, f.ids) for f in failures)
         return TaskResult(task, (out,), TaskFigures(failures=failed))
+
+    def writing_to(self, disk: object) -> Counting:
+        assert isinstance(disk, Disk)
+        return replace(self, disk=disk)
 
     def open(self, device: Device) -> Session:
         if self.opening == "raises":
@@ -185,7 +190,8 @@ class CountingSession:
         def write() -> TaskResult:
             time.sleep(self._stage.host_seconds)
             self.check()
-            output = Disk().save(task.outputs[0], "".join(lines).encode(), len(lines))
+            text = "".join(lines).encode()
+            output = self._stage.disk.save(task.outputs[0], text, len(lines))
             if any(name.startswith("report") for name, _ in records):
                 os.kill(os.getpid(), signal.SIGKILL)
             if any(name.startswith("unwritable") for name, _ in records):

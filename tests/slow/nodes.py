@@ -24,8 +24,13 @@ ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT), **SETTINGS}
 class Node:
     """A node of a cluster; the first one is the head."""
 
-    def __init__(self, folder: Path, output: Path, *, head: bool = False) -> None:
-        """Start the node with one processor, and wait until it is there."""
+    def __init__(
+        self, folder: Path, output: Path, *, head: bool = False, hidden: Path | None = None
+    ) -> None:
+        """Start the node with one processor, and wait until it is there.
+
+        Its processes see an empty folder in place of ``hidden``, which takes root.
+        """
         options = ["--num-cpus=1", "--num-gpus=0", f"--object-store-memory={OBJECT_STORE}"]
         if head:
             options += ["--head", f"--port={PORT}", "--include-dashboard=false"]
@@ -34,7 +39,7 @@ class Node:
             options += [f"--address={ADDRESS}"]
         with output.open("w") as stream:
             self.process = subprocess.Popen(
-                [RAY, "start", "--block", "--disable-usage-stats", *options],
+                [*without(hidden), RAY, "start", "--block", "--disable-usage-stats", *options],
                 env=ENVIRONMENT,
                 stdout=stream,
                 stderr=stream,
@@ -49,6 +54,14 @@ class Node:
         self.process.wait()
 
 
+def without(hidden: Path | None) -> list[str]:
+    """Return what runs a command in a mount namespace of its own, where a folder is empty."""
+    if hidden is None:
+        return []
+    script = 'mount -t tmpfs none "$0" && exec "$@"'
+    return ["unshare", "--mount", "sh", "-c", script, str(hidden)]
+
+
 class LocalCluster:
     """Nodes that are stopped with the block."""
 
@@ -56,10 +69,10 @@ class LocalCluster:
         self._folder = folder
         self.nodes: list[Node] = []
 
-    def add(self) -> Node:
-        """Start another node."""
+    def add(self, hidden: Path | None = None) -> Node:
+        """Start another node, which does not see what is in the folder ``hidden``."""
         output = self._folder / f"output{len(self.nodes)}"
-        self.nodes.append(Node(self._folder, output, head=not self.nodes))
+        self.nodes.append(Node(self._folder, output, head=not self.nodes, hidden=hidden))
         return self.nodes[-1]
 
     @property
@@ -77,12 +90,12 @@ def _command(pid: int) -> bytes:
 
 
 @contextmanager
-def local_nodes(folder: Path, count: int) -> Iterator[LocalCluster]:
-    """Have a cluster of ``count`` nodes in the block."""
+def local_nodes(folder: Path, count: int, hidden: Path | None = None) -> Iterator[LocalCluster]:
+    """Have a cluster of ``count`` nodes in the block, none of which sees the folder ``hidden``."""
     cluster = LocalCluster(folder)
     try:
         for _ in range(count):
-            cluster.add()
+            cluster.add(hidden)
         yield cluster
     finally:
         for node in reversed(cluster.nodes):

@@ -1,8 +1,9 @@
 """A program that runs the counting stage on all nodes of a cluster: to be interrupted and killed.
 
-python -m tests.slow.program FOLDER SECONDS_PER_BASE WORKERS
+python -m tests.slow.program FOLDER SECONDS_PER_BASE WORKERS [transfer]
 
-It begins when so many workers have joined, and prints the notices and losses of workers.
+It begins when so many workers have joined, and prints the notices and losses of workers. With
+``transfer``, workers need not see the folder.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from virnucpro.executors.cluster import connected, cpu_places
 from virnucpro.executors.executor import Executor
 from virnucpro.executors.ray_pool import RayPool
 from virnucpro.executors.signals import interruptible
+from virnucpro.store.disk import Disk
 
 
 def show(event: Event) -> None:
@@ -27,12 +29,13 @@ def show(event: Event) -> None:
         print(event, flush=True)
 
 
-def main(folder: Path, seconds_per_base: float, workers: int) -> int:
+def main(folder: Path, seconds_per_base: float, workers: int, *, transfer: bool) -> int:
     stage = Counting((folder / "f.fa",), folder, span=4, seconds_per_base=seconds_per_base)
     with interruptible() as interruption, connected(ADDRESS):
         while len(cpu_places(1)) < workers:
             time.sleep(0.1)
-        pool = RayPool(lambda: cpu_places(1), 1, emit=show).gather()
+        disk = Disk() if transfer else None
+        pool = RayPool(lambda: cpu_places(1), 1, emit=show, transfer=disk).gather()
         executor = Executor(pool, 1, interruption)
         try:
             run_stage(stage, executor, folder, show)
@@ -44,4 +47,5 @@ def main(folder: Path, seconds_per_base: float, workers: int) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(Path(sys.argv[1]), float(sys.argv[2]), int(sys.argv[3])))
+    arguments = Path(sys.argv[1]), float(sys.argv[2]), int(sys.argv[3])
+    sys.exit(main(*arguments, transfer=sys.argv[4:] == ["transfer"]))

@@ -1,5 +1,7 @@
 """The contract of every executor and the injected faults, over the worker pool on Ray.
 
+All of it with files in a shared folder, and with files that travel with the messages.
+
 Left out are tests that ask how a process ended, which Ray does not say, and one that expects a new
 worker within a second.
 """
@@ -39,6 +41,7 @@ from tests.faults.test_pool import (  # noqa: F401
 from virnucpro.contracts import Device
 from virnucpro.executors.executor import Executor
 from virnucpro.executors.scheduler import TimeLimits
+from virnucpro.store.disk import Disk
 
 pytestmark = pytest.mark.slow
 
@@ -50,14 +53,15 @@ def cluster() -> Iterator[None]:
         yield
 
 
-@pytest.fixture
-def pool() -> Iterator[Make]:
+@pytest.fixture(params=[None, Disk()], ids=["shared", "transfer"])
+def pool(request: pytest.FixtureRequest) -> Iterator[Make]:
     """Make executors with so many workers over the pool on Ray."""
     executors = []
 
     def make(workers: int, indices: Sequence[int] = (), **limits: float) -> Executor:
         devices = [Device("cpu", index) for index in indices or range(workers)]
-        executors.append(Executor(ray_pool(devices), 1, limits=TimeLimits(**limits)))
+        made = ray_pool(devices, request.param)
+        executors.append(Executor(made, 1, limits=TimeLimits(**limits)))
         return executors[-1]
 
     yield make

@@ -45,7 +45,7 @@ SECTIONS = {
     "Hardware": (
         *("--device", "--gpus", "--cpu-workers", "--precision", "--compile", "--esm-batch-size"),
         *("--dnabert-batch-size", "--batch-size", "--num-workers", "--threads", "--parallel"),
-        "--cluster",
+        *("--cluster", "--cluster-files"),
     ),
     "Calls": ("--min-score", "--max-fdr", "--min-length", "--relaxed", "--conservative"),
     "Run": ("--resume", "--force", "--config", "--help"),
@@ -98,12 +98,8 @@ SECTIONS = {
     help="Bases per chunk.  [default: 500; of type 300: 300; custom needs it]",
 )
 @shared.encoder_options
-@click.option(
-    "--cluster",
-    metavar="ADDRESS",
-    help="Embed on the nodes of a Ray cluster: auto for the one that this node belongs to, "
-    "HOST:PORT or ray://HOST:PORT. --cpu-workers is then the number for each node.",
-)
+@shared.setting_option("--cluster", "cluster", metavar="ADDRESS")
+@shared.setting_option("--cluster-files", "cluster_files")
 @shared.setting_option("-b", "--batch-size", "classifier_rows")
 @shared.setting_option("--duplicate-ids", "duplicate_ids")
 @shared.cut_options
@@ -148,7 +144,6 @@ def predict(sources: tuple[str, ...], named_source: str | None, **options: Any) 
         resume=options["resume"],
         force=options["force"],
         command=tuple(sys.argv),
-        cluster=options["cluster"],
         cuts=settings.cuts,
     )
     from virnucpro.run.sample_list import are_several

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
 from queue import SimpleQueue
 from threading import Thread
 
 from virnucpro.contracts import Device
-from virnucpro.devices import visible_gpus
+from virnucpro.devices import MASK, visible_gpus
 from virnucpro.executors.pool import PoolEvent
 from virnucpro.executors.processes import OpenStage, RunTask, serve_tasks, settle_on_device
+from virnucpro.executors.transfer import Delivery, FilesInMemory
 from virnucpro.version import __version__
 
 EVENT_THREAD = "events"  # an actor delivers events in it while it takes messages in another
+NO_SHARED_FOLDER = "without a folder that all nodes share, give --cluster-files transfer"
 
 
 @dataclass(frozen=True)
@@ -42,9 +44,11 @@ def software() -> dict[str, str]:
 class Mailbox:
     """The end of a worker's pipe that :func:`serve_tasks` reads and writes."""
 
-    def __init__(self) -> None:
+    def __init__(self, files: FilesInMemory | None = None) -> None:
+        """``files`` travel with messages and events, if the worker does not see the folders."""
+        self._files = files
         self._received: SimpleQueue[OpenStage | RunTask] = SimpleQueue()
-        self._sent: SimpleQueue[PoolEvent] = SimpleQueue()
+        self._sent: SimpleQueue[PoolEvent | Delivery] = SimpleQueue()
 
     def poll(self) -> bool:
         """Return whether a message is there."""
@@ -56,13 +60,15 @@ class Mailbox:
 
     def send(self, event: PoolEvent) -> None:
         """Keep an event until it is fetched."""
-        self._sent.put(event)
+        self._sent.put(event if self._files is None else self._files.sent_out(event))
 
-    def put(self, message: OpenStage | RunTask) -> None:
-        """Deliver a message to the worker."""
+    def put(self, message: OpenStage | RunTask, inputs: tuple[bytes, ...] = ()) -> None:
+        """Deliver a message to the worker, with the input files of a task where these travel."""
+        if self._files is not None:
+            message = self._files.taken_in(message, inputs)
         self._received.put(message)
 
-    def events(self) -> list[PoolEvent]:
+    def events(self) -> list[PoolEvent | Delivery]:
         """Return all events that were not fetched; wait for the first one."""
         events = [self._sent.get()]
         while not self._sent.empty():
@@ -70,17 +76,32 @@ class Mailbox:
         return events
 
 
+def reserved_gpu() -> Device | None:
+    """Return the GPU that Ray has reserved for this process, with its number on the node."""
+    gpu = next(iter(visible_gpus()), None)
+    number = os.environ.get(MASK, "")
+    return replace(gpu, index=int(number)) if gpu and number.isdecimal() else gpu
+
+
 class RayWorker:
     """The actor: a worker on the node that it was placed on. It works in a thread of its own."""
 
-    def __init__(self, number: int, device: Device | None, tokenizer_threads: int) -> None:
+    def __init__(
+        self,
+        number: int,
+        device: Device | None,
+        tokenizer_threads: int,
+        *,
+        sees_folders: bool = True,
+    ) -> None:
         """Settle this process on its device, before torch is imported for it.
 
-        Ray has made the GPU that it reserved the only one that is visible.
+        Ray has made the GPU that it reserved the only one that is visible. A worker that does not
+        see the folders of the run gets and sends files with its messages.
         """
-        device = device or next(iter(visible_gpus()), None)
+        device = device or reserved_gpu()
         self._device = device
-        self._mailbox = Mailbox()
+        self._mailbox = Mailbox(None if sees_folders else FilesInMemory())
         if device is not None:
             settle_on_device(device, tokenizer_threads)
             Thread(target=self._serve, args=(number, device), daemon=True).start()
@@ -102,9 +123,10 @@ class RayWorker:
             try:
                 same = probe.path.read_text() == probe.token
             except OSError as error:
-                return Refusal(f"it cannot read {probe.path}: {error.strerror}")
+                text = f"it cannot read {probe.path}: {error.strerror}"
+                return Refusal(f"{text}; {NO_SHARED_FOLDER}")
             if not same:
-                return Refusal(f"{probe.path} is another file there")
+                return Refusal(f"{probe.path} is another file there; {NO_SHARED_FOLDER}")
         return self._device
 
     def missing(self, files: Mapping[Path, int]) -> list[Path]:
@@ -115,11 +137,11 @@ class RayWorker:
             if not path.is_file() or path.stat().st_size != size
         ]
 
-    def give(self, message: OpenStage | RunTask) -> None:
-        """Take a message; they are dealt with in their order."""
-        self._mailbox.put(message)
+    def give(self, message: OpenStage | RunTask, *inputs: bytes) -> None:
+        """Take a message; they are dealt with in their order. ``inputs`` are files of its task."""
+        self._mailbox.put(message, inputs)
 
-    def events(self) -> list[PoolEvent]:
+    def events(self) -> list[PoolEvent | Delivery]:
         """Return the next events; waits for one."""
         return self._mailbox.events()
 
@@ -132,7 +154,7 @@ def actor_class() -> type[RayWorker]:
         """The name that Ray and ``ps`` show."""
 
         @ray.method(concurrency_group=EVENT_THREAD)  # type: ignore[untyped-decorator]
-        def events(self) -> list[PoolEvent]:
+        def events(self) -> list[PoolEvent | Delivery]:
             """Return the next events, in a thread that may wait for them."""
             return RayWorker.events(self)
 

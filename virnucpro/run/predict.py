@@ -86,9 +86,7 @@ def run_prediction(
     """
     disk = disk or Disk()
     check_request(request)
-    with opened_workers(
-        request.machine, request.cluster, request.layout.root, emit, interruption, disk
-    ) as workers:
+    with opened_workers(request.machine, request.layout.probe, emit, interruption, disk) as workers:
         prediction = prepare([request], workers.devices, disk, emit)
         workers.require(model_sizes(prediction))
         with admitted_run(request, prediction, disk, emit) as admitted:

@@ -30,8 +30,7 @@ LONGEST_PID = 4194304  # Linux gives no higher process number
 class PredictionRequest:
     """What the user asked for.
 
-    ``source`` is a path or ``-`` for standard input; ``cluster`` the address of a Ray cluster, None
-    for this machine.
+    ``source`` is a path or ``-`` for standard input.
     """
 
     source: str
@@ -42,7 +41,6 @@ class PredictionRequest:
     force: bool = False
     command: tuple[str, ...] = ()
     cuts: CutSettings = field(default_factory=CutSettings)
-    cluster: str | None = None
 
     @cached_property
     def layout(self) -> RunLayout:

@@ -123,9 +123,7 @@ def predict_samples(
     with locked(folder.lock, "these samples"):
         _admit_table(folder, disk, force=first.force)
         write_names(folder, disk, [(sample.name, sample.request.source) for sample in samples])
-        with opened_workers(
-            first.machine, first.cluster, root, emit, interruption, disk
-        ) as workers:
+        with opened_workers(first.machine, folder.probe, emit, interruption, disk) as workers:
             study = Study(samples, workers, disk, emit)
             try:
                 study.carry_out()

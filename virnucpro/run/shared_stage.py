@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import ClassVar, Literal
 
@@ -48,6 +48,10 @@ class SharedStage(SpannedStage):
         """Return the tasks of all runs whose split files ``receipts`` knows."""
         stages = {id(stage): stage for stage in self.owners.values()}
         return [task for stage in stages.values() for task in stage.plan(receipts)]
+
+    def writing_to(self, disk: object) -> SharedStage:
+        """Return the stage as it is opened where it writes through another disk."""
+        return replace(self, opened=self.opened.writing_to(disk))
 
     def open(self, device: Device) -> Session:
         """Load the model."""

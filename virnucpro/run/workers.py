@@ -17,8 +17,7 @@ from virnucpro.events import Emit, Notice
 from virnucpro.executors.executor import CPU_LIMITS, Executor, open_executor
 from virnucpro.executors.scheduler import TimeLimits
 from virnucpro.executors.signals import Interruption
-from virnucpro.layout import checkpoint_folder
-from virnucpro.settings import MachineSettings
+from virnucpro.settings import NO_CLUSTER, MachineSettings
 from virnucpro.store.disk import Disk
 
 if TYPE_CHECKING:
@@ -54,22 +53,24 @@ class Workers:
 @contextmanager
 def opened_workers(
     machine: MachineSettings,
-    cluster: str | None,
-    folder: Path,
+    probe: Path,
     emit: Emit,
     interruption: Interruption | None,
     disk: Disk,
 ) -> Iterator[Workers]:
-    """Have workers for the duration of the block: on this machine, or on a ``cluster``.
+    """Have workers for the duration of the block: on this machine, or on a cluster.
 
-    ``folder`` is where they write; each node of a cluster must see it under the same path.
+    ``probe`` is a file where they write, which each node of a cluster must see under the same path
+    unless files are transferred. One that a killed process left is removed.
 
     Raises:
         UsageError: an option is wrong, or no node of the cluster can be used (exit 64).
         DeviceError: a GPU was asked for and there is none (exit 4).
     """
-    if cluster is not None:
-        with _cluster_workers(machine, cluster, folder, emit, interruption, disk) as workers:
+    if probe.exists():
+        disk.remove(probe)
+    if machine.cluster != NO_CLUSTER:
+        with _cluster_workers(machine, probe, emit, interruption, disk) as workers:
             yield workers
         return
     devices = choose_devices(machine, visible_gpus())
@@ -85,8 +86,7 @@ def opened_workers(
 @contextmanager
 def _cluster_workers(
     machine: MachineSettings,
-    address: str,
-    folder: Path,
+    path: Path,
     emit: Emit,
     interruption: Interruption | None,
     disk: Disk,
@@ -95,11 +95,13 @@ def _cluster_workers(
     from virnucpro.executors.cluster import connected, place_finder
     from virnucpro.executors.ray_pool import RayPool
 
-    emit(Notice("info", f"connecting to the Ray cluster {address}"))
+    emit(Notice("info", f"connecting to the Ray cluster {machine.cluster}"))
+    shared = machine.cluster_files == "shared"
     with ExitStack() as stack:
-        stack.enter_context(connected(address))
-        probe = stack.enter_context(_probe_file(folder, disk))
-        pool = RayPool(place_finder(machine), machine.tokenizer_threads, probe, emit)
+        stack.enter_context(connected(machine.cluster))
+        probe = stack.enter_context(_probe_file(path, disk)) if shared else None
+        places, threads = place_finder(machine), machine.tokenizer_threads
+        pool = RayPool(places, threads, probe, emit, None if shared else disk)
         stack.callback(pool.close)
         pool.gather()
         _refuse_without_workers(pool)
@@ -114,12 +116,11 @@ def _cluster_workers(
 
 
 @contextmanager
-def _probe_file(folder: Path, disk: Disk) -> Iterator[Probe]:
-    """Have a file in ``folder`` that only those can read who share it."""
+def _probe_file(path: Path, disk: Disk) -> Iterator[Probe]:
+    """Have a file whose content only those can read who share its folder."""
     from virnucpro.executors.ray_worker import Probe
 
     token = secrets.token_hex(16)
-    path = checkpoint_folder(folder) / f"cluster-{token}.probe"
     disk.save(path, token.encode())
     try:
         yield Probe(path, token)
@@ -132,6 +133,6 @@ def _refuse_without_workers(pool: RayPool) -> None:
         return
     reasons = "; ".join(pool.refusals) or "no node has a free GPU or processor"
     raise UsageError(
-        f"no node of the cluster can be used: {reasons}. All nodes need the output directory and "
-        f"the models under the same path, and the same versions"
+        f"no node of the cluster can be used: {reasons}. All nodes need the models under the same "
+        f"path, the same versions and, unless files are transferred, the output directory"
     )

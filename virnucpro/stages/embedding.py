@@ -124,6 +124,11 @@ class EmbeddingStage(SpannedStage):
         """Return the stage with the number of sequences that it has in all."""
         return replace(self, sequences=sum(task.count for task in tasks))
 
+    def writing_to(self, disk: object) -> EmbeddingStage:
+        """Return the stage with another :class:`Disk`."""
+        assert isinstance(disk, Disk)
+        return replace(self, disk=disk)
+
     def disk_need(self, receipts: Receipts) -> DiskNeed:
         """Return what the embeddings take, in feature files and in the merged ones."""
         frames = sum(f.rows for f in split_files(receipts, self.layout, self.molecule))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,15 @@ import virnucpro.executors.ray_pool as ray_pool
 from virnucpro.contracts import Device, OutputFile
 from virnucpro.executors.pool import ProgressMade
 from virnucpro.executors.ray_pool import await_files
-from virnucpro.executors.ray_worker import Mailbox, Probe, RayWorker, Refusal, software
+from virnucpro.executors.ray_worker import (
+    NO_SHARED_FOLDER,
+    Mailbox,
+    Probe,
+    RayWorker,
+    Refusal,
+    reserved_gpu,
+    software,
+)
 
 
 @pytest.fixture
@@ -33,16 +42,26 @@ def test_a_worker_that_does_not_see_the_folder_is_refused(
 ) -> None:
     probe = Probe(tmp_path / "probe", "token")
     assert worker.join(probe, {}) == Refusal(
-        f"it cannot read {probe.path}: No such file or directory"
+        f"it cannot read {probe.path}: No such file or directory; {NO_SHARED_FOLDER}"
     )
     probe.path.write_text("of another run")
-    assert worker.join(probe, {}) == Refusal(f"{probe.path} is another file there")
+    refusal = Refusal(f"{probe.path} is another file there; {NO_SHARED_FOLDER}")
+    assert worker.join(probe, {}) == refusal
+    assert "--cluster-files transfer" in refusal.reason
 
 
 def test_a_worker_with_another_version_is_refused(worker: RayWorker) -> None:
     refusal = worker.join(None, {**software(), "torch": "0.1"})
     assert isinstance(refusal, Refusal)
     assert refusal.reason.endswith("and this process 0.1")
+
+
+def test_a_gpu_has_its_number_on_the_node(monkeypatch: pytest.MonkeyPatch) -> None:
+    visible = Device("cuda", 0, uuid="GPU-5")  # the only one that this process sees
+    monkeypatch.setattr("virnucpro.executors.ray_worker.visible_gpus", lambda: [visible])
+    for mask, index in (("5", 5), ("GPU-5", 0)):
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", mask)
+        assert reserved_gpu() == replace(visible, index=index)
 
 
 def test_a_node_without_its_gpu_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
