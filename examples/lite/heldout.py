@@ -1,6 +1,6 @@
 """Cut the held-out genomes of a data set into pieces, and write a table of their labels.
 
-    python examples/lite/heldout.py DATASET OUT [--most 600]
+    python examples/lite/heldout.py DATASET OUT [--most 600] [--part test] [--groups human,yeast]
 
 This writes OUT/pieces_150.fa, _300.fa, _500.fa, _2100.fa and _5000.fa, and OUT/labels.tsv. Of each
 group, at most --most pieces of a length are kept, evenly spread over its records. Pieces with more
@@ -14,18 +14,23 @@ import argparse
 from collections import defaultdict
 from pathlib import Path
 
-from virnucpro.training.data.dataset import Dataset, LabelledRecord
+from virnucpro.training.data.dataset import Dataset, LabelledRecord, Part
 
 LENGTHS = (150, 300, 500, 2100, 5000)
 STEP = 500  # bases from the start of a piece to that of the next, before some are left out
 
 
 def pieces_by_group(
-    dataset: Dataset, length: int
+    dataset: Dataset, part: Part, length: int, wanted: set[str]
 ) -> dict[str, list[tuple[str, str, LabelledRecord]]]:
-    """Return (name, bases, record) of every piece of the test part, by group."""
+    """Return (name, bases, record) of every piece of a part, by group.
+
+    An empty ``wanted`` means all groups.
+    """
     pieces: dict[str, list[tuple[str, str, LabelledRecord]]] = defaultdict(list)
-    for record in dataset.records("test"):
+    for record in dataset.records(part):
+        if wanted and record.group not in wanted:
+            continue
         for start in range(0, len(record.sequence) - length + 1, max(STEP, length)):
             bases = record.sequence[start : start + length]
             if bases.count("N") <= length / 10:
@@ -40,12 +45,15 @@ def main() -> None:
     parser.add_argument("dataset", type=Path)
     parser.add_argument("out", type=Path)
     parser.add_argument("--most", type=int, default=600)
+    parser.add_argument("--part", choices=("train", "validation", "test"), default="test")
+    parser.add_argument("--groups", default="", help="only these, with commas between them")
     args = parser.parse_args()
+    wanted = set(filter(None, args.groups.split(",")))
     args.out.mkdir(parents=True, exist_ok=True)
     with (args.out / "labels.tsv").open("w", encoding="utf-8") as labels:
         labels.write("record\tlabel\tgroup\tgenome\n")
         for length in LENGTHS:
-            groups = pieces_by_group(Dataset(args.dataset), length)
+            groups = pieces_by_group(Dataset(args.dataset), args.part, length, wanted)
             with (args.out / f"pieces_{length}.fa").open("w", encoding="utf-8") as fasta:
                 for pieces in groups.values():
                     every = -(-len(pieces) // args.most)

@@ -130,6 +130,20 @@ def test_it_is_readable_in_light_and_dark_and_on_a_phone(page: Browser) -> None:
     assert page.run(drawn)
 
 
+def test_on_paper_ids_are_not_broken_after_every_letter(page: Browser) -> None:
+    page.look(700, 900)
+    page.devtools("Emulation.setEmulatedMedia", media="print")
+    try:
+        widths = page.run(
+            "return [...document.querySelectorAll('td.id')].map((cell) => cell.offsetWidth)"
+        )
+        controls = page.run("return document.querySelector('.controls').offsetHeight")
+    finally:
+        page.devtools("Emulation.setEmulatedMedia", media="")
+    assert min(widths) > 100
+    assert controls == 0
+
+
 def test_without_javascript_tiles_and_table_are_there(page: Browser) -> None:
     page.devtools("Emulation.setScriptExecutionDisabled", value=True)
     try:
