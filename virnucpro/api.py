@@ -98,12 +98,7 @@ def predict(
     Raises:
         VirNucProError: see ``virnucpro.errors``; nothing that was finished is lost.
     """
-    # What multiprocessing itself asks: a worker process imports the script that started it.
-    if getattr(multiprocessing.current_process(), "_inheriting", False):
-        raise UsageError(
-            "a worker process has imported the script that started it: put the call of "
-            'virnucpro.predict below if __name__ == "__main__":'
-        )
+    _refuse_in_worker("predict")
     values = {
         "model_type": model,
         "classifier": None if classifier is None else os.fspath(classifier),
@@ -168,6 +163,8 @@ def rcl_predict(
 ) -> RclRun:
     """Find the reactive center loop (RCL) in each protein of a file, as ``rcl predict`` does.
 
+    A script whose call uses several devices has to make it below ``if __name__ == "__main__":``.
+
     Args:
         source: a FASTA or FASTQ file of proteins, plain, gzip, bz2 or xz.
         output_dir: folder of the results; None is ``STEM_rcl``.
@@ -181,7 +178,7 @@ def rcl_predict(
         loops: also write the RCLs as FASTA.
         residues: also write the probability of each residue.
         device: ``auto``, ``cpu``, ``cuda``, or a GPU.
-        gpus: the GPU to use.
+        gpus: the GPUs to use, such as ``0,1``.
         threads: host threads in total.
         duplicate_ids: ``error`` or ``rename``.
         force: move existing results aside and start over.
@@ -190,22 +187,22 @@ def rcl_predict(
     Raises:
         VirNucProError: see ``virnucpro.errors``; no file is left half written.
     """
+    _refuse_in_worker("rcl_predict")
     if threshold is not None and not 0 <= threshold <= 1:
         raise UsageError(f"threshold must be from 0 to 1, not {threshold}")
     if min(min_consecutive, min_rcl_length) < 1:
         raise UsageError("min_consecutive and min_rcl_length must be 1 or more")
     machine = {"device": device, "gpus": gpus, "threads": threads, "duplicate_ids": duplicate_ids}
     settings = _settings(None, machine)
-    from virnucpro.executors.processes import settled_device
+    from virnucpro.executors.processes import settled_devices
 
-    chosen = settled_device(settings.machine)
+    devices = settled_devices(settings.machine)
     from virnucpro.rcl.finders import DEFAULT_MODEL, open_finder
     from virnucpro.rcl.predict import STEPS, run_rcl_prediction
     from virnucpro.rcl.request import RclRequest
 
     finder = open_finder(
         model or DEFAULT_MODEL,
-        chosen,
         threshold=threshold,
         min_consecutive=min_consecutive,
         min_rcl_length=min_rcl_length,
@@ -218,7 +215,7 @@ def rcl_predict(
         os.fspath(source),
         None if output_dir is None else Path(output_dir),
         finder,
-        chosen,
+        devices,
         {"threshold": finder.threshold, **rule},
         **files,
         duplicate_ids=settings.analysis.duplicate_ids,
@@ -227,6 +224,15 @@ def rcl_predict(
     )
     run_rcl_prediction(request, StepObserver(len(STEPS), on_progress), logger.info)
     return open_rcl_run(request.root, request.stem)
+
+
+def _refuse_in_worker(function: str) -> None:
+    """Raise UsageError in a worker process that has imported the script that started it."""
+    if getattr(multiprocessing.current_process(), "_inheriting", False):  # as multiprocessing asks
+        raise UsageError(
+            "a worker process has imported the script that started it: put the call of "
+            f'virnucpro.{function} below if __name__ == "__main__":'
+        )
 
 
 def _settings(config: str | PathLike[str] | None, values: Mapping[str, Any]) -> Configuration:

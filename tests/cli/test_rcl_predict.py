@@ -139,6 +139,25 @@ def test_results_do_not_depend_on_how_proteins_are_grouped(
     assert tables[0] == tables[1] == tables[2]
 
 
+def test_several_processes_write_the_same_bytes(
+    call, tmp_path: Path, fasta: Path, model: Path
+) -> None:
+    """Two workers on the CPU stand for two GPUs."""
+    files = []
+    options = ("-m", model, "--chunk-size", 2, "--residues", "--seq-fasta", "--rcl-fasta", "-t", 2)
+    for devices in (("--device", "cpu"), ("--cpu-workers", 2)):
+        out = tmp_path / devices[0]
+        done = call("rcl", "predict", fasta, "-o", out, *options, *devices)
+        assert done.code == 0, done.err
+        assert ("computing in 2 processes: CPU, CPU" in done.err) == ("--cpu-workers" in devices)
+        paths = [path for path in out.iterdir() if path.is_file()]
+        files.append({p.name: p.read_bytes() for p in paths if not p.name.endswith("run.json")})
+    assert len(files[0]) == 6
+    assert files[0] == files[1]
+    record = json.loads((tmp_path / "--cpu-workers/some.proteins_rcl_run.json").read_text())
+    assert '"devices": ["CPU", "CPU"]' in json.dumps(record)
+
+
 def test_a_second_start_and_another_threshold(
     call, tmp_path: Path, fasta: Path, model: Path
 ) -> None:
@@ -338,8 +357,8 @@ def test_a_full_disk_leaves_nothing_behind(tmp_path: Path, fasta: Path, model: P
         request = RclRequest(
             str(fasta),
             out,
-            open_finder(str(model), None),
-            device,
+            open_finder(str(model)),
+            [device],
             {},
             sequences=True,
             residues=True,

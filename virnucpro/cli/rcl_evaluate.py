@@ -80,6 +80,7 @@ def evaluate(models: tuple[str, ...], **options: Any) -> int:
     names = ("device", "gpus", "threads", "no_progress")
     settings = shared.configuration({name: options[name] for name in names})
     device = shared.measured_device(options)
+    from virnucpro.encoders.registry import locate
     from virnucpro.rcl.comparison import (
         RclEvaluationRequest,
         count_rows,
@@ -87,6 +88,7 @@ def evaluate(models: tuple[str, ...], **options: Any) -> int:
         text_table,
     )
     from virnucpro.rcl.evaluation import RESIDUE_METRICS, SEQUENCE_METRICS
+    from virnucpro.rcl.features import ResidueFeatures
     from virnucpro.rcl.finders import open_finder
     from virnucpro.rcl.models import WINDOW
     from virnucpro.training.data.dataset import Part
@@ -95,12 +97,10 @@ def evaluate(models: tuple[str, ...], **options: Any) -> int:
     rule = {name: options[name] for name in ("threshold", "min_consecutive", "min_rcl_length")}
     features = None
     if options["esm_model"]:
-        from virnucpro.rcl.embedding import residue_features
-
-        features = residue_features(options["esm_model"], device, WINDOW)
-    finders = [
-        open_finder(model, device, features=features, **rule) for model in dict.fromkeys(models)
-    ]
+        features = ResidueFeatures(locate(options["esm_model"], "protein"), WINDOW)
+    finders = [open_finder(model, features=features, **rule) for model in dict.fromkeys(models)]
+    for finder in finders:
+        finder.settle(device)
     parts: dict[str, Part] = {"test": "test", "val": "validation", "train": "train"}
     request = RclEvaluationRequest(
         options["serpins"],

@@ -66,6 +66,7 @@ Examples:
 )
 @shared.setting_option("--duplicate-ids", "duplicate_ids")
 @shared.device_options
+@shared.setting_option("--cpu-workers", "cpu_workers")
 @shared.threads_option
 @shared.force_option
 @shared.no_progress_option
@@ -76,13 +77,16 @@ def predict(proteins: str, model: str | None, **options: Any) -> int:
     PROTEINS is FASTA or FASTQ, plain, gzip, bz2 or xz; - is standard input. Every protein has a row
     in STEM_rcl.tsv, with its RCL or the reason why none was found.
 
-    One device computes: the first of --gpus, or what --device names. The other GPUs are not used.
+    All visible GPUs compute, or those of --gpus, a block of --chunk-size proteins at a time. The
+    results do not depend on how many there are.
     """
     settings = shared.configuration(
-        {name: options[name] for name in ("device", "gpus", "threads", "no_progress")}
-        | {"duplicate_ids": options["duplicate_ids"]}
+        {name: options[name] for name in ("device", "gpus", "cpu_workers", "threads")}
+        | {name: options[name] for name in ("duplicate_ids", "no_progress")}
     )
-    device = shared.measured_device(options)
+    from virnucpro.executors.processes import settled_devices
+
+    devices = settled_devices(settings.machine)
     from virnucpro.rcl.finders import DEFAULT_MODEL, open_finder
     from virnucpro.rcl.output import describe_summary
     from virnucpro.rcl.predict import run_rcl_prediction
@@ -94,7 +98,6 @@ def predict(proteins: str, model: str | None, **options: Any) -> int:
     rule = {name: options[name] for name in ("min_consecutive", "min_rcl_length")}
     finder = open_finder(
         model or DEFAULT_MODEL,
-        device,
         threshold=options["threshold"],
         batch_size=options["batch_size"],
         esm_model=options["esm_model"],
@@ -104,7 +107,7 @@ def predict(proteins: str, model: str | None, **options: Any) -> int:
         proteins,
         options["output_dir"],
         finder,
-        device,
+        devices,
         {"threshold": finder.threshold, **rule},
         sequences=options["seq_fasta"],
         loops=options["rcl_fasta"],

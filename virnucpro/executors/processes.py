@@ -66,9 +66,21 @@ def settled_device(machine: MachineSettings) -> Device:
         UsageError: the device or the GPUs are malformed, or name an unknown GPU.
         DeviceError: a GPU was asked for and there is none.
     """
-    device = choose_devices(replace(machine, max_workers=1), visible_gpus())[0]
-    settle_on_device(device, machine.threads or machine.tokenizer_threads)
-    return device
+    return settled_devices(replace(machine, max_workers=1))[0]
+
+
+def settled_devices(machine: MachineSettings) -> tuple[Device, ...]:
+    """Return the devices of a run, with this process settled on the first of them.
+
+    CUDA must not have been used in this process before.
+
+    Raises:
+        UsageError: the device or the GPUs are malformed, or name an unknown GPU.
+        DeviceError: a GPU was asked for and there is none.
+    """
+    devices = choose_devices(machine, visible_gpus())
+    settle_on_device(devices[0], machine.threads or machine.tokenizer_threads)
+    return devices
 
 
 class ChildProcess:

@@ -17,8 +17,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import ClassVar, Literal
 
-import numpy as np
-import numpy.typing as npt
 import torch
 from safetensors.torch import save
 
@@ -44,7 +42,6 @@ from virnucpro.executors.signals import Interruption
 from virnucpro.io.fasta import read_fasta
 from virnucpro.layout import Layout, existing_paths
 from virnucpro.precision import choose_precision
-from virnucpro.rcl.models import FeaturesOfResidues
 from virnucpro.rcl.proteins import AnnotatedProtein
 from virnucpro.rcl.stored_features import INDEX, sequence_key
 from virnucpro.run.engine import Run, admitted_state, execute
@@ -292,27 +289,3 @@ def embed_residues(
         }
         disk.save(layout.index, sealed(index))
     return outcome.computed.total()
-
-
-def residue_features(model: str, device: Device, longest: int) -> FeaturesOfResidues:
-    """Return a function that computes features where they are needed, on ``device``.
-
-    ``longest`` is the number of residues of a sequence that count.
-
-    Raises:
-        ModelError: the ESM-2 model is not here, or cannot be used.
-        UsageError: it is not an ESM-2 model.
-    """
-    source = locate(model, "protein")
-    if source.family != "esm2":
-        raise UsageError(f"{model} is not an ESM-2 model: features per residue need one")
-    precision = choose_precision("auto", [device])
-    encoder = open_encoder(source, device.kind, precision, budget=None, truncation=longest)
-    assert isinstance(encoder, Esm2Encoder)
-
-    def features(sequences: Sequence[str]) -> list[npt.NDArray[np.float32]]:
-        rows = encoder.encode_residues(sequences, lambda sequences, tokens: None)
-        # As they are stored, and as a network is trained on them.
-        return [row.to(torch.float16).float().numpy() for row in rows]
-
-    return features

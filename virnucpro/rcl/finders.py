@@ -13,14 +13,14 @@ import torch
 
 from virnucpro.contracts import Device
 from virnucpro.encoders.registry import locate
-from virnucpro.errors import ModelError
+from virnucpro.errors import DeviceError, ModelError
 from virnucpro.rcl.encodings import RESIDUE_ENCODINGS
+from virnucpro.rcl.features import ResidueFeatures
 from virnucpro.rcl.model_files import read_rcl_model
 from virnucpro.rcl.models import (
     ESM2_ENCODINGS,
     MASKED,
     WINDOW,
-    FeaturesOfResidues,
     Floats,
     RclModel,
 )
@@ -71,6 +71,9 @@ class RclFinder(Protocol):
     sha256: str
     threshold: float
 
+    def settle(self, device: Device) -> None:
+        """Compute on ``device`` from now on. Before this, a finder can be sent to a process."""
+
     def find(self, sequences: Sequence[str]) -> list[RclResult]:
         """Return what the model says about each protein; none of them is empty."""
 
@@ -85,7 +88,7 @@ class NetworkFinder:
         rule: RegionRule,
         *,
         batch_size: int | None = None,
-        features: FeaturesOfResidues | None = None,
+        features: ResidueFeatures | None = None,
     ) -> None:
         """See :meth:`RclModel.probabilities` for ``batch_size`` and ``features``."""
         self.label = label
@@ -95,18 +98,38 @@ class NetworkFinder:
         self._model, self._rule = model, rule
         self._batch_size, self._features = batch_size, features
 
+    def settle(self, device: Device) -> None:
+        """Compute on ``device`` from now on, and have it compute the features, if it needs some."""
+        if self._features is not None:
+            self._features.settle(device)
+        if device.kind == "cuda":
+            self._model.network.to("cuda")
+            # Results as on the CPU: TF32 changes probabilities in the third decimal place.
+            torch.backends.cudnn.allow_tf32 = False
+            torch.backends.cuda.matmul.allow_tf32 = False
+
     def find(self, sequences: Sequence[str]) -> list[RclResult]:
         """Return what the network says about each protein.
 
         For models of our own, small letters are those of amino acids, too. To those of
         RCL-identifier a small letter is an unknown residue.
+
+        Raises:
+            DeviceError: the device has too little memory.
         """
         if self._model.padding == MASKED:
             sequences = [sequence.upper() for sequence in sequences]
+        try:
+            rows = self._model.probabilities(
+                sequences, batch_size=self._batch_size, features=self._features
+            )
+        except torch.OutOfMemoryError as error:
+            raise DeviceError(
+                "out of GPU memory: is another program using the GPU? Else use a smaller "
+                "--batch-size"
+            ) from error
         results = []
-        for probabilities in self._model.probabilities(
-            sequences, batch_size=self._batch_size, features=self._features
-        ):
+        for probabilities in rows:
             region = find_region(probabilities, self._rule)
             above = bool((probabilities > self._rule.threshold).any())
             status = "found" if region else "too_short" if above else "below_threshold"
@@ -125,6 +148,9 @@ class ProfileFinder:
         self.sha256 = profile.sha256
         self.threshold = rule.threshold
         self._profile, self._shortest = profile, rule.min_rcl_length
+
+    def settle(self, device: Device) -> None:
+        """Do nothing: a profile is compared on the CPU."""
 
     def find(self, sequences: Sequence[str]) -> list[RclResult]:
         """Return what the profile says about each protein."""
@@ -164,16 +190,15 @@ def locate_rcl_model(name: str) -> Path:
 
 def open_finder(
     name: str,
-    device: Device | None,
     *,
     threshold: float | None = None,
     min_consecutive: int = RegionRule.min_consecutive,
     min_rcl_length: int = RegionRule.min_rcl_length,
     batch_size: int | None = None,
-    features: FeaturesOfResidues | None = None,
+    features: ResidueFeatures | None = None,
     esm_model: str | None = None,
 ) -> RclFinder:
-    """Open a model on ``device`` (None: the CPU), by a shipped name or a path.
+    """Open a model, by a shipped name or a path. It computes on the CPU until it is settled.
 
     A network with an ESM-2 encoding needs ``features``, or an ESM-2 model that computes them:
     ``esm_model``, or the released one of that size if None. Others do without.
@@ -190,23 +215,16 @@ def open_finder(
         return ProfileFinder(_label(name, path, profile.sha256), profile, rule)
     model = read_rcl_model(path)
     if model.encoding not in RESIDUE_ENCODINGS and features is None:
-        from virnucpro.rcl.embedding import residue_features
-
         source = locate(esm_model or RELEASED_ESM2[model.encoding], "protein")
         if ESM2_ENCODINGS.get(source.dim) != model.encoding:
             raise ModelError(
                 f"--model {name} needs the encoding {model.encoding}, but {source.name} gives "
                 f"{source.dim:,} numbers per residue"
             )
-        features = residue_features(source.name, device or Device("cpu"), WINDOW)
+        features = ResidueFeatures(source, WINDOW)
         model = replace(model, sha256=f"{model.sha256} {source.sha256}")
     if threshold is None:
         rule = RegionRule(model.threshold, min_consecutive, min_rcl_length)
-    if device is not None and device.kind == "cuda":
-        model.network.to("cuda")
-        # Results as on the CPU: TF32 changes probabilities in the third decimal place.
-        torch.backends.cudnn.allow_tf32 = False
-        torch.backends.cuda.matmul.allow_tf32 = False
     if model.encoding in RESIDUE_ENCODINGS:
         features = None
     label = _label(name, path, model.sha256)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 
+from virnucpro.contracts import Device
 from virnucpro.formatting import counted
 from virnucpro.io.gff3 import HEADER as GFF3_HEADER
 from virnucpro.io.gff3 import gff3_escaped
@@ -17,6 +18,7 @@ from virnucpro.io.input_summary import InputSummary, RecordRenamer
 from virnucpro.io.records import read_records
 from virnucpro.rcl.finders import RclResult
 from virnucpro.rcl.models import WINDOW
+from virnucpro.rcl.processes import Block, find_in_blocks
 from virnucpro.rcl.request import RclFiles, RclRequest
 from virnucpro.store.disk import Disk, OutputWriter
 from virnucpro.store.gzipped import gzip_into
@@ -78,6 +80,7 @@ def write_results(
     source: Path,
     inputs: InputSummary,
     files: RclFiles,
+    devices: Sequence[Device],
     limit: int,
     progress: StepProgress,
     disk: Disk,
@@ -108,8 +111,11 @@ def write_results(
         if residues is not None:
             packed = stack.enter_context(gzip_into(residues))
             packed.write(RCL_RESIDUES.header.encode())
-        for block in _blocks(request, source, inputs, limit):
-            found = iter(request.finder.find([sequence for _, sequence in block if sequence]))
+        blocks = _blocks(request, source, inputs, limit)
+        finding = find_in_blocks(request.finder, devices, blocks)
+        stack.enter_context(closing(finding))
+        for block, results in finding:
+            found = iter(results)
             for accession, sequence in block:
                 result = next(found) if sequence else empty
                 summary.add(sequence, result)
@@ -146,12 +152,10 @@ def write_results(
     return summary
 
 
-def _blocks(
-    request: RclRequest, source: Path, inputs: InputSummary, limit: int
-) -> Iterator[list[tuple[str, str]]]:
+def _blocks(request: RclRequest, source: Path, inputs: InputSummary, limit: int) -> Iterator[Block]:
     """Yield ids and residues of the proteins, as many as are computed together."""
     rename = RecordRenamer(source, limit=limit, molecule="protein") if inputs.duplicates else None
-    block: list[tuple[str, str]] = []
+    block: Block = []
     residues = 0
     for record in read_records(source, limit=limit, molecule="protein"):
         block.append(((rename(record) if rename else record).id, record.sequence))

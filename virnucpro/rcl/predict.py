@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shutil
 import sys
 import time
@@ -11,7 +12,7 @@ from pathlib import Path
 
 from virnucpro.io.input_summary import summarise_input
 from virnucpro.layout import STDIN, checkpoint_folder, existing_paths, lock_file
-from virnucpro.rcl.output import RclSummary, notices_of, write_results
+from virnucpro.rcl.output import RESIDUES_AT_A_TIME, RclSummary, notices_of, write_results
 from virnucpro.rcl.request import RclFiles, RclRequest, check_names, files_of
 from virnucpro.stages.chunking import (
     changed_input_error,
@@ -110,7 +111,13 @@ def _predicted(
         raise duplicate_ids_error(Path(request.source), inputs)
     save_identity(begun_file, identity, disk)
     progress.begin(STEPS[1], inputs.bases)
-    summary = write_results(request, source, inputs, files, limit, progress, disk)
+    # Not more processes than blocks: each takes seconds to start.
+    blocks = max(inputs.records / request.proteins_at_a_time, inputs.bases / RESIDUES_AT_A_TIME)
+    devices = request.devices[: math.ceil(blocks)]
+    if len(devices) > 1:
+        names = ", ".join(device.name for device in devices)
+        notify(f"computing in {len(devices)} processes: {names}")
+    summary = write_results(request, source, inputs, files, devices, limit, progress, disk)
     if input_stamp(source) != seen:
         raise changed_input_error(source)
     summary.files = files.results
@@ -123,7 +130,7 @@ def _predicted(
         "command": list(request.command),
         "input": request.source,
         "model": {"name": request.finder.label, "sha256": request.finder.sha256},
-        "device": request.device.name,
+        "devices": [device.name for device in devices],
         "proteins": summary.proteins,
         "statuses": dict(summary.statuses),
         "rcl_residues": summary.rcl_residues,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -29,8 +29,8 @@ class RclRequest:
     Attributes:
         source: the input, or ``-``.
         output_dir: None for the default name.
-        finder: the model with its settings.
-        device: what computes.
+        finder: the model with its settings, not yet settled on a device.
+        devices: what computes, at most one process for each.
         settings: what else decides the results, by a name for people.
         sequences: whether the proteins with an RCL are written as FASTA.
         loops: whether the RCLs are written as FASTA.
@@ -44,7 +44,7 @@ class RclRequest:
     source: str
     output_dir: Path | None
     finder: RclFinder
-    device: Device
+    devices: Sequence[Device]
     settings: Mapping[str, Json]
     sequences: bool = False
     loops: bool = False

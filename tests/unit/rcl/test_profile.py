@@ -110,7 +110,7 @@ def test_a_profile_is_read_as_it_was_written(profile: RclProfile, tmp_path: Path
 
 
 def test_the_shipped_profile_finds_the_rcl_of_a_serpin() -> None:
-    finder = open_finder("hmm", None)
+    finder = open_finder("hmm")
     (result,) = finder.find([SERPIN])
     assert result.region is not None
     assert (result.region.start, result.region.end) == (START, END)
@@ -120,7 +120,7 @@ def test_the_shipped_profile_finds_the_rcl_of_a_serpin() -> None:
 def test_without_pyhmmer_the_error_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pyhmmer", None)
     with pytest.raises(UsageError, match=r"virnucpro\[rcl\]"):
-        open_finder("hmm", None)
+        open_finder("hmm")
 
 
 def test_the_command(call, tmp_path: Path) -> None:
