@@ -122,6 +122,7 @@ class SamplesFolder(OutputFolder):
 
     Attributes:
         summary_table: what became of each sample.
+        overview: all samples with results as one page, with links to their reports.
         lock: held by the command.
         listed: the samples, for ``status``.
         log: what the command showed.
@@ -131,6 +132,7 @@ class SamplesFolder(OutputFolder):
     def __init__(self, root: Path) -> None:
         super().__init__(root)
         self.summary_table = root / SAMPLES.place("")
+        self.overview = root / "samples_overview.html"
         self.lock = lock_file(root, self.summary_table.name)
         self.listed = self.checkpoints / "samples" / "samples.json"
         self.log = self.listed.with_name("run.log")

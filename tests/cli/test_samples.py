@@ -81,7 +81,12 @@ def test_a_list_with_samples_that_fail(folder: Path, capsys: pytest.CaptureFixtu
     assert [rows[f"s_{name}"]["records"] for name in GOOD] == ["5", "10", "15"]
     for name in GOOD:
         _check(folder, folder / "out", name, f"s_{name}")
-    before = {path: path.stat().st_mtime_ns for path in (folder / "out").glob("*/*.tsv")}
+    page = (folder / "out/samples_overview.html").read_text()
+    assert [name in page for name in names] == [True] * 3 + [False] * 3
+    assert '<a href="./s_a/a_report.html">s_a</a>' in page
+    assert "All samples on one page: out/samples_overview.html" in shown.out
+    written = [*(folder / "out").glob("*/*.tsv"), folder / "out/samples_overview.html"]
+    before = {path: path.stat().st_mtime_ns for path in written}
     table = (folder / "out/samples_summary.tsv").read_bytes()
     assert run(command) == 2
     assert "Nothing to compute" in capsys.readouterr().out
@@ -177,6 +182,19 @@ def test_a_table_of_the_user_is_not_overwritten(
     assert [path.read_text() for path in kept] == ["mine"]
 
 
+def test_an_overview_of_the_user_is_not_overwritten(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    overview = folder / "out/samples_overview.html"
+    overview.parent.mkdir()
+    overview.write_text("mine")
+    assert run(["predict", "in/a.fa", "in/b.fa", "-o", "out", *TOY]) == 0
+    shown = capsys.readouterr()
+    assert "no overview was written: " in shown.err
+    assert "on one page" not in shown.out
+    assert overview.read_text() == "mine"
+
+
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
@@ -211,6 +229,7 @@ def test_what_cannot_be_samples_is_refused(
         (f"name\tfile\n{'a' * 201}\tin/a.fa\n", "longer than 200 bytes"),
         ("name\tfile\na\tin/a.fa\nA\tin/b.fa\n", "have the same name A"),
         ("name\tfile\nsamples_summary.tsv\tin/a.fa\n", "have the same name"),
+        ("name\tfile\nsamples_overview.html\tin/a.fa\n", "have the same name"),
         ("name\tfile\na\tin/\udcff.fa\n", "not text in UTF-8"),
     ],
 )

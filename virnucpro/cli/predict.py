@@ -196,15 +196,16 @@ def _predict_several(
             f"{len(named):,} samples: model type {request.analysis.model_type}, results in folders "
             f"of {shared.shown_path(folder.root)}"
         )
-        from virnucpro.run.samples import NamedInput, predict_samples
+        from virnucpro.run.samples import NamedInput, predict_samples, write_overview
 
         samples = [
             NamedInput(name, replace(request, source=file, output_dir=folder.sample(name)))
             for name, file in named
         ]
         outcomes = predict_samples(samples, folder.root, screen.show, interruption=interruption)
+        overview = write_overview(folder, outcomes, screen.show)
     if not settings.display.quiet:
-        _print(samples_text(outcomes, folder.summary_table))
+        _print(samples_text(outcomes, folder.summary_table, overview))
     complete = all(outcome.state == "finished" for outcome in outcomes)
     return EXIT_OK if complete else EXIT_PARTIAL
 

@@ -46,7 +46,7 @@ def report(folders: tuple[Path, ...], output: Path | None) -> None:
         refuse_other_file(overview, text_of(overview))
     samples = []
     for run in runs:
-        samples.append(OverviewRow(run, write_report(run, disk, again=True)))
+        samples.append(OverviewRow(run, write_report(run, disk, again=True), run.stem))
         shared.say(f"report: {samples[-1].report}")
     if len(runs) > 1:
         disk.save(overview, overview_page(samples, overview.absolute().parent).encode())

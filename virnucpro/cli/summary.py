@@ -131,8 +131,8 @@ def file_lines(files: Sequence[Path], root: Path) -> list[str]:
     return [f"Results in {shared.shown_path(root)}; open the first file first:", *rows]
 
 
-def samples_text(outcomes: Sequence[SampleOutcome], table: Path) -> str:
-    """Return what became of several samples, in sentences."""
+def samples_text(outcomes: Sequence[SampleOutcome], table: Path, overview: Path | None) -> str:
+    """Return what became of several samples, in sentences, and the files about all of them."""
     summaries = [outcome.summary for outcome in outcomes if outcome.summary]
     lines = list(dict.fromkeys(summary.notice for summary in summaries if summary.notice))
     if summaries and not any(summary.computed for summary in summaries):
@@ -148,4 +148,6 @@ def samples_text(outcomes: Sequence[SampleOutcome], table: Path) -> str:
     records = sum(summary.records for summary in summaries)
     lines.append(f"{viral:,} of {counted(records, 'record')} {is_or_are(viral)} called virus.")
     lines.append(f"One row per sample: {shared.shown_path(table)}")
+    if overview is not None:
+        lines.append(f"All samples on one page: {shared.shown_path(overview)}")
     return "\n".join(lines)

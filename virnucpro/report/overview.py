@@ -24,10 +24,11 @@ _CALLS = {
 
 @dataclass(frozen=True)
 class OverviewRow:
-    """A run of the overview, and its report."""
+    """A run of the overview, its report, and what it is called there."""
 
     run: PredictionRun
     report: Path
+    name: str
 
 
 def overview_page(samples: Sequence[OverviewRow], folder: Path) -> str:
@@ -58,7 +59,7 @@ def overview_page(samples: Sequence[OverviewRow], folder: Path) -> str:
 def _sample_row(sample: OverviewRow, folder: Path) -> Iterator[str]:
     summary, record = sample.run.summary, sample.run.record
     link = quote(os.path.relpath(sample.report, folder))
-    yield f'<tr><td class="id"><a href="./{link}">{escape(sample.run.stem)}</a></td>'
+    yield f'<tr><td class="id"><a href="./{link}">{escape(sample.name)}</a></td>'
     yield f"<td>{escape(str(record['settings']['analysis']['model_type']))}</td>"
     yield f'<td class="n">{summary.records:,}</td>'
     for call in _CALLS:

@@ -116,7 +116,8 @@ def _is_pattern(source: str) -> bool:
 
 def _problems(named: Iterable[NamedFile]) -> Iterable[str]:
     """Yield what is wrong with the names: each becomes a folder."""
-    seen: dict[str, str] = {SamplesFolder(Path()).summary_table.name: "the summary table"}
+    folder = SamplesFolder(Path())
+    seen = {folder.summary_table.name: "the summary table", folder.overview.name: "the overview"}
     for name, file in named:
         if not name.isprintable() or "/" in name or name[:1] in ("", ".", "-"):
             yield f"{printable(file)}: {printable(name)!r} cannot be the name of a folder"

@@ -28,10 +28,13 @@ from virnucpro.errors import (
 from virnucpro.events import Emit, Notice
 from virnucpro.executors.signals import Interruption
 from virnucpro.layout import SamplesFolder
+from virnucpro.report.overview import OverviewRow, overview_page
+from virnucpro.report.writing import refuse_other_file, text_of
+from virnucpro.results import open_run
 from virnucpro.run.engine import Execution, carry_out_stage, noted_workers
 from virnucpro.run.predict import AdmittedRun, Summary, admitted_run, finish, model_sizes
 from virnucpro.run.prepare import Prediction, prepare
-from virnucpro.run.request import PredictionRequest, check_input, check_models
+from virnucpro.run.request import PredictionRequest, check_input
 from virnucpro.run.sample_list import write_names
 from virnucpro.run.workers import Workers, opened_workers
 from virnucpro.store.disk import Disk
@@ -119,7 +122,6 @@ def predict_samples(
     disk = disk or Disk()
     folder = SamplesFolder(root)
     first = samples[0].request
-    check_models(first.analysis.resolved())
     with locked(folder.lock, "these samples"):
         _admit_table(folder, disk, force=first.force)
         write_names(folder, disk, [(sample.name, sample.request.source) for sample in samples])
@@ -130,6 +132,35 @@ def predict_samples(
             finally:
                 _write_table(folder, disk, study.outcomes)
     return study.outcomes
+
+
+def write_overview(
+    folder: SamplesFolder, outcomes: Sequence[SampleOutcome], emit: Emit, disk: Disk | None = None
+) -> Path | None:
+    """Write the overview of the samples that have results, unless it is there already.
+
+    Returns its path; None where no sample has results, or where a file of the user is in the way,
+    of which a warning is given.
+
+    Raises:
+        OutputError: it cannot be written.
+    """
+    layouts = {o.sample.name: o.sample.request.layout for o in outcomes if o.summary}
+    if not layouts:
+        return None
+    try:
+        rows = [
+            OverviewRow(open_run(layout.root, layout.stem), layout.report, name)
+            for name, layout in layouts.items()
+        ]
+        text, earlier = overview_page(rows, folder.root), text_of(folder.overview)
+        if earlier != text:
+            refuse_other_file(folder.overview, earlier)
+            (disk or Disk()).save(folder.overview, text.encode())
+    except (InputError, UsageError) as error:
+        emit(Notice("warning", f"no overview was written: {error}"))
+        return None
+    return folder.overview
 
 
 def _write_table(folder: SamplesFolder, disk: Disk, outcomes: Sequence[SampleOutcome]) -> None:
