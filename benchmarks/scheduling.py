@@ -3,11 +3,13 @@
 The sleep is proportional to the tokens.
 
     python -m benchmarks.scheduling [--workers 1,2,4,8] [--seconds 24] [--spans 1000,500,250,125]
-                                    [--host 0.01]
+                                    [--sequences 10000] [--host 0.01]
 
 ``gain`` is the device time of all tasks divided by the time from the first task to the last commit. It
-says how many times faster the workers are than one worker that never waits. Spans, receipts, commits and joins are
-those of a run. ``idle`` is the share of the workers' time without a task, from their reports.
+says how many times faster the workers are than one worker that never waits. ``limit`` is the gain of
+workers that lose no time but have to carry out whole spans, the heaviest first. Spans, receipts,
+commits and joins are those of a run. ``idle`` is the share of the workers' time without a task, from
+their reports.
 
 With ``--host``, reading a task and writing it take the host so many seconds each. Every row is then
 measured twice: where the host works between two tasks, as on a CPU, and while the device computes.
@@ -16,6 +18,7 @@ measured twice: where the host works between two tasks, as on a CPU, and while t
 from __future__ import annotations
 
 import argparse
+import heapq
 import random
 import tempfile
 import time
@@ -40,6 +43,7 @@ class SchedulingResult:
     busy: float
     idle: float
     tasks: int
+    limit: float
 
     @property
     def gain(self) -> float:
@@ -100,7 +104,16 @@ def measure_scheduling(
         executor.close()
     reports = [event for event in events if isinstance(event, WorkerReport)]
     busy, idle = sum(r.busy for r in reports), sum(r.idle for r in reports)
-    return SchedulingResult(elapsed, busy, idle, len(outcomes))
+    limit = largest_gain([outcome.task.weight for outcome in outcomes], workers)
+    return SchedulingResult(elapsed, busy, idle, len(outcomes), limit)
+
+
+def largest_gain(weights: Sequence[int], workers: int) -> float:
+    """Return the gain of workers that take the heaviest span first and never wait."""
+    loads = [0] * workers
+    for weight in sorted(weights, reverse=True):
+        heapq.heapreplace(loads, loads[0] + weight)
+    return sum(weights) / max(loads)
 
 
 def print_row(
@@ -118,7 +131,7 @@ def print_row(
     share = 100 * f.idle / (f.idle + f.busy)
     print(
         f"{name:28} {kind:>6} {span:5} {workers:7} {f.tasks:5} {f.elapsed:8.2f} "
-        f"{seconds / f.elapsed:5.2f} {share:.1f} %",
+        f"{seconds / f.elapsed:5.2f} {f.limit:5.2f} {share:.1f} %",
         flush=True,
     )
 
@@ -129,13 +142,15 @@ def main() -> None:
     parser.add_argument("--workers", default="1,2,4,8", help="numbers of workers")
     parser.add_argument("--spans", default="1000,500,250,125", help="sequences per span")
     parser.add_argument("--seconds", type=float, default=24.0, help="device time in all")
+    parser.add_argument("--sequences", type=int, default=10_000, help="in the work of one file")
     parser.add_argument("--host", type=float, default=0.0, help="host seconds per task, twice")
     options = parser.parse_args()
     kinds: tuple[Literal["cpu", "cuda"], ...] = ("cpu", "cuda") if options.host else ("cpu",)
     print(
-        f"{'work':28} {'device':>6} {'span':>5} {'workers':>7} {'tasks':>5} {'seconds':>8} {'gain':>5} idle"
+        f"{'work':28} {'device':>6} {'span':>5} {'workers':>7} {'tasks':>5} {'seconds':>8} {'gain':>5} limit idle"
     )
-    for name, counts in (("one file of 10,000", [10_000]), ("200 uneven files", uneven_files())):
+    one = f"one file of {options.sequences:,}"
+    for name, counts in ((one, [options.sequences]), ("200 uneven files", uneven_files())):
         for span in map(int, options.spans.split(",")):
             for workers in map(int, options.workers.split(",")):
                 for kind in kinds:
