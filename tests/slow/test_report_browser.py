@@ -97,6 +97,17 @@ def test_rows_and_tracks_can_be_saved(page: Browser) -> None:
     assert page.messages() == []
 
 
+def test_ids_are_copied_to_the_clipboard(page: Browser) -> None:
+    page.run(
+        "navigator.clipboard.writeText = (text) => { window.copied = text; return Promise.resolve(); };"
+        "const input = document.getElementById('search'); input.value = 'VIRUS_1';"
+        "input.dispatchEvent(new Event('input')); document.getElementById('copy').click()"
+    )
+    ids = page.run("return window.copied").split()
+    assert len(ids) == 11
+    assert all(name.startswith("virus_1") for name in ids)
+
+
 def test_a_track_tells_the_scores_under_the_pointer_and_by_keys(page: Browser) -> None:
     said = "return document.querySelector('.track-box output').textContent"
     page.run(
