@@ -172,7 +172,7 @@ def _request(models: tuple[str, ...], device: Device, options: dict[str, Any]) -
         options["compile"],
     )
     return BenchmarkRequest(
-        command=shlex.join(["virnucpro", *sys.argv[1:]]),
+        command=shlex.join(shared.command_line()),
         models=parsed_models,
         plan=plan,
         mix=options["mix"],

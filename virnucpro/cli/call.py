@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -49,7 +48,7 @@ def call(folders: tuple[Path, ...], **options: Any) -> None:
     from virnucpro.run.call import CallRequest, call_again
 
     request = CallRequest(
-        folders, options["stems"], options["inputs"], settings.cuts, tuple(sys.argv)
+        folders, options["stems"], options["inputs"], settings.cuts, shared.command_line()
     )
     with interruptible():
         runs = call_again(request, shared.say)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import sys
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -54,7 +53,7 @@ def demo(folder: Path, **options: Any) -> int:
         folder / "results",
         settings.analysis,
         settings.machine,
-        command=tuple(sys.argv),
+        command=shared.command_line(),
     )
     code = carry_out(request, settings)
     if not settings.display.quiet:

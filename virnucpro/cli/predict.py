@@ -143,7 +143,7 @@ def predict(sources: tuple[str, ...], named_source: str | None, **options: Any) 
         settings.machine,
         resume=options["resume"],
         force=options["force"],
-        command=tuple(sys.argv),
+        command=shared.command_line(),
         cuts=settings.cuts,
     )
     from virnucpro.run.sample_list import are_several

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 
 import click
@@ -115,7 +114,7 @@ def predict(proteins: str, model: str | None, **options: Any) -> int:
         duplicate_ids=settings.analysis.duplicate_ids,
         proteins_at_a_time=options["chunk_size"],
         force=options["force"],
-        command=tuple(sys.argv),
+        command=shared.command_line(),
     )
     screen = StepScreen(settings.display)
     with shared.shown_on(

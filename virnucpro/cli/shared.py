@@ -57,6 +57,11 @@ EXIT_CODES = {
 }
 
 
+def command_line() -> tuple[str, ...]:
+    """Return the command as the records of results keep it: without the folder of the program."""
+    return ("virnucpro", *sys.argv[1:])
+
+
 def exit_codes(*codes: int) -> str:
     """Return the paragraph of a help text that explains these exit codes."""
     return f"Exit codes: {'; '.join(f'{code} {EXIT_CODES[code]}' for code in codes)}."

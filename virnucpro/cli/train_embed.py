@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -89,7 +88,7 @@ def embed(dataset: Path, **options: Any) -> int:
         options["parts"],
         resume=options["resume"],
         force=options["force"],
-        command=tuple(sys.argv),
+        command=shared.command_line(),
     )
     layout = Dataset(dataset.absolute()).layout((options["parts"] or PARTS)[0])
     screen = RunScreen(settings.display, layout)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -133,7 +132,9 @@ def prepare(table: Path, output_dir: Path, genomes: Path | None, **options: Any)
     with shared.shown_on(
         screen, loaded.warnings, advice="run the same command again to start over"
     ):
-        prepared = prepare_dataset(settings, dataset, screen, command=sys.argv, force=force)
+        prepared = prepare_dataset(
+            settings, dataset, screen, command=shared.command_line(), force=force
+        )
         for notice in prepared.description["notices"]:
             screen.warn(notice)
     if not loaded.display.quiet:
