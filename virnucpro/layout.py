@@ -13,6 +13,7 @@ from virnucpro.tables import (
     CHUNKS,
     CONSENSUS,
     CONTIGS,
+    COPIES,
     FAILURES,
     FRAMES,
     PREDICTIONS,
@@ -176,6 +177,7 @@ class Layout(OutputFolder):
         log: the run's own log.
         records_table: id and length of each input record.
         frames_table: open frames and status of each chunk.
+        copies_table: the frames that are not embedded, because an earlier one is the same.
         archives: what a finished run removed, and all of its receipts: two files with the same
             content.
         legacy_survey: what a run of version 1 left, noted before any of it is overwritten.
@@ -212,6 +214,7 @@ class Layout(OutputFolder):
         self.log = self.state / "run.log"
         self.records_table = root / RECORDS.place(stem)
         self.frames_table = root / FRAMES.place(stem)
+        self.copies_table = root / COPIES.place(stem)
         self.archives = (self.state / "archive.json", self.state / "archive.copy.json")
         self.legacy_survey = self.state / "legacy.json"
 

@@ -132,6 +132,12 @@ class AnalysisSettings:
         "Refuse record ids that occur twice, or rename them.",
         choices=DUPLICATE_ID_CHOICES,
     )
+    dedup: bool | None = setting(
+        None,
+        "prediction.dedup",
+        "Embed identical sequences of a run once.",
+        "true; a run that has begun goes on as it began",
+    )
     classifier_300: str = setting(
         "300_model.pth", "prediction.models.300", "Classifier file of model type 300."
     )

@@ -303,6 +303,21 @@ FRAMES = ResultTable(
     has_header=False,
 )
 
+COPIES = ResultTable(
+    ".checkpoints/runs/{stem}/state/copies.tsv",
+    "One row per frame that has the same sequences as an earlier one and is not embedded again, in "
+    "the order of the input; removed with the intermediate files.",
+    (
+        _text("frame", "The id of the frame.", "read_7_chunk_1F2"),
+        _count(
+            "first",
+            "The first frame with these sequences: its number in `STEM_nucleotide.fa`, from 1.",
+            "3",
+        ),
+    ),
+    has_header=False,
+)
+
 # Data sets of ``train prepare``
 
 LABELLED_FRAMES = ResultTable(
@@ -456,7 +471,18 @@ RCL_RESIDUES = ResultTable(
     ),
 )
 
-RUN_TABLES = (CONTIGS, VIRUS, REGIONS, CHUNKS, PREDICTIONS, CONSENSUS, FAILURES, RECORDS, FRAMES)
+RUN_TABLES = (
+    CONTIGS,
+    VIRUS,
+    REGIONS,
+    CHUNKS,
+    PREDICTIONS,
+    CONSENSUS,
+    FAILURES,
+    RECORDS,
+    FRAMES,
+    COPIES,
+)
 RCL_TABLES = (RCL_REGIONS, RCL_POSITIONS, RCL_RESIDUES)
 ALL_TABLES = (*RUN_TABLES, SAMPLES, GENOMES, LABELLED_FRAMES, EVALUATION, *RCL_TABLES)
 

@@ -89,6 +89,10 @@ OPTIONS: dict[str, list[Change]] = {
     "--duplicate-ids": [
         Change("--duplicate-ids rename", refused=("duplicate ids: was error, is rename",))
     ],
+    "--dedup": [
+        Change("--dedup"),
+        Change("--no-dedup", refused=("identical sequences: was embedded once, is not set",)),
+    ],
     "--min-score": [Change("--min-score 0.1"), Change("--min-score 0.1 --relaxed", code=64)],
     "--max-fdr": [Change("--max-fdr 0.1", code=64)],  # the toy classifier is not calibrated
     "--min-length": [Change("--min-length 100")],
@@ -99,6 +103,7 @@ OPTIONS: dict[str, list[Change]] = {
         Change("--force"),
         Change("--force -e 200"),
         Change("--force --duplicate-ids rename"),
+        Change("--force --no-dedup"),
         Change("--force --resume", code=64),
     ],
     "--keep-intermediate": [Change("--keep-intermediate")],

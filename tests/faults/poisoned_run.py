@@ -36,7 +36,8 @@ def ignore(event: Event) -> None:
 def make_request(source: Path, out: Path, records: int = 400) -> PredictionRequest:
     """Write an input of so many records, and return what predicts it."""
     lines = (
-        f">r{n}\n{''.join(CODONS[(n * 7 + i * i) % 8] for i in range(60 + n % 9))}\n"
+        f">r{n}\n{''.join(CODONS[(n * 7 + i * i) % 8] for i in range(60 + n % 9))}"
+        f"{''.join(CODONS[n // 8**digit % 8] for digit in range(3))}\n"  # each is another one
         for n in range(records)
     )
     if not source.exists():

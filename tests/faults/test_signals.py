@@ -126,7 +126,8 @@ def records(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("in") / "many.fa"
     with path.open("w") as file:
         for number in range(700):
-            file.write(f">r{number}\n{'GCA' * 30}{'ACG' * (number % 7)}\n")
+            different = "".join(("GCA", "ACG")[number >> bit & 1] for bit in range(10))
+            file.write(f">r{number}\n{'GCA' * 30}{different}\n")
     return path
 
 

@@ -120,13 +120,14 @@ def test_the_files_of_a_run_are_as_declared(tmp_path: Path) -> None:
     source = tmp_path / "in.fa"
     source.write_text(
         ">open\n" + "GCTACCGGATTC" * 30 + "\n>closed\n" + "TAAT" * 30 + "\n>short\nAC\n"
+        ">copy\n" + "GCTACCGGATTC" * 30 + "\n"
     )
     analysis = AnalysisSettings("custom", str(TOY_CLASSIFIER), 200, 50, "toy", "toy")
     request = PredictionRequest(
         str(source),
         tmp_path / "out",
         analysis,
-        MachineSettings(device="cpu", threads=1),
+        MachineSettings(device="cpu", threads=1, remove_intermediate=False),
         cuts=CutSettings(min_score=-1.0),
     )
     run_prediction(request, lambda _: None)
@@ -159,6 +160,7 @@ def test_every_table_of_a_run_lies_where_the_layout_says(tmp_path: Path) -> None
         layout.failed_table,
         layout.records_table,
         layout.frames_table,
+        layout.copies_table,
     )
     assert [path.relative_to(tmp_path).as_posix() for path in paths] == [
         "a{b}_contigs.tsv",
@@ -168,6 +170,7 @@ def test_every_table_of_a_run_lies_where_the_layout_says(tmp_path: Path) -> None
         "failed_files.txt",
         ".checkpoints/runs/a{b}/state/records.tsv",
         ".checkpoints/runs/a{b}/state/frames.tsv",
+        ".checkpoints/runs/a{b}/state/copies.tsv",
     ]
 
 

@@ -40,7 +40,7 @@ Examples:
 
 
 SECTIONS = {
-    "Input": ("--input", "--input-list", "--duplicate-ids"),
+    "Input": ("--input", "--input-list", "--duplicate-ids", "--dedup"),
     "Models": ("--model-type", "--model-path", "--expected-length"),
     "Hardware": (
         *("--device", "--gpus", "--cpu-workers", "--precision", "--compile", "--esm-batch-size"),
@@ -102,6 +102,7 @@ SECTIONS = {
 @shared.setting_option("--cluster-files", "cluster_files")
 @shared.setting_option("-b", "--batch-size", "classifier_rows")
 @shared.setting_option("--duplicate-ids", "duplicate_ids")
+@shared.setting_option("--dedup/--no-dedup", "dedup")
 @shared.cut_options
 @shared.resume_option
 @shared.force_option

@@ -159,6 +159,8 @@ def setting_option(*names: str, metavar: str | None = None) -> Callable[[F], F]:
     """Return an option that fills the setting of the last name, with its type and its meaning."""
     (key,) = (key for key in KEYS.values() if key.setting == names[-1])
     kind: click.ParamType[Any] = click.STRING
+    if key.kind is bool:
+        kind = click.BOOL
     if key.kind is int:
         kind = _shown_as("N", click.IntRange(1, key.most))
     if key.kind is float:
@@ -167,7 +169,8 @@ def setting_option(*names: str, metavar: str | None = None) -> Callable[[F], F]:
         kind = click.Choice(key.choices)
     default = key.unset or key.default
     text = key.description + (f"  [default: {default}]" if default else "")
-    return click.option(*names, type=kind, metavar=metavar, help=text)
+    # A pair of flags is off, and not unset, where no default is named.
+    return click.option(*names, type=kind, metavar=metavar, help=text, default=None)
 
 
 def resume_or_force(context: click.Context, option: click.Parameter, value: bool) -> bool:

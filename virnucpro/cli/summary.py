@@ -56,6 +56,13 @@ def summary_text(summary: Summary, root: Path) -> str:
         scored = f"{results.chunks.get('scored', 0):,} of {chunks:,} chunks were scored"
         frames = f", from {summary.frames:,} open frames"
         lines.append(f"{scored}{frames if summary.reading == 'open frames' else ''}.")
+    if summary.copies:
+        what = "open frames" if summary.reading == "open frames" else "chunks"
+        lines.append(
+            f"  {summary.copies:,} of {summary.frames:,} {what} "
+            f"({summary.copies / summary.frames:.1%}) are the same as an earlier one, whose scores "
+            f"they share."
+        )
     if closed := results.chunks.get("no_open_frame", 0):
         lines.append(
             f"  {closed:,} have a stop codon in every frame and cannot be scored: usual for "

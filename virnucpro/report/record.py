@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from html import escape
 
 from virnucpro.contracts import Json
@@ -57,6 +57,7 @@ def run_section(content: Content) -> Iterator[str]:
             ("Devices", escape("; ".join(str(d["name"]) for d in record["devices"]))),
             ("Precision", escape(str(record["precision"]))),
             ("Versions", escape(", ".join(f"{n} {v}" for n, v in versions.items()))),
+            *_identical(record["counts"]),
         ]
     )
     yield "<h3>Stages</h3>"
@@ -87,6 +88,17 @@ def run_section(content: Content) -> Iterator[str]:
     yield grid(("setting", "value"), flat(record["settings"]), numeric=2)
     yield "</details>"
     yield f"<p>All of this is also in {file_link(f'{content.run.stem}_run.json')}.</p>"
+
+
+def _identical(counts: Mapping[str, Json]) -> Iterator[tuple[str, str]]:
+    """Yield how many frames were not embedded, because an earlier one is the same."""
+    if copies := int(counts.get("identical_frames", 0)):
+        frames = int(counts["frames"])
+        yield (
+            "Identical sequences",
+            f"{copies:,} of {frames:,} open frames ({percent(copies / frames, 1)}) have the scores "
+            f"of an earlier one",
+        )
 
 
 def _time(seconds: float, whole: float, bases: int) -> tuple[str, str, str]:

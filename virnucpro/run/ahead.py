@@ -22,13 +22,14 @@ def stages_ahead(later: Sequence[Stage], ledger: Ledger) -> tuple[StageAhead, ..
     receipts = {receipt.stage: receipt for _, receipt in ledger.receipts()}
     if SPLITTING not in receipts:
         return tuple(StageAhead(item.name) for item in later)
-    files = receipts[SPLITTING].outputs
+    files = [file for file in receipts[SPLITTING].outputs if file.path.suffix == ".fa"]
     molecules = len({file.path.parent for file in files})  # they have the same frames
     frames = sum(file.rows for file in files) / max(molecules, 1)
     translation = receipts.get("translation")  # train embed has none
     scale = 1.0
     if translation and translation.seconds > 0 and frames > 0:
-        scale = translation.seconds / (HOST_SECONDS["translation"] * frames / 1e6)
+        scale = translation.seconds / (HOST_SECONDS["translation"] * translation.outputs[0].rows)
+        scale *= 1e6
     ahead = []
     for item in later:
         if isinstance(item, SpannedStage):

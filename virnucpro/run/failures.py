@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from virnucpro.io.chunks import record_of
@@ -10,6 +11,7 @@ from virnucpro.io.frames import chunk_of
 from virnucpro.io.records import read_records
 from virnucpro.layout import Layout, stem_of
 from virnucpro.stages.chunking import changed_input_error, input_stamp
+from virnucpro.stages.copies import copies_of
 from virnucpro.store.disk import Disk
 from virnucpro.store.guard import ExistingWork, move_aside
 from virnucpro.store.lock import locked
@@ -39,6 +41,21 @@ def write_failed_records(
         if input_stamp(source) != seen:
             raise changed_input_error(source)
     return len(failed)
+
+
+def with_failed_copies(layout: Layout, failures: Sequence[FileFailure]) -> list[FileFailure]:
+    """Return ``failures`` with the frames that are the same as a failed one, each behind that.
+
+    A run that embeds each frame has no table of copies, and nothing is added.
+    """
+    if not failures or not layout.copies_table.exists():
+        return list(failures)
+    failed = {name for failure in failures for name in failure.ids}
+    copies = copies_of(failed, layout.frames("nucleotide"), layout.copies_table)
+    return [
+        replace(f, ids=tuple(each for name in f.ids for each in (name, *copies.get(name, ()))))
+        for f in failures
+    ]
 
 
 def update_failure_table(

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from virnucpro.contracts import Device, Json
+from virnucpro.contracts import SPLITTING, Device, Json
 from virnucpro.encoders.family import Reading
 from virnucpro.errors import VirNucProError
 from virnucpro.events import Emit, Notice
@@ -22,7 +22,11 @@ from virnucpro.run.engine import (
     execute,
     tidy_up,
 )
-from virnucpro.run.failures import update_failure_table, write_failed_records
+from virnucpro.run.failures import (
+    update_failure_table,
+    with_failed_copies,
+    write_failed_records,
+)
 from virnucpro.run.prepare import Prediction, prepare
 from virnucpro.run.record import RunOutcome, run_record, write_record
 from virnucpro.run.request import PredictionRequest, check_request
@@ -30,6 +34,7 @@ from virnucpro.run.workers import opened_workers
 from virnucpro.settings import SHIPPED_MODELS
 from virnucpro.stages.chunking import ChunkingFigures, input_digest, input_stamp
 from virnucpro.stages.results import OutputFigures, result_counts
+from virnucpro.stages.splitting import SplittingFigures
 from virnucpro.store.disk import Disk
 from virnucpro.store.lock import locked
 from virnucpro.store.stamps import FileStamp
@@ -41,6 +46,7 @@ class Summary:
     """Counts of a finished run.
 
     ``reading`` is what of a chunk the encoders read, ``results`` what came out,
+    ``copies`` the number of frames that are the same as an earlier one (None where nobody looked),
     ``failed_records`` the number of records of which a frame could not be embedded, ``adopted``
     that of the feature files that an earlier version of the program computed.
     """
@@ -57,6 +63,7 @@ class Summary:
     computed: int
     files: tuple[Path, ...]
     notice: str = ""
+    copies: int | None = None
 
     def counts(self) -> dict[str, Json]:
         """Return the counts as they stand in ``STEM_run.json``."""
@@ -64,6 +71,7 @@ class Summary:
             "records": self.records,
             **result_counts(self.results),
             "frames": self.frames,
+            **({} if self.copies is None else {"identical_frames": self.copies}),
             "records_with_failures": self.failed_records,
             "feature_files_of_an_earlier_version": self.adopted,
         }
@@ -163,8 +171,9 @@ def finish(
 ) -> Summary:
     """Account for what was carried out, write the record and the report of the run, and tidy up."""
     run, layout, disk = admitted.run, prediction.layout, prediction.disk
-    update_failure_table(layout, disk, admitted.label, outcome.failures)
-    failed = write_failed_records(layout, disk, prediction.source, admitted.seen, outcome.failures)
+    failures = with_failed_copies(layout, outcome.failures)
+    update_failure_table(layout, disk, admitted.label, failures)
+    failed = write_failed_records(layout, disk, prediction.source, admitted.seen, failures)
     summary = summarise(prediction, outcome, failed)
     record = run_record(
         outcome,
@@ -210,12 +219,14 @@ def summarise(prediction: Prediction, outcome: RunOutcome, failed_records: int) 
     layout, ledger = prediction.layout, outcome.ledger
     chunking = ledger.figures(layout.receipt("chunking"))
     output = ledger.figures(layout.receipt("output"))
+    splitting = ledger.figures(layout.receipt(SPLITTING))
     assert isinstance(chunking, ChunkingFigures)
     assert isinstance(output, OutputFigures)
     written = [file.path for file in ledger.outputs("output")]
     shipped = SHIPPED_MODELS.get(prediction.analysis.model_type)
     summary = Summary(
         notice=shipped.notice if shipped else "",
+        copies=splitting.copies if isinstance(splitting, SplittingFigures) else None,
         records=chunking.records,
         frames=ledger.outputs("translation")[0].rows,
         reading=prediction.encoders.nucleotide.reading,

@@ -26,6 +26,7 @@ from virnucpro.stages.prediction import PredictionStage
 from virnucpro.stages.splitting import SplittingStage
 from virnucpro.stages.translation import TranslationStage
 from virnucpro.store.disk import Disk
+from virnucpro.store.legacy import is_legacy_run
 from virnucpro.store.stamps import FileStamp
 from virnucpro.store.state import read_state
 
@@ -43,6 +44,11 @@ class Prediction:
     classifier: ClassifierInfo
     cuts: Cuts
 
+    @property
+    def dedup(self) -> bool:
+        """Whether identical sequences are embedded once."""
+        return self.analysis.dedup is True
+
     def stages(self, seen: FileStamp, budgets: Mapping[str, int]) -> list[Stage]:
         """Return the list of stages. A new stage is added to the program here.
 
@@ -58,17 +64,20 @@ class Prediction:
         return [
             ChunkingStage(layout, disk, source, seen, analysis.duplicate_ids, shortest),
             TranslationStage(layout, disk, encoders.nucleotide.reading),
-            SplittingStage(layout, disk, analysis.sequences_per_file, encoders.molecules),
+            SplittingStage(
+                layout, disk, analysis.sequences_per_file, encoders.molecules, self.dedup
+            ),
             *encoders.stages(layout, disk, machine, budgets),
             MergingStage(layout, disk, encoders.molecules),
-            PredictionStage(layout, disk, classifier, machine.classifier_rows),
+            PredictionStage(layout, disk, classifier, machine.classifier_rows, self.dedup),
             ConsensusStage(layout, disk),
             OutputStage(layout, disk, source, seen, calibrated, contig_model, self.cuts),
         ]
 
     def of(self, request: PredictionRequest) -> Prediction:
         """Return the prediction of another input with the same models and settings."""
-        return replace(self, source=source_of(request), layout=request.layout)
+        analysis = replace(self.analysis, dedup=finds_copies(request))
+        return replace(self, source=source_of(request), layout=request.layout, analysis=analysis)
 
     def identity(self) -> dict[str, Json]:
         """Return everything that decides the results, beside the input."""
@@ -78,6 +87,8 @@ class Prediction:
             "duplicate ids": self.analysis.duplicate_ids,
             "classifier": self.classifier.sha256,
             **self.encoders.identity(),
+            # Versions that embedded each of them did not say so.
+            **({"identical sequences": "embedded once"} if self.dedup else {}),
         }
 
 
@@ -115,7 +126,8 @@ def prepare(
         emit(Notice("warning", text))
     encoders = EncoderSetup(nucleotide, protein, precision, analysis.truncation)
     source, layout, machine = source_of(request), request.layout, request.machine
-    return Prediction(source, layout, disk, analysis, machine, encoders, classifier, cuts)
+    prediction = Prediction(source, layout, disk, analysis, machine, encoders, classifier, cuts)
+    return prediction.of(request)
 
 
 def source_of(request: PredictionRequest) -> Path:
@@ -135,6 +147,23 @@ def ignored_by(
         precision=analysis.precision,
         compile=machine.compile,
     )
+
+
+def finds_copies(request: PredictionRequest) -> bool:
+    """Return whether identical sequences are embedded once.
+
+    Where nothing is said, a run that has begun goes on as it began: one of an earlier version of
+    the program embeds each of them, so that what it has embedded counts.
+
+    Raises:
+        ResumeRefusedError: a newer version left the run.
+    """
+    layout, chosen = request.layout, request.analysis.dedup
+    if chosen is not None or request.force:
+        return chosen is not False
+    if earlier := read_state(layout):
+        return "identical sequences" in earlier.analysis
+    return not is_legacy_run(layout)
 
 
 def requested_precision(layout: Layout, requested: str) -> str:

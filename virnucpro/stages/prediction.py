@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +17,7 @@ from virnucpro.compute.threads import CoreThreads, prefetched
 from virnucpro.contracts import Receipts, ReportProgress, Task, TaskResult
 from virnucpro.encoders.family import refuse_changed_models
 from virnucpro.stages.base import HostStage
+from virnucpro.stages.copies import Scores, with_copies
 from virnucpro.stages.splitting import split_files
 from virnucpro.store.features import load_features
 from virnucpro.tables import PREDICTIONS
@@ -24,17 +25,23 @@ from virnucpro.tables import PREDICTIONS
 
 @dataclass(frozen=True)
 class PredictionStage(HostStage):
-    """Classifies every merged row. ``rows`` are read at a time; results do not depend on it."""
+    """Classifies every merged row. ``rows`` are read at a time; results do not depend on it.
+
+    With ``dedup``, a frame that is the same as an earlier one gets the scores of that one.
+    """
 
     name: ClassVar[str] = "prediction"
 
     classifier: ClassifierInfo
     rows: int
+    dedup: bool = False
 
     def plan(self, receipts: Receipts) -> list[Task]:
         """Return one task for all merged files."""
         files = len(split_files(receipts, self.layout, "nucleotide"))
         inputs = tuple(self.layout.merged(number) for number in range(1, files + 1))
+        if self.dedup:
+            inputs += (self.layout.frames("nucleotide"), self.layout.copies_table)
         rows = receipts.outputs("translation")[0].rows
         params = {"classifier": self.classifier.sha256}
         return [self.whole(inputs, (self.layout.predictions,), params, rows)]
@@ -45,6 +52,7 @@ class PredictionStage(HostStage):
         Raises:
             ModelError: the classifier was replaced since the run began.
         """
+        merged = task.inputs[:-2] if self.dedup else task.inputs
         stamps = {self.classifier.path: self.classifier.stamp}
         refuse_changed_models(stamps)
         classifier = load_classifier(self.classifier.path)
@@ -54,12 +62,17 @@ class PredictionStage(HostStage):
 
         with (
             self.disk.create(task.outputs[0]) as out,
-            closing(self._slabs(task.inputs)) as slabs,
+            closing(self._slabs(merged)) as slabs,
             closing(CoreThreads().map(scored, slabs)) as scores,
         ):
             out.write(PREDICTIONS.header.encode())
-            for (ids, _), pairs in scores:
-                out.write(_lines(ids, pairs.numpy()).encode(), len(ids))
+            rows: Iterator[tuple[list[str], Scores]] = (
+                (ids, pairs.numpy()) for (ids, _), pairs in scores
+            )
+            if self.dedup:
+                rows = with_copies(rows, *task.inputs[-2:])
+            for ids, pairs in rows:
+                out.write(_lines(ids, pairs).encode(), len(ids))
                 report(len(ids), 0)
             refuse_changed_models(stamps)
         return TaskResult(task, (out.output,))
@@ -75,7 +88,7 @@ class PredictionStage(HostStage):
                     yield features.ids[some], features.data[some]
 
 
-def _lines(ids: list[str], scores: np.ndarray[tuple[int, int], np.dtype[np.float32]]) -> str:
+def _lines(ids: list[str], scores: Scores) -> str:
     """Format rows of the table; a float32 as its shortest decimal form that reads back the same."""
     row_of = PREDICTIONS.row_format("Sequence_ID", "Prediction", "score1", "score2")
     calls = np.where(scores[:, 1] > scores[:, 0], "virus", "others").tolist()

@@ -3,20 +3,47 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import islice
+from itertools import compress, islice
 from typing import ClassVar
 
-from virnucpro.contracts import SPLITTING, OutputFile, Receipts, ReportProgress, Task, TaskResult
+import numpy as np
+
+from virnucpro.contracts import (
+    SPLITTING,
+    Json,
+    OutputFile,
+    Receipts,
+    ReportProgress,
+    Task,
+    TaskFigures,
+    TaskResult,
+)
 from virnucpro.io.fasta import fasta_bytes, read_fasta
+from virnucpro.io.identical import digest, first_places
 from virnucpro.layout import MOLECULES, Layout, Molecule
 from virnucpro.stages.base import HostStage
+from virnucpro.store.disk import OutputWriter
+from virnucpro.tables import COPIES
+
+# Frames among which identical ones are found: more than 100 million reads have. Each of them takes
+# 21 bytes of memory meanwhile.
+WINDOW = 1 << 28
+ROWS_AT_A_TIME = 8192  # are written together
+
+
+@dataclass(frozen=True, kw_only=True)
+class SplittingFigures(TaskFigures):
+    """The number of frames that are the same as an earlier one."""
+
+    copies: int
 
 
 @dataclass(frozen=True)
 class SplittingStage(HostStage):
     """Writes ``sequences_per_file`` frames per file, the same ids for all ``molecules``.
 
-    Files are numbered from 1.
+    Files are numbered from 1. With ``dedup``, a frame is left out where an earlier one has the same
+    sequences in all molecules; the table of copies says which one.
     """
 
     name: ClassVar[str] = SPLITTING
@@ -24,26 +51,61 @@ class SplittingStage(HostStage):
 
     sequences_per_file: int
     molecules: tuple[Molecule, ...] = MOLECULES
+    dedup: bool = False
 
     def plan(self, receipts: Receipts) -> list[Task]:
         """Return one task; how many files it writes is known afterwards."""
         inputs = tuple(map(self.layout.frames, self.molecules))
-        params = {"sequences_per_file": self.sequences_per_file}
+        params: dict[str, Json] = {"sequences_per_file": self.sequences_per_file}
         sequences = len(inputs) * receipts.outputs("translation")[0].rows
-        return [self.whole(inputs, (), params, sequences)]
+        if not self.dedup:  # the task of versions that did not look for copies
+            return [self.whole(inputs, (), params, sequences)]
+        return [self.whole(inputs, (), {**params, "dedup": True}, sequences, SplittingFigures)]
 
     def run(self, task: Task, report: ReportProgress) -> TaskResult:
-        """Write the files of all molecules."""
+        """Write the files of all molecules, and the table of copies."""
         outputs: list[OutputFile] = []
+        figures, embedded = TaskFigures(), None
+        if self.dedup:
+            with self.disk.create(self.layout.copies_table) as table:
+                embedded = self._write_copies(table)
+            outputs.append(table.output)
+            figures = SplittingFigures(copies=table.output.rows)
+            report(len(self.molecules) * table.output.rows, 0)
         for molecule in self.molecules:
-            records = read_fasta(self.layout.frames(molecule))
+            frames = read_fasta(self.layout.frames(molecule))
+            records = frames if embedded is None else compress(frames, embedded)
             number = 0
             while batch := list(islice(records, self.sequences_per_file)):
                 number += 1
                 path = self.layout.split(molecule, number)
                 outputs.append(self.disk.save(path, fasta_bytes(batch), len(batch)))
                 report(len(batch), 0)
-        return TaskResult(task, tuple(outputs))
+        return TaskResult(task, tuple(outputs), figures)
+
+    def _write_copies(self, table: OutputWriter) -> bytearray:
+        """Write the rows of all copies; returns 1 for each frame that is embedded, else 0."""
+        row_of = COPIES.row_format("frame", "first")
+        embedded = bytearray()
+        while digests := self._digests(len(embedded)):
+            begin = len(embedded)
+            firsts = first_places(digests)
+            is_copy = firsts != np.arange(len(firsts))
+            frames = read_fasta(self.layout.frames("nucleotide"), begin, begin + len(firsts))
+            copies = zip(compress(frames, is_copy), firsts[is_copy], strict=True)
+            rows = (row_of(name, begin + int(first) + 1) for (name, _), first in copies)
+            while batch := list(islice(rows, ROWS_AT_A_TIME)):
+                table.write("".join(batch).encode(), len(batch))
+            embedded += (~is_copy).tobytes()
+        return embedded
+
+    def _digests(self, start: int) -> bytearray:
+        """Return the digests of the frames from ``start`` on, of at most ``WINDOW``."""
+        files = [self.layout.frames(molecule) for molecule in self.molecules]
+        digests = bytearray()
+        for records in zip(*(read_fasta(f, start, start + WINDOW) for f in files), strict=True):
+            digests += digest(*(sequence for _, sequence in records))
+        return digests
 
 
 def split_files(receipts: Receipts, layout: Layout, molecule: Molecule) -> list[OutputFile]:

@@ -1,0 +1,116 @@
+"""Frames with the same sequences as an earlier one: found, left out, and scored all the same."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import virnucpro.stages.copies as copies
+import virnucpro.stages.splitting as splitting
+from virnucpro.contracts import OutputFile, TaskResult
+from virnucpro.io.fasta import fasta_bytes, read_fasta
+from virnucpro.layout import RunLayout
+from virnucpro.run.failures import with_failed_copies
+from virnucpro.stages.copies import with_copies
+from virnucpro.stages.splitting import SplittingFigures, SplittingStage
+from virnucpro.store.disk import Disk
+from virnucpro.store.receipts import FileFailure
+from virnucpro.tables import COPIES
+
+NUCLEOTIDES = ["ACGT", "ACGT", "CCCC", "ACGT", "CCCC", "GGGG", "ACGT"]
+PROTEINS = ["M", "M", "L", "K", "L", "P", "M"]  # the fourth frame differs only here
+
+
+class Translated:
+    """What the stage asks of the ledger."""
+
+    def __init__(self, frames: int) -> None:
+        self._frames = frames
+
+    def outputs(self, stage: str) -> tuple[OutputFile, ...]:
+        return (OutputFile(Path(stage), 0, "", self._frames),)
+
+
+@pytest.fixture
+def layout(tmp_path: Path) -> RunLayout:
+    layout = RunLayout(tmp_path, "in", 500)
+    for molecule, texts in (("nucleotide", NUCLEOTIDES), ("protein", PROTEINS)):
+        pairs = [(f"f{n}", text) for n, text in enumerate(texts, 1)]
+        Disk().save(layout.frames(molecule), fasta_bytes(pairs))
+    return layout
+
+
+def _split(layout: RunLayout, *, dedup: bool) -> TaskResult:
+    stage = SplittingStage(layout, Disk(), 2, dedup=dedup)
+    (task,) = stage.plan(Translated(len(PROTEINS)))  # type: ignore[arg-type]
+    reported: list[int] = []
+    result = stage.run(task, lambda sequences, _: reported.append(sequences))
+    assert sum(reported) == task.count == 2 * len(PROTEINS)
+    return result
+
+
+def _embedded(layout: RunLayout) -> list[str]:
+    files = sorted(layout.folder("protein").iterdir())
+    assert len(files) == len(list(layout.folder("nucleotide").iterdir()))
+    return [name for file in files for name, _ in read_fasta(file)]
+
+
+@pytest.mark.parametrize(
+    ("window", "embedded", "table"),
+    [
+        (1 << 28, ["f1", "f3", "f4", "f6"], [["f2", "1"], ["f5", "3"], ["f7", "1"]]),
+        (4, ["f1", "f3", "f4", "f5", "f6", "f7"], [["f2", "1"]]),
+    ],
+)
+def test_a_frame_is_left_out_where_both_sequences_are_the_same(
+    layout: RunLayout,
+    monkeypatch: pytest.MonkeyPatch,
+    window: int,
+    embedded: list[str],
+    table: list[list[str]],
+) -> None:
+    monkeypatch.setattr(splitting, "WINDOW", window)
+    result = _split(layout, dedup=True)
+    assert _embedded(layout) == embedded
+    assert [list(row) for row in COPIES.read(layout.copies_table, "frame", "first")] == table
+    assert result.figures == SplittingFigures(copies=len(table))
+
+
+def test_without_dedup_every_frame_is_in_a_split_file(layout: RunLayout) -> None:
+    result = _split(layout, dedup=False)
+    assert len(_embedded(layout)) == len(PROTEINS)
+    assert not layout.copies_table.exists()
+    assert not isinstance(result.figures, SplittingFigures)
+
+
+@pytest.mark.parametrize("at_a_time", [1, 2, 4096])
+def test_copies_have_the_scores_of_the_first(
+    layout: RunLayout, monkeypatch: pytest.MonkeyPatch, at_a_time: int
+) -> None:
+    monkeypatch.setattr(copies, "FRAMES_AT_A_TIME", at_a_time)
+    _split(layout, dedup=True)
+    files = layout.frames("nucleotide"), layout.copies_table
+    scores = np.array([[0.1, 0.9], [0.2, 0.8], [0.4, 0.6]], np.float32)
+    # f3 could not be embedded.
+    embedded = [(["f1", "f4"], scores[:2]), (["f6"], scores[2:])]
+    found = [
+        (name, pair)
+        for ids, pairs in with_copies(embedded, *files)
+        for name, pair in zip(ids, pairs, strict=True)
+    ]
+    assert [name for name, _ in found] == ["f1", "f2", "f4", "f6", "f7"]
+    expected = scores[[0, 0, 1, 2, 0]]
+    assert np.array_equal(np.array([pair for _, pair in found]), expected)
+    with pytest.raises(AssertionError, match="of no frame"):
+        list(with_copies([(["f4", "f1"], scores[:2])], *files))
+
+
+def test_copies_of_a_failed_frame_are_listed_as_failed(layout: RunLayout) -> None:
+    failure = FileFailure("E", "not finite", ("f1", "f4"), "protein_embeddings", "output_1.pt")
+    assert with_failed_copies(layout, [failure]) == [failure]
+    _split(layout, dedup=True)
+    assert with_failed_copies(layout, []) == []
+    (found,) = with_failed_copies(layout, [failure])
+    assert found.ids == ("f1", "f2", "f7", "f4")
