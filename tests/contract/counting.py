@@ -8,6 +8,7 @@ What goes wrong is the word an id begins with:
     cuda     a sticky device error      flaky    ends the process, the first time only
     report   is killed while it reports, before the task is finished
     unwritable  raises when the task is computed and about to be written
+    wait7    goes on when there is a file ``go7`` in the folder of the stage
     fat      takes all memory unless it is alone in its batch; ``obese`` even then
 """
 
@@ -177,6 +178,8 @@ class CountingSession:
         is_prepared = prepared is not None and prepared[0] == task
         records = prepared[1].result() if prepared and is_prepared else self._read(task)
         lines = []
+        if self._device.index == self._stage.broken:
+            os._exit(3)
         for batch in _batches(records, self._batch):
             _fill_memory([name for name, _ in batch])
             time.sleep(self._stage.seconds_per_base * sum(len(text) for _, text in batch))
@@ -184,8 +187,6 @@ class CountingSession:
                 _misbehave(name, self._stage.folder)
                 lines.append(f"{name} {len(sequence)}\n")
                 report(1, len(sequence))
-        if self._device.index == self._stage.broken:
-            os._exit(3)
 
         def write() -> TaskResult:
             time.sleep(self._stage.host_seconds)
@@ -235,6 +236,9 @@ def _misbehave(name: str, folder: Path) -> None:
             time.sleep(3600)
         case "cuda":
             raise RuntimeError("CUDA error: an illegal memory access was encountered")
+        case "wait":
+            while not (folder / name.replace("wait", "go")).exists():
+                time.sleep(0.01)
         case "flaky":
             if _first_time(folder / f"{name}.seen"):
                 os._exit(5)

@@ -49,6 +49,12 @@ def any_pool(request: pytest.FixtureRequest) -> Iterator[Make]:
         yield make
 
 
+@pytest.fixture
+def died() -> Callable[[str], str]:
+    """Return how a pool says that a process ended in a way such as ``exit code 9``."""
+    return lambda way: way
+
+
 def _check(ids: list[str], bad: list[str], outcomes: list[TaskOutcome], folder: Path) -> None:
     """Every good sequence is there exactly once, in file order, and only the bad are given up."""
     failed = [name for o in outcomes if isinstance(o, FailedTask) for name in o.ids]
@@ -108,12 +114,15 @@ def test_a_sequence_that_never_ends_is_found(pool: Make, tmp_path: Path) -> None
     assert "stalled: no sign of life" in _warnings(events)
 
 
-def test_a_death_that_does_not_come_again_costs_nothing(pool: Make, tmp_path: Path) -> None:
+def test_a_death_that_does_not_come_again_costs_nothing(
+    pool: Make, tmp_path: Path, died: Callable[[str], str]
+) -> None:
     ids = ["a0", "flaky1", "a2", "a3"]
     stage = Counting((fasta(tmp_path, "f.fa", ids),), tmp_path)
     outcomes, events = run_stage(stage, pool(1), tmp_path)
     _check(ids, [], outcomes, tmp_path)
-    assert [event.reason for event in _of(events, WorkerDied)] == ["exit code 5"]
+    (death,) = _of(events, WorkerDied)
+    assert died("exit code 5") in death.reason
     assert sum(event.sequences for event in _of(events, Progressed)) == 4
 
 
@@ -144,17 +153,26 @@ def test_a_model_that_loads_at_the_second_attempt(pool: Make, tmp_path: Path) ->
     _check(["a0"], [], outcomes, tmp_path)
 
 
-@pytest.mark.parametrize("opening", ["dies on 1", "hangs on 1"])
-def test_a_lost_device_does_not_hold_up_the_others(
-    pool: Make, tmp_path: Path, opening: Any
-) -> None:
+def test_a_device_that_never_opens_does_not_hold_up_the_others(pool: Make, tmp_path: Path) -> None:
     ids = [f"a{n}" for n in range(30)]
-    stage = Counting((fasta(tmp_path, "f.fa", ids),), tmp_path, 5, 0.006, opening)
-    outcomes, events = run_stage(stage, pool(2), tmp_path)
+    stage = Counting((fasta(tmp_path, "f.fa", ids),), tmp_path, 5, opening="hangs on 1")
+    outcomes, _ = run_stage(stage, pool(2), tmp_path)
     _check(ids, [], outcomes, tmp_path)
-    if opening == "dies on 1":
-        assert "given up, the run goes on with 1 other" in _warnings(events)
-        assert {event.worker for event in _of(events, WorkerDied)} == {1}
+
+
+def test_a_device_on_which_no_model_opens_is_given_up(pool: Make, tmp_path: Path) -> None:
+    ids = ["a0", "a1", "a2", "wait3"]  # the other worker is at work until the device is given up
+    given_up = "given up, the run goes on with 1 other"
+
+    def see(event: Event) -> None:
+        if isinstance(event, Notice) and given_up in event.message:
+            (tmp_path / "go3").touch()
+
+    stage = Counting((fasta(tmp_path, "f.fa", ids),), tmp_path, 2, opening="dies on 1")
+    outcomes, events = run_stage(stage, pool(2), tmp_path, see)
+    _check(ids, [], outcomes, tmp_path)
+    assert given_up in _warnings(events)
+    assert {event.worker for event in _of(events, WorkerDied)} == {1}
 
 
 @pytest.mark.parametrize(
@@ -162,10 +180,16 @@ def test_a_lost_device_does_not_hold_up_the_others(
     [("segfault", 600.0, "signal 11"), ("hangs on 1", 1.0, "no sign of life")],
 )
 def test_when_no_device_is_left_the_run_ends(
-    pool: Make, tmp_path: Path, opening: Any, seconds: float, why: str
+    pool: Make,
+    tmp_path: Path,
+    opening: Any,
+    seconds: float,
+    why: str,
+    died: Callable[[str], str],
 ) -> None:
     stage = Counting((fasta(tmp_path, "f.fa", ["a0"]),), tmp_path, opening=opening)
-    with pytest.raises(DeviceError, match=f"no device is left.*{why}") as raised:
+    reason = died(why) if opening == "segfault" else why
+    with pytest.raises(DeviceError, match=f"no device is left.*{reason}") as raised:
         run_stage(stage, pool(1, indices=[1], opening=seconds), tmp_path)
     assert raised.value.exit_code == 4
 
@@ -178,8 +202,17 @@ def test_a_spare_device_takes_over(pool: Make, tmp_path: Path) -> None:
 
 def test_a_device_on_which_everything_dies_is_given_up(pool: Make, tmp_path: Path) -> None:
     ids = [f"a{n}" for n in range(80)]
-    stage = Counting((fasta(tmp_path, "f.fa", ids),), tmp_path, 4, 0.003, broken=1)
-    outcomes, events = run_stage(stage, pool(2), tmp_path)
+    for death in (1, 2, 3):  # the other worker must not be through before the device is given up
+        ids[4 * death] = f"wait{death}"
+    deaths: list[Event] = []
+
+    def see(event: Event) -> None:
+        if isinstance(event, WorkerDied):
+            deaths.append(event)
+            (tmp_path / f"go{len(deaths)}").touch()
+
+    stage = Counting((fasta(tmp_path, "f.fa", ids),), tmp_path, 4, broken=1)
+    outcomes, events = run_stage(stage, pool(2), tmp_path, see)
     _check(ids, [], outcomes, tmp_path)
     assert "died over tasks that others finished" in _warnings(events)
     # How many depends on how soon the other worker finishes the same tasks; there are 20.

@@ -2,13 +2,12 @@
 
 All of it with files in a shared folder, and with files that travel with the messages.
 
-Left out are tests that ask how a process ended, which Ray does not say, and one that expects a new
-worker within a second.
+Left out is one test that starts thirty workers one after the other, which takes minutes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import pytest
 
@@ -18,6 +17,7 @@ from tests.contract.test_executors import (  # noqa: F401 - run here over the po
     test_a_model_that_cannot_be_opened_is_no_data_error,
     test_a_second_run_has_nothing_to_do,
     test_a_sequence_that_kills_workers_is_found,
+    test_a_worker_that_always_dies_at_opening_ends_the_run,
     test_calls_without_compiled_code_are_told_once,
     test_every_sequence_exactly_once_in_file_order,
     test_only_the_task_that_kills_its_worker_is_charged,
@@ -26,7 +26,10 @@ from tests.contract.test_executors import (  # noqa: F401 - run here over the po
 )
 from tests.faults.test_pool import (  # noqa: F401
     Make,
+    test_a_death_that_does_not_come_again_costs_nothing,
     test_a_device_on_which_everything_dies_is_given_up,
+    test_a_device_on_which_no_model_opens_is_given_up,
+    test_a_device_that_never_opens_does_not_hold_up_the_others,
     test_a_file_of_which_nothing_can_be_computed,
     test_a_full_disk_lets_the_others_finish,
     test_a_model_that_loads_at_the_second_attempt,
@@ -36,6 +39,7 @@ from tests.faults.test_pool import (  # noqa: F401
     test_batches_made_smaller_in_vain_grow_again,
     test_two_bad_sequences_are_found_and_no_other_lost,
     test_two_deadly_sequences_are_found_and_no_other_lost,
+    test_when_no_device_is_left_the_run_ends,
     test_with_smaller_batches_everything_fits,
 )
 from virnucpro.contracts import Device
@@ -67,6 +71,12 @@ def pool(request: pytest.FixtureRequest) -> Iterator[Make]:
     yield make
     for executor in executors:
         executor.close()
+
+
+@pytest.fixture
+def died() -> Callable[[str], str]:
+    """Ray does not say how a process ended."""
+    return lambda way: "is gone"
 
 
 @pytest.fixture
