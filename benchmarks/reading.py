@@ -24,6 +24,7 @@ from virnucpro.io.chunks import chunk_id, chunk_spans
 from virnucpro.io.fasta import fasta_bytes, read_fasta
 from virnucpro.io.frames import open_frames
 from virnucpro.io.input_summary import summarise_input
+from virnucpro.io.pairs import InputFiles
 from virnucpro.io.records import Record, read_records
 
 BASES = "TCAG"
@@ -158,7 +159,7 @@ def bench_reading(reads: int, bases: int, folder: Path) -> None:
     works: list[tuple[str, Path, Callable[[Path], object]]] = [
         ("read_records FASTA", fasta, partial(exhaust, read_records)),
         ("read_records FASTQ", fastq, partial(exhaust, read_records)),
-        ("summarise_input FASTA", fasta, summarise_input),
+        ("summarise_input FASTA", fasta, lambda path: summarise_input(InputFiles(path))),
         ("read_fasta", fasta, partial(exhaust, read_fasta)),
     ]
     for title, path, run in works:

@@ -34,12 +34,13 @@ def environment(tmp_path: Path) -> dict[str, str]:
     return os.environ | {"PATH": path, "PYTHONPATH": str(ROOT)}
 
 
-def filled(text: str) -> str:
-    """Return a text of the module as Groovy would write it."""
+def filled(text: str, mates: str = "") -> str:
+    """Return a text of the module as Groovy would write it; ``mates`` is its option for pairs."""
     values = {
         "prefix": "sample1",
-        "sequences": "in put.fq.gz",
-        "args": "--model-type toy --device cpu",
+        "first": "in put.fq.gz",
+        "mates": mates,
+        "args": "--model-type toy --device cpu --min-score -1",
         "task.cpus": "1",
         "task.process": "VIRNUCPRO_PREDICT",
     }
@@ -47,17 +48,28 @@ def filled(text: str) -> str:
     return text.replace("\\\\", "\\").replace("\\$", "$")
 
 
-@pytest.mark.parametrize("block", ["script", "stub"])
+@pytest.mark.parametrize(
+    ("block", "mates", "optional"),
+    [
+        ("script", "", ["sample1_virus.fastq.gz"]),
+        (
+            *("script", '--input2 "ma te.fq"'),
+            ["sample1_virus_1.fastq.gz", "sample1_virus_2.fastq.gz"],
+        ),
+        ("stub", "", []),
+    ],
+)
 def test_the_module_of_nextflow_writes_what_it_declares(
-    tmp_path: Path, environment: dict[str, str], block: str
+    tmp_path: Path, environment: dict[str, str], block: str, mates: str, optional: list[str]
 ) -> None:
     script = re.search(rf'^ +{block}:.*?"""\n(.*?)"""', MODULE, re.MULTILINE | re.DOTALL)
     assert script is not None
     work = tmp_path / "work"
     work.mkdir()
-    (work / "in put.fq.gz").write_text(f">a\n{'GCTGAA' * 100}\n")  # recognised by content
+    for name in ("in put.fq.gz", "ma te.fq"):  # recognised by content
+        (work / name).write_text(f"@a\n{'GCTGAA' * 100}\n+\n{'IIIIII' * 100}\n")
     # Nextflow removes the indentation of a script.
-    lines = [line.removeprefix("    ") for line in filled(script[1]).splitlines()]
+    lines = [line.removeprefix("    ") for line in filled(script[1], mates).splitlines()]
     subprocess.run(
         ["bash", "-ue", "-o", "pipefail", "-c", "\n".join(lines)],
         cwd=work,
@@ -66,8 +78,15 @@ def test_the_module_of_nextflow_writes_what_it_declares(
     )
     outputs = re.search(r"output:\n(.*?)when:", MODULE, re.DOTALL)
     assert outputs is not None
-    for pattern in re.findall(r'path\(?\s*"([^"]+)"', outputs[1]):
-        assert list(work.glob(filled(pattern))), pattern
+    found = []
+    for line in outputs[1].splitlines():
+        if pattern := re.search(r'path\(?\s*"([^"]+)"', line):
+            files = sorted(path.name for path in work.glob(filled(pattern[1])))
+            if "optional: true" in line:
+                found += files
+            else:
+                assert files, line
+    assert found == optional
     versions = yaml.safe_load((work / "versions.yml").read_text())
     assert versions == {"VIRNUCPRO_PREDICT": {"virnucpro": __version__}}
 
@@ -134,6 +153,15 @@ def test_snakemake_runs_the_rules(tmp_path: Path, environment: dict[str, str]) -
     assert (tmp_path / "multiqc/sample1_virnucpro_calls_mqc.json").exists()
     versions = yaml.safe_load((tmp_path / "virnucpro/sample1/versions.yml").read_text())
     assert versions == {"virnucpro_predict": {"virnucpro": __version__}}
+    (tmp_path / "data/R1.fq").write_text(f"@a/1\n{'GCTGAA' * 100}\n+\n{'IIIIII' * 100}\n")
+    (tmp_path / "data/R 2.fq").write_text(f"@a/2\n{'GCTGAA' * 90}\n+\n{'IIIIII' * 90}\n")
+    pairs = [
+        *command[:-2],
+        f"samples={json.dumps({'pairs': ['data/R1.fq', 'data/R 2.fq']})}",
+        *("reads=pairs", "options=--model-type toy --device cpu --min-score -1"),
+    ]
+    subprocess.run(pairs, cwd=tmp_path, env=environment, check=True)
+    assert (tmp_path / "virnucpro/pairs/pairs_virus_2.fastq.gz").exists()
     again = subprocess.run(
         command, cwd=tmp_path, env=environment, check=True, capture_output=True, text=True
     )

@@ -53,6 +53,7 @@ def predict(
     source: str | PathLike[str],
     output_dir: str | PathLike[str] | None = None,
     *,
+    input2: str | PathLike[str] | None = None,
     model: str | None = None,
     classifier: str | PathLike[str] | None = None,
     chunk_length: int | None = None,
@@ -78,6 +79,8 @@ def predict(
     Args:
         source: a FASTA or FASTQ file, plain, gzip, bz2 or xz.
         output_dir: folder of the results; None is ``STEM_predictions``.
+        input2: the second mates of paired reads, where ``source`` has the first mates: each pair
+            gets one call.
         model: ``500`` (the default), ``300``, ``lite`` or ``custom``.
         classifier: the classifier file of model ``custom``.
         chunk_length: bases per chunk.
@@ -118,14 +121,16 @@ def predict(
     )
     from virnucpro.run.request import PredictionRequest, check_request
 
+    mates = None if input2 is None else os.fspath(input2)
     request = PredictionRequest(
         os.fspath(source),
         None if output_dir is None else Path(output_dir),
         settings.analysis,
         settings.machine,
         force=force,
-        command=_command("predict", source, output_dir, values),
+        command=_command("predict", source, output_dir, {"input2": mates} | values),
         cuts=settings.cuts,
+        mates=mates,
     )
     log = LogFile(
         settings.display.log_file or (request.layout.log if settings.display.auto_log else None)

@@ -32,6 +32,10 @@ FEATURE_SUFFIX: dict[Molecule, str] = {"nucleotide": "DNABERT_S", "protein": "ES
 RESULT_SUFFIXES = (
     "virus.fna",
     "virus.fastq.gz",
+    "virus_1.fastq.gz",
+    "virus_2.fastq.gz",
+    "virus_1.fna",
+    "virus_2.fna",
     "regions.bed",
     "regions.gff3",
     "run.json",
@@ -158,6 +162,9 @@ class Layout(OutputFolder):
         virus_table: the records called virus, the surest first.
         virus_fasta: their sequences, and the viral regions of other records.
         virus_fastq: the same with qualities, where the input is FASTQ.
+        virus_mates_fastq, virus_mates_fasta: of pairs, the first and the second mates, each in a
+            file of its own, with qualities or without.
+        virus_reads: all of these; which of them exist depends on the input.
         regions_table: the viral regions of all records; ``regions_bed`` and ``regions_gff3`` hold
             the same in the formats of other programs.
         run_json: what ran, with which settings and models, and what came out.
@@ -194,6 +201,9 @@ class Layout(OutputFolder):
         self.virus_table = root / VIRUS.place(stem)
         self.virus_fasta = self.result("virus.fna")
         self.virus_fastq = self.result("virus.fastq.gz")
+        self.virus_mates_fastq = self.result("virus_1.fastq.gz"), self.result("virus_2.fastq.gz")
+        self.virus_mates_fasta = self.result("virus_1.fna"), self.result("virus_2.fna")
+        self.virus_reads = (self.virus_fastq, *self.virus_mates_fastq, *self.virus_mates_fasta)
         self.regions_table = root / REGIONS.place(stem)
         self.regions_bed = self.result("regions.bed")
         self.regions_gff3 = self.result("regions.gff3")

@@ -6,6 +6,8 @@ it to the declaration and give its value in the stage that computes it.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from virnucpro.columns import Column, ResultTable
 
 
@@ -277,13 +279,19 @@ SAMPLES = ResultTable(
 
 RECORDS = ResultTable(
     ".checkpoints/runs/{stem}/state/records.tsv",
-    "One row per record of the input, in the order of the input.",
+    "One row per record of the input, in the order of the input. A run of pairs has a third "
+    "column, `mate_length`: the bases of the second mate, where `length` has those of the first.",
     (
         _text("record", "The id, after a duplicate was renamed.", "NC_001422.1"),
         _count("length", "Bases of the record.", "5386"),
     ),
     has_header=False,
 )
+PAIRS = replace(
+    RECORDS,
+    columns=(*RECORDS.columns, _count("mate_length", "Bases of the second mate.", "150")),
+)
+"""The same table of a run of pairs."""
 
 FRAMES = ResultTable(
     ".checkpoints/runs/{stem}/state/frames.tsv",

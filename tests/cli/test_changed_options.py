@@ -59,6 +59,7 @@ OPTIONS: dict[str, list[Change]] = {
         Change("--input HOME/other/in.fa", refused=("input: was sha256 ",)),
         Change("--input HOME/other/in2.fa", elsewhere=True),
     ],
+    "--input2": [Change("--input2 HOME/other/in.fa", refused=("second input: was not set, ",))],
     "--input-list": [Change("--input-list HOME/in.fa", code=65)],  # which is no list
     "--output-dir": [Change("-o OUT/../elsewhere", elsewhere=True)],
     "--model-type": [
@@ -174,7 +175,9 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def _command(home: Path, out: Path, words: str) -> list[str]:
     """Return the command with ``words`` added, or in the place of its input or its folder."""
     added = words.replace("HOME", str(home)).replace("OUT", str(out)).split()
-    source = [] if words.startswith(("HOME", "--input")) else [str(home / "in.fa")]
+    source = (
+        [] if words.startswith(("HOME", "--input ", "--input-list ")) else [str(home / "in.fa")]
+    )
     base = ["-o", str(out), "-m", "toy", "-e", "150", "--device", "cpu", "--threads", "1"]
     return ["predict", *source, *base, *added]
 

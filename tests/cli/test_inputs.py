@@ -37,6 +37,7 @@ from tests.forked import run_forked
 from virnucpro.classifier.files import classifier_to_bytes
 from virnucpro.errors import InputError, UsageError, VirNucProError
 from virnucpro.io.input_summary import summarise_input
+from virnucpro.io.pairs import InputFiles
 from virnucpro.run.predict import run_prediction
 from virnucpro.run.request import PredictionRequest
 from virnucpro.settings import TOY_CLASSIFIER, AnalysisSettings, MachineSettings
@@ -214,7 +215,7 @@ def test_49_gzip_bomb_stops_at_the_limit(tmp_path: Path) -> None:
     bomb = tmp_path / "sample.fa.gz"
     bomb.write_bytes(packed(b">a\n" + b"A" * 20_000_000))
     with pytest.raises(InputError, match="expands to more than the 1,000,000 bytes"):
-        summarise_input(bomb, limit=1_000_000)
+        summarise_input(InputFiles(bomb), limit=1_000_000)
 
 
 @pytest.fixture

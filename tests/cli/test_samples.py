@@ -113,7 +113,7 @@ def test_status_has_a_line_per_sample(folder: Path, capsys: pytest.CaptureFixtur
 def test_several_files_and_patterns_are_named_after_the_files(folder: Path) -> None:
     assert run(["predict", "in/a.fa", "in/[bc].fa", "-o", "out", *TOY, "-q"]) == 0
     assert list(_rows(folder / "out")) == ["a", "b", "c"]
-    assert read_names(folder / "out") == [(name, f"in/{name}.fa") for name in GOOD]
+    assert read_names(folder / "out") == [(name, f"in/{name}.fa", None) for name in GOOD]
     for name in GOOD:
         _check(folder, folder / "out", name, name)
 
@@ -243,7 +243,7 @@ def test_a_wrong_list_is_refused(tmp_path: Path, text: str, says: str) -> None:
 def test_a_list_may_have_comments_and_blank_lines(tmp_path: Path) -> None:
     path = tmp_path / "samples.tsv"
     path.write_text("\ufeff# mine\nname\tfile\n\none\tin/a b.fa\r\n# two\n")
-    assert read_sample_list(path) == [("one", "in/a b.fa")]
+    assert read_sample_list(path) == [("one", "in/a b.fa", None)]
 
 
 def test_a_damaged_list_of_samples_is_none(tmp_path: Path) -> None:

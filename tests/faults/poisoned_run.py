@@ -50,11 +50,11 @@ def poisoned_run(request: PredictionRequest, executor: Executor) -> int:
     """Carry out a run whose executor fails on ``POISON``; returns the number of failed records."""
     layout, disk = request.layout, Disk()
     prediction = prepare([request], DEVICES, disk, ignore)
-    source, digest = prediction.source, sha256_of(prediction.source)
-    seen = input_stamp(source)
+    source, digest = prediction.source, sha256_of(prediction.source.first)
+    seen = {source.first: input_stamp(source.first)}
     state = RunState(str(source), {"input": digest, **prediction.identity()})
     state = admitted_state(layout, disk, state, ignore, resume=True, force=False)
-    run = Run(layout, disk, prediction.stages(seen, {}), state, {source: digest})
+    run = Run(layout, disk, prediction.stages(seen, {}), state, {source.first: digest})
     try:
         outcome = execute(run, executor, ignore)
     finally:

@@ -21,6 +21,7 @@ from virnucpro.encoders.family import EncoderSource, OpenOptions
 from virnucpro.encoders.registry import released_families
 from virnucpro.io.chunks import chunk_spans
 from virnucpro.io.fasta import fasta_bytes
+from virnucpro.io.pairs import InputFiles
 from virnucpro.layout import MOLECULES, Molecule, RunLayout
 from virnucpro.stages.base import HostStage
 from virnucpro.stages.chunking import ChunkingStage, input_stamp
@@ -106,7 +107,7 @@ class _StageRun:
     def __init__(self, folder: Path, source: Path, chunk_length: int) -> None:
         self.disk = Disk()
         self.layout = RunLayout(folder, "bench", chunk_length)
-        self.source = source
+        self.input = InputFiles(source), {source: input_stamp(source)}
         self.disk.make_folder(folder)
         self.ledger = Ledger(self.layout, self.disk, {source: sha256_of(source)})
         self.place = (self.layout, self.disk)
@@ -157,7 +158,7 @@ def _frame_steps(run: _StageRun) -> Iterator[HostStep]:
     """Yield the steps from the input to split files."""
     shortest = run.layout.chunk_length
     stages = (
-        ChunkingStage(*run.place, run.source, input_stamp(run.source), "rename", shortest),
+        ChunkingStage(*run.place, *run.input, "rename", shortest),
         TranslationStage(*run.place),
         SplittingStage(*run.place, FRAMES_PER_FILE),
     )
@@ -237,7 +238,7 @@ def _result_steps(run: _StageRun) -> Iterator[HostStep]:
     for stage in (
         PredictionStage(*run.place, inspect_classifier(classifier), CLASSIFIED),
         ConsensusStage(*run.place),
-        OutputStage(*run.place, run.source, input_stamp(run.source), calibrated=True),
+        OutputStage(*run.place, *run.input, calibrated=True),
     ):
         name, again = run.carried_out(stage)
         yield HostStep(name, run.frames, again)

@@ -30,10 +30,11 @@ Examples:
 )
 @click.option(
     "--input",
+    "--input2",
     "inputs",
     multiple=True,
     type=shared.FILE,
-    help="The file that a run has read, where it was moved; repeatable.",
+    help="A file that a run has read, where it was moved; repeatable.",
 )
 @shared.short_options
 def call(folders: tuple[Path, ...], **options: Any) -> None:
@@ -63,7 +64,7 @@ def call(folders: tuple[Path, ...], **options: Any) -> None:
         state = "" if run.changed else " (as it was)"
         lines = [
             f"{run.layout.stem}: virus score above {cuts.min_score:g}{rate}{length}{state}",
-            *(f"  {line}" for line in call_lines(run.figures, run.layout.root)),
+            *(f"  {line}" for line in call_lines(run.figures, run.layout.root, run.noun)),
             f"  {shared.shown_path(run.layout.virus_table)}",
         ]
         shared.show_text("\n".join(lines))

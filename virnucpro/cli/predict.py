@@ -29,6 +29,7 @@ Examples:
   virnucpro predict reads.fq.gz -o results --gpus 0,1,2
   virnucpro predict reads.fq.gz -o results --cluster auto
   virnucpro predict contigs.fa -o results --model-type lite
+  virnucpro predict R1.fq.gz --input2 R2.fq.gz -o results -m lite -e 150
   virnucpro predict contigs.fa -o results --conservative --min-length 3000
   virnucpro predict --input contigs.fa --output-dir results --resume
   virnucpro predict contigs.fa -m custom -p my.safetensors -e 300
@@ -40,7 +41,7 @@ Examples:
 
 
 SECTIONS = {
-    "Input": ("--input", "--input-list", "--duplicate-ids", "--dedup"),
+    "Input": ("--input", "--input2", "--input-list", "--duplicate-ids", "--dedup"),
     "Models": ("--model-type", "--model-path", "--expected-length"),
     "Hardware": (
         *("--device", "--gpus", "--cpu-workers", "--precision", "--compile", "--esm-batch-size"),
@@ -70,10 +71,17 @@ SECTIONS = {
     help="FASTA or FASTQ file, plain, gzip, bz2 or xz; - is standard input.",
 )
 @click.option(
+    "--input2",
+    "mates",
+    metavar="FILE",
+    help="The second mates of paired reads, where INPUT has the first mates. Each pair gets one "
+    "call.",
+)
+@click.option(
     "--input-list",
     type=shared.FILE,
-    help="Table of several inputs, with the columns name and file, separated by a tab. Each has "
-    "its results in a folder of its name.",
+    help="Table of several inputs, with the columns name, file and, for paired reads, input2, "
+    "separated by tabs. Each has its results in a folder of its name.",
 )
 @click.option(
     "-o",
@@ -146,10 +154,16 @@ def predict(sources: tuple[str, ...], named_source: str | None, **options: Any) 
         force=options["force"],
         command=shared.command_line(),
         cuts=settings.cuts,
+        mates=options["mates"],
     )
     from virnucpro.run.sample_list import are_several
 
     if options["input_list"] or are_several(sources):
+        if request.mates is not None:
+            raise UsageError(
+                "--input2 belongs to a single input: give the pairs of several samples in a table, "
+                "with --input-list and its column input2"
+            )
         return _predict_several(request, settings, sources, options["input_list"])
     return carry_out(request, settings)
 
@@ -200,8 +214,10 @@ def _predict_several(
         from virnucpro.run.samples import NamedInput, predict_samples, write_overview
 
         samples = [
-            NamedInput(name, replace(request, source=file, output_dir=folder.sample(name)))
-            for name, file in named
+            NamedInput(
+                name, replace(request, source=file, mates=mates, output_dir=folder.sample(name))
+            )
+            for name, file, mates in named
         ]
         outcomes = predict_samples(samples, folder.root, screen.show, interruption=interruption)
         overview = write_overview(folder, outcomes, screen.show)
@@ -221,6 +237,8 @@ def _print(text: str) -> None:
 def opening_text(request: PredictionRequest) -> str:
     """Return what is about to be done, for the seconds in which nothing else is shown."""
     source = "standard input" if request.source == STDIN else request.source
+    if request.mates is not None:
+        source += f" and {request.mates}"
     return (
         f"{source}: model type {request.analysis.model_type}, chunks of "
         f"{request.layout.chunk_length} bases, results in {shared.shown_path(request.layout.root)}"

@@ -36,7 +36,7 @@ def status(output_dir: Path, as_json: bool) -> None:
     """
     root = output_dir.absolute()
     if samples := read_names(root):
-        runs_of = {name: _runs_of(root / name) for name, _ in samples}
+        runs_of = {sample.name: _runs_of(root / sample.name) for sample in samples}
         _show_samples(output_dir, runs_of, failures(root), as_json)
         return
     runs = statuses(root)

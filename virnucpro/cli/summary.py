@@ -32,6 +32,10 @@ FILES = {
     "_virus.tsv": "the records called virus, the surest first",
     "_virus.fna": "their sequences, and those of viral regions",
     "_virus.fastq.gz": "the same with qualities",
+    "_virus_1.fastq.gz": "their first mates, with qualities",
+    "_virus_2.fastq.gz": "their second mates, in the same order",
+    "_virus_1.fna": "their first mates",
+    "_virus_2.fna": "their second mates, in the same order",
     "_regions.tsv": "the viral regions, with their places",
     "_regions.bed": "the same for genome browsers",
     "_regions.gff3": "the same for annotation programs",
@@ -50,8 +54,9 @@ def summary_text(summary: Summary, root: Path) -> str:
     lines = [summary.notice] if summary.notice else []
     if summary.computed == 0:
         lines.append("Nothing to compute: this run was already finished, its results are intact.")
-    lines += call_lines(results, root)
-    lines += _unscored_lines(summary)
+    noun = "pair" if summary.pairs else "record"
+    lines += call_lines(results, root, noun)
+    lines += _unscored_lines(summary, noun)
     if chunks := sum(results.chunks.values()):
         scored = f"{results.chunks.get('scored', 0):,} of {chunks:,} chunks were scored"
         frames = f", from {summary.frames:,} open frames"
@@ -70,20 +75,23 @@ def summary_text(summary: Summary, root: Path) -> str:
         )
     if summary.failed_records:
         lines.append(
-            f"{counted(summary.failed_records, 'record')} could not be scored in full: see "
+            f"{counted(summary.failed_records, noun)} could not be scored in full: see "
             f"failed_files.txt; the same command tries them again."
         )
     return "\n".join([*lines, *file_lines(summary.files, root)])
 
 
-def call_lines(results: OutputFigures, root: Path) -> list[str]:
-    """Return what was found by a run in the output directory ``root``."""
+def call_lines(results: OutputFigures, root: Path, noun: str = "record") -> list[str]:
+    """Return what was found by a run in the output directory ``root``.
+
+    ``noun`` says what gets a call: ``record`` or ``pair``.
+    """
     calls, records = results.calls, results.records
     if results.scored == 0:
-        return [f"None of the {counted(records, 'record')} could be scored."]
+        return [f"None of the {counted(records, noun)} could be scored."]
     virus = calls.get("virus", 0)
     surely = f", {results.sure:,} of them surely (tier high)" if virus else ""
-    lines = [f"{virus:,} of {counted(records, 'record')} {is_or_are(virus)} called virus{surely}."]
+    lines = [f"{virus:,} of {counted(records, noun)} {is_or_are(virus)} called virus{surely}."]
     if results.with_regions:
         more = results.with_regions
         lines.append(
@@ -93,30 +101,32 @@ def call_lines(results: OutputFigures, root: Path) -> list[str]:
         )
     nonvirus, undecided = calls.get("nonvirus", 0), calls.get("undecided", 0)
     lines.append(
-        f"{counted(nonvirus, 'record')} {is_or_are(nonvirus)} called nonvirus, and "
+        f"{counted(nonvirus, noun)} {is_or_are(nonvirus)} called nonvirus, and "
         f"{undecided:,} {is_or_are(undecided)} undecided."
     )
     if virus and results.highest_rate > DOUBTFUL:
         kept = virus - results.doubtful
         lines.append(
-            f"Of the records called virus, an estimated {results.highest_rate:.0%} are none "
+            f"Of the {noun}s called virus, an estimated {results.highest_rate:.0%} are none "
             f"(column fdr). To keep this at {DOUBTFUL:.0%}, which leaves {kept:,} of them: "
             f"virnucpro call {shared.shown_path(root)} --max-fdr {DOUBTFUL:g}"
         )
     return lines
 
 
-def _unscored_lines(summary: Summary) -> list[str]:
+def _unscored_lines(summary: Summary, noun: str) -> list[str]:
     """Return what was not judged, why, and what can be done."""
     unscored = summary.results.unscored
     if not unscored:
         return []
     total = sum(unscored.values())
     if total == 1:
-        lines = ["1 record was not judged, because nothing of it could be scored. It may be viral:"]
+        lines = [
+            f"1 {noun} was not judged, because nothing of it could be scored. It may be viral:"
+        ]
     else:
         lines = [
-            f"{total:,} records were not judged, because nothing of them could be scored. They may "
+            f"{total:,} {noun}s were not judged, because nothing of them could be scored. They may "
             f"be viral:"
         ]
     reasons = UNSCORED_REASONS if summary.reading == "open frames" else UNSCORED_WHOLE

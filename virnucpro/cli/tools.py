@@ -45,20 +45,28 @@ def list_devices(as_json: bool) -> None:
         click.echo("There is no usable NVIDIA GPU: see nvidia-smi, and check torch.version.cuda.")
 
 
-@utils.command(epilog="\b\nExample:\n  virnucpro utils validate reads.fq.gz --expected-length 300")
+@utils.command(
+    epilog="\b\nExamples:\n  virnucpro utils validate reads.fq.gz --expected-length 300\n"
+    "  virnucpro utils validate R1.fq.gz --input2 R2.fq.gz"
+)
 @click.argument("source", type=shared.FILE, metavar="INPUT")
+@click.option("--input2", "mates", type=shared.FILE, help="File of the second mates of pairs.")
 @click.option("-e", "--expected-length", type=shared.BASES, default=500, help="Bases per chunk.")
 @shared.short_options
-def validate(source: Path, expected_length: int) -> None:
+def validate(source: Path, mates: Path | None, expected_length: int) -> None:
     """Read all of INPUT and say whether predict would accept it. No file is written."""
+    from virnucpro.formatting import counted
     from virnucpro.io.input_summary import summarise_input
+    from virnucpro.io.pairs import InputFiles
     from virnucpro.stages.chunking import duplicate_ids_error, input_notices
 
-    summary = summarise_input(source)
+    files = InputFiles(source, mates)
+    summary = summarise_input(files)
     if summary.duplicates:
-        raise duplicate_ids_error(source, summary)
+        raise duplicate_ids_error(files, summary)
+    noun = "record" if mates is None else "pair"
     click.echo(
-        f"{source} can be used: {summary.records:,} records, {summary.bases:,} bases, "
+        f"{files} can be used: {counted(summary.records, noun)}, {summary.bases:,} bases, "
         f"median {summary.median_length:,}, longest {summary.longest:,}"
     )
     for notice in input_notices(summary, expected_length):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 _INFIX = "_chunk_"
 
 
@@ -25,6 +27,22 @@ def chunk_spans(length: int, chunk_length: int) -> list[tuple[int, int]]:
     longer = spare - low * (count - 1)  # so many of the overlaps, the first ones, are low + 1
     starts = (k * (chunk_length - low) - min(k, longer) for k in range(count))
     return [(start, min(start + chunk_length, length)) for start in starts]
+
+
+def record_spans(lengths: Sequence[int], chunk_length: int) -> list[tuple[int, int]]:
+    """Return where the chunks of a record lie, or those of a pair, whose mates have ``lengths``.
+
+    No chunk spans both mates. The bases of the second mate are counted on behind the first one.
+
+    Raises:
+        ValueError: ``chunk_length`` is below 1.
+    """
+    spans = chunk_spans(lengths[0], chunk_length)
+    if len(lengths) > 1:
+        first = lengths[0]
+        for start, stop in chunk_spans(lengths[1], chunk_length):
+            spans.append((first + start, first + stop))
+    return spans
 
 
 def chunk_id(record_id: str, number: int) -> str:

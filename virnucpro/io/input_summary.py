@@ -5,13 +5,13 @@ from __future__ import annotations
 from array import array
 from collections import Counter
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
 from virnucpro.errors import InputError
-from virnucpro.io.records import Record, read_records
+from virnucpro.io.pairs import InputFiles
+from virnucpro.io.records import Record
 from virnucpro.layout import Molecule
 
 _LISTED = 5  # duplicated ids that are listed
@@ -23,9 +23,9 @@ class InputSummary:
     """The summary of an input.
 
     Attributes:
-        records: number of records, at least 1.
-        bases: letters of all records together: bases, or residues of proteins.
-        longest: letters of the longest record.
+        records: number of records, or of pairs, at least 1.
+        bases: letters of all sequences together: bases, or residues of proteins. A pair has two.
+        longest: letters of the longest sequence.
         median_length: letters; the mean of the middle two, rounded down, for an even number.
         uracil: whether a ``U`` was read as ``T``.
         duplicates: the first five ids that occur more than once, in order of appearance.
@@ -40,32 +40,34 @@ class InputSummary:
 
 
 def summarise_input(
-    path: Path, *, limit: int | None = None, molecule: Molecule = "nucleotide"
+    source: InputFiles, *, limit: int | None = None, molecule: Molecule = "nucleotide"
 ) -> InputSummary:
-    """Return the summary of ``path``, which is read once more where ids seem to be duplicated.
+    """Return the summary of ``source``, which is read once more where ids seem to be duplicated.
 
     Keeps 16 bytes per record. ``limit`` is the largest expanded size of a compressed file in bytes.
 
     Raises:
-        UsageError: the file is missing, a directory or unreadable.
+        UsageError: a file is missing, a directory or unreadable, or two files do not hold pairs.
         InputError: the content is not usable, or has no sequences.
     """
     hashes, lengths = array("q"), array("q")
-    records = read_records(path, limit=limit, molecule=molecule)
+    records = source.records(limit=limit, molecule=molecule)
     for record in records:
         hashes.append(hash(record.id))
         lengths.append(len(record.sequence))
+        if record.mate is not None:
+            lengths.append(len(record.mate.sequence))
     if not lengths:
-        raise InputError(f"{path}: no sequences; the file is empty, check what wrote it")
+        raise InputError(f"{source}: no sequences; the file is empty, check what wrote it")
     sizes = np.frombuffer(lengths, np.int64)
     repeated = _repeated(hashes)[:_VERIFIED]
     return InputSummary(
-        records=len(sizes),
+        records=len(hashes),
         bases=int(sizes.sum()),
         longest=int(sizes.max()),
         median_length=int(np.median(sizes)),
         uracil=records.uracil,
-        duplicates=_duplicated_ids(path, repeated, limit, molecule) if len(repeated) else (),
+        duplicates=_duplicated_ids(source, repeated, limit, molecule) if len(repeated) else (),
     )
 
 
@@ -77,10 +79,10 @@ class RecordRenamer:
     """
 
     def __init__(
-        self, path: Path, *, limit: int | None = None, molecule: Molecule = "nucleotide"
+        self, source: InputFiles, *, limit: int | None = None, molecule: Molecule = "nucleotide"
     ) -> None:
-        """Read the ids of ``path``. Raises as :func:`summarise_input` does."""
-        records = read_records(path, limit=limit, molecule=molecule)
+        """Read the ids of ``source``. Raises as :func:`summarise_input` does."""
+        records = source.records(limit=limit, molecule=molecule)
         hashes = array("q", (hash(record.id) for record in records))
         self._all = np.unique(np.frombuffer(hashes, np.int64))
         self._repeated = frozenset(_repeated(hashes).tolist())
@@ -121,13 +123,13 @@ def _repeated(hashes: array[int]) -> npt.NDArray[np.int64]:
 
 
 def _duplicated_ids(
-    path: Path, hashes: npt.NDArray[np.int64], limit: int | None, molecule: Molecule
+    source: InputFiles, hashes: npt.NDArray[np.int64], limit: int | None, molecule: Molecule
 ) -> tuple[str, ...]:
     """Return the first ids that occur more than once among those with one of ``hashes``."""
     repeated = frozenset(hashes.tolist())
     counts: Counter[str] = Counter(
         record.id
-        for record in read_records(path, limit=limit, molecule=molecule)
+        for record in source.records(limit=limit, molecule=molecule)
         if hash(record.id) in repeated
     )
     return tuple(name for name, count in counts.items() if count > 1)[:_LISTED]

@@ -15,6 +15,7 @@ from virnucpro.formatting import counted
 from virnucpro.io.gff3 import HEADER as GFF3_HEADER
 from virnucpro.io.gff3 import gff3_escaped
 from virnucpro.io.input_summary import InputSummary, RecordRenamer
+from virnucpro.io.pairs import InputFiles
 from virnucpro.io.records import read_records
 from virnucpro.rcl.finders import RclResult
 from virnucpro.rcl.models import WINDOW
@@ -154,7 +155,9 @@ def write_results(
 
 def _blocks(request: RclRequest, source: Path, inputs: InputSummary, limit: int) -> Iterator[Block]:
     """Yield ids and residues of the proteins, as many as are computed together."""
-    rename = RecordRenamer(source, limit=limit, molecule="protein") if inputs.duplicates else None
+    rename = None
+    if inputs.duplicates:
+        rename = RecordRenamer(InputFiles(source), limit=limit, molecule="protein")
     block: Block = []
     residues = 0
     for record in read_records(source, limit=limit, molecule="protein"):

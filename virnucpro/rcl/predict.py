@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from virnucpro.io.input_summary import summarise_input
+from virnucpro.io.pairs import InputFiles
 from virnucpro.layout import STDIN, checkpoint_folder, existing_paths, lock_file
 from virnucpro.rcl.output import RESIDUES_AT_A_TIME, RclSummary, notices_of, write_results
 from virnucpro.rcl.request import RclFiles, RclRequest, check_names, files_of
@@ -106,9 +107,9 @@ def _predicted(
         notify(admission.notice)
     limit = shutil.disk_usage(request.root).free
     progress.begin(STEPS[0], 1)
-    inputs = summarise_input(source, limit=limit, molecule="protein")
+    inputs = summarise_input(InputFiles(source), limit=limit, molecule="protein")
     if inputs.duplicates and request.duplicate_ids == "error":
-        raise duplicate_ids_error(Path(request.source), inputs)
+        raise duplicate_ids_error(InputFiles(Path(request.source)), inputs)
     save_identity(begun_file, identity, disk)
     progress.begin(STEPS[1], inputs.bases)
     # Not more processes than blocks: each takes seconds to start.

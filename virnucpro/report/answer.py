@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from html import escape
 from pathlib import Path
 
+from virnucpro.contracts import Json
 from virnucpro.formatting import counted, is_or_are, percent
 from virnucpro.report.content import Content, Tally
 from virnucpro.report.document import definitions
@@ -31,10 +32,10 @@ def share(part: float, whole: float) -> str:
 
 def answer(content: Content) -> str:
     """Return the answer of the run in one or two sentences."""
-    records, bases = counted(content.records, "record"), counted(content.bases, "base")
+    records, bases = counted(content.records, content.noun), counted(content.bases, "base")
     virus, hosts = content.tallies["virus"], content.hosts
     if not content.records:
-        return "The input has no records."
+        return f"The input has no {content.noun}s."
     if not content.scored:
         return f"None of the {records} could be scored, so nothing is said about them."
     text = f"{virus.records:,} of {records} {is_or_are(virus.records)} called virus"
@@ -59,26 +60,27 @@ def warnings(content: Content) -> Iterator[str]:
         )
     if content.highest_rate > DOUBTFUL:
         yield (
-            f"Of the records called virus, an estimated {percent(content.highest_rate)} are none. "
-            f"Take those of the tier high, or those with a small fdr."
+            f"Of the {content.noun}s called virus, an estimated {percent(content.highest_rate)} "
+            f"are none. Take those of the tier high, or those with a small fdr."
         )
     unscored = content.tallies["unscored"]
     share_of_bases = _part(unscored.bases, content.bases)
     if max(_part(unscored.records, content.records), share_of_bases) >= NOTEWORTHY:
         yield (
-            f"{counted(unscored.records, 'record')} ({share(unscored.records, content.records)}, "
-            f"and {share(unscored.bases, content.bases)} of the bases) were not judged, because "
+            f"{counted(unscored.records, content.noun)} "
+            f"({share(unscored.records, content.records)}, and "
+            f"{share(unscored.bases, content.bases)} of the bases) were not judged, because "
             f"nothing of them could be scored. They may be viral."
         )
     if _part(content.short, content.records) >= NOTEWORTHY:
         yield (
-            f"{counted(content.short, 'record')} ({share(content.short, content.records)}) are "
+            f"{counted(content.short, content.noun)} ({share(content.short, content.records)}) are "
             f"shorter than half a chunk. The model was trained with chunks of "
             f"{content.chunk_length:,} bases and knows less about such short ones."
         )
     if summary.failures:
         yield (
-            f"{counted(summary.failures, 'record')} could not be scored in full: see "
+            f"{counted(summary.failures, content.noun)} could not be scored in full: see "
             f"failed_files.txt. The same command tries them again."
         )
 
@@ -96,14 +98,13 @@ def answer_section(content: Content) -> Iterator[str]:
         conditions.append(f"fdr of at most {cuts.max_fdr:g}")
     if cuts.min_length > 1:
         conditions.append(f"at least {cuts.min_length:,} bases")
-    source = str(record["input"]["path"])
     yield f'<p class="answer">{escape(answer(content))}</p>'
     yield definitions(
         [
             (
                 "Input",
-                f"{escape('standard input' if source == '-' else Path(source).name)}: "
-                f"{counted(content.records, 'record')}, {counted(content.bases, 'base')}",
+                f"{escape(_input_name(record['input']))}: "
+                f"{counted(content.records, content.noun)}, {counted(content.bases, 'base')}",
             ),
             (
                 "Model",
@@ -119,21 +120,29 @@ def answer_section(content: Content) -> Iterator[str]:
         yield "</ul></div>"
 
 
+def _input_name(files: Mapping[str, Json]) -> str:
+    """Return the names of the files of an input, as the record of the run has them."""
+    if files["path"] == "-":
+        return "standard input"
+    paths = [files["path"], *([files["mates"]["path"]] if "mates" in files else [])]
+    return " and ".join(Path(str(path)).name for path in paths)
+
+
 def tiles_section(content: Content) -> Iterator[str]:
     """Yield the tiles; the script makes them filter the table."""
     yield '<div class="tiles">'
     for kind, name in KINDS.items():
         tally = content.hosts if kind == "region" else content.tallies[kind]
         total = content.regions if kind == "region" else tally.records
-        remark = f"{share(tally.records, content.records)} of the records"
+        remark = f"{share(tally.records, content.records)} of the {content.noun}s"
         if kind == "region":
             remark = "called nonvirus or undecided; the bases are those of the regions"
-        yield _tile(kind, name, tally, remark, total)
+        yield _tile(kind, name, tally, remark, total, content.noun)
     yield "</div>"
 
 
-def _tile(kind: str, name: str, tally: Tally, remark: str, total: int) -> str:
-    records = "record" if tally.records == 1 else "records"
+def _tile(kind: str, name: str, tally: Tally, remark: str, total: int, noun: str) -> str:
+    records = noun if tally.records == 1 else f"{noun}s"
     return (
         f'<button type="button" class="tile {kind}" data-kind="{kind}" data-total="{total}">'
         f'<span>{name}</span><span class="number">{tally.records:,}</span>'

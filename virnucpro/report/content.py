@@ -125,6 +125,11 @@ class Content:
     region_rows: dict[str, list[RegionRow]] = field(default_factory=dict)
 
     @property
+    def noun(self) -> str:
+        """What a record of the input is: ``record``, or ``pair`` of reads."""
+        return "pair" if "mates" in self.run.record["input"] else "record"
+
+    @property
     def records(self) -> int:
         """All records of the input."""
         return sum(tally.records for tally in self.tallies.values())

@@ -8,6 +8,7 @@ from html import escape
 
 from virnucpro.contracts import Json
 from virnucpro.formatting import gibibytes, percent, rate_text, seconds_text
+from virnucpro.layout import Layout
 from virnucpro.report.content import Content
 from virnucpro.report.document import definitions, file_link, flat, grid
 from virnucpro.settings import SHIPPED_MODELS
@@ -121,9 +122,21 @@ def _worker(row: Json) -> tuple[str, ...]:
 
 def _files(record: Json) -> Iterator[tuple[str, str, str]]:
     yield "input", str(record["input"]["path"]), str(record["input"]["sha256"])
+    if mates := record["input"].get("mates"):
+        yield "second mates", str(mates["path"]), str(mates["sha256"])
     for name, model in record["models"].items():
         kind = name if name == "classifier" else f"{name} encoder"
         yield kind, str(model["path"]), str(model["sha256"])
+
+
+def _reads(content: Content) -> str:
+    """Return a sentence about the files of viral reads in the format of the input, if there are."""
+    layout = Layout(content.run.folder, content.run.stem)
+    links = [file_link(path.name) for path in layout.virus_reads if path.is_file()]
+    if not links:
+        return ""
+    verb, what = ("has", "them") if len(links) == 1 else ("have", "the mates of these pairs")
+    return f" {' and '.join(links)} {verb} {what} in the format of the input."
 
 
 def next_section(content: Content) -> Iterator[str]:
@@ -131,7 +144,7 @@ def next_section(content: Content) -> Iterator[str]:
     fasta = f"{content.run.stem}_virus.fna"
     yield (
         f"<p>{file_link(fasta)} has the records called virus and the viral regions of other "
-        f"records. Scores are estimates: check what you report.</p><ul>"
+        f"records.{_reads(content)} Scores are estimates: check what you report.</p><ul>"
     )
     for name, purpose, command, _, link in _TOOLS:
         yield (

@@ -14,6 +14,7 @@ from pathlib import Path
 from virnucpro.classifier.contigs import ContigModel
 from virnucpro.contracts import Json, OutputFile, TaskFigures
 from virnucpro.errors import InputError, UsageError
+from virnucpro.io.pairs import InputFiles
 from virnucpro.layout import STDIN, Layout, RunLayout
 from virnucpro.report.writing import report_problem
 from virnucpro.run.status import RunStatus, statuses
@@ -28,7 +29,7 @@ from virnucpro.store.ledger import Ledger
 from virnucpro.store.lock import locked
 from virnucpro.store.receipts import Receipt, UnusableReceiptError, read_receipt
 from virnucpro.store.stamps import FileStamp
-from virnucpro.store.state import RunState, read_state
+from virnucpro.store.state import INPUT_NAMES, RunState, read_state
 from virnucpro.version import __version__
 
 
@@ -53,11 +54,15 @@ class CallRequest:
 
 @dataclass(frozen=True)
 class CalledRun:
-    """A run whose tables are those of the asked cuts now; ``changed`` if they were not before."""
+    """A run whose tables are those of the asked cuts now; ``changed`` if they were not before.
+
+    ``noun`` says what gets a call: ``record`` or ``pair``.
+    """
 
     layout: RunLayout
     figures: OutputFigures
     changed: bool
+    noun: str
 
 
 @dataclass(frozen=True)
@@ -70,13 +75,13 @@ class FinishedRun:
     figures: OutputFigures
     record: dict[str, Json]
 
-    def stage(self, disk: Disk, source: Path, seen: FileStamp, cuts: Cuts) -> OutputStage:
-        """Return the stage that writes the tables with ``cuts``."""
+    def stage(self, disk: Disk, seen: Mapping[Path, FileStamp], cuts: Cuts) -> OutputStage:
+        """Return the stage that writes the tables with ``cuts``; ``seen`` are the input files."""
         model = self.figures.contig_model
         return OutputStage(
             self.layout,
             disk,
-            source,
+            InputFiles(*seen),
             seen,
             self.figures.calibrated,
             ContigModel(*model) if model else None,
@@ -194,12 +199,13 @@ def _called(
         InputError: the input is not there.
     """
     cuts = request.cuts.cuts(calibrated=run.figures.calibrated)
-    source, seen = _input(run, given)
+    found = _input(run, given)
+    seen = {path: stamp for path, (_, stamp) in found.items()}
     disk, layout = Disk(), run.layout
-    ledger = Ledger(layout, disk, {source: str(run.state.analysis["input"])})
+    ledger = Ledger(layout, disk, {path: digest for path, (digest, _) in found.items()})
     try:
         chunking = _Chunking(layout)
-        (before,) = run.stage(disk, source, seen, run.figures.cuts).plan(chunking)
+        (before,) = run.stage(disk, seen, run.figures.cuts).plan(chunking)
         proved = ledger.has_inputs_of(before, run.receipt)
     except (UnusableReceiptError, FileNotFoundError):
         proved = False
@@ -209,7 +215,7 @@ def _called(
             f"finished, or this version reads them in another way: bring it up to date with "
             f"virnucpro predict --resume"
         )
-    stage = run.stage(disk, source, seen, cuts)
+    stage = run.stage(disk, seen, cuts)
     (task,) = stage.plan(chunking)
     stale = ledger.check(task).stale
     figures = run.figures
@@ -220,20 +226,36 @@ def _called(
         assert isinstance(result.figures, OutputFigures)
         figures = result.figures
     _update_record(run, figures, request.command, disk)
-    return CalledRun(layout, figures, stale)
+    return CalledRun(layout, figures, stale, "pair" if len(seen) > 1 else "record")
 
 
-def _input(run: FinishedRun, given: Mapping[str, tuple[Path, FileStamp]]) -> tuple[Path, FileStamp]:
-    """Return the input of a run, and its stamp from before its content was checked.
+def _input(
+    run: FinishedRun, given: Mapping[str, tuple[Path, FileStamp]]
+) -> dict[Path, tuple[str, FileStamp]]:
+    """Return the files of the input of a run, in order, with their digests and stamps.
+
+    A stamp is from before the content was checked.
+
+    Raises:
+        InputError: a file is not there any more, or it is another file now.
+    """
+    files = {}
+    for name, place in zip(INPUT_NAMES, (run.state.source, run.state.mates), strict=True):
+        if name in run.state.analysis:
+            digest = str(run.state.analysis[name])
+            path, stamp = given.get(digest) or _kept_input(run, place, digest)
+            files[path] = (digest, stamp)
+    return files
+
+
+def _kept_input(run: FinishedRun, place: str, digest: str) -> tuple[Path, FileStamp]:
+    """Return a file of the input where the run found it, and its stamp.
 
     Raises:
         InputError: it is not there any more, or it is another file now.
     """
-    digest = run.state.analysis.get("input")
-    if digest in given:
-        return given[str(digest)]
-    piped = run.state.source == STDIN
-    source = run.layout.spooled if piped else Path(run.state.source)
+    piped = place == STDIN
+    source = run.layout.spooled if piped else Path(place)
     what = f"the input of the run {run.layout.stem}"
     advice = "name the file that the run has read: virnucpro call DIR --input FILE"
     if not source.is_file():

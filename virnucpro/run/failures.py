@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from virnucpro.io.chunks import record_of
 from virnucpro.io.frames import chunk_of
-from virnucpro.io.records import read_records
+from virnucpro.io.pairs import InputFiles
 from virnucpro.layout import Layout, stem_of
-from virnucpro.stages.chunking import changed_input_error, input_stamp
+from virnucpro.stages.chunking import refuse_changed_input
 from virnucpro.stages.copies import copies_of
 from virnucpro.store.disk import Disk
 from virnucpro.store.guard import ExistingWork, move_aside
@@ -21,9 +21,15 @@ from virnucpro.tables import FAILURES, RECORDS
 
 
 def write_failed_records(
-    layout: Layout, disk: Disk, source: Path, seen: FileStamp, failures: Sequence[FileFailure]
+    layout: Layout,
+    disk: Disk,
+    source: InputFiles,
+    seen: Mapping[Path, FileStamp],
+    failures: Sequence[FileFailure],
 ) -> int:
     """Bring the FASTA file of failed records up to date; returns the number of records in it.
+
+    Of a pair, both mates are in it, one after the other.
 
     Raises:
         InputError: the input is not the one that was ``seen`` when its digest was taken.
@@ -34,12 +40,13 @@ def write_failed_records(
     failed = {record_of(chunk_of(name))[0] for failure in failures for name in failure.ids}
     names = RECORDS.read(layout.records_table, "record")
     with disk.create(layout.failed_fasta) as out:
-        for (name,), record in zip(names, read_records(source), strict=False):
-            if name in failed:
-                header = record.header.replace(record.id, name, 1)  # renamed, or unchanged
-                out.write(f">{header}\n{record.sequence}\n".encode(), 1)
-        if input_stamp(source) != seen:
-            raise changed_input_error(source)
+        for (name,), record in zip(names, source.records(), strict=False):
+            if name not in failed:
+                continue
+            for mate in filter(None, (record, record.mate)):
+                header = mate.header.replace(mate.id, name, 1)  # renamed, or unchanged
+                out.write(f">{header}\n{mate.sequence}\n".encode(), 1)
+        refuse_changed_input(seen)
     return len(failed)
 
 

@@ -38,7 +38,7 @@ from virnucpro.stages.splitting import SplittingFigures
 from virnucpro.store.disk import Disk
 from virnucpro.store.lock import locked
 from virnucpro.store.stamps import FileStamp
-from virnucpro.store.state import RunState
+from virnucpro.store.state import INPUT_NAMES, RunState
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,8 @@ class Summary:
     ``reading`` is what of a chunk the encoders read, ``results`` what came out,
     ``copies`` the number of frames that are the same as an earlier one (None where nobody looked),
     ``failed_records`` the number of records of which a frame could not be embedded, ``adopted``
-    that of the feature files that an earlier version of the program computed.
+    that of the feature files that an earlier version of the program computed, ``pairs`` whether a
+    record is a pair of reads.
     """
 
     records: int
@@ -64,6 +65,7 @@ class Summary:
     files: tuple[Path, ...]
     notice: str = ""
     copies: int | None = None
+    pairs: bool = False
 
     def counts(self) -> dict[str, Json]:
         """Return the counts as they stand in ``STEM_run.json``."""
@@ -110,13 +112,12 @@ def run_prediction(
 class AdmittedRun:
     """A run that is locked and may be carried out.
 
-    ``label`` names its input; ``digest`` and ``seen`` are the SHA-256 and the stamp of that.
+    ``label`` names its input; ``seen`` are the stamps of its files.
     """
 
     run: Run
     label: str
-    digest: str
-    seen: FileStamp
+    seen: Mapping[Path, FileStamp]
 
 
 @contextmanager
@@ -139,13 +140,18 @@ def admitted_run(
             with disk.create(layout.incoming) as out:
                 while block := sys.stdin.buffer.read(1 << 20):
                     out.write(block)
-        label = STDIN if from_stdin else str(source)
+        label = STDIN if from_stdin else str(source.first)
         try:
-            digest, seen = input_digest(layout.incoming if from_stdin else source)
+            found = [input_digest(layout.incoming if from_stdin else p) for p in source.paths]
+            digests = [digest for digest, _ in found]
             state = admitted_state(
                 layout,
                 disk,
-                RunState(label, {"input": digest, **prediction.identity()}),
+                RunState(
+                    label,
+                    {**dict(zip(INPUT_NAMES, digests, strict=False)), **prediction.identity()},
+                    mates="" if source.second is None else str(source.second),
+                ),
                 emit,
                 resume=request.resume,
                 force=request.force,
@@ -153,12 +159,13 @@ def admitted_run(
         except VirNucProError:
             disk.remove(layout.incoming)  # the input of the run that is there stays as it is
             raise
+        seen = {path: stamp for path, (_, stamp) in zip(source.paths, found, strict=True)}
         if from_stdin:
             disk.move(layout.incoming, layout.spooled)
-            seen = input_stamp(source)
+            seen = {source.first: input_stamp(source.first)}
         stages = prediction.stages(seen, state.budgets)
-        run = Run(layout, disk, stages, state, {source: digest})
-        yield AdmittedRun(run, label, digest, seen)
+        run = Run(layout, disk, stages, state, dict(zip(source.paths, digests, strict=True)))
+        yield AdmittedRun(run, label, seen)
 
 
 def finish(
@@ -181,7 +188,7 @@ def finish(
         devices,
         request.command,
         **({"notice": summary.notice} if summary.notice else {}),
-        input={"path": request.source, "sha256": admitted.digest},
+        input=_input_record(request, admitted),
         models={
             "classifier": {
                 "path": str(prediction.classifier.path),
@@ -203,6 +210,15 @@ def finish(
         if request.machine.remove_intermediate:
             disk.remove(layout.spooled)
     return summary
+
+
+def _input_record(request: PredictionRequest, admitted: AdmittedRun) -> dict[str, Json]:
+    """Return the files of the input with their digests, as they stand in ``STEM_run.json``."""
+    digests = list(admitted.run.digests.values())
+    record: dict[str, Json] = {"path": request.source, "sha256": digests[0]}
+    if request.mates is not None:
+        record["mates"] = {"path": request.mates, "sha256": digests[1]}
+    return record
 
 
 def model_sizes(prediction: Prediction) -> dict[Path, int]:
@@ -227,6 +243,7 @@ def summarise(prediction: Prediction, outcome: RunOutcome, failed_records: int) 
     summary = Summary(
         notice=shipped.notice if shipped else "",
         copies=splitting.copies if isinstance(splitting, SplittingFigures) else None,
+        pairs=prediction.source.second is not None,
         records=chunking.records,
         frames=ledger.outputs("translation")[0].rows,
         reading=prediction.encoders.nucleotide.reading,
@@ -240,7 +257,8 @@ def summarise(prediction: Prediction, outcome: RunOutcome, failed_records: int) 
         files=(
             layout.report,
             layout.virus_table,
-            *(path for path in (layout.virus_fasta, layout.virus_fastq) if path in written),
+            layout.virus_fasta,
+            *(path for path in layout.virus_reads if path in written),
             layout.regions_table,
             layout.regions_bed,
             layout.regions_gff3,

@@ -12,6 +12,7 @@ from virnucpro.contracts import Device, Json, Stage
 from virnucpro.encoders.family import EncoderSource
 from virnucpro.encoders.registry import cautions, check_precision, ignored_options, locate
 from virnucpro.events import Emit, Notice
+from virnucpro.io.pairs import InputFiles
 from virnucpro.layout import STDIN, Layout, RunLayout
 from virnucpro.models.store import check_digest
 from virnucpro.precision import choose_precision
@@ -35,7 +36,7 @@ from virnucpro.store.state import read_state
 class Prediction:
     """Everything that a prediction needs, found and checked before it starts."""
 
-    source: Path
+    source: InputFiles
     layout: RunLayout
     disk: Disk
     analysis: AnalysisSettings
@@ -49,12 +50,12 @@ class Prediction:
         """Whether identical sequences are embedded once."""
         return self.analysis.dedup is True
 
-    def stages(self, seen: FileStamp, budgets: Mapping[str, int]) -> list[Stage]:
+    def stages(self, seen: Mapping[Path, FileStamp], budgets: Mapping[str, int]) -> list[Stage]:
         """Return the list of stages. A new stage is added to the program here.
 
-        ``seen`` is the stamp of the source from before its digest was taken: a stage that reads
-        the source commits nothing when it has changed since. ``budgets`` are the batch budgets
-        that an earlier start measured.
+        ``seen`` are the stamps of the files of the source from before their digests were taken: a
+        stage that reads the source commits nothing when it has changed since. ``budgets`` are the
+        batch budgets that an earlier start measured.
         """
         layout, disk, source, classifier = self.layout, self.disk, self.source, self.classifier
         analysis, machine, encoders = self.analysis, self.machine, self.encoders
@@ -130,11 +131,12 @@ def prepare(
     return prediction.of(request)
 
 
-def source_of(request: PredictionRequest) -> Path:
-    """Return the file that the stages read."""
+def source_of(request: PredictionRequest) -> InputFiles:
+    """Return the files that the stages read."""
     if request.source == STDIN:
-        return request.layout.spooled
-    return Path(request.source).absolute()
+        return InputFiles(request.layout.spooled)
+    mates = None if request.mates is None else Path(request.mates).absolute()
+    return InputFiles(Path(request.source).absolute(), mates)
 
 
 def ignored_by(

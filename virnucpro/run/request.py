@@ -30,7 +30,8 @@ LONGEST_PID = 4194304  # Linux gives no higher process number
 class PredictionRequest:
     """What the user asked for.
 
-    ``source`` is a path or ``-`` for standard input.
+    ``source`` is a path or ``-`` for standard input, ``mates`` the path of the second mates where
+    it has the first mates of pairs.
     """
 
     source: str
@@ -41,6 +42,7 @@ class PredictionRequest:
     force: bool = False
     command: tuple[str, ...] = ()
     cuts: CutSettings = field(default_factory=CutSettings)
+    mates: str | None = None
 
     @cached_property
     def layout(self) -> RunLayout:
@@ -112,16 +114,33 @@ def check_paths(request: PredictionRequest, layout: Layout) -> None:
     """
     _check_name(request.source, layout)
     check_writable(layout)
+    if request.mates is not None and STDIN in (request.source, request.mates):
+        raise UsageError("standard input holds no pairs: name both files, with --input2 the second")
     if request.source == STDIN:
         if sys.stdin is None:  # closed by whoever started this process
             raise UsageError("input -: standard input is closed; name a file, or pipe one in")
         return
-    if "://" in request.source and not os.path.exists(request.source):  # noqa: PTH110
+    _check_file(request.source, layout)
+    if request.mates is not None:
+        _check_file(request.mates, layout)
+        if Path(request.source).samefile(request.mates):
+            raise UsageError(
+                f"--input2 {request.mates} is the same file as the input: name the file with the "
+                f"second mates"
+            )
+
+
+def _check_file(name: str, layout: Layout) -> None:
+    """Check one file of the input.
+
+    Raises:
+        UsageError: it is missing, unreadable, not a regular file, or one that the run would write.
+    """
+    if "://" in name and not os.path.exists(name):  # noqa: PTH110
         raise UsageError(
-            f"input {request.source} is an address: download the file and name it, or pipe it to "
-            f"--input -"
+            f"input {name} is an address: download the file and name it, or pipe it to --input -"
         )
-    source = Path(request.source)
+    source = Path(name)
     check_readable(source)
     resolved = source.resolve()
     if any(

@@ -6,6 +6,7 @@ import glob
 import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from virnucpro.errors import InputError, UsageError
 from virnucpro.formatting import printable
@@ -15,11 +16,17 @@ from virnucpro.store.documents import sealed, unsealed
 from virnucpro.tables import SAMPLES
 
 COLUMNS = ["name", "file"]
+MATES = "input2"  # a third column, with the second mates of paired reads
 LONGEST_NAME = 200  # bytes; files of the run have longer names than the folder
 _PATTERN = "*?["
 
-NamedFile = tuple[str, str]
-"""The name of a sample and the path of its file."""
+
+class NamedFile(NamedTuple):
+    """The name of a sample, the path of its file, and that of second mates, if it has such."""
+
+    name: str
+    file: str
+    mates: str | None = None
 
 
 def are_several(sources: Sequence[str]) -> bool:
@@ -41,7 +48,7 @@ def named_files(sources: Sequence[str]) -> list[NamedFile]:
         if not found:
             raise UsageError(f"no file matches {source}: check the pattern")
         files += found
-    named = [(stem_of(file), file) for file in dict.fromkeys(files)]
+    named = [NamedFile(stem_of(file), file) for file in dict.fromkeys(files)]
     advice = "rename a file, or give names with --input-list"
     for problem in _problems(named):
         raise UsageError(f"{problem}; {advice}")
@@ -51,6 +58,7 @@ def named_files(sources: Sequence[str]) -> list[NamedFile]:
 def read_sample_list(path: Path) -> list[NamedFile]:
     """Return the rows of a tab-separated table with the columns ``name`` and ``file``.
 
+    A third column ``input2``, which may be empty, names the second mates of paired reads.
     Blank lines and those that begin with ``#`` do not count. Files are relative to the current
     folder.
 
@@ -71,16 +79,18 @@ def read_sample_list(path: Path) -> list[NamedFile]:
         for number, line in enumerate(text.splitlines(), 1)
         if line.strip() and not line.startswith("#")
     ]
-    if not lines or lines[0][1] != COLUMNS:
+    header = lines[0][1] if lines else []
+    if header not in (COLUMNS, [*COLUMNS, MATES]):
         raise InputError(
-            f"{path}: the first line must be the columns name and file, separated by a tab"
+            f"{path}: the first line must be the columns name and file, separated by a tab; of "
+            f"paired reads also {MATES}"
         )
     if len(lines) == 1:
         raise InputError(f"{path} names no sample: add a line for each")
     for number, cells in lines[1:]:
-        if len(cells) != len(COLUMNS) or not all(cells):
+        if not len(COLUMNS) <= len(cells) <= len(header) or not all(cells[: len(COLUMNS)]):
             raise InputError(f"{path}: line {number}: expected a name, a tab and a file")
-    named = [(name, file) for _, (name, file) in lines[1:]]
+    named = [NamedFile(name, file, *filter(None, rest)) for _, (name, file, *rest) in lines[1:]]
     for problem in _problems(named):
         raise InputError(f"{path}: {problem}")
     return named
@@ -88,14 +98,14 @@ def read_sample_list(path: Path) -> list[NamedFile]:
 
 def write_names(folder: SamplesFolder, disk: Disk, named: Iterable[NamedFile]) -> None:
     """Keep the names of all samples, for ``status``."""
-    disk.save(folder.listed, sealed({"samples": [list(pair) for pair in named]}))
+    disk.save(folder.listed, sealed({"samples": [[name, file] for name, file, _ in named]}))
 
 
 def read_names(root: Path) -> list[NamedFile] | None:
     """Return the samples of an output directory; None where it is not one of several inputs."""
     try:
         document = unsealed(SamplesFolder(root).listed.read_bytes())
-        named = [(str(name), str(file)) for name, file in document["samples"]]
+        named = [NamedFile(str(name), str(file)) for name, file in document["samples"]]
     except (OSError, ValueError, LookupError, TypeError):
         return None
     return None if list(_problems(named)) else named
@@ -118,7 +128,7 @@ def _problems(named: Iterable[NamedFile]) -> Iterable[str]:
     """Yield what is wrong with the names: each becomes a folder."""
     folder = SamplesFolder(Path())
     seen = {folder.summary_table.name: "the summary table", folder.overview.name: "the overview"}
-    for name, file in named:
+    for name, file, _ in named:
         if not name.isprintable() or "/" in name or name[:1] in ("", ".", "-"):
             yield f"{printable(file)}: {printable(name)!r} cannot be the name of a folder"
         elif len(os.fsencode(name)) > LONGEST_NAME:

@@ -35,7 +35,7 @@ from virnucpro.run.engine import Execution, carry_out_stage, noted_workers
 from virnucpro.run.predict import AdmittedRun, Summary, admitted_run, finish, model_sizes
 from virnucpro.run.prepare import Prediction, prepare
 from virnucpro.run.request import PredictionRequest, check_input
-from virnucpro.run.sample_list import write_names
+from virnucpro.run.sample_list import NamedFile, write_names
 from virnucpro.run.workers import Workers, opened_workers
 from virnucpro.store.disk import Disk
 from virnucpro.store.documents import parse_json
@@ -124,7 +124,7 @@ def predict_samples(
     first = samples[0].request
     with locked(folder.lock, "these samples"):
         _admit_table(folder, disk, force=first.force)
-        write_names(folder, disk, [(sample.name, sample.request.source) for sample in samples])
+        write_names(folder, disk, [NamedFile(s.name, s.request.source) for s in samples])
         with opened_workers(first.machine, folder.probe, emit, interruption, disk) as workers:
             study = Study(samples, workers, disk, emit)
             try:
@@ -325,7 +325,9 @@ def _embedding(stages: Sequence[Stage]) -> range:
 
 
 def _size(sample: NamedInput) -> int:
-    return Path(sample.request.source).stat().st_size
+    request = sample.request
+    files = filter(None, (request.source, request.mates))
+    return sum(Path(file).stat().st_size for file in files)
 
 
 def _seconds(begun: BegunSample) -> float:

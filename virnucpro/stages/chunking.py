@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -18,15 +18,16 @@ from virnucpro.contracts import (
     TaskResult,
 )
 from virnucpro.errors import InputError, UsageError
-from virnucpro.io.chunks import chunk_id, chunk_spans
+from virnucpro.io.chunks import chunk_id, record_spans
 from virnucpro.io.fasta import fasta_bytes
 from virnucpro.io.input_summary import InputSummary, RecordRenamer, summarise_input
-from virnucpro.io.records import Record, read_records
+from virnucpro.io.pairs import InputFiles
+from virnucpro.io.records import Record
 from virnucpro.layout import RunLayout
 from virnucpro.stages.base import HostStage
 from virnucpro.store.disk import OutputWriter
 from virnucpro.store.stamps import FileStamp, stamp_of, stamped_digest
-from virnucpro.tables import RECORDS
+from virnucpro.tables import PAIRS, RECORDS
 
 # A classifier has seen chunks of its own length; on reads of half of it accuracy is near chance
 # (released models on 150 bp reads: 0.53, nine of ten non-viral reads called viral).
@@ -47,8 +48,8 @@ class ChunkingFigures(TaskFigures):
 class ChunkingStage(HostStage):
     """Cuts every record into overlapping chunks of the chunk length.
 
-    ``seen`` is the stamp of the source from before its digest was taken: nothing is committed
-    where it has changed.
+    ``seen`` are the stamps of the files of the source from before their digests were taken: nothing
+    is committed where one has changed.
     ``shortest`` is the shortest chunk that the classifier was made for, in bases.
     """
 
@@ -56,8 +57,8 @@ class ChunkingStage(HostStage):
     intermediate: ClassVar[bool] = True
 
     layout: RunLayout
-    source: Path
-    seen: FileStamp
+    source: InputFiles
+    seen: Mapping[Path, FileStamp]
     duplicate_ids: str
     shortest: int
 
@@ -70,7 +71,7 @@ class ChunkingStage(HostStage):
         """Return one task for the whole input."""
         params = {"chunk_length": self.layout.chunk_length, "duplicate_ids": self.duplicate_ids}
         outputs = (self.layout.chunked, self.layout.records_table)
-        return [self.whole((self.source,), outputs, params, figures=ChunkingFigures)]
+        return [self.whole(self.source.paths, outputs, params, figures=ChunkingFigures)]
 
     def run(self, task: Task, report: ReportProgress) -> TaskResult:
         """Read the input twice: once to check all of it, once to cut it.
@@ -78,6 +79,7 @@ class ChunkingStage(HostStage):
         Raises:
             InputError: something is wrong with the sequences, before any chunk is written, or
                 record ids occur twice and are not to be renamed.
+            UsageError: two files do not hold pairs.
         """
         limit = shutil.disk_usage(self.layout.root).free
         summary = summarise_input(self.source, limit=limit)
@@ -102,27 +104,28 @@ class ChunkingStage(HostStage):
             self.disk.create(self.layout.chunked) as fasta,
             self.disk.create(self.layout.records_table) as table,
         ):
-            records = read_records(self.source, limit=limit)
+            records = self.source.records(limit=limit)
             pieces = self._chunks(map(renamer, records) if renamer else records, table, report)
             while batch := list(islice(pieces, CHUNKS_AT_A_TIME)):
                 fasta.write(fasta_bytes(batch), rows=len(batch))
                 chunks += len(batch)
-            if input_stamp(self.source) != self.seen:
-                raise changed_input_error(self.source)
+            refuse_changed_input(self.seen)
         return (fasta.output, table.output), chunks
 
     def _chunks(
-        self, records: Iterator[Record], table: OutputWriter, report: ReportProgress
+        self, records: Iterable[Record], table: OutputWriter, report: ReportProgress
     ) -> Iterator[tuple[str, str]]:
         """Yield chunk id and bases of all chunks, and write the rows of their records."""
-        row_of = RECORDS.row_format("record", "length")
+        declared = RECORDS if self.source.second is None else PAIRS
+        row_of = declared.row_format(*declared.names)
         for record in records:
-            length = len(record.sequence)
-            table.write(row_of(record.id, length).encode(), rows=1)
-            for number, (start, stop) in enumerate(
-                chunk_spans(length, self.layout.chunk_length), 1
-            ):
-                yield chunk_id(record.id, number), record.sequence[start:stop]
+            lengths = record.lengths
+            table.write(row_of(record.id, *lengths).encode(), rows=1)
+            bases = record.sequence + (record.mate.sequence if record.mate else "")
+            spans = record_spans(lengths, self.layout.chunk_length)
+            for number, (start, stop) in enumerate(spans, 1):
+                yield chunk_id(record.id, number), bases[start:stop]
+            del bases
             del record  # a chromosome must be let go before the next one is read
             report(1, 0)
 
@@ -151,6 +154,18 @@ def input_digest(source: Path) -> tuple[str, FileStamp]:
         raise UsageError(f"{source}: cannot be read ({error.strerror}); put it back") from error
 
 
+def refuse_changed_input(seen: Mapping[Path, FileStamp]) -> None:
+    """Check that the files of an input are those whose stamps were taken.
+
+    Raises:
+        UsageError: a file is gone, or cannot be read any more.
+        InputError: a file was written to or replaced.
+    """
+    for path, stamp in seen.items():
+        if input_stamp(path) != stamp:
+            raise changed_input_error(path)
+
+
 def changed_input_error(source: Path) -> InputError:
     """Return the error about an input that is not what it was at the start of the run."""
     return InputError(
@@ -158,7 +173,7 @@ def changed_input_error(source: Path) -> InputError:
     )
 
 
-def duplicate_ids_error(source: Path, summary: InputSummary) -> InputError:
+def duplicate_ids_error(source: InputFiles, summary: InputSummary) -> InputError:
     """Return the error about record ids that occur twice, which names the first five."""
     listed = ", ".join(summary.duplicates)
     return InputError(

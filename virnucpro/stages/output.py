@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, astuple, dataclass
 from itertools import repeat
@@ -16,32 +16,35 @@ import numpy as np
 from virnucpro.classifier.contigs import ContigModel
 from virnucpro.columns import MISSING
 from virnucpro.contracts import Json, Receipts, ReportProgress, Task, TaskResult
-from virnucpro.io.chunks import chunk_spans
-from virnucpro.io.records import holds_qualities, read_records
+from virnucpro.io.chunks import record_spans
+from virnucpro.io.pairs import InputFiles
+from virnucpro.io.records import holds_qualities
 from virnucpro.layout import RunLayout
 from virnucpro.settings import DEFAULT_CUTS, Cuts
 from virnucpro.stages.base import HostStage
 from virnucpro.stages.calls import Chunk, call_record
-from virnucpro.stages.chunking import changed_input_error, input_stamp
+from virnucpro.stages.chunking import changed_input_error, refuse_changed_input
 from virnucpro.stages.fdr import contig_fdr, record_probabilities
 from virnucpro.stages.regions import MODEL as REGION_MODEL
 from virnucpro.stages.regions import Region, find_regions
 from virnucpro.stages.results import OutputFigures, ResultFiles
+from virnucpro.store.disk import OutputWriter
 from virnucpro.store.gzipped import gzip_into
 from virnucpro.store.stamps import FileStamp
-from virnucpro.tables import CONSENSUS, FRAMES, RECORDS
+from virnucpro.tables import CONSENSUS, FRAMES, PAIRS
 
-PLAIN = 7  # outputs that are always there; the last one, where the input is FASTQ, is compressed
+PLAIN = 7  # outputs that are always there; then those of FASTQ reads and of pairs
 
 
 @dataclass(frozen=True)
 class OutputStage(HostStage):
     """Writes the tables of chunks and records, and the records called virus.
 
-    ``seen`` is the stamp of the source from before its digest was taken: nothing is committed
-    where it has changed. False discovery rates are given only where the scores are ``calibrated``
-    probabilities. ``contig_model`` says how the chunks of a record are put together; None takes
-    the rule of the original program. ``cuts`` say what a record needs to be called virus.
+    ``seen`` are the stamps of the files of the source from before their digests were taken: nothing
+    is committed where one has changed. False discovery rates are given only where the scores are
+    ``calibrated`` probabilities. ``contig_model`` says how the chunks of a record are put together;
+    None takes the rule of the original program. ``cuts`` say what a record needs to be called
+    virus.
     """
 
     name: ClassVar[str] = "output"
@@ -51,8 +54,8 @@ class OutputStage(HostStage):
     version: ClassVar[int] = 5
 
     layout: RunLayout
-    source: Path
-    seen: FileStamp
+    source: InputFiles
+    seen: Mapping[Path, FileStamp]
     calibrated: bool
     contig_model: ContigModel | None = None
     cuts: Cuts = DEFAULT_CUTS
@@ -64,7 +67,7 @@ class OutputStage(HostStage):
             UsageError: the input is gone, or cannot be read any more.
         """
         layout = self.layout
-        inputs = (self.source, layout.records_table, layout.frames_table, layout.consensus)
+        inputs = (*self.source.paths, layout.records_table, layout.frames_table, layout.consensus)
         outputs = (
             layout.chunks_table,
             layout.contigs_table,
@@ -73,7 +76,7 @@ class OutputStage(HostStage):
             layout.regions_bed,
             layout.regions_gff3,
             layout.virus_fasta,
-            *((layout.virus_fastq,) if holds_qualities(self.source) else ()),
+            *self._reads(),
         )
         records = receipts.outputs("chunking")[1].rows
         params: dict[str, Json] = {
@@ -86,6 +89,13 @@ class OutputStage(HostStage):
             params["contig_model"] = list(astuple(self.contig_model))
         return [self.whole(inputs, outputs, params, records, OutputFigures)]
 
+    def _reads(self) -> tuple[Path, ...]:
+        """Return the files of viral reads in the format of the input: of pairs, one per mate."""
+        fastq = holds_qualities(self.source.first)
+        if self.source.second is None:
+            return (self.layout.virus_fastq,) if fastq else ()
+        return self.layout.virus_mates_fastq if fastq else self.layout.virus_mates_fasta
+
     def run(self, task: Task, report: ReportProgress) -> TaskResult:
         """Walk over records, chunks and scores side by side; all are in input order.
 
@@ -95,25 +105,25 @@ class OutputStage(HostStage):
         rates = self._rates()
         with ExitStack() as stack:
             writers = [stack.enter_context(self.disk.create(path)) for path in task.outputs]
-            packed = [stack.enter_context(gzip_into(writer)) for writer in writers[PLAIN:]]
-            files = ResultFiles(*writers[:PLAIN], fastq=packed[0] if packed else None)
+            files = self._files(writers, stack)
             rows_of_records = self._chunks()
             # A record is read before its chunks are gathered, and both are let go before the next
             # one is read: a chromosome takes a GB while it is parsed.
-            for record in read_records(self.source):
+            for record in self.source.records():
                 row = next(rows_of_records, None)
-                if row is None or len(record.sequence) != row[1]:
-                    raise changed_input_error(self.source)
-                name, length, chunks = row
+                if row is None or record.lengths != row[1]:
+                    raise changed_input_error(self.source.first)
+                name, lengths, chunks = row
+                length = sum(lengths)
                 call = call_record(length, chunks, self.contig_model, next(rates), self.cuts)
-                files.add(record, name, chunks, call, self._regions(length, chunks))
+                regions = [] if record.mate else self._regions(length, chunks)
+                files.add(record, name, chunks, call, regions)
                 del record, chunks, row
                 report(1, 0)
             if next(rows_of_records, None) is not None:
-                raise changed_input_error(self.source)
+                raise changed_input_error(self.source.first)
             files.finish()
-            if input_stamp(self.source) != self.seen:
-                raise changed_input_error(self.source)
+            refuse_changed_input(self.seen)
         figures = OutputFigures(
             statuses=dict(sorted(files.statuses.items())),
             calls=dict(sorted(files.calls.items())),
@@ -129,6 +139,14 @@ class OutputStage(HostStage):
             contig_model=() if self.contig_model is None else astuple(self.contig_model),
         )
         return TaskResult(task, tuple(writer.output for writer in writers), figures)
+
+    def _files(self, writers: Sequence[OutputWriter], stack: ExitStack) -> ResultFiles:
+        """Return the files of results in ``writers``; ``stack`` ends those that are compressed."""
+        reads = writers[PLAIN:]
+        if not holds_qualities(self.source.first):
+            return ResultFiles(*writers[:PLAIN], mates=reads)
+        fastq = [stack.enter_context(gzip_into(writer)) for writer in reads]
+        return ResultFiles(*writers[:PLAIN], fastq=fastq)
 
     def _regions(self, length: int, chunks: Sequence[Chunk]) -> list[Region]:
         """Return the viral regions that are as long and as sure as a virus has to be.
@@ -153,14 +171,15 @@ class OutputStage(HostStage):
         fdr = contig_fdr(np.array(probabilities), np.array(scored, np.int64))
         return (None if math.isnan(rate) else rate for rate in fdr.tolist())
 
-    def _chunks(self) -> Iterator[tuple[str, int, list[Chunk]]]:
-        """Yield name, length and chunks of every record."""
+    def _chunks(self) -> Iterator[tuple[str, tuple[int, ...], list[Chunk]]]:
+        """Yield name, lengths (of a pair those of both mates) and chunks of every record."""
         frames = FRAMES.read(self.layout.frames_table, "chunk", "frames", "status")
         scores = CONSENSUS.read(self.layout.consensus, "Modified_ID", "max_score_0", "max_score_1")
         score = next(scores, None)
-        for name, length in RECORDS.read(self.layout.records_table, "record", "length"):
+        for name, *cells in PAIRS.read(self.layout.records_table, *PAIRS.names):
+            lengths = tuple(map(int, cells))
             chunks = []
-            for start, stop in chunk_spans(int(length), self.layout.chunk_length):
+            for start, stop in record_spans(lengths, self.layout.chunk_length):
                 chunk, count, status = next(frames)
                 others = virus = MISSING
                 if score is not None and score[0] == chunk:
@@ -169,6 +188,6 @@ class OutputStage(HostStage):
                 elif int(count) > 0:
                     status = "failed"
                 chunks.append(Chunk(chunk, start, stop, status, int(count), others, virus))
-            yield name, int(length), chunks
+            yield name, lengths, chunks
         if score is not None:
             raise AssertionError(f"{self.layout.consensus} scores {score[0]}, which is not a chunk")

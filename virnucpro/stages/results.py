@@ -142,11 +142,16 @@ class ResultFiles:
         gff3: OutputWriter,
         fasta: OutputWriter,
         *,
-        fastq: GzipFile | None = None,
+        fastq: Sequence[GzipFile] = (),
+        mates: Sequence[OutputWriter] = (),
     ) -> None:
-        """Begin the files. ``fastq`` is for records with qualities."""
+        """Begin the files.
+
+        ``fastq`` are for records with qualities: one file, or one for each of both mates. ``mates``
+        are the same two for pairs without qualities.
+        """
         self._chunks, self._contigs, self._virus = chunks, contigs, virus
-        self._fasta, self._fastq = fasta, fastq
+        self._fasta, self._fastq, self._mates = fasta, fastq, mates
         self._regions, self._bed, self._gff3 = regions, bed, gff3
         self._ranked = RankedRows()
         self.statuses: Counter[str] = Counter()
@@ -172,7 +177,7 @@ class ResultFiles:
         for start in range(0, len(chunks), ROWS_AT_A_TIME):
             batch = chunks[start : start + ROWS_AT_A_TIME]
             self._chunks.write("".join(c.row(name) for c in batch).encode(), len(batch))
-        length = len(record.sequence)
+        length = sum(record.lengths)
         line = CONTIGS.line(
             record=name,
             length=length,
@@ -193,7 +198,10 @@ class ResultFiles:
             if call.fdr is not None:
                 self.counts["doubtful"] += call.fdr > DOUBTFUL
                 self.highest_rate = max(self.highest_rate, call.fdr)
-            self._add_sequence(record, name, 0, length)
+            if record.mate is not None:
+                self._add_pair(record, record.mate, name)
+            else:
+                self._add_sequence(record, name, 0, length)
 
     def _add_regions(
         self, record: Record, name: str, call: Call, regions: Sequence[Region]
@@ -214,9 +222,19 @@ class ResultFiles:
         header = record.header.replace(record.id, name, 1)  # renamed, or unchanged
         sequence = record.sequence[start:stop]
         _write_fasta(self._fasta, header, sequence)
-        if self._fastq is not None and record.qualities is not None:
-            qualities = record.qualities[start:stop]
-            self._fastq.write(f"@{header}\n{sequence}\n+\n{qualities}\n".encode())
+        if record.qualities is not None:
+            _write_fastq(self._fastq[0], header, sequence, record.qualities[start:stop])
+
+    def _add_pair(self, first: Record, second: Record, name: str) -> None:
+        """Write both mates as ``name/1`` and ``name/2``, and each with its header to its file."""
+        for place, mate in enumerate((first, second)):
+            rest = mate.header.split(None, 1)[1:]
+            _write_fasta(self._fasta, " ".join([f"{name}/{place + 1}", *rest]), mate.sequence)
+            header = mate.header.replace(mate.id, name, 1)
+            if mate.qualities is None:
+                _write_fasta(self._mates[place], header, mate.sequence)
+            else:
+                _write_fastq(self._fastq[place], header, mate.sequence, mate.qualities)
 
     def finish(self) -> None:
         """Write what could not be written before all records were known."""
@@ -228,6 +246,10 @@ def _viral_bases(length: int, call: Call, regions: Sequence[Region]) -> int:
     if regions:
         return sum(region.stop - region.start for region in regions)
     return length if call.call == "virus" else 0
+
+
+def _write_fastq(out: GzipFile, header: str, sequence: str, qualities: str) -> None:
+    out.write(f"@{header}\n{sequence}\n+\n{qualities}\n".encode())
 
 
 def _write_fasta(out: OutputWriter, header: str, sequence: str) -> None:

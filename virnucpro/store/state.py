@@ -25,6 +25,9 @@ from virnucpro.store.lock import read_owner
 from virnucpro.store.migrations import current_schema, upgraded
 from virnucpro.version import __version__
 
+INPUT_NAMES = ("input", "second input")
+"""The names of the digests of the files of an input."""
+
 
 @dataclass(frozen=True)
 class RunState:
@@ -35,11 +38,13 @@ class RunState:
         analysis: everything that decides the results, by a name for people.
         budgets: batch budgets that were measured, by encoder and kind of device. Batches decide
             the last bits of an embedding: the same ones make the same bytes on the same device.
+        mates: the file of the second mates, for messages only; empty for single records.
     """
 
     source: str
     analysis: Mapping[str, Json]
     budgets: Mapping[str, int] = field(default_factory=dict)
+    mates: str = ""
 
     @property
     def identity(self) -> WorkIdentity:
@@ -62,7 +67,8 @@ def read_state(layout: Layout) -> RunState | None:
             for key, value in dict(document.get("budgets", {})).items()
             if isinstance(value, int) and value > 0
         }
-        return RunState(str(document["source"]), dict(document["analysis"]), budgets)
+        mates = str(document.get("mates", ""))
+        return RunState(str(document["source"]), dict(document["analysis"]), budgets, mates)
     except (OSError, ValueError, LookupError, TypeError, AttributeError):
         return None
 
@@ -75,6 +81,7 @@ def write_state(layout: Layout, disk: Disk, state: RunState) -> None:
         "source": state.source,
         "analysis": dict(state.analysis),
         "budgets": dict(state.budgets),
+        **({"mates": state.mates} if state.mates else {}),
     }
     disk.save(layout.run_state, sealed(document))
 
@@ -203,7 +210,9 @@ def _admit_legacy(
     if not resume and not force:
         raise _legacy_refusal(layout)
     own_files = [*layout.owned(), layout.legacy_state]
-    differing = legacy.changed_settings(layout, wanted.analysis)
+    differing: dict[str, Json] = dict(legacy.changed_settings(layout, wanted.analysis))
+    if INPUT_NAMES[1] in wanted.analysis:
+        differing[INPUT_NAMES[1]] = None  # version 1 knew no pairs
     identity = WorkIdentity(
         f"a run of {layout.stem} by an earlier version of the program",
         {**wanted.analysis, **differing},

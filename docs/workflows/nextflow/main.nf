@@ -12,6 +12,8 @@ process VIRNUCPRO_PREDICT {
     tuple val(meta), path("${prefix}/${prefix}_contigs.tsv")         , emit: contigs
     tuple val(meta), path("${prefix}/${prefix}_chunks.tsv")          , emit: chunks
     tuple val(meta), path("${prefix}/${prefix}_virus.fna")           , emit: virus
+    tuple val(meta), path("${prefix}/${prefix}_virus*.fastq.gz")     , emit: reads, optional: true
+    tuple val(meta), path("${prefix}/${prefix}_virus_[12].fna")      , emit: mates, optional: true
     tuple val(meta), path("${prefix}/${prefix}_run.json")            , emit: record
     tuple val(meta), path("${prefix}/${prefix}_virnucpro_*_mqc.json"), emit: multiqc
     path "versions.yml"                                              , emit: versions
@@ -22,10 +24,13 @@ process VIRNUCPRO_PREDICT {
     script:
     def args = task.ext.args ?: ''
     prefix = task.ext.prefix ?: "${meta.id}"
+    // One file, or the first and the second mates of paired reads.
+    def (first, second) = sequences instanceof List ? sequences : [sequences, null]
+    def mates = second ? "--input2 \"${second}\"" : ''
     """
     # A run is named after its input; FASTA, FASTQ and compression are recognised by content.
-    [ -e "${prefix}.fa" ] || ln -s "${sequences}" "${prefix}.fa"
-    virnucpro predict "${prefix}.fa" \\
+    [ -e "${prefix}.fa" ] || ln -s "${first}" "${prefix}.fa"
+    virnucpro predict "${prefix}.fa" ${mates} \\
         --output-dir "${prefix}" \\
         --threads ${task.cpus} \\
         --no-progress \\

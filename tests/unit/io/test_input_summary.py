@@ -12,6 +12,7 @@ from virnucpro.errors import InputError
 from virnucpro.io import input_summary
 from virnucpro.io.fasta import fasta_bytes
 from virnucpro.io.input_summary import InputSummary, RecordRenamer, summarise_input
+from virnucpro.io.pairs import InputFiles
 from virnucpro.io.records import read_records
 
 
@@ -24,7 +25,7 @@ def write(folder, names):
 def test_counts(tmp_path):
     path = tmp_path / "in.fa"
     path.write_bytes(b">a\nACGU\n>b\nAC\n>c\n\n>d\nACG\n")
-    assert summarise_input(path) == InputSummary(4, 9, 4, 2, True, ())
+    assert summarise_input(InputFiles(path)) == InputSummary(4, 9, 4, 2, True, ())
 
 
 @pytest.mark.parametrize("data", [b"", b"\n \n"], ids=["1-empty", "2-blank"])
@@ -32,7 +33,7 @@ def test_no_sequences(tmp_path, data):
     path = tmp_path / "in.fa"
     path.write_bytes(data)
     with pytest.raises(InputError, match="no sequences"):
-        summarise_input(path)
+        summarise_input(InputFiles(path))
 
 
 @pytest.mark.parametrize(
@@ -44,14 +45,14 @@ def test_no_sequences(tmp_path, data):
     ],
 )
 def test_duplicates(tmp_path, names, expected):
-    assert summarise_input(write(tmp_path, names)).duplicates == tuple(expected)
+    assert summarise_input(InputFiles(write(tmp_path, names))).duplicates == tuple(expected)
 
 
 def test_18_ids_that_only_share_a_hash_are_no_duplicates(tmp_path, monkeypatch):
     monkeypatch.setattr(input_summary, "hash", lambda name: len(name), raising=False)
     path = write(tmp_path, ["a", "b", "cc", "b"])
-    assert summarise_input(path).duplicates == ("b",)
-    rename = RecordRenamer(path)
+    assert summarise_input(InputFiles(path)).duplicates == ("b",)
+    rename = RecordRenamer(InputFiles(path))
     assert [rename(record).id for record in read_records(path)] == ["a", "b", "cc", "b_2"]
 
 
@@ -66,7 +67,7 @@ def test_18_ids_that_only_share_a_hash_are_no_duplicates(tmp_path, monkeypatch):
 )
 def test_18_rename(tmp_path, names, expected):
     path = write(tmp_path, names)
-    rename = RecordRenamer(path)
+    rename = RecordRenamer(InputFiles(path))
     renamed = [rename(record) for record in read_records(path)]
     assert [record.id for record in renamed] == expected
     assert [record.header for record in renamed] == [f"{name} x" for name in expected]
@@ -75,7 +76,7 @@ def test_18_rename(tmp_path, names, expected):
 @given(st.lists(st.text("a_2", min_size=1, max_size=6), min_size=1, max_size=20))
 def test_18_renamed_ids_are_unique_and_new(tmp_path_factory, names):
     path = write(tmp_path_factory.getbasetemp(), names)
-    rename = RecordRenamer(path)
+    rename = RecordRenamer(InputFiles(path))
     renamed = [rename(record).id for record in read_records(path)]
     assert len(set(renamed)) == len(names)
     kept = set()

@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from virnucpro.errors import InputError, UsageError
-from virnucpro.io import compression, records
+from virnucpro.io import compression, records, text
 from virnucpro.io.records import LONGEST_HEADER, Record, holds_qualities, read_records
 
 PLAIN = b">a x\nACGT\nAC\n>b\nGG\n"
@@ -97,7 +97,7 @@ def test_accepted(tmp_path, data, expected):
 def test_blocks_of_any_size_give_the_same(tmp_path, data, expected, monkeypatch):
     for size in (1, 2, 7):
         monkeypatch.setattr(compression, "BLOCK", size)
-        monkeypatch.setattr(records, "_HEAD", 3)  # a byte-order mark
+        monkeypatch.setattr(text, "_HEAD", 3)  # a byte-order mark
         if not data.startswith((b"\x1f\x8b", b"BZh", b"\xfd")):
             monkeypatch.setattr(compression, "_PACKED_BLOCK", size)
         assert pairs(read(tmp_path, data)) == expected

@@ -15,6 +15,7 @@ from virnucpro.classifier.files import with_temperature
 from virnucpro.contracts import OutputFile, Task
 from virnucpro.errors import UsageError
 from virnucpro.events import Event, StageStarted
+from virnucpro.io.pairs import InputFiles
 from virnucpro.io.records import Record
 from virnucpro.layout import Layout, RunLayout
 from virnucpro.run.predict import run_prediction
@@ -151,8 +152,9 @@ def test_a_temperature_of_one_is_another_result(tmp_path: Path) -> None:
 
     layout = RunLayout(tmp_path, "in", 200)
     (tmp_path / "in.fa").write_text(">a\nACGT\n")
+    source = InputFiles(tmp_path / "in.fa")
     plans = [
-        OutputStage(layout, Disk(), tmp_path / "in.fa", (0, 0), calibrated).plan(Finished())[0]  # type: ignore[arg-type]
+        OutputStage(layout, Disk(), source, {}, calibrated).plan(Finished())[0]  # type: ignore[arg-type]
         for calibrated in (False, True)
     ]
     assert len({fingerprint(task, []) for task in plans}) == 2

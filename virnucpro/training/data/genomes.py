@@ -21,7 +21,8 @@ import numpy.typing as npt
 from virnucpro.errors import InputError
 from virnucpro.io.chunks import chunk_id, chunk_spans
 from virnucpro.io.frames import FRAME_LABELS, open_frames
-from virnucpro.io.records import read_records, shortened
+from virnucpro.io.records import read_records
+from virnucpro.io.text import shortened
 from virnucpro.layout import Molecule
 from virnucpro.stages.chunking import changed_input_error, input_stamp
 from virnucpro.store.disk import Disk

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from virnucpro.contracts import Json
 from virnucpro.io.fasta import fasta_bytes
 from virnucpro.io.frames import FRAME_LABELS
-from virnucpro.io.records import shortened
+from virnucpro.io.text import shortened
 from virnucpro.layout import MOLECULES, Layout
 from virnucpro.store.disk import Disk
 from virnucpro.tables import GENOMES, LABELLED_FRAMES

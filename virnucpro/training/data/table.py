@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from virnucpro.errors import InputError, UsageError
-from virnucpro.io.records import shortened
+from virnucpro.io.text import shortened
 from virnucpro.training.data.dataset import PARTS, Label, Part
 
 REQUIRED = ("file", "label", "group")

@@ -1,0 +1,259 @@
+"""Paired reads: two files, one call per pair, and both mates of each viral pair come out."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import random
+from collections.abc import Callable
+from contextlib import redirect_stdout
+from pathlib import Path
+
+import pytest
+
+import virnucpro
+from tests.cli.inputs import TOY, check_accepted
+from tests.conftest import Call
+from virnucpro.cli import run
+from virnucpro.events import Event, StageStarted
+from virnucpro.tables import CHUNKS, CONTIGS, PAIRS
+from virnucpro.ui.run_screen import RunScreen
+
+Calling = Callable[..., Call]
+CODONS = ["GCT", "ACC", "GGA", "TTC", "CAT", "AAG", "CTG", "GAT"]
+PAIRS_IN_ALL = 40
+LENGTH = 66  # bases per chunk: a mate of 78 bases has two chunks, one of 60 has one
+PREDICT = (*TOY, "-e", LENGTH)
+CUT = ("--min-score", "-0.1")
+
+
+def _mates(number: int) -> list[str]:
+    """The FASTQ records of the first or the second mates, without T so that frames are open."""
+    source = random.Random(number)
+    reads = []
+    for n in range(PAIRS_IN_ALL):
+        bases = "".join(source.choices(CODONS, k=20 if n % 2 else 26))
+        qualities = "".join(chr(source.randrange(33, 74)) for _ in bases)
+        reads.append(f"@p{n}/{number} {number}:N:0\n{bases}\n+\n{qualities}\n")
+    return reads
+
+
+def _write_pair(folder: Path) -> tuple[Path, Path]:
+    """Two files of mates, of which the second is compressed."""
+    first, second = folder / "s_R1.fq", folder / "s_R2.fq.gz"
+    first.write_text("".join(_mates(1)))
+    second.write_bytes(gzip.compress("".join(_mates(2)).encode(), mtime=0))
+    return first, second
+
+
+@pytest.fixture
+def pair(tmp_path: Path) -> tuple[Path, Path]:
+    return _write_pair(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    """The output directory of a finished run, and what it said. Not to be changed."""
+    folder = tmp_path_factory.mktemp("pairs")
+    first, second = _write_pair(folder)
+    command = ("predict", first, "--input2", second, "-o", folder / "out", *PREDICT, *CUT)
+    said = io.StringIO()
+    with redirect_stdout(said):
+        assert run([str(word) for word in command]) == 0
+    return folder / "out", said.getvalue()
+
+
+def _rows(path: Path, *names: str) -> list[list[str]]:
+    table = CONTIGS if path.name.endswith("contigs.tsv") else CHUNKS
+    return [list(row) for row in table.read(path, *names)]
+
+
+def _text(path: Path) -> str:
+    return gzip.decompress(path.read_bytes()).decode()
+
+
+def test_a_pair_has_one_call_from_the_chunks_of_both_mates(finished: tuple[Path, str]) -> None:
+    out, said = finished
+    assert f"of {PAIRS_IN_ALL} pairs are called virus" in said
+    assert "s_R1_virus_2.fastq.gz  their second mates, in the same order" in said
+    rows = _rows(out / "s_R1_contigs.tsv", "record", "length", "chunks", "regions")
+    assert rows[:2] == [["p0", "156", "4", "0"], ["p1", "120", "2", "0"]]
+    assert len(rows) == PAIRS_IN_ALL
+    chunks = _rows(out / "s_R1_chunks.tsv", "chunk", "start", "end")
+    assert [row[1:] for row in chunks[:4]] == [
+        *(["1", "66"], ["39", "78"]),
+        *(["79", "144"], ["117", "156"]),
+    ]
+    assert [row[0] for row in chunks[:4]] == [f"p0_chunk_{n}" for n in range(1, 5)]
+    record = json.loads((out / "s_R1_run.json").read_text())
+    assert record["counts"]["records"] == PAIRS_IN_ALL
+    assert record["input"]["mates"]["path"].endswith("s_R2.fq.gz")
+    report = (out / "s_R1_report.html").read_text()
+    assert f"s_R1.fq and s_R2.fq.gz: {PAIRS_IN_ALL} pairs" in report
+    assert 'href="./s_R1_virus_2.fastq.gz"' in report
+    table = out / ".checkpoints/runs/s_R1/state/records.tsv"
+    assert list(PAIRS.read(table, *PAIRS.names))[:2] == [["p0", "78", "78"], ["p1", "60", "60"]]
+
+
+def test_both_mates_come_out_also_where_only_the_second_is_viral(
+    finished: tuple[Path, str],
+) -> None:
+    out, _ = finished
+    viral = [n for n, row in enumerate(_rows(out / "s_R1_contigs.tsv", "call")) if row == ["virus"]]
+    scores: dict[str, list[float]] = {}
+    names = ("record", "max_score_0", "max_score_1")
+    for record, others, virus in _rows(out / "s_R1_chunks.tsv", *names):
+        scores.setdefault(record, []).append(float(virus) - float(others))
+    only_second = [n for n in viral if n % 2 and scores[f"p{n}"][0] < 0 < scores[f"p{n}"][1]]
+    assert only_second
+    assert len(viral) < PAIRS_IN_ALL
+    for number in (1, 2):
+        reads = _text(out / f"s_R1_virus_{number}.fastq.gz")
+        assert reads == "".join(_mates(number)[n] for n in viral)
+    fasta = (out / "s_R1_virus.fna").read_text()
+    headers = [line for line in fasta.splitlines() if line.startswith(">")]
+    assert headers == [f">p{n}/{mate} {mate}:N:0" for n in viral for mate in (1, 2)]
+    assert not (out / "s_R1_virus.fastq.gz").exists()
+
+
+def test_ids_alike_give_the_same_calls(
+    call: Calling, finished: tuple[Path, str], tmp_path: Path
+) -> None:
+    files = tmp_path / "s_R1.fq", tmp_path / "s_R2.fq"
+    for number, path in enumerate(files, 1):
+        path.write_text("".join(_mates(number)).replace(f"/{number} ", " "))
+    out = tmp_path / "out"
+    check_accepted(call("predict", files[0], "--input2", files[1], "-o", out, *PREDICT, *CUT))
+    for name in ("contigs.tsv", "chunks.tsv", "virus.tsv", "virus.fna"):
+        assert (out / f"s_R1_{name}").read_bytes() == (finished[0] / f"s_R1_{name}").read_bytes()
+
+
+def test_pairs_of_fasta_come_out_as_fasta(call: Calling, tmp_path: Path) -> None:
+    files = tmp_path / "a.fa", tmp_path / "b.fa"
+    for number, path in enumerate(files, 1):
+        path.write_text("".join(f">p{n}\n{'GCAGCC' * (10 + n + number)}\n" for n in range(3)))
+    out = tmp_path / "out"
+    check_accepted(
+        call("predict", files[0], "--input2", files[1], "-o", out, *PREDICT, "--min-score", "-1")
+    )
+    for number, path in enumerate(files, 1):
+        lines = (out / f"a_virus_{number}.fna").read_text().split(">")
+        assert [line.replace("\n", "") for line in lines] == [
+            line.replace("\n", "") for line in path.read_text().split(">")
+        ]
+    assert not list(out.glob("*.fastq.gz"))
+
+
+def _interrupted_in(stage: str) -> Callable[[RunScreen, Event], None]:
+    def show(screen: RunScreen, event: Event) -> None:
+        if isinstance(event, StageStarted) and event.stage == stage:
+            raise KeyboardInterrupt
+
+    return show
+
+
+def test_an_interrupted_run_goes_on_and_another_second_file_is_refused(
+    call: Calling,
+    pair: tuple[Path, Path],
+    finished: tuple[Path, str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    out, whole = tmp_path / "out", finished[0]
+    command = ("predict", pair[0], "--input2", pair[1], *PREDICT, *CUT, "-o")
+    for stage in ("translation", "protein_embeddings", "output"):
+        with monkeypatch.context() as patch:
+            patch.setattr(RunScreen, "show", _interrupted_in(stage))
+            assert call(*command, out).code == 130
+    content = pair[1].read_bytes()
+    pair[1].write_bytes(gzip.compress("".join(_mates(3)).replace("/3 3", "/2 2").encode()))
+    refused = call(*command, out, "--resume")
+    assert refused.code == 3
+    assert "second input: was sha256" in refused.err
+    pair[1].unlink()
+    single = call("predict", pair[0], *PREDICT, *CUT, "-o", out, "--resume")
+    assert single.code == 3
+    assert "second input: was sha256" in single.err
+    pair[1].write_bytes(content)
+    check_accepted(call(*command, out))
+    names = [path.name for path in sorted(whole.glob("s_R1_*")) if path.is_file()]
+    assert len(names) == 11
+    for name in names:
+        if not name.endswith(("run.json", "report.html")):
+            assert (out / name).read_bytes() == (whole / name).read_bytes(), name
+
+
+def test_the_tables_are_written_again_with_other_cuts(
+    call: Calling, pair: tuple[Path, Path], tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    check_accepted(call("predict", pair[0], "--input2", pair[1], "-o", out, *PREDICT))
+    done = call("call", out, "--min-score", "-1")
+    assert done.code == 0, done.err
+    assert f"{PAIRS_IN_ALL} of {PAIRS_IN_ALL} pairs are called virus" in done.out
+    assert _text(out / "s_R1_virus_2.fastq.gz") == "".join(_mates(2))
+    moved = tmp_path / "moved.fq.gz"
+    pair[1].rename(moved)
+    gone = call("call", out)
+    assert gone.code == 65
+    assert "s_R2.fq.gz is gone" in gone.err
+    assert call("call", out, "--input", pair[0], "--input2", moved).code == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("s_R1.fq", "--input2", "short.fq"), "read 40 of"),
+        (("s_R1.fq", "--input2", "other.fq"), "read 2 is 'p1/1' in the first file and 'q1/2'"),
+        (("s_R1.fq", "--input2", "s_R1.fq"), "is the same file as the input"),
+        (("s_R1.fq", "--input2", "none.fq"), "input none.fq not found"),
+        (("-", "--input2", "s_R2.fq.gz"), "standard input holds no pairs"),
+        (("s_R1.fq", "other.fq", "--input2", "s_R2.fq.gz"), "--input2 belongs to a single input"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
+)
+def test_what_is_no_pair_is_refused(
+    call: Calling,
+    pair: tuple[Path, Path],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    arguments: tuple[str, ...],
+    says: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    second = _mates(2)
+    Path("short.fq").write_text("".join(second[:-1]))
+    Path("other.fq").write_text("".join(second).replace("@p1/", "@q1/"))
+    done = call("predict", *arguments, "-o", "out", *PREDICT)
+    assert done.code == 64
+    assert says in " ".join(done.err.split())
+    assert not list(Path("out").glob("s_R1*"))
+
+
+def test_pairs_in_a_list_of_samples(
+    call: Calling, pair: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    listed = "name\tfile\tinput2\nboth\ts_R1.fq\ts_R2.fq.gz\none\ts_R1.fq\t\nshort\ts_R1.fq\n"
+    Path("samples.tsv").write_text(listed)
+    assert call("predict", "--input-list", "samples.tsv", "-o", "out", *PREDICT).code == 0
+    lengths = [
+        _rows(Path(f"out/{name}/s_R1_contigs.tsv"), "length")[0]
+        for name in ("both", "one", "short")
+    ]
+    assert lengths == [["156"], ["78"], ["78"]]
+
+
+def test_pairs_from_python(pair: tuple[Path, Path], tmp_path: Path) -> None:
+    made = virnucpro.predict(
+        pair[0], tmp_path / "out", input2=pair[1], model="toy", device="cpu", chunk_length=LENGTH
+    )
+    assert [row.length for row in made.contigs()][:2] == [156, 120]
+    assert f"input2={str(pair[1])!r}" in made.record["command"][0]
+
+
+def test_validate_reads_both_files(call: Calling, pair: tuple[Path, Path]) -> None:
+    done = call("utils", "validate", pair[0], "--input2", pair[1], "-e", LENGTH)
+    assert done.code == 0
+    assert f"{PAIRS_IN_ALL} pairs" in done.out

@@ -1,0 +1,99 @@
+"""Two files with the mates of pairs, read in step."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+
+import pytest
+
+from virnucpro.errors import InputError, UsageError
+from virnucpro.io.chunks import chunk_spans, record_spans
+from virnucpro.io.input_summary import InputSummary, RecordRenamer, summarise_input
+from virnucpro.io.pairs import InputFiles, pair_id
+from virnucpro.io.records import Record
+
+
+def _fastq(*ids: str, bases: str = "ACGT") -> str:
+    return "".join(f"@{id} of a sample\n{bases}\n+\n{'I' * len(bases)}\n" for id in ids)
+
+
+def _files(folder: Path, first: str, second: str) -> InputFiles:
+    files = InputFiles(folder / "a.fq", folder / "b.fq")
+    for path, text in zip(files.paths, (first, second), strict=True):
+        path.write_text(text)
+    return files
+
+
+@pytest.mark.parametrize(
+    ("first", "second"), [("r1/1", "r1/2"), ("r1", "r1"), ("r1/1", "r1"), ("r1/2", "r1/1")]
+)
+def test_mates_share_an_id_without_their_numbers(tmp_path: Path, first: str, second: str) -> None:
+    files = _files(tmp_path, _fastq(first), _fastq(second, bases="GG"))
+    (pair,) = files.records()
+    assert pair == Record(
+        *("r1", f"{first} of a sample", "ACGT", "IIII"),
+        mate=Record("r1", f"{second} of a sample", "GG", "II"),
+    )
+    assert pair.lengths == (4, 2)
+
+
+def test_only_the_numbers_of_mates_are_taken_off() -> None:
+    assert [pair_id(id) for id in ("r/3", "/1", "r.1", "r/1/2")] == ["r/3", "/1", "r.1", "r/1"]
+
+
+def test_one_file_may_be_compressed_and_the_other_not(tmp_path: Path) -> None:
+    files = _files(tmp_path, _fastq("r1", "r2"), "")
+    files.paths[1].write_bytes(gzip.compress(_fastq("r1", "r2", bases="ACGU").encode()))
+    pairs = files.records()
+    assert [pair.mate.sequence for pair in pairs if pair.mate] == ["ACGT", "ACGT"]
+    assert pairs.uracil
+
+
+def test_other_ids_are_an_error_that_names_both_files_and_ids(tmp_path: Path) -> None:
+    files = _files(tmp_path, _fastq("r1/1", "r2/1"), _fastq("r1/2", "r3/2"))
+    with pytest.raises(UsageError) as error:
+        list(files.records())
+    for text in (*map(str, files.paths), "read 2", "'r2/1'", "'r3/2'", "seqkit pair"):
+        assert text in str(error.value)
+
+
+@pytest.mark.parametrize("longer", [0, 1])
+def test_a_read_without_a_mate_is_an_error(tmp_path: Path, longer: int) -> None:
+    texts = [_fastq("r1"), _fastq("r1")]
+    texts[longer] += _fastq("r2")
+    files = _files(tmp_path, *texts)
+    with pytest.raises(UsageError) as error:
+        list(files.records())
+    assert f"read 2 of {files.paths[longer]}, 'r2', has no mate" in str(error.value)
+    assert f"{files.paths[1 - longer]} ends after 1" in str(error.value)
+
+
+def test_files_of_two_formats_are_an_error(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="one format"):
+        list(_files(tmp_path, _fastq("r1"), ">r1\nACGT\n").records())
+
+
+def test_a_damaged_second_file_is_named_with_its_line(tmp_path: Path) -> None:
+    files = _files(tmp_path, _fastq("r1"), _fastq("r1").replace("ACGT", "AC-T"))
+    with pytest.raises(InputError, match=r"b\.fq: line 2"):
+        list(files.records())
+
+
+def test_the_summary_counts_pairs_and_the_bases_of_both_mates(tmp_path: Path) -> None:
+    files = _files(tmp_path, _fastq("r1/1", "r2/1"), _fastq("r1/2", "r2/2", bases="ACGTAC"))
+    assert summarise_input(files) == InputSummary(2, 20, 6, 5, False, ())
+
+
+def test_a_pair_that_occurs_twice_is_renamed(tmp_path: Path) -> None:
+    files = _files(tmp_path, _fastq("r1/1", "r1/1"), _fastq("r1/2", "r1/2"))
+    assert summarise_input(files).duplicates == ("r1",)
+    assert [pair.id for pair in map(RecordRenamer(files), files.records())] == ["r1", "r1_2"]
+
+
+def test_no_chunk_spans_both_mates() -> None:
+    assert record_spans((7,), 3) == chunk_spans(7, 3)
+    second = [(7 + start, 7 + stop) for start, stop in chunk_spans(5, 3)]
+    assert record_spans((7, 5), 3) == [*chunk_spans(7, 3), *second]
+    assert record_spans((0, 2), 3) == [(0, 2)]
+    assert record_spans((2, 0), 3) == [(0, 2)]

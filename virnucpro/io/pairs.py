@@ -1,0 +1,121 @@
+"""The input of a run: one file of records, or two files with the first and the second mates."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator
+from dataclasses import dataclass
+from itertools import zip_longest
+from pathlib import Path
+
+from virnucpro.errors import UsageError
+from virnucpro.io.records import Record, Records, read_records
+from virnucpro.io.text import shortened
+from virnucpro.layout import Molecule
+
+_NUMBERS = ("/1", "/2")  # what older instruments and many programs put behind the ids of mates
+
+
+@dataclass(frozen=True)
+class InputFiles:
+    """The files of an input. ``second`` has the mates of the records of ``first``, in its order."""
+
+    first: Path
+    second: Path | None = None
+
+    def __str__(self) -> str:
+        """Return the names for messages."""
+        return " and ".join(map(str, self.paths))
+
+    @property
+    def paths(self) -> tuple[Path, ...]:
+        """The one file, or both."""
+        return (self.first,) if self.second is None else (self.first, self.second)
+
+    def records(
+        self, *, limit: int | None = None, molecule: Molecule = "nucleotide"
+    ) -> Records | PairedRecords:
+        """Read the records, or the pairs, lazily.
+
+        ``limit`` is the largest expanded size of a compressed file in bytes. While iterating it
+
+        Raises:
+            UsageError: a file is missing or unreadable, or the files do not hold pairs.
+            InputError: the content of a file is not usable.
+        """
+        readings = [read_records(path, limit=limit, molecule=molecule) for path in self.paths]
+        return PairedRecords(self, *readings) if self.second else readings[0]
+
+
+class PairedRecords:
+    """One reading of two files in step: an iterator with one record per pair.
+
+    The record of a pair is that of the first mate, with the second one as its ``mate``. Both have
+    the id of the pair, which is that of the mates without ``/1`` and ``/2``; their headers are
+    unchanged.
+    """
+
+    def __init__(self, files: InputFiles, first: Records, second: Records) -> None:
+        self._files = files
+        self._first, self._second = first, second
+        self._pairs = self._read()
+
+    @property
+    def uracil(self) -> bool:
+        """Whether a ``U`` was read as ``T`` so far."""
+        return self._first.uracil or self._second.uracil
+
+    def __iter__(self) -> Iterator[Record]:
+        """Return the pairs that were not read yet, in the order of the files."""
+        return self._pairs
+
+    def __next__(self) -> Record:
+        """Return the next pair."""
+        return next(self._pairs)
+
+    def _read(self) -> Generator[Record, None, None]:
+        with self._first, self._second:
+            both = zip_longest(self._first, self._second)
+            for number, (first, second) in enumerate(both, 1):
+                if first is None or second is None:
+                    raise self._unequal(number, first, second)
+                name = pair_id(first.id)
+                if name != pair_id(second.id):
+                    raise self._unlike(number, first, second)
+                if (first.qualities is None) != (second.qualities is None):
+                    raise UsageError(
+                        f"{self._files} are not of one format: give both files as FASTQ, or both "
+                        f"as FASTA"
+                    )
+                mate = Record(name, second.header, second.sequence, second.qualities)
+                yield Record(name, first.header, first.sequence, first.qualities, mate)
+
+    def _unequal(self, number: int, first: Record | None, second: Record | None) -> UsageError:
+        longer, record = (self._files.first, first) if first else (self._files.second, second)
+        shorter = self._files.second if first else self._files.first
+        assert record is not None
+        return UsageError(
+            f"{self._files} do not hold the same number of reads: read {number:,} of {longer}, "
+            f"'{shortened(record.id)}', has no mate, because {shorter} ends after "
+            f"{number - 1:,}; {_ADVICE}"
+        )
+
+    def _unlike(self, number: int, first: Record, second: Record) -> UsageError:
+        return UsageError(
+            f"{self._files} do not hold the same pairs: read {number:,} is '{shortened(first.id)}' "
+            f"in the first file and '{shortened(second.id)}' in the second; {_ADVICE}"
+        )
+
+
+_ADVICE = (
+    "give both files of one sample as they were written together, or bring their reads together "
+    "again (seqkit pair)"
+)
+
+
+def pair_id(id: str) -> str:
+    """Return the id that both mates of a pair share.
+
+    >>> pair_id("read7/1"), pair_id("read7")
+    ('read7', 'read7')
+    """
+    return id[:-2] if id.endswith(_NUMBERS) and len(id) > 2 else id
