@@ -350,7 +350,7 @@ def test_small_blocks_change_neither_records_nor_messages(tmp_path_factory, data
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(compression, "BLOCK", size)
         patch.setattr(compression, "_PACKED_BLOCK", size)
-        patch.setattr(records, "_HEAD", 3)
+        patch.setattr(text, "_HEAD", 3)
         in_parts = outcome(path, data)
     if isinstance(whole, str) and "not UTF-8" in whole:  # it is looked for a block at a time
         assert isinstance(in_parts, str)
