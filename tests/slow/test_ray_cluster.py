@@ -13,6 +13,7 @@ import pytest
 from tests.cli.inputs import bases
 from tests.contract.running import fasta
 from tests.faults.processes import files_under, until
+from tests.golden.models import reference_options
 from tests.slow.nodes import ADDRESS, ENVIRONMENT, ROOT, LocalCluster, local_nodes
 
 pytestmark = pytest.mark.slow
@@ -97,18 +98,31 @@ def test_a_driver_that_is_asked_to_end_leaves_no_worker(
     until(lambda: not cluster.workers)
 
 
+def _compare(folder: Path, text: str, *models: str) -> None:
+    """Check that a cluster computes the same results from records of 2,000 bases."""
+    source = folder / "x.fa"
+    records = [text[n : n + 2000] for n in range(0, len(text), 2000)]
+    source.write_text("".join(f">r{n}\n{record}\n" for n, record in enumerate(records)))
+    for name, options in (
+        ("one", ("--device", "cpu", "-t", "1")),
+        ("many", ("--cluster", ADDRESS)),
+    ):
+        command = [sys.executable, "-m", "virnucpro", "predict", source, "-o", folder / name]
+        subprocess.run([*command, "-q", *models, *options], cwd=ROOT, env=ENVIRONMENT, check=True)
+    for name in BYTES:
+        assert (folder / "many" / name).read_bytes() == (folder / "one" / name).read_bytes()
+
+
 @pytest.mark.parametrize("model", ["toy", "lite"])
 def test_results_are_those_of_one_machine(
     cluster: LocalCluster, tmp_path: Path, model: str
 ) -> None:
-    source = tmp_path / "x.fa"
-    text = bases(400_000).decode()
-    records = [text[n : n + 2000] for n in range(0, len(text), 2000)]
-    source.write_text("".join(f">r{n}\n{record}\n" for n, record in enumerate(records)))
-    for name, options in (("one", ("--device", "cpu")), ("many", ("--cluster", ADDRESS))):
-        command = [sys.executable, "-m", "virnucpro", "predict", source, "-o", tmp_path / name]
-        subprocess.run(
-            [*command, "-m", model, "-q", *options], cwd=ROOT, env=ENVIRONMENT, check=True
-        )
-    for name in BYTES:
-        assert (tmp_path / "many" / name).read_bytes() == (tmp_path / "one" / name).read_bytes()
+    _compare(tmp_path, bases(400_000).decode(), "-m", model)
+
+
+def test_results_of_the_reference_models_are_those_of_one_machine(
+    cluster: LocalCluster, tmp_path: Path, reference: Path
+) -> None:
+    # Without T there is no stop codon on either strand: every frame is open.
+    text = bases(40_000).decode().replace("T", "G")
+    _compare(tmp_path, text, *reference_options(reference, tmp_path))

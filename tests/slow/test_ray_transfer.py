@@ -14,6 +14,7 @@ import pytest
 from tests.cli.inputs import bases
 from tests.contract.running import fasta
 from tests.faults.processes import files_under, until
+from tests.golden.models import reference_options
 from tests.slow.nodes import ADDRESS, ENVIRONMENT, ROOT, LocalCluster, local_nodes
 
 pytest.importorskip("ray")
@@ -85,16 +86,30 @@ def test_without_a_shared_folder_the_nodes_are_named_with_what_to_do(
     assert not files_under(folder / "out", ".probe")
 
 
+def _compare(source: Path, folder: Path, *models: str) -> None:
+    """Check that the cluster writes the same results and features."""
+    many = ("--cluster", ADDRESS, "--cluster-files", "transfer")
+    for name, options in (("one", ("--device", "cpu", "-t", "1")), ("many", many)):
+        done = _run(_predict(source, folder / name, *models, *options))
+        assert done.returncode == 0, done.stderr
+    assert _same(folder / "one", folder / "many")
+
+
 @pytest.mark.parametrize("model", ["toy", "lite"])
 def test_results_and_features_are_those_of_one_machine(
     cluster: LocalCluster, folder: Path, model: str
 ) -> None:
-    source = _source(folder, 200)
-    many = ("--cluster", ADDRESS, "--cluster-files", "transfer")
-    for name, options in (("one", ("--device", "cpu")), ("many", many)):
-        done = _run(_predict(source, folder / name, "-m", model, *options))
-        assert done.returncode == 0, done.stderr
-    assert _same(folder / "one", folder / "many")
+    _compare(_source(folder, 200), folder, "-m", model)
+    until(lambda: not cluster.workers)
+
+
+def test_results_and_features_of_the_reference_models_are_those_of_one_machine(
+    cluster: LocalCluster, folder: Path, reference: Path
+) -> None:
+    source = _source(folder, 20)
+    text = source.read_text().replace("T", "G")  # no stop codon: every frame is open
+    source.write_text(text)
+    _compare(source, folder, *reference_options(reference, folder))
     until(lambda: not cluster.workers)
 
 

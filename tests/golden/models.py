@@ -1,0 +1,18 @@
+"""The models that the original program ran with, as options of ours."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+
+def reference_options(reference: Path, folder: Path) -> list[str]:
+    """Return options that make ``predict`` use them; the configuration is written to ``folder``."""
+    models = reference / "models"
+    config = folder / "reference.yaml"
+    config.write_text(
+        f"prediction:\n  sequences_per_file: 25\n"
+        f"features:\n  dnabert:\n    model_name: {models / 'dnabert-s-tiny'}\n"
+        f"  esm:\n    model_name: {models / 'esm2_t3_tiny_UR50D.pt'}\n"
+    )
+    classifier = str(models / "mlp_160_24.pth")
+    return ["-c", str(config), "-m", "custom", "-p", classifier, "-e", "500"]
