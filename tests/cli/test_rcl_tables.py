@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 import gzip
+import runpy
+import sys
 from pathlib import Path
 
 import pytest
+
+from tests.unit.rcl.made_proteins import MOTIF, write_tables
+from virnucpro.rcl.proteins import read_protein_table
+
+EXAMPLES = Path(__file__).parents[2] / "examples" / "rcl"
 
 HEADER = "id,rcl_start,rcl_end,rcl_seq,Sequence\n"
 LOOP = "GTEASAATAVKITLLSALVETRTIVRFN"
@@ -157,3 +164,24 @@ def test_results_without_residues_and_damaged_ones(call, results: Path, tmp_path
         result = call("rcl", "plot", results, "..", "--force")
         assert result.code == 65, result.err
         assert "predict again" in result.err
+
+
+@pytest.mark.parametrize("option", ["--last", "--around", "--insert"])
+def test_the_example_that_alters_serpins(tmp_path, monkeypatch, capsys, option):
+    """The loop of an altered serpin is where its table says."""
+    serpins, _ = write_tables(tmp_path / "tables")
+    monkeypatch.setattr(sys, "argv", ["altered.py", str(serpins), option, "25"])
+    runpy.run_path(str(EXAMPLES / "altered.py"), run_name="__main__")
+    altered = tmp_path / "altered.csv"
+    altered.write_text(capsys.readouterr().out)
+    made = read_protein_table(altered, with_rcl=True, max_length=1024).proteins
+    assert len(made) == 30
+    for protein in made:
+        loop = protein.sequence[protein.start - 1 : protein.end]
+        half = len(MOTIF) // 2
+        assert (loop[:half], loop[-half + 1 :]) == (MOTIF[:half], MOTIF[-half + 1 :])
+        assert len(loop) == len(MOTIF) + 25 * (option == "--insert")
+        if option == "--around":
+            assert protein.start == 26
+        if option == "--last":
+            assert len(protein.sequence) == 25
