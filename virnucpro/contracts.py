@@ -100,6 +100,7 @@ class Task:
         span: half-open range of records of the input that this task covers; None for all.
         count: number of sequences in the task, for progress only.
         figures: the class of the figures that its receipt keeps.
+        parts: files with receipts of their own that hold what it would compute from its inputs.
     """
 
     stage: str
@@ -112,6 +113,7 @@ class Task:
     span: tuple[int, int] | None = None
     count: int = 0
     figures: type[TaskFigures] = TaskFigures
+    parts: tuple[OutputFile, ...] = ()
 
     @property
     def name(self) -> str:
@@ -247,6 +249,25 @@ class Receipts(Protocol):
         """Return the figures that a finished task left in its receipt."""
         ...
 
+    def part(self, receipt: Path) -> OutputFile | None:
+        """Return the file of a task that this start has proved or carried out; None without one."""
+        ...
+
+
+@dataclass(frozen=True)
+class FeatureWindow:
+    """Split files whose features are there at the same time, in a run that does not keep them.
+
+    Attributes:
+        files: their numbers, from 1.
+        sequences: the sequences of the whole run, for each encoder.
+        budgets: the batch budgets that are known by now.
+    """
+
+    files: tuple[int, ...]
+    sequences: int
+    budgets: Mapping[str, int]
+
 
 @dataclass(frozen=True)
 class DiskNeed:
@@ -274,11 +295,14 @@ class Stage(ABC):
             several tasks at once, in threads; those of a ``worker`` go to the devices.
         intermediate: whether the outputs are removed after a run without failures.
         reads_intermediate: whether it reads such files, so that it cannot be done again alone.
+        in_windows: whether it makes or reads features, a window of split files after the other
+            where they are not kept.
     """
 
     runs_on: ClassVar[Literal["host", "worker"]] = "host"
     intermediate: ClassVar[bool] = False
     reads_intermediate: ClassVar[bool] = True
+    in_windows: ClassVar[bool] = False
 
     @property
     @abstractmethod
@@ -314,6 +338,10 @@ class Stage(ABC):
 
     def with_tasks(self, tasks: Sequence[Task]) -> Stage:
         """Return the stage as it is opened for a run in which it planned ``tasks``."""
+        return self
+
+    def within(self, window: FeatureWindow) -> Stage:
+        """Return what is done for the files of a window; only for stages ``in_windows``."""
         return self
 
     def writing_to(self, disk: object) -> Stage:

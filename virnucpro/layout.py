@@ -258,6 +258,14 @@ class Layout(OutputFolder):
         """Both embeddings of a split file side by side; ``number`` may be a placeholder."""
         return self.merged_folder / f"output_{number}_merged.pt"
 
+    def scores(self, number: int) -> Path:
+        """Scores of a split file, in a run that does not keep features."""
+        return self.merged_folder / f"output_{number}_scores.pt"
+
+    def score_files(self) -> list[Path]:
+        """Every such file that exists; there are none after the end of a run."""
+        return sorted(self.merged_folder.glob("output_*_scores.pt"))
+
     def result(self, suffix: str) -> Path:
         """Return the path of ``STEM_suffix`` in the output directory.
 

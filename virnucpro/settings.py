@@ -334,16 +334,26 @@ class MachineSettings:
         "the same path, transfer sends files through Ray.",
         choices=CLUSTER_FILES_CHOICES,
     )
+    no_features: bool = setting(
+        False,
+        "files.no_features",
+        "Remove the features of a part of the frames before the next part is embedded.",
+    )
     remove_intermediate: bool = setting(
         True, "files.auto_cleanup", "Whether chunks, frames and features are removed after success."
     )
 
     def __post_init__(self) -> None:
-        """Check the counts.
+        """Check the counts, and that features are not to be kept and removed.
 
         Raises:
-            UsageError: one of them is below 1 (exit 64).
+            UsageError: a count is below 1, or that is asked for (exit 64).
         """
+        if self.no_features and not self.remove_intermediate:
+            raise UsageError(
+                "--no-features removes features, and --keep-intermediate keeps them: leave one of "
+                "them out"
+            )
         for name, value in vars(self).items():
             if isinstance(value, int) and value < 1 and not isinstance(value, bool):
                 raise UsageError(f"{name.replace('_', ' ')} must be 1 or more, not {value}")

@@ -108,6 +108,10 @@ OPTIONS: dict[str, list[Change]] = {
         Change("--force --resume", code=64),
     ],
     "--keep-intermediate": [Change("--keep-intermediate")],
+    "--no-features": [
+        Change("--no-features"),
+        Change("--no-features --keep-intermediate", code=64),
+    ],
     "--no-progress": [Change("--no-progress")],
     "--parallel": [Change("--parallel")],
     "--verbose": [Change("--verbose")],

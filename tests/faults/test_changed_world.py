@@ -223,6 +223,7 @@ OTHER: dict[str, Callable[[World], PredictionRequest]] = {
     ),
     "--compile": lambda w: _machine(w, compile="never"),
     "threads": lambda w: _machine(w, threads=2),
+    "keep features": lambda w: _machine(w, remove_intermediate=True, no_features=True),
     "keep intermediate": lambda w: _machine(w, remove_intermediate=True),
     "models moved or renamed": _rename_models,
     "input moved": _move_input,

@@ -51,8 +51,8 @@ SECTIONS = {
     "Calls": ("--min-score", "--max-fdr", "--min-length", "--relaxed", "--conservative"),
     "Run": ("--resume", "--force", "--config", "--help"),
     "Output": (
-        *("--output-dir", "--keep-intermediate", "--no-progress", "--verbose", "--quiet"),
-        "--log-file",
+        *("--output-dir", "--keep-intermediate", "--no-features", "--no-progress"),
+        *("--verbose", "--quiet", "--log-file"),
     ),
 }
 
@@ -119,6 +119,13 @@ SECTIONS = {
     "--keep-intermediate",
     is_flag=True,
     help="Keep chunks, frames and features after the run.",
+)
+@click.option(
+    "--no-features",
+    is_flag=True,
+    default=None,
+    help="Embed and score a part of the frames at a time, and remove its features before the next "
+    "one. Results are the same to the byte. Done by itself where the disk would be too small.",
 )
 @shared.no_progress_option
 @click.option(

@@ -101,6 +101,9 @@ class _Chunking:
     def figures(self, receipt: Path) -> TaskFigures:
         return self._receipt.figures
 
+    def part(self, receipt: Path) -> OutputFile | None:
+        return None
+
 
 def call_again(request: CallRequest, notify: Callable[[str], None]) -> list[CalledRun]:
     """Write the tables of all runs that were asked for; one that has these cuts is left alone.

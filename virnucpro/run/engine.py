@@ -28,6 +28,8 @@ from virnucpro.run.record import RunOutcome, WorkerTable
 from virnucpro.run.shared_stage import SharedStage
 from virnucpro.run.spans import Spans
 from virnucpro.run.status import write_stage_list
+from virnucpro.run.windows import Features, FeatureWindows, feature_windows, missing_bytes
+from virnucpro.stages.scoring import ScoringStage
 from virnucpro.store.disk import Disk
 from virnucpro.store.ledger import Ledger
 from virnucpro.store.state import RunState, admit_run, read_state, write_state
@@ -47,6 +49,8 @@ class Run:
         stages_before: stages of other runs that the same command counts before these.
         stages_in_all: stages that the command counts in all; 0 for those of this run.
         runs_ahead: stages of other runs that the same command has still to do after these.
+        features: whether they are kept until the end, or dropped as soon as they are scored;
+            ``auto`` drops them where the disk cannot hold them.
     """
 
     layout: Layout
@@ -58,6 +62,7 @@ class Run:
     stages_before: int = 0
     stages_in_all: int = 0
     runs_ahead: tuple[StageAhead, ...] = ()
+    features: Features = "kept"
 
 
 def admitted_state(
@@ -86,13 +91,28 @@ def execute(run: Run, executor: Executor, emit: Emit) -> RunOutcome:
     """
     execution = Execution(run, emit)
     workers = noted_workers([execution], emit)
-    for position in range(len(run.stages)):
+    embedding = embedding_positions(run.stages)
+    for position in range(embedding.start):
+        carry_out_stage([execution], position, executor, workers, emit)
+    if embedding:
+        carry_out_embedding([execution], executor, workers, emit)
+    for position in range(embedding.stop, len(run.stages)):
         carry_out_stage([execution], position, executor, workers, emit)
     return execution.finished(workers)
 
 
+def embedding_positions(stages: Sequence[Stage]) -> range:
+    """Return the positions of the stages of the workers, which follow each other."""
+    positions = [n for n, stage in enumerate(stages) if stage.runs_on == "worker"]
+    return range(positions[0], positions[-1] + 1) if positions else range(0)
+
+
 class Execution:
-    """An admitted run on its way through its stages."""
+    """An admitted run on its way through its stages.
+
+    Attributes:
+        windows: the split files that are still to be scored, where features are not kept.
+    """
 
     def __init__(self, run: Run, emit: Emit) -> None:
         """Remove what killed processes left, and see what of a finished run can be relied on."""
@@ -102,7 +122,13 @@ class Execution:
         ledger = Ledger(run.layout, run.disk, run.digests)
         self.outcome = RunOutcome(ledger)
         self._space_checked = False
-        if ledger.has_removed_outputs and (reason := _reason_to_distrust(run, ledger)):
+        self.windows: FeatureWindows | None = None
+        begun = run.layout.score_files()  # features are gone before all files have scores
+        if (
+            ledger.has_removed_outputs
+            and not begun
+            and (reason := _reason_to_distrust(run, ledger))
+        ):
             text = "the intermediate files of the finished run, since removed, are needed again"
             emit(Notice("warning", f"{text}: {reason}"))
             ledger.forget_removed()
@@ -114,16 +140,27 @@ class Execution:
 
     def plan(self, position: int, emit: Emit) -> PlannedStage:
         """Plan a stage, and find out what of it is to do."""
-        tasks = self.run.stages[position].plan(self.ledger)
+        stage = self.run.stages[position]
+        if self.windows and self.windows.present:
+            stage = stage.within(self.windows.present)
+        tasks = stage.plan(self.ledger)
         stale, reasons = _stale(tasks, self.ledger)
-        stage = self.run.stages[position].with_tasks(tasks)
+        stage = stage.with_tasks(tasks)
         stale = _adopt(stage, stale, self.ledger, emit)
-        if stale and stage.disk_need(self.ledger) and not self._space_checked:
+        unchecked = self.windows is None and not self._space_checked
+        if stale and stage.disk_need(self.ledger) and unchecked:
             _check_space(self.run, self.ledger, emit)
             self._space_checked = True
         return PlannedStage(
             self, stage, tasks, reasons, Spans(stage, stale, self.ledger, self.run.disk)
         )
+
+    def ahead(self, position: int) -> tuple[StageAhead, ...]:
+        """Return what is still to do behind a stage."""
+        later = self.run.stages[position + 1 :]
+        if self.windows and self.windows.present:
+            return self.windows.ahead(later)
+        return (*stages_ahead(later, self.ledger), *self.run.runs_ahead)
 
     def finished(self, workers: WorkerTable) -> RunOutcome:
         """Return what was done, after the last stage; ``workers`` are those that did it."""
@@ -164,7 +201,8 @@ class PlannedStage:
         for task in self.tasks:
             for notice in self.execution.ledger.figures(task.receipt).notices:
                 emit(Notice("warning", notice))
-        self.execution.outcome.seconds[self.stage.name] = seconds
+        spent = self.execution.outcome.seconds
+        spent[self.stage.name] = spent.get(self.stage.name, 0.0) + seconds
 
 
 def noted_workers(executions: Sequence[Execution], emit: Emit) -> WorkerTable:
@@ -217,6 +255,53 @@ def carry_out_stage(
     emit(StageFinished(stage.name, number, time.perf_counter() - started))
 
 
+def carry_out_embedding(
+    executions: Sequence[Execution], executor: Executor, workers: WorkerTable, emit: Emit
+) -> None:
+    """Carry out the stages of the workers, of one run or of several with the same models.
+
+    Where features are not kept, what reads them is done, too, for one window after the other.
+
+    Raises:
+        VirNucProError: whatever ends a run; what was committed before stays valid.
+    """
+    stages = executions[0].run.stages
+    for execution in executions:
+        run = execution.run
+        execution.windows = feature_windows(
+            run.layout, run.stages, run.features, execution.ledger, emit
+        )
+    kept = [execution for execution in executions if execution.windows is None]
+    for position in embedding_positions(stages) if kept else ():
+        carry_out_stage(kept, position, executor, workers, emit)
+    while window := _next_window(executions, workers.budgets):
+        members = [execution for execution, _ in window]
+        for position, stage in enumerate(stages):
+            if stage.runs_on == "worker":
+                carry_out_stage(members, position, executor, workers, emit)
+            elif stage.in_windows:
+                for member in members:
+                    carry_out_stage([member], position, executor, workers, emit)
+        for _, windows in window:
+            windows.end()
+
+
+def _next_window(
+    executions: Sequence[Execution], budgets: Mapping[str, int]
+) -> list[tuple[Execution, FeatureWindows]]:
+    """Return the runs that have files in the next window; none after the last one."""
+    window: list[tuple[Execution, FeatureWindows]] = []
+    room = 0
+    for execution in executions:
+        if (windows := execution.windows) is None:
+            continue
+        room = room if window else windows.most_frames()
+        if taken := windows.begin(room, budgets, first=not window):
+            window.append((execution, windows))
+            room -= taken
+    return window
+
+
 def _shared(planned: Sequence[PlannedStage]) -> SharedStage:
     first = planned[0].stage
     owners = {}
@@ -229,7 +314,7 @@ def _shared(planned: Sequence[PlannedStage]) -> SharedStage:
 
 def _started(planned: Sequence[PlannedStage], position: int, stage: Stage) -> StageStarted:
     """Return the event that a stage begins, with what is to do in all of its runs."""
-    run, ledger = planned[0].execution.run, planned[0].execution.ledger
+    run = planned[0].execution.run
     todo = [task for item in planned for task in item.spans.todo]
     return StageStarted(
         stage.name,
@@ -243,7 +328,7 @@ def _started(planned: Sequence[PlannedStage], position: int, stage: Stage) -> St
         title=stage.title,
         stages=run.stages_in_all or len(run.stages),
         on_workers=stage.runs_on == "worker",
-        ahead=(*stages_ahead(run.stages[position + 1 :], ledger), *run.runs_ahead),
+        ahead=planned[0].execution.ahead(position),
     )
 
 
@@ -291,8 +376,7 @@ def _check_space(run: Run, ledger: Ledger, emit: Emit) -> None:
     """
     needs = [need for stage in run.stages if (need := stage.disk_need(ledger))]
     total, purpose = sum(need.bytes for need in needs), needs[0].purpose
-    present = sum(path.stat().st_size for path in run.layout.feature_files())
-    missing = max(0, total - present)
+    missing = missing_bytes(run.layout, total)
     free = shutil.disk_usage(run.layout.root).free
     emit(Notice("info", f"{purpose} take {byte_size(total)} ({byte_size(free)} are free)"))
     if missing > free:
@@ -322,7 +406,7 @@ def tidy_up(run: Run, outcome: RunOutcome, *, keep_intermediate: bool) -> None:
         run.disk.remove_tree(folder)
     if keep_intermediate:
         return
-    intermediate = {stage.name for stage in run.stages if stage.intermediate}
+    intermediate = {stage.name for stage in run.stages if stage.intermediate} | {ScoringStage.name}
     kept = frozenset(path for stage in run.stages for path in stage.kept_outputs)
     outcome.ledger.remove(
         [(path, r) for path, r in outcome.ledger.receipts() if r.stage in intermediate], kept

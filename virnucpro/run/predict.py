@@ -164,7 +164,8 @@ def admitted_run(
             disk.move(layout.incoming, layout.spooled)
             seen = {source.first: input_stamp(source.first)}
         stages = prediction.stages(seen, state.budgets)
-        run = Run(layout, disk, stages, state, dict(zip(source.paths, digests, strict=True)))
+        digests_of = dict(zip(source.paths, digests, strict=True))
+        run = Run(layout, disk, stages, state, digests_of, features=prediction.features)
         yield AdmittedRun(run, label, seen)
 
 

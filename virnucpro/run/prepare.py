@@ -17,6 +17,7 @@ from virnucpro.layout import STDIN, Layout, RunLayout
 from virnucpro.models.store import check_digest
 from virnucpro.precision import choose_precision
 from virnucpro.run.request import PredictionRequest, classifier_path
+from virnucpro.run.windows import Features
 from virnucpro.settings import AnalysisSettings, Cuts, MachineSettings
 from virnucpro.stages.chunking import ChunkingStage
 from virnucpro.stages.consensus import ConsensusStage
@@ -49,6 +50,13 @@ class Prediction:
     def dedup(self) -> bool:
         """Whether identical sequences are embedded once."""
         return self.analysis.dedup is True
+
+    @property
+    def features(self) -> Features:
+        """How long features are kept; see :class:`virnucpro.run.engine.Run`."""
+        if self.machine.no_features:
+            return "dropped"
+        return "auto" if self.machine.remove_intermediate else "kept"
 
     def stages(self, seen: Mapping[Path, FileStamp], budgets: Mapping[str, int]) -> list[Stage]:
         """Return the list of stages. A new stage is added to the program here.

@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from virnucpro.contracts import Stage
 from virnucpro.errors import (
     InputError,
     LockedError,
@@ -31,7 +30,13 @@ from virnucpro.layout import SamplesFolder
 from virnucpro.report.overview import OverviewRow, overview_page
 from virnucpro.report.writing import refuse_other_file, text_of
 from virnucpro.results import open_run
-from virnucpro.run.engine import Execution, carry_out_stage, noted_workers
+from virnucpro.run.engine import (
+    Execution,
+    carry_out_embedding,
+    carry_out_stage,
+    embedding_positions,
+    noted_workers,
+)
 from virnucpro.run.predict import AdmittedRun, Summary, admitted_run, finish, model_sizes
 from virnucpro.run.prepare import Prediction, prepare
 from virnucpro.run.request import PredictionRequest, check_input
@@ -267,7 +272,7 @@ class Study:
                 )
                 execution = Execution(admitted.run, self._emit)
                 begun = BegunSample(sample, own, admitted, execution)
-                self._on_host(begun, range(_embedding(admitted.run.stages).start))
+                self._on_host(begun, range(embedding_positions(admitted.run.stages).start))
                 locks.push(stack.pop_all())
                 return begun
         except ModelError:
@@ -290,12 +295,11 @@ class Study:
         executions = [begun.execution for begun in group]
         stages = group[0].admitted.run.stages
         workers = noted_workers(executions, self._emit)
-        for position in _embedding(stages):
-            carry_out_stage(executions, position, self._workers.executor, workers, self._emit)
+        carry_out_embedding(executions, self._workers.executor, workers, self._emit)
         for begun in group:
             sample = begun.sample
             try:
-                self._on_host(begun, range(_embedding(stages).stop, len(stages)))
+                self._on_host(begun, range(embedding_positions(stages).stop, len(stages)))
                 outcome = begun.execution.finished(workers)
                 summary = finish(
                     sample.request,
@@ -316,12 +320,6 @@ class Study:
                 summary,
                 _seconds(begun),
             )
-
-
-def _embedding(stages: Sequence[Stage]) -> range:
-    """Return the positions of the stages of the workers, which follow each other."""
-    positions = [n for n, stage in enumerate(stages) if stage.runs_on == "worker"]
-    return range(positions[0], positions[-1] + 1)
 
 
 def _size(sample: NamedInput) -> int:

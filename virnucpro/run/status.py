@@ -199,7 +199,9 @@ def _run_status(root: Path, stem: str) -> RunStatus | None:
     command, listed = read_stage_list(layout)
     archive = read_archive(layout)
     stages, failures = _stages(layout, archive, listed)
-    if archive.removed and any(not s.complete and s.stage.reads_intermediate for s in stages):
+    needed = any(not s.complete and s.stage.reads_intermediate for s in stages)
+    # A run that does not keep features removes those of split files that have scores.
+    if archive.removed and needed and not layout.score_files():
         stages, failures = _stages(layout, Archive(), listed)  # removed files are needed again
     if owner:
         state = "running"

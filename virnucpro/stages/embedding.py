@@ -26,6 +26,7 @@ from virnucpro.contracts import (
     Encoder,
     FailedSequences,
     FailedTask,
+    FeatureWindow,
     Json,
     OutputFile,
     Receipts,
@@ -70,7 +71,8 @@ class EmbeddingStage(SpannedStage):
     ``budget`` (tokens or sequences per batch) is for the device and not part of the fingerprint;
     None finds it, unless ``kept`` has one that an earlier start found, by :func:`budget_key`.
     ``compile`` says whether the model is compiled, ``auto`` where ``sequences`` are many: those of
-    the whole run, done or not, so that a resumed run computes as it began.
+    the whole run, done or not, so that a resumed run computes as it began. With a ``window``, only
+    its files are embedded.
     """
 
     layout: Layout
@@ -83,9 +85,11 @@ class EmbeddingStage(SpannedStage):
     kept: Mapping[str, int] = field(default_factory=dict)
     compile: CompileMode = "auto"
     sequences: int = 0
+    window: FeatureWindow | None = None
 
     runs_on: ClassVar[Literal["host", "worker"]] = "worker"
     intermediate: ClassVar[bool] = True
+    in_windows: ClassVar[bool] = True
     version = 1
 
     @property
@@ -113,7 +117,8 @@ class EmbeddingStage(SpannedStage):
         }
         tasks = []
         files = split_files(receipts, self.layout, self.molecule)
-        for number, file in enumerate(files, 1):
+        for number in self.window.files if self.window else range(1, len(files) + 1):
+            file = files[number - 1]
             output = self.layout.features(self.molecule, number)
             receipt = output.with_name(output.name + ".done")
             task = Task(self.name, self.version, (file.path,), (output,), receipt, params)
@@ -122,7 +127,12 @@ class EmbeddingStage(SpannedStage):
 
     def with_tasks(self, tasks: Sequence[Task]) -> EmbeddingStage:
         """Return the stage with the number of sequences that it has in all."""
-        return replace(self, sequences=sum(task.count for task in tasks))
+        sequences = sum(task.count for task in tasks)
+        return replace(self, sequences=self.window.sequences if self.window else sequences)
+
+    def within(self, window: FeatureWindow) -> EmbeddingStage:
+        """Return the stage for the files of a window."""
+        return replace(self, window=window, kept=window.budgets)
 
     def writing_to(self, disk: object) -> EmbeddingStage:
         """Return the stage with another :class:`Disk`."""

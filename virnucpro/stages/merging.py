@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import ClassVar
 
 import torch
 
-from virnucpro.contracts import Receipts, ReportProgress, Task, TaskResult
+from virnucpro.contracts import FeatureWindow, Receipts, ReportProgress, Task, TaskResult
 from virnucpro.io.fasta import read_fasta
 from virnucpro.layout import MOLECULES, Molecule
 from virnucpro.stages.base import HostStage
@@ -25,13 +26,17 @@ class IncompleteFeaturesError(AssertionError):
 class MergingStage(HostStage):
     """Writes ``[nucleotide | protein]`` rows in the order of the split file.
 
-    With one of the ``molecules`` alone, a row is its embedding.
+    With one of the ``molecules`` alone, a row is its embedding. ``files`` are the numbers of the
+    split files; None for all.
     """
 
     name: ClassVar[str] = "merging"
     intermediate: ClassVar[bool] = True
 
+    in_windows: ClassVar[bool] = True
+
     molecules: tuple[Molecule, ...] = MOLECULES
+    files: Sequence[int] | None = None
 
     @property
     def file_pattern(self) -> Path:
@@ -41,7 +46,8 @@ class MergingStage(HostStage):
     def plan(self, receipts: Receipts) -> list[Task]:
         """Return one task per split file; what failed in any molecule is left out."""
         tasks = []
-        for number in range(1, len(split_files(receipts, self.layout, "nucleotide")) + 1):
+        count = len(split_files(receipts, self.layout, "nucleotide"))
+        for number in range(1, count + 1) if self.files is None else self.files:
             halves = [self.layout.features(molecule, number) for molecule in self.molecules]
             failed = {
                 name
@@ -56,6 +62,10 @@ class MergingStage(HostStage):
             )
             tasks.append(replace(task, receipt=output.with_name(output.name + ".done")))
         return tasks
+
+    def within(self, window: FeatureWindow) -> MergingStage:
+        """Return the stage for the files of a window."""
+        return replace(self, files=window.files)
 
     def run(self, task: Task, report: ReportProgress) -> TaskResult:
         """Merge one file.

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import ClassVar
 
@@ -14,10 +14,18 @@ import torch
 from virnucpro.classifier.files import ClassifierInfo, load_classifier
 from virnucpro.classifier.scoring import INNER_BATCH
 from virnucpro.compute.threads import CoreThreads, prefetched
-from virnucpro.contracts import Receipts, ReportProgress, Task, TaskResult
+from virnucpro.contracts import (
+    FeatureWindow,
+    OutputFile,
+    Receipts,
+    ReportProgress,
+    Task,
+    TaskResult,
+)
 from virnucpro.encoders.family import refuse_changed_models
 from virnucpro.stages.base import HostStage
 from virnucpro.stages.copies import Scores, with_copies
+from virnucpro.stages.scoring import ScoringStage, proved_scores, scores_receipt
 from virnucpro.stages.splitting import split_files
 from virnucpro.store.features import load_features
 from virnucpro.tables import PREDICTIONS
@@ -31,6 +39,7 @@ class PredictionStage(HostStage):
     """
 
     name: ClassVar[str] = "prediction"
+    in_windows: ClassVar[bool] = True
 
     classifier: ClassifierInfo
     rows: int
@@ -44,15 +53,40 @@ class PredictionStage(HostStage):
             inputs += (self.layout.frames("nucleotide"), self.layout.copies_table)
         rows = receipts.outputs("translation")[0].rows
         params = {"classifier": self.classifier.sha256}
-        return [self.whole(inputs, (self.layout.predictions,), params, rows)]
+        task = self.whole(inputs, (self.layout.predictions,), params, rows)
+        scores = (self.layout.scores(number) for number in range(1, files + 1))
+        parts = [receipts.part(scores_receipt(path)) for path in scores]
+        proved = tuple(part for part in parts if part is not None)
+        return [replace(task, parts=proved if len(proved) == files else ())]
+
+    def within(self, window: FeatureWindow) -> ScoringStage:
+        """Return what makes the parts of the predictions, while there are features."""
+        return ScoringStage(self.layout, self.disk, self.classifier, window.files)
 
     def run(self, task: Task, report: ReportProgress) -> TaskResult:
         """Score the rows of every file, in input order, on all threads that torch may use.
 
         Raises:
             ModelError: the classifier was replaced since the run began.
+            OutputError: scores that are there already were changed meanwhile.
         """
         merged = task.inputs[:-2] if self.dedup else task.inputs
+        rows = self._parts(task.parts) if task.parts else self._scored(merged)
+        with self.disk.create(task.outputs[0]) as out, closing(rows):
+            out.write(PREDICTIONS.header.encode())
+            for ids, pairs in with_copies(rows, *task.inputs[-2:]) if self.dedup else rows:
+                out.write(_lines(ids, pairs).encode(), len(ids))
+                report(len(ids), 0)
+        return TaskResult(task, (out.output,))
+
+    def _parts(self, parts: Sequence[OutputFile]) -> Generator[tuple[list[str], Scores]]:
+        """Yield ids and scores of all files of scores."""
+        for part in parts:
+            ids, scores = proved_scores(part)
+            yield ids, scores.numpy()
+
+    def _scored(self, paths: Sequence[Path]) -> Generator[tuple[list[str], Scores]]:
+        """Yield ids and scores of all merged files, some at a time."""
         stamps = {self.classifier.path: self.classifier.stamp}
         refuse_changed_models(stamps)
         classifier = load_classifier(self.classifier.path)
@@ -61,21 +95,12 @@ class PredictionStage(HostStage):
             return classifier.scores(slab[1])
 
         with (
-            self.disk.create(task.outputs[0]) as out,
-            closing(self._slabs(merged)) as slabs,
+            closing(self._slabs(paths)) as slabs,
             closing(CoreThreads().map(scored, slabs)) as scores,
         ):
-            out.write(PREDICTIONS.header.encode())
-            rows: Iterator[tuple[list[str], Scores]] = (
-                (ids, pairs.numpy()) for (ids, _), pairs in scores
-            )
-            if self.dedup:
-                rows = with_copies(rows, *task.inputs[-2:])
-            for ids, pairs in rows:
-                out.write(_lines(ids, pairs).encode(), len(ids))
-                report(len(ids), 0)
-            refuse_changed_models(stamps)
-        return TaskResult(task, (out.output,))
+            for (ids, _), pairs in scores:
+                yield ids, pairs.numpy()
+        refuse_changed_models(stamps)
 
     def _slabs(self, paths: Sequence[Path]) -> Generator[tuple[list[str], torch.Tensor]]:
         """Ids and rows of all files, some at a time. The next file is read meanwhile."""

@@ -28,8 +28,13 @@ import numpy as np
 import torch
 
 SCHEMA = 1
-Kind = Literal["nucleotide", "protein", "merged"]
-_ID_KEY: dict[Kind, str] = {"nucleotide": "nucleotide", "protein": "proteins", "merged": "ids"}
+Kind = Literal["nucleotide", "protein", "merged", "scores"]
+_ID_KEY: dict[Kind, str] = {
+    "nucleotide": "nucleotide",
+    "protein": "proteins",
+    "merged": "ids",
+    "scores": "ids",
+}
 
 
 # What torch.load raises on damaged files; the second line was found by fuzzing.

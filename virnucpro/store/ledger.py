@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -68,11 +68,17 @@ class Ledger:
         """Whether intermediate files of a finished run were removed and so count as present."""
         return bool(self._archive.removed)
 
-    def forget_removed(self) -> None:
-        """Treat removed files as missing from now on, in this run and in later ones."""
-        for path in self._layout.archives:
-            self._disk.remove(path)
-        self._archive = Archive()
+    def forget_removed(self, files: Collection[Path] | None = None) -> None:
+        """Treat removed files as missing from now on, in this run and in later ones.
+
+        None are all of them.
+        """
+        if files is None:
+            for path in self._layout.archives:
+                self._disk.remove(path)
+            self._archive = Archive()
+        elif not self._archive.removed.isdisjoint(files):
+            self._write_archive(self._archive.removed.difference(files))
 
     def check(self, task: Task) -> Verdict:
         """Compare a task with its receipt and with the files on the disk.
@@ -152,24 +158,30 @@ class Ledger:
             for path in (*(output.path for output in receipt.outputs), receipt_path)
             if path not in keep and path != self._layout.receipt(receipt.stage)
         ]
+        self._write_archive(self._archive.removed.union(files))
+        for path in files:
+            self._disk.remove(path)
+            self._stamps.pop(path, None)  # it is known by its receipt
+
+    def _write_archive(self, removed: Collection[Path]) -> None:
+        """Write down which files are ``removed``, and all receipts that are known."""
         root = self._layout.root
+        receipts = {
+            path.relative_to(root).as_posix(): receipt_document(receipt, root)
+            for path, receipt in self._receipts.items()
+        }
         content = sealed(
             {
                 "schema": current_schema("archive"),
                 "producer": f"virnucpro {__version__}",
-                "removed": sorted(path.relative_to(root).as_posix() for path in files),
-                "receipts": {
-                    path.relative_to(root).as_posix(): receipt_document(receipt, root)
-                    for path, receipt in self._receipts.items()
-                },
+                "removed": sorted(path.relative_to(root).as_posix() for path in removed),
+                "receipts": receipts,
             }
         )
         for path in self._layout.archives:
             if not path.exists() or path.read_bytes() != content:
                 self._disk.save(path, content)
         self._archive = read_archive(self._layout)
-        for path in files:
-            self._disk.remove(path)
 
     def _remember(self, task: Task, receipt: Receipt) -> None:
         receipts = self._receipts if task.span is None else self._receipts_of_spans
@@ -205,6 +217,10 @@ class Ledger:
     def figures(self, receipt: Path) -> TaskFigures:
         """Return the figures that a finished task left in its receipt."""
         return self._receipts[receipt].figures
+
+    def part(self, receipt: Path) -> OutputFile | None:
+        """Return the file of a task that this start has proved or carried out; None without one."""
+        return self._receipts[receipt].outputs[0] if receipt in self._receipts else None
 
     def receipts(self) -> list[tuple[Path, Receipt]]:
         """Return the receipts that were proved or written in this run, but those of spans."""
