@@ -182,6 +182,21 @@ def test_a_table_of_the_user_is_not_overwritten(
     assert [path.read_text() for path in kept] == ["mine"]
 
 
+def test_report_writes_the_reports_and_the_overview_of_all_samples_again(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    listed = _listed(folder, "a", "b", "wrong")
+    assert run(["predict", "--input-list", str(listed), "-o", "out", *TOY, "-q"]) == 2
+    written = [folder / "out/samples_overview.html", folder / "out/s_a/a_report.html"]
+    contents = [path.read_bytes() for path in written]
+    for path in written:
+        path.unlink()
+    capsys.readouterr()
+    assert run(["report", "out"]) == 0
+    assert "overview: out/samples_overview.html" in capsys.readouterr().err
+    assert [path.read_bytes() for path in written] == contents
+
+
 def test_an_overview_of_the_user_is_not_overwritten(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
