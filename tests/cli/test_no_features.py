@@ -114,6 +114,12 @@ def test_the_results_are_the_same_and_features_of_one_window_exist(
     assert started["nucleotide_embeddings"] == started["scoring"] == len(left) > 2
     assert (left[-1], left == sorted(left, key=lambda n: -(n or 0))) == (0, True)
     assert set(summary.seconds) >= {"protein_embeddings", "scoring", "prediction"}
+    record = json.loads((out / "in_run.json").read_bytes())
+    spans = -(-(summary.frames - (summary.copies or 0)) // FRAMES_PER_FILE)  # one for each file
+    assert {row["stage"]: row["tasks"] for row in record["workers"]} == {
+        "nucleotide_embeddings": spans,
+        "protein_embeddings": spans,
+    }
 
 
 def test_two_workers_and_the_option(source: Path, kept: Path, tmp_path: Path) -> None:

@@ -80,13 +80,11 @@ class WorkerTable:
                     self._warn(f"{text}: {reason}")
                 self._check_precision(stage, facts)
             case WorkerReport(worker, device, stage):
-                row = self._row(worker, device, stage)
-                row.update({"busy": event.busy, "idle": event.idle, "tasks": event.tasks})
-                row.update(asdict(event.figures))
+                _add_report(self._row(worker, device, stage), event)
         self._emit(event)
 
     def rows(self) -> list[dict[str, Json]]:
-        """Return one row per worker and stage, as its last start left it."""
+        """Return one row per worker and stage: how it was opened last, and what it did in all."""
         return list(self._rows.values())
 
     def _row(self, worker: int, device: Device, stage: str) -> dict[str, Json]:
@@ -123,6 +121,17 @@ class WorkerTable:
         if budget < self.budgets.get(key, budget + 1):
             self.budgets[key] = budget
             self._save_budgets(self.budgets)
+
+
+def _add_report(row: dict[str, Json], report: WorkerReport) -> None:
+    """Add to a row what a worker did in a stage, or in a window of it."""
+    for name in ("busy", "idle", "tasks"):
+        row[name] = row.get(name, 0) + getattr(report, name)
+    figures = asdict(report.figures)
+    row["peak_memory"] = max(row.get("peak_memory", 0), figures["peak_memory"])
+    for name in ("compiled_calls", "uncompiled_calls"):
+        row[name] = row.get(name, 0) + figures[name]
+    row["uncompiled_reason"] = row.get("uncompiled_reason") or figures["uncompiled_reason"]
 
 
 def run_record(
