@@ -26,7 +26,7 @@ from virnucpro.store.disk import OutputWriter
 from virnucpro.tables import COPIES
 
 # Frames among which identical ones are found: more than 100 million reads have. Each of them takes
-# 21 bytes of memory meanwhile.
+# 30 bytes of memory meanwhile.
 WINDOW = 1 << 28
 ROWS_AT_A_TIME = 8192  # are written together
 
