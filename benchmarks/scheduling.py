@@ -34,6 +34,8 @@ from virnucpro.events import Event, TaskStarted, WorkerReport
 from virnucpro.executors.executor import Executor
 from virnucpro.executors.processes import ProcessPool
 
+SPLIT_FILE = 10_000  # sequences of a split file, as a run has them by default
+
 
 @dataclass(frozen=True)
 class SchedulingResult:
@@ -142,15 +144,17 @@ def main() -> None:
     parser.add_argument("--workers", default="1,2,4,8", help="numbers of workers")
     parser.add_argument("--spans", default="1000,500,250,125", help="sequences per span")
     parser.add_argument("--seconds", type=float, default=24.0, help="device time in all")
-    parser.add_argument("--sequences", type=int, default=10_000, help="in the work of one file")
+    parser.add_argument("--sequences", type=int, default=10_000, help="of the one input")
     parser.add_argument("--host", type=float, default=0.0, help="host seconds per task, twice")
     options = parser.parse_args()
     kinds: tuple[Literal["cpu", "cuda"], ...] = ("cpu", "cuda") if options.host else ("cpu",)
     print(
         f"{'work':28} {'device':>6} {'span':>5} {'workers':>7} {'tasks':>5} {'seconds':>8} {'gain':>5} limit idle"
     )
-    one = f"one file of {options.sequences:,}"
-    for name, counts in ((one, [options.sequences]), ("200 uneven files", uneven_files())):
+    full, rest = divmod(options.sequences, SPLIT_FILE)
+    one = [SPLIT_FILE] * full + [rest] * (rest > 0)
+    works = ((f"one input of {options.sequences:,}", one), ("200 uneven files", uneven_files()))
+    for name, counts in works:
         for span in map(int, options.spans.split(",")):
             for workers in map(int, options.workers.split(",")):
                 for kind in kinds:
