@@ -24,7 +24,6 @@ Examples:
   virnucpro rcl train --encoding onehot --model cnn --config config.yaml --epochs 20
   virnucpro rcl train --encoding blosum --model unet --config config.yaml --gpu-ids 0,1
       --mixed-precision
-  virnucpro rcl train --encoding blosum --model unet --relatives --serpins serpins.csv
 
 The configuration file is the config.yaml of RCL-identifier. Options win over it.
 
@@ -81,11 +80,6 @@ The configuration file is the config.yaml of RCL-identifier. Options win over it
     "--patience", type=shared.COUNT, help="Stop after N epochs without a better validation F1."
 )
 @click.option("--seed", type=shared.COUNT_OR_ZERO, help="Seed of all random choices.")
-@click.option(
-    "--relatives/--no-relatives",
-    default=None,
-    help="Train on made-up relatives of the proteins, in place of the proteins (needs pyhmmer).",
-)
 @click.option(
     "--mixed-precision/--full-precision",
     default=None,
@@ -212,7 +206,7 @@ def _training_settings(
     from virnucpro.rcl.settings import RCL_RECIPES
 
     training = file.applied_to(RCL_RECIPES[options["recipe"]])
-    names = ("epochs", "batch_size", "learning_rate", "patience", "seed", "relatives")
+    names = ("epochs", "batch_size", "learning_rate", "patience", "seed")
     given = {name: options[name] for name in names if options[name] is not None}
     mixed = options["mixed_precision"]
     if mixed if mixed is not None else file.mixed_precision:

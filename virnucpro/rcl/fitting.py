@@ -17,7 +17,6 @@ from virnucpro.errors import InputError, UsageError
 from virnucpro.events import Notice
 from virnucpro.executors.signals import Interruption
 from virnucpro.formatting import byte_size
-from virnucpro.rcl.augmentation import make_relatives
 from virnucpro.rcl.curves import draw_curves, history_document, scalars_of_epoch
 from virnucpro.rcl.features import ProteinFeatures
 from virnucpro.rcl.model_files import write_rcl_model
@@ -204,7 +203,6 @@ def _plan(
 
     Raises:
         InputError: a protein has no features.
-        UsageError: relatives cannot be made of the training proteins.
     """
     train, validation = (
         [protein for protein, own in zip(proteins, parts, strict=True) if own == part]
@@ -217,10 +215,7 @@ def _plan(
             f"beginning with {missing[0][:20]} among them: repeat virnucpro rcl embed with these "
             f"tables"
         )
-    relatives = make_relatives(train) if request.settings.relatives else None
-    return RclTrainingPlan(
-        request.settings, train, validation, features, files.savepoint, relatives
-    )
+    return RclTrainingPlan(request.settings, train, validation, features, files.savepoint)
 
 
 def _announcement(
@@ -346,7 +341,6 @@ def _config(request: RclTrainingRequest, identity: Mapping[str, Json]) -> dict[s
             "loss_weights": list(settings.loss_weights),
             "optimizer": settings.optimizer,
             "scheduler": settings.scheduler,
-            "relatives": settings.relatives,
         },
         "evaluation": {"threshold": settings.threshold},
         "hardware": {

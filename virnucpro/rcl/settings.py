@@ -54,7 +54,6 @@ class RclTrainingSettings:
         optimizer: ``adam`` or ``adamw``.
         scheduler: ``reduce_on_plateau``, ``cosine`` or ``none``.
         fragments: share of the proteins of a batch that are cut to a random half or more.
-        relatives: whether made-up relatives take the place of the training proteins.
         threshold: written into the model as the one to predict with.
         precision: arithmetic of convolutions and products in training; all else is fp32.
     """
@@ -75,7 +74,6 @@ class RclTrainingSettings:
     optimizer: str = "adam"
     scheduler: str = "reduce_on_plateau"
     fragments: float = 0.0
-    relatives: bool = False
     threshold: float = 0.5
     precision: str = "fp32"
 
@@ -230,7 +228,6 @@ _SETTINGS: Mapping[str, tuple[str, Callable[[Any], Any]]] = {
     "training.loss_weights": ("loss_weights", _weights),
     "training.optimizer": ("optimizer", _one_of("adam", "adamw")),
     "training.scheduler": ("scheduler", _one_of("reduce_on_plateau", "cosine", "none")),
-    "training.relatives": ("relatives", _flag),
     "evaluation.threshold": ("threshold", _number(0, 1)),
 }
 _NETWORKS: Mapping[str, Mapping[str, Callable[[Any], Any]]] = {
@@ -332,10 +329,5 @@ def check_settings(settings: RclTrainingSettings, processes: int) -> None:
         raise UsageError("models.cnn: channels and kernel_sizes need the same number of entries")
     if settings.model == "cnn" and any(size % 2 == 0 for size in network["kernel_sizes"]):
         raise UsageError("models.cnn: kernel_sizes must be odd, so that the length stays the same")
-    if settings.relatives and settings.encoding not in TABLE_ENCODINGS:
-        raise UsageError(
-            f"--relatives needs --encoding {' or '.join(TABLE_ENCODINGS)}: made-up proteins have "
-            f"no features of {settings.encoding}"
-        )
     if settings.model == "unet" and settings.max_length < 2 ** int(network["depth"]):
         raise UsageError("models.unet.depth: data.max_length is too short for so many levels")

@@ -12,7 +12,6 @@ import torch
 from torch import nn
 
 from virnucpro.metrics.classification import auroc, confusion_counts
-from virnucpro.rcl.augmentation import Relatives
 from virnucpro.rcl.features import ProteinFeatures
 from virnucpro.rcl.networks import NETWORKS, RCL
 from virnucpro.rcl.proteins import AnnotatedProtein
@@ -36,22 +35,6 @@ class RclTrainingPlan:
     validation: Sequence[AnnotatedProtein]
     features: ProteinFeatures
     savepoint: Path
-    relatives: Relatives | None = None
-
-    def seen_in_training(self, rows: Rows, random: np.random.Generator) -> list[AnnotatedProtein]:
-        """Return the proteins of these numbers, or made-up relatives that are not too long."""
-        proteins = [self.train[row] for row in rows]
-        if self.relatives is None:
-            return proteins
-        made = [
-            self.relatives.of(int(row), protein, random)
-            for row, protein in zip(rows, proteins, strict=True)
-        ]
-        longest = self.settings.max_length
-        return [
-            relative if len(relative.sequence) <= longest else protein
-            for relative, protein in zip(made, proteins, strict=True)
-        ]
 
     def loop(
         self, group: TrainingGroup, report: ReportEvent, stop_requested: StopRequested
@@ -121,9 +104,8 @@ class RclLoop(TrainingLoop[RclBatch]):
 
     def _train_batch(self, rows: Rows, epoch: int, number: int) -> RclBatch:
         random = np.random.default_rng([self._settings.seed, epoch, number])
-        proteins = self._plan.seen_in_training(rows, random)
-        windows = [self._window(protein, random) for protein in proteins]
-        return self._batch(proteins, windows)
+        windows = [self._window(self._plan.train[row], random) for row in rows]
+        return self._batch(self._plan.train, rows, windows)
 
     def _window(self, protein: AnnotatedProtein, random: np.random.Generator) -> slice:
         """Return the residues of a protein that are trained on: all, or a random fragment."""
@@ -134,18 +116,20 @@ class RclLoop(TrainingLoop[RclBatch]):
         start = int(random.integers(0, length - size + 1))
         return slice(start, start + size)
 
-    def _batch(self, proteins: Sequence[AnnotatedProtein], windows: Sequence[slice]) -> RclBatch:
+    def _batch(
+        self, proteins: Sequence[AnnotatedProtein], rows: Rows, windows: Sequence[slice]
+    ) -> RclBatch:
         settings, group = self._settings, self.group
         # Every world-th protein: those of one process are as long as those of the others.
-        own = range(group.rank, len(proteins), group.world)
-        lengths = [window.stop - window.start for window in windows]
+        own = range(group.rank, len(rows), group.world)
+        lengths = [windows[place].stop - windows[place].start for place in range(len(rows))]
         length = settings.max_length
         if settings.masked:
             length = max((lengths[place] for place in own), default=1)
         x = np.zeros((len(own), length, self._plan.features.width), np.float32)
         labels = np.full((len(own), length), IGNORED, np.int64)
         for number, place in enumerate(own):
-            protein, window = proteins[place], windows[place]
+            protein, window = proteins[rows[place]], windows[place]
             x[number, : lengths[place]] = self._features.encode(protein.sequence)[window]
             labels[number, : lengths[place]] = protein.labels()[window]
         return RclBatch(torch.from_numpy(x), torch.from_numpy(labels), sum(lengths))
@@ -210,7 +194,7 @@ class RclLoop(TrainingLoop[RclBatch]):
             batches = np.split(order, range(settings.batch_size, len(order), settings.batch_size))
             for rows in batches:
                 windows = [slice(0, int(lengths[row])) for row in rows]
-                batch = self._batch([proteins[row] for row in rows], windows)
+                batch = self._batch(proteins, rows, windows)
                 if not len(batch.x):
                     continue
                 labels = batch.labels.to(group.device)
