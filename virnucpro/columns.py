@@ -42,19 +42,22 @@ class Column:
             return MISSING
         return format(value, self.format)
 
-    def parse(self, text: str) -> str | int | float | bool | None:
-        """Return the value of a cell; None where it is missing.
+    @property
+    def parse(self) -> Callable[[str], str | int | float | bool | None]:
+        """The function that returns the value of a cell; None where it is missing.
 
-        Raises:
-            ValueError: the text is not of the column's type.
+        It raises ValueError where the text is not of the column's type.
         """
-        if self.optional and text == MISSING:
-            return None
-        if self.type is bool:
-            if text not in ("True", "False"):
-                raise ValueError(f"{text!r} is neither True nor False")
-            return text == "True"
-        return self.type(text)
+        parse = _parse_bool if self.type is bool else self.type
+        if not self.optional:
+            return parse
+        return lambda text: None if text == MISSING else parse(text)
+
+
+def _parse_bool(text: str) -> bool:
+    if text not in ("True", "False"):
+        raise ValueError(f"{text!r} is neither True nor False")
+    return text == "True"
 
 
 @dataclass(frozen=True)
@@ -88,9 +91,15 @@ class ResultTable:
         return frozenset(self.names)
 
     @cached_property
-    def _cells(self) -> tuple[tuple[str, str, bool], ...]:
-        """Name, format, and whether it may be missing, of each column."""
-        return tuple((column.name, column.format, column.optional) for column in self.columns)
+    def _optional(self) -> tuple[tuple[str, str], ...]:
+        """Name and format of each column whose cells may be missing."""
+        return tuple((column.name, column.format) for column in self.columns if column.optional)
+
+    @cached_property
+    def _line_of(self) -> Callable[..., str]:
+        """A function that formats one row from its cells by name; optional ones are text."""
+        formats = ((c.name, "" if c.optional else c.format) for c in self.columns)
+        return ("\t".join(f"{{{name}:{form}}}" for name, form in formats) + "\n").format
 
     @cached_property
     def header(self) -> str:
@@ -123,11 +132,10 @@ class ResultTable:
         """
         if values.keys() != self._all_names:
             self._check(values)
-        cells = [
-            MISSING if (value := values[name]) is None and optional else format(value, form)
-            for name, form, optional in self._cells
-        ]
-        return "\t".join(cells) + "\n"
+        for name, form in self._optional:
+            value = values[name]
+            values[name] = MISSING if value is None else format(value, form)
+        return self._line_of(**values)
 
     def row_format(self, *names: str) -> Callable[..., str]:
         """Return a fast function that formats one row from values in the order of ``names``.

@@ -22,6 +22,9 @@ LARGEST = 12.0  # log odds of a chunk count up to this; beyond, a float32 score 
 PENALTY = 1e-3  # on the squares of the coefficients, so that few contigs give finite ones
 
 
+_PRIOR = math.log(ASSUMED_SHARE / (1 - ASSUMED_SHARE))
+
+
 @dataclass(frozen=True)
 class ContigModel:
     """A logistic regression. All logarithms are natural.
@@ -45,14 +48,15 @@ class ContigModel:
 
         It is the probability in a sample with a share of ``ASSUMED_SHARE`` virus.
         """
-        prior = math.log(ASSUMED_SHARE / (1 - ASSUMED_SHARE))
-        return math.tanh((self.log_odds(chunk_log_odds) + prior) / 2)
+        return math.tanh((self.log_odds(chunk_log_odds) + _PRIOR) / 2)
 
     def log_odds(self, chunk_log_odds: Sequence[float]) -> float:
         """Return the log odds of virus of a contig with these scored chunks, of at least one.
 
         They are those of a sample with as much virus as others.
         """
+        if len(chunk_log_odds) == 1:  # as of a read: the same number, sooner
+            return self.constant + self.mean * _limited(chunk_log_odds[0])
         one, mean, mean_by_count, spread, count = contig_terms(chunk_log_odds)
         return math.fsum(
             (
@@ -65,9 +69,13 @@ class ContigModel:
         )
 
 
+def _limited(log_odds: float) -> float:
+    return min(max(log_odds, -LARGEST), LARGEST)
+
+
 def contig_terms(chunk_log_odds: Sequence[float]) -> tuple[float, float, float, float, float]:
     """Return what the coefficients of a :class:`ContigModel` are multiplied with, in order."""
-    values = [min(max(value, -LARGEST), LARGEST) for value in chunk_log_odds]
+    values = [_limited(value) for value in chunk_log_odds]
     if len(values) == 1:  # as of a read: the same numbers, sooner
         return 1.0, values[0], values[0] * 0.0, 0.0, 0.0
     logarithm = math.log(len(values))

@@ -8,7 +8,7 @@ frames. Only the few frames without a stop are then written out.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -57,8 +57,7 @@ _FLAGS, _FORWARD, _REVERSE, _NON_CODONS = _tables()
 _PADDING = ("...", "..", "....")
 
 
-@dataclass(frozen=True, slots=True)
-class Frame:
+class Frame(NamedTuple):
     """An open reading frame over a whole chunk.
 
     Attributes:
@@ -72,8 +71,7 @@ class Frame:
     protein: str
 
 
-@dataclass(frozen=True, slots=True)
-class ChunkFrames:
+class ChunkFrames(NamedTuple):
     """The open frames of a chunk, in the order of ``FRAME_LABELS``.
 
     ``status`` is ``framed`` where there are any; else ``too_short`` (under 3 bases), ``ambiguous``

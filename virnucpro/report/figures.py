@@ -17,6 +17,7 @@ from virnucpro.stages.calls import NONVIRUS_BELOW
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.axis import Axis
 
 FEWEST_RECORDS = 10  # with a score; a figure of fewer says less than the table
 _BINS = 40
@@ -24,6 +25,9 @@ _SCORES = (-1, -0.5, 0, 0.5, 1)  # of the axes
 _VECTOR_DOTS = 2000  # more are drawn as an image: each would take 100 bytes
 _MOST_DOTS = 200_000
 _DOTS_PER_INCH = 160
+# Half a pixel of a drawing of 340 by 425 pixels: four dots there, each of three quarters of its
+# colour, look like any number of them.
+_PLACES_PER_SCORE, _PLACES_PER_DECADE, _DOTS_AT_A_PLACE = 400, 400, 4
 LENGTH_CLASSES = (0, 300, 500, 1000, 2000, 5000, 10_000, 50_000)
 # Of calls. They can be told apart by the colour-blind, and stand out from white and from black.
 COLOURS = {"virus": "#d9480f", "undecided": "#a187d8", "nonvirus": "#3b8fd1", "unscored": "#8a93a3"}
@@ -124,6 +128,7 @@ def _histogram(axes: Axes, content: Content, arrays: Arrays) -> str:
         )
         below = below + counts
     axes.set_yscale("log")
+    _write_plain_numbers(axes.yaxis)
     axes.set(xlim=(-1, 1), xticks=_SCORES, xlabel="virus score", ylabel="records (log scale)")
     axes.set_ylim(bottom=0.7)
     for cut in (NONVIRUS_BELOW, content.cuts.min_score):
@@ -151,6 +156,7 @@ def _scatter(axes: Axes, content: Content, arrays: Arrays) -> str:
                 (arrays["calls"][drawn] == CALLS.index(call)) & (arrays["weak"][drawn] == weak)
             ]
             if len(part):
+                part = part[_not_covered(arrays["lengths"][part], arrays["scores"][part])]
                 axes.scatter(
                     arrays["lengths"][part],
                     arrays["scores"][part],
@@ -162,6 +168,7 @@ def _scatter(axes: Axes, content: Content, arrays: Arrays) -> str:
                     rasterized=many,
                 )
     axes.set_xscale("log")
+    _write_plain_numbers(axes.xaxis)
     axes.set(ylim=(-1.06, 1.06), yticks=_SCORES, ylabel="virus score")
     axes.set_xlabel("length in bases (log scale)")
     _legend(axes, content)
@@ -171,6 +178,34 @@ def _scatter(axes: Axes, content: Content, arrays: Arrays) -> str:
         f"One dot per record.{part} Hollow dots are weak evidence, {counted(weak, 'record')}: only "
         f"one chunk was scored, or less than a quarter of the bases."
     )
+
+
+def _not_covered(
+    lengths: npt.NDArray[np.int64], scores: npt.NDArray[np.float64]
+) -> npt.NDArray[np.int64]:
+    """Return the numbers of the dots that can be seen: the first few at each place.
+
+    Reads of one length stand in one column, where thousands cover each other.
+    """
+    rows = np.round(scores * _PLACES_PER_SCORE).astype(np.int64)
+    columns = np.round(np.log10(np.maximum(lengths, 1)) * _PLACES_PER_DECADE).astype(np.int64)
+    places = columns * (4 * _PLACES_PER_SCORE) + rows
+    order = np.argsort(places, kind="stable")
+    ordered = places[order]
+    firsts = np.searchsorted(ordered, ordered)
+    return np.sort(order[np.arange(len(order)) - firsts < _DOTS_AT_A_PLACE])
+
+
+def _write_plain_numbers(axis: Axis) -> None:
+    """Label a logarithmic axis with 100 and 1,000 instead of powers of ten."""
+    from matplotlib.ticker import LogFormatter
+
+    class PlainNumbers(LogFormatter):
+        def __call__(self, x: float, pos: int | None = None) -> str:
+            return f"{x:,.0f}" if super().__call__(x, pos) else ""
+
+    axis.set_major_formatter(PlainNumbers())
+    axis.set_minor_formatter(PlainNumbers())
 
 
 def _legend(axes: Axes, content: Content) -> None:

@@ -26,6 +26,10 @@ _chunk_row = CHUNKS.row_format(
 )
 
 
+Scores = tuple[float, float]
+"""Of a chunk: for others and virus, 0 to 1."""
+
+
 class Chunk(NamedTuple):
     """A chunk with its status and scores; ``start`` and ``stop`` are 0-based and half-open.
 
@@ -41,16 +45,9 @@ class Chunk(NamedTuple):
     virus: str
 
     @property
-    def probability(self) -> float:
-        """The probability of virus, 0 to 1; only for a chunk that was scored."""
-        others, virus = float(self.others), float(self.virus)
-        return virus / (virus + others)
-
-    @property
-    def log_odds(self) -> float:
-        """The natural logarithm of the odds of virus; only for a chunk that was scored."""
-        others, virus = float(self.others), float(self.virus)
-        return math.log(max(virus, SMALLEST)) - math.log(max(others, SMALLEST))
+    def scores(self) -> Scores:
+        """The scores for others and virus; only of a chunk that was scored."""
+        return float(self.others), float(self.virus)
 
     def row(self, record: str) -> str:
         """Return the line in the table of chunks, with coordinates from 1 and the last included."""
@@ -104,14 +101,14 @@ def call_record(
         statuses = {chunk.status for chunk in chunks}
         status = next((reason for reason in REASONS if reason in statuses), "too_short")
         return Call(len(chunks), 0, 0.0, "unscored", None, None, 0, 0, 0, status)
+    scores = [chunk.scores for chunk in scored]
     viral = nonviral = 0
-    for chunk in scored:
-        others, virus = float(chunk.others), float(chunk.virus)
+    for others, virus in scores:
         if virus > CONFIDENT and others < CONTRADICTED:
             viral += 1
         elif others > CONFIDENT and virus < CONTRADICTED:
             nonviral += 1
-    score = virus_score(scored, model)
+    score = virus_score(scores, model)
     met = cuts.met(length, score, fdr)
     call = Call(
         chunks=len(chunks),
@@ -138,16 +135,22 @@ def _is_sure(call: Call, score: float) -> bool:
     return call.call == "nonvirus" and score < -HIGH_TIER
 
 
-def virus_score(scored: Sequence[Chunk], model: ContigModel | None = None) -> float:
-    """Return the score, between -1 and 1, of at least one scored chunk of a record.
+def log_odds(scores: Scores) -> float:
+    """Return the natural logarithm of the odds of virus."""
+    others, virus = scores
+    return math.log(max(virus, SMALLEST)) - math.log(max(others, SMALLEST))
+
+
+def virus_score(scores: Sequence[Scores], model: ContigModel | None = None) -> float:
+    """Return the score, between -1 and 1, of a record from those of at least one scored chunk.
 
     With a ``model``, it is that of :meth:`ContigModel.score`. Without one, it is the mean of the
     chunks' ``max_score_1 - max_score_0``, weighted by the square root of its absolute value, so
     that undecided chunks say little.
     """
     if model is not None:
-        return model.score([chunk.log_odds for chunk in scored])
-    differences = [float(chunk.virus) - float(chunk.others) for chunk in scored]
+        return model.score([log_odds(pair) for pair in scores])
+    differences = [virus - others for others, virus in scores]
     weights = [math.sqrt(abs(difference)) for difference in differences]
     total = math.fsum(weights)
     weighted = (weight * d for weight, d in zip(weights, differences, strict=True))

@@ -42,7 +42,8 @@ def _consensus(predictions: Path) -> Iterator[str]:
     rows = PREDICTIONS.read(predictions, "Sequence_ID", "score1", "score2")
     # The frames of a chunk stand together: results are in input order.
     for chunk, frames in groupby(rows, key=lambda row: chunk_of(row[0])):
-        scores = [(row[1], row[2]) for row in frames]
-        others = max((s[0] for s in scores), key=float)
-        virus = max((s[1] for s in scores), key=float)
+        (_, others, virus), *more = frames
+        for _, other_others, other_virus in more:
+            others = max(others, other_others, key=float)
+            virus = max(virus, other_virus, key=float)
         yield row_of(chunk, float(virus) >= float(others), others, virus)

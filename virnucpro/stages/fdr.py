@@ -15,7 +15,7 @@ import numpy as np
 
 from virnucpro.classifier.contigs import ContigModel
 from virnucpro.metrics.classification import Floats, Ints
-from virnucpro.stages.calls import Chunk
+from virnucpro.stages.calls import Scores, log_odds
 
 TRAINED_SHARE = 0.5  # of virus: training and validation parts are balanced
 FEWEST = 100  # scored contigs; the share of virus of fewer is too uncertain to correct with
@@ -23,17 +23,15 @@ ITERATIONS = 1000
 TOLERANCE = 1e-6  # change of the share from one iteration to the next
 
 
-def record_probabilities(chunks: Sequence[Chunk], model: ContigModel | None) -> list[float]:
+def record_probabilities(scores: Sequence[Scores], model: ContigModel | None) -> list[float]:
     """Return what :func:`contig_fdr` needs of a record: probabilities at ``TRAINED_SHARE``.
 
-    With a ``model`` it is one for the record; without, one for each scored chunk. It is empty
-    where no chunk is scored.
+    ``scores`` are those of its scored chunks. With a ``model`` it is one probability for the
+    record; without, one for each chunk. It is empty where no chunk is scored.
     """
-    scored = [chunk for chunk in chunks if chunk.status == "scored"]
-    if model is None or not scored:
-        return [chunk.probability for chunk in scored]
-    log_odds = model.log_odds([chunk.log_odds for chunk in scored])
-    return [0.5 * (1 + math.tanh(log_odds / 2))]
+    if model is None or not scores:
+        return [virus / (virus + others) for others, virus in scores]
+    return [0.5 * (1 + math.tanh(model.log_odds([log_odds(pair) for pair in scores]) / 2))]
 
 
 def contig_fdr(probabilities: Floats, chunks: Ints) -> Floats:

@@ -22,7 +22,7 @@ from itertools import accumulate
 from typing import NamedTuple
 
 from virnucpro.classifier.contigs import LARGEST, ContigModel
-from virnucpro.stages.calls import VIRUS_ABOVE, Chunk, virus_score
+from virnucpro.stages.calls import VIRUS_ABOVE, Chunk, log_odds, virus_score
 
 ROUNDS = 8  # of background and path; they nearly always agree after three
 FLANK = 20  # scored chunks on either side of a region give its flank score
@@ -123,7 +123,7 @@ def find_regions(
     scored = [number for number, chunk in enumerate(chunks) if chunk.status == "scored"]
     if len(scored) < 2 * model.fewest_chunks:
         return []
-    stretches = viral_stretches([chunks[number].log_odds for number in scored], model)
+    stretches = viral_stretches([log_odds(chunks[number].scores) for number in scored], model)
     if stretches and stretches[0].last - stretches[0].first + 1 == len(scored):
         return []
     viral = {i for first, last, _ in stretches for i in range(first, last + 1)}
@@ -142,7 +142,7 @@ def find_regions(
                 chunks=high - low,
                 chunks_scored=last - first + 1,
                 score=math.tanh(evidence / 2),
-                flank_score=virus_score(flank, contig_model) if flank else None,
+                flank_score=virus_score([c.scores for c in flank], contig_model) if flank else None,
                 at_edge=start == 0 or stop == length,
             )
         )

@@ -84,6 +84,25 @@ def result_counts(figures: OutputFigures) -> dict[str, Json]:
     }
 
 
+class GatheredRows:
+    """Rows on their way to a table, where many are written together."""
+
+    def __init__(self, table: OutputWriter) -> None:
+        self._table = table
+        self._rows: list[str] = []
+
+    def add(self, *rows: str) -> None:
+        """Add rows behind the others."""
+        self._rows += rows
+        if len(self._rows) >= ROWS_AT_A_TIME:
+            self.flush()
+
+    def flush(self) -> None:
+        """Write what was added."""
+        self._table.write("".join(self._rows).encode(), len(self._rows))
+        self._rows.clear()
+
+
 class RankedRows:
     """The rows of ``STEM_virus.tsv`` until all of them are known and can be put in order."""
 
@@ -150,7 +169,8 @@ class ResultFiles:
         ``fastq`` are for records with qualities: one file, or one for each of both mates. ``mates``
         are the same two for pairs without qualities.
         """
-        self._chunks, self._contigs, self._virus = chunks, contigs, virus
+        self._chunks, self._contigs = GatheredRows(chunks), GatheredRows(contigs)
+        self._virus = virus
         self._fasta, self._fastq, self._mates = fasta, fastq, mates
         self._regions, self._bed, self._gff3 = regions, bed, gff3
         self._ranked = RankedRows()
@@ -175,8 +195,7 @@ class ResultFiles:
     ) -> None:
         """Write a record, which results call ``name``, with its chunks, call and regions."""
         for start in range(0, len(chunks), ROWS_AT_A_TIME):
-            batch = chunks[start : start + ROWS_AT_A_TIME]
-            self._chunks.write("".join(c.row(name) for c in batch).encode(), len(batch))
+            self._chunks.add(*(c.row(name) for c in chunks[start : start + ROWS_AT_A_TIME]))
         length = sum(record.lengths)
         line = CONTIGS.line(
             record=name,
@@ -185,7 +204,7 @@ class ResultFiles:
             viral_bases=_viral_bases(length, call, regions),
             **call._asdict(),
         )
-        self._contigs.write(line.encode(), 1)
+        self._contigs.add(line)
         self.statuses[call.status] += 1
         self.calls[call.call] += 1
         for chunk in chunks:
@@ -238,6 +257,8 @@ class ResultFiles:
 
     def finish(self) -> None:
         """Write what could not be written before all records were known."""
+        self._chunks.flush()
+        self._contigs.flush()
         self._ranked.write(self._virus)
 
 

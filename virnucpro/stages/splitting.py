@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import compress, islice
+from itertools import chain, compress, islice
 from typing import ClassVar
 
 import numpy as np
@@ -18,7 +18,7 @@ from virnucpro.contracts import (
     TaskFigures,
     TaskResult,
 )
-from virnucpro.io.fasta import fasta_bytes, read_fasta
+from virnucpro.io.fasta import read_fasta
 from virnucpro.io.identical import digest, first_places
 from virnucpro.layout import MOLECULES, Layout, Molecule
 from virnucpro.stages.base import HostStage
@@ -73,14 +73,16 @@ class SplittingStage(HostStage):
             figures = SplittingFigures(copies=table.output.rows)
             report(len(self.molecules) * table.output.rows, 0)
         for molecule in self.molecules:
-            frames = read_fasta(self.layout.frames(molecule))
-            records = frames if embedded is None else compress(frames, embedded)
-            number = 0
-            while batch := list(islice(records, self.sequences_per_file)):
-                number += 1
-                path = self.layout.split(molecule, number)
-                outputs.append(self.disk.save(path, fasta_bytes(batch), len(batch)))
-                report(len(batch), 0)
+            with self.layout.frames(molecule).open("rb") as lines:
+                pairs = zip(lines, lines, strict=True)  # a header and a sequence
+                records = pairs if embedded is None else compress(pairs, embedded)
+                number = 0
+                while batch := list(islice(records, self.sequences_per_file)):
+                    number += 1
+                    path = self.layout.split(molecule, number)
+                    content = b"".join(chain.from_iterable(batch))
+                    outputs.append(self.disk.save(path, content, len(batch)))
+                    report(len(batch), 0)
         return TaskResult(task, tuple(outputs), figures)
 
     def _write_copies(self, table: OutputWriter) -> bytearray:
