@@ -6,11 +6,14 @@ from pathlib import Path
 
 
 def reference_options(reference: Path, folder: Path) -> list[str]:
-    """Return options that make ``predict`` use them; the configuration is written to ``folder``."""
+    """Return options that make ``predict`` use them; the configuration is written to ``folder``.
+
+    Every frame is embedded, as the original does, so that split files and features can be compared.
+    """
     models = reference / "models"
     config = folder / "reference.yaml"
     config.write_text(
-        f"prediction:\n  sequences_per_file: 25\n"
+        f"prediction:\n  sequences_per_file: 25\n  dedup: false\n"
         f"features:\n  dnabert:\n    model_name: {models / 'dnabert-s-tiny'}\n"
         f"  esm:\n    model_name: {models / 'esm2_t3_tiny_UR50D.pt'}\n"
     )

@@ -61,8 +61,27 @@ def two_workers(
     return out
 
 
+@pytest.fixture(scope="session")
+def without_copies(
+    reference: Path, options: list[str], tmp_path_factory: pytest.TempPathFactory
+) -> Path:
+    """The same, where identical frames are embedded once, and features are not kept."""
+    out = tmp_path_factory.mktemp("without copies")
+    source = reference / "original_500/sample.fa"
+    done = _predict(source, "-o", out, *options, "-d", "cpu", "--dedup", "--no-features")
+    assert done.code == 0, done.err
+    assert "are the same as an earlier one" in done.out
+    return out
+
+
 @pytest.fixture(params=["undisturbed", "two_workers"])
 def results(request: pytest.FixtureRequest) -> Path:
+    folder: Path = request.getfixturevalue(request.param)
+    return folder
+
+
+@pytest.fixture(params=["undisturbed", "two_workers", "without_copies"])
+def tables(request: pytest.FixtureRequest) -> Path:
     folder: Path = request.getfixturevalue(request.param)
     return folder
 
@@ -109,8 +128,8 @@ def _table(path: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(stream, delimiter="\t"))
 
 
-def test_predictions_are_the_originals(results: Path, reference: Path) -> None:
-    ours = _table(results / RESULTS[0])
+def test_predictions_are_the_originals(tables: Path, reference: Path) -> None:
+    ours = _table(tables / RESULTS[0])
     theirs = _table(reference / "original_500" / RESULTS[0])
     assert list(ours[0]) == ["Sequence_ID", "Prediction", "score1", "score2"]
     by_id = {row["Sequence_ID"]: row for row in theirs}
@@ -123,8 +142,8 @@ def test_predictions_are_the_originals(results: Path, reference: Path) -> None:
             )
 
 
-def test_consensus_is_the_originals(results: Path, reference: Path) -> None:
-    ours = _table(results / RESULTS[1])
+def test_consensus_is_the_originals(tables: Path, reference: Path) -> None:
+    ours = _table(tables / RESULTS[1])
     labels = {
         r["Modified_ID"]: r["Is_Virus"] for r in _table(reference / "original_500" / RESULTS[1])
     }
