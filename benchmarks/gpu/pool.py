@@ -80,7 +80,7 @@ def _program(options: argparse.Namespace) -> list[str]:
 
 def _run_options(options: argparse.Namespace) -> list[str]:
     """Return the options for worker processes. Intermediate files are kept to count frames."""
-    always = ["--precision", options.precision, "-k", "--no-progress"]
+    always = ["--precision", options.precision, "-k", "--no-dedup", "--no-progress"]
     if options.device == "cuda":
         numbers = ",".join(map(str, range(options.workers)))
         return ["--gpus", numbers, "--compile", "always", *always]
