@@ -27,5 +27,7 @@ virnucpro predict "$work/data/test_records.fa" -o "$work/predicted" -m custom -e
     -p "$work/model/lite_classifier.safetensors" -c "$work/lite.yaml" --force
 python "$here/figures.py" "$work"
 python "$here/baseline.py" "$work/data" "$work/pieces"
+python "$here/networks.py" "$work/data" "$work/pieces" --network lite
+python "$here/networks.py" "$work/data" "$work/pieces" --network deepmicroclass
 python "$here/regions.py" "$work/data" "$work/regions" -m custom -e 500 \
     -p "$work/model/lite_classifier.safetensors" -c "$work/lite.yaml"
