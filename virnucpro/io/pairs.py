@@ -50,8 +50,8 @@ class PairedRecords:
     """One reading of two files in step: an iterator with one record per pair.
 
     The record of a pair is that of the first mate, with the second one as its ``mate``. Both have
-    the id of the pair, which is that of the mates without ``/1`` and ``/2``; their headers are
-    unchanged.
+    the id of the pair, which is that of the mates without ``/1`` and ``/2``, or ``.1`` and ``.2``;
+    their headers are unchanged.
     """
 
     def __init__(self, files: InputFiles, first: Records, second: Records) -> None:
@@ -78,8 +78,8 @@ class PairedRecords:
             for number, (first, second) in enumerate(both, 1):
                 if first is None or second is None:
                     raise self._unequal(number, first, second)
-                name = pair_id(first.id)
-                if name != pair_id(second.id):
+                name = pair_id(first.id, second.id)
+                if name is None:
                     raise self._unlike(number, first, second)
                 if (first.qualities is None) != (second.qualities is None):
                     raise UsageError(
@@ -112,10 +112,18 @@ _ADVICE = (
 )
 
 
-def pair_id(id: str) -> str:
-    """Return the id that both mates of a pair share.
+def pair_id(first: str, second: str) -> str | None:
+    """Return the id that both mates of a pair share; None for mates of different pairs.
 
-    >>> pair_id("read7/1"), pair_id("read7")
-    ('read7', 'read7')
+    The endings ``.1`` and ``.2`` are those of the Sequence Read Archive (``fastq-dump -I``).
+
+    >>> pair_id("r7/1", "r7/2"), pair_id("r7", "r7"), pair_id("run.7.1", "run.7.2")
+    ('r7', 'r7', 'run.7')
     """
-    return id[:-2] if id.endswith(_NUMBERS) and len(id) > 2 else id
+    shared, other = (
+        id[:-2] if id.endswith(_NUMBERS) and len(id) > 2 else id for id in (first, second)
+    )
+    if shared == other:
+        return shared
+    archived = first.endswith(".1") and second.endswith(".2") and first[:-2] == second[:-2]
+    return first[:-2] if archived and len(first) > 2 else None

@@ -39,7 +39,13 @@ def test_mates_share_an_id_without_their_numbers(tmp_path: Path, first: str, sec
 
 
 def test_only_the_numbers_of_mates_are_taken_off() -> None:
-    assert [pair_id(id) for id in ("r/3", "/1", "r.1", "r/1/2")] == ["r/3", "/1", "r.1", "r/1"]
+    ids = ("r/3", "/1", "r.1", "r/1/2")
+    assert [pair_id(id, id) for id in ids] == ["r/3", "/1", "r.1", "r/1"]
+    assert pair_id("run.7.1", "run.7.2") == "run.7"
+    assert pair_id("run.7.2", "run.7.1") is None
+    assert pair_id("run.1", "run.2") == "run"
+    assert pair_id("run.7.1", "run.8.2") is None
+    assert pair_id(".1", ".2") is None
 
 
 def test_one_file_may_be_compressed_and_the_other_not(tmp_path: Path) -> None:
