@@ -15,8 +15,14 @@ import pytest
 import virnucpro
 from tests.cli.inputs import TOY, check_accepted
 from tests.conftest import Call
+from tests.contract.poisoned import PoisonedExecutor
 from virnucpro.cli import run
+from virnucpro.contracts import Device
 from virnucpro.events import Event, StageStarted
+from virnucpro.executors.local import LocalPool
+from virnucpro.run.predict import run_prediction
+from virnucpro.run.request import PredictionRequest
+from virnucpro.settings import AnalysisSettings, MachineSettings
 from virnucpro.tables import CHUNKS, CONTIGS, PAIRS
 from virnucpro.ui.run_screen import RunScreen
 
@@ -127,6 +133,24 @@ def test_ids_alike_give_the_same_calls(
     check_accepted(call("predict", files[0], "--input2", files[1], "-o", out, *PREDICT, *CUT))
     for name in ("contigs.tsv", "chunks.tsv", "virus.tsv", "virus.fna"):
         assert (out / f"s_R1_{name}").read_bytes() == (finished[0] / f"s_R1_{name}").read_bytes()
+
+
+def test_failed_pairs_are_an_input_of_their_own(tmp_path: Path) -> None:
+    files = tmp_path / "s_R1.fq", tmp_path / "s_R2.fq"
+    for number, path in enumerate(files, 1):  # both mates have the same id
+        path.write_text("".join(_mates(number)).replace(f"/{number} ", " "))
+    analysis = AnalysisSettings("toy", chunk_length=LENGTH)
+    machine = MachineSettings(device="cpu", threads=1)
+    pairs = PredictionRequest(
+        str(files[0]), tmp_path / "out", analysis, machine, mates=str(files[1])
+    )
+    executor = PoisonedExecutor(LocalPool(Device("cpu")), ("p3_chunk_1F1",))
+    assert run_prediction(pairs, lambda _: None, executor=executor).failed_records == 1
+    failed = pairs.layout.failed_fasta
+    headers = [line for line in failed.read_text().splitlines() if line.startswith(">")]
+    assert headers == [">p3/1 1:N:0", ">p3/2 2:N:0"]
+    again = PredictionRequest(str(failed), tmp_path / "again", analysis, machine)
+    assert run_prediction(again, lambda _: None).records == 2
 
 
 def test_pairs_of_fasta_come_out_as_fasta(call: Calling, tmp_path: Path) -> None:

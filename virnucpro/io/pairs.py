@@ -36,9 +36,9 @@ class InputFiles:
     ) -> Records | PairedRecords:
         """Read the records, or the pairs, lazily.
 
-        ``limit`` is the largest expanded size of a compressed file in bytes. While iterating it
+        ``limit`` is the largest expanded size of a compressed file in bytes.
 
-        Raises:
+        Raises, while it is iterated:
             UsageError: a file is missing or unreadable, or the files do not hold pairs.
             InputError: the content of a file is not usable.
         """
@@ -127,3 +127,13 @@ def pair_id(first: str, second: str) -> str | None:
         return shared
     archived = first.endswith(".1") and second.endswith(".2") and first[:-2] == second[:-2]
     return first[:-2] if archived and len(first) > 2 else None
+
+
+def mate_headers(pair: Record, name: str) -> tuple[str, str]:
+    """Return the headers of both mates in a file that holds both: their ids tell them apart.
+
+    ``name`` is the id of the pair in results. What follows the ids is unchanged.
+    """
+    assert pair.mate is not None
+    first, second = (mate.header.split(None, 1)[1:] for mate in (pair, pair.mate))
+    return " ".join([name + _NUMBERS[0], *first]), " ".join([name + _NUMBERS[1], *second])

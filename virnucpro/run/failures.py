@@ -8,7 +8,8 @@ from pathlib import Path
 
 from virnucpro.io.chunks import record_of
 from virnucpro.io.frames import chunk_of
-from virnucpro.io.pairs import InputFiles
+from virnucpro.io.pairs import InputFiles, mate_headers
+from virnucpro.io.records import Record
 from virnucpro.layout import Layout, stem_of
 from virnucpro.stages.chunking import refuse_changed_input
 from virnucpro.stages.copies import copies_of
@@ -29,7 +30,7 @@ def write_failed_records(
 ) -> int:
     """Bring the FASTA file of failed records up to date; returns the number of records in it.
 
-    Of a pair, both mates are in it, one after the other.
+    Of a pair, both mates are in it, one after the other, with ids of their own.
 
     Raises:
         InputError: the input is not the one that was ``seen`` when its digest was taken.
@@ -41,13 +42,19 @@ def write_failed_records(
     names = RECORDS.read(layout.records_table, "record")
     with disk.create(layout.failed_fasta) as out:
         for (name,), record in zip(names, source.records(), strict=False):
-            if name not in failed:
-                continue
-            for mate in filter(None, (record, record.mate)):
-                header = mate.header.replace(mate.id, name, 1)  # renamed, or unchanged
-                out.write(f">{header}\n{mate.sequence}\n".encode(), 1)
+            if name in failed:
+                out.write(_as_fasta(record, name).encode(), len(record.lengths))
         refuse_changed_input(seen)
     return len(failed)
+
+
+def _as_fasta(record: Record, name: str) -> str:
+    """Return a record that results call ``name``, or both mates of a pair, as FASTA."""
+    if record.mate is None:
+        header = record.header.replace(record.id, name, 1)  # renamed, or unchanged
+        return f">{header}\n{record.sequence}\n"
+    first, second = mate_headers(record, name)
+    return f">{first}\n{record.sequence}\n>{second}\n{record.mate.sequence}\n"
 
 
 def with_failed_copies(layout: Layout, failures: Sequence[FileFailure]) -> list[FileFailure]:

@@ -12,6 +12,7 @@ import numpy as np
 
 from virnucpro.contracts import Json, TaskFigures
 from virnucpro.io.gff3 import HEADER as GFF3_HEADER
+from virnucpro.io.pairs import mate_headers
 from virnucpro.io.records import Record
 from virnucpro.settings import DOUBTFUL, Cuts
 from virnucpro.stages.calls import Call, Chunk
@@ -246,9 +247,9 @@ class ResultFiles:
 
     def _add_pair(self, first: Record, second: Record, name: str) -> None:
         """Write both mates as ``name/1`` and ``name/2``, and each with its header to its file."""
+        headers = mate_headers(first, name)
         for place, mate in enumerate((first, second)):
-            rest = mate.header.split(None, 1)[1:]
-            _write_fasta(self._fasta, " ".join([f"{name}/{place + 1}", *rest]), mate.sequence)
+            _write_fasta(self._fasta, headers[place], mate.sequence)
             header = mate.header.replace(mate.id, name, 1)
             if mate.qualities is None:
                 _write_fasta(self._mates[place], header, mate.sequence)
