@@ -87,6 +87,7 @@ def test_no_two_frames_that_are_embedded_are_the_same(once: Path, each: Path) ->
     copies = (once / ".checkpoints/runs/in/state/copies.tsv").read_text().count("\n")
     assert copies == len(whole) - len(embedded) == _counts(once)["identical_frames"]
     assert copies > len(whole) / 2
+    assert f"{copies:,} of {len(whole):,} (" in (once / "in_report.html").read_text()
     assert "identical_frames" not in _counts(each)
 
 

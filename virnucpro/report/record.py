@@ -92,13 +92,13 @@ def run_section(content: Content) -> Iterator[str]:
 
 
 def _identical(counts: Mapping[str, Json]) -> Iterator[tuple[str, str]]:
-    """Yield how many frames were not embedded, because an earlier one is the same."""
+    """Yield how many open frames or chunks were not embedded: an earlier one is the same."""
     if copies := int(counts.get("identical_frames", 0)):
         frames = int(counts["frames"])
         yield (
             "Identical sequences",
-            f"{copies:,} of {frames:,} open frames ({percent(copies / frames, 1)}) have the scores "
-            f"of an earlier one",
+            f"{copies:,} of {frames:,} ({percent(copies / frames, 1)}) are the same as an earlier "
+            f"one, whose scores they share",
         )
 
 
