@@ -25,8 +25,8 @@ from virnucpro.stages.base import HostStage
 from virnucpro.store.disk import OutputWriter
 from virnucpro.tables import COPIES
 
-# Frames among which identical ones are found: more than 100 million reads have. Each of them takes
-# 30 bytes of memory meanwhile.
+# Frames among which identical ones are found; 100 million reads have fewer. Each of them takes 30
+# bytes of memory meanwhile.
 WINDOW = 1 << 28
 ROWS_AT_A_TIME = 8192  # are written together
 
