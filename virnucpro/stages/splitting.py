@@ -27,7 +27,7 @@ from virnucpro.tables import COPIES
 
 # Frames among which identical ones are found; 100 million reads have fewer. Each of them takes 30
 # bytes of memory meanwhile.
-WINDOW = 1 << 28
+COMPARED_FRAMES = 1 << 28
 ROWS_AT_A_TIME = 8192  # are written together
 
 
@@ -102,10 +102,11 @@ class SplittingStage(HostStage):
         return embedded
 
     def _digests(self, start: int) -> bytearray:
-        """Return the digests of the frames from ``start`` on, of at most ``WINDOW``."""
+        """Return the digests of the frames from ``start`` on, at most ``COMPARED_FRAMES``."""
         files = [self.layout.frames(molecule) for molecule in self.molecules]
+        stop = start + COMPARED_FRAMES
         digests = bytearray()
-        for records in zip(*(read_fasta(f, start, start + WINDOW) for f in files), strict=True):
+        for records in zip(*(read_fasta(file, start, stop) for file in files), strict=True):
             digests += digest(*(sequence for _, sequence in records))
         return digests
 

@@ -58,7 +58,7 @@ def _embedded(layout: RunLayout) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("window", "embedded", "table"),
+    ("compared", "embedded", "table"),
     [
         (1 << 28, ["f1", "f3", "f4", "f6"], [["f2", "1"], ["f5", "3"], ["f7", "1"]]),
         (4, ["f1", "f3", "f4", "f5", "f6", "f7"], [["f2", "1"]]),
@@ -67,11 +67,11 @@ def _embedded(layout: RunLayout) -> list[str]:
 def test_a_frame_is_left_out_where_both_sequences_are_the_same(
     layout: RunLayout,
     monkeypatch: pytest.MonkeyPatch,
-    window: int,
+    compared: int,
     embedded: list[str],
     table: list[list[str]],
 ) -> None:
-    monkeypatch.setattr(splitting, "WINDOW", window)
+    monkeypatch.setattr(splitting, "COMPARED_FRAMES", compared)
     result = _split(layout, dedup=True)
     assert _embedded(layout) == embedded
     assert [list(row) for row in COPIES.read(layout.copies_table, "frame", "first")] == table
