@@ -26,7 +26,7 @@ from virnucpro.rcl.proteins import AnnotatedProtein, ProteinTable, read_protein_
 from virnucpro.rcl.run_folder import RclRunFiles, run_folder
 from virnucpro.rcl.settings import RclTrainingSettings
 from virnucpro.rcl.splits import cluster_split, original_split, split_of_table, split_text
-from virnucpro.rcl.training import RclTrainingPlan
+from virnucpro.rcl.training import RclTrainingPlan, last_network
 from virnucpro.store.disk import Disk, sha256_of
 from virnucpro.training.data.dataset import PARTS, Part
 from virnucpro.training.processes import train_on
@@ -289,7 +289,7 @@ def _finish(
     settings = request.settings
     for path, state, epoch in (
         (files.best, point.best, point.best_epoch),
-        (files.final, point.network, point.epoch),
+        (files.final, last_network(point), point.epoch),
     ):
         network = NETWORKS[settings.model].module(plan.features.width, **settings.network)
         network.load_state_dict(state)

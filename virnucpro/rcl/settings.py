@@ -37,7 +37,8 @@ class RclTrainingSettings:
     Attributes:
         recipe: ``original`` pads every protein to ``max_length`` and splits at random, as
             RCL-identifier does; ``modern`` masks the padding, puts proteins of similar length
-            into one batch, splits by clusters and cuts some proteins into fragments.
+            into one batch, splits by clusters, cuts some proteins into fragments, and keeps a
+            running mean of the weights.
         encoding: what a residue becomes.
         model: the kind of network.
         networks: the settings of each kind.
@@ -54,6 +55,9 @@ class RclTrainingSettings:
         optimizer: ``adam`` or ``adamw``.
         scheduler: ``reduce_on_plateau``, ``cosine`` or ``none``.
         fragments: share of the proteins of a batch that are cut to a random half or more.
+        averaged: steps over which the weights are averaged, as a running mean: the weight of a step
+            falls by this part of itself with each later one. A tenth of all steps where that is
+            less; 0 keeps the weights of the last step.
         threshold: written into the model as the one to predict with.
         precision: arithmetic of convolutions and products in training; all else is fp32.
     """
@@ -74,6 +78,7 @@ class RclTrainingSettings:
     optimizer: str = "adam"
     scheduler: str = "reduce_on_plateau"
     fragments: float = 0.0
+    averaged: int = 0
     threshold: float = 0.5
     precision: str = "fp32"
 
@@ -91,6 +96,8 @@ class RclTrainingSettings:
         """Return the settings by name, of the networks only those of the one that is trained."""
         facts = asdict(self)
         del facts["networks"]
+        if not self.averaged:  # as before there was a mean, so that such trainings can go on
+            del facts["averaged"]
         return {**facts, "loss_weights": list(self.loss_weights), "network": self.network}
 
     def cosine_rate(self, epochs: float) -> float:
@@ -104,7 +111,9 @@ class RclTrainingSettings:
 RCL_RECIPES: Mapping[str, RclTrainingSettings] = {
     # The defaults of the config.yaml of RCL-identifier.
     "original": RclTrainingSettings(recipe="original"),
-    "modern": RclTrainingSettings(epochs=30, patience=10, scheduler="cosine", fragments=0.2),
+    "modern": RclTrainingSettings(
+        epochs=30, patience=10, scheduler="cosine", fragments=0.2, averaged=200
+    ),
 }
 
 

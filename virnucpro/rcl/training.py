@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import nn
+from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 from virnucpro.metrics.classification import auroc, confusion_counts
 from virnucpro.rcl.features import ProteinFeatures
@@ -19,10 +21,13 @@ from virnucpro.rcl.settings import PLATEAU_FACTOR, RclTrainingSettings
 from virnucpro.training.group import TrainingGroup
 from virnucpro.training.loop import EpochPlan, TrainingLoop
 from virnucpro.training.progress import ReportEvent, StopRequested
+from virnucpro.training.savepoint import Savepoint
 
 POOL_BATCHES = 16  # batches whose proteins are sorted by length together
 LEAST_FRAGMENT = 40  # residues: longer than an RCL with its neighbours
+SHARE_AVERAGED = 0.1  # of all steps: the most that the running mean of the weights reaches back
 IGNORED = -1  # label of what is not a residue
+_AVERAGE = "average"  # in ``extra`` of the savepoint: the state of the AveragedModel
 Rows = npt.NDArray[np.int64]
 
 
@@ -59,7 +64,10 @@ class RclBatch:
 
 
 class RclLoop(TrainingLoop[RclBatch]):
-    """Trains a network on encoded proteins. The highest F1 of the validation part is the best."""
+    """Trains a network on encoded proteins. The highest F1 of the validation part is the best.
+
+    Where the settings say so, a running mean of the weights is what is validated and kept.
+    """
 
     def __init__(
         self,
@@ -85,15 +93,38 @@ class RclLoop(TrainingLoop[RclBatch]):
         self._scaler = torch.amp.GradScaler(group.device.type, enabled=settings.precision == "fp16")
         if self.savepoint.extra:
             self._scaler.load_state_dict(dict(self.savepoint.extra))
+        self._average = self._running_mean() if settings.averaged else None
 
-    def extra_state(self) -> dict[str, float]:
-        """Return the state of the gradient scaler."""
-        return dict(self._scaler.state_dict())
+    def _running_mean(self) -> AveragedModel:
+        """Return the running mean of the weights, as the savepoint has it."""
+        batches = len(epoch_batches(self._lengths(), self._settings, 0, self.group.world))
+        steps = min(self._settings.averaged, SHARE_AVERAGED * self._settings.epochs * batches)
+        update = get_ema_multi_avg_fn(max(0.0, 1 - 1 / steps))  # type: ignore[no-untyped-call]
+        # With the statistics of batch norm, which belong to the weights.
+        average = AveragedModel(self.network, multi_avg_fn=update, use_buffers=True)
+        if _AVERAGE in self.savepoint.extra:
+            average.load_state_dict(self.savepoint.extra[_AVERAGE])
+        return average
+
+    def result(self) -> nn.Module:
+        """Return the network with the averaged weights, if there is one."""
+        return self.network if self._average is None else self._average.module
+
+    def extra_state(self) -> dict[str, Any]:
+        """Return the state of the gradient scaler, and of the running mean."""
+        extra = dict(self._scaler.state_dict())
+        if self._average is not None:
+            state = self._average.state_dict()
+            extra[_AVERAGE] = {name: value.cpu() for name, value in state.items()}
+        return extra
+
+    def _lengths(self) -> Rows:
+        """Return the residues of each protein of the training part, int64 ``[n]``."""
+        return np.array([len(protein.sequence) for protein in self._plan.train])
 
     def epoch_plan(self, epoch: int, finished_batches: int) -> EpochPlan[RclBatch]:
         """Return the batches of an epoch, in an order that follows from the seed."""
-        lengths = np.array([len(protein.sequence) for protein in self._plan.train])
-        batches = epoch_batches(lengths, self._settings, epoch, self.group.world)
+        batches = epoch_batches(self._lengths(), self._settings, epoch, self.group.world)
         sizes = [len(batch) for batch in batches]
 
         def contents() -> Iterator[RclBatch]:
@@ -149,6 +180,8 @@ class RclLoop(TrainingLoop[RclBatch]):
         self._scaler.scale(loss * group.world).backward()  # type: ignore[no-untyped-call]
         self._scaler.step(self.optimizer)
         self._scaler.update()
+        if self._average is not None:
+            self._average.update_parameters(self.network)
         return loss.detach().double()
 
     def _logits(self, network: nn.Module, x: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
@@ -189,7 +222,7 @@ class RclLoop(TrainingLoop[RclBatch]):
         starts = np.concatenate([[0], np.cumsum(lengths)])
         margins = torch.zeros(int(starts[-1]), dtype=torch.float64, device=group.device)
         losses = torch.zeros(2, dtype=torch.float64, device=group.device)
-        self.network.eval()
+        network = self.result().eval()
         with torch.no_grad():
             batches = np.split(order, range(settings.batch_size, len(order), settings.batch_size))
             for rows in batches:
@@ -198,7 +231,7 @@ class RclLoop(TrainingLoop[RclBatch]):
                 if not len(batch.x):
                     continue
                 labels = batch.labels.to(group.device)
-                logits = self._logits(self.network, batch.x, labels)
+                logits = self._logits(network, batch.x, labels)
                 losses[0] += self._loss_sum(logits, labels).double() / batch.residues
                 for row, row_logits in zip(rows[group.rank :: group.world], logits, strict=True):
                     values = row_logits[: lengths[row], RCL] - row_logits[: lengths[row], 1 - RCL]
@@ -212,6 +245,14 @@ class RclLoop(TrainingLoop[RclBatch]):
     def rank(self, metrics: Mapping[str, float]) -> float:
         """Return the F1 of the residues; not finite where the loss is not."""
         return metrics["f1"] + 0 * metrics["validation_loss"]
+
+
+def last_network(point: Savepoint) -> dict[str, torch.Tensor]:
+    """Return the state of the network after the last epoch, averaged if the training does so."""
+    if _AVERAGE not in point.extra:
+        return point.network
+    state = point.extra[_AVERAGE].items()
+    return {n.removeprefix("module."): value for n, value in state if n != "n_averaged"}
 
 
 def residue_metrics(

@@ -132,8 +132,12 @@ class TrainingLoop(ABC, Generic[BatchContent]):
         A number that is not finite ends the training.
         """
 
-    def extra_state(self) -> dict[str, float]:
-        """Return what else the next step depends on. Most trainings have nothing."""
+    def result(self) -> nn.Module:
+        """Return the network that is kept: that in training, or one that follows from it."""
+        return self.network
+
+    def extra_state(self) -> dict[str, Any]:
+        """Return what else the rest depends on, for the savepoint. Most trainings have nothing."""
         return {}
 
     def train(self) -> bool:
@@ -197,7 +201,7 @@ class TrainingLoop(ABC, Generic[BatchContent]):
         ranks = [self.rank(row) for row in savepoint.history]
         savepoint.best_epoch = ranks.index(max(ranks)) + 1
         if savepoint.best_epoch == savepoint.epoch:
-            state = self.network.state_dict()
+            state = self.result().state_dict()
             savepoint.best = {name: value.cpu().clone() for name, value in state.items()}
         savepoint.finished = (
             savepoint.epoch >= self._epochs

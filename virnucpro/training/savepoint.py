@@ -27,9 +27,11 @@ class Savepoint:
         identity: everything that decides the weights. It must be the same when training continues.
         network: the state of the network.
         optimizer: the state of the optimizer.
-        extra: what else the next step depends on, such as the scale of the gradients in fp16.
+        extra: what else the rest depends on: the scale of the gradients in fp16, and in trainings
+            of the RCL predictor the running mean of the weights.
         loss: the sum of the losses in this epoch.
-        best: the state of the network after the best epoch; empty before the first one ends.
+        best: the state of the network that is kept, after the best epoch; empty before the first
+            one ends.
         best_epoch: the number of that epoch, from 1; 0 before the first one ends.
         history: one row per epoch: epoch, epochs, loss, the metrics of the validation part, rate,
             seconds.
@@ -39,7 +41,7 @@ class Savepoint:
     identity: dict[str, Json]
     network: dict[str, torch.Tensor] = field(default_factory=dict)
     optimizer: dict[str, Any] = field(default_factory=dict)
-    extra: dict[str, float] = field(default_factory=dict)
+    extra: dict[str, Any] = field(default_factory=dict)
     epoch: int = 0
     batch: int = 0
     loss: float = 0.0

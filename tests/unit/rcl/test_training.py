@@ -15,8 +15,10 @@ from virnucpro.rcl.features import TableFeatures
 from virnucpro.rcl.settings import RCL_RECIPES, check_settings
 from virnucpro.rcl.training import (
     IGNORED,
+    RclLoop,
     RclTrainingPlan,
     epoch_batches,
+    last_network,
     plateau_rate,
     residue_metrics,
 )
@@ -46,6 +48,12 @@ MODERN, ORIGINAL = (
     for recipe in ("modern", "original")
 )
 TRAIN, VALIDATION = proteins(24), proteins(6, first=100)
+
+
+@pytest.fixture
+def averaged(monkeypatch):
+    """A tenth of so few steps would be less than one."""
+    monkeypatch.setattr("virnucpro.rcl.training.SHARE_AVERAGED", 0.5)
 
 
 @pytest.fixture
@@ -117,7 +125,7 @@ def test_padding_has_no_influence(plan, model):
 
 
 @pytest.mark.parametrize("settings", [MODERN, ORIGINAL], ids=["modern", "original"])
-def test_stopped_anywhere_and_gone_on_with(plan, settings, monkeypatch):
+def test_stopped_anywhere_and_gone_on_with(plan, settings, averaged, monkeypatch):
     monkeypatch.setattr("virnucpro.training.loop.CHECK_BATCHES", 1)
     whole, pieces = plan(settings, "whole"), plan(settings, "pieces")
     run(whole)
@@ -131,11 +139,14 @@ def test_stopped_anywhere_and_gone_on_with(plan, settings, monkeypatch):
     one, two = load_savepoint(whole.savepoint), load_savepoint(pieces.savepoint)
     same(one.network, two.network)
     same(one.best, two.best)
+    same(last_network(one), last_network(two))
     times = {"seconds": 0}
     assert [row | times for row in one.history] == [row | times for row in two.history]
 
 
-def test_a_killed_training_goes_on_from_the_savepoint_of_the_last_minute(plan, monkeypatch):
+def test_a_killed_training_goes_on_from_the_savepoint_of_the_last_minute(
+    plan, averaged, monkeypatch
+):
     monkeypatch.setattr("virnucpro.training.loop.CHECK_BATCHES", 1)
     whole, killed = plan(MODERN, "whole"), plan(MODERN, "killed")
     run(whole)
@@ -150,19 +161,25 @@ def test_a_killed_training_goes_on_from_the_savepoint_of_the_last_minute(plan, m
     run(killed)
     one, two = load_savepoint(whole.savepoint), load_savepoint(killed.savepoint)
     same(one.network, two.network)
+    same(one.best, two.best)
     assert [row["loss"] for row in one.history] == [row["loss"] for row in two.history]
 
 
 def test_two_processes_equal_one(plan):
-    """After some steps without dropout; the sums are added in another order, nothing else."""
+    """After some steps without dropout; the sums are added in another order, nothing else.
+
+    In four epochs of four steps, the mean reaches back over more than one.
+    """
     networks = {**NETWORKS, "unet": {**NETWORKS["unet"], "dropout": 0.0}}
-    settings = dataclasses.replace(MODERN, networks=networks, epochs=1, learning_rate=1e-4)
+    settings = dataclasses.replace(MODERN, networks=networks, epochs=4, learning_rate=1e-5)
     single, double = plan(settings, "single"), plan(settings, "double")
     run(single)
     devices = (Device("cpu", threads=1),) * 2
     assert train_on(double, devices, lambda event: None, Interruption())
     one, two = load_savepoint(single.savepoint), load_savepoint(double.savepoint)
     same(one.network, two.network, atol=1e-5)
+    same(last_network(one), last_network(two), atol=1e-5)
+    assert not torch.equal(one.network["input_proj.weight"], one.best["input_proj.weight"])
     assert one.history[0]["loss"] == pytest.approx(two.history[0]["loss"], abs=1e-5)
     assert one.history[0]["auc"] == pytest.approx(two.history[0]["auc"], abs=1e-4)
     assert one.history[0]["validation_loss"] == pytest.approx(
@@ -177,7 +194,48 @@ def test_mixed_precision_is_near(plan, precision):
     first, second = run(exact)[1][-1], run(rough)[1][-1]
     assert first.loss != second.loss
     assert first.loss == pytest.approx(second.loss, rel=0.1)
-    assert bool(load_savepoint(rough.savepoint).extra) == (precision == "fp16")
+    assert ("scale" in load_savepoint(rough.savepoint).extra) == (precision == "fp16")
+
+
+def test_the_mean_of_the_weights_is_kept(plan, averaged, monkeypatch):
+    """It is the sum of the weights after each step, each with the share that is left to it."""
+    steps = []
+    step = RclLoop.step
+
+    def noted(loop, *arguments):
+        loss = step(loop, *arguments)
+        steps.append({n: value.clone() for n, value in loop.network.state_dict().items()})
+        return loss
+
+    monkeypatch.setattr(RclLoop, "step", noted)
+    made = plan(MODERN)
+    run(made)
+    decay = 1 - 1 / (0.5 * len(steps))
+    mean = steps[0]
+    for weights in steps[1:]:
+        mean = {n: decay * mean[n] + (1 - decay) * weights[n] for n in mean}
+    point = load_savepoint(made.savepoint)
+    found = last_network(point)
+    counts = [name for name in found if name.endswith("num_batches_tracked")]
+    for name in counts:  # whole numbers, which no network computes with
+        del found[name], mean[name]
+    same(found, mean, atol=1e-5)
+    assert any("running_var" in name for name in found)
+    loop = made.loop(ALONE, print, lambda: False)
+    same({n: loop.result().state_dict()[n] for n in found}, found)
+    kept = loop.validate()
+    assert kept == {name: point.history[1][name] for name in kept}
+
+
+def test_the_recipe_of_the_original_keeps_the_last_weights(plan):
+    assert "averaged" not in RCL_RECIPES["original"].facts()
+    assert RCL_RECIPES["modern"].facts()["averaged"] == 200
+    made = plan(dataclasses.replace(ORIGINAL, epochs=1))
+    run(made)
+    point = load_savepoint(made.savepoint)
+    assert point.extra == {}
+    same(point.best, point.network)
+    same(last_network(point), point.network)
 
 
 def test_batches():
