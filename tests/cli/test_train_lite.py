@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import shlex
 import shutil
-import signal
 import subprocess
 import sys
 
@@ -13,7 +12,6 @@ import pytest
 import torch
 
 from tests.cli.inputs import table
-from tests.faults.processes import until
 from tests.records_data import make_records
 from tests.training_data import LENGTH, genome, make_dataset
 from virnucpro.classifier.files import inspect_classifier
@@ -22,6 +20,19 @@ from virnucpro.store.disk import sha256_of
 from virnucpro.training.lite.admission import LiteFiles
 
 QUICK = ("--steps", 4, "--threads", 1)
+# The command, which is interrupted after its second step: no test can send a signal at that moment.
+INTERRUPTED = """
+import os, signal, sys
+from virnucpro.cli import run
+from virnucpro.training.lite.trainer import LiteTrainer
+advance = LiteTrainer.advance
+def interrupted_advance(trainer):
+    advance(trainer)
+    if trainer.step == 2:
+        os.kill(os.getpid(), signal.SIGINT)
+LiteTrainer.advance = interrupted_advance
+sys.exit(run(sys.argv[1:]))
+"""
 NAMES = (
     "lite.json",
     "lite_classifier.safetensors",
@@ -132,14 +143,13 @@ def test_another_encoder_to_start_from(train, trained, tmp_path):
 
 def test_interrupted_and_gone_on_with(dataset, train, trained, tmp_path):
     words = ["train", "lite", dataset.root, "--output-dir", tmp_path, *QUICK]
-    command = [sys.executable, "-m", "virnucpro", *map(str, words)]
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
-    lock = tmp_path / ".checkpoints" / "lite.json.lock"
-    until(lambda: lock.exists() and lock.stat().st_size > 0, 60)
-    process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=300)
-    assert process.returncode == 130, err
-    assert err.splitlines()[-1] == "virnucpro: interrupted; run the same command again to continue"
+    command = [sys.executable, "-c", INTERRUPTED, *map(str, words)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 130, done.stderr
+    assert (
+        done.stderr.splitlines()[-1]
+        == "virnucpro: interrupted; run the same command again to continue"
+    )
     assert not (tmp_path / "lite_classifier.safetensors").exists()
     assert train(tmp_path, "--quiet").out == ""
     for name in NAMES:
