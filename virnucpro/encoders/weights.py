@@ -14,6 +14,7 @@ import zipfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 import torch
@@ -156,6 +157,11 @@ def read_number(config: Mapping[str, Any], name: str, path: Path) -> float:
     return float(value)
 
 
+# torch keeps the allowed classes for the whole process: two threads that read at once would take
+# them from each other.
+_ALLOWING = Lock()
+
+
 def read_pickle(path: Path, allowed: Sequence[Any] = ()) -> Any:
     """Read a ``torch.save`` file, its tensors mapped from the disk where possible.
 
@@ -169,7 +175,11 @@ def read_pickle(path: Path, allowed: Sequence[Any] = ()) -> Any:
     try:
         _check_pickle_size(path)
         # A remark for developers on the pickle; what cannot be read is an error anyway.
-        with torch.serialization.safe_globals(list(allowed)), warnings_of_torch("ignore"):
+        with (
+            _ALLOWING,
+            torch.serialization.safe_globals(list(allowed)),
+            warnings_of_torch("ignore"),
+        ):
             return torch.load(
                 path, map_location="cpu", weights_only=True, mmap=zipfile.is_zipfile(path)
             )

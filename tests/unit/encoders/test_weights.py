@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import os
 import pickle
+from concurrent.futures import ThreadPoolExecutor
+from fractions import Fraction
+from pathlib import Path
 
 import pytest
 import torch
@@ -155,3 +158,11 @@ def test_weights_are_moved_before_they_are_converted(tmp_path):
         assign(layer, {"weight": ("w",)}, weights, torch.device("cpu"), torch.bfloat16)
     assert conversions.seen == {frozenset({torch.device}), frozenset({torch.dtype})}
     assert torch.equal(layer.weight, stored.to(torch.bfloat16))
+
+
+def test_threads_may_read_pickles_at_once(tmp_path: Path) -> None:
+    path = tmp_path / "counts.pth"
+    torch.save({"counts": Fraction(1, 2)}, path)
+    with ThreadPoolExecutor(4) as threads:
+        found = list(threads.map(lambda _: read_pickle(path, [Fraction]), range(200)))
+    assert found == [{"counts": Fraction(1, 2)}] * 200
