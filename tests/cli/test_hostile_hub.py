@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import pytest
+from huggingface_hub import close_session
 
 from tests.unit.models.conftest import VARIABLES
 from tests.unit.models.hostile import (
@@ -106,6 +107,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def site() -> Iterator[HostileServer]:
     with hostile_server() as site:
         yield site
+    close_session()  # its open connections would meet another server that gets the same port
 
 
 @pytest.fixture
