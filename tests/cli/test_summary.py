@@ -110,5 +110,7 @@ def test_the_readme_shows_what_the_terminal_shows() -> None:
         sure=3,
         with_regions=0,
     )
-    summary = replace(SUMMARY, records=45, reading="whole chunks", results=results)
+    summary = replace(
+        SUMMARY, records=45, frames=96, copies=4, reading="whole chunks", results=results
+    )
     assert summary_text(summary, ROOT).startswith(f"{quoted}\nResults in")
