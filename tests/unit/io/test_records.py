@@ -117,12 +117,12 @@ def test_qualities_are_those_of_the_letters(tmp_path):
 @pytest.mark.parametrize(
     ("data", "expected"),
     [
-        (b"", False),
-        (b" \n\n", False),
-        (PLAIN, False),
-        (b"\n \n@a\nAC\n+\nII\n", True),
-        (b"\xef\xbb\xbf@a\r\nAC\r\n+\r\nII\r\n", True),
-        (gzip.compress(b"@a\nAC\n+\nII\n"), True),
+        pytest.param(b"", False, id="empty"),
+        pytest.param(b" \n\n", False, id="blank"),
+        pytest.param(PLAIN, False, id="fasta"),
+        pytest.param(b"\n \n@a\nAC\n+\nII\n", True, id="fastq"),
+        pytest.param(b"\xef\xbb\xbf@a\r\nAC\r\n+\r\nII\r\n", True, id="byte-order-mark"),
+        pytest.param(gzip.compress(b"@a\nAC\n+\nII\n"), True, id="gzip"),
     ],
 )
 def test_a_file_with_qualities_is_known_by_its_beginning(tmp_path, data, expected):
