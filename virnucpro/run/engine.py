@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -11,7 +10,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from virnucpro.contracts import SpannedStage, Stage, Task, TaskOutcome, TaskResult
-from virnucpro.errors import OutputError
 from virnucpro.events import (
     Emit,
     FileFinished,
@@ -21,15 +19,14 @@ from virnucpro.events import (
     StageStarted,
 )
 from virnucpro.executors.executor import Executor
-from virnucpro.formatting import byte_size
-from virnucpro.layout import MOLECULES, Layout
+from virnucpro.layout import Layout
 from virnucpro.run.ahead import stages_ahead
+from virnucpro.run.files import check_space, sweep
 from virnucpro.run.record import RunOutcome, WorkerTable
 from virnucpro.run.shared_stage import SharedStage
 from virnucpro.run.spans import Spans
 from virnucpro.run.status import write_stage_list
-from virnucpro.run.windows import Features, FeatureWindows, feature_windows, missing_bytes
-from virnucpro.stages.scoring import ScoringStage
+from virnucpro.run.windows import Features, FeatureWindows, feature_windows
 from virnucpro.store.disk import Disk
 from virnucpro.store.ledger import Ledger
 from virnucpro.store.state import RunState, admit_run, read_state, write_state
@@ -149,7 +146,7 @@ class Execution:
         stale = _adopt(stage, stale, self.ledger, emit)
         unchecked = self.windows is None and not self._space_checked
         if stale and stage.disk_need(self.ledger) and unchecked:
-            _check_space(self.run, self.ledger, emit)
+            check_space(self.run.layout, self.run.stages, self.ledger, emit)
             self._space_checked = True
         return PlannedStage(
             self, stage, tasks, reasons, Spans(stage, stale, self.ledger, self.run.disk)
@@ -366,50 +363,3 @@ def _reason_to_distrust(run: Run, ledger: Ledger) -> str | None:
             complete = all(path.exists() for task, _ in stale for path in task.inputs)
             return None if complete and not stage.intermediate else stale[0][1].reason
     return None
-
-
-def _check_space(run: Run, ledger: Ledger, emit: Emit) -> None:
-    """Say how much the large outputs take, and stop now if the disk cannot hold them.
-
-    Raises:
-        OutputError: there is too little space (exit 6).
-    """
-    needs = [need for stage in run.stages if (need := stage.disk_need(ledger))]
-    total, purpose = sum(need.bytes for need in needs), needs[0].purpose
-    missing = missing_bytes(run.layout, total)
-    free = shutil.disk_usage(run.layout.root).free
-    emit(Notice("info", f"{purpose} take {byte_size(total)} ({byte_size(free)} are free)"))
-    if missing > free:
-        raise OutputError(
-            f"{run.layout.root} has {byte_size(free)} free, but {purpose} still take "
-            f"{byte_size(missing)}: free some space or move the folder, then run the same command "
-            f"again"
-        )
-
-
-def sweep(layout: Layout, disk: Disk) -> None:
-    """Remove temporary files of earlier, killed processes."""
-    disk.sweep(layout.root, layout.top_names())
-    disk.sweep(layout.home)
-    own = (layout.merged_folder, *(layout.folder(molecule) for molecule in MOLECULES))
-    for folder in (*own, *layout.part_folders()):
-        disk.sweep(folder)
-    if layout.state.is_dir():
-        for folder in (layout.state, *layout.state.rglob("*/")):
-            if folder.is_dir():
-                disk.sweep(folder)
-
-
-def tidy_up(run: Run, outcome: RunOutcome, *, keep_intermediate: bool) -> None:
-    """Remove what a run without failures does not need any more; its receipts stay as proof."""
-    for folder in run.layout.part_folders():  # of files that were joined just before a kill
-        run.disk.remove_tree(folder)
-    if keep_intermediate:
-        return
-    intermediate = {stage.name for stage in run.stages if stage.intermediate} | {ScoringStage.name}
-    kept = frozenset(path for stage in run.stages for path in stage.kept_outputs)
-    outcome.ledger.remove(
-        [(path, r) for path, r in outcome.ledger.receipts() if r.stage in intermediate], kept
-    )
-    for molecule in MOLECULES:
-        run.disk.remove_folder(run.layout.folder(molecule))

@@ -16,17 +16,13 @@ from virnucpro.executors.executor import Executor
 from virnucpro.executors.signals import Interruption
 from virnucpro.layout import STDIN
 from virnucpro.report.writing import report_problem
-from virnucpro.run.engine import (
-    Run,
-    admitted_state,
-    execute,
-    tidy_up,
-)
+from virnucpro.run.engine import Run, admitted_state, execute
 from virnucpro.run.failures import (
     update_failure_table,
     with_failed_copies,
     write_failed_records,
 )
+from virnucpro.run.files import tidy_up
 from virnucpro.run.prepare import Prediction, prepare
 from virnucpro.run.record import RunOutcome, run_record, write_record
 from virnucpro.run.request import PredictionRequest, check_request
@@ -207,7 +203,8 @@ def finish(
     if problem := report_problem(layout, disk):
         emit(Notice("warning", problem))
     if not failed:
-        tidy_up(run, outcome, keep_intermediate=not request.machine.remove_intermediate)
+        keep = not request.machine.remove_intermediate
+        tidy_up(layout, disk, run.stages, outcome.ledger, keep_intermediate=keep)
         if request.machine.remove_intermediate:
             disk.remove(layout.spooled)
     return summary

@@ -18,6 +18,7 @@ from virnucpro.errors import OutputError
 from virnucpro.events import Emit, Notice, StageAhead
 from virnucpro.formatting import byte_size
 from virnucpro.layout import MOLECULES, Layout
+from virnucpro.run.files import missing_bytes
 from virnucpro.store.ledger import Ledger
 
 Features = Literal["kept", "auto", "dropped"]
@@ -150,11 +151,6 @@ def _explanation(need: DiskNeed, total: int, free: int, most: int) -> str:
         f"{need.purpose} take {byte_size(total)} ({byte_size(free)} are free): they are not kept, "
         f"but removed when they are scored, at most {most:,} at a time"
     )
-
-
-def missing_bytes(layout: Layout, total: int) -> int:
-    """Return how many of ``total`` bytes of features are not on the disk yet."""
-    return max(0, total - sum(path.stat().st_size for path in layout.feature_files()))
 
 
 def rows_of_files(layout: Layout, ledger: Ledger) -> list[int]:

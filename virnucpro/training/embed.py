@@ -16,8 +16,9 @@ from virnucpro.executors.executor import Executor, open_executor
 from virnucpro.executors.signals import Interruption
 from virnucpro.layout import Molecule
 from virnucpro.precision import choose_precision
-from virnucpro.run.engine import Run, admitted_state, execute, tidy_up
+from virnucpro.run.engine import Run, admitted_state, execute
 from virnucpro.run.failures import update_failure_table
+from virnucpro.run.files import tidy_up
 from virnucpro.run.prepare import ignored_by, requested_precision
 from virnucpro.run.record import run_record, write_record
 from virnucpro.run.request import check_writable
@@ -137,7 +138,7 @@ def embed(
             lasting = ("data_set", "models", "truncation", "precision", "counts")
             write_record(layout, disk, record, lasting, computed=computed > 0)
             if not failed:
-                tidy_up(run, outcome, keep_intermediate=True)
+                tidy_up(layout, disk, run.stages, outcome.ledger, keep_intermediate=True)
             embedded.append(EmbeddedPart(layout.stem, frames, failed, computed))
     return embedded
 
