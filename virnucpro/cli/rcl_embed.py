@@ -19,10 +19,10 @@ from virnucpro.errors import EXIT_OK, UsageError
 
 if TYPE_CHECKING:
     from virnucpro.configuration import Configuration
+    from virnucpro.rcl.configuration import RclConfiguration
     from virnucpro.rcl.embedding import RclEmbedRequest
     from virnucpro.rcl.features import ProteinFeatures
     from virnucpro.rcl.proteins import AnnotatedProtein
-    from virnucpro.rcl.settings import RclConfiguration
 
 ESM_MODEL = "esm2_t33_650M_UR50D"  # that of the encoding esm2_650m
 EPILOG = """\b

@@ -15,7 +15,8 @@ from virnucpro.errors import EXIT_OK, UsageError
 from virnucpro.settings import MachineSettings
 
 if TYPE_CHECKING:
-    from virnucpro.rcl.settings import RclConfiguration, RclTrainingSettings
+    from virnucpro.rcl.configuration import RclConfiguration
+    from virnucpro.rcl.settings import RclTrainingSettings
 
 ENCODINGS = ("onehot", "blosum", "esm2", "esm2_650m")
 EPILOG = """\b
@@ -113,10 +114,11 @@ def train(**options: Any) -> int:
     path = shared.configuration_file()
     settings = shared.configuration({name: options[name] for name in names}, read_file=False)
 
+    from virnucpro.rcl.configuration import RclConfiguration, read_rcl_configuration
     from virnucpro.rcl.features import ProteinFeatures, TableFeatures
     from virnucpro.rcl.fitting import RclTrainingRequest, fit_rcl
     from virnucpro.rcl.models import encoding_of_width
-    from virnucpro.rcl.settings import RclConfiguration, check_settings, read_rcl_configuration
+    from virnucpro.rcl.settings import check_settings
     from virnucpro.ui.training_screen import TrainingScreen
 
     file = read_rcl_configuration(path) if path else RclConfiguration()
