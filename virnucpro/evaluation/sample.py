@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -91,20 +91,106 @@ def join(predictions: Predictions, labels: Labels) -> Sample:
     Raises:
         InputError: the table of predictions is damaged, or no row has a label and a score.
     """
+    rows = _labelled_rows(predictions, labels)
+    groups: dict[tuple[str, str], int] = {}
+    genomes: dict[tuple[str, str], int] = {}
+    lengths, length_names, missed_lengths = rows.length_classes(
+        contigs=predictions.level == "contig"
+    )
+    absent = (label for label in labels.records.values() if label.record not in rows.records)
+    counts = SampleCounts(
+        rows=rows.read,
+        used=len(rows.scores),
+        unlabelled=rows.unlabelled,
+        unscored=rows.unscored,
+        absent=Counter(label_of(label.virus) for label in absent),
+        trained=int(rows.spread(label.part == "train" for label in rows.known).sum()),
+        blank=labels.blank,
+        missed_groups=Counter(label.group for label, _ in rows.missed),
+        missed_lengths=missed_lengths,
+    )
+    return Sample(
+        scores=np.array(rows.scores),
+        virus=rows.spread(label.virus for label in rows.known).astype(bool),
+        groups=rows.spread(
+            groups.setdefault((label_of(label.virus), label.group), len(groups))
+            for label in rows.known
+        ),
+        group_names=tuple(groups),
+        clusters=rows.spread(
+            genomes.setdefault((label_of(label.virus), label.genome), len(genomes))
+            for label in rows.known
+        ),
+        lengths=lengths,
+        length_names=length_names,
+        fdr=np.array(rows.rates),
+        called=np.array(rows.called, np.bool_),
+        counts=counts,
+    )
+
+
+@dataclass(frozen=True)
+class _LabelledRows:
+    """The rows of a table of predictions, with their labels.
+
+    Attributes:
+        scores: of the rows with a label and a score, as the next four.
+        rates: stated false discovery rates.
+        called: whether ``predict`` called the row virus.
+        bases: lengths.
+        numbers: which of ``known`` is the label.
+        known: the labels in the order of their first rows.
+        missed: the labels of viruses without a score, with their bases.
+        unscored: labelled rows without a score, by label and status.
+        records: the labelled records that have a row.
+        read: all rows of the table.
+        unlabelled: those without a label.
+    """
+
+    scores: array[float]
+    rates: array[float]
+    called: array[int]
+    bases: array[int]
+    numbers: array[int]
+    known: Sequence[Label]
+    missed: Sequence[tuple[Label, int]]
+    unscored: Mapping[tuple[str, str], int]
+    records: Collection[str]
+    read: int
+    unlabelled: int
+
+    def spread(self, values: Iterable[int]) -> Ints:
+        """Spread one value per known label over the rows."""
+        return np.fromiter(values, np.int64)[np.array(self.numbers, np.int64)]
+
+    def length_classes(self, *, contigs: bool) -> tuple[Ints, tuple[str, ...], Counter[str]]:
+        """Return the length class of each row, the names of the classes, and what each missed."""
+        requested = self.spread(label.length for label in self.known)
+        # The rows without a score have a length, too, and are left out of the classes again.
+        lengths, names = _length_classes(
+            np.append(requested, [label.length for label, _ in self.missed]).astype(np.int64),
+            np.append(self.bases, [length for _, length in self.missed]).astype(np.int64),
+            contigs=contigs,
+        )
+        scored = len(self.bases)
+        return lengths[:scored], names, Counter(names[n] for n in lengths[scored:].tolist())
+
+
+def _labelled_rows(predictions: Predictions, labels: Labels) -> _LabelledRows:
     scores, rates = array("d"), array("d")  # 8 bytes per row and array
-    bases, label_numbers, called = array("q"), array("q"), array("b")
-    missed: list[tuple[Label, int]] = []  # viruses without a score, with their bases
-    known: dict[Label, int] = {}  # the labels in the order of their first rows
+    bases, numbers, called = array("q"), array("q"), array("b")
+    missed: list[tuple[Label, int]] = []
+    known: dict[Label, int] = {}
     unscored: Counter[tuple[str, str]] = Counter()
-    labelled_records: set[str] = set()
-    rows = unlabelled = 0
+    records: set[str] = set()
+    read = unlabelled = 0
     for row in predictions.rows():
-        rows += 1
+        read += 1
         label = labels.chunks.get(row.chunk) or labels.records.get(row.record)
         if label is None:
             unlabelled += 1
             continue
-        labelled_records.add(label.record)
+        records.add(label.record)
         if row.score != row.score:  # NaN
             unscored[label_of(label.virus), row.status] += 1
             if label.virus:
@@ -114,58 +200,25 @@ def join(predictions: Predictions, labels: Labels) -> Sample:
         rates.append(row.fdr)
         called.append(row.called)
         bases.append(row.length)
-        label_numbers.append(known.setdefault(label, len(known)))
+        numbers.append(known.setdefault(label, len(known)))
     if not known:
         raise InputError(
-            f"none of the {rows:,} rows of {predictions.table.path} has a label and a score "
+            f"none of the {read:,} rows of {predictions.table.path} has a label and a score "
             f"({unlabelled:,} have no label): check that the table labels the same records, by the "
             f"first word of their headers"
         )
-
-    def by_row(values: Iterable[int]) -> Ints:
-        """Spread one value per label over the rows."""
-        return np.fromiter(values, np.int64)[np.array(label_numbers, np.int64)]
-
-    groups: dict[tuple[str, str], int] = {}
-    genomes: dict[tuple[str, str], int] = {}
-    requested_lengths = by_row(label.length for label in known)
-    scored_rows = len(bases)
-    # The rows without a score have a length, too, and are left out of all arrays again.
-    lengths, length_names = _length_classes(
-        np.append(requested_lengths, [label.length for label, _ in missed]).astype(np.int64),
-        np.append(bases, [length for _, length in missed]).astype(np.int64),
-        contigs=predictions.level == "contig",
-    )
-    missed_lengths = Counter(length_names[number] for number in lengths[scored_rows:].tolist())
-    lengths = lengths[:scored_rows]
-    all_records = labels.records.values()
-    counts = SampleCounts(
-        rows=rows,
-        used=len(scores),
-        unlabelled=unlabelled,
-        unscored=unscored,
-        absent=Counter(label_of(r.virus) for r in all_records if r.record not in labelled_records),
-        trained=int(by_row(label.part == "train" for label in known).sum()),
-        blank=labels.blank,
-        missed_groups=Counter(label.group for label, _ in missed),
-        missed_lengths=missed_lengths,
-    )
-    return Sample(
-        scores=np.array(scores),
-        virus=by_row(label.virus for label in known).astype(bool),
-        groups=by_row(
-            groups.setdefault((label_of(label.virus), label.group), len(groups)) for label in known
-        ),
-        group_names=tuple(groups),
-        clusters=by_row(
-            genomes.setdefault((label_of(label.virus), label.genome), len(genomes))
-            for label in known
-        ),
-        lengths=lengths,
-        length_names=length_names,
-        fdr=np.array(rates),
-        called=np.array(called, np.bool_),
-        counts=counts,
+    return _LabelledRows(
+        scores,
+        rates,
+        called,
+        bases,
+        numbers,
+        tuple(known),
+        missed,
+        unscored,
+        records,
+        read,
+        unlabelled,
     )
 
 
