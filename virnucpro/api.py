@@ -20,6 +20,8 @@ from virnucpro.configuration import KEYS, Configuration, checked_value, load_con
 from virnucpro.errors import UsageError
 from virnucpro.events import Event, Notice, Progressed, StageFinished, StageStarted, TaskFailed
 from virnucpro.results import PredictionRun, RclRun, open_rcl_run, open_run
+from virnucpro.run.request import PredictionRequest, check_request
+from virnucpro.settings import DisplaySettings
 from virnucpro.ui.log import EventLog, LogFile
 from virnucpro.ui.stage_progress import StageProgress
 
@@ -119,8 +121,6 @@ def predict(
     settings = _settings(
         config, values | ({"remove_intermediate": False} if keep_intermediate else {})
     )
-    from virnucpro.run.request import PredictionRequest, check_request
-
     mates = None if input2 is None else os.fspath(input2)
     request = PredictionRequest(
         os.fspath(source),
@@ -132,9 +132,15 @@ def predict(
         cuts=settings.cuts,
         mates=mates,
     )
-    log = LogFile(
-        settings.display.log_file or (request.layout.log if settings.display.auto_log else None)
-    )
+    _run_with_log(request, settings.display, on_progress)
+    return open_run(request.layout.root, request.layout.stem)
+
+
+def _run_with_log(
+    request: PredictionRequest, display: DisplaySettings, on_progress: OnProgress | None
+) -> None:
+    """Check and carry out a request; the log file says what ended it."""
+    log = LogFile(display.log_file or (request.layout.log if display.auto_log else None))
     try:
         check_request(request)
         from virnucpro.run.predict import run_prediction  # it imports torch, which takes seconds
@@ -144,7 +150,6 @@ def predict(
         log.close(error)
         raise
     log.close()
-    return open_run(request.layout.root, request.layout.stem)
 
 
 def rcl_predict(
