@@ -64,11 +64,13 @@ def predict(
     precision: str | None = None,
     threads: int | None = None,
     duplicate_ids: str | None = None,
+    dedup: bool | None = None,
     preset: str | None = None,
     min_score: float | None = None,
     max_fdr: float | None = None,
     min_length: int | None = None,
     keep_intermediate: bool = False,
+    no_features: bool | None = None,
     force: bool = False,
     config: str | PathLike[str] | None = None,
     on_progress: OnProgress | None = None,
@@ -91,11 +93,15 @@ def predict(
         precision: the arithmetic of the encoders, such as ``bf16``.
         threads: host threads in total.
         duplicate_ids: ``error`` or ``rename``.
+        dedup: whether identical sequences are embedded once; None is True, and for a run that has
+            begun what it began with.
         preset: ``relaxed`` calls more records virus, ``conservative`` fewer.
         min_score: call a record virus where its virus score is above this.
         max_fdr: call a record virus where its ``fdr`` is at most this.
         min_length: call a record virus where it has at least so many bases.
         keep_intermediate: whether chunks, frames and features are kept.
+        no_features: whether the features of a part of the frames are removed before the next part
+            is embedded; None is False, and True where the disk would be too small.
         force: move existing results aside and start over.
         config: a configuration file, which has all other settings. Arguments win over it.
         on_progress: called with a :class:`Progress` whenever there is more to say.
@@ -113,10 +119,12 @@ def predict(
         "precision": precision,
         "threads": threads,
         "duplicate_ids": duplicate_ids,
+        "dedup": dedup,
         "preset": preset,
         "min_score": min_score,
         "max_fdr": max_fdr,
         "min_length": min_length,
+        "no_features": no_features,
     }
     settings = _settings(
         config, values | ({"remove_intermediate": False} if keep_intermediate else {})

@@ -73,6 +73,8 @@ def test_a_finished_run_is_not_computed_again(contigs: Path, tmp_path: Path) -> 
         ({"chunk_length": "500"}, ConfigError, "chunk_length must be a whole number"),
         ({"threads": 0}, ConfigError, "threads must be"),
         ({"model": "custom"}, UsageError, "--model-path"),
+        ({"dedup": "yes"}, ConfigError, "dedup must be true or false"),
+        ({"no_features": True, "keep_intermediate": True}, UsageError, "leave one of them out"),
         ({"config": "none.yaml"}, ConfigError, "not found"),
     ],
 )
@@ -159,6 +161,37 @@ def test_a_classifier_of_your_own_and_kept_files(contigs: Path, tmp_path: Path) 
         config=config,
     )
     assert (tmp_path / "out/contigs_chunked500.fa").exists()
+
+
+def test_each_sequence_is_embedded_and_no_features_are_kept(
+    contigs: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    options = {"model": "toy", "device": "cpu"}
+    plain = virnucpro.predict(contigs, tmp_path / "plain", **options)
+    assert "identical_frames" in plain.record["counts"]
+    assert not plain.record["settings"]["machine"]["no_features"]
+    with caplog.at_level(logging.INFO, "virnucpro"):
+        run = virnucpro.predict(contigs, tmp_path / "out", **options, dedup=False, no_features=True)
+    assert "they are not kept, but removed when they are scored" in caplog.text
+    assert "identical_frames" not in run.record["counts"]
+    assert "dedup=False, no_features=True" in run.record["command"][0]
+    assert list(run.contigs()) == list(plain.contigs())
+
+
+def test_an_argument_wins_over_the_configuration_file(contigs: Path, tmp_path: Path) -> None:
+    config = tmp_path / "c.yaml"
+    config.write_text("prediction: {dedup: false}\nfiles: {no_features: true}\n")
+    run = virnucpro.predict(
+        contigs,
+        tmp_path / "out",
+        model="toy",
+        device="cpu",
+        dedup=True,
+        no_features=False,
+        config=config,
+    )
+    assert "identical_frames" in run.record["counts"]
+    assert not run.record["settings"]["machine"]["no_features"]
 
 
 def test_rcl_predict_writes_what_the_command_writes(call: Callable, tmp_path: Path) -> None:
