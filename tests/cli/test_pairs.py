@@ -225,6 +225,24 @@ def test_the_tables_are_written_again_with_other_cuts(
     assert call("call", out, "--input", pair[0], "--input2", moved).code == 0
 
 
+def test_mates_with_the_same_content_are_found_where_they_were_moved(
+    call: Calling, tmp_path: Path
+) -> None:
+    files = tmp_path / "s_R1.fq", tmp_path / "s_R2.fq"
+    for path in files:
+        path.write_text("".join(_mates(1)))
+    out, wanted = tmp_path / "out", tmp_path / "wanted"
+    command = ("predict", files[0], "--input2", files[1], *PREDICT)
+    check_accepted(call(*command, *CUT, "-o", wanted))
+    check_accepted(call(*command, "-o", out))
+    moved = [path.rename(path.with_name(f"moved_{path.name}")) for path in files]
+    done = call("call", out, *CUT, "--input", moved[0], "--input2", moved[1])
+    assert done.code == 0, done.err
+    for name in ("contigs.tsv", "virus.tsv", "virus.fna", "virus_2.fastq.gz"):
+        assert (out / f"s_R1_{name}").read_bytes() == (wanted / f"s_R1_{name}").read_bytes()
+    assert _rows(out / "s_R1_contigs.tsv", "length")[0] == ["156"]
+
+
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [

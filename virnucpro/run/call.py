@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from virnucpro.classifier.contigs import ContigModel
 from virnucpro.contracts import Json, OutputFile, TaskFigures
@@ -65,6 +66,14 @@ class CalledRun:
     noun: str
 
 
+class FoundFile(NamedTuple):
+    """A file of the input of a run, its SHA-256 (hex), and its stamp from before it was hashed."""
+
+    path: Path
+    digest: str
+    stamp: FileStamp
+
+
 @dataclass(frozen=True)
 class FinishedRun:
     """A finished run with everything that its tables are made from."""
@@ -75,14 +84,14 @@ class FinishedRun:
     figures: OutputFigures
     record: dict[str, Json]
 
-    def stage(self, disk: Disk, seen: Mapping[Path, FileStamp], cuts: Cuts) -> OutputStage:
-        """Return the stage that writes the tables with ``cuts``; ``seen`` are the input files."""
+    def stage(self, disk: Disk, found: Sequence[FoundFile], cuts: Cuts) -> OutputStage:
+        """Return the stage that writes the tables with ``cuts``; ``found`` are the input files."""
         model = self.figures.contig_model
         return OutputStage(
             self.layout,
             disk,
-            InputFiles(*seen),
-            seen,
+            InputFiles(*(file.path for file in found)),
+            {file.path: file.stamp for file in found},
             self.figures.calibrated,
             ContigModel(*model) if model else None,
             cuts,
@@ -125,7 +134,7 @@ def call_again(request: CallRequest, notify: Callable[[str], None]) -> list[Call
         if not path.is_file():
             raise UsageError(f"--input {path} is not a file: check its path")
         digest, seen = input_digest(path)
-        given[digest] = (path.absolute(), seen)
+        given[digest] = FoundFile(path.absolute(), digest, seen)
     runs = []
     for run in found:
         refuse_links(run.layout.state, run.layout.merged_folder)
@@ -189,9 +198,7 @@ def _finished(layout: Layout) -> FinishedRun:
         ) from error
 
 
-def _called(
-    run: FinishedRun, request: CallRequest, given: Mapping[str, tuple[Path, FileStamp]]
-) -> CalledRun:
+def _called(run: FinishedRun, request: CallRequest, given: Mapping[str, FoundFile]) -> CalledRun:
     """Write the tables of a run, unless they are those of the asked cuts.
 
     Its receipt is replaced when they are complete. After a kill half way, the old one still proves
@@ -203,12 +210,11 @@ def _called(
     """
     cuts = request.cuts.cuts(calibrated=run.figures.calibrated)
     found = _input(run, given)
-    seen = {path: stamp for path, (_, stamp) in found.items()}
     disk, layout = Disk(), run.layout
-    ledger = Ledger(layout, disk, {path: digest for path, (digest, _) in found.items()})
+    ledger = Ledger(layout, disk, {file.path: file.digest for file in found})
     try:
         chunking = _Chunking(layout)
-        (before,) = run.stage(disk, seen, run.figures.cuts).plan(chunking)
+        (before,) = run.stage(disk, found, run.figures.cuts).plan(chunking)
         proved = ledger.has_inputs_of(before, run.receipt)
     except (UnusableReceiptError, FileNotFoundError):
         proved = False
@@ -218,7 +224,7 @@ def _called(
             f"finished, or this version reads them in another way: bring it up to date with "
             f"virnucpro predict --resume"
         )
-    stage = run.stage(disk, seen, cuts)
+    stage = run.stage(disk, found, cuts)
     (task,) = stage.plan(chunking)
     stale = ledger.check(task).stale
     figures = run.figures
@@ -229,30 +235,25 @@ def _called(
         assert isinstance(result.figures, OutputFigures)
         figures = result.figures
     _update_record(run, figures, request.command, disk)
-    return CalledRun(layout, figures, stale, "pair" if len(seen) > 1 else "record")
+    return CalledRun(layout, figures, stale, "pair" if len(found) > 1 else "record")
 
 
-def _input(
-    run: FinishedRun, given: Mapping[str, tuple[Path, FileStamp]]
-) -> dict[Path, tuple[str, FileStamp]]:
-    """Return the files of the input of a run, in order, with their digests and stamps.
-
-    A stamp is from before the content was checked.
+def _input(run: FinishedRun, given: Mapping[str, FoundFile]) -> list[FoundFile]:
+    """Return the files of the input of a run, in order: one, or two that may be the same.
 
     Raises:
         InputError: a file is not there any more, or it is another file now.
     """
-    files = {}
+    files = []
     for name, place in zip(INPUT_NAMES, (run.state.source, run.state.mates), strict=True):
         if name in run.state.analysis:
             digest = str(run.state.analysis[name])
-            path, stamp = given.get(digest) or _kept_input(run, place, digest)
-            files[path] = (digest, stamp)
+            files.append(given.get(digest) or _kept_input(run, place, digest))
     return files
 
 
-def _kept_input(run: FinishedRun, place: str, digest: str) -> tuple[Path, FileStamp]:
-    """Return a file of the input where the run found it, and its stamp.
+def _kept_input(run: FinishedRun, place: str, digest: str) -> FoundFile:
+    """Return a file of the input where the run found it.
 
     Raises:
         InputError: it is not there any more, or it is another file now.
@@ -267,7 +268,7 @@ def _kept_input(run: FinishedRun, place: str, digest: str) -> tuple[Path, FileSt
     found, seen = input_digest(source)
     if found != digest:
         raise InputError(f"{what}, {source}, has changed since; {advice}")
-    return source, seen
+    return FoundFile(source, digest, seen)
 
 
 def _update_record(
