@@ -19,6 +19,7 @@ COLUMNS = ["name", "file"]
 MATES = "input2"  # a third column, with the second mates of paired reads
 LONGEST_NAME = 200  # bytes; files of the run have longer names than the folder
 _PATTERN = "*?["
+_STDIN_AMONG_SEVERAL = "standard input cannot be one of several inputs: name files"
 
 
 class NamedFile(NamedTuple):
@@ -43,7 +44,7 @@ def named_files(sources: Sequence[str]) -> list[NamedFile]:
     files: list[str] = []
     for source in sources:
         if source == STDIN:
-            raise UsageError("standard input cannot be one of several inputs: name files")
+            raise UsageError(_STDIN_AMONG_SEVERAL)
         found = sorted(glob.glob(source)) if _is_pattern(source) else [source]  # noqa: PTH207
         if not found:
             raise UsageError(f"no file matches {source}: check the pattern")
@@ -90,6 +91,8 @@ def read_sample_list(path: Path) -> list[NamedFile]:
     for number, cells in lines[1:]:
         if not len(COLUMNS) <= len(cells) <= len(header) or not all(cells[: len(COLUMNS)]):
             raise InputError(f"{path}: line {number}: expected a name, a tab and a file")
+        if STDIN in cells[1:]:
+            raise InputError(f"{path}: line {number}: {_STDIN_AMONG_SEVERAL}")
     named = [NamedFile(name, file, *filter(None, rest)) for _, (name, file, *rest) in lines[1:]]
     for problem in _problems(named):
         raise InputError(f"{path}: {problem}")
@@ -133,5 +136,8 @@ def _problems(named: Iterable[NamedFile]) -> Iterable[str]:
             yield f"{printable(file)}: {printable(name)!r} cannot be the name of a folder"
         elif len(os.fsencode(name)) > LONGEST_NAME:
             yield f"{printable(file)}: its name is longer than {LONGEST_NAME} bytes"
-        elif (other := seen.setdefault(name.casefold(), file)) != file:
+        elif (other := seen.get(name.casefold())) == file:
+            yield f"{printable(file)} is listed twice with the name {name}"
+        elif other is not None:
             yield f"{printable(file)} and {printable(other)} have the same name {name}"
+        seen.setdefault(name.casefold(), file)
