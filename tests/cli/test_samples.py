@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,9 @@ from virnucpro.run.sample_list import named_files, read_names, read_sample_list
 from virnucpro.run.samples import NamedInput, predict_samples
 from virnucpro.settings import AnalysisSettings, MachineSettings
 from virnucpro.stages.embedding import EmbeddingStage
+from virnucpro.store.disk import host_name
+from virnucpro.store.documents import sealed
+from virnucpro.store.lock import LockOwner
 from virnucpro.tables import SAMPLES
 
 TOY = ("-m", "toy", "-t", "1", "--no-progress")
@@ -180,6 +184,32 @@ def test_a_table_of_the_user_is_not_overwritten(
     assert list(_rows(folder / "out")) == ["a", "b"]
     kept = (folder / "out/.checkpoints").glob("samples.previous*/**/samples_summary.tsv")
     assert [path.read_text() for path in kept] == ["mine"]
+
+
+@pytest.mark.parametrize("is_worked_on", [False, True])
+def test_a_sample_of_a_newer_version_stops_no_other(
+    folder: Path, capsys: pytest.CaptureFixture[str], is_worked_on: bool
+) -> None:
+    """A sample that the newer version works on at this moment stops no other, either."""
+    command = ["predict", "in/a.fa", "in/b.fa", "in/c.fa", "-o", "out", *TOY, "-q"]
+    home = folder / "out/b/.checkpoints/runs/b"
+    (home / "state").mkdir(parents=True)
+    (home / "state/run.json").write_bytes(sealed({"schema": 99, "producer": "virnucpro 9.9"}))
+    if is_worked_on:
+        owner = LockOwner(host_name(), os.getppid(), 1)  # a process that lives
+        (home / "lock").write_text(json.dumps(asdict(owner)))
+    assert run(command) == 2
+    rows = _rows(folder / "out")
+    assert [row["state"] for row in rows.values()] == ["finished", "failed", "finished"]
+    assert "written by a newer version of the program (virnucpro 9.9)" in rows["b"]["message"]
+    capsys.readouterr()
+    (folder / "out/samples_summary.tsv").unlink()  # status tells it from the run itself
+    assert run(["status", "out"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "a: finished"
+    assert lines[1].startswith("b: failed: ")
+    assert "newer version of the program (virnucpro 9.9)" in lines[1]
+    assert lines[3].startswith("2 of 3 samples are finished")
 
 
 def test_report_writes_the_reports_and_the_overview_of_all_samples_again(

@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 
 import virnucpro.cli.shared as shared
-from virnucpro.errors import UsageError
+from virnucpro.errors import ResumeRefusedError, UsageError
 from virnucpro.formatting import is_or_are, printable, rough_duration
 from virnucpro.run.sample_list import failures, read_names
 from virnucpro.run.status import RunStatus, StageStatus, statuses
@@ -36,8 +36,14 @@ def status(output_dir: Path, as_json: bool) -> None:
     """
     root = output_dir.absolute()
     if samples := read_names(root):
-        runs_of = {sample.name: _runs_of(root / sample.name) for sample in samples}
-        _show_samples(output_dir, runs_of, failures(root), as_json)
+        runs_of: dict[str, list[RunStatus]] = {}
+        failed = failures(root)
+        for name, *_ in samples:
+            try:
+                runs_of[name] = _runs_of(root / name)
+            except ResumeRefusedError as error:
+                runs_of[name], failed[name] = [], str(error)
+        _show_samples(output_dir, runs_of, failed, as_json)
         return
     runs = statuses(root)
     if as_json:
@@ -54,7 +60,11 @@ def status(output_dir: Path, as_json: bool) -> None:
 
 
 def _runs_of(folder: Path) -> list[RunStatus]:
-    """Return the runs in the folder of a sample; none where it was not begun."""
+    """Return the runs in the folder of a sample; none where it was not begun.
+
+    Raises:
+        ResumeRefusedError: a newer version of the program wrote one of them.
+    """
     try:
         return statuses(folder)
     except UsageError:

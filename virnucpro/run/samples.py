@@ -264,8 +264,8 @@ class Study:
         self, sample: NamedInput, prediction: Prediction, locks: ExitStack
     ) -> BegunSample | None:
         """Admit a run and carry out its stages before the embedding; None where that fails."""
-        own = prediction.of(sample.request)
         try:
+            own = prediction.of(sample.request)
             with ExitStack() as stack:
                 admitted = stack.enter_context(
                     admitted_run(sample.request, own, self._disk, self._emit)

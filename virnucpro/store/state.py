@@ -117,17 +117,17 @@ def admit_run(
 def refuse_foreign_files(layout: RunLayout, *, resume: bool) -> None:
     """Refuse files that are in the way of a run, as :func:`admit_run` will, but at once.
 
-    It is not asked where another process works on the run: its files come and go.
+    Of the files, it is not asked where another process works on the run: they come and go.
 
     Raises:
         ResumeRefusedError: a newer version wrote the run that is there (exit 3).
         UsageError: files would be overwritten that are not ours, or are those of a run of version
             1 that is not to be taken over (exit 64).
     """
+    earlier = read_state(layout)
     owner = read_owner(layout.lock)
     if owner is not None and not owner.is_dead:
         return
-    earlier = read_state(layout)
     if _is_new_legacy_run(layout, earlier):
         if not resume:
             raise _legacy_refusal(layout)
