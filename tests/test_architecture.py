@@ -182,6 +182,12 @@ def test_no_file_is_longer_than_a_concept(path: Path) -> None:
     assert len(path.read_text().splitlines()) <= LONGEST
 
 
+def test_percentages_are_written_in_one_way() -> None:
+    """The format ``.1%`` writes ``4.2%``; ``formatting.percent`` writes ``4.2 %``."""
+    form = re.compile(r"[:\"'][<>]?\d*,?(\.\d)?%[}\"']|}%")
+    assert not [name_of(path) for path in modules() if form.search(path.read_text())]
+
+
 def test_the_command_line_starts_without_heavy_imports() -> None:
     for path in modules():
         if unit_of(name_of(path)) in LIGHT:

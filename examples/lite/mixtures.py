@@ -104,7 +104,7 @@ def main() -> None:
             ]
             means = np.mean(np.array(draws), axis=0)
             for stated, (count, found, realised) in zip(STATED, means.tolist(), strict=True):
-                row = (length, f"{share:.0%}", stated, f"{count:.0f}", f"{found:.3f}")
+                row = (length, f"{100 * share:.0f} %", stated, f"{count:.0f}", f"{found:.3f}")
                 print(f"| {' | '.join(map(str, row))} | {realised:.3f} |")
 
 

@@ -77,7 +77,7 @@ def test_calls_that_contradict_the_rates_are_told_with_a_way_out() -> None:
     assert not any("fdr" in line for line in call_lines(RESULTS, ROOT))
     doubtful = replace(RESULTS, highest_rate=0.27, doubtful=6)
     line = call_lines(doubtful, ROOT)[-1]
-    assert line.startswith("Of the records called virus, an estimated 27% are none (column fdr).")
+    assert line.startswith("Of the records called virus, an estimated 27 % are none (column fdr).")
     assert "leaves 4 of them" in line
     assert line.endswith("virnucpro call /elsewhere/results --max-fdr 0.1")
 

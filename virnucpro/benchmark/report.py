@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from virnucpro.contracts import Json
-from virnucpro.formatting import UNKNOWN, memory_size, printable, seconds_text
+from virnucpro.formatting import UNKNOWN, memory_size, percent, printable, seconds_text
 
 
 def encoder_table(document: Mapping[str, Json]) -> Table:
@@ -27,14 +27,14 @@ def encoder_table(document: Mapping[str, Json]) -> Table:
             row["precision"],
             _number(row.get("sequences_per_second"), ",.1f"),
             _number(row.get("tokens_per_second"), ",.0f"),
-            _number(row.get("share_of_matmul"), ".0%"),
+            percent(row.get("share_of_matmul")),
             _number(row["ratio_to_original"], ".2f"),
             _number(row["ratio_to_transformers"], ".2f"),
             _number(row["ratio_to_bf16"], ".2f"),
             memory_size(row["peak_memory"]),
             seconds_text(row["load_seconds"]),
             seconds_text(row["compile_seconds"]),
-            _number(row.get("host_wait"), ".1%"),
+            percent(row.get("host_wait"), 1),
             _number(row["least_cosine"], ".6f"),
             row["check"],
         )
@@ -74,8 +74,8 @@ def accuracy_table(accuracy: Mapping[str, Json]) -> Table:
                     f"{distance['least_cosine']:.6f}",
                     f"{distance['mean_cosine']:.6f}",
                     f"{distance['largest_difference']:.2g}",
-                    _number(labels.get("frames"), ".3%"),
-                    _number(labels.get("chunks"), ".3%"),
+                    percent(labels.get("frames"), 3),
+                    percent(labels.get("chunks"), 3),
                     {True: "yes", False: "no", None: "not claimed"}[one["recommended"]],
                 )
             )
@@ -96,8 +96,9 @@ def why_not_claimed(accuracy: Mapping[str, Json], enough: float, chunks: int) ->
             "both encoders (--weights real) and their classifier."
         )
     return (
-        f"Recommended is a precision with at least {enough:.1%} of the calls of fp32, for frames "
-        f"and for chunks, over {chunks:,} chunks or more. Classifier: {accuracy['classifier']}."
+        f"Recommended is a precision with at least {percent(enough, 1)} of the calls of fp32, for "
+        f"frames and for chunks, over {chunks:,} chunks or more. Classifier: "
+        f"{accuracy['classifier']}."
     )
 
 

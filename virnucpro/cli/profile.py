@@ -15,7 +15,7 @@ from virnucpro.contracts import Device, Json
 from virnucpro.encoders.family import BATCH_OPTIONS, LETTERS_PER_FRAME
 from virnucpro.encoders.registry import family_named, family_names
 from virnucpro.errors import DeviceError, UsageError
-from virnucpro.formatting import memory_size
+from virnucpro.formatting import memory_size, percent
 from virnucpro.store.guard import refuse_other_json
 
 if TYPE_CHECKING:
@@ -117,7 +117,7 @@ def profile(family: str, as_json: bool, output: Path | None, **options: Any) -> 
         if not as_json:
             click.echo(
                 f"{point.budget:>10,} {point.sequences_per_second:>12,.1f} "
-                f"{point.tokens_per_second:>12,.0f} {point.waited_share:>7.1%} "
+                f"{point.tokens_per_second:>12,.0f} {percent(point.waited_share, 1):>7} "
                 f"{memory_size(point.peak_memory):>10}"
             )
         budget = best_budget(points)

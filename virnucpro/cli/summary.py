@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import virnucpro.cli.shared as shared
-from virnucpro.formatting import counted, is_or_are
+from virnucpro.formatting import counted, is_or_are, percent
 from virnucpro.settings import DOUBTFUL, SHORTEST_WHOLE
 
 if TYPE_CHECKING:
@@ -65,8 +65,8 @@ def summary_text(summary: Summary, root: Path) -> str:
         what = "open frames" if summary.reading == "open frames" else "chunks"
         lines.append(
             f"  {summary.copies:,} of {summary.frames:,} {what} "
-            f"({summary.copies / summary.frames:.1%}) are the same as an earlier one, whose scores "
-            f"they share."
+            f"({percent(summary.copies / summary.frames, 1)}) are the same as an earlier one, "
+            f"whose scores they share."
         )
     if closed := results.chunks.get("no_open_frame", 0):
         lines.append(
@@ -107,9 +107,9 @@ def call_lines(results: OutputFigures, root: Path, noun: str = "record") -> list
     if virus and results.highest_rate > DOUBTFUL:
         kept = virus - results.doubtful
         lines.append(
-            f"Of the {noun}s called virus, an estimated {results.highest_rate:.0%} are none "
-            f"(column fdr). To keep this at {DOUBTFUL:.0%}, which leaves {kept:,} of them: "
-            f"virnucpro call {shared.shown_path(root)} --max-fdr {DOUBTFUL:g}"
+            f"Of the {noun}s called virus, an estimated {percent(results.highest_rate)} are "
+            f"none (column fdr). To keep this at {percent(DOUBTFUL)}, which leaves {kept:,} of "
+            f"them: virnucpro call {shared.shown_path(root)} --max-fdr {DOUBTFUL:g}"
         )
     return lines
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from virnucpro.contracts import Device
-from virnucpro.formatting import counted
+from virnucpro.formatting import counted, percent
 from virnucpro.io.gff3 import HEADER as GFF3_HEADER
 from virnucpro.io.gff3 import gff3_escaped
 from virnucpro.io.input_summary import InputSummary, RecordRenamer
@@ -225,7 +225,7 @@ def notices_of(summary: RclSummary, request: RclRequest) -> list[str]:
 
 def describe_summary(summary: RclSummary, request: RclRequest) -> Sequence[str]:
     """Return the result in sentences."""
-    share = f"{100 * summary.found / max(summary.proteins, 1):.1f} %"
+    share = percent(summary.found / max(summary.proteins, 1), 1)
     lines = [
         f"{request.finder.label} found an RCL in {summary.found:,} of "
         f"{counted(summary.proteins, 'protein')} ({share})."

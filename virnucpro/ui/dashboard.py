@@ -100,7 +100,7 @@ class Dashboard:
         if (share := self.progress.share) is None:
             summary = cropped(Text(self.counts.strip()), width, ascii_only=ascii_only)
         else:
-            figures = f"  {100 * share:5.1f}%  {self.counts}"
+            figures = f"  {percent(share, 1):>7}  {self.counts}"
             summary = bar_line("", share, figures, width, ascii_only=ascii_only)
         lines: list[RenderableType] = [cropped(heading, width, ascii_only=ascii_only), summary]
         if self.progress.workers:
@@ -185,13 +185,13 @@ def _task(board: Dashboard, worker: WorkerProgress) -> str:
 WORK_COLUMNS: tuple[RowColumn[Row], ...] = (
     RowColumn("tasks", 6, 66, lambda board, row: short_number(row.tasks)),
     RowColumn("sequences", 9, 50, _sequences),
-    RowColumn("part", 4, 76, lambda board, row: f"{100 * board.progress.part(row.sequences):.0f}%"),
+    RowColumn("part", 5, 76, lambda board, row: percent(board.progress.part(row.sequences))),
     RowColumn("seq/s", SPEED_WIDTH, 0, _speed),
     RowColumn("tok/s", 5, 58, _tokens),
 )
 GPU_COLUMNS: tuple[RowColumn[WorkerProgress], ...] = (
     RowColumn("memory", 10, 62, lambda board, w: memory_text(board.reading(w))),
-    RowColumn("util", 4, 40, lambda board, w: measured(board.reading(w).utilisation, "%")),
+    RowColumn("util", 5, 40, lambda board, w: measured(board.reading(w).utilisation, " %")),
     RowColumn("temp", 4, 72, lambda board, w: measured(board.reading(w).temperature, "°C")),
     RowColumn("power", 6, 110, lambda board, w: measured(board.reading(w).power, " W")),
 )

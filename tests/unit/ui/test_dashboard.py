@@ -58,12 +58,12 @@ def test_eight_gpus_in_eighty_columns() -> None:
     text = "\n".join(lines)
     assert lines[0].startswith("[5/9] ESM-2  88 of 1,200 tasks  11:")
     assert "96,000 of 1,200,000 seq" in lines[1]
-    assert "8.0%" in lines[1]
+    assert "8.0 %" in lines[1]
     for title in ("tasks", "sequences", "part", "seq/s", "tok/s", "memory", "util", "temp"):
         assert title in text
     for number in range(8):
         row = next(line for line in lines if line.startswith(f"GPU {number}"))
-        for figure in (" 11 ", "12,000", "12%", "200", "32.0k", "34/140 GiB", "99%", "61°C"):
+        for figure in (" 11 ", "12,000", "12 %", "200", "32.0k", "34/140 GiB", "99 %", "61°C"):
             assert figure in row, (figure, row)
     assert lines[-1] == "host 3.0 GiB, load 4.2"
 
@@ -106,7 +106,7 @@ def test_without_readings_their_columns_are_gone() -> None:
     board = Dashboard(_running(2).progress)
     assert "memory" not in "\n".join(_lines(board, 80))
     partial = Dashboard(board.progress, {0: GpuReading(utilisation=50)})
-    assert " 50%" in "\n".join(_lines(partial, 80))
+    assert " 50 %" in "\n".join(_lines(partial, 80))
 
 
 def test_a_host_stage_is_a_single_bar() -> None:
@@ -128,8 +128,8 @@ def test_a_host_stage_is_a_single_bar() -> None:
     progress.update(Progressed(0, 500, 0))
     first, second = _lines(Dashboard(progress), 80)
     assert first == "[2/9] Translation  0:20 left"
-    assert "━╸─" in second
-    assert second.endswith(" 50.0%    500 of 1,000     25/s")
+    assert "━─" in second
+    assert second.endswith(" 50.0 %    500 of 1,000     25/s")
 
 
 @pytest.mark.parametrize(
@@ -192,7 +192,7 @@ def test_many_workers_are_shown_as_one_row_per_node() -> None:
     lines = _lines(board, 80)
     assert lines[3].split() == ["busy", "tasks", "sequences", "part", "seq/s", "tok/s"]
     assert [line.split()[0] for line in lines[4:]] == ["node0", "node1", "node2"]
-    for figure in (" 4/4 ", " 16 ", "16,000", "33%", " 800 ", "134k"):
+    for figure in (" 4/4 ", " 16 ", "16,000", "33 %", " 800 ", "134k"):
         assert figure in lines[4], figure
     board.progress.update(WorkerDied(5, gpu(1), "signal 9"))
     assert " 3/4 " in _lines(board, 80)[5]
