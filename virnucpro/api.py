@@ -18,7 +18,16 @@ from typing import Any
 
 from virnucpro.configuration import KEYS, Configuration, checked_value, load_configuration
 from virnucpro.errors import UsageError
-from virnucpro.events import Event, Notice, Progressed, StageFinished, StageStarted, TaskFailed
+from virnucpro.events import (
+    Event,
+    Notice,
+    Progressed,
+    ReportFinished,
+    ReportStarted,
+    StageFinished,
+    StageStarted,
+    TaskFailed,
+)
 from virnucpro.results import PredictionRun, RclRun, open_rcl_run, open_run
 from virnucpro.run.request import PredictionRequest, check_request
 from virnucpro.settings import DisplaySettings
@@ -308,8 +317,9 @@ class RunObserver:
         if isinstance(event, TaskFailed):
             logger.warning(text)
         self._progress.update(event)
-        if self._on_progress and isinstance(event, StageStarted | Progressed | StageFinished):
-            finished = isinstance(event, StageFinished)
+        finished = isinstance(event, StageFinished | ReportFinished)
+        begun = isinstance(event, StageStarted | ReportStarted)
+        if self._on_progress and (begun or finished or isinstance(event, Progressed)):
             stage = self._progress
             self._on_progress(
                 Progress(

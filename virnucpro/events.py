@@ -12,7 +12,7 @@ from virnucpro.contracts import Device, FailedTask, Json, SessionFigures, Task
 class StageAhead:
     """A stage that is still to come: its sequences to do, or the seconds it is expected to take.
 
-    Both are None where nothing is known yet.
+    The report that follows the stages is one, too. Both are None where nothing is known yet.
     """
 
     stage: str
@@ -54,6 +54,20 @@ class StageFinished:
 
 
 @dataclass(frozen=True)
+class ReportStarted:
+    """The stages have ended, and the report of so many records is written."""
+
+    records: int
+
+
+@dataclass(frozen=True)
+class ReportFinished:
+    """The report was written in ``seconds``."""
+
+    seconds: float
+
+
+@dataclass(frozen=True)
 class WorkerReady:
     """A worker has loaded the model of a stage and takes tasks.
 
@@ -77,7 +91,10 @@ class TaskStarted:
 
 @dataclass(frozen=True)
 class Progressed:
-    """A worker finished this many sequences and tokens since its last report."""
+    """A worker finished this many sequences and tokens since its last report.
+
+    While the report is written, sequences are records.
+    """
 
     worker: int
     sequences: int
@@ -142,6 +159,8 @@ class Notice:
 Event = (
     StageStarted
     | StageFinished
+    | ReportStarted
+    | ReportFinished
     | WorkerReady
     | TaskStarted
     | Progressed
@@ -155,3 +174,7 @@ Event = (
 
 Emit = Callable[[Event], None]
 """Takes an event to whoever shows it."""
+
+
+def unseen(event: Event) -> None:
+    """Take an event where nobody looks at it."""

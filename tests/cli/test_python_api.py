@@ -46,8 +46,9 @@ def test_a_run_writes_what_the_command_writes(
         f"device='cpu')"
     ]
     assert [p.number for p in seen] == sorted(p.number for p in seen)
-    assert seen[-1].share == 1.0
-    assert seen[-1].number == seen[-1].stages
+    last = seen[-1]
+    assert (last.stage, last.share, last.seconds_left) == ("Report", 1.0, 0.0)
+    assert last.number == last.stages
     log = (tmp_path / "api/.checkpoints/runs/contigs/state/run.log").read_text()
     assert "stage 1 chunking" in log
 

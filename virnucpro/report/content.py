@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from virnucpro.errors import InputError
+from virnucpro.events import Emit, Progressed
 from virnucpro.results import PredictionRun
 from virnucpro.rows import ContigRow, RegionRow
 from virnucpro.settings import Cuts
@@ -23,6 +24,7 @@ MOST_ROWS = 5000  # of the table
 MOST_OTHER_ROWS = 400  # of these, for each call that is not virus
 MOST_REGION_ROWS = 1000  # of these, where more viruses were found than there are rows
 MOST_TRACKS = 30
+ROWS_PER_EVENT = 10_000  # read in about a tenth of a second
 FEWEST_CHUNKS = 3  # of a record with a track; fewer say no more than its score
 
 
@@ -167,7 +169,7 @@ class Best:
         return [row for _, row in sorted(self._heap, key=lambda item: item[0], reverse=True)]
 
 
-def read_content(run: PredictionRun) -> Content:
+def read_content(run: PredictionRun, emit: Emit) -> Content:
     """Read the tables of a run.
 
     Raises:
@@ -197,6 +199,9 @@ def read_content(run: PredictionRun) -> Content:
         if row.call != "virus":
             key = (row.virus_score or 0.0,) if row.call == "undecided" else ()
             others[row.call].offer((*key, row.length), row)
+        if len(content.columns.calls) % ROWS_PER_EVENT == 0:
+            emit(Progressed(0, ROWS_PER_EVENT, 0))
+    emit(Progressed(0, content.records % ROWS_PER_EVENT, 0))
     content.tracked = tracked.rows()
     content.rows = list(_table_rows(content, [row for o in others.values() for row in o.rows()]))
     names = {row.record for row in content.tracked if row.regions}

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from html import escape
 
 from virnucpro.errors import InputError
+from virnucpro.events import Emit, unseen
 from virnucpro.formatting import counted
 from virnucpro.layout import picture_name
 from virnucpro.report.answer import KINDS, answer_section, tiles_section
@@ -44,13 +45,13 @@ _LEGEND = """\
 </ul>"""
 
 
-def report_page(run: PredictionRun) -> str:
+def report_page(run: PredictionRun, emit: Emit = unseen) -> str:
     """Return the report of a run as one HTML page. The same files give the same page.
 
     Raises:
         InputError: a file of the run is missing or damaged, or was written by an earlier version.
     """
-    content = read_content(run)
+    content = read_content(run, emit)
     try:
         sections = {
             "answer": [*answer_section(content)],

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+import time
 from pathlib import Path
 
 from virnucpro.errors import InputError, UsageError
+from virnucpro.events import Emit, ReportFinished, ReportStarted, unseen
 from virnucpro.layout import Layout
 from virnucpro.report.document import MARK
 from virnucpro.results import PredictionRun, open_run
@@ -13,7 +15,7 @@ from virnucpro.store.disk import Disk, sha256_of
 from virnucpro.version import __version__
 
 
-def report_problem(layout: Layout, disk: Disk) -> str:
+def report_problem(layout: Layout, disk: Disk, emit: Emit = unseen) -> str:
     """Write the report of a finished run, unless it is up to date; return what was in the way.
 
     Results without a report are results all the same.
@@ -22,13 +24,15 @@ def report_problem(layout: Layout, disk: Disk) -> str:
         OutputError: the disk is full or not writable.
     """
     try:
-        write_report(open_run(layout.root, layout.stem), disk)
+        write_report(open_run(layout.root, layout.stem), disk, emit)
     except (InputError, UsageError) as error:
         return f"no report was written: {error}"
     return ""
 
 
-def write_report(run: PredictionRun, disk: Disk, *, again: bool = False) -> Path:
+def write_report(
+    run: PredictionRun, disk: Disk, emit: Emit = unseen, *, again: bool = False
+) -> Path:
     """Write the report of a run and return its path; ``again`` also where it is up to date.
 
     Raises:
@@ -44,8 +48,11 @@ def write_report(run: PredictionRun, disk: Disk, *, again: bool = False) -> Path
     refuse_other_file(path, earlier)
     from virnucpro.report.page import report_page  # it imports numpy
 
-    text = report_page(run)
+    started = time.perf_counter()
+    emit(ReportStarted(run.summary.records))
+    text = report_page(run, emit)
     disk.save(path, (text + last_line(text, source)).encode())
+    emit(ReportFinished(time.perf_counter() - started))
     return path
 
 

@@ -200,7 +200,7 @@ def finish(
         counts=summary.counts(),
     )
     write_record(layout, disk, record, ("counts",), computed=summary.computed > 0)
-    if problem := report_problem(layout, disk):
+    if problem := report_problem(layout, disk, emit):
         emit(Notice("warning", problem))
     if not failed:
         keep = not request.machine.remove_intermediate

@@ -17,6 +17,8 @@ from virnucpro.events import (
     FileFinished,
     Notice,
     Progressed,
+    ReportFinished,
+    ReportStarted,
     StageFinished,
     StageStarted,
     TaskFailed,
@@ -159,6 +161,10 @@ def describe(event: Event, workers: Mapping[int, str] | None = None) -> str | No
             return f"stage {event.number} {event.stage}: {tasks} to do{reasons}"
         case StageFinished(stage, number, seconds):
             return f"stage {number} {stage} finished after {seconds_text(seconds)}"
+        case ReportStarted(records):
+            return f"report of {counted(records, 'record')}"
+        case ReportFinished(seconds):
+            return f"report written after {seconds_text(seconds)}"
         case WorkerReady(worker, device, stage, seconds):
             uuid = f" ({device.uuid})" if device.uuid else ""
             facts = ", ".join(f"{name} {value}" for name, value in event.facts.items())

@@ -6,7 +6,7 @@ import time
 
 from rich.console import Console, Group
 
-from virnucpro.events import Event, Notice, StageFinished, TaskFailed
+from virnucpro.events import Event, Notice, ReportFinished, StageFinished, TaskFailed
 from virnucpro.formatting import clock_time
 from virnucpro.layout import Layout, SamplesFolder
 from virnucpro.settings import DisplaySettings
@@ -63,7 +63,7 @@ class RunScreen(ProgressScreen):
             self._print(f"warning: {text}", "yellow")
         elif text and self.verbose:
             self.say(text, "dim")
-        elif isinstance(event, StageFinished) and event.seconds >= LINE_SECONDS:
+        elif isinstance(event, StageFinished | ReportFinished) and event.seconds >= LINE_SECONDS:
             self.say(f"{title} took {clock_time(event.seconds)}")
 
     def check(self) -> list[str]:

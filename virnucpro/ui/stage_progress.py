@@ -19,6 +19,7 @@ from virnucpro.events import (
     Event,
     FileFinished,
     Progressed,
+    ReportStarted,
     StageFinished,
     StageStarted,
     TaskFailed,
@@ -123,6 +124,22 @@ class StageProgress:
             if self.encoding
         }
 
+    def _begin_report(self, records: int) -> None:
+        """Show the report as the last part of the last stage."""
+        self._begin(
+            StageStarted(
+                "report",
+                self.number,
+                total=0,
+                todo=0,
+                sequences=records,
+                tokens=0,
+                title="Report",
+                stages=self.stages,
+                on_workers=False,
+            )
+        )
+
     def update(self, event: Event) -> None:
         """Take an event into account."""
         now = self._clock()
@@ -136,6 +153,8 @@ class StageProgress:
                 self._rate.add(now, amount)
             case StageStarted():
                 self._begin(event)
+            case ReportStarted(records):
+                self._begin_report(records)
             case WorkerReady(number, device):
                 if not any(worker.tasks or worker.task for worker in self._workers.values()):
                     # Loading models is not progress: the rate begins with the first worker.
@@ -229,9 +248,13 @@ class StageProgress:
 
     @property
     def remaining(self) -> float | None:
-        """Seconds to the end of the stage; None while there is too little to judge by."""
+        """Seconds to the end of the stage; None while there is too little to judge by.
+
+        Also None when all that is counted is done: what still goes on, such as the writing of what
+        was gathered, has no measure.
+        """
         share, worked = self.share, self._clock() - self._working_since
-        if not share or (share < EARLY_SHARE and worked < EARLY_SECONDS):
+        if not share or share == 1 or (share < EARLY_SHARE and worked < EARLY_SECONDS):
             return None
         per_second = self.per_second
         if per_second is None:

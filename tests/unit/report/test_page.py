@@ -11,8 +11,12 @@ import pytest
 
 from tests.report_data import Shown, mixed, write_run
 from virnucpro.errors import InputError
+from virnucpro.events import Event, Progressed, ReportFinished, ReportStarted
+from virnucpro.report import content
 from virnucpro.report.page import report_page
+from virnucpro.report.writing import write_report
 from virnucpro.results import open_run
+from virnucpro.store.disk import Disk
 
 VOID = {"meta", "link", "br", "input", "img", "hr"}
 SECTIONS = ["answer", "counts", "table", "figures", "tracks", "run", "next"]
@@ -50,6 +54,22 @@ class Page(HTMLParser):
             for name, attributes in self.elements
             if name == tag and all(attributes.get(k.strip("_")) == v for k, v in wanted.items())
         ]
+
+
+def test_progress_is_told_while_the_table_of_records_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(content, "ROWS_PER_EVENT", 20)
+    records = mixed(50)
+    write_run(tmp_path, records)
+    events: list[Event] = []
+    write_report(open_run(tmp_path), Disk(), events.append)
+    begun, *read, finished = events
+    assert begun == ReportStarted(len(records))
+    assert isinstance(finished, ReportFinished)
+    assert [e.sequences for e in read if isinstance(e, Progressed)] == [20] * 5 + [3]
+    write_report(open_run(tmp_path), Disk(), events.append)
+    assert events[-1] is finished
 
 
 def page_of(folder: Path, records: list[Shown], **changes: object) -> tuple[str, Page]:

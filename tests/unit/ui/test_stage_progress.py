@@ -12,6 +12,7 @@ from virnucpro.contracts import FailedTask, Task
 from virnucpro.events import (
     FileFinished,
     Progressed,
+    ReportStarted,
     StageAhead,
     StageFinished,
     StageStarted,
@@ -209,6 +210,37 @@ def test_files_are_counted_where_a_stage_has_several() -> None:
     )
     progress.update(FileFinished("protein_embeddings", whole))
     assert "1 of 3 files" in Dashboard(progress).heading
+
+
+def _of_records(records: int) -> StageStarted:
+    return StageStarted("output", 9, 1, 1, records, 0, title="Output", stages=9, on_workers=False)
+
+
+def test_no_time_is_told_while_work_goes_on_that_is_not_counted(
+    progress: StageProgress, hand: Hand
+) -> None:
+    progress.update(_of_records(1000))
+    for _ in range(10):
+        hand.now += 2
+        progress.update(Progressed(0, 100, 0))
+    assert (progress.share, progress.remaining) == (1, None)
+    hand.now += 60
+    assert Dashboard(progress).heading == ["[9/9] Output", "1:20 so far"]
+
+
+def test_the_report_is_counted_by_records_behind_the_last_stage(
+    progress: StageProgress, hand: Hand
+) -> None:
+    progress.update(replace(_of_records(1000), ahead=(StageAhead("report", seconds=20),)))
+    hand.now += 10
+    progress.update(Progressed(0, 500, 0))
+    assert Dashboard(progress).heading == ["[9/9] Output", "0:30 left"]
+    progress.update(StageFinished("output", 9, 20.0))
+    progress.update(ReportStarted(1000))
+    hand.now += 15
+    progress.update(Progressed(0, 750, 0))
+    assert Dashboard(progress).heading == ["[9/9] Report", "0:05 left"]
+    assert progress.share == 0.75
 
 
 def _with_ahead(*ahead: StageAhead, name: str = "protein_embeddings") -> StageStarted:
