@@ -112,6 +112,12 @@ def test_status_has_a_line_per_sample(folder: Path, capsys: pytest.CaptureFixtur
     rows = json.loads(capsys.readouterr().out)["samples"]
     assert [row["sample"] for row in rows] == ["s_a", "s_wrong", "s_gone"]
     assert [run["state"] for run in rows[0]["runs"]] == ["finished"]
+    run(["predict", "--input-list", str(listed), "-o", "out", *TOY, "-q", "-e", "300"])
+    capsys.readouterr()
+    run(["status", "out"])
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("s_a: failed: ")
+    assert lines[3].startswith("0 of 3 samples are finished")
 
 
 def test_several_files_and_patterns_are_named_after_the_files(folder: Path) -> None:

@@ -92,10 +92,11 @@ def _show_samples(
     finished = 0
     for name, runs in samples.items():
         states = [run.state for run in runs]
-        finished += bool(states) and all(state == "finished" for state in states)
         words = ", ".join(str(run.owner or _word(run)) for run in runs) or "not begun"
         if name in failed and "running" not in states:
             words = f"failed: {failed[name]}"
+        else:
+            finished += bool(states) and all(state == "finished" for state in states)
         click.echo(printable(f"{name}: {words}"))
     verb = is_or_are(finished)
     click.echo(f"{finished:,} of {len(samples):,} samples {verb} finished ({CHECKED})")
