@@ -158,6 +158,20 @@ def test_models_are_loaded_once_for_a_group(
         _check(folder, folder / "out", name, name)
 
 
+def test_the_time_left_counts_all_samples_of_a_group_and_says_that_there_are_others(
+    folder: Path,
+) -> None:
+    events: list[Event] = []
+    predict_samples(_samples(folder / "out"), folder / "out", events.append)
+    started = {event.stage: event for event in events if isinstance(event, StageStarted)}
+    ahead = started["nucleotide_embeddings"].ahead
+    proteins = [item.sequences for item in ahead if item.stage == "protein_embeddings"]
+    assert len(proteins) == len(GOOD)
+    assert sum(filter(None, proteins)) == started["protein_embeddings"].sequences > 0
+    for event in started.values():
+        assert (None, None) in {(item.sequences, item.seconds) for item in event.ahead}
+
+
 def test_an_interrupted_list_is_continued(folder: Path) -> None:
     root = folder / "out"
 

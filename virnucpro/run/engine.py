@@ -156,8 +156,10 @@ class Execution:
         """Return what is still to do behind a stage."""
         later = self.run.stages[position + 1 :]
         if self.windows and self.windows.present:
-            return self.windows.ahead(later)
-        return (*stages_ahead(later, self.ledger), *self.run.runs_ahead)
+            own = self.windows.ahead(later)
+        else:
+            own = stages_ahead(later, self.ledger)
+        return (*own, *self.run.runs_ahead)
 
     def finished(self, workers: WorkerTable) -> RunOutcome:
         """Return what was done, after the last stage; ``workers`` are those that did it."""
@@ -325,7 +327,7 @@ def _started(planned: Sequence[PlannedStage], position: int, stage: Stage) -> St
         title=stage.title,
         stages=run.stages_in_all or len(run.stages),
         on_workers=stage.runs_on == "worker",
-        ahead=planned[0].execution.ahead(position),
+        ahead=tuple(stage for item in planned for stage in item.execution.ahead(position)),
     )
 
 

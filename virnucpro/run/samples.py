@@ -11,7 +11,7 @@ import shutil
 from collections import deque
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
@@ -24,7 +24,7 @@ from virnucpro.errors import (
     UsageError,
     VirNucProError,
 )
-from virnucpro.events import Emit, Notice
+from virnucpro.events import Emit, Notice, StageAhead
 from virnucpro.executors.signals import Interruption
 from virnucpro.layout import SamplesFolder
 from virnucpro.report.overview import OverviewRow, overview_page
@@ -270,7 +270,9 @@ class Study:
                 admitted = stack.enter_context(
                     admitted_run(sample.request, own, self._disk, self._emit)
                 )
-                execution = Execution(admitted.run, self._emit)
+                # How long the other samples take is not known, but that they do.
+                others = (StageAhead("other samples"),) if len(self._samples) > 1 else ()
+                execution = Execution(replace(admitted.run, runs_ahead=others), self._emit)
                 begun = BegunSample(sample, own, admitted, execution)
                 self._on_host(begun, range(embedding_positions(admitted.run.stages).start))
                 locks.push(stack.pop_all())
