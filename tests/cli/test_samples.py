@@ -49,6 +49,11 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+def _predict(*arguments: object) -> int:
+    """Predict samples into ``out`` and return the exit code."""
+    return run(["predict", *map(str, arguments), "-o", "out", *TOY])
+
+
 def _rows(root: Path) -> dict[str, dict[str, str]]:
     names = SAMPLES.names
     rows = SAMPLES.read(root / "samples_summary.tsv", *names)
@@ -70,10 +75,16 @@ def _check(folder: Path, root: Path, name: str, sample: str) -> None:
         assert found == (single / f"{name}_{end}").read_bytes(), end
 
 
+def _check_all(folder: Path) -> None:
+    """Check the samples of ``GOOD`` in ``out``, which are named as their files."""
+    for name in GOOD:
+        _check(folder, folder / "out", name, name)
+
+
 def test_a_list_with_samples_that_fail(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     names = (*GOOD, "empty", "wrong", "gone")
-    command = ["predict", "--input-list", str(_listed(folder, *names)), "-o", "out", *TOY]
-    assert run(command) == 2
+    listed = _listed(folder, *names)
+    assert _predict("--input-list", listed) == 2
     shown = capsys.readouterr()
     assert "3 of 6 samples are finished" in shown.out
     for name, reason in (("empty", "no sequences"), ("wrong", "line 2"), ("gone", "not found")):
@@ -92,7 +103,7 @@ def test_a_list_with_samples_that_fail(folder: Path, capsys: pytest.CaptureFixtu
     written = [*(folder / "out").glob("*/*.tsv"), folder / "out/samples_overview.html"]
     before = {path: path.stat().st_mtime_ns for path in written}
     table = (folder / "out/samples_summary.tsv").read_bytes()
-    assert run(command) == 2
+    assert _predict("--input-list", listed) == 2
     assert "Nothing to compute" in capsys.readouterr().out
     assert before == {path: path.stat().st_mtime_ns for path in before}
     assert (folder / "out/samples_summary.tsv").read_bytes() == table
@@ -100,7 +111,7 @@ def test_a_list_with_samples_that_fail(folder: Path, capsys: pytest.CaptureFixtu
 
 def test_status_has_a_line_per_sample(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     listed = _listed(folder, "a", "wrong", "gone")
-    run(["predict", "--input-list", str(listed), "-o", "out", *TOY, "-q"])
+    _predict("--input-list", listed, "-q")
     capsys.readouterr()
     assert run(["status", "out"]) == 0
     lines = capsys.readouterr().out.splitlines()
@@ -121,11 +132,10 @@ def test_status_has_a_line_per_sample(folder: Path, capsys: pytest.CaptureFixtur
 
 
 def test_several_files_and_patterns_are_named_after_the_files(folder: Path) -> None:
-    assert run(["predict", "in/a.fa", "in/[bc].fa", "-o", "out", *TOY, "-q"]) == 0
+    assert _predict("in/a.fa", "in/[bc].fa", "-q") == 0
     assert list(_rows(folder / "out")) == ["a", "b", "c"]
     assert read_names(folder / "out") == [(name, f"in/{name}.fa", None) for name in GOOD]
-    for name in GOOD:
-        _check(folder, folder / "out", name, name)
+    _check_all(folder)
 
 
 def _samples(root: Path, **options: Any) -> list[NamedInput]:
@@ -154,8 +164,7 @@ def test_models_are_loaded_once_for_a_group(
     outcomes = predict_samples(_samples(folder / "out"), folder / "out", lambda event: None)
     assert [outcome.state for outcome in outcomes] == ["finished"] * 3
     assert len(opened) == (2 if share else 6)
-    for name in GOOD:
-        _check(folder, folder / "out", name, name)
+    _check_all(folder)
 
 
 def test_the_time_left_counts_all_samples_of_a_group_and_says_that_there_are_others(
@@ -186,8 +195,7 @@ def test_an_interrupted_list_is_continued(folder: Path) -> None:
     predict_samples(_samples(root), root, events.append)
     todo = {e.stage: e.todo for e in events if isinstance(e, StageStarted) and e.on_workers}
     assert todo == {"nucleotide_embeddings": 0, "protein_embeddings": 3}
-    for name in GOOD:
-        _check(folder, root, name, name)
+    _check_all(folder)
 
 
 def test_a_table_of_the_user_is_not_overwritten(
@@ -196,11 +204,10 @@ def test_a_table_of_the_user_is_not_overwritten(
     table = folder / "out/samples_summary.tsv"
     table.parent.mkdir()
     table.write_text("mine")
-    command = ["predict", "in/a.fa", "in/b.fa", "-o", "out", *TOY, "-q"]
-    assert run(command) == 64
+    assert _predict("in/a.fa", "in/b.fa", "-q") == 64
     assert "not its own: samples_summary.tsv" in capsys.readouterr().err
     assert table.read_text() == "mine"
-    assert run([*command, "--force"]) == 0
+    assert _predict("in/a.fa", "in/b.fa", "-q", "--force") == 0
     assert list(_rows(folder / "out")) == ["a", "b"]
     kept = (folder / "out/.checkpoints").glob("samples.previous*/**/samples_summary.tsv")
     assert [path.read_text() for path in kept] == ["mine"]
@@ -211,14 +218,13 @@ def test_a_sample_of_a_newer_version_stops_no_other(
     folder: Path, capsys: pytest.CaptureFixture[str], is_worked_on: bool
 ) -> None:
     """A sample that the newer version works on at this moment stops no other, either."""
-    command = ["predict", "in/a.fa", "in/b.fa", "in/c.fa", "-o", "out", *TOY, "-q"]
     home = folder / "out/b/.checkpoints/runs/b"
     (home / "state").mkdir(parents=True)
     (home / "state/run.json").write_bytes(sealed({"schema": 99, "producer": "virnucpro 9.9"}))
     if is_worked_on:
         owner = LockOwner(host_name(), os.getppid(), 1)  # a process that lives
         (home / "lock").write_text(json.dumps(asdict(owner)))
-    assert run(command) == 2
+    assert _predict("in/a.fa", "in/b.fa", "in/c.fa", "-q") == 2
     rows = _rows(folder / "out")
     assert [row["state"] for row in rows.values()] == ["finished", "failed", "finished"]
     assert "written by a newer version of the program (virnucpro 9.9)" in rows["b"]["message"]
@@ -236,7 +242,7 @@ def test_report_writes_the_reports_and_the_overview_of_all_samples_again(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     listed = _listed(folder, "a", "b", "wrong")
-    assert run(["predict", "--input-list", str(listed), "-o", "out", *TOY, "-q"]) == 2
+    assert _predict("--input-list", listed, "-q") == 2
     written = [folder / "out/samples_overview.html", folder / "out/s_a/a_report.html"]
     contents = [path.read_bytes() for path in written]
     for path in written:
@@ -253,7 +259,7 @@ def test_an_overview_of_the_user_is_not_overwritten(
     overview = folder / "out/samples_overview.html"
     overview.parent.mkdir()
     overview.write_text("mine")
-    assert run(["predict", "in/a.fa", "in/b.fa", "-o", "out", *TOY]) == 0
+    assert _predict("in/a.fa", "in/b.fa") == 0
     shown = capsys.readouterr()
     assert "no overview was written: " in shown.err
     assert "on one page" not in shown.out

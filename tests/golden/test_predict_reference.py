@@ -39,39 +39,44 @@ def _predict(*arguments: object) -> Call:
 
 
 @pytest.fixture(scope="session")
-def undisturbed(
-    reference: Path, options: list[str], tmp_path_factory: pytest.TempPathFactory
-) -> Path:
+def source(reference: Path) -> Path:
+    """The input of the original program."""
+    return reference / "original_500/sample.fa"
+
+
+@pytest.fixture(scope="session")
+def finished_run(
+    options: list[str], tmp_path_factory: pytest.TempPathFactory
+) -> Callable[..., Path]:
+    """Return what runs ``predict`` with arguments and its options, and returns the results."""
+
+    def _finished(*arguments: object, output: str = "-o", says: str = "") -> Path:
+        out = tmp_path_factory.mktemp("results of a run")
+        done = _predict(*arguments, output, out, *options)
+        assert done.code == 0, done.err
+        assert says in done.out
+        return out
+
+    return _finished
+
+
+@pytest.fixture(scope="session")
+def undisturbed(finished_run: Callable[..., Path], source: Path) -> Path:
     """Results of a run in one process, intermediate files kept."""
-    out = tmp_path_factory.mktemp("undisturbed")
-    done = _predict(reference / "original_500/sample.fa", "-o", out, *options, "-k", "-d", "cpu")
-    assert done.code == 0, done.err
-    return out
+    return finished_run(source, "-k", "-d", "cpu")
 
 
 @pytest.fixture(scope="session")
-def two_workers(
-    reference: Path, options: list[str], tmp_path_factory: pytest.TempPathFactory
-) -> Path:
+def two_workers(finished_run: Callable[..., Path], source: Path) -> Path:
     """The same on two worker processes, through --input and --output-dir."""
-    out = tmp_path_factory.mktemp("two workers")
-    source = reference / "original_500/sample.fa"
-    done = _predict("--input", source, "--output-dir", out, *options, "-k", "--cpu-workers", 2)
-    assert done.code == 0, done.err
-    return out
+    return finished_run("--input", source, "-k", "--cpu-workers", 2, output="--output-dir")
 
 
 @pytest.fixture(scope="session")
-def without_copies(
-    reference: Path, options: list[str], tmp_path_factory: pytest.TempPathFactory
-) -> Path:
+def without_copies(finished_run: Callable[..., Path], source: Path) -> Path:
     """The same, where identical frames are embedded once, and features are not kept."""
-    out = tmp_path_factory.mktemp("without copies")
-    source = reference / "original_500/sample.fa"
-    done = _predict(source, "-o", out, *options, "-d", "cpu", "--dedup", "--no-features")
-    assert done.code == 0, done.err
-    assert "are the same as an earlier one" in done.out
-    return out
+    arguments = (source, "-d", "cpu", "--dedup", "--no-features")
+    return finished_run(*arguments, says="are the same as an earlier one")
 
 
 @pytest.fixture(params=["undisturbed", "two_workers"])
@@ -155,10 +160,10 @@ def test_consensus_is_the_originals(tables: Path, reference: Path) -> None:
             assert float(row[score]) == pytest.approx(float(expected[score]), abs=TOLERANCE)
 
 
-def test_every_record_and_chunk_is_accounted_for(results: Path, reference: Path) -> None:
+def test_every_record_and_chunk_is_accounted_for(results: Path, source: Path) -> None:
     contigs = _table(results / "sample_contigs.tsv")
-    source = (reference / "original_500/sample.fa").read_text()
-    headers = [line[1:].split()[0] for line in source.splitlines() if line.startswith(">")]
+    text = source.read_text()
+    headers = [line[1:].split()[0] for line in text.splitlines() if line.startswith(">")]
     assert [row["record"] for row in contigs] == headers
     chunks = _table(results / "sample_chunks.tsv")
     assert [row["chunk"] for row in chunks] == [
@@ -201,12 +206,11 @@ def test_workers_change_no_byte(undisturbed: Path, two_workers: Path) -> None:
 @pytest.mark.parametrize("where", [("-d", "cpu", "-t", 1), ("-t", 5, "--cpu-workers", 2)])
 def test_threads_change_no_byte(
     undisturbed: Path,
-    reference: Path,
+    source: Path,
     options: list[str],
     tmp_path: Path,
     where: tuple[object, ...],
 ) -> None:
-    source = reference / "original_500/sample.fa"
     done = _predict(source, "-o", tmp_path, *options, "-k", *where)
     assert done.code == 0, done.err
     _assert_same_bytes(undisturbed, tmp_path)
@@ -215,14 +219,13 @@ def test_threads_change_no_byte(
 @pytest.mark.parametrize("workers", [0, 2])
 def test_killed_and_resumed_is_undisturbed(
     undisturbed: Path,
-    reference: Path,
+    source: Path,
     options: list[str],
     start: Callable[..., ForkedCommand],
     tmp_path: Path,
     workers: int,
 ) -> None:
     """Kill -9 whenever a little more work is proved, however fast the machine is."""
-    source = reference / "original_500/sample.fa"
     command = ["virnucpro", "predict", source, "-o", tmp_path, *options, "--resume"]
     command += ["--cpu-workers", workers] if workers else ["-d", "cpu"]
     rng = random.Random(workers)
@@ -247,7 +250,7 @@ def test_killed_and_resumed_is_undisturbed(
 
 
 def test_a_budget_kept_by_an_earlier_start_is_used_on_resume(
-    undisturbed: Path, reference: Path, options: list[str], tmp_path: Path
+    undisturbed: Path, source: Path, options: list[str], tmp_path: Path
 ) -> None:
     out = shutil.copytree(undisturbed, tmp_path / "out")
     path = out / ".checkpoints/runs/sample/state/run.json"
@@ -256,7 +259,6 @@ def test_a_budget_kept_by_an_earlier_start_is_used_on_resume(
     kept = {"protein_embeddings on CPU, 0 bytes": 512}
     path.write_bytes(sealed(state | {"budgets": kept}))
     (out / "sample_protein/output_2_ESM.pt").unlink()
-    source = reference / "original_500/sample.fa"
     assert _predict(source, "-o", out, *options, "-k", "-d", "cpu", "--resume").code == 0
     assert json.loads(path.read_bytes())["budgets"] == kept
     rows = json.loads((out / "sample_run.json").read_bytes())["workers"]
@@ -266,9 +268,8 @@ def test_a_budget_kept_by_an_earlier_start_is_used_on_resume(
 
 
 def test_resume_computes_only_what_lacks_a_receipt(
-    undisturbed: Path, reference: Path, options: list[str], tmp_path: Path
+    undisturbed: Path, source: Path, options: list[str], tmp_path: Path
 ) -> None:
-    source = reference / "original_500/sample.fa"
     arguments = (source, "-o", tmp_path, *options, "-k", "-d", "cpu", "-v")
     assert _predict(*arguments).code == 0
     (tmp_path / "sample_protein/output_2_ESM.pt.done").unlink()
@@ -283,9 +284,8 @@ def test_resume_computes_only_what_lacks_a_receipt(
 
 
 def test_a_finished_run_is_proved_and_done_in_no_time(
-    reference: Path, options: list[str], tmp_path: Path
+    source: Path, options: list[str], tmp_path: Path
 ) -> None:
-    source = reference / "original_500/sample.fa"
     arguments = (source, "-o", tmp_path, *options, "-d", "cpu")
     assert _predict(*arguments).code == 0
     assert not list(tmp_path.rglob("*.pt"))
@@ -301,8 +301,7 @@ def test_a_finished_run_is_proved_and_done_in_no_time(
     assert (tmp_path / "sample_virus.fna").stat().st_mtime_ns > 0
 
 
-def test_an_edited_result_is_noticed(reference: Path, options: list[str], tmp_path: Path) -> None:
-    source = reference / "original_500/sample.fa"
+def test_an_edited_result_is_noticed(source: Path, options: list[str], tmp_path: Path) -> None:
     arguments = (source, "-o", tmp_path, *options, "-d", "cpu")
     assert _predict(*arguments).code == 0
     table = tmp_path / RESULTS[0]
