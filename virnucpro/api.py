@@ -65,6 +65,7 @@ def predict(
     output_dir: str | PathLike[str] | None = None,
     *,
     input2: str | PathLike[str] | None = None,
+    interleaved: bool = False,
     model: str | None = None,
     classifier: str | PathLike[str] | None = None,
     chunk_length: int | None = None,
@@ -94,6 +95,8 @@ def predict(
         output_dir: folder of the results; None is ``STEM_predictions``.
         input2: the second mates of paired reads, where ``source`` has the first mates: each pair
             gets one call.
+        interleaved: whether ``source`` has both mates of paired reads, one after the other: each
+            pair gets one call.
         model: ``500`` (the default), ``300``, ``lite`` or ``custom``.
         classifier: the classifier file of model ``custom``.
         chunk_length: bases per chunk.
@@ -139,15 +142,17 @@ def predict(
         config, values | ({"remove_intermediate": False} if keep_intermediate else {})
     )
     mates = None if input2 is None else os.fspath(input2)
+    pairs = {"input2": mates, "interleaved": interleaved or None}
     request = PredictionRequest(
         os.fspath(source),
         None if output_dir is None else Path(output_dir),
         settings.analysis,
         settings.machine,
         force=force,
-        command=_command("predict", source, output_dir, {"input2": mates} | values),
+        command=_command("predict", source, output_dir, pairs | values),
         cuts=settings.cuts,
         mates=mates,
+        interleaved=interleaved,
     )
     _run_with_log(request, settings.display, on_progress)
     return open_run(request.layout.root, request.layout.stem)

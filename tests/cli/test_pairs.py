@@ -243,9 +243,43 @@ def test_mates_with_the_same_content_are_found_where_they_were_moved(
     assert _rows(out / "s_R1_contigs.tsv", "length")[0] == ["156"]
 
 
+def _write_interleaved(path: Path) -> Path:
+    """Write the pairs of ``pair`` into one file, mate after mate."""
+    pairs = zip(_mates(1), _mates(2), strict=True)
+    path.write_text("".join(read for pair in pairs for read in pair))
+    return path
+
+
+def test_an_interleaved_file_gives_what_two_files_give(
+    call: Calling, finished: tuple[Path, str], tmp_path: Path
+) -> None:
+    source, out = _write_interleaved(tmp_path / "s_R1.fq"), tmp_path / "out"
+    command = ("predict", source, "-o", out, *PREDICT, *CUT)
+    done = call(*command, "--interleaved")
+    check_accepted(done)
+    assert f"of {PAIRS_IN_ALL} pairs are called virus" in done.out
+    results = ("contigs.tsv", "chunks.tsv", "virus.fna", "virus_1.fastq.gz", "virus_2.fastq.gz")
+    for name in results:
+        assert (out / f"s_R1_{name}").read_bytes() == (finished[0] / f"s_R1_{name}").read_bytes(), (
+            name
+        )
+    assert f"s_R1.fq: {PAIRS_IN_ALL} pairs" in (out / "s_R1_report.html").read_text()
+    again = call("call", out, "--min-score", "-1")
+    assert again.code == 0, again.err
+    assert f"{PAIRS_IN_ALL} of {PAIRS_IN_ALL} pairs are called virus" in again.out
+    assert _text(out / "s_R1_virus_2.fastq.gz") == "".join(_mates(2))
+    single = call(*command)
+    assert single.code == 3
+    assert "interleaved" in single.err
+    assert f"{PAIRS_IN_ALL} pairs" in call("utils", "validate", source, "--interleaved").out
+
+
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
+        (("odd.fq", "--interleaved"), "its last read, 'p1/1', has no mate"),
+        (("s_R1.fq", "--interleaved"), "read 1 is 'p0/1', and the next one 'p1/1'"),
+        (("s_R1.fq", "--input2", "other.fq", "--interleaved"), "are two ways of giving pairs"),
         (("s_R1.fq", "--input2", "short.fq"), "read 40 of"),
         (("s_R1.fq", "--input2", "other.fq"), "read 2 is 'p1/1' in the first file and 'q1/2'"),
         (("s_R1.fq", "--input2", "s_R1.fq"), "is the same file as the input"),
@@ -266,6 +300,7 @@ def test_what_is_no_pair_is_refused(
     monkeypatch.chdir(tmp_path)
     second = _mates(2)
     Path("short.fq").write_text("".join(second[:-1]))
+    Path("odd.fq").write_text("".join([_mates(1)[0], second[0], _mates(1)[1]]))
     Path("other.fq").write_text("".join(second).replace("@p1/", "@q1/"))
     done = call("predict", *arguments, "-o", "out", *PREDICT)
     assert done.code == 64
@@ -293,6 +328,16 @@ def test_pairs_from_python(pair: tuple[Path, Path], tmp_path: Path) -> None:
     )
     assert [row.length for row in made.contigs()][:2] == [156, 120]
     assert f"input2={str(pair[1])!r}" in made.record["command"][0]
+    both = virnucpro.predict(
+        _write_interleaved(tmp_path / "both.fq"),
+        tmp_path / "out",
+        interleaved=True,
+        model="toy",
+        device="cpu",
+        chunk_length=LENGTH,
+    )
+    assert list(both.contigs()) == list(made.contigs())
+    assert "interleaved=True" in both.record["command"][0]
 
 
 def test_validate_reads_both_files(call: Calling, pair: tuple[Path, Path]) -> None:

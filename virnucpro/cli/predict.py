@@ -30,6 +30,7 @@ Examples:
   virnucpro predict reads.fq.gz -o results --cluster auto
   virnucpro predict contigs.fa -o results --model-type lite
   virnucpro predict R1.fq.gz --input2 R2.fq.gz -o results -m lite -e 150
+  virnucpro predict pairs.fq.gz --interleaved -o results -m lite -e 150
   virnucpro predict contigs.fa -o results --conservative --min-length 3000
   virnucpro predict --input contigs.fa --output-dir results --resume
   virnucpro predict contigs.fa -m custom -p my.safetensors -e 300
@@ -41,7 +42,7 @@ Examples:
 
 
 SECTIONS = {
-    "Input": ("--input", "--input2", "--input-list", "--duplicate-ids", "--dedup"),
+    "Input": ("--input", "--input2", "--interleaved", "--input-list", "--duplicate-ids", "--dedup"),
     "Models": ("--model-type", "--model-path", "--expected-length"),
     "Hardware": (
         *("--device", "--gpus", "--cpu-workers", "--precision", "--compile", "--esm-batch-size"),
@@ -76,6 +77,11 @@ SECTIONS = {
     metavar="FILE",
     help="The second mates of paired reads, where INPUT has the first mates. Each pair gets one "
     "call.",
+)
+@click.option(
+    "--interleaved",
+    is_flag=True,
+    help="INPUT has both mates of paired reads, one after the other. Each pair gets one call.",
 )
 @click.option(
     "--input-list",
@@ -162,6 +168,7 @@ def predict(sources: tuple[str, ...], named_source: str | None, **options: Any) 
         command=shared.command_line(),
         cuts=settings.cuts,
         mates=options["mates"],
+        interleaved=options["interleaved"],
     )
     from virnucpro.run.sample_list import are_several
 

@@ -51,20 +51,23 @@ def list_devices(as_json: bool) -> None:
 )
 @click.argument("source", type=shared.FILE, metavar="INPUT")
 @click.option("--input2", "mates", type=shared.FILE, help="File of the second mates of pairs.")
+@click.option(
+    "--interleaved", is_flag=True, help="INPUT has both mates of pairs, one after the other."
+)
 @click.option("-e", "--expected-length", type=shared.BASES, default=500, help="Bases per chunk.")
 @shared.short_options
-def validate(source: Path, mates: Path | None, expected_length: int) -> None:
+def validate(source: Path, mates: Path | None, interleaved: bool, expected_length: int) -> None:
     """Read all of INPUT and say whether predict would accept it. No file is written."""
     from virnucpro.formatting import counted
     from virnucpro.io.input_summary import summarise_input
     from virnucpro.io.pairs import InputFiles
     from virnucpro.stages.chunking import duplicate_ids_error, input_notices
 
-    files = InputFiles(source, mates)
+    files = InputFiles(source, mates, interleaved=interleaved)
     summary = summarise_input(files)
     if summary.duplicates:
         raise duplicate_ids_error(files, summary)
-    noun = "record" if mates is None else "pair"
+    noun = "pair" if files.paired else "record"
     click.echo(
         f"{files} can be used: {counted(summary.records, noun)}, {summary.bases:,} bases, "
         f"median {summary.median_length:,}, longest {summary.longest:,}"

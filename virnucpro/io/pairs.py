@@ -1,9 +1,9 @@
-"""The input of a run: one file of records, or two files with the first and the second mates."""
+"""The input of a run: one file of records, or pairs of reads in one file or two."""
 
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import zip_longest
 from pathlib import Path
 
@@ -17,10 +17,23 @@ _NUMBERS = ("/1", "/2")  # what older instruments and many programs put behind t
 
 @dataclass(frozen=True)
 class InputFiles:
-    """The files of an input. ``second`` has the mates of the records of ``first``, in its order."""
+    """The files of an input.
+
+    ``second`` has the mates of the records of ``first``, in its order. Of an ``interleaved`` input,
+    ``first`` has both mates of each pair, one after the other.
+
+    Raises:
+        UsageError: both ways of giving pairs are asked for.
+    """
 
     first: Path
     second: Path | None = None
+    interleaved: bool = field(default=False, kw_only=True)
+
+    def __post_init__(self) -> None:
+        """Check that there is one way of giving pairs."""
+        if self.interleaved and self.second is not None:
+            raise two_ways_error()
 
     def __str__(self) -> str:
         """Return the names for messages."""
@@ -31,6 +44,11 @@ class InputFiles:
         """The one file, or both."""
         return (self.first,) if self.second is None else (self.first, self.second)
 
+    @property
+    def paired(self) -> bool:
+        """Whether a record of the input is a pair of reads."""
+        return self.interleaved or self.second is not None
+
     def records(
         self, *, limit: int | None = None, molecule: Molecule = "nucleotide"
     ) -> Records | PairedRecords:
@@ -39,15 +57,17 @@ class InputFiles:
         ``limit`` is the largest expanded size of a compressed file in bytes.
 
         Raises, while it is iterated:
-            UsageError: a file is missing or unreadable, or the files do not hold pairs.
+            UsageError: a file is missing or unreadable, or the input does not hold pairs.
             InputError: the content of a file is not usable.
         """
         readings = [read_records(path, limit=limit, molecule=molecule) for path in self.paths]
-        return PairedRecords(self, *readings) if self.second else readings[0]
+        return PairedRecords(self, readings[0], readings[-1]) if self.paired else readings[0]
 
 
 class PairedRecords:
-    """One reading of two files in step: an iterator with one record per pair.
+    """One reading of two files in step, or of one in twos: an iterator with one record per pair.
+
+    ``first`` and ``second`` are the same reading where the input is interleaved.
 
     The record of a pair is that of the first mate, with the second one as its ``mate``. Both have
     the id of the pair, which is that of the mates without ``/1`` and ``/2``, or ``.1`` and ``.2``;
@@ -90,6 +110,12 @@ class PairedRecords:
                 yield Record(name, first.header, first.sequence, first.qualities, mate)
 
     def _unequal(self, number: int, first: Record | None, second: Record | None) -> UsageError:
+        if self._files.interleaved:
+            assert first is not None
+            return UsageError(
+                f"{self._files} does not hold pairs: its last read, '{shortened(first.id)}', has "
+                f"no mate; {_ADVICE_ON_ONE_FILE}"
+            )
         longer, record = (self._files.first, first) if first else (self._files.second, second)
         shorter = self._files.second if first else self._files.first
         assert record is not None
@@ -100,6 +126,12 @@ class PairedRecords:
         )
 
     def _unlike(self, number: int, first: Record, second: Record) -> UsageError:
+        if self._files.interleaved:
+            return UsageError(
+                f"{self._files} does not hold the mates of each pair one after the other: read "
+                f"{2 * number - 1:,} is '{shortened(first.id)}', and the next one "
+                f"'{shortened(second.id)}'; {_ADVICE_ON_ONE_FILE}"
+            )
         return UsageError(
             f"{self._files} do not hold the same pairs: read {number:,} is '{shortened(first.id)}' "
             f"in the first file and '{shortened(second.id)}' in the second; {_ADVICE}"
@@ -110,6 +142,17 @@ _ADVICE = (
     "give both files of one sample as they were written together, or bring their reads together "
     "again (seqkit pair)"
 )
+_ADVICE_ON_ONE_FILE = (
+    "leave out --interleaved if these are single reads, or write the file again from those of both "
+    "mates (seqtk mergepe)"
+)
+
+
+def two_ways_error() -> UsageError:
+    """Return the error about an input that is to hold pairs in one file and in two."""
+    return UsageError(
+        "--interleaved and --input2 are two ways of giving pairs: leave one of them out"
+    )
 
 
 def pair_id(first: str, second: str) -> str | None:

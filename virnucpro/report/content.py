@@ -129,7 +129,8 @@ class Content:
     @property
     def noun(self) -> str:
         """What a record of the input is: ``record``, or ``pair`` of reads."""
-        return "pair" if "mates" in self.run.record["input"] else "record"
+        files = self.run.record["input"]
+        return "pair" if "mates" in files or "interleaved" in files else "record"
 
     @property
     def records(self) -> int:

@@ -30,7 +30,7 @@ from virnucpro.store.ledger import Ledger
 from virnucpro.store.lock import locked
 from virnucpro.store.receipts import Receipt, UnusableReceiptError, read_receipt
 from virnucpro.store.stamps import FileStamp
-from virnucpro.store.state import INPUT_NAMES, RunState, read_state
+from virnucpro.store.state import INPUT_NAMES, INTERLEAVED, MATES, RunState, read_state
 from virnucpro.version import __version__
 
 
@@ -84,13 +84,18 @@ class FinishedRun:
     figures: OutputFigures
     record: dict[str, Json]
 
+    @property
+    def interleaved(self) -> bool:
+        """Whether its input has both mates of each pair, one after the other."""
+        return self.state.analysis.get(MATES) == INTERLEAVED
+
     def stage(self, disk: Disk, found: Sequence[FoundFile], cuts: Cuts) -> OutputStage:
         """Return the stage that writes the tables with ``cuts``; ``found`` are the input files."""
         model = self.figures.contig_model
         return OutputStage(
             self.layout,
             disk,
-            InputFiles(*(file.path for file in found)),
+            InputFiles(*(file.path for file in found), interleaved=self.interleaved),
             {file.path: file.stamp for file in found},
             self.figures.calibrated,
             ContigModel(*model) if model else None,
@@ -235,7 +240,7 @@ def _called(run: FinishedRun, request: CallRequest, given: Mapping[str, FoundFil
         assert isinstance(result.figures, OutputFigures)
         figures = result.figures
     _update_record(run, figures, request.command, disk)
-    return CalledRun(layout, figures, stale, "pair" if len(found) > 1 else "record")
+    return CalledRun(layout, figures, stale, "pair" if stage.source.paired else "record")
 
 
 def _input(run: FinishedRun, given: Mapping[str, FoundFile]) -> list[FoundFile]:

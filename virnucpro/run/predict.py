@@ -216,6 +216,8 @@ def _input_record(request: PredictionRequest, admitted: AdmittedRun) -> dict[str
     record: dict[str, Json] = {"path": request.source, "sha256": digests[0]}
     if request.mates is not None:
         record["mates"] = {"path": request.mates, "sha256": digests[1]}
+    if request.interleaved:
+        record["interleaved"] = True
     return record
 
 
@@ -241,7 +243,7 @@ def summarise(prediction: Prediction, outcome: RunOutcome, failed_records: int) 
     summary = Summary(
         notice=shipped.notice if shipped else "",
         copies=splitting.copies if isinstance(splitting, SplittingFigures) else None,
-        pairs=prediction.source.second is not None,
+        pairs=prediction.source.paired,
         records=chunking.records,
         frames=ledger.outputs("translation")[0].rows,
         reading=prediction.encoders.nucleotide.reading,

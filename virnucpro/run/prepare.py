@@ -30,7 +30,7 @@ from virnucpro.stages.translation import TranslationStage
 from virnucpro.store.disk import Disk
 from virnucpro.store.legacy import is_legacy_run
 from virnucpro.store.stamps import FileStamp
-from virnucpro.store.state import read_state
+from virnucpro.store.state import INTERLEAVED, MATES, read_state
 
 
 @dataclass(frozen=True)
@@ -98,6 +98,7 @@ class Prediction:
             **self.encoders.identity(),
             # Versions that embedded each of them did not say so.
             **({"identical sequences": "embedded once"} if self.dedup else {}),
+            **({MATES: INTERLEAVED} if self.source.interleaved else {}),
         }
 
 
@@ -142,9 +143,9 @@ def prepare(
 def source_of(request: PredictionRequest) -> InputFiles:
     """Return the files that the stages read."""
     if request.source == STDIN:
-        return InputFiles(request.layout.spooled)
+        return InputFiles(request.layout.spooled, interleaved=request.interleaved)
     mates = None if request.mates is None else Path(request.mates).absolute()
-    return InputFiles(Path(request.source).absolute(), mates)
+    return InputFiles(Path(request.source).absolute(), mates, interleaved=request.interleaved)
 
 
 def ignored_by(

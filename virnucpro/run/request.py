@@ -14,6 +14,7 @@ from pathlib import Path
 
 from virnucpro.encoders.registry import check_on_disk
 from virnucpro.errors import ModelError, OutputError, UsageError
+from virnucpro.io.pairs import two_ways_error
 from virnucpro.layout import MOLECULES, STDIN, Layout, RunLayout, stem_of
 from virnucpro.models.store import find_model
 from virnucpro.settings import AnalysisSettings, CutSettings, MachineSettings
@@ -31,7 +32,7 @@ class PredictionRequest:
     """What the user asked for.
 
     ``source`` is a path or ``-`` for standard input, ``mates`` the path of the second mates where
-    it has the first mates of pairs.
+    it has the first mates of pairs. Of an ``interleaved`` input, it has both mates of each pair.
     """
 
     source: str
@@ -43,6 +44,7 @@ class PredictionRequest:
     command: tuple[str, ...] = ()
     cuts: CutSettings = field(default_factory=CutSettings)
     mates: str | None = None
+    interleaved: bool = False
 
     @cached_property
     def layout(self) -> RunLayout:
@@ -114,6 +116,8 @@ def check_paths(request: PredictionRequest, layout: Layout) -> None:
     """
     _check_name(request.source, layout)
     check_writable(layout)
+    if request.interleaved and request.mates is not None:
+        raise two_ways_error()
     if request.mates is not None and STDIN in (request.source, request.mates):
         raise UsageError("standard input holds no pairs: name both files, with --input2 the second")
     if request.source == STDIN:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from virnucpro.contracts import (
+    Json,
     OutputFile,
     Receipts,
     ReportProgress,
@@ -69,7 +70,12 @@ class ChunkingStage(HostStage):
 
     def plan(self, receipts: Receipts) -> list[Task]:
         """Return one task for the whole input."""
-        params = {"chunk_length": self.layout.chunk_length, "duplicate_ids": self.duplicate_ids}
+        params: dict[str, Json] = {
+            "chunk_length": self.layout.chunk_length,
+            "duplicate_ids": self.duplicate_ids,
+        }
+        if self.source.interleaved:
+            params["interleaved"] = True
         outputs = (self.layout.chunked, self.layout.records_table)
         return [self.whole(self.source.paths, outputs, params, figures=ChunkingFigures)]
 
@@ -79,7 +85,7 @@ class ChunkingStage(HostStage):
         Raises:
             InputError: something is wrong with the sequences, before any chunk is written, or
                 record ids occur twice and are not to be renamed.
-            UsageError: two files do not hold pairs.
+            UsageError: the input does not hold pairs, as it should.
         """
         limit = shutil.disk_usage(self.layout.root).free
         summary = summarise_input(self.source, limit=limit)
@@ -116,7 +122,7 @@ class ChunkingStage(HostStage):
         self, records: Iterable[Record], table: OutputWriter, report: ReportProgress
     ) -> Iterator[tuple[str, str]]:
         """Yield chunk id and bases of all chunks, and write the rows of their records."""
-        declared = RECORDS if self.source.second is None else PAIRS
+        declared = PAIRS if self.source.paired else RECORDS
         row_of = declared.row_format(*declared.names)
         for record in records:
             lengths = record.lengths

@@ -92,7 +92,7 @@ class OutputStage(HostStage):
     def _reads(self) -> tuple[Path, ...]:
         """Return the files of viral reads in the format of the input: of pairs, one per mate."""
         fastq = holds_qualities(self.source.first)
-        if self.source.second is None:
+        if not self.source.paired:
             return (self.layout.virus_fastq,) if fastq else ()
         return self.layout.virus_mates_fastq if fastq else self.layout.virus_mates_fasta
 

@@ -27,6 +27,8 @@ from virnucpro.version import __version__
 
 INPUT_NAMES = ("input", "second input")
 """The names of the digests of the files of an input."""
+MATES, INTERLEAVED = "mates", "interleaved"
+"""What the state of a run says where one file has both mates of each pair."""
 
 
 @dataclass(frozen=True)

@@ -38,6 +38,22 @@ def test_mates_share_an_id_without_their_numbers(tmp_path: Path, first: str, sec
     assert pair.lengths == (4, 2)
 
 
+def test_an_interleaved_file_has_the_pairs_of_two_files(tmp_path: Path) -> None:
+    first, second = (
+        (_fastq(f"r{n}/1") for n in (1, 2)),
+        (_fastq(f"r{n}/2", bases="GU") for n in (1, 2)),
+    )
+    mates = list(zip(first, second, strict=True))
+    files = _files(tmp_path, *("".join(reads) for reads in zip(*mates, strict=True)))
+    (tmp_path / "both.fq").write_text("".join(read for pair in mates for read in pair))
+    both = InputFiles(tmp_path / "both.fq", interleaved=True)
+    assert both.paired
+    assert list(both.records()) == list(files.records())
+    records = both.records()
+    assert len(list(records)) == 2
+    assert records.uracil
+
+
 def test_only_the_numbers_of_mates_are_taken_off() -> None:
     ids = ("r/3", "/1", "r.1", "r/1/2")
     assert [pair_id(id, id) for id in ids] == ["r/3", "/1", "r.1", "r/1"]
