@@ -253,6 +253,13 @@ def test_report_writes_the_reports_and_the_overview_of_all_samples_again(
     assert [path.read_bytes() for path in written] == contents
 
 
+def test_call_says_which_folders_to_name(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["predict", "in/a.fa", "in/b.fa", "-o", "out", *TOY, "-q"]) == 0
+    assert run(["call", "out", "--relaxed"]) == 64
+    assert "name these folders, such as out/a" in capsys.readouterr().err
+    assert run(["call", "out/a", "out/b", "--relaxed", "-q"]) == 0
+
+
 def test_an_overview_of_the_user_is_not_overwritten(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

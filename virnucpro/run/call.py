@@ -18,6 +18,7 @@ from virnucpro.errors import InputError, UsageError
 from virnucpro.io.pairs import InputFiles
 from virnucpro.layout import STDIN, Layout, RunLayout
 from virnucpro.report.writing import report_problem
+from virnucpro.run.sample_list import read_names
 from virnucpro.run.status import RunStatus, statuses
 from virnucpro.settings import Cuts, CutSettings
 from virnucpro.stages.chunking import ChunkingFigures, input_digest
@@ -153,7 +154,15 @@ def call_again(request: CallRequest, notify: Callable[[str], None]) -> list[Call
 
 
 def _finished_runs(folder: Path, stems: Sequence[str]) -> list[FinishedRun]:
-    runs = statuses(folder.absolute())
+    try:
+        runs = statuses(folder.absolute())
+    except UsageError as error:
+        if samples := read_names(folder):
+            raise UsageError(
+                f"{folder} holds a folder for each of several inputs: name these folders, such as "
+                f"{folder / samples[0].name}"
+            ) from error
+        raise
     chosen = [run for run in runs if not stems or run.stem in stems]
     for run in chosen:
         if reason := _unfinished(run):
