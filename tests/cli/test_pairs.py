@@ -344,3 +344,6 @@ def test_validate_reads_both_files(call: Calling, pair: tuple[Path, Path]) -> No
     done = call("utils", "validate", pair[0], "--input2", pair[1], "-e", LENGTH)
     assert done.code == 0
     assert f"{PAIRS_IN_ALL} pairs" in done.out
+    twice = call("utils", "validate", pair[0], "--input2", pair[0])
+    assert twice.code == 64
+    assert "is the same file as the input" in twice.err
