@@ -125,7 +125,7 @@ class StageProgress:
         }
 
     def _begin_report(self, records: int) -> None:
-        """Show the report as the last part of the last stage."""
+        """Show the report as the last part of the last stage; other samples may follow."""
         self._begin(
             StageStarted(
                 "report",
@@ -137,6 +137,7 @@ class StageProgress:
                 title="Report",
                 stages=self.stages,
                 on_workers=False,
+                ahead=tuple(stage for stage in self._ahead if stage.stage != "report"),
             )
         )
 

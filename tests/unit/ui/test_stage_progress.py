@@ -241,6 +241,12 @@ def test_the_report_is_counted_by_records_behind_the_last_stage(
     progress.update(Progressed(0, 750, 0))
     assert Dashboard(progress).heading == ["[9/9] Report", "0:05 left"]
     assert progress.share == 0.75
+    others = (StageAhead("report", seconds=20), StageAhead("other samples"))
+    progress.update(replace(_of_records(1000), ahead=others))
+    progress.update(ReportStarted(1000))
+    hand.now += 15
+    progress.update(Progressed(0, 750, 0))
+    assert Dashboard(progress).heading == ["[9/9] Report", "at least 0:05 left"]
 
 
 def _with_ahead(*ahead: StageAhead, name: str = "protein_embeddings") -> StageStarted:
