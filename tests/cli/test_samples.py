@@ -147,11 +147,14 @@ def _samples(root: Path, **options: Any) -> list[NamedInput]:
     ]
 
 
-@pytest.mark.parametrize("share", [0.25, 0.0])
+@pytest.mark.parametrize(("share", "most", "loads"), [(0.25, 100, 2), (0.0, 100, 6), (0.25, 2, 4)])
 def test_models_are_loaded_once_for_a_group(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, share: float
+    folder: Path, monkeypatch: pytest.MonkeyPatch, share: float, most: int, loads: int
 ) -> None:
-    """A group ends where the features of its samples take too much of the disk."""
+    """A group ends where the features of its samples take too much of the disk, or they are many.
+
+    Each of them has open files.
+    """
     opened: list[str] = []
     open_stage = EmbeddingStage.open
 
@@ -161,9 +164,10 @@ def test_models_are_loaded_once_for_a_group(
 
     monkeypatch.setattr(EmbeddingStage, "open", counted)
     monkeypatch.setattr(samples_module, "GROUP_SHARE", share)
+    monkeypatch.setattr(samples_module, "MOST_SAMPLES", most)
     outcomes = predict_samples(_samples(folder / "out"), folder / "out", lambda event: None)
     assert [outcome.state for outcome in outcomes] == ["finished"] * 3
-    assert len(opened) == (2 if share else 6)
+    assert len(opened) == loads
     _check_all(folder)
 
 

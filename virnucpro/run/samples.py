@@ -51,6 +51,9 @@ from virnucpro.tables import SAMPLES
 # Of the free space that the features of a group may take. The features of a group exist at the
 # same time; those of one sample do so in any case.
 GROUP_SHARE = 0.25
+# Of a group: each has an open lock file and threads of its own, and many systems allow a process
+# only 256 or 1,024 open files.
+MOST_SAMPLES = 100
 # What is wrong with one input and does not concern the others.
 OF_A_SAMPLE = (InputError, ResumeRefusedError, LockedError, NothingToResumeError, UsageError)
 
@@ -235,7 +238,11 @@ class Study:
             with ExitStack() as locks:
                 group: list[BegunSample] = []
                 room = GROUP_SHARE * shutil.disk_usage(waiting[0].request.layout.root.parent).free
-                while waiting and sum(begun.disk_need for begun in group) <= room:
+                while (
+                    waiting
+                    and len(group) < MOST_SAMPLES
+                    and sum(begun.disk_need for begun in group) <= room
+                ):
                     sample = waiting.popleft()
                     count = len(usable) - len(waiting)
                     text = f"sample {count} of {len(usable)}: {sample.name}"
