@@ -264,6 +264,13 @@ def test_call_says_which_folders_to_name(folder: Path, capsys: pytest.CaptureFix
     assert run(["call", "out/a", "out/b", "--relaxed", "-q"]) == 0
 
 
+def test_warnings_name_their_sample(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["predict", "in/a.fa", "in/b.fa", "-o", "out", *TOY, "-q", "-e", "3000"]) == 0
+    lines = capsys.readouterr().err.splitlines()
+    for name in ("a", "b"):
+        assert any(line.startswith(f"warning: sample {name}: half of") for line in lines), lines
+
+
 def test_an_overview_of_the_user_is_not_overwritten(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

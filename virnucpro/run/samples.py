@@ -24,7 +24,7 @@ from virnucpro.errors import (
     UsageError,
     VirNucProError,
 )
-from virnucpro.events import Emit, Notice, StageAhead
+from virnucpro.events import Emit, Event, Notice, StageAhead
 from virnucpro.executors.signals import Interruption
 from virnucpro.layout import SamplesFolder
 from virnucpro.report.overview import OverviewRow, overview_page
@@ -274,12 +274,11 @@ class Study:
         try:
             own = prediction.of(sample.request)
             with ExitStack() as stack:
-                admitted = stack.enter_context(
-                    admitted_run(sample.request, own, self._disk, self._emit)
-                )
+                emit = self._emit_of(sample)
+                admitted = stack.enter_context(admitted_run(sample.request, own, self._disk, emit))
                 # How long the other samples take is not known, but that they do.
                 others = (StageAhead("other samples"),) if len(self._samples) > 1 else ()
-                execution = Execution(replace(admitted.run, runs_ahead=others), self._emit)
+                execution = Execution(replace(admitted.run, runs_ahead=others), emit)
                 begun = BegunSample(sample, own, admitted, execution)
                 self._on_host(begun, range(embedding_positions(admitted.run.stages).start))
                 locks.push(stack.pop_all())
@@ -290,12 +289,21 @@ class Study:
             self._fail(sample, error)
             return None
 
+    def _emit_of(self, sample: NamedInput) -> Emit:
+        """Return what passes events on, and names the sample in warnings."""
+
+        def emit(event: Event) -> None:
+            if isinstance(event, Notice) and event.level == "warning":
+                event = replace(event, message=f"sample {sample.name}: {event.message}")
+            self._emit(event)
+
+        return emit
+
     def _on_host(self, begun: BegunSample, positions: range) -> None:
-        workers = noted_workers([begun.execution], self._emit)
+        emit = self._emit_of(begun.sample)
+        workers = noted_workers([begun.execution], emit)
         for position in positions:
-            carry_out_stage(
-                [begun.execution], position, self._workers.executor, workers, self._emit
-            )
+            carry_out_stage([begun.execution], position, self._workers.executor, workers, emit)
 
     def _embed(self, group: Sequence[BegunSample]) -> None:
         """Embed a group together, and then finish its runs one after the other."""
@@ -316,7 +324,7 @@ class Study:
                     begun.admitted,
                     outcome,
                     self._workers.devices,
-                    self._emit,
+                    self._emit_of(sample),
                 )
             except ModelError:
                 raise
