@@ -264,6 +264,17 @@ def test_call_says_which_folders_to_name(folder: Path, capsys: pytest.CaptureFix
     assert run(["call", "out/a", "out/b", "--relaxed", "-q"]) == 0
 
 
+def test_a_sample_whose_folder_cannot_be_written_stops_no_other(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (folder / "out/b").mkdir(parents=True)
+    monkeypatch.setattr(os, "access", lambda path, mode: Path(path).name != "b")
+    assert run(["predict", "in/a.fa", "in/b.fa", "-o", "out", *TOY, "-q"]) == 2
+    rows = _rows(folder / "out")
+    assert [row["state"] for row in rows.values()] == ["finished", "failed"]
+    assert "cannot write into" in rows["b"]["message"]
+
+
 def test_warnings_name_their_sample(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["predict", "in/a.fa", "in/b.fa", "-o", "out", *TOY, "-q", "-e", "3000"]) == 0
     lines = capsys.readouterr().err.splitlines()

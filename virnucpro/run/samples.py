@@ -20,6 +20,7 @@ from virnucpro.errors import (
     LockedError,
     ModelError,
     NothingToResumeError,
+    OutputError,
     ResumeRefusedError,
     UsageError,
     VirNucProError,
@@ -256,7 +257,7 @@ class Study:
             check_input(sample.request)
         except ModelError:
             raise
-        except OF_A_SAMPLE as error:
+        except (*OF_A_SAMPLE, OutputError) as error:  # the folder of the sample is not writable
             self._fail(sample, error)
             return False
         return True
