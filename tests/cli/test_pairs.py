@@ -23,6 +23,8 @@ from virnucpro.executors.local import LocalPool
 from virnucpro.run.predict import run_prediction
 from virnucpro.run.request import PredictionRequest
 from virnucpro.settings import AnalysisSettings, MachineSettings
+from virnucpro.stages import output
+from virnucpro.stages.regions import Region
 from virnucpro.tables import CHUNKS, CONTIGS, PAIRS
 from virnucpro.ui.run_screen import RunScreen
 
@@ -121,6 +123,18 @@ def test_both_mates_come_out_also_where_only_the_second_is_viral(
     headers = [line for line in fasta.splitlines() if line.startswith(">")]
     assert headers == [f">p{n}/{mate} {mate}:N:0" for n in viral for mate in (1, 2)]
     assert not (out / "s_R1_virus.fastq.gz").exists()
+
+
+def test_no_region_is_looked_for_in_a_pair(
+    call: Calling, pair: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its mates are two pieces: what lies between them is not known."""
+    found = [Region(0, 60, 4, 4, 0.9, None, at_edge=True)]
+    monkeypatch.setattr(output, "find_regions", lambda length, chunks, model: found)
+    for name, more in (("single", ()), ("both", ("--input2", pair[1]))):
+        check_accepted(call("predict", pair[0], *more, "-o", tmp_path / name, *PREDICT))
+    tables = [tmp_path / f"{name}/s_R1_regions.tsv" for name in ("single", "both")]
+    assert [len(path.read_text().splitlines()) for path in tables] == [1 + PAIRS_IN_ALL, 1]
 
 
 def test_ids_alike_give_the_same_calls(
