@@ -7,10 +7,13 @@ import random
 import shutil
 from collections import Counter
 from collections.abc import Callable
+from itertools import count
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+import virnucpro.run.engine as engine
 import virnucpro.run.windows as windows
 from tests.contract.poisoned import PoisonedExecutor
 from tests.forked import run_forked
@@ -120,6 +123,22 @@ def test_the_results_are_the_same_and_features_of_one_window_exist(
         "nucleotide_embeddings": spans,
         "protein_embeddings": spans,
     }
+
+
+def test_the_time_of_a_stage_is_the_sum_over_its_windows(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ticks = SimpleNamespace(perf_counter=count().__next__)  # a stage is as long as from one to next
+    monkeypatch.setattr(engine, "time", ticks)
+    started: Counter[str] = Counter()
+
+    def watch(event: Event) -> None:
+        if isinstance(event, StageStarted):
+            started[event.stage] += 1
+
+    seconds = run_prediction(_request(source, tmp_path / "out"), watch).seconds
+    assert started["scoring"] > 2
+    assert dict(seconds) == dict(started)
 
 
 def test_two_workers_and_the_option(source: Path, kept: Path, tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from tests.report_data import Shown, mixed, write_run
 
 Calling = Callable[..., Call]
 TOY = ("-m", "toy", "--device", "cpu", "--threads", "1")
+UNSCORED = "stroke: #5b6472"  # of the chunks without a score in a picture
 
 
 @pytest.fixture
@@ -91,6 +92,11 @@ def test_the_track_of_a_record_is_a_picture(call: Calling, tmp_path: Path) -> No
     text = picture.with_suffix(".svg").read_text()
     assert "viral region" in text
     assert "not scored" in text
+    assert UNSCORED in text  # the strokes of the chunks themselves
+    scored = tmp_path / "scored.svg"
+    command = ("plot", tmp_path, "--record", "../up", "--format", "svg", "-o", scored)
+    assert call(*command).code == 0
+    assert UNSCORED not in scored.read_text()
     assert call("plot", tmp_path, "--record", "../up").code == 0
     assert (tmp_path / "s_plots/%2E.%2Fup.png").exists() or len(
         list((tmp_path / "s_plots").iterdir())
