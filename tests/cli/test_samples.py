@@ -15,7 +15,7 @@ from tests.cli.inputs import bases
 from virnucpro.cli import run
 from virnucpro.contracts import Device, Session
 from virnucpro.errors import InputError, RunInterruptedError, UsageError
-from virnucpro.events import Event, StageStarted
+from virnucpro.events import Event, Notice, StageStarted
 from virnucpro.layout import SamplesFolder
 from virnucpro.run import samples as samples_module
 from virnucpro.run.request import PredictionRequest
@@ -176,6 +176,11 @@ def test_the_time_left_counts_all_samples_of_a_group_and_says_that_there_are_oth
 ) -> None:
     events: list[Event] = []
     predict_samples(_samples(folder / "out"), folder / "out", events.append)
+    begun = [event.message for event in events if isinstance(event, Notice)]
+    assert [text for text in begun if text.startswith("sample ")] == [
+        f"sample {number} of 3: {name}"
+        for number, name in enumerate("cba", 1)  # the largest first
+    ]
     started = {event.stage: event for event in events if isinstance(event, StageStarted)}
     ahead = started["nucleotide_embeddings"].ahead
     proteins = [item.sequences for item in ahead if item.stage == "protein_embeddings"]

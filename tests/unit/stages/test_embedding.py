@@ -7,7 +7,14 @@ from pathlib import Path
 import pytest
 import torch
 
-from virnucpro.contracts import Device, FailedTask, ReportProgress, Task, TaskResult
+from virnucpro.contracts import (
+    Device,
+    FailedTask,
+    FeatureWindow,
+    ReportProgress,
+    Task,
+    TaskResult,
+)
 from virnucpro.encoders.registry import locate
 from virnucpro.encoders.toy import ToyEncoder
 from virnucpro.errors import DeviceError, OutputError
@@ -109,3 +116,13 @@ def test_a_kernel_that_gives_nan_is_told_from_a_wrong_sequence(
         return
     failed = {name for o in outcomes if isinstance(o, FailedTask) for name in o.ids}
     assert failed == {f"r{n}" for n in range(COUNT) if n % 7 == 0 and n % 4 == 0}
+
+
+def test_in_a_window_batches_and_compiling_are_those_of_the_whole_run(
+    stage: EmbeddingStage, task: Task
+) -> None:
+    """Else a run without features would compute other last bits, or measure in each window."""
+    within = stage.within(FeatureWindow((1,), 50 * COUNT, {"a budget": 7}))
+    assert within.with_tasks([task]).sequences == 50 * COUNT
+    assert within.kept == {"a budget": 7}
+    assert stage.with_tasks([task]).sequences == COUNT
