@@ -60,6 +60,7 @@ OPTIONS: dict[str, list[Change]] = {
         Change("--input HOME/other/in2.fa", elsewhere=True),
     ],
     "--input2": [Change("--input2 HOME/other/in.fa", refused=("second input: was not set, ",))],
+    "--interleaved": [Change("--interleaved", refused=("mates: was ",))],
     "--input-list": [Change("--input-list HOME/in.fa", code=65)],  # which is no list
     "--output-dir": [Change("-o OUT/../elsewhere", elsewhere=True)],
     "--model-type": [
