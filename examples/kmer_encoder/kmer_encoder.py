@@ -17,7 +17,7 @@ from virnucpro.encoders.family import (
 )
 
 K = 4
-WORDS = 4**K
+WORDS: int = 4**K
 UNKNOWN = 4  # the code of every letter that is not a base
 CODES = np.full(256, UNKNOWN, np.int64)
 CODES[np.frombuffer(BASES.encode(), np.uint8)] = range(4)

@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score
-from sklearn.pipeline import make_pipeline
+from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from virnucpro.encoders.lite_network import UNKNOWN, base_numbers
@@ -41,10 +41,10 @@ def word_shares(bases: np.ndarray) -> np.ndarray:
         )
         for row in range(len(bases)):
             out[row] += np.bincount(words[row], minlength=4**WORD)
-    return out / out.sum(axis=1, keepdims=True)
+    return np.asarray(out / out.sum(axis=1, keepdims=True))
 
 
-def model_for(genomes: GenomeSet, length: int) -> object:
+def model_for(genomes: GenomeSet, length: int) -> Pipeline:
     """Fit a model on as many windows of either label."""
     records, offsets = measured_windows(genomes, length, WINDOWS, 0)
     features = word_shares(genomes.windows(records, offsets, length))
@@ -52,7 +52,7 @@ def model_for(genomes: GenomeSet, length: int) -> object:
     return model.fit(features, genomes.virus[records])
 
 
-def measure(model: object, path: Path, labels: dict[str, bool], length: int) -> tuple[float, int]:
+def measure(model: Pipeline, path: Path, labels: dict[str, bool], length: int) -> tuple[float, int]:
     """Return AUROC and number of the pieces in ``path``."""
     scores, virus = [], []
     for record in read_records(path):

@@ -25,7 +25,6 @@ import numpy as np
 from virnucpro.classifier.files import inspect_classifier
 from virnucpro.evaluation.labels import read_labels
 from virnucpro.results import open_run
-from virnucpro.stages.calls import Chunk
 from virnucpro.stages.fdr import contig_fdr, record_probabilities
 from virnucpro.tables import CHUNKS
 
@@ -43,12 +42,14 @@ def read_scores(record: Path, labels: Path) -> tuple[int, Scores]:
     classifier = inspect_classifier(Path(run.record["models"]["classifier"]["path"]))
     model = classifier.contigs.get(length)
     known = read_labels(labels).records
-    names = ("record", "chunk", "status", "max_score_0", "max_score_1")
+    names = ("record", "status", "max_score_0", "max_score_1")
     rows = CHUNKS.read(run.folder / CHUNKS.place(run.stem), *names)
     scores = []
     for name, own in groupby(rows, key=itemgetter(0)):
-        chunks = [Chunk(row[1], 0, 0, row[2], 1, row[3], row[4]) for row in own]
-        if (label := known.get(name)) and (found := record_probabilities(chunks, model)):
+        pairs = [
+            (float(others), float(virus)) for _, status, others, virus in own if status == "scored"
+        ]
+        if (label := known.get(name)) and (found := record_probabilities(pairs, model)):
             scores.append((label.virus, label.group, found))
     return length, scores
 

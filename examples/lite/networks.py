@@ -1,12 +1,14 @@
 """Compare the network of lite with one of another design, trained in the same way.
 
-    python examples/lite/networks.py DATASET PIECES --network deepmicroclass
-    python examples/lite/networks.py DATASET PIECES --network lite
+    python examples/lite/networks.py DATASET PIECES --network deepmicroclass --batches one-length
+    python examples/lite/networks.py DATASET PIECES --network deepmicroclass --batches all-lengths
+    python examples/lite/networks.py DATASET PIECES --network lite --batches all-lengths
 
-Both networks get the same windows of the train part of DATASET in the same order, and the same
-optimiser, for --steps batches. Both are measured on the pieces of one chunk that
+With the same --batches, both networks get the same windows of the train part of DATASET in the same
+order, and the same optimiser, for --steps batches. The windows of a batch have one length, or there
+are as many of each length in every batch. Networks are measured on the pieces of one chunk that
 examples/lite/heldout.py makes. What makes the training of the shipped model longer and better for
-any network (weights of groups and of GC, running mean of the weights) is left out for both.
+any network (weights of groups and of GC, running mean of the weights) is left out.
 
 ``deepmicroclass`` has the sizes of the published network DeepMicroClass (Hou et al. 2024, NAR
 Genomics and Bioinformatics 6(2); https://github.com/chengsly/DeepMicroClass): one-hot bases and
@@ -29,13 +31,14 @@ import torch.nn.functional as F
 from sklearn.metrics import roc_auc_score
 from torch import nn
 
-from virnucpro.encoders.lite_network import CODONS, UNKNOWN, base_numbers
+from virnucpro.encoders.lite_network import UNKNOWN, base_numbers
 from virnucpro.io.records import read_records
 from virnucpro.training.data.dataset import Dataset
 from virnucpro.training.lite.genomes import WindowSampler, load_genomes, mutated
 from virnucpro.training.lite.trainer import LiteModel, LiteTrainingSettings
 
 BATCH_BASES = 64_000
+CODONS = 64
 LENGTHS = (500, 300, 150)
 LEARNING_RATE = 2e-3
 MUTATION_RATE = 0.05
@@ -53,8 +56,11 @@ class BasesAndCodons(nn.Module):
             nn.Dropout(0.2), nn.Linear(1024, 256), nn.PReLU(), nn.Dropout(0.2), nn.Linear(256, 2)
         )
 
-    def forward(self, bases: torch.Tensor) -> torch.Tensor:
-        """Return the logits of others and virus: int64 ``[B, L]`` to float32 ``[B, 2]``."""
+    def forward(self, *chunks: torch.Tensor) -> torch.Tensor:
+        """Return the logits of others and virus: int64 ``[B, L]`` each to float32 ``[rows, 2]``."""
+        return torch.as_tensor(self.last(torch.cat([self._means(b) for b in chunks]))).float()
+
+    def _means(self, bases: torch.Tensor) -> torch.Tensor:
         complement = torch.where(bases < UNKNOWN, 3 - bases, bases).flip(1)
         strands = torch.cat([bases, complement])
         first, second, third = strands[:, :-2], strands[:, 1:-1], strands[:, 2:]
@@ -69,8 +75,7 @@ class BasesAndCodons(nn.Module):
             )
         ]
         means = [end.float().mean(dim=(2, 3)).split(len(bases)) for end in ends]
-        joined = torch.cat([mean for strand in zip(*means, strict=True) for mean in strand], dim=1)
-        return torch.as_tensor(self.last(joined)).float()
+        return torch.cat([mean for strand in zip(*means, strict=True) for mean in strand], dim=1)
 
 
 def _convolutions(letters: int, kernel: int) -> nn.Sequential:
@@ -81,7 +86,9 @@ def _convolutions(letters: int, kernel: int) -> nn.Sequential:
         if after < 256:
             layers.append(nn.AvgPool2d((1, 3)))
         layers.append(nn.BatchNorm2d(after))
-    return nn.Sequential(*layers).to(memory_format=torch.channels_last)
+    network = nn.Sequential(*layers)
+    network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    return network
 
 
 def network_called(name: str) -> nn.Module:
@@ -90,10 +97,10 @@ def network_called(name: str) -> nn.Module:
     return BasesAndCodons() if name == "deepmicroclass" else LiteModel(LiteTrainingSettings())
 
 
-def train(network: nn.Module, dataset: Dataset, steps: int) -> None:
-    """Train on batches of windows of one length, with a rise and a cosine of the rate."""
+def train(network: nn.Module, dataset: Dataset, steps: int, *, one_length: bool) -> None:
+    """Train on batches of windows, with a rise and a cosine of the rate."""
     genomes = load_genomes(dataset, "train")
-    samplers = [WindowSampler(genomes, length) for length in LENGTHS]
+    samplers = {length: WindowSampler(genomes, length) for length in LENGTHS}
     random = np.random.default_rng(0)
     optimizer = torch.optim.AdamW(network.parameters(), lr=LEARNING_RATE, weight_decay=0.01)
     started = time.monotonic()
@@ -102,16 +109,20 @@ def train(network: nn.Module, dataset: Dataset, steps: int) -> None:
         rate = min(1.0, (step + 1) / WARM_UP) * (0.5 + 0.5 * math.cos(math.pi * step / steps))
         for group in optimizer.param_groups:
             group["lr"] = LEARNING_RATE * (rate + 1e-3)
-        number = int(random.integers(len(LENGTHS)))
-        length = LENGTHS[number]
-        records, offsets = samplers[number].draw(BATCH_BASES // length // 2 * 2, length, random)
-        windows = mutated(genomes.windows(records, offsets, length), MUTATION_RATE, random)
-        labels = torch.from_numpy(genomes.virus[records].astype(np.int64))
+        lengths = (LENGTHS[int(random.integers(len(LENGTHS)))],) if one_length else LENGTHS
+        windows, virus = [], []
+        for length in lengths:
+            count = BATCH_BASES // sum(lengths) // 2 * 2
+            records, offsets = samplers[length].draw(count, length, random)
+            rows = mutated(genomes.windows(records, offsets, length), MUTATION_RATE, random)
+            windows.append(torch.from_numpy(rows).long())
+            virus.append(genomes.virus[records])
+        labels = torch.from_numpy(np.concatenate(virus).astype(np.int64))
         with torch.autocast("cpu", torch.bfloat16):
-            logits = network(torch.from_numpy(windows).long())
+            logits = network(*windows)
         loss = F.cross_entropy(logits, labels, label_smoothing=0.02)
         optimizer.zero_grad()
-        loss.backward()
+        loss.backward()  # type: ignore[no-untyped-call]
         nn.utils.clip_grad_norm_(network.parameters(), 1.0)
         optimizer.step()
         losses.append(float(loss.detach()))
@@ -141,6 +152,7 @@ def main() -> None:
     parser.add_argument("dataset", type=Path)
     parser.add_argument("pieces", type=Path)
     parser.add_argument("--network", choices=("lite", "deepmicroclass"), required=True)
+    parser.add_argument("--batches", choices=("one-length", "all-lengths"), required=True)
     parser.add_argument("--steps", type=int, default=3000)
     args = parser.parse_args()
     torch.set_num_threads(1)
@@ -150,7 +162,7 @@ def main() -> None:
     network = network_called(args.network)
     count = sum(parameter.numel() for parameter in network.parameters())
     print(f"{args.network}: {count:,} numbers", flush=True)
-    train(network, Dataset(args.dataset), args.steps)
+    train(network, Dataset(args.dataset), args.steps, one_length=args.batches == "one-length")
     network.eval()
     for length in LENGTHS:
         found = measure(network, args.pieces / f"pieces_{length}.fa", labels)

@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from virnucpro.io.chunks import chunk_spans
-from virnucpro.stages.calls import Chunk
+from virnucpro.stages.calls import Chunk, log_odds
 from virnucpro.stages.regions import Region, find_regions
 from virnucpro.tables import CHUNKS
 from virnucpro.training.data.dataset import Dataset, LabelledRecord, Part
@@ -268,10 +268,10 @@ def print_k12(chunks: Sequence[Chunk]) -> None:
 
 def print_levels(hosts: Iterable[list[Chunk]], inserts: Iterable[list[Chunk]]) -> None:
     """Print what RegionModel assumes about scores, as it is in these records."""
-    values = [[c.log_odds for c in chunks if c.status == "scored"] for chunks in hosts]
+    values = [[log_odds(c.scores) for c in chunks if c.status == "scored"] for chunks in hosts]
     values = [host for host in values if len(host) > 1]
     means = [statistics.fmean(host) for host in values]
-    viral = [c.log_odds for chunks in inserts for c in chunks if c.status == "scored"]
+    viral = [log_odds(c.scores) for chunks in inserts for c in chunks if c.status == "scored"]
     print("\n| of RegionModel | here |\n|---|---|")
     print(f"| host_level | {statistics.fmean(means):.2f} |")
     print(f"| host_level_spread | {statistics.stdev(means):.2f} |")

@@ -8,7 +8,7 @@ genomes="$1" work="$2"
 
 virnucpro train prepare "$here/genomes.tsv" --genomes "$genomes" -o "$work/data" \
     --content records -e 500,300,150 --test 0.05 --validation 0.05
-virnucpro train lite "$work/data" -o "$work/model"
+virnucpro train lite "$work/data" -o "$work/model" --steps 20000 --threads 1
 
 # To ship it: cp "$work"/model/*.safetensors virnucpro/data/
 python "$here/heldout.py" "$work/data" "$work/pieces"
@@ -27,7 +27,9 @@ virnucpro predict "$work/data/test_records.fa" -o "$work/predicted" -m custom -e
     -p "$work/model/lite_classifier.safetensors" -c "$work/lite.yaml" --force
 python "$here/figures.py" "$work"
 python "$here/baseline.py" "$work/data" "$work/pieces"
-python "$here/networks.py" "$work/data" "$work/pieces" --network lite
-python "$here/networks.py" "$work/data" "$work/pieces" --network deepmicroclass
+for batches in one-length all-lengths; do
+    python "$here/networks.py" "$work/data" "$work/pieces" --network deepmicroclass --batches $batches
+    python "$here/networks.py" "$work/data" "$work/pieces" --network lite --batches $batches
+done
 python "$here/regions.py" "$work/data" "$work/regions" -m custom -e 500 \
     -p "$work/model/lite_classifier.safetensors" -c "$work/lite.yaml"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -62,6 +63,14 @@ def test_the_contigs_of_the_example_are_called_right(tmp_path: Path) -> None:
     reads = [(name, call) for name, call in calls.items() if name.startswith("read_")]
     wrong = [name for name, call in reads if call == "virus" and not name.endswith("_virus")]
     assert len(wrong) <= 1
+    labels = tmp_path / "labels.tsv"
+    lines = [f"{name}\t{'virus' if name.startswith('virus') else 'others'}\n" for name in contigs]
+    labels.write_text("record\tlabel\n" + "".join(lines))
+    script = runpy.run_path(str(ROOT / "examples/lite/mixtures.py"))
+    length, scores = script["read_scores"](tmp_path / "out/example_run.json", labels)
+    assert length == 500
+    assert len(scores) == 6
+    assert all((found[0] > 0.5) == virus for virus, _, found in scores)
 
 
 @pytest.mark.parametrize(("length", "least"), [(500, 0.86), (300, 0.82), (150, 0.73)])

@@ -3,7 +3,7 @@
 It reads whole chunks, on both strands, whether they have an open frame or not. An encoder is one
 safetensors file with the key ``virnucpro_lite`` in its metadata::
 
-    {"schema": 1, "shape": {"dim": 256, ...}, "extra": {...}}
+    {"schema": 2, "shape": {"dim": 256, ...}, "extra": {...}}
 
 ``shape`` is :class:`LiteShape`. The tensors are those of :class:`LiteNetwork`, in 16 bits where
 they are large. The encoder that the package ships is called ``lite``.
@@ -37,7 +37,7 @@ from virnucpro.settings import SHORTEST_WHOLE
 from virnucpro.store.documents import parse_json
 
 BATCH_BASES = 16_000  # their activations fill 10 MB
-SCHEMA = 1
+SCHEMA = 2  # 1: another network, before November 2026
 _KEY = "virnucpro_lite"
 
 
@@ -123,16 +123,19 @@ def read_lite(path: Path) -> LiteNetwork:
     metadata = _metadata(path)
     if metadata is None:
         raise ModelError(f"{path} is not a lite encoder: it has no {_KEY!r} metadata")
-    if metadata.get("schema") != SCHEMA:
+    schema = metadata.get("schema")
+    if schema != SCHEMA:
+        newer = isinstance(schema, int) and schema > SCHEMA
         raise ModelError(
-            f"{path} was written by another virnucpro (schema {metadata.get('schema')})"
+            f"{path} is of {'a newer' if newer else 'an earlier'} virnucpro (schema {schema}, not "
+            f"{SCHEMA}): "
+            + ("update virnucpro" if newer else "train it again with 'virnucpro train lite'")
         )
     try:
         sizes: dict[str, Any] = {
             name: tuple(size) if isinstance(size, list) else size
             for name, size in metadata["shape"].items()
         }
-        sizes.setdefault("blocks", 0)  # of files from before there were any
         shape = LiteShape(**sizes)
         with torch.device("meta"):  # nothing is allocated that the file does not hold
             network = LiteNetwork(shape)

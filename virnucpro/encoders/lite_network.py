@@ -1,10 +1,14 @@
 """The network of the lite encoder: a chunk, both strands and all six frames, to one embedding.
 
-The same weights read the six series of codons of a chunk, so a chunk and its reverse complement
-have nearly the same embedding: the strides of the convolutions begin at the other end, and up to
-two bases of an end are in no codon of a series. An attention decides which of the series, and
-which places of them, count: where there is a gene, its own frame says more than the other five.
-Words of bases are averaged beside it.
+It reads words of six bases, at every place of both strands. One path takes a word as six bases, the
+other one, frame by frame, as two codons. A word always has the same vector in a path, so the first
+layer of a path is a table, and the mean of three words goes on. Two convolutions follow, and then
+mostly means over all places: how often something occurs says more about a virus that nobody has
+seen than where it occurs. The design and the sizes follow DeepMicroClass (Hou et al. 2024, NAR
+Genomics and Bioinformatics 6(2)), whose first layers are convolutions over bases and codons.
+
+The same weights read both strands, so a chunk and its reverse complement have the same embedding,
+except for rounding.
 """
 
 from __future__ import annotations
@@ -21,8 +25,12 @@ from torch.nn.utils.fusion import fuse_conv_bn_eval, fuse_linear_bn_eval
 
 UNKNOWN = 4
 """The number of a letter that is none of A, C, G and T (0 to 3)."""
-CODONS = 64
-FRAMES = 6
+WORD = 6
+"""Bases per word."""
+WORDS = 4**WORD
+"""How many words there are; also the number of a word with an unknown letter."""
+POOLED = 3
+"""Words, and later places, of which the mean is taken."""
 
 _NUMBERS = np.full(256, UNKNOWN, np.uint8)
 _NUMBERS[np.frombuffer(b"ACGTacgt", np.uint8)] = [0, 1, 2, 3] * 2
@@ -38,132 +46,174 @@ def base_numbers(sequences: Sequence[str]) -> npt.NDArray[np.uint8]:
 class LiteShape:
     """The sizes of a network.
 
-    The length of words was chosen among 4, 6 and 8 by the AUROC of held-out taxa after 1,000 steps;
-    the other defaults by what a CPU computes in the time that is meant for a chunk.
+    The defaults are those of DeepMicroClass, except for the heads.
 
     Attributes:
-        codon_width: numbers per embedded codon.
-        channels, kernels, strides: of the convolutions over codons, one after the other.
-        blocks: residual convolutions after them, with the last of the channels and kernels. They
-            see further at little cost, as few places are left.
+        word_width: numbers per word.
+        channels: of the two convolutions of each path.
+        kernel: places that a convolution sees at a time.
         heads: of the attention; they share the last channels among them.
-        word: bases per word.
-        word_width: numbers per embedded word.
         dim: width of an embedding.
     """
 
-    codon_width: int = 32
-    channels: tuple[int, ...] = (64, 96, 128, 128)
-    kernels: tuple[int, ...] = (7, 7, 5, 5)
-    strides: tuple[int, ...] = (1, 2, 2, 2)
-    blocks: int = 2
+    word_width: int = 64
+    channels: tuple[int, int] = (128, 256)
+    kernel: int = 3
     heads: int = 8
-    word: int = 4
-    word_width: int = 32
     dim: int = 256
 
     def __post_init__(self) -> None:
         """Refuse what a damaged file may say (ValueError)."""
-        values = asdict(self)
-        blocks = values.pop("blocks")
-        sizes = [size for value in values.values() for size in np.atleast_1d(value).tolist()]
-        layers = {len(self.channels), len(self.kernels), len(self.strides)}
+        sizes = [size for value in asdict(self).values() for size in np.atleast_1d(value).tolist()]
         if not all(isinstance(size, int) and 0 < size <= 4096 for size in sizes):
             raise ValueError("sizes of the network are not between 1 and 4096")
-        if not isinstance(blocks, int) or not 0 <= blocks <= 16:
-            raise ValueError("the number of residual blocks is not between 0 and 16")
-        if blocks and self.kernels[-1] % 2 == 0:
-            raise ValueError("residual blocks need an odd kernel")
-        if len(layers) != 1 or len(self.channels) > 16 or self.channels[-1] % self.heads:
+        if len(self.channels) != 2 or self.channels[-1] % self.heads or self.kernel % 2 == 0:
             raise ValueError("sizes of the network do not fit each other")
-        if self.word > 9:
-            raise ValueError(f"words of {self.word} bases are too many")
 
 
 class LiteNetwork(nn.Module):
-    """Bases to embeddings. B chunks of L bases; six series of about L / 3 codons each."""
+    """Bases to embeddings."""
 
     def __init__(self, shape: LiteShape) -> None:
         super().__init__()
         self.shape = shape
-        self.codons = nn.Embedding(CODONS + 1, shape.codon_width)
-        inputs = (shape.codon_width, *shape.channels)
-        self.convolutions = nn.ModuleList(
-            nn.Conv2d(before, after, (1, kernel), (1, stride), (0, kernel // 2), bias=False)
-            for before, after, kernel, stride in zip(
-                inputs, shape.channels, shape.kernels, shape.strides, strict=False
-            )
-        )
-        self.norms = nn.ModuleList(map(nn.BatchNorm2d, shape.channels))
-        last, kernel = shape.channels[-1], shape.kernels[-1]
-        self.blocks = nn.ModuleList(
-            nn.Conv2d(last, last, (1, kernel), padding=(0, kernel // 2), bias=False)
-            for _ in range(shape.blocks)
-        )
-        norms = [nn.BatchNorm2d(last) for _ in range(shape.blocks)]
-        for norm in norms:
-            nn.init.zeros_(norm.weight)  # a block changes nothing before it has learned something
-        self.block_norms = nn.ModuleList(norms)
+        self.bases = _Path(shape, letters=WORD)
+        self.codons = _Path(shape, letters=WORD // 3)
+        last = shape.channels[-1]
         self.attention = nn.Linear(last, shape.heads)
-        self.words = nn.EmbeddingBag(
-            4**shape.word + 1, shape.word_width, mode="mean", padding_idx=4**shape.word
-        )
-        nn.init.normal_(self.words.weight, std=0.1)
-        self.words_norm = nn.BatchNorm1d(shape.word_width)
-        self.out = nn.Linear(3 * last + shape.word_width, shape.dim)
+        self.pooled_norm = nn.BatchNorm1d(5 * last)
+        self.out = nn.Linear(5 * last, shape.dim)
         self.out_norm = nn.BatchNorm1d(shape.dim)
 
-    def forward(self, bases: torch.Tensor) -> torch.Tensor:
-        """Embed chunks of one length, of at least 30 bases: int64 ``[B, L]`` to ``[B, dim]``."""
-        chunks = len(bases)
-        complement = torch.where(bases < UNKNOWN, 3 - bases, bases).flip(1)
-        strands = torch.stack([bases, complement], dim=1).view(2 * chunks, -1)
-        # Convolutions are fastest with the channels last, as the codons are embedded.
-        x = self.codons(self._codon_numbers(strands)).transpose(1, 2).unsqueeze(2)
-        for convolution, norm in zip(self.convolutions, self.norms, strict=True):
-            x = F.relu(norm(convolution(x)), inplace=True)  # [6 B, channels, 1, places]
-        for convolution, norm in zip(self.blocks, self.block_norms, strict=True):
-            x = F.relu(norm(convolution(x)).add_(x), inplace=True)
-        x = x.squeeze(2).transpose(1, 2).reshape(chunks, -1, self.shape.channels[-1])
-        weights = self.attention(x).float().softmax(dim=1).to(x.dtype)  # [B, 6 places, heads]
-        values = x.view(*x.shape[:2], self.shape.heads, -1)
-        attended = (weights.unsqueeze(3) * values).sum(dim=1).flatten(1)
-        words = self.words_norm(self.words(self._word_numbers(strands).view(chunks, -1)))
-        pooled = [attended, x.amax(dim=1), x.mean(dim=1), words]
-        merged = self.out(torch.cat([part.float() for part in pooled], dim=1))
+    def forward(self, *chunks: torch.Tensor) -> torch.Tensor:
+        """Embed chunks, those of one length in a tensor: int64 ``[B, L]`` each, L at least 30.
+
+        Returns:
+            float32 ``[rows, dim]``, the rows of one tensor after those of the other. In training,
+            the batch norms after the pooling see the rows of all lengths.
+        """
+        merged = self.out(self.pooled_norm(torch.cat([self._pooled(bases) for bases in chunks])))
         embedding: torch.Tensor = F.relu(self.out_norm(merged.float()))
         return embedding
 
+    def _pooled(self, bases: torch.Tensor) -> torch.Tensor:
+        """Return what all places and frames have together: float32 ``[B, 5 channels]``."""
+        chunks, last = len(bases), self.shape.channels[-1]
+        complement = torch.where(bases < UNKNOWN, 3 - bases, bases).flip(1)
+        strands = torch.stack([bases, complement], dim=1).view(2 * chunks, -1)
+        words = _word_numbers(strands)
+        pooled = []
+        for path, rows in ((self.bases, words), (self.codons, _by_frame(words))):
+            places = path(rows)
+            means = places.mean(dim=1, dtype=torch.float32).view(chunks, -1, last)
+            pooled += [means.mean(dim=1), means.amax(dim=1)]
+        # Where there is a gene, its own frame says more than the other five.
+        pooled.append(self._attended(places.reshape(chunks, -1, last)))
+        return torch.cat(pooled, dim=1)
+
     def fused(self) -> LiteNetwork:
-        """Put the batch norms of a trained network into its other layers, and return it."""
+        """Put what a trained network need not compute again into other layers, and return it."""
         self.eval()
-        for layers, norms in ((self.convolutions, self.norms), (self.blocks, self.block_norms)):
-            for number, (layer, norm) in enumerate(zip(layers, norms, strict=True)):
-                assert isinstance(layer, nn.Conv2d)
-                assert isinstance(norm, nn.BatchNorm2d)
-                layers[number] = fuse_conv_bn_eval(layer, norm)
-                norms[number] = nn.Identity()
+        self.bases.fuse()
+        self.codons.fuse()
         self.out = fuse_linear_bn_eval(self.out, self.out_norm)
         self.out_norm = nn.Identity()  # type: ignore[assignment]
         return self
 
-    def _codon_numbers(self, strands: torch.Tensor) -> torch.Tensor:
-        """Return the codons of three frames per strand: int64 ``[3 strands, L // 3]``."""
-        first, second, third = strands[:, :-2], strands[:, 1:-1], strands[:, 2:]
-        known = (first < UNKNOWN) & (second < UNKNOWN) & (third < UNKNOWN)
-        numbers = torch.where(known, (first * 4 + second) * 4 + third, CODONS)
-        count = numbers.shape[1] // 3
-        frames = numbers[:, : 3 * count].view(len(strands), count, 3)
-        return frames.transpose(1, 2).reshape(-1, count)
+    def _attended(self, places: torch.Tensor) -> torch.Tensor:
+        """Return what counts of the places of all frames: ``[B, places, channels]`` to float32."""
+        weights = self.attention(places).float().softmax(dim=1).to(places.dtype)
+        values = places.view(*places.shape[:2], self.shape.heads, -1)
+        attended: torch.Tensor = (weights.unsqueeze(3) * values).sum(dim=1)
+        return attended.flatten(1).float()
 
-    def _word_numbers(self, strands: torch.Tensor) -> torch.Tensor:
-        """Return the word that begins at each base: int64 ``[strands, L - word + 1]``."""
-        word = self.shape.word
-        count = strands.shape[1] - word + 1
-        numbers = strands[:, :count].clone()
-        known = numbers < UNKNOWN
-        for offset in range(1, word):
-            letters = strands[:, offset : offset + count]
-            known &= letters < UNKNOWN
-            numbers = numbers * 4 + letters
-        return torch.where(known, numbers, 4**word)
+
+class _Path(nn.Module):
+    """Words to the last channels, with a ninth of the places."""
+
+    def __init__(self, shape: LiteShape, letters: int) -> None:
+        """Draw weights for words of so many letters: six bases, or two codons."""
+        super().__init__()
+        first, last = shape.channels
+        kernel, padding = (1, shape.kernel), (0, shape.kernel // 2)
+        self.words: nn.Module = _WordTable(letters, shape.word_width)
+        self.convolutions = nn.ModuleList(
+            nn.Conv2d(before, after, kernel, padding=padding, bias=False)
+            for before, after in ((shape.word_width, first), (first, last))
+        )
+        self.norms = nn.ModuleList(map(nn.BatchNorm2d, shape.channels))
+
+    def forward(self, words: torch.Tensor) -> torch.Tensor:
+        """int64 ``[rows, n]`` to ``[rows, places, channels]``."""
+        count = words.shape[1] // POOLED * POOLED
+        groups = words[:, :count].reshape(-1, POOLED)
+        x = F.embedding_bag(groups, self.words(), mode="mean")
+        # Convolutions are fastest with the channels last, as the words are.
+        x = x.view(len(words), 1, -1, x.shape[1]).permute(0, 3, 1, 2)
+        for number, convolution in enumerate(self.convolutions):
+            if number:
+                x = F.avg_pool2d(x, (1, POOLED), ceil_mode=True)
+            x = F.relu(self.norms[number](convolution(x)), inplace=True)
+        return x.squeeze(2).transpose(1, 2)
+
+    def fuse(self) -> None:
+        """Compute the table for good, and put the batch norms into the convolutions."""
+        self.words = _FixedTable(self.words())
+        for number, (layer, norm) in enumerate(zip(self.convolutions, self.norms, strict=True)):
+            assert isinstance(layer, nn.Conv2d)
+            assert isinstance(norm, nn.BatchNorm2d)
+            self.convolutions[number] = fuse_conv_bn_eval(layer, norm)
+            self.norms[number] = nn.Identity()
+
+
+class _WordTable(nn.Module):
+    """A vector per word, made of a vector per letter and place in the word: few weights."""
+
+    letters: torch.Tensor
+
+    def __init__(self, letters: int, width: int) -> None:
+        super().__init__()
+        alphabet = round(WORDS ** (1 / letters))
+        self.vectors = nn.Embedding(letters * alphabet, width)
+        nn.init.normal_(self.vectors.weight, std=letters**-0.5)
+        self.norm = nn.BatchNorm1d(width)
+        digits = np.stack(np.unravel_index(np.arange(WORDS), (alphabet,) * letters), axis=1)
+        rows = torch.from_numpy(digits + alphabet * np.arange(letters))
+        self.register_buffer("letters", rows, persistent=False)
+
+    def forward(self) -> torch.Tensor:
+        """Return float32 ``[WORDS + 1, width]``; the last row is that of unknown words."""
+        table = self.norm(F.relu(self.vectors(self.letters).sum(dim=1)))
+        return torch.cat([table, table.new_zeros(1, table.shape[1])])
+
+
+class _FixedTable(nn.Module):
+    """The table of a trained network, computed once."""
+
+    table: torch.Tensor
+
+    def __init__(self, table: torch.Tensor) -> None:
+        super().__init__()
+        self.register_buffer("table", table)
+
+    def forward(self) -> torch.Tensor:
+        return self.table
+
+
+def _word_numbers(strands: torch.Tensor) -> torch.Tensor:
+    """Return the word that begins at each base: int64 ``[strands, L - WORD + 1]``."""
+    count = strands.shape[1] - WORD + 1
+    numbers = strands[:, :count].clone()
+    known = numbers < UNKNOWN
+    for offset in range(1, WORD):
+        letters = strands[:, offset : offset + count]
+        known &= letters < UNKNOWN
+        numbers = numbers * 4 + letters
+    return torch.where(known, numbers, WORDS)
+
+
+def _by_frame(words: torch.Tensor) -> torch.Tensor:
+    """Return each third word, from three places on: ``[strands, n]`` to ``[3 strands, n // 3]``."""
+    count = words.shape[1] // 3
+    frames = words[:, : 3 * count].view(len(words), count, 3)
+    return frames.transpose(1, 2).reshape(-1, count)

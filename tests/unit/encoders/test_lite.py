@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from dataclasses import asdict, replace
+from dataclasses import asdict
 
 import pytest
 import torch
@@ -21,16 +21,7 @@ from virnucpro.errors import ModelError
 from virnucpro.settings import TOY_CLASSIFIER
 from virnucpro.store.disk import sha256_of
 
-SHAPE = LiteShape(
-    codon_width=8,
-    channels=(12, 16),
-    kernels=(4, 3),
-    strides=(1, 2),
-    heads=4,
-    word=3,
-    word_width=6,
-    dim=24,
-)
+SHAPE = LiteShape(word_width=8, channels=(12, 16), heads=4, dim=24)
 TEXTS = [
     *sequences([500, 499, 498, 150, 149, 31, 30, 500, 60], "ACGT"),
     *sequences([60, 90], "ACGTNRY", seed=1),
@@ -77,7 +68,7 @@ def test_rows_do_not_depend_on_their_batch_or_order(file):
     assert near(together, torch.cat([encoder.encode([text], quiet) for text in TEXTS]))
     order = torch.randperm(len(TEXTS), generator=torch.Generator().manual_seed(1))
     assert near(encoder.encode([TEXTS[i] for i in order], quiet), together[order])
-    assert torch.pdist(together[[0, 1, 3]]).min() > 1e-3  # it does look at them
+    assert torch.pdist(together[[0, 1, 3]]).min() > 1e-4  # it does look at them
     while encoder.shrink():
         assert near(encoder.encode(TEXTS, quiet), together)
     assert encoder.facts()["budget"] == 30
@@ -95,17 +86,10 @@ def test_the_same_bits_on_any_number_of_threads(file):
 
 
 def test_both_strands_are_the_same_sequence(file):
-    """Where the length is a multiple of three and two more, all six frames have all codons."""
-    texts = [text[: len(text) // 3 * 3 - 1] for text in TEXTS[:9]]
-    reverse = [text.translate(COMPLEMENT)[::-1] for text in texts]
-    # The strides begin at the other end, so that places differ a little.
-    plain = LiteShape(**(asdict(SHAPE) | {"strides": (1, 1), "kernels": (5, 3)}))
-    made = LiteNetwork(plain).eval()
-    with torch.inference_mode():
-        for text, other in zip(texts, reverse, strict=True):
-            rows = made(torch.from_numpy(base_numbers([text, other])).long())
-            assert near(rows[0], rows[1])
-    assert not near(embedded(file, texts), embedded(file, [text[::-1] for text in texts]))
+    texts = [*TEXTS, *sequences(range(140, 170), "ACGTN", seed=2)]
+    rows = embedded(file, texts)
+    assert near(rows, embedded(file, [text.translate(COMPLEMENT)[::-1] for text in texts]))
+    assert not near(rows[:9], embedded(file, [text[::-1] for text in texts[:9]]))
 
 
 def test_case_and_other_letters(file):
@@ -195,16 +179,6 @@ def changed(path, target, tensors=None, **said):
     return target
 
 
-def test_a_file_from_before_there_were_residual_blocks(tmp_path):
-    plain = replace(SHAPE, blocks=0)
-    path = tmp_path / "encoder.safetensors"
-    path.write_bytes(lite_to_bytes(LiteNetwork(plain), {}))
-    shape = {name: size for name, size in asdict(plain).items() if name != "blocks"}
-    old = changed(path, tmp_path / "old.safetensors", shape=shape)
-    assert read_lite(old).shape == plain
-    assert torch.equal(embedded(old, TEXTS), embedded(path, TEXTS))
-
-
 def sizes(**changes):
     return {"shape": asdict(SHAPE) | changes}
 
@@ -212,26 +186,23 @@ def sizes(**changes):
 @pytest.mark.parametrize(
     ("said", "message"),
     [
-        ({"schema": 2}, "another virnucpro"),
-        ({"schema": None}, "another virnucpro"),
+        ({"schema": 3}, "a newer virnucpro"),
+        ({"schema": 1}, "an earlier virnucpro"),
+        ({"schema": None}, "an earlier virnucpro"),
         ({"shape": None}, "damaged"),
         ({"shape": 7}, "damaged"),
         ({"shape": {"dim": 24, "legs": 4}}, "damaged"),
         (sizes(dim=SHAPE.dim + 1), "damaged"),
         (sizes(dim="wide"), "damaged"),
         (sizes(dim=0), "not between 1 and 4096"),
-        (sizes(codon_width=10**9), "not between 1 and 4096"),
-        (sizes(word=30), "too many"),
+        (sizes(word_width=10**9), "not between 1 and 4096"),
+        (sizes(kernel=-1), "not between 1 and 4096"),
         (sizes(heads=5), "do not fit"),
-        (sizes(blocks=-1), "between 0 and 16"),
-        (sizes(blocks=10**9), "between 0 and 16"),
-        (sizes(blocks="two"), "between 0 and 16"),
-        (sizes(kernels=[5, 4]), "odd kernel"),
-        (sizes(blocks=1), "damaged"),
+        (sizes(kernel=4), "do not fit"),
+        (sizes(kernel=5), "size mismatch"),
         # Gigabytes, of which the file holds nothing: refused before they are allocated.
-        (sizes(channels=[4096, 4096], kernels=[4096, 4095]), "size mismatch"),
-        (sizes(word=9, word_width=4096), "size mismatch"),
-        (sizes(channels=[]), "damaged"),
+        (sizes(channels=[4096, 4096], kernel=4095), "size mismatch"),
+        (sizes(channels=[]), "do not fit"),
         (sizes(channels=[12, 16, 16]), "do not fit"),
     ],
 )
@@ -242,7 +213,14 @@ def test_damaged_metadata(file, tmp_path, said, message):
 
 
 @pytest.mark.parametrize("bad", [float("nan"), float("inf")])
-@pytest.mark.parametrize("name", ["convolutions.0.weight", "norms.1.running_var", "words.weight"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "bases.convolutions.0.weight",
+        "codons.norms.1.running_var",
+        "codons.words.vectors.weight",
+    ],
+)
 def test_damaged_weights(file, tmp_path, name, bad):
     value = load_file(file)[name]
     value.view(-1)[-1] = bad

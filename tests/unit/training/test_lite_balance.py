@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from virnucpro.training.lite.balance import MOST_WEIGHT, GcShares, GroupLosses
+from virnucpro.training.lite.balance import MOST_WEIGHT, GcShares, GroupLosses, gc_of
 
 
 def windows_of(gc, count):
@@ -35,7 +35,7 @@ def test_a_window_counts_by_how_rare_its_label_is_at_its_gc():
     windows[900:1000] = windows_of(62, 100)
     windows[1000:1900] = windows_of(62, 900)
     for _ in range(200):
-        weights = shares.weights(windows, labels)
+        weights = shares.weights(gc_of(windows), labels)
     usual_virus, rare_virus = weights[0], weights[950]
     usual_other, rare_other = weights[1000], weights[1950]
     assert np.isclose(usual_virus, 0.5 / 0.9, rtol=1e-3)
@@ -43,13 +43,15 @@ def test_a_window_counts_by_how_rare_its_label_is_at_its_gc():
     assert rare_virus == rare_other == MOST_WEIGHT
     again = GcShares()
     again.load_state(shares.state())
-    assert np.array_equal(again.weights(windows, labels), shares.weights(windows, labels))
+    assert np.array_equal(
+        again.weights(gc_of(windows), labels), shares.weights(gc_of(windows), labels)
+    )
 
 
 def test_letters_that_are_no_bases_are_not_counted():
     shares = GcShares()
     windows = np.concatenate([windows_of(40, 50), windows_of(40, 50)])
     windows[:, 40:80] = 4  # 40 of 60 known bases
-    shares.weights(windows, np.repeat([0, 1], 50).astype(np.int64))
+    shares.weights(gc_of(windows), np.repeat([0, 1], 50).astype(np.int64))
     state = np.array(shares.state())
     assert state.argmax(axis=1).tolist() == [8, 8]  # 65 to 70 %

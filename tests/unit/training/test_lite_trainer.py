@@ -21,9 +21,7 @@ from virnucpro.training.lite import trainer as trainer_module
 from virnucpro.training.lite.genomes import genome_set
 from virnucpro.training.lite.trainer import LiteTrainer, LiteTrainingSettings, window_margins
 
-SHAPE = LiteShape(
-    codon_width=4, channels=(8,), kernels=(5,), strides=(2,), heads=2, word=3, word_width=4, dim=8
-)
+SHAPE = LiteShape(word_width=4, channels=(8, 8), heads=2, dim=8)
 SETTINGS = LiteTrainingSettings(steps=6, shape=SHAPE, hidden=8)
 LENGTHS = (300, 150)
 
@@ -81,22 +79,31 @@ def test_stopped_and_continued_is_undisturbed(genomes, tmp_path):
     assert bytes_of(run(other, 6))[0] != whole[0]
 
 
-def test_a_new_residual_block_changes_nothing_at_first(genomes):
-    earlier = run(
-        LiteTrainer(replace(SETTINGS, shape=replace(SHAPE, blocks=0)), genomes, LENGTHS), 3
-    )
-    start = earlier.finish().encoder
-    begun = LiteTrainer(SETTINGS, genomes, LENGTHS, start).finish().encoder
+def test_a_training_can_start_from_an_earlier_encoder(genomes):
+    start = run(LiteTrainer(SETTINGS, genomes, LENGTHS), 3).finish().encoder
+    begun = LiteTrainer(replace(SETTINGS, seed=1), genomes, LENGTHS, start).finish().encoder
     bases = torch.from_numpy(genomes.windows(np.arange(8), np.arange(8), 300)).long()
-    assert begun.shape == SHAPE
     assert torch.equal(begun(bases), start(bases))
 
 
-@pytest.mark.parametrize("changed", [{"dim": 16}, {"blocks": 3}])
-def test_an_encoder_of_other_sizes_is_no_start(genomes, changed):
-    start = LiteNetwork(replace(SHAPE, **changed))
-    with pytest.raises(ModelError, match="encoder to start from has"):
+def test_an_encoder_of_other_sizes_is_no_start(genomes):
+    start = LiteNetwork(replace(SHAPE, dim=16))
+    with pytest.raises(ModelError, match="encoder to start from has other sizes"):
         LiteTrainer(SETTINGS, genomes, LENGTHS, start)
+
+
+def test_a_batch_has_as_many_windows_of_each_length(genomes):
+    drawn, trainer = [], LiteTrainer(SETTINGS, genomes, LENGTHS)
+    forward = trainer._model.encoder.forward
+    trainer._model.encoder.forward = lambda *chunks: (
+        drawn.append([tuple(rows.shape) for rows in chunks]) or forward(*chunks)
+    )
+    run(trainer, 6)
+    assert [[count for count, _ in shapes] for shapes in drawn] == [[12, 12]] * 6
+    for number, longest in enumerate(LENGTHS):
+        lengths = [shapes[number][1] for shapes in drawn]
+        assert max(lengths) == longest
+        assert min(lengths) >= 0.7 * longest - 1
 
 
 def test_a_group_that_is_told_apart_worse_is_drawn_more_often():
@@ -113,7 +120,7 @@ def test_a_group_that_is_told_apart_worse_is_drawn_more_often():
     losses = dict(zip(("clear", "hidden", "host"), trainer.state()["group_losses"], strict=True))
     factors = dict(zip(("clear", "hidden", "host"), trainer.state()["factors"], strict=True))
     assert losses["hidden"] > losses["clear"]
-    assert factors["hidden"] > 1 > factors["clear"]
+    assert factors["hidden"] > max(1, factors["clear"], factors["host"])
 
 
 def test_it_learns_what_differs(genomes):

@@ -57,13 +57,13 @@ class GcShares:
     def __init__(self) -> None:
         self._shares = np.full((2, len(GC_EDGES) + 1), 1 / (len(GC_EDGES) + 1))
 
-    def weights(self, windows: Bases, labels: npt.NDArray[np.int64]) -> npt.NDArray[np.float32]:
+    def weights(
+        self, gc: npt.NDArray[np.float64], labels: npt.NDArray[np.int64]
+    ) -> npt.NDArray[np.float32]:
         """Take in a batch, and return what each of its windows counts: float32 ``[n]``.
 
-        ``windows`` are uint8 ``[n, L]``, ``labels`` 0 or 1.
+        ``gc`` are the shares that :func:`gc_of` returns, ``labels`` 0 or 1.
         """
-        known = np.maximum((windows < UNKNOWN).sum(axis=1), 1)
-        gc = ((windows == 1) | (windows == 2)).sum(axis=1) / known
         bins = np.digitize(gc, GC_EDGES)
         for label, shares in enumerate(self._shares):
             chosen = bins[labels == label]
@@ -82,3 +82,9 @@ class GcShares:
     def load_state(self, state: Any) -> None:
         """Continue where :meth:`state` was taken."""
         self._shares = np.array(state)
+
+
+def gc_of(windows: Bases) -> npt.NDArray[np.float64]:
+    """Return the share of G and C among the known bases of windows: uint8 ``[n, L]`` to ``[n]``."""
+    known = np.maximum((windows < UNKNOWN).sum(axis=1), 1)
+    return np.asarray(((windows == 1) | (windows == 2)).sum(axis=1) / known)

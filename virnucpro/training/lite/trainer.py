@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -17,15 +17,15 @@ from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 from virnucpro.encoders.lite_network import LiteNetwork, LiteShape
 from virnucpro.errors import ModelError
 from virnucpro.training.classifier.network import weight_decay_groups
-from virnucpro.training.lite.balance import GcShares, GroupLosses
-from virnucpro.training.lite.genomes import GenomeSet, WindowSampler, mutated
+from virnucpro.training.lite.balance import GcShares, GroupLosses, gc_of
+from virnucpro.training.lite.genomes import Bases, GenomeSet, WindowSampler, mutated
 
 BATCH_BASES = 64_000
 MEASURED_BASES = 64_000  # per batch without gradients
 WARM_UP = 500  # steps, or a tenth of a training of fewer than 5,000
 AVERAGED = 20  # the result is a running mean of the weights over the last twentieth of the steps
 REWEIGHED = 100  # steps from one change of the shares of groups to the next
-SHORTENED = 0.3  # share of the batches whose windows are cut to between 70 and 100 %
+SHORTENED = 0.3  # how often the windows of a length are cut to between 70 and 100 % of it
 
 
 @dataclass(frozen=True)
@@ -76,9 +76,9 @@ class LiteModel(nn.Module):
         self.drop_hidden = nn.Dropout(settings.dropout)
         self.output_layer = nn.Linear(settings.hidden, 2)
 
-    def forward(self, bases: torch.Tensor) -> torch.Tensor:
-        """Return the logits of others and virus: int64 ``[B, L]`` to float32 ``[B, 2]``."""
-        hidden = self.hidden_layer(self.drop(self.encoder(bases))).float()
+    def forward(self, *chunks: torch.Tensor) -> torch.Tensor:
+        """Return the logits of others and virus: int64 ``[B, L]`` each to float32 ``[rows, 2]``."""
+        hidden = self.hidden_layer(self.drop(self.encoder(*chunks))).float()
         hidden = self.drop_hidden(F.relu(self.bn1(hidden)))
         return torch.as_tensor(self.output_layer(hidden)).float()
 
@@ -89,7 +89,9 @@ class LiteModel(nn.Module):
 
 
 class LiteTrainer:
-    """Trains a model on windows of ``genomes``. A batch has one chunk length of ``lengths``.
+    """Trains a model on windows of ``genomes``, as many of each of ``lengths`` in every batch.
+
+    The batch norms after the pooling then see all lengths, as those of a model in use do.
 
     The same arguments give the same weights on one machine with the same number of threads, also
     if the training was stopped and continued with :meth:`state`.
@@ -103,8 +105,6 @@ class LiteTrainer:
         start: LiteNetwork | None = None,
     ) -> None:
         """Draw the first weights; those of the encoder are taken from ``start`` if it is given.
-
-        ``start`` may have fewer residual blocks: new ones change nothing at first.
 
         Raises:
             InputError: a label has no records of one of the lengths.
@@ -122,7 +122,12 @@ class LiteTrainer:
         self._gc_shares = GcShares()
         self._model = LiteModel(settings)
         if start is not None:
-            _copy_weights(start, self._model.encoder)
+            if start.shape != settings.shape:
+                raise ModelError(
+                    f"the encoder to start from has other sizes ({start.shape}) than the one to "
+                    f"be trained ({settings.shape})"
+                )
+            self._model.encoder.load_state_dict(start.state_dict())
         decay = max(0.0, 1 - AVERAGED / settings.steps)
         running_mean = get_ema_multi_avg_fn(decay)  # type: ignore[no-untyped-call]
         self._average = AveragedModel(self._model, multi_avg_fn=running_mean, use_buffers=True)
@@ -137,10 +142,10 @@ class LiteTrainer:
         windows, records = self._draw()
         labels = torch.from_numpy(self._genomes.virus[records].astype(np.int64))
         with torch.autocast("cpu", torch.bfloat16):
-            logits = model(torch.from_numpy(windows).long())
+            logits = model(*(torch.from_numpy(rows).long() for rows in windows))
         smoothing = settings.label_smoothing
         losses = F.cross_entropy(logits, labels, label_smoothing=smoothing, reduction="none")
-        weights = self._gc_shares.weights(windows, labels.numpy())
+        weights = self._gc_shares.weights(np.concatenate(list(map(gc_of, windows))), labels.numpy())
         loss = (torch.from_numpy(weights) * losses).sum() / float(weights.sum())
         self._optimizer.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
@@ -189,30 +194,19 @@ class LiteTrainer:
         for _, sampler in self._samplers:
             sampler.reweigh(factors)
 
-    def _draw(self) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
-        """Return the windows of the next batch and the records that they are from."""
+    def _draw(self) -> tuple[list[Bases], npt.NDArray[np.int64]]:
+        """Return the windows of the next batch by chunk length, and the records they are from."""
         random = self._random
-        length, sampler = self._samplers[int(random.integers(len(self._samplers)))]
-        if random.random() < SHORTENED:
-            length = int(length * random.uniform(0.7, 1.0))
-        count = max(2, BATCH_BASES // length // 2 * 2)
-        records, offsets = sampler.draw(count, length, random)
-        windows = self._genomes.windows(records, offsets, length)
-        windows = mutated(windows, self._settings.mutation_rate, random)
-        return windows, records
-
-
-def _copy_weights(start: LiteNetwork, network: LiteNetwork) -> None:
-    """Copy the weights of ``start``, which may have fewer residual blocks."""
-    blocks = min(start.shape.blocks, network.shape.blocks)
-    if replace(start.shape, blocks=blocks) != replace(network.shape, blocks=blocks):
-        raise ModelError(
-            f"the encoder to start from has other sizes ({start.shape}) than the one to be "
-            f"trained ({network.shape})"
-        )
-    if start.shape.blocks > blocks:
-        raise ModelError("the encoder to start from has more residual blocks")
-    network.load_state_dict(network.state_dict() | start.state_dict())
+        windows, drawn = [], []
+        count = BATCH_BASES // sum(length for length, _ in self._samplers)
+        for length, sampler in self._samplers:
+            if random.random() < SHORTENED:
+                length = int(length * random.uniform(0.7, 1.0))
+            records, offsets = sampler.draw(max(2, count // 2 * 2), length, random)
+            rows = self._genomes.windows(records, offsets, length)
+            windows.append(mutated(rows, self._settings.mutation_rate, random))
+            drawn.append(records)
+        return windows, np.concatenate(drawn)
 
 
 def window_margins(
