@@ -23,7 +23,9 @@ from virnucpro.rcl.model_files import write_rcl_model
 from virnucpro.rcl.models import RclModel
 from virnucpro.rcl.networks import NETWORKS
 from virnucpro.rcl.predict import run_rcl_prediction
-from virnucpro.store.disk import Disk
+from virnucpro.store.disk import Disk, sha256_of
+from virnucpro.store.documents import sealed, unsealed
+from virnucpro.store.guard import WorkIdentity, save_identity
 from virnucpro.store.lock import locked
 
 
@@ -178,6 +180,28 @@ def test_a_second_start_and_another_threshold(
     (out / "some.proteins_rcl.gff3").unlink()  # is made again
     assert call(*arguments, "--threshold", 0.6).code == 0
     assert (out / "some.proteins_rcl.gff3").exists()
+
+
+def test_a_record_that_names_files_elsewhere_moves_none_of_them(
+    call, tmp_path: Path, fasta: Path, model: Path
+) -> None:
+    """Not even if its digest is right: somebody may have made it."""
+    out, mine = tmp_path / "out", tmp_path / "mine.txt"
+    mine.write_text("of the user\n")
+    arguments = ("rcl", "predict", fasta, "-o", out, "-m", model)
+    assert call(*arguments).code == 0
+    record = out / "some.proteins_rcl_run.json"
+    made = unsealed(record.read_bytes())
+    files = {**made["files"], "../mine.txt": sha256_of(mine)}
+    record.write_bytes(sealed(made | {"files": files}))
+    assert call(*arguments, "--threshold", 0.6, "--force").code == 0
+    assert mine.read_text() == "of the user\n"
+    state = out / ".checkpoints" / "rcl" / "some.proteins"
+    begun = WorkIdentity("the RCL prediction of it", {"files": ["../mine.txt", 7]})
+    state.mkdir(parents=True, exist_ok=True)
+    save_identity(state / "begun.json", begun, Disk())
+    assert call(*arguments, "--threshold", 0.7, "--force").code == 0
+    assert mine.read_text() == "of the user\n"
 
 
 @pytest.mark.parametrize("finished", [False, True])

@@ -147,6 +147,14 @@ def _predicted(
     return summary
 
 
+def _files_of(begun: WorkIdentity, record: Path) -> set[Path]:
+    """Return the files that begun work names; none where it names anything but files beside it."""
+    try:
+        return {record.with_name(str(name)) for name in begun.settings["files"]}
+    except (LookupError, TypeError, ValueError):
+        return set()
+
+
 def _existing_prediction(
     files: RclFiles, state: Path, begun_file: Path
 ) -> tuple[ExistingWork, RclSummary | None]:
@@ -158,13 +166,17 @@ def _existing_prediction(
     root = files.record.parent
     planned = existing_paths(*files.results, files.record)
     begun = read_identity(begun_file)
-    own = {files.record.with_name(str(name)) for name in (begun.settings["files"] if begun else ())}
+    own = _files_of(begun, files.record) if begun else set()
     identity: WorkIdentity | None = None
     summary: RclSummary | None = None
     finished = False
     try:
         document = unsealed(files.record.read_bytes())
-        digests = {root / str(name): str(value) for name, value in document["files"].items()}
+        # A name with a slash is none that this program wrote, and a ValueError.
+        digests = {
+            files.record.with_name(str(name)): str(value)
+            for name, value in document["files"].items()
+        }
         identity = WorkIdentity(str(document["label"]), dict(document["settings"]))
         summary = RclSummary(
             int(document["proteins"]),
