@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -262,11 +263,45 @@ def test_report_writes_the_reports_and_the_overview_of_all_samples_again(
     assert [path.read_bytes() for path in written] == contents
 
 
-def test_call_says_which_folders_to_name(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["predict", "in/a.fa", "in/b.fa", "-o", "out", *TOY, "-q"]) == 0
-    assert run(["call", "out", "--relaxed"]) == 64
-    assert "name these folders, such as out/a" in capsys.readouterr().err
-    assert run(["call", "out/a", "out/b", "--relaxed", "-q"]) == 0
+def _calls(root: Path, name: str) -> Counter[str]:
+    lines = (root / f"{name}_contigs.tsv").read_text().splitlines()
+    place = lines[0].split("\t").index("call")
+    return Counter(line.split("\t")[place] for line in lines[1:])
+
+
+def test_call_takes_all_samples_and_renews_their_table_and_overview(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert _predict("--input-list", _listed(folder, "a", "b", "wrong"), "-q") == 2
+    before, overview = _rows(folder / "out"), folder / "out/samples_overview.html"
+    page = overview.read_bytes()
+    assert run(["call", "out", "--min-score", "-1"]) == 0
+    text = capsys.readouterr()
+    assert "s_wrong has no results, and is left out" in text.err
+    assert "of 5 records are called virus" in text.out
+    after = _rows(folder / "out")
+    for name in ("a", "b"):
+        calls, row = _calls(folder / f"out/s_{name}", name), after[f"s_{name}"]
+        assert calls["virus"] > int(before[f"s_{name}"]["virus"])
+        assert {call: int(row[call]) for call in ("virus", "nonvirus", "undecided")} == {
+            call: calls[call] for call in ("virus", "nonvirus", "undecided")
+        }
+    assert after["s_wrong"] == before["s_wrong"]
+    assert overview.read_bytes() != page
+    assert run(["call", "out/s_a", "out/s_b", "-q"]) == 0  # the default cuts again
+    assert _rows(folder / "out") == before
+    assert overview.read_bytes() == page
+
+
+def test_call_leaves_a_table_that_is_none_of_samples(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert _predict("in/a.fa", "in/b.fa", "-q") == 0
+    (folder / "out/samples_summary.tsv").write_text("mine\n")
+    capsys.readouterr()
+    assert run(["call", "out/a", "--relaxed"]) == 0
+    assert "keep the counts of before" in capsys.readouterr().err
+    assert (folder / "out/samples_summary.tsv").read_text() == "mine\n"
 
 
 def test_a_sample_whose_folder_cannot_be_written_stops_no_other(

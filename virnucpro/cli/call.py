@@ -40,6 +40,7 @@ Examples:
 def call(folders: tuple[Path, ...], **options: Any) -> None:
     """Decide again which records are called virus, in every finished run in DIR.
 
+    DIR may be the output directory of several inputs: all samples with results are called.
     The scores stay as they are and nothing is computed: tables, regions and sequences are
     written again in seconds. Without options, the cuts are those of predict without options.
     """

@@ -18,7 +18,7 @@ from virnucpro.errors import InputError, UsageError
 from virnucpro.io.pairs import InputFiles
 from virnucpro.layout import STDIN, Layout, RunLayout
 from virnucpro.report.writing import report_problem
-from virnucpro.run.sample_list import read_names
+from virnucpro.run.called_samples import folders_of_runs, renew_samples
 from virnucpro.run.status import RunStatus, statuses
 from virnucpro.settings import Cuts, CutSettings
 from virnucpro.stages.chunking import ChunkingFigures, input_digest
@@ -123,6 +123,8 @@ class _Chunking:
 def call_again(request: CallRequest, notify: Callable[[str], None]) -> list[CalledRun]:
     """Write the tables of all runs that were asked for; one that has these cuts is left alone.
 
+    The table and the overview of several inputs have the new counts, too.
+
     ``notify`` is called with a sentence before each run. All runs are looked at before the first
     is changed.
 
@@ -131,7 +133,8 @@ def call_again(request: CallRequest, notify: Callable[[str], None]) -> list[Call
         InputError: the input of a run is not there, or it is another file now.
         LockedError: another process works on a run.
     """
-    found = [run for folder in request.folders for run in _finished_runs(folder, request.stems)]
+    folders = [own for folder in request.folders for own in folders_of_runs(folder, notify)]
+    found = [run for folder in folders for run in _finished_runs(folder, request.stems)]
     if not found:
         names = ", ".join(request.stems)
         raise UsageError(f"none of the directories holds a run {names}: see virnucpro status")
@@ -150,27 +153,19 @@ def call_again(request: CallRequest, notify: Callable[[str], None]) -> list[Call
             runs.append(_called(run, request, given))
             if problem := report_problem(run.layout, Disk()):
                 notify(problem)
+    renew_samples([(run.layout.root, run.figures) for run in runs], notify)
     return runs
 
 
 def _finished_runs(folder: Path, stems: Sequence[str]) -> list[FinishedRun]:
-    try:
-        runs = statuses(folder.absolute())
-    except UsageError as error:
-        if samples := read_names(folder):
-            raise UsageError(
-                f"{folder} holds a folder for each of several inputs: name these folders, such as "
-                f"{folder / samples[0].name}"
-            ) from error
-        raise
-    chosen = [run for run in runs if not stems or run.stem in stems]
+    chosen = [run for run in statuses(folder) if not stems or run.stem in stems]
     for run in chosen:
         if reason := _unfinished(run):
             raise UsageError(
                 f"{folder}: the run {run.stem} {reason}; virnucpro status {folder} says what is "
                 f"missing, and --stem chooses other runs"
             )
-    return [_finished(Layout(folder.absolute(), run.stem)) for run in chosen]
+    return [_finished(Layout(folder, run.stem)) for run in chosen]
 
 
 def _unfinished(run: RunStatus) -> str:
