@@ -10,6 +10,7 @@ import pytest
 from tests.cli.inputs import PLAIN
 from virnucpro.cli import run
 from virnucpro.layout import RunLayout
+from virnucpro.store.lock import locked
 
 
 @pytest.fixture
@@ -60,6 +61,17 @@ def test_the_configuration_file_may_name_the_cluster_and_the_option_replaces_it(
     record = (source.parent / "out" / "sample_run.json").read_text()
     assert '"cluster": "none"' in record
     assert '"cluster_files": "transfer"' in record
+
+
+def test_a_second_command_leaves_what_the_first_one_proves_a_shared_folder_with(
+    source: Path,
+) -> None:
+    layout = RunLayout(source.parent / "out", "sample", 500)
+    layout.probe.parent.mkdir(parents=True)
+    layout.probe.write_text("a random word")
+    with locked(layout.lock):
+        assert _predict(source, "-q") == 5
+    assert layout.probe.read_text() == "a random word"
 
 
 def test_what_a_killed_command_left_to_prove_a_shared_folder_is_removed(source: Path) -> None:

@@ -32,7 +32,7 @@ from virnucpro.stages.chunking import ChunkingFigures, input_digest, input_stamp
 from virnucpro.stages.results import OutputFigures, result_counts
 from virnucpro.stages.splitting import SplittingFigures
 from virnucpro.store.disk import Disk
-from virnucpro.store.lock import locked
+from virnucpro.store.lock import locked, refuse_held
 from virnucpro.store.stamps import FileStamp
 from virnucpro.store.state import INPUT_NAMES, RunState
 
@@ -92,6 +92,7 @@ def run_prediction(
     """
     disk = disk or Disk()
     check_request(request)
+    refuse_held(request.layout.lock)
     with opened_workers(request.machine, request.layout.probe, emit, interruption, disk) as workers:
         prediction = prepare([request], workers.devices, disk, emit)
         workers.require(model_sizes(prediction))

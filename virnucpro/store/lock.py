@@ -116,6 +116,23 @@ def locked(
                 _rewrite(stream, "")
 
 
+def refuse_held(path: Path) -> None:
+    """Refuse at once what another process works on, before anything is changed.
+
+    The lock is not taken: another process may take it in the next moment, and :func:`locked` has
+    the last word.
+
+    Raises:
+        LockedError: another process holds it.
+    """
+    try:
+        stream = open(path, "r+", opener=open_without_links)  # noqa: SIM115
+    except OSError:  # there is none, or locked() will say what is wrong with it
+        return
+    with stream:
+        _acquire(stream, path, A_RUN, wait=False)
+
+
 def _acquire(stream: TextIO, path: Path, work: str, wait: bool) -> None:
     try:
         fcntl.flock(stream, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
