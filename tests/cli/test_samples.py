@@ -293,15 +293,18 @@ def test_call_takes_all_samples_and_renews_their_table_and_overview(
     assert overview.read_bytes() == page
 
 
-def test_call_leaves_a_table_that_is_none_of_samples(
-    folder: Path, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize("mine", ["samples_summary.tsv", "samples_overview.html"])
+def test_call_leaves_both_where_one_is_a_file_of_the_user(
+    folder: Path, capsys: pytest.CaptureFixture[str], mine: str
 ) -> None:
     assert _predict("in/a.fa", "in/b.fa", "-q") == 0
-    (folder / "out/samples_summary.tsv").write_text("mine\n")
+    files = [folder / "out" / name for name in ("samples_summary.tsv", "samples_overview.html")]
+    (folder / "out" / mine).write_text("mine\n")
+    before = [path.read_bytes() for path in files]
     capsys.readouterr()
-    assert run(["call", "out/a", "--relaxed"]) == 0
+    assert run(["call", "out/a", "--min-score", "-1"]) == 0
     assert "keep the counts of before" in capsys.readouterr().err
-    assert (folder / "out/samples_summary.tsv").read_text() == "mine\n"
+    assert [path.read_bytes() for path in files] == before
 
 
 def test_a_sample_whose_folder_cannot_be_written_stops_no_other(

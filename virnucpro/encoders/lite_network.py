@@ -1,11 +1,11 @@
 """The network of the lite encoder: a chunk, both strands and all six frames, to one embedding.
 
-It reads words of six bases, at every place of both strands. One path takes a word as six bases, the
-other one, frame by frame, as two codons. A word always has the same vector in a path, so the first
-layer of a path is a table, and the mean of three words goes on. Two convolutions follow, and then
-mostly means over all places: how often something occurs says more about a virus that nobody has
-seen than where it occurs. The design and the sizes follow DeepMicroClass (Hou et al. 2024, NAR
-Genomics and Bioinformatics 6(2)), whose first layers are convolutions over bases and codons.
+It reads words of six bases, at every place of both strands. One branch takes a word as six bases,
+the other one, frame by frame, as two codons. A word always has the same vector in a branch, so the
+first layer of a branch is a table, and the mean of three words goes on. Two convolutions follow,
+and then mostly means over all places. The design and the sizes follow DeepMicroClass (Hou et al.
+2024, NAR Genomics and Bioinformatics 6(2)), whose first layers are convolutions over bases and
+codons.
 
 The same weights read both strands, so a chunk and its reverse complement have the same embedding,
 except for rounding.
@@ -50,7 +50,7 @@ class LiteShape:
 
     Attributes:
         word_width: numbers per word.
-        channels: of the two convolutions of each path.
+        channels: of the two convolutions of each branch.
         kernel: places that a convolution sees at a time.
         heads: of the attention; they share the last channels among them.
         dim: width of an embedding.
@@ -77,8 +77,8 @@ class LiteNetwork(nn.Module):
     def __init__(self, shape: LiteShape) -> None:
         super().__init__()
         self.shape = shape
-        self.bases = _Path(shape, letters=WORD)
-        self.codons = _Path(shape, letters=WORD // 3)
+        self.bases = _Branch(shape, letters=WORD)
+        self.codons = _Branch(shape, letters=WORD // 3)
         last = shape.channels[-1]
         self.attention = nn.Linear(last, shape.heads)
         self.pooled_norm = nn.BatchNorm1d(5 * last)
@@ -103,8 +103,8 @@ class LiteNetwork(nn.Module):
         strands = torch.stack([bases, complement], dim=1).view(2 * chunks, -1)
         words = _word_numbers(strands)
         pooled = []
-        for path, rows in ((self.bases, words), (self.codons, _by_frame(words))):
-            places = path(rows)
+        for branch, rows in ((self.bases, words), (self.codons, _by_frame(words))):
+            places = branch(rows)
             means = places.mean(dim=1, dtype=torch.float32).view(chunks, -1, last)
             pooled += [means.mean(dim=1), means.amax(dim=1)]
         # Where there is a gene, its own frame says more than the other five.
@@ -128,8 +128,8 @@ class LiteNetwork(nn.Module):
         return attended.flatten(1).float()
 
 
-class _Path(nn.Module):
-    """Words to the last channels, with a ninth of the places."""
+class _Branch(nn.Module):
+    """One of the two ways to read words: to the last channels, with a ninth of the places."""
 
     def __init__(self, shape: LiteShape, letters: int) -> None:
         """Draw weights for words of so many letters: six bases, or two codons."""

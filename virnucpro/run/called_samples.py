@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from itertools import groupby
 from pathlib import Path
 
 from virnucpro.errors import InputError, LockedError, UsageError
@@ -50,13 +51,16 @@ def renew_samples(
         OutputError: a file cannot be written.
     """
     samples: dict[Path, dict[str, OutputFigures]] = defaultdict(dict)
-    for root, figures in called:
-        if root.name in {name for name, *_ in read_names(root.parent) or ()}:
-            samples[root.parent][root.name] = figures
+    for parent, runs in groupby(called, key=lambda run: run[0].parent):
+        names = {name for name, *_ in read_names(parent) or ()}
+        for root, figures in runs:
+            if root.name in names:
+                samples[parent][root.name] = figures
     for parent, figures_of in samples.items():
         folder = SamplesFolder(parent)
         try:
             with locked(folder.lock, "these samples"):
+                refuse_other_file(folder.overview, text_of(folder.overview))
                 _renew_table(folder, figures_of)
                 _renew_overview(folder)
         except (LockedError, UsageError, InputError) as error:
@@ -68,10 +72,9 @@ def _renew_table(folder: SamplesFolder, figures_of: Mapping[str, OutputFigures])
     text = path.read_bytes().decode("utf-8", "surrogateescape") if path.is_file() else ""
     if path.is_symlink() or not text.startswith(SAMPLES.header):
         raise UsageError(f"{path} is not a table of samples")
-    names = SAMPLES.header.rstrip("\n").split("\t")
     rows = []
     for line in text.removeprefix(SAMPLES.header).split("\n"):
-        row = dict(zip(names, line.split("\t"), strict=False))
+        row = dict(zip(SAMPLES.names, line.split("\t"), strict=False))
         if figures := figures_of.get(row["sample"]):
             row |= {call: str(figures.calls.get(call, 0)) for call in CALLS}
         rows.append("\t".join(row.values()))
@@ -86,6 +89,4 @@ def _renew_overview(folder: SamplesFolder) -> None:
                 OverviewRow(run, Layout(run.folder, run.stem).report, name)
                 for run in open_runs(folder.sample(name))
             ]
-    earlier = text_of(folder.overview)
-    refuse_other_file(folder.overview, earlier)
     Disk().save(folder.overview, overview_page(rows, folder.root).encode())
