@@ -1,9 +1,10 @@
-"""What happens during a run, for whoever shows it. The engine emits; it never prints."""
+"""What happens during a command, for whoever shows it. The work itself never prints."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from virnucpro.contracts import Device, FailedTask, Json, SessionFigures, Task
 
@@ -178,3 +179,18 @@ Emit = Callable[[Event], None]
 
 def unseen(event: Event) -> None:
     """Take an event where nobody looks at it."""
+
+
+class StepProgress(Protocol):
+    """Receives the progress of work that consists of steps of known size.
+
+    ``virnucpro.ui`` shows it on the terminal.
+    """
+
+    def begin(self, title: str, total: float) -> None:
+        """Begin a step of ``total`` units. The step before it is finished."""
+        ...
+
+    def advance(self, amount: float) -> None:
+        """Report that ``amount`` more units of the current step are finished."""
+        ...

@@ -15,6 +15,7 @@ from tests.conftest import Call
 from virnucpro.classifier.files import with_temperature
 from virnucpro.cli import run
 from virnucpro.settings import TOY_CLASSIFIER
+from virnucpro.ui.step_screen import StepScreen
 
 CODONS = ["GCT", "ACC", "GGA", "TTC", "CAT", "AAG", "CTG", "GAT"]
 ARGUMENTS = ["-m", "custom", "-e", "150", "--device", "cpu", "--threads", "1", "-q"]
@@ -52,6 +53,34 @@ def home(finished: Path, tmp_path: Path) -> Path:
 
 def _tables(out: Path, name: str) -> dict[str, bytes]:
     return {suffix: (out / f"{name}_{suffix}").read_bytes() for suffix in TABLES}
+
+
+@pytest.fixture
+def steps(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, float, float]]:
+    """What is shown: for each step its title, its units, and those that were done."""
+    shown: list[tuple[str, float, float]] = []
+
+    def begin(_screen: StepScreen, title: str, total: float) -> None:
+        shown.append((title, total, 0))
+
+    def advance(_screen: StepScreen, amount: float) -> None:
+        title, total, done = shown.pop()
+        shown.append((title, total, done + amount))
+
+    monkeypatch.setattr(StepScreen, "begin", begin)
+    monkeypatch.setattr(StepScreen, "advance", advance)
+    return shown
+
+
+def test_the_records_are_counted_while_it_works(
+    call: Calling, home: Path, steps: list[tuple[str, float, float]]
+) -> None:
+    assert call("call", home / "out", "--min-score", "0.1").code == 0
+    reports = [("report of a", 40, 40), ("report of b", 40, 40)]
+    assert steps == [("calling a", 40, 40), reports[0], ("calling b", 40, 40), reports[1]]
+    steps.clear()
+    assert call("report", home / "out", "-o", home / "overview.html").code == 0
+    assert steps == reports
 
 
 def test_the_tables_are_those_of_a_run_with_these_cuts(

@@ -46,16 +46,15 @@ def call(folders: tuple[Path, ...], **options: Any) -> None:
     """
     settings = shared.configuration(options)
     shared.say_at_start("reading the runs")
-    from virnucpro.executors.signals import interruptible
     from virnucpro.run.call import CallRequest, call_again
+    from virnucpro.ui.step_screen import StepScreen
 
     request = CallRequest(
         folders, options["stems"], options["inputs"], settings.cuts, shared.command_line()
     )
-    with interruptible():
-        runs = call_again(request, shared.say)
-    for warning in settings.warnings:
-        shared.say(warning)
+    screen = StepScreen(settings.display)
+    with shared.shown_on(screen, settings.warnings):
+        runs = call_again(request, screen)
     if settings.display.quiet:
         return
     for run in runs:

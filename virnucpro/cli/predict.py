@@ -225,7 +225,7 @@ def _predict_several(
             f"{len(named):,} samples: model type {request.analysis.model_type}, results in folders "
             f"of {shared.shown_path(folder.root)}"
         )
-        from virnucpro.run.samples import NamedInput, predict_samples, write_overview
+        from virnucpro.run.samples import NamedInput, overview_of, predict_samples
 
         samples = [
             NamedInput(
@@ -234,7 +234,7 @@ def _predict_several(
             for name, file, mates in named
         ]
         outcomes = predict_samples(samples, folder.root, screen.show, interruption=interruption)
-        overview = write_overview(folder, outcomes, screen.show)
+        overview = overview_of(folder, outcomes, screen.show)
     if not settings.display.quiet:
         _print(samples_text(outcomes, folder.summary_table, overview))
     complete = all(outcome.state == "finished" for outcome in outcomes)

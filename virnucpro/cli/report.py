@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,7 +20,7 @@ Examples:
   virnucpro report results_of_several_inputs
   virnucpro report sample1 sample2 sample3 -o overview.html
 
-""" + shared.exit_codes(0, 6, 64, 65)
+""" + shared.exit_codes(0, 6, 64, 65, 130)
 
 
 @click.command(epilog=EPILOG, short_help="Write the report of a run, or of several, again.")
@@ -40,9 +39,9 @@ def report(folders: tuple[Path, ...], output: Path | None) -> None:
     predict writes it at its end. A report is one page that needs no network. Of several runs, an
     overview is written too: samples by counts, with links to their reports.
     """
-    from virnucpro.report.overview import OverviewRow, overview_page
-    from virnucpro.report.writing import refuse_other_file, text_of, write_report
+    from virnucpro.report.writing import refuse_other_file, text_of, write_overview, write_report
     from virnucpro.store.disk import Disk
+    from virnucpro.ui.step_screen import StepScreen
 
     disk = Disk()
     runs = [named for folder in dict.fromkeys(folders) for named in _named_runs(folder)]
@@ -51,13 +50,16 @@ def report(folders: tuple[Path, ...], output: Path | None) -> None:
     overview = output or _default_overview(folders)
     if len(runs) > 1:
         refuse_other_file(overview, text_of(overview))
-    samples = []
-    for name, run in runs:
-        samples.append(OverviewRow(run, write_report(run, disk, again=True), name))
-        shared.say(f"report: {samples[-1].report}")
-    if len(runs) > 1:
-        disk.save(overview, overview_page(samples, overview.absolute().parent).encode())
-        shared.say(f"overview: {overview}")
+    loaded = shared.configuration()
+    screen = StepScreen(loaded.display)
+    with shared.shown_on(screen, loaded.warnings):
+        for name, run in runs:
+            screen.begin(f"report of {name}", run.summary.records)
+            path = write_report(run, disk, screen.show_report, again=True)
+            screen.say(f"report: {path}")
+        if len(runs) > 1:
+            write_overview(overview, runs, disk)
+            screen.say(f"overview: {overview}")
 
 
 def _named_runs(folder: Path) -> list[tuple[str, PredictionRun]]:
@@ -67,13 +69,9 @@ def _named_runs(folder: Path) -> list[tuple[str, PredictionRun]]:
         UsageError: there is none.
     """
     from virnucpro.results import open_runs
-    from virnucpro.run.sample_list import read_names
+    from virnucpro.run.sample_list import runs_of_samples
 
-    runs = []
-    for name, *_ in read_names(folder) or ():
-        with suppress(UsageError):  # a sample without results
-            runs += [(name, run) for run in open_runs(SamplesFolder(folder).sample(name))]
-    return runs or [(run.stem, run) for run in open_runs(folder)]
+    return runs_of_samples(folder) or [(run.stem, run) for run in open_runs(folder)]
 
 
 def _default_overview(folders: tuple[Path, ...]) -> Path:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from virnucpro.events import StepProgress
 from virnucpro.metrics.bootstrap import (
     LEVELS,
     RESAMPLES,
@@ -21,7 +22,6 @@ from virnucpro.metrics.classification import Floats
 from virnucpro.rcl.finders import RclFinder
 from virnucpro.rcl.proteins import AnnotatedProtein
 from virnucpro.rcl.rule import RclRegion
-from virnucpro.training.progress import StepProgress
 
 NEAR = 2  # residues: an RCL whose ends are both that near to the annotated ones counts as exact
 BLOCK = 128  # proteins that a model gets at once

@@ -14,7 +14,7 @@ import torch
 
 from virnucpro.contracts import Device, Json
 from virnucpro.errors import InputError, UsageError
-from virnucpro.events import Notice
+from virnucpro.events import Notice, StepProgress
 from virnucpro.executors.signals import Interruption
 from virnucpro.formatting import byte_size
 from virnucpro.rcl.curves import draw_curves, history_document, scalars_of_epoch
@@ -30,7 +30,7 @@ from virnucpro.rcl.training import RclTrainingPlan, last_network
 from virnucpro.store.disk import Disk, sha256_of
 from virnucpro.training.data.dataset import PARTS, Part
 from virnucpro.training.processes import train_on
-from virnucpro.training.progress import EpochEnded, StepProgress, TrainingEvent
+from virnucpro.training.progress import EpochEnded, TrainingEvent
 from virnucpro.training.savepoint import Savepoint, load_savepoint
 from virnucpro.version import __version__
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from virnucpro.contracts import Device
+from virnucpro.events import StepProgress
 from virnucpro.formatting import counted, percent
 from virnucpro.io.gff3 import HEADER as GFF3_HEADER
 from virnucpro.io.gff3 import gff3_escaped
@@ -24,7 +25,6 @@ from virnucpro.rcl.request import RclFiles, RclRequest
 from virnucpro.store.disk import Disk, OutputWriter
 from virnucpro.store.gzipped import gzip_into
 from virnucpro.tables import RCL_POSITIONS, RCL_REGIONS, RCL_RESIDUES
-from virnucpro.training.progress import StepProgress
 
 RESIDUES_AT_A_TIME = 1 << 20
 """Residues that are read before they are computed, at most, so that long proteins take no more

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
+from virnucpro.events import StepProgress
 from virnucpro.io.input_summary import summarise_input
 from virnucpro.io.pairs import InputFiles
 from virnucpro.layout import STDIN, checkpoint_folder, existing_paths, lock_file
@@ -32,7 +33,6 @@ from virnucpro.store.guard import (
     save_identity,
 )
 from virnucpro.store.lock import locked
-from virnucpro.training.progress import StepProgress
 from virnucpro.version import __version__
 
 STEPS = ("reading", "finding RCLs")

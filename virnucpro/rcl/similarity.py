@@ -20,8 +20,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from virnucpro.events import StepProgress
 from virnucpro.rcl.encodings import AMINO_ACIDS
-from virnucpro.training.progress import StepProgress
 
 IDENTITY = 0.4
 WORD = 4

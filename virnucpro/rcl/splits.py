@@ -13,10 +13,10 @@ import numpy as np
 import numpy.typing as npt
 
 from virnucpro.errors import InputError
+from virnucpro.events import StepProgress
 from virnucpro.rcl.proteins import AnnotatedProtein
 from virnucpro.rcl.similarity import cluster_proteins
 from virnucpro.training.data.dataset import PARTS, Part
-from virnucpro.training.progress import StepProgress
 
 SPLIT_COLUMNS = ("id", "part", "cluster", "length", "rcl_start", "rcl_end")
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 from urllib.parse import quote
 
 from virnucpro.formatting import counted
+from virnucpro.layout import Layout
 from virnucpro.report.answer import share
 from virnucpro.report.document import page
 from virnucpro.results import PredictionRun
@@ -22,16 +22,11 @@ _CALLS = {
 }
 
 
-@dataclass(frozen=True)
-class OverviewRow:
-    """A run of the overview, its report, and what it is called there."""
-
-    run: PredictionRun
-    report: Path
-    name: str
+NamedRuns = Sequence[tuple[str, PredictionRun]]
+"""Finished runs, and what they are called in an overview."""
 
 
-def overview_page(samples: Sequence[OverviewRow], folder: Path) -> str:
+def overview_page(samples: NamedRuns, folder: Path) -> str:
     """Return the overview as a page that will lie in ``folder``.
 
     Raises:
@@ -48,7 +43,7 @@ def overview_page(samples: Sequence[OverviewRow], folder: Path) -> str:
         *(f'<th scope="col" class="n">{name}</th>' for name in _CALLS.values()),
         '<th scope="col" class="n">with regions</th><th scope="col">share of records</th></tr>'
         "</thead><tbody>",
-        *(line for sample in samples for line in _sample_row(sample, folder)),
+        *(line for name, run in samples for line in _sample_row(name, run, folder)),
         "</tbody></table></div>",
         '<p class="muted">With regions: records that are not called virus and hold viral '
         "regions.</p>",
@@ -56,10 +51,10 @@ def overview_page(samples: Sequence[OverviewRow], folder: Path) -> str:
     return page("VirNucPro: overview", body)
 
 
-def _sample_row(sample: OverviewRow, folder: Path) -> Iterator[str]:
-    summary, record = sample.run.summary, sample.run.record
-    link = quote(os.path.relpath(sample.report, folder))
-    yield f'<tr><td class="id"><a href="./{link}">{escape(sample.name)}</a></td>'
+def _sample_row(name: str, run: PredictionRun, folder: Path) -> Iterator[str]:
+    summary, record = run.summary, run.record
+    link = quote(os.path.relpath(Layout(run.folder, run.stem).report, folder))
+    yield f'<tr><td class="id"><a href="./{link}">{escape(name)}</a></td>'
     yield f"<td>{escape(str(record['settings']['analysis']['model_type']))}</td>"
     yield f'<td class="n">{summary.records:,}</td>'
     for call in _CALLS:

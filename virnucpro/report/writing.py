@@ -1,4 +1,4 @@
-"""Writing ``STEM_report.html``: whether it is up to date, and that it replaces no other file."""
+"""Writing reports and overviews: whether one is up to date, and that it replaces no other file."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from virnucpro.errors import InputError, UsageError
 from virnucpro.events import Emit, ReportFinished, ReportStarted, unseen
 from virnucpro.layout import Layout
 from virnucpro.report.document import MARK
+from virnucpro.report.overview import NamedRuns, overview_page
 from virnucpro.results import PredictionRun, open_run
 from virnucpro.store.disk import Disk, sha256_of
 from virnucpro.version import __version__
@@ -54,6 +55,20 @@ def write_report(
     disk.save(path, (text + last_line(text, source)).encode())
     emit(ReportFinished(time.perf_counter() - started))
     return path
+
+
+def write_overview(path: Path, runs: NamedRuns, disk: Disk) -> None:
+    """Write the overview of runs, unless it is there already.
+
+    Raises:
+        InputError: the record of a run was changed.
+        UsageError: the overview would replace a file that the program did not write.
+        OutputError: it cannot be written.
+    """
+    text, earlier = overview_page(runs, path.absolute().parent), text_of(path)
+    if text != earlier:
+        refuse_other_file(path, earlier)
+        disk.save(path, text.encode())
 
 
 def _source(layout: Layout) -> str:

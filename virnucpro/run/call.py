@@ -7,14 +7,15 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from virnucpro.classifier.contigs import ContigModel
 from virnucpro.contracts import Json, OutputFile, TaskFigures
 from virnucpro.errors import InputError, UsageError
+from virnucpro.events import Event, StepProgress
 from virnucpro.io.pairs import InputFiles
 from virnucpro.layout import STDIN, Layout, RunLayout
 from virnucpro.report.writing import report_problem
@@ -120,20 +121,30 @@ class _Chunking:
         return None
 
 
-def call_again(request: CallRequest, notify: Callable[[str], None]) -> list[CalledRun]:
+class CallScreen(StepProgress, Protocol):
+    """Shows how far the calling is."""
+
+    def say(self, text: str) -> None:
+        """Show a sentence."""
+        ...
+
+    def show_report(self, event: Event) -> None:
+        """Count the records of a report that is written, in the current step."""
+        ...
+
+
+def call_again(request: CallRequest, screen: CallScreen) -> list[CalledRun]:
     """Write the tables of all runs that were asked for; one that has these cuts is left alone.
 
-    The table and the overview of several inputs have the new counts, too.
-
-    ``notify`` is called with a sentence before each run. All runs are looked at before the first
-    is changed.
+    The table and the overview of several inputs have the new counts, too. All runs are looked at
+    before the first is changed.
 
     Raises:
         UsageError: a directory holds no run of ``predict``, or one that is not finished.
         InputError: the input of a run is not there, or it is another file now.
         LockedError: another process works on a run.
     """
-    folders = [own for folder in request.folders for own in folders_of_runs(folder, notify)]
+    folders = [own for folder in request.folders for own in folders_of_runs(folder, screen.say)]
     found = [run for folder in folders for run in _finished_runs(folder, request.stems)]
     if not found:
         names = ", ".join(request.stems)
@@ -147,13 +158,16 @@ def call_again(request: CallRequest, notify: Callable[[str], None]) -> list[Call
     runs = []
     for run in found:
         refuse_links(run.layout.state, run.layout.merged_folder)
-        notify(f"calling the records of {run.layout.stem} in {run.layout.root}")
+        screen.say(f"calling the records of {run.layout.stem} in {run.layout.root}")
+        records = run.record["counts"].get("records", 0)
+        screen.begin(f"calling {run.layout.stem}", records)
         with locked(run.layout.lock):
             run = _finished(run.layout)  # another process may have worked until the lock was taken
-            runs.append(_called(run, request, given))
-            if problem := report_problem(run.layout, Disk()):
-                notify(problem)
-    renew_samples([(run.layout.root, run.figures) for run in runs], notify)
+            runs.append(_called(run, request, given, screen))
+            screen.begin(f"report of {run.layout.stem}", records)
+            if problem := report_problem(run.layout, Disk(), screen.show_report):
+                screen.say(problem)
+    renew_samples([(run.layout.root, run.figures) for run in runs], screen.say)
     return runs
 
 
@@ -207,7 +221,12 @@ def _finished(layout: Layout) -> FinishedRun:
         ) from error
 
 
-def _called(run: FinishedRun, request: CallRequest, given: Mapping[str, FoundFile]) -> CalledRun:
+def _called(
+    run: FinishedRun,
+    request: CallRequest,
+    given: Mapping[str, FoundFile],
+    screen: CallScreen,
+) -> CalledRun:
     """Write the tables of a run, unless they are those of the asked cuts.
 
     Its receipt is replaced when they are complete. After a kill half way, the old one still proves
@@ -239,7 +258,7 @@ def _called(run: FinishedRun, request: CallRequest, given: Mapping[str, FoundFil
     figures = run.figures
     if stale:
         disk.sweep(layout.root, layout.top_names())
-        result = stage.run(task, lambda _sequences, _tokens: None)
+        result = stage.run(task, lambda records, _tokens: screen.advance(records))
         ledger.commit(result)
         assert isinstance(result.figures, OutputFigures)
         figures = result.figures

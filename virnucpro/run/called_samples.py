@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from itertools import groupby
 from pathlib import Path
 
 from virnucpro.errors import InputError, LockedError, UsageError
-from virnucpro.layout import Layout, SamplesFolder
-from virnucpro.report.overview import OverviewRow, overview_page
-from virnucpro.report.writing import refuse_other_file, text_of
+from virnucpro.layout import SamplesFolder
+from virnucpro.report.writing import refuse_other_file, text_of, write_overview
 from virnucpro.results import open_runs
-from virnucpro.run.sample_list import read_names
+from virnucpro.run.sample_list import read_names, runs_of_samples
 from virnucpro.stages.results import OutputFigures
 from virnucpro.store.disk import Disk
 from virnucpro.store.lock import locked
@@ -62,7 +60,7 @@ def renew_samples(
             with locked(folder.lock, "these samples"):
                 refuse_other_file(folder.overview, text_of(folder.overview))
                 _renew_table(folder, figures_of)
-                _renew_overview(folder)
+                write_overview(folder.overview, runs_of_samples(folder.root), Disk())
         except (LockedError, UsageError, InputError) as error:
             notify(f"{folder.summary_table} and the overview keep the counts of before: {error}")
 
@@ -79,14 +77,3 @@ def _renew_table(folder: SamplesFolder, figures_of: Mapping[str, OutputFigures])
             row |= {call: str(figures.calls.get(call, 0)) for call in CALLS}
         rows.append("\t".join(row.values()))
     Disk().save(path, (SAMPLES.header + "\n".join(rows)).encode("utf-8", "surrogateescape"))
-
-
-def _renew_overview(folder: SamplesFolder) -> None:
-    rows = []
-    for name, *_ in read_names(folder.root) or ():
-        with suppress(UsageError):  # a sample without results
-            rows += [
-                OverviewRow(run, Layout(run.folder, run.stem).report, name)
-                for run in open_runs(folder.sample(name))
-            ]
-    Disk().save(folder.overview, overview_page(rows, folder.root).encode())

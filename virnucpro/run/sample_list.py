@@ -5,12 +5,14 @@ from __future__ import annotations
 import glob
 import os
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
 from virnucpro.errors import InputError, UsageError
 from virnucpro.formatting import printable
 from virnucpro.layout import STDIN, SamplesFolder, stem_of
+from virnucpro.results import PredictionRun, open_runs
 from virnucpro.store.disk import Disk
 from virnucpro.store.documents import sealed, unsealed
 from virnucpro.tables import SAMPLES
@@ -112,6 +114,15 @@ def read_names(root: Path) -> list[NamedFile] | None:
     except (OSError, ValueError, LookupError, TypeError):
         return None
     return None if list(_problems(named)) else named
+
+
+def runs_of_samples(root: Path) -> list[tuple[str, PredictionRun]]:
+    """Return the finished runs of the samples in an output directory, with their names."""
+    runs = []
+    for name, *_ in read_names(root) or ():
+        with suppress(UsageError):  # a sample without results
+            runs += [(name, run) for run in open_runs(SamplesFolder(root).sample(name))]
+    return runs
 
 
 def failures(root: Path) -> dict[str, str]:

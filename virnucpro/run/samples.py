@@ -28,8 +28,7 @@ from virnucpro.errors import (
 from virnucpro.events import Emit, Event, Notice, StageAhead
 from virnucpro.executors.signals import Interruption
 from virnucpro.layout import SamplesFolder
-from virnucpro.report.overview import OverviewRow, overview_page
-from virnucpro.report.writing import refuse_other_file, text_of
+from virnucpro.report.writing import write_overview
 from virnucpro.results import open_run
 from virnucpro.run.engine import (
     Execution,
@@ -143,7 +142,7 @@ def predict_samples(
     return study.outcomes
 
 
-def write_overview(
+def overview_of(
     folder: SamplesFolder, outcomes: Sequence[SampleOutcome], emit: Emit, disk: Disk | None = None
 ) -> Path | None:
     """Write the overview of the samples that have results, unless it is there already.
@@ -158,14 +157,8 @@ def write_overview(
     if not layouts:
         return None
     try:
-        rows = [
-            OverviewRow(open_run(layout.root, layout.stem), layout.report, name)
-            for name, layout in layouts.items()
-        ]
-        text, earlier = overview_page(rows, folder.root), text_of(folder.overview)
-        if earlier != text:
-            refuse_other_file(folder.overview, earlier)
-            (disk or Disk()).save(folder.overview, text.encode())
+        runs = [(name, open_run(layout.root, layout.stem)) for name, layout in layouts.items()]
+        write_overview(folder.overview, runs, disk or Disk())
     except (InputError, UsageError) as error:
         emit(Notice("warning", f"no overview was written: {error}"))
         return None

@@ -175,7 +175,8 @@ def refuse_changed_input(seen: Mapping[Path, FileStamp]) -> None:
 def changed_input_error(source: Path) -> InputError:
     """Return the error about an input that is not what it was at the start of the run."""
     return InputError(
-        f"{source} changed while it was used; run again, with --force, when it is whole"
+        f"{source} changed while it was used; run the same command again when it is "
+        f"whole, with --force where it has this option"
     )
 
 

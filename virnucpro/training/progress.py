@@ -1,25 +1,9 @@
-"""How a long command tells its caller how far it is. The work itself never prints."""
+"""How a training tells its caller how far it is. The work itself never prints."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Protocol
-
-
-class StepProgress(Protocol):
-    """Receives the progress of work that consists of steps of known size.
-
-    ``virnucpro.ui`` shows it on the terminal.
-    """
-
-    def begin(self, title: str, total: float) -> None:
-        """Begin a step of ``total`` units. The step before it is finished."""
-        ...
-
-    def advance(self, amount: float) -> None:
-        """Report that ``amount`` more units of the current step are finished."""
-        ...
 
 
 @dataclass(frozen=True)

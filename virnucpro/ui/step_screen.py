@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from rich.text import Text
 
+from virnucpro.events import Event, Progressed
 from virnucpro.formatting import byte_size, clock_time, percent
 from virnucpro.ui.terminal import LINE_SECONDS, ProgressScreen, bar_line, cropped
 
@@ -34,6 +35,11 @@ class StepScreen(ProgressScreen):
         """Report that ``amount`` more units of the step are done."""
         with self.lock:
             self._amount += amount
+
+    def show_report(self, event: Event) -> None:
+        """Count the records of a report that is written."""
+        if isinstance(event, Progressed):
+            self.advance(event.sequences)
 
     def transfer(self, title: str) -> Callable[[int, int | None], None]:
         """Return the function to which a download reports its progress.

@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from virnucpro.errors import InputError
+from virnucpro.events import StepProgress
 from virnucpro.io.chunks import chunk_id, chunk_spans
 from virnucpro.io.frames import FRAME_LABELS, open_frames
 from virnucpro.io.records import read_records
@@ -31,7 +32,6 @@ from virnucpro.training.data.dataset import Part
 from virnucpro.training.data.genbank import CodingSequences, GenomeRecord, is_genbank, read_genbank
 from virnucpro.training.data.relatives import Sketch, sketch
 from virnucpro.training.data.table import SourceRow
-from virnucpro.training.progress import StepProgress
 
 TRANSLATED_CHUNKS = 4096  # chunks that are translated together
 Reason = Literal["related", "elsewhere", "unused"]

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from virnucpro.contracts import Json
+from virnucpro.events import StepProgress
 from virnucpro.io.fasta import fasta_bytes
 from virnucpro.io.frames import FRAME_LABELS
 from virnucpro.io.text import shortened
@@ -32,7 +33,6 @@ from virnucpro.training.data.genomes import (
     chunk_positions,
     length_chunk_id,
 )
-from virnucpro.training.progress import StepProgress
 
 Indices = npt.NDArray[np.int64]
 

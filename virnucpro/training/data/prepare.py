@@ -11,6 +11,7 @@ from typing import Literal
 
 from virnucpro.contracts import Json
 from virnucpro.errors import InputError, UsageError
+from virnucpro.events import StepProgress
 from virnucpro.layout import MOLECULES, Layout
 from virnucpro.store.disk import Disk, sha256_of
 from virnucpro.store.guard import (
@@ -42,7 +43,6 @@ from virnucpro.training.data.parts import (
 from virnucpro.training.data.records import record_counts, write_records
 from virnucpro.training.data.splits import assign_parts, check_genomes, drop_relatives
 from virnucpro.training.data.table import SourceRow, read_genome_table
-from virnucpro.training.progress import StepProgress
 from virnucpro.version import __version__
 
 FRAME_SETTINGS = ("shard_size", "balance", "stride")  # what only decides about frames

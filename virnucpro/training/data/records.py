@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 
 from virnucpro.contracts import Json
+from virnucpro.events import StepProgress
 from virnucpro.store.disk import Disk
 from virnucpro.training.data.dataset import LABELS, PARTS, Dataset, Label, Part
 from virnucpro.training.data.genomes import GenomeSurvey, SurveyedRecord, records_of_parts
-from virnucpro.training.progress import StepProgress
 
 _LETTERS = bytearray(b"N" * 256)  # what is written for each letter of a genome file
 for _base in b"ACGT":

@@ -17,6 +17,7 @@ import torch
 from virnucpro.classifier.contigs import ContigModel, contig_terms, fit_contig_model
 from virnucpro.classifier.files import classifier_to_bytes
 from virnucpro.encoders.lite import LITE, lite_to_bytes, read_lite
+from virnucpro.events import StepProgress
 from virnucpro.executors.signals import Interruption
 from virnucpro.metrics.classification import auroc
 from virnucpro.metrics.temperature import fit_temperature
@@ -38,7 +39,6 @@ from virnucpro.training.lite.trainer import (
     LiteTrainingSettings,
     window_margins,
 )
-from virnucpro.training.progress import StepProgress
 from virnucpro.version import __version__
 
 SAVE_SECONDS = 60.0
