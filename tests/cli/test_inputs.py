@@ -293,7 +293,7 @@ def test_52_changed_while_running(tmp_path: Path, at: str, change: str) -> None:
     if at == "chunked500":
         assert written(out) == []
     if change == "a record more":
-        assert "run the same command again when it is whole, with --force where it has this option" in str(caught.value)
+        assert "run the same command again when it is whole, with --force" in str(caught.value)
 
 
 # --- an input among the results
