@@ -26,7 +26,8 @@ from virnucpro.layout import MOLECULES, Molecule, RunLayout
 from virnucpro.stages.base import HostStage
 from virnucpro.stages.chunking import ChunkingStage, input_stamp
 from virnucpro.stages.consensus import ConsensusStage
-from virnucpro.stages.embedding import EmbeddingSession, EmbeddingStage
+from virnucpro.stages.embedding import EmbeddingStage
+from virnucpro.stages.embedding_session import EmbeddingSession
 from virnucpro.stages.merging import MergingStage
 from virnucpro.stages.output import OutputStage
 from virnucpro.stages.prediction import PredictionStage
@@ -203,7 +204,7 @@ def _embedding_steps(run: _StageRun, molecule: Molecule) -> Iterator[HostStep]:
     family = next(family for family in released_families() if family.molecule == molecule)
     source = EncoderSource(family.name, "none", None, (), "0" * 64, encoder.dim)
     stage = EmbeddingStage(*run.place, molecule, source, "fp32", 1024, None)
-    session = EmbeddingSession(stage, encoder, Device("cpu"), {})
+    session = EmbeddingSession(encoder, source, molecule, stage.disk, Device("cpu"), {})
 
     def embed(task: Task) -> list[TaskResult]:
         return [session(span, _unseen) for span in stage.split(task)]

@@ -9,7 +9,6 @@ begin with ``#``, and its errors do not name the line of a record. The tests com
 
 from __future__ import annotations
 
-import re
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import closing
 from itertools import chain, islice
@@ -18,13 +17,19 @@ from typing import NamedTuple
 
 from virnucpro.errors import InputError
 from virnucpro.io.compression import BLOCK
+from virnucpro.io.letters import (
+    BLANK,
+    are_nucleotides,
+    clean_letters,
+    clean_residues,
+    describe_illegal_letter,
+    describe_illegal_residue,
+    sequences_of,
+)
 from virnucpro.io.text import CONTROL, InputText, shortened
 from virnucpro.layout import Molecule
 
 LONGEST_HEADER = 1 << 20  # bytes; nobody writes such a line, but a file without line ends has one
-NUCLEOTIDES = b"ACGTUNRYSWKMBDHV"  # IUPAC, Cornish-Bowden 1985, doi:10.1093/nar/13.9.3021
-_BOTH_CASES = NUCLEOTIDES + NUCLEOTIDES.lower()
-BLANK = b" \t\n"  # what may stand between letters
 _QUALITIES = bytes(range(32, 127)) + b"\t"
 
 
@@ -215,7 +220,7 @@ class Records:
             code = ord(control[0])
             raise _RecordError(f"control character 0x{code:02x} in the header; remove it", head)
         if self._molecule == "protein":
-            return Record(words[0], header, _clean_residues(lines, head))
+            return Record(words[0], header, _residues(lines, head))
         letters = clean_letters(lines)
         if letters is None:
             down, message = describe_illegal_letter(lines)
@@ -283,12 +288,28 @@ def _plain_records(
         return None
     if not "".join(headers).isprintable() and CONTROL.search(text):
         return None
-    # What is no letter becomes the byte between the records, so that there are too many of it.
-    letters = _SEPARATOR.join(lines_of).translate(_DNA, BLANK).decode("latin-1")
-    sequences = letters.split(_SEPARATOR.decode("latin-1"))
-    if len(sequences) != len(headers):
-        return None
-    return [word[0] for word in words], headers, sequences
+    sequences = sequences_of(lines_of)
+    return None if sequences is None else ([word[0] for word in words], headers, sequences)
+
+
+def _residues(lines: bytes, head: bytes) -> str:
+    """Return the residues of sequence lines without blanks.
+
+    Raises:
+        _RecordError: a character is not a letter, or the letters are those of nucleotides.
+    """
+    residues = clean_residues(lines)
+    if residues is None:
+        down, message = describe_illegal_residue(lines)
+        raise _RecordError(message, head, 1 + down)
+    if are_nucleotides(residues):
+        raise _RecordError(
+            "looks like nucleotides (only the letters A, C, G, T, U and N); give proteins, for "
+            "example translated genes",
+            head,
+            1,
+        )
+    return residues
 
 
 def _lists_of_lines(blocks: Iterable[bytes]) -> Iterator[list[bytes]]:
@@ -347,113 +368,3 @@ def _describe_wrong_start(start: bytes) -> str:
         f"text before the first '>': '{shortened(words)}'; "
         "give a FASTA ('>' first) or FASTQ ('@' first) file"
     )
-
-
-# --- letters -------------------------------------------------------------------------------
-
-
-def _letter_table(letters: bytes, read_as: bytes) -> bytes:
-    table = bytearray(b"\xff" * 256)
-    for letter, new in zip(letters, read_as, strict=True):
-        table[letter] = new
-    return bytes(table)
-
-
-_SEPARATOR = b"\xff"  # what tables have for any other letter
-# Without U, so that finding one costs nothing where there is none; and with U read as T.
-_DNA = _letter_table(_BOTH_CASES.translate(None, b"Uu"), _BOTH_CASES.translate(None, b"Uu"))
-_RNA = _letter_table(_BOTH_CASES, _BOTH_CASES.replace(b"U", b"T").replace(b"u", b"t"))
-
-_ILLEGAL = re.compile(b"[^" + _BOTH_CASES + BLANK + b"]")
-_PROTEIN = re.compile(rb"[EFILPQ]", re.IGNORECASE)  # amino acids that are not nucleotide codes
-_PEPTIDE = re.compile(rb"[A-Z*.\s-]*", re.IGNORECASE)
-
-
-def clean_letters(lines: bytes) -> tuple[str, bool] | None:
-    """Return the letters of ``lines`` and whether there was a U.
-
-    Blanks are removed and U is read as T. The result is None where a letter is not a nucleotide
-    code.
-    """
-    # One pass makes of every other letter a byte that is not ASCII, which is found at once.
-    letters = lines.translate(_DNA, BLANK)
-    if letters.isascii():
-        return letters.decode("ascii"), False
-    letters = lines.translate(_RNA, BLANK)
-    return (letters.decode("ascii"), True) if letters.isascii() else None
-
-
-def describe_illegal_letter(lines: bytes) -> tuple[int, str]:
-    """Describe the first letter of ``lines`` that is not a nucleotide code.
-
-    Returns how many lines come before the line of that letter, and the sentence.
-
-    Raises:
-        ValueError: every letter is a nucleotide code.
-    """
-    match = _ILLEGAL.search(lines)
-    if match is None:
-        raise ValueError("every letter is a nucleotide code")
-    protein = _PROTEIN.search(lines)
-    if protein and _PEPTIDE.fullmatch(lines):
-        match = protein
-        found = protein[0].decode()
-        message = f"looks like protein (letter '{found}'); give nucleotide sequences"
-    else:
-        message = _describe_letter(match[0][0], lines, match.start())
-    return lines.count(b"\n", 0, match.start()), message
-
-
-def _describe_letter(byte: int, lines: bytes, index: int, molecule: Molecule = "nucleotide") -> str:
-    starts_line = index == 0 or lines[index - 1] == ord("\n")
-    char = lines[index : index + 4].decode("utf-8", "ignore")[:1]
-    if char in "-.":
-        return f"the sequence has gaps ('{char}'); remove them (seqkit seq --remove-gaps)"
-    if char == ";" and starts_line:
-        return "comment lines (';') are not read; remove them (grep -v '^;')"
-    if char == ">":
-        return "there is a '>' inside a sequence line; put it on a line of its own"
-    if char == "*" or char.isdigit():
-        letter = "a nucleotide" if molecule == "nucleotide" else "an amino acid"
-        return f"'{char}' is not {letter}; remove stop signs and position numbers"
-    if byte < 32 or byte == 127:
-        return f"control character 0x{byte:02x}; the file may be damaged, copy it again"
-    if molecule == "protein":
-        return f"'{char}' is not a letter of an amino acid; correct the sequence"
-    return (
-        f"'{char}' is not a nucleotide code (IUPAC: {NUCLEOTIDES.decode()}); correct the sequence"
-    )
-
-
-# --- residues of proteins ------------------------------------------------------------------
-
-_RESIDUES = bytes(range(ord("A"), ord("Z") + 1)) + bytes(range(ord("a"), ord("z") + 1)) + b"*"
-_NOT_RESIDUE = re.compile(b"[^" + re.escape(_RESIDUES) + BLANK + b"]")
-_BASES = b"ACGTUNacgtun"
-# A protein of this many residues, all of them A, C, G, T or N, does not occur: these are 26 % of
-# all residues in UniProtKB/Swiss-Prot (release statistics).
-_SHORTEST_NUCLEOTIDES = 40
-
-
-def _clean_residues(lines: bytes, head: bytes) -> str:
-    """Return the residues of sequence lines without blanks.
-
-    Raises:
-        _RecordError: a character is not a letter, or the letters are those of nucleotides.
-    """
-    residues = lines.translate(None, BLANK)
-    if residues.translate(None, _RESIDUES):
-        match = _NOT_RESIDUE.search(lines)
-        assert match is not None
-        down = 1 + lines.count(b"\n", 0, match.start())
-        message = _describe_letter(match[0][0], lines, match.start(), "protein")
-        raise _RecordError(message, head, down)
-    only_bases = not residues.translate(None, _BASES)
-    if only_bases and len(residues) >= _SHORTEST_NUCLEOTIDES and len(set(residues.upper())) >= 3:
-        raise _RecordError(
-            "looks like nucleotides (only the letters A, C, G, T, U and N); give proteins, for "
-            "example translated genes",
-            head,
-            1,
-        )
-    return residues.decode("ascii")

@@ -7,14 +7,9 @@ receipt of its own; when all spans of a file are there, they are joined into its
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
-from hashlib import sha256
 from pathlib import Path
-from threading import Lock
 from typing import ClassVar, Literal
 
 import torch
@@ -23,34 +18,31 @@ from virnucpro.compute.threads import one_thread
 from virnucpro.contracts import (
     Device,
     DiskNeed,
-    Encoder,
     FailedSequences,
     FailedTask,
     FeatureWindow,
     Json,
     OutputFile,
     Receipts,
-    ReportProgress,
     Session,
-    SessionFigures,
     SpannedStage,
     Stage,
     Task,
     TaskFigures,
     TaskResult,
 )
-from virnucpro.encoders.batched import BatchedEncoder, PreparedBatches
-from virnucpro.encoders.family import LETTERS_PER_FRAME, EncoderSource
+from virnucpro.encoders.batched import BatchedEncoder
+from virnucpro.encoders.family import EncoderSource
 from virnucpro.encoders.registry import family_named, open_encoder, seen_on_this_host
 from virnucpro.errors import OutputError
 from virnucpro.io.fasta import read_fasta
 from virnucpro.layout import Layout, Molecule
 from virnucpro.settings import CompileMode, MachineSettings
+from virnucpro.stages.embedding_session import EmbeddingSession
 from virnucpro.stages.splitting import split_files
 from virnucpro.store import legacy
 from virnucpro.store.disk import Disk, sha256_of
-from virnucpro.store.features import Features, all_finite, encode_features, load_features
-from virnucpro.store.rows import SAVE_SECONDS, FinishedRows
+from virnucpro.store.features import Features, encode_features, load_features
 
 # Sequences per span. Forty spans of proteins let eight GPUs share one full file evenly (7.9 times
 # as fast as one; spans of 1,000: 5.0) and cost no more to write. DNABERT-S is sixteen times as
@@ -59,8 +51,6 @@ SPAN: Mapping[Molecule, int] = {"nucleotide": 2500, "protein": 250}
 BYTES_PER_NUMBER = 4  # features are float32
 # The id of a frame in a feature file, on average, with its share of the rest of the file.
 BYTES_PER_ID = 32
-CHECKED_FRAMES = 4  # a batch of one sequence would be compiled by itself
-READER_THREAD = "span-ahead"
 COPIES = 2  # of each embedding: in the feature file, and in the merged one
 
 
@@ -227,16 +217,9 @@ class EmbeddingStage(SpannedStage):
         if isinstance(encoder, BatchedEncoder):
             encoder.optimise(self.compile, self.sequences)
         facts = {**encoder.facts(), "precision": self.precision}
-        stage = replace(self, source=source)
-        return EmbeddingSession(stage, encoder, device, facts | ({"found": "kept"} if kept else {}))
-
-
-@dataclass(frozen=True)
-class SpanBatches:
-    """A span that was read, and its batches, where an encoder makes them ahead."""
-
-    records: list[tuple[str, str]]
-    batches: PreparedBatches | None = None
+        if kept:
+            facts["found"] = "kept"
+        return EmbeddingSession(encoder, source, self.molecule, self.disk, device, facts)
 
 
 def budget_key(stage: str, device: Device) -> str:
@@ -295,130 +278,3 @@ class EncoderSetup:
             "truncation": self.truncation,
             "precision": self.precision,
         }
-
-
-class EmbeddingSession:
-    """An encoder on its device, called on spans.
-
-    A :class:`virnucpro.contracts.ModelSession` and :class:`virnucpro.contracts.PipelinedSession`.
-    """
-
-    def __init__(
-        self, stage: EmbeddingStage, encoder: Encoder, device: Device, facts: Mapping[str, Json]
-    ) -> None:
-        self._stage = stage
-        self._encoder = encoder
-        self._device = device
-        self._facts = facts
-        self._reader = ThreadPoolExecutor(1, READER_THREAD)
-        self._prepared: tuple[Task, Future[SpanBatches]] | None = None
-        self._computing = Lock()
-        if device.kind == "cuda":
-            torch.cuda.reset_peak_memory_stats()  # leave out what loading and measuring took
-
-    def __call__(self, task: Task, report: ReportProgress) -> TaskResult:
-        """Embed a span and write its part file.
-
-        Raises:
-            ArithmeticError: an embedding has NaN or infinite values.
-            OutputError: the part file cannot be written.
-        """
-        return self.compute(task, report)()
-
-    def prepare(self, task: Task) -> None:
-        """Read a span and begin to make its batches, in a thread."""
-        self._discard_prepared()
-        self._prepared = task, self._reader.submit(self._read, task)
-
-    def _read(self, task: Task) -> SpanBatches:
-        start, stop = task.span or (0, None)
-        records = list(read_fasta(task.inputs[0], start, stop))
-        if not isinstance(self._encoder, BatchedEncoder):
-            return SpanBatches(records)
-        return SpanBatches(records, self._encoder.prepare([text for _, text in records]))
-
-    def _discard_prepared(self) -> None:
-        """End the thread that makes batches which nobody will compute."""
-        if self._prepared is not None:
-            future, self._prepared = self._prepared[1], None
-            wait([future])
-            if not future.exception() and (batches := future.result().batches):
-                batches.close()
-
-    def compute(self, task: Task, report: ReportProgress) -> Callable[[], TaskResult]:
-        """Embed a span; what is returned checks the embeddings and writes the part file."""
-        started, waited = time.perf_counter(), self._encoder.host_wait_seconds
-        if self._prepared is not None and self._prepared[0] == task:
-            future, self._prepared = self._prepared[1], None
-            span = future.result()
-        else:
-            self._discard_prepared()
-            span = self._read(task)
-        waited -= time.perf_counter() - started
-        sequences = [sequence for _, sequence in span.records]
-        finished = FinishedRows(
-            task.outputs[0].with_suffix(".rows"),
-            self._stage.disk,
-            self._encoder.dim,
-            partial(self._identity, task, sequences),
-            SAVE_SECONDS,
-        )
-        with self._computing:
-            if isinstance(self._encoder, BatchedEncoder):
-                with finished:
-                    data = self._encoder.encode(sequences, report, span.batches, finished)
-            else:
-                data = self._encoder.encode(sequences, report)
-        host_wait = round(self._encoder.host_wait_seconds - waited, 3)
-
-        def write() -> TaskResult:
-            # Weights may be read from their file as they are used.
-            self._stage.source.refuse_changed()
-            if not all_finite(data):
-                finished.remove()
-                raise ArithmeticError(f"embedding of {task.name} is not finite")
-            features = Features([name for name, _ in span.records], data)
-            content = encode_features(features, self._stage.molecule)
-            output = self._stage.disk.save(
-                task.outputs[0], content, len(features.ids), durable=task.span is None
-            )
-            finished.remove()
-            figures = TaskFigures(host_wait_seconds=host_wait)
-            return TaskResult(task, (output,), figures, time.perf_counter() - started)
-
-        return write
-
-    def check(self) -> None:
-        """Embed full frames of all letters that a sequence may have.
-
-        Raises:
-            ArithmeticError: an embedding has NaN or infinite values.
-        """
-        letters = LETTERS_PER_FRAME[self._stage.molecule]
-        alphabet = family_named(self._stage.source.family).alphabet
-        frame = (alphabet * letters)[:letters]
-        with self._computing:
-            data = self._encoder.encode([frame] * CHECKED_FRAMES, lambda sequences, tokens: None)
-        if not all_finite(data):
-            raise ArithmeticError("its embedding is not finite")
-
-    def _identity(self, task: Task, sequences: Sequence[str]) -> Json:
-        """Return what decides the rows of a batch, beside the choice of its sequences."""
-        text = sha256("\n".join(sequences).encode()).hexdigest()
-        return [task.stage, task.version, dict(task.params), self._device.kind, text]
-
-    def facts(self) -> Mapping[str, Json]:
-        """Return what was known when it was opened."""
-        return self._facts
-
-    def shrink(self) -> bool:
-        """Halve the batches; False where the last task already went one sequence at a time."""
-        return self._encoder.shrink()
-
-    def figures(self) -> SessionFigures:
-        """Return the most bytes of tensors (torch holds more), and the calls of blocks."""
-        peak = torch.cuda.max_memory_allocated() if self._device.kind == "cuda" else 0
-        if not isinstance(self._encoder, BatchedEncoder):
-            return SessionFigures(peak)
-        calls = self._encoder.block_calls
-        return SessionFigures(peak, calls.compiled, calls.uncompiled, calls.reason)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from virnucpro.errors import InputError, UsageError
 from virnucpro.io.compression import expanded_blocks
-from virnucpro.io.records import clean_letters, describe_illegal_letter
+from virnucpro.io.letters import clean_letters, describe_illegal_letter
 from virnucpro.io.text import shortened
 
 if TYPE_CHECKING:

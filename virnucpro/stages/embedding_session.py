@@ -1,0 +1,182 @@
+"""An encoder at work in a worker: spans of split files to embeddings in part files."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass
+from functools import partial
+from hashlib import sha256
+from threading import Lock
+
+import torch
+
+from virnucpro.contracts import (
+    Device,
+    Encoder,
+    Json,
+    ReportProgress,
+    SessionFigures,
+    Task,
+    TaskFigures,
+    TaskResult,
+)
+from virnucpro.encoders.batched import BatchedEncoder, PreparedBatches
+from virnucpro.encoders.family import LETTERS_PER_FRAME, EncoderSource
+from virnucpro.encoders.registry import family_named
+from virnucpro.io.fasta import read_fasta
+from virnucpro.layout import Molecule
+from virnucpro.store.disk import Disk
+from virnucpro.store.features import Features, all_finite, encode_features
+from virnucpro.store.rows import SAVE_SECONDS, FinishedRows
+
+CHECKED_FRAMES = 4  # a batch of one sequence would be compiled by itself
+READER_THREAD = "span-ahead"
+
+
+@dataclass(frozen=True)
+class SpanBatches:
+    """A span that was read, and its batches, where an encoder makes them ahead."""
+
+    records: list[tuple[str, str]]
+    batches: PreparedBatches | None = None
+
+
+class EmbeddingSession:
+    """An encoder on its device, called on spans.
+
+    A :class:`virnucpro.contracts.ModelSession` and :class:`virnucpro.contracts.PipelinedSession`.
+    """
+
+    def __init__(
+        self,
+        encoder: Encoder,
+        source: EncoderSource,
+        molecule: Molecule,
+        disk: Disk,
+        device: Device,
+        facts: Mapping[str, Json],
+    ) -> None:
+        """Take an encoder that was loaded from ``source`` on ``device``.
+
+        ``facts`` are what :meth:`facts` returns.
+        """
+        self._encoder = encoder
+        self._source = source
+        self._molecule = molecule
+        self._disk = disk
+        self._device = device
+        self._facts = facts
+        self._reader = ThreadPoolExecutor(1, READER_THREAD)
+        self._prepared: tuple[Task, Future[SpanBatches]] | None = None
+        self._computing = Lock()
+        if device.kind == "cuda":
+            torch.cuda.reset_peak_memory_stats()  # leave out what loading and measuring took
+
+    def __call__(self, task: Task, report: ReportProgress) -> TaskResult:
+        """Embed a span and write its part file.
+
+        Raises:
+            ArithmeticError: an embedding has NaN or infinite values.
+            OutputError: the part file cannot be written.
+        """
+        return self.compute(task, report)()
+
+    def prepare(self, task: Task) -> None:
+        """Read a span and begin to make its batches, in a thread."""
+        self._discard_prepared()
+        self._prepared = task, self._reader.submit(self._read, task)
+
+    def _read(self, task: Task) -> SpanBatches:
+        start, stop = task.span or (0, None)
+        records = list(read_fasta(task.inputs[0], start, stop))
+        if not isinstance(self._encoder, BatchedEncoder):
+            return SpanBatches(records)
+        return SpanBatches(records, self._encoder.prepare([text for _, text in records]))
+
+    def _discard_prepared(self) -> None:
+        """End the thread that makes batches which nobody will compute."""
+        if self._prepared is not None:
+            future, self._prepared = self._prepared[1], None
+            wait([future])
+            if not future.exception() and (batches := future.result().batches):
+                batches.close()
+
+    def compute(self, task: Task, report: ReportProgress) -> Callable[[], TaskResult]:
+        """Embed a span; what is returned checks the embeddings and writes the part file."""
+        started, waited = time.perf_counter(), self._encoder.host_wait_seconds
+        if self._prepared is not None and self._prepared[0] == task:
+            future, self._prepared = self._prepared[1], None
+            span = future.result()
+        else:
+            self._discard_prepared()
+            span = self._read(task)
+        waited -= time.perf_counter() - started
+        sequences = [sequence for _, sequence in span.records]
+        finished = FinishedRows(
+            task.outputs[0].with_suffix(".rows"),
+            self._disk,
+            self._encoder.dim,
+            partial(self._identity, task, sequences),
+            SAVE_SECONDS,
+        )
+        with self._computing:
+            if isinstance(self._encoder, BatchedEncoder):
+                with finished:
+                    data = self._encoder.encode(sequences, report, span.batches, finished)
+            else:
+                data = self._encoder.encode(sequences, report)
+        host_wait = round(self._encoder.host_wait_seconds - waited, 3)
+
+        def write() -> TaskResult:
+            # Weights may be read from their file as they are used.
+            self._source.refuse_changed()
+            if not all_finite(data):
+                finished.remove()
+                raise ArithmeticError(f"embedding of {task.name} is not finite")
+            features = Features([name for name, _ in span.records], data)
+            content = encode_features(features, self._molecule)
+            output = self._disk.save(
+                task.outputs[0], content, len(features.ids), durable=task.span is None
+            )
+            finished.remove()
+            figures = TaskFigures(host_wait_seconds=host_wait)
+            return TaskResult(task, (output,), figures, time.perf_counter() - started)
+
+        return write
+
+    def check(self) -> None:
+        """Embed full frames of all letters that a sequence may have.
+
+        Raises:
+            ArithmeticError: an embedding has NaN or infinite values.
+        """
+        letters = LETTERS_PER_FRAME[self._molecule]
+        alphabet = family_named(self._source.family).alphabet
+        frame = (alphabet * letters)[:letters]
+        with self._computing:
+            data = self._encoder.encode([frame] * CHECKED_FRAMES, lambda sequences, tokens: None)
+        if not all_finite(data):
+            raise ArithmeticError("its embedding is not finite")
+
+    def _identity(self, task: Task, sequences: Sequence[str]) -> Json:
+        """Return what decides the rows of a batch, beside the choice of its sequences."""
+        text = sha256("\n".join(sequences).encode()).hexdigest()
+        return [task.stage, task.version, dict(task.params), self._device.kind, text]
+
+    def facts(self) -> Mapping[str, Json]:
+        """Return what was known when it was opened."""
+        return self._facts
+
+    def shrink(self) -> bool:
+        """Halve the batches; False where the last task already went one sequence at a time."""
+        return self._encoder.shrink()
+
+    def figures(self) -> SessionFigures:
+        """Return the most bytes of tensors (torch holds more), and the calls of blocks."""
+        peak = torch.cuda.max_memory_allocated() if self._device.kind == "cuda" else 0
+        if not isinstance(self._encoder, BatchedEncoder):
+            return SessionFigures(peak)
+        calls = self._encoder.block_calls
+        return SessionFigures(peak, calls.compiled, calls.uncompiled, calls.reason)
