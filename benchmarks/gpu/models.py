@@ -17,7 +17,8 @@ from virnucpro.benchmark.workload import MIXES, SENSE
 from virnucpro.classifier.files import classifier_to_bytes
 from virnucpro.encoders.batched import BatchedEncoder
 from virnucpro.encoders.dnabert_s import dnabert_names
-from virnucpro.encoders.esm2 import esm2_names, rotary_frequencies
+from virnucpro.encoders.esm2 import esm2_names
+from virnucpro.encoders.esm2_network import rotary_frequencies
 from virnucpro.encoders.registry import random_encoder
 from virnucpro.io.chunks import chunk_spans
 

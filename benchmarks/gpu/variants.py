@@ -28,7 +28,7 @@ from virnucpro.compute.compiled import COMPILER_ERRORS, OPTIONS, Example, Stack
 from virnucpro.compute.fp8 import FP8, LOWEST_GELU, MOST, rounded, rounded_gelu
 from virnucpro.compute.variants import BLOCK_VARIANTS, BlockVariant
 from virnucpro.encoders.batched import BatchedEncoder
-from virnucpro.encoders.esm2 import TwoPassLayerNorm
+from virnucpro.encoders.esm2_network import TwoPassLayerNorm
 from virnucpro.encoders.registry import random_encoder
 
 Work = Callable[[], torch.Tensor]

@@ -20,7 +20,8 @@ from virnucpro.benchmark.machine import package_version
 from virnucpro.benchmark.models import TRUNCATION, BenchmarkModel, rotary_frequencies_of
 from virnucpro.compute.attention import masked_mean
 from virnucpro.encoders.batched import BatchedEncoder
-from virnucpro.encoders.esm2 import DROPOUT_SCALE, PAD, VOCABULARY, Esm2Encoder, esm2_names
+from virnucpro.encoders.esm2 import PAD, Esm2Encoder, esm2_names
+from virnucpro.encoders.esm2_network import DROPOUT_SCALE, VOCABULARY
 from virnucpro.precision import PRECISIONS
 
 VIRNUCPRO = "virnucpro"

@@ -12,7 +12,8 @@ import torch
 
 from virnucpro.compute.arithmetic import LINEAR_LAYERS
 from virnucpro.encoders.batched import BatchedEncoder
-from virnucpro.encoders.esm2 import read_esm2, rotary_frequencies
+from virnucpro.encoders.esm2 import read_esm2
+from virnucpro.encoders.esm2_network import rotary_frequencies
 from virnucpro.encoders.family import EncoderSource
 from virnucpro.encoders.registry import (
     family_named,

@@ -10,7 +10,7 @@ from tests.unit.encoders.small import quiet
 from virnucpro.benchmark.budget_curve import random_sequences
 from virnucpro.compute.threads import one_thread
 from virnucpro.compute.variants import BLOCK_VARIANTS, rotate_without_masks, sigmoid_gelu
-from virnucpro.encoders.esm2 import rotary_frequencies, rotary_tables, rotate
+from virnucpro.encoders.esm2_network import rotary_frequencies, rotary_tables, rotate
 from virnucpro.encoders.registry import random_encoder
 
 
