@@ -145,18 +145,39 @@ def test_a_moved_input_is_named(call: Calling, home: Path) -> None:
         source.with_suffix(".away").rename(source)
 
 
-def test_an_unfinished_run_is_refused_and_nothing_changes(call: Calling, home: Path) -> None:
-    before = _tables(home / "out", "a")
+def test_an_unfinished_run_is_left_out_and_named(call: Calling, home: Path) -> None:
+    before = _tables(home / "out", "b")
     (home / "out/.checkpoints/runs/b/state/consensus.done").unlink()
     for copy in home.glob("out/.checkpoints/runs/b/state/archive*.json"):
         copy.unlink()
-    done = call("call", home / "out", "--relaxed")
-    assert done.code == 64
-    assert "the run b is not finished" in done.err
-    assert "--stem" in done.err
-    assert _tables(home / "out", "a") == before
-    assert call("call", home / "out", "--relaxed", "--stem", "a").code == 0
-    assert call("call", home).code == 64
+    done = call("call", home / "out", "--min-score", "-1")
+    assert done.code == 0, done.err
+    assert "the run b in" in done.err
+    assert "left out: it is not finished" in done.err
+    assert "a: virus score above -1" in done.out
+    assert _tables(home / "out", "b") == before
+
+
+def test_a_refused_input_does_not_hinder_the_other_runs(call: Calling, home: Path) -> None:
+    (home / "c.fa").write_text("no sequences")
+    assert call(*_predict(home, home / "out", "c")).code == 65
+    done = call("call", home / "out", "--min-score", "-1")
+    assert done.code == 0, done.err
+    assert "the run c in" in done.err
+    assert "a: virus score above -1" in done.out
+
+
+def test_an_unfinished_run_is_refused_where_it_is_named_or_alone(call: Calling, home: Path) -> None:
+    (home / "c.fa").write_text("no sequences")
+    assert call(*_predict(home, home / "out", "c")).code == 65
+    assert call(*_predict(home, home / "other", "c")).code == 65
+    before = _tables(home / "out", "a")
+    for asked in ((home / "out", "--stem", "a", "--stem", "c"), (home / "out", home / "other")):
+        done = call("call", *asked, "--min-score", "-1")
+        assert done.code == 64
+        assert "the run c is not finished" in done.err
+        assert "--stem" in done.err
+        assert _tables(home / "out", "a") == before
 
 
 def test_scores_that_were_changed_are_refused(call: Calling, home: Path) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import NamedTuple, Protocol
@@ -137,15 +137,16 @@ def call_again(request: CallRequest, screen: CallScreen) -> list[CalledRun]:
     """Write the tables of all runs that were asked for; one that has these cuts is left alone.
 
     The table and the overview of several inputs have the new counts, too. All runs are looked at
-    before the first is changed.
+    before the first is changed. Runs that are not finished are left out, and named.
 
     Raises:
-        UsageError: a directory holds no run of ``predict``, or one that is not finished.
+        UsageError: a directory holds no finished run of ``predict``, or one that was asked for by
+            its name is not finished.
         InputError: the input of a run is not there, or it is another file now.
         LockedError: another process works on a run.
     """
     folders = [own for folder in request.folders for own in folders_of_runs(folder, screen.say)]
-    found = [run for folder in folders for run in _finished_runs(folder, request.stems)]
+    found = [run for folder in folders for run in _finished_runs(folder, request.stems, screen.say)]
     if not found:
         names = ", ".join(request.stems)
         raise UsageError(f"none of the directories holds a run {names}: see virnucpro status")
@@ -171,15 +172,25 @@ def call_again(request: CallRequest, screen: CallScreen) -> list[CalledRun]:
     return runs
 
 
-def _finished_runs(folder: Path, stems: Sequence[str]) -> list[FinishedRun]:
+def _finished_runs(
+    folder: Path, stems: Sequence[str], notify: Callable[[str], None]
+) -> list[FinishedRun]:
+    """Return the runs that are called; ``notify`` gets a sentence for each other one.
+
+    Raises:
+        UsageError: a run that was named cannot be called, or no run of the folder can.
+    """
     chosen = [run for run in statuses(folder) if not stems or run.stem in stems]
-    for run in chosen:
-        if reason := _unfinished(run):
-            raise UsageError(
-                f"{folder}: the run {run.stem} {reason}; virnucpro status {folder} says what is "
-                f"missing, and --stem chooses other runs"
-            )
-    return [_finished(Layout(folder, run.stem)) for run in chosen]
+    reasons = {run.stem: reason for run in chosen if (reason := _unfinished(run))}
+    if reasons and (stems or len(reasons) == len(chosen)):
+        stem, reason = next(iter(reasons.items()))
+        raise UsageError(
+            f"{folder}: the run {stem} {reason}; virnucpro status {folder} says what is missing, "
+            f"and --stem chooses other runs"
+        )
+    for stem, reason in reasons.items():
+        notify(f"the run {stem} in {folder} is left out: it {reason}")
+    return [_finished(Layout(folder, run.stem)) for run in chosen if run.stem not in reasons]
 
 
 def _unfinished(run: RunStatus) -> str:
