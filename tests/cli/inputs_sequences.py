@@ -97,7 +97,8 @@ REFUSED = (
         "18 duplicate ids",
         b"".join(b">%d x%d\nAC\n" % (i % 7, i) for i in range(14)),
         ("FILE", "occur more than once: 0, 1, 2, 3, 4;"),
-        "--duplicate-ids rename",
+        "--duplicate-ids rename; where these are pairs of reads, one mate after the other, use "
+        "--interleaved",
     ),
     Case(
         "23 latin-1",

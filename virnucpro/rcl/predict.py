@@ -109,7 +109,7 @@ def _predicted(
     progress.begin(STEPS[0], 1)
     inputs = summarise_input(InputFiles(source), limit=limit, molecule="protein")
     if inputs.duplicates and request.duplicate_ids == "error":
-        raise duplicate_ids_error(InputFiles(Path(request.source)), inputs)
+        raise duplicate_ids_error(InputFiles(Path(request.source)), inputs, "protein")
     save_identity(begun_file, identity, disk)
     progress.begin(STEPS[1], inputs.bases)
     # Not more processes than blocks: each takes seconds to start.

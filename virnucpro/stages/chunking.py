@@ -24,7 +24,7 @@ from virnucpro.io.fasta import fasta_bytes
 from virnucpro.io.input_summary import InputSummary, RecordRenamer, summarise_input
 from virnucpro.io.pairs import InputFiles
 from virnucpro.io.records import Record
-from virnucpro.layout import RunLayout
+from virnucpro.layout import Molecule, RunLayout
 from virnucpro.stages.base import HostStage
 from virnucpro.store.disk import OutputWriter
 from virnucpro.store.stamps import FileStamp, stamp_of, stamped_digest
@@ -180,13 +180,18 @@ def changed_input_error(source: Path) -> InputError:
     )
 
 
-def duplicate_ids_error(source: InputFiles, summary: InputSummary) -> InputError:
+def duplicate_ids_error(
+    source: InputFiles, summary: InputSummary, molecule: Molecule = "nucleotide"
+) -> InputError:
     """Return the error about record ids that occur twice, which names the first five."""
     listed = ", ".join(summary.duplicates)
-    return InputError(
+    text = (
         f"{source}: record ids occur more than once: {listed}; results are told apart by id: make "
         f"them unique, or use --duplicate-ids rename"
     )
+    if molecule == "nucleotide" and not source.paired:
+        text += "; where these are pairs of reads, one mate after the other, use --interleaved"
+    return InputError(text)
 
 
 def input_notices(summary: InputSummary, length: int) -> tuple[str, ...]:
