@@ -60,12 +60,13 @@ def test_a_data_set_its_summary_and_the_second_run(
         for row in counts
     ]
     assert lines[1 : len(shown) + 1] == shown
-    assert "in the files, but no row is for them: 1 genomes, 1 records, 6,000 bases" in done.out
-    assert done.out.endswith(f"The data set is in {tmp_path / 'data'}\n")
+    assert "in the files, but no row is for them: 1 genome, 1 record, 6,000 bases" in done.out
+    place = tmp_path / "data"
+    assert done.out.endswith(f"The data set is in {place}\nNext: virnucpro train embed {place}\n")
     assert dataset.description["command"] == ["virnucpro", *sys.argv[1:]]
     again = call(*command)
     assert again.code == 0
-    assert again.out.splitlines()[:-1] == done.out.splitlines()[:-1]
+    assert again.out.splitlines()[:-2] == done.out.splitlines()[:-2]
     assert "has already made this data set" in again.out
     other = call(*command, "--no-balance")
     assert other.code == 3
@@ -94,6 +95,7 @@ def test_whole_records(call: Callable, table: Path, tmp_path: Path) -> None:
         [row["part"], row["label"], *(f"{row[name]:,}" for name in lines[0][2:])] for row in counts
     ]
     assert lines[1 : len(shown) + 1] == shown
+    assert done.out.endswith(f"Next: virnucpro train lite {dataset.root} --output-dir my_lite\n")
     again = call(*command, "-e", "500,150")
     assert (again.code, "has already made this data set" in again.out) == (0, True)
     embedding = call("train", "embed", dataset.root, "--device", "cpu")

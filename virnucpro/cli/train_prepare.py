@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from click.core import ParameterSource
 
 import virnucpro.cli.shared as shared
 from virnucpro.errors import UsageError
+from virnucpro.formatting import counted
 
 EPILOG = """\b
 TABLE is tab-separated, with a header:
@@ -145,6 +147,8 @@ def prepare(table: Path, output_dir: Path, genomes: Path | None, **options: Any)
             "remade": f"The earlier data set is now in {dataset.previous}; the new one is in",
         }
         click.echo(f"{sentences[prepared.outcome]} {output_dir}")
+        place = shlex.quote(str(output_dir))
+        click.echo(f"Next: {_NEXT[options['content']].format(place)}")
     return 0
 
 
@@ -161,6 +165,10 @@ def _lengths(given: Iterable[str]) -> tuple[int, ...]:
     return tuple(dict.fromkeys(map(int, words)))
 
 
+_NEXT = {
+    "frames": "virnucpro train embed {}",
+    "records": "virnucpro train lite {} --output-dir my_lite",
+}
 _COLUMNS = {
     "frames": ("part", "label", "length", "genomes", "chunks", "open", "frames"),
     "records": ("part", "label", "genomes", "records", "bases"),
@@ -192,7 +200,8 @@ def _summary(facts: Mapping[str, Any]) -> str:
     for left in facts["left_out"]:
         if left["records"]:
             lines.append(
-                f"{_REASONS[left['reason']]}: {left['genomes']:,} genomes, {left['records']:,} "
-                f"records, {left['bases']:,} bases (genomes.tsv says which and why)"
+                f"{_REASONS[left['reason']]}: {counted(left['genomes'], 'genome')}, "
+                f"{counted(left['records'], 'record')}, {counted(left['bases'], 'base')} "
+                f"(genomes.tsv says which and why)"
             )
     return "\n".join(lines)

@@ -14,6 +14,7 @@ from virnucpro.errors import ResumeRefusedError, UsageError
 from virnucpro.events import Emit, Notice, StageAhead
 from virnucpro.executors.executor import Executor, open_executor
 from virnucpro.executors.signals import Interruption
+from virnucpro.formatting import counted
 from virnucpro.layout import Molecule
 from virnucpro.precision import choose_precision
 from virnucpro.run.engine import Run, admitted_state, execute
@@ -120,7 +121,7 @@ def embed(
                     if isinstance(stage, EmbeddingStage)
                 ),
             )
-            emit(Notice("info", f"{layout.stem}: {frames:,} frames in {shards:,} shards"))
+            emit(Notice("info", f"{layout.stem}: {frames:,} frames in {counted(shards, 'shard')}"))
             outcome = execute(run, executor, emit)
             budgets.update(outcome.budgets)
             update_failure_table(layout, disk, f"part {layout.stem}", outcome.failures)
