@@ -55,6 +55,7 @@ def test_every_command_says_what_it_does_and_shows_an_example(path: str) -> None
     command = COMMANDS[path]
     assert command.help
     assert command.get_short_help_str(limit=200).endswith(".")
+    assert "..." not in command.get_short_help_str(limit=57), "cut off in the list of commands"
     if len(path.split()) > 1 and not isinstance(command, click.Group):
         assert f"{path} " in f"{command.epilog} ", "no example"
         assert "Example" in (command.epilog or "")

@@ -69,7 +69,8 @@ def _row(model: Model) -> dict[str, Any]:
 
 @models.command(
     epilog="\b\nExamples:\n  virnucpro models fetch 500\n"
-    "  virnucpro models fetch esm2_t36_3B_UR50D zhihan1996/DNABERT-S"
+    "  virnucpro models fetch esm2_t36_3B_UR50D zhihan1996/DNABERT-S",
+    short_help="Fetch the models that predict needs.",
 )
 @click.argument("names", nargs=-1, metavar="NAME...")
 @click.option(
@@ -98,7 +99,10 @@ def fetch(names: tuple[str, ...], model_type: str | None, update: bool) -> None:
             click.echo(f"{model.name}: {OUTCOMES[fetched.how]}: {fetched.path}")
 
 
-@models.command(epilog="\b\nExample:\n  ls -l $(virnucpro models path esm2_t36_3B_UR50D)")
+@models.command(
+    epilog="\b\nExample:\n  ls -l $(virnucpro models path esm2_t36_3B_UR50D)",
+    short_help="Print where a model is on this machine.",
+)
 @click.argument("name")
 @shared.short_options
 def path(name: str) -> None:
@@ -109,7 +113,8 @@ def path(name: str) -> None:
 
 
 @models.command(
-    epilog="\b\nExamples:\n  virnucpro models verify\n  virnucpro models verify 500_model.pth"
+    epilog="\b\nExamples:\n  virnucpro models verify\n  virnucpro models verify 500_model.pth",
+    short_help="Compare models with their recorded checksums.",
 )
 @click.argument("names", nargs=-1, metavar="[NAME...]")
 @click.option("--renew", is_flag=True, help="Record the present files as the right version.")

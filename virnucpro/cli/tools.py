@@ -47,7 +47,8 @@ def list_devices(as_json: bool) -> None:
 
 @utils.command(
     epilog="\b\nExamples:\n  virnucpro utils validate reads.fq.gz --expected-length 300\n"
-    "  virnucpro utils validate R1.fq.gz --input2 R2.fq.gz"
+    "  virnucpro utils validate R1.fq.gz --input2 R2.fq.gz",
+    short_help="Say whether predict would accept an input.",
 )
 @click.argument("source", type=shared.FILE, metavar="INPUT")
 @click.option("--input2", "mates", type=shared.FILE, help="File of the second mates of pairs.")
@@ -80,7 +81,9 @@ def validate(source: Path, mates: Path | None, interleaved: bool, expected_lengt
 
 
 @utils.command(
-    "generate-config", epilog="\b\nExample:\n  virnucpro utils generate-config -o virnucpro.yaml"
+    "generate-config",
+    epilog="\b\nExample:\n  virnucpro utils generate-config -o virnucpro.yaml",
+    short_help="Write a configuration file with every key.",
 )
 @click.option(
     "-o", "--output", type=shared.FILE, help="Write to this file instead of standard output."
@@ -112,6 +115,7 @@ def generate_config(output: Path | None, force: bool) -> None:
     "multiqc",
     epilog="\b\nExample:\n  virnucpro utils multiqc results -o multiqc_input\n"
     "  multiqc multiqc_input",
+    short_help="Write what MultiQC shows of finished runs.",
 )
 @click.argument("folders", nargs=-1, required=True, type=shared.FOLDER, metavar="DIR...")
 @click.option(
