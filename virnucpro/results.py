@@ -351,5 +351,7 @@ def _chosen(folder: Path, found: Mapping[str, object], stem: str | None, command
             f"status {folder}"
         )
     if len(found) > 1:
-        raise UsageError(f"{folder} holds several runs: name one of them as stem: {names}")
+        raise UsageError(
+            f"{folder} holds several runs: name one of them as stem (option --stem): {names}"
+        )
     return next(iter(found))

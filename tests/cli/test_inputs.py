@@ -152,6 +152,14 @@ def test_no_file(call: Callable, tmp_path: Path, row: str, make: Callable, says:
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.parametrize("name", [".", ".."])
+def test_4_a_folder_after_which_nothing_can_be_named(
+    call: Callable, tmp_path: Path, name: str
+) -> None:
+    done = call("predict", name, "-o", tmp_path / "out", *TOY)
+    check_refused(done, 64, (f"input {name} is a folder",), "name a FASTA or FASTQ file")
+
+
 @pytest.mark.parametrize("where", ["file", "folder"])
 def test_5_unreadable(call: Callable, tmp_path: Path, plain: object, where: str) -> None:
     with public_folder() as folder:

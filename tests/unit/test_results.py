@@ -84,7 +84,7 @@ def test_a_missing_package_is_named(tmp_path: Path, monkeypatch, name: str) -> N
 def test_several_runs_in_a_folder_are_told_apart_by_name(tmp_path: Path) -> None:
     write_run(tmp_path, "a")
     write_run(tmp_path, "b_rcl")
-    with pytest.raises(UsageError, match="name one of them as stem: a, b_rcl"):
+    with pytest.raises(UsageError, match=r"as stem \(option --stem\): a, b_rcl"):
         virnucpro.open_run(tmp_path)
     assert virnucpro.open_run(tmp_path, "b_rcl").stem == "b_rcl"
     with pytest.raises(UsageError, match=r"no finished run 'c'.*there: a, b_rcl"):

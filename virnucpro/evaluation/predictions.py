@@ -145,7 +145,11 @@ def _only_run(folder: Path) -> str:
         )
     if len(stems) > 1:
         names = ", ".join(sorted(stems)[:5])
-        raise UsageError(f"{folder} holds several runs ({names}): name a table of one of them")
+        more = f" and {len(stems) - 5:,} more" if len(stems) > 5 else ""
+        raise UsageError(
+            f"{folder} holds several runs ({names}{more}): name a table of one of them, such as "
+            f"{folder / CHUNKS.place(min(stems))}"
+        )
     return stems.pop()
 
 

@@ -166,6 +166,7 @@ def _check_name(source: str, layout: Layout) -> None:
         UsageError: nothing is left of its name, or the names would be too long.
     """
     if layout.stem in ("", ".", ".."):
+        check_readable(Path(source))  # a folder such as . is named as one
         raise UsageError(
             f"input {source!r} has a name after which no results can be named: rename the file"
         )

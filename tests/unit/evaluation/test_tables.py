@@ -135,7 +135,11 @@ def test_nothing_or_too_much_to_evaluate(run: Path, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="has not finished"):
         find_predictions(run, "contig")
     (run / "t_merged").mkdir()
-    with pytest.raises(UsageError, match=r"several runs \(s, t\)"):
+    with pytest.raises(UsageError, match=r"several runs \(s, t\): .* such as .*s_chunks.tsv"):
+        find_predictions(run, None)
+    for name in "uvwx":
+        (run / f"{name}_merged").mkdir()
+    with pytest.raises(UsageError, match=r"several runs \(s, t, u, v, w and 1 more\)"):
         find_predictions(run, None)
 
 
