@@ -293,6 +293,37 @@ def test_call_takes_all_samples_and_renews_their_table_and_overview(
     assert overview.read_bytes() == page
 
 
+def test_a_run_of_a_single_input_beside_samples_is_not_forgotten(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert _predict("in/c.fa", "-q") == 0
+    assert _predict("--input-list", _listed(folder, "a", "b"), "-q") == 0
+    capsys.readouterr()
+    assert run(["status", "out"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[:4] == ["s_a: finished", "s_b: finished", "not one of the samples:", "c: finished"]
+    assert lines[-1].startswith("2 of 2 samples are finished")
+    assert run(["status", "out", "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert [row["sample"] for row in document["samples"]] == ["s_a", "s_b"]
+    assert [row["stem"] for row in document["runs"]] == ["c"]
+
+    page, rows = (folder / "out/c_report.html").read_bytes(), _rows(folder / "out")
+    overview = (folder / "out/samples_overview.html").read_bytes()
+    (folder / "out/c_report.html").unlink()
+    assert run(["report", "out"]) == 0
+    assert (folder / "out/c_report.html").read_bytes() == page
+    assert (folder / "out/samples_overview.html").read_bytes() == overview  # of the samples only
+    assert run(["utils", "multiqc", "out", "-o", "multiqc"]) == 0
+    names = {path.name.split("_")[0] for path in (folder / "multiqc").iterdir()}
+    assert names == {"a", "b", "c"}
+
+    before = _calls(folder / "out", "c")
+    assert run(["call", "out", "--min-score", "-1", "-q"]) == 0
+    assert _calls(folder / "out", "c")["virus"] > before["virus"]
+    assert set(_rows(folder / "out")) == set(rows)
+
+
 @pytest.mark.parametrize("mine", ["samples_summary.tsv", "samples_overview.html"])
 def test_call_leaves_both_where_one_is_a_file_of_the_user(
     folder: Path, capsys: pytest.CaptureFixture[str], mine: str

@@ -11,7 +11,8 @@ from pathlib import Path
 
 from virnucpro.contracts import Json
 from virnucpro.errors import UsageError
-from virnucpro.results import PredictionRun, open_runs
+from virnucpro.results import PredictionRun
+from virnucpro.run.sample_list import finished_runs
 from virnucpro.store.disk import Disk
 from virnucpro.store.documents import parse_json
 
@@ -27,7 +28,7 @@ def write_sections(folders: Sequence[Path], output: Path) -> Iterator[Path]:
         InputError: a table is damaged.
         OutputError: a file cannot be written.
     """
-    runs = [run for folder in folders for run in open_runs(folder)]
+    runs = [run for folder in folders for _, run in finished_runs(folder)]
     stems = [run.stem for run in runs]
     if twice := next((stem for stem in stems if stems.count(stem) > 1), None):
         raise UsageError(f"there are two runs with the name {twice!r}: name one of the folders")

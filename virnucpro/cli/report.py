@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 import virnucpro.cli.shared as shared
 from virnucpro.errors import UsageError
 from virnucpro.layout import SamplesFolder
-
-if TYPE_CHECKING:
-    from virnucpro.results import PredictionRun
 
 EPILOG = """\b
 Examples:
@@ -40,15 +36,18 @@ def report(folders: tuple[Path, ...], output: Path | None) -> None:
     overview is written too: samples by counts, with links to their reports.
     """
     from virnucpro.report.writing import refuse_other_file, text_of, write_overview, write_report
+    from virnucpro.run.sample_list import finished_runs, runs_of_samples
     from virnucpro.store.disk import Disk
     from virnucpro.ui.step_screen import StepScreen
 
     disk = Disk()
-    runs = [named for folder in dict.fromkeys(folders) for named in _named_runs(folder)]
+    runs = [named for folder in dict.fromkeys(folders) for named in finished_runs(folder)]
     if output is not None and len(runs) == 1:
         raise UsageError("--output names the overview of several runs, and there is only one")
-    overview = output or _default_overview(folders)
-    if len(runs) > 1:
+    overview, listed = output or Path("virnucpro_overview.html"), runs
+    if output is None and len(folders) == 1 and (samples := runs_of_samples(folders[0])):
+        overview, listed = SamplesFolder(folders[0]).overview, samples
+    if len(listed) > 1:
         refuse_other_file(overview, text_of(overview))
     loaded = shared.configuration()
     screen = StepScreen(loaded.display)
@@ -57,26 +56,6 @@ def report(folders: tuple[Path, ...], output: Path | None) -> None:
             screen.begin(f"report of {name}", run.summary.records)
             path = write_report(run, disk, screen.show_report, again=True)
             screen.say(f"report: {path}")
-        if len(runs) > 1:
-            write_overview(overview, runs, disk)
+        if len(listed) > 1:
+            write_overview(overview, listed, disk)
             screen.say(f"overview: {overview}")
-
-
-def _named_runs(folder: Path) -> list[tuple[str, PredictionRun]]:
-    """Return the finished runs of a folder, or those of all samples of several inputs, with names.
-
-    Raises:
-        UsageError: there is none.
-    """
-    from virnucpro.results import open_runs
-    from virnucpro.run.sample_list import runs_of_samples
-
-    return runs_of_samples(folder) or [(run.stem, run) for run in open_runs(folder)]
-
-
-def _default_overview(folders: tuple[Path, ...]) -> Path:
-    from virnucpro.run.sample_list import read_names
-
-    if len(folders) == 1 and read_names(folders[0]):
-        return SamplesFolder(folders[0]).overview
-    return Path("virnucpro_overview.html")

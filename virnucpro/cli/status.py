@@ -43,20 +43,20 @@ def status(output_dir: Path, as_json: bool) -> None:
                 runs_of[name] = _runs_of(root / name)
             except ResumeRefusedError as error:
                 runs_of[name], failed[name] = [], str(error)
-        _show_samples(output_dir, runs_of, failed, as_json)
+        _show_samples(output_dir, runs_of, failed, _runs_of(root), as_json)
         return
     runs = statuses(root)
     if as_json:
-        document = {
-            "directory": str(output_dir),
-            "checked": "size",
-            "runs": [_document(run) for run in runs],
-        }
-        click.echo(json.dumps(document, indent=1))
+        _print_json(output_dir, {"runs": [_document(run) for run in runs]})
         return
     for run in runs:
         click.echo("\n".join(_lines(run)))
     click.echo(f"({CHECKED})")
+
+
+def _print_json(output_dir: Path, found: Mapping[str, object]) -> None:
+    document = {"directory": str(output_dir), "checked": "size", **found}
+    click.echo(json.dumps(document, indent=1))
 
 
 def _runs_of(folder: Path) -> list[RunStatus]:
@@ -75,8 +75,10 @@ def _show_samples(
     output_dir: Path,
     samples: Mapping[str, Sequence[RunStatus]],
     failed: Mapping[str, str],
+    single: Sequence[RunStatus],
     as_json: bool,
 ) -> None:
+    """Show a line per sample, and the runs of ``single`` inputs that are in the same folder."""
     if as_json:
         rows = [
             {
@@ -86,8 +88,8 @@ def _show_samples(
             }
             for name, runs in samples.items()
         ]
-        document = {"directory": str(output_dir), "checked": "size", "samples": rows}
-        click.echo(json.dumps(document, indent=1))
+        beside = {"runs": [_document(run) for run in single]} if single else {}
+        _print_json(output_dir, {"samples": rows, **beside})
         return
     finished = 0
     for name, runs in samples.items():
@@ -98,6 +100,8 @@ def _show_samples(
         else:
             finished += bool(states) and all(state == "finished" for state in states)
         click.echo(printable(f"{name}: {words}"))
+    for run in single:
+        click.echo("\n".join(["not one of the samples:", *_lines(run)]))
     verb = is_or_are(finished)
     click.echo(f"{finished:,} of {len(samples):,} samples {verb} finished ({CHECKED})")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from itertools import groupby
 from pathlib import Path
 
@@ -21,7 +22,10 @@ CALLS = ("virus", "nonvirus", "undecided")  # the columns that other cuts change
 
 
 def folders_of_runs(folder: Path, notify: Callable[[str], None]) -> list[Path]:
-    """Return the folder itself, or those of the samples in it that have results."""
+    """Return the folder itself, or those of the samples in it that have results.
+
+    The folder comes after its samples where it also has finished runs of single inputs.
+    """
     names = read_names(folder)
     if names is None:
         return [folder.absolute()]
@@ -34,6 +38,9 @@ def folders_of_runs(folder: Path, notify: Callable[[str], None]) -> list[Path]:
             notify(f"{name} has no results, and is left out")
         else:
             found.append(sample)
+    with suppress(UsageError):  # only samples
+        open_runs(folder)
+        found.append(folder.absolute())
     return found
 
 

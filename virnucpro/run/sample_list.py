@@ -125,6 +125,23 @@ def runs_of_samples(root: Path) -> list[tuple[str, PredictionRun]]:
     return runs
 
 
+def finished_runs(root: Path) -> list[tuple[str, PredictionRun]]:
+    """Return the finished runs in an output directory with their names.
+
+    These are the runs of samples, and then those of commands with a single input.
+
+    Raises:
+        UsageError: there is none.
+    """
+    of_samples = runs_of_samples(root)
+    try:
+        return of_samples + [(run.stem, run) for run in open_runs(root)]
+    except UsageError:
+        if not of_samples:
+            raise
+        return of_samples
+
+
 def failures(root: Path) -> dict[str, str]:
     """Return why samples failed at the last call, by their names, as the summary table has it."""
     try:
