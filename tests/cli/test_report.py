@@ -83,6 +83,23 @@ def test_reports_of_several_runs_have_an_overview(call: Calling, tmp_path: Path)
     assert call("report", tmp_path / "a", "-o", overview).code == 64
 
 
+def test_a_picture_has_the_format_of_its_name(call: Calling, tmp_path: Path) -> None:
+    write_run(tmp_path, mixed())
+    command = ("plot", tmp_path, "--record", "host", "-o")
+    assert call(*command, tmp_path / "named.svg").code == 0
+    assert "<svg" in (tmp_path / "named.svg").read_text()
+    assert call(*command, tmp_path / "named.PNG").code == 0
+    assert (tmp_path / "named.PNG").read_bytes().startswith(b"\x89PNG")
+    for name, options, ends in (
+        ("named.jpg", (), ".png or .svg"),
+        ("other.png", ("--format", "svg"), ".svg"),
+    ):
+        refused = call(*command, tmp_path / name, *options)
+        assert refused.code == 64
+        assert f"{name}: the name of the picture must end in {ends}" in refused.err
+        assert not (tmp_path / name).exists()
+
+
 def test_the_track_of_a_record_is_a_picture(call: Calling, tmp_path: Path) -> None:
     write_run(tmp_path, [*mixed(), Shown("../up", "virus", [0.9] * 4)])
     assert call("plot", tmp_path, "--record", "host").code == 0
@@ -104,6 +121,8 @@ def test_the_track_of_a_record_is_a_picture(call: Calling, tmp_path: Path) -> No
     picture.write_text("mine")
     assert call("plot", tmp_path, "--record", "host").code == 64
     assert picture.read_text() == "mine"
+    refused = call("plot", tmp_path, "--record", "host", "-o", picture)
+    assert "choose another --output," in refused.err
     missing = call("plot", tmp_path, "--record", "hos")
     assert missing.code == 64
     assert "has no record 'hos'" in missing.err

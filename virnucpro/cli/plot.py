@@ -7,6 +7,9 @@ from pathlib import Path
 import click
 
 import virnucpro.cli.shared as shared
+from virnucpro.errors import UsageError
+
+FORMATS = ("png", "svg")
 
 EPILOG = """\b
 Examples:
@@ -21,21 +24,43 @@ Examples:
 @click.option("--record", required=True, metavar="ID", help="The record to draw.")
 @click.option("--stem", metavar="STEM", help="The run, where DIR holds several.")
 @click.option(
-    "--format", "suffix", type=click.Choice(["png", "svg"]), default="png", help="Format."
+    "--format",
+    "chosen",
+    type=click.Choice(FORMATS),
+    help="Format.  [default: that of the name of --output, or else png]",
 )
 @click.option("-o", "--output", type=shared.FILE, help="The picture.  [default: STEM_plots/ID.png]")
 @shared.force_option
 @shared.short_options
 def plot(
-    folder: Path, record: str, stem: str | None, suffix: str, output: Path | None, force: bool
+    folder: Path,
+    record: str,
+    stem: str | None,
+    chosen: str | None,
+    output: Path | None,
+    force: bool,
 ) -> None:
     """Draw the scores of all chunks along a record of a finished run in DIR, with its regions."""
     from virnucpro.layout import Layout, picture_name
     from virnucpro.report.pictures import draw_track, find_track
     from virnucpro.results import open_run
 
+    suffix = _format(output, chosen)
     run = open_run(folder, stem)
     track = find_track(run, record)
     path = output or Layout(folder, run.stem).plots / picture_name(record, suffix)
-    shared.save_picture(path, draw_track(track, suffix), force=force)
+    shared.save_picture(path, draw_track(track, suffix), force=force, option="--output")
     shared.say(f"picture: {path}")
+
+
+def _format(output: Path | None, chosen: str | None) -> str:
+    """Return the format of the picture: the ``chosen`` one, or that of the name of ``output``.
+
+    Raises:
+        UsageError: the name belongs to another format.
+    """
+    named = output.suffix.lower().removeprefix(".") if output else ""
+    if named and named not in ((chosen,) if chosen else FORMATS):
+        suffixes = f".{chosen}" if chosen else " or ".join(f".{name}" for name in FORMATS)
+        raise UsageError(f"--output {output}: the name of the picture must end in {suffixes}")
+    return chosen or named or FORMATS[0]

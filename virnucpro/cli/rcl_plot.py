@@ -50,7 +50,7 @@ def plot(
     pictures = 0
     for protein in read_predictions(table, frozenset(ids), most):
         path = folder / protein.file_name(suffix)
-        shared.save_picture(path, draw_protein(protein, suffix), force=force)
+        shared.save_picture(path, draw_protein(protein, suffix), force=force, option="--output-dir")
         pictures += 1
     shared.say(f"{counted(pictures, 'picture')} in {folder}")
     if pictures == most and not ids:

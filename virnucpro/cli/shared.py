@@ -376,8 +376,8 @@ def measured_device(options: Mapping[str, Any]) -> Device:
     return settled_device(configuration(given).machine)
 
 
-def save_picture(path: Path, content: bytes, *, force: bool) -> None:
-    """Write a picture, unless the same one is there.
+def save_picture(path: Path, content: bytes, *, force: bool, option: str) -> None:
+    """Write a picture, unless the same one is there; ``option`` says where pictures go.
 
     Raises:
         UsageError: another file of that name is there, and not ``force`` (exit 64).
@@ -392,7 +392,7 @@ def save_picture(path: Path, content: bytes, *, force: bool) -> None:
     previous = checkpoint_folder(path.parent) / "plots.previous"
     refuse_links(previous)
     foreign = [path] if path.exists() or path.is_symlink() else []
-    existing = ExistingWork(path.parent, previous, foreign_files=foreign)
+    existing = ExistingWork(path.parent, previous, foreign_files=foreign, option=option)
     disk = Disk()
     admit_work(WorkIdentity("the pictures", {}), existing, disk, force=force)
     disk.save(path, content, durable=False)
