@@ -156,7 +156,7 @@ def test_results_without_residues_and_damaged_ones(call, results: Path, tmp_path
     pytest.importorskip("matplotlib")
     empty = call("rcl", "plot", tmp_path / "nothing")
     assert empty.code == 64
-    assert "--residues" in empty.err
+    assert "--residues', and with --force" in empty.err
     table = results / "p_rcl_residues.tsv.gz"
     content = table.read_bytes()
     for damaged in (content[:300], b"x" + content, content[:200] + b"\0" * 50 + content[250:]):

@@ -67,7 +67,8 @@ def residues_table(results: Path) -> Path:
         names = ", ".join(table.name for table in tables[:5])
         raise UsageError(f"{results} has several predictions: name one of {names}")
     raise UsageError(
-        f"{results} has no *{_RESIDUES}: make it with 'virnucpro rcl predict PROTEINS --residues'"
+        f"{results} has no *{_RESIDUES}: make it with 'virnucpro rcl predict PROTEINS --residues', "
+        f"and with --force where the prediction was made without it"
     )
 
 

@@ -200,10 +200,7 @@ def _changes_refusal(wanted: WorkIdentity, existing: ExistingWork) -> ResumeRefu
     changes = wanted.changes_since(existing.identity)
     if not changes:
         return None
-    rows = "\n".join(
-        f"  {name}: was {_short(was)}, is {_short(now)}"
-        for name, was, now in changes[:NAMED_CHANGES]
-    )
+    rows = "\n".join(f"  {_changed(*change)}" for change in changes[:NAMED_CHANGES])
     if len(changes) > NAMED_CHANGES:
         rows += f"\n  and {len(changes) - NAMED_CHANGES:,} more"
     earlier = existing.identity.label
@@ -295,6 +292,19 @@ def read_identity(path: Path) -> WorkIdentity | None:
 def _plain(value: Json) -> str:
     """A value as JSON has it: what was read from a file compares equal to what was written."""
     return json.dumps(value, sort_keys=True)
+
+
+def _changed(name: str, was: Json, now: Json) -> str:
+    """Return what changed in a setting; of a list of texts only what it lost and what it got."""
+    if not (_is_texts(was) and _is_texts(now)):
+        return f"{name}: was {_short(was)}, is {_short(now)}"
+    lost, new = ([x for x in a if x not in b] for a, b in ((was, now), (now, was)))
+    parts = [f"{word} {', '.join(x)}" for word, x in (("no longer", lost), ("now also", new)) if x]
+    return f"{name}: {'; '.join(parts) or 'in another order'}"
+
+
+def _is_texts(value: Json) -> bool:
+    return isinstance(value, list | tuple) and all(isinstance(item, str) for item in value)
 
 
 def _short(value: Json) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -79,6 +80,24 @@ def test_another_identity_is_refused_and_the_change_is_named(
     assert row in str(caught.value)
     assert "--force" in str(caught.value)
     assert (own.place / "s_contigs.tsv").read_text() == "own"
+
+
+@pytest.mark.parametrize(
+    ("was", "now", "row"),
+    [
+        (["a", "b"], ("b", "c", "d"), "files: no longer a; now also c, d"),
+        (["a"], ["a", "b"], "files: now also b"),
+        (["a", "b"], ["b", "a"], "files: in another order"),
+        (["a"], [1], r'files: was ["a"], is [1]'),
+    ],
+)
+def test_of_lists_of_names_only_the_change_is_named(
+    own: ExistingWork, was: list[str], now: Sequence[object], row: str
+) -> None:
+    earlier = replace(own, identity=replace(WANTED, settings={"files": was}))
+    with pytest.raises(ResumeRefusedError) as caught:
+        _admit(earlier, replace(WANTED, settings={"files": now}))
+    assert f"\n  {row}\n" in str(caught.value)
 
 
 def test_a_setting_that_only_the_earlier_work_knows_is_a_change(own: ExistingWork) -> None:
