@@ -28,7 +28,8 @@ class DelimitedTable:
         if missing:
             raise InputError(
                 f"{self.path} has no column {missing[0]!r}, its first line names "
-                f"{', '.join(self.columns[:12])}: check that it is the right table"
+                f"{', '.join(self.columns[:12])}: check that it is the right table, with "
+                f"tabs between its columns"
             )
         indices = [self.columns.index(name) for name in names]
         width = len(self.columns)

@@ -180,6 +180,7 @@ def test_the_frames_table_of_a_data_set(tmp_path: Path) -> None:
     ("text", "says"),
     [
         ("record\tgroup\na\tx\n", "no column 'label'"),
+        ("record,label\na,virus\n", "first line names record,label: .* tabs between its columns"),
         ("record\tlabel\na\tplant\n", "line 2: label 'plant' is none of"),
         ("record\tlabel\na\tvirus\na\tothers\n", "labelled virus and others"),
         ("record\tlabel\na\t\n", "no row with a label"),
