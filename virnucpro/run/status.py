@@ -165,7 +165,10 @@ def statuses(root: Path) -> list[RunStatus]:
         raise UsageError(f"{root} is not a directory: name the --output-dir of a run")
     runs = [status for stem in _stems(root) if (status := _run_status(root, stem))]
     if not runs:
-        raise UsageError(f"{root} holds no run of virnucpro: name the --output-dir of one")
+        raise UsageError(
+            f"{root} holds no run of virnucpro predict, and no data set that was embedded: name "
+            f"the --output-dir of one"
+        )
     return runs
 
 
