@@ -249,6 +249,8 @@ def test_validate(call: Callable, example: Path) -> None:
     assert done.code == 0
     assert "45 records" in done.out
     assert call("utils", "validate", example, "-e", 3000).out.count("warning") == 1
+    example.write_text(">a\nACGT\n>b\n>c\n")  # empty records are no short reads
+    assert "warning" not in call("utils", "validate", example).out
     example.write_text(">a\nACGT-\n")
     assert call("utils", "validate", example).code == 65
 

@@ -199,7 +199,7 @@ def input_notices(summary: InputSummary, length: int) -> tuple[str, ...]:
     notices = []
     if summary.uracil:
         notices.append("the input has U: read as T")
-    if summary.median_length < SHORT_SHARE * length:
+    if 0 < summary.median_length < SHORT_SHARE * length:  # empty records say nothing
         notices.append(
             f"half of the records have at most {summary.median_length} bases, but the "
             f"classifier was made for chunks of {length}: on much shorter reads it is close to "
