@@ -14,6 +14,7 @@ import click
 import virnucpro.cli.shared as shared
 from virnucpro.cli.summary import samples_text, summary_text
 from virnucpro.errors import EXIT_OK, EXIT_PARTIAL, UsageError
+from virnucpro.formatting import counted
 from virnucpro.layout import STDIN
 from virnucpro.settings import SHIPPED_MODELS, SHOWN_MODEL_TYPES
 
@@ -222,8 +223,8 @@ def _predict_several(
     with shared.shown_on(screen, settings.warnings) as interruption:
         check_models(request.analysis.resolved())
         screen.say(
-            f"{len(named):,} samples: model type {request.analysis.model_type}, results in folders "
-            f"of {shared.shown_path(folder.root)}"
+            f"{counted(len(named), 'sample')}: model type {request.analysis.model_type}, results "
+            f"in folders of {shared.shown_path(folder.root)}"
         )
         from virnucpro.run.samples import NamedInput, overview_of, predict_samples
 

@@ -151,8 +151,13 @@ def models_for(name: str) -> tuple[Model, ...]:
     """Return the models that a model type (``300``, ``500``) needs, or the one model of that name.
 
     Raises:
-        ModelError: no such model.
+        ModelError: no such model, or one that is part of the package.
     """
+    if name == "lite":
+        raise ModelError(
+            "model type lite needs no fetching: its models are part of the package; use it with "
+            "virnucpro predict --model-type lite"
+        )
     return tuple(model_named(part) for part in SETS.get(name, (name,)))
 
 

@@ -53,6 +53,11 @@ def test_an_unknown_name_is_refused(name):
         model_named(name)
 
 
+def test_lite_needs_no_fetching():
+    with pytest.raises(ModelError, match="lite needs no fetching"):
+        models_for("lite")
+
+
 def test_the_nearest_name_is_suggested():
     with pytest.raises(ModelError, match="did you mean esm2_t36_3B_UR50D"):
         model_named("esm2_t36_3B_UR50")
