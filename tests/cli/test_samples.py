@@ -20,7 +20,13 @@ from virnucpro.events import Event, Notice, StageStarted
 from virnucpro.layout import SamplesFolder
 from virnucpro.run import samples as samples_module
 from virnucpro.run.request import PredictionRequest
-from virnucpro.run.sample_list import named_files, read_names, read_sample_list
+from virnucpro.run.sample_list import (
+    NamedFile,
+    mates_among,
+    named_files,
+    read_names,
+    read_sample_list,
+)
 from virnucpro.run.samples import NamedInput, predict_samples
 from virnucpro.settings import AnalysisSettings, MachineSettings
 from virnucpro.stages.embedding import EmbeddingStage
@@ -137,6 +143,40 @@ def test_several_files_and_patterns_are_named_after_the_files(folder: Path) -> N
     assert list(_rows(folder / "out")) == ["a", "b", "c"]
     assert read_names(folder / "out") == [(name, f"in/{name}.fa", None) for name in GOOD]
     _check_all(folder)
+
+
+@pytest.mark.parametrize(
+    ("files", "mates"),
+    [
+        (("in/g_1_R1.fq.gz", "in/g_1_R2.fq.gz"), ("g_1_R1", "g_1_R2")),
+        (
+            ("g_S1_L001_R2_001.fastq", "g_S1_L001_R1_001.fastq"),
+            ("g_S1_L001_R1_001", "g_S1_L001_R2_001"),
+        ),
+        (("SRR7_1.fastq.gz", "SRR8_1.fastq.gz", "SRR7_2.fastq.gz"), ("SRR7_1", "SRR7_2")),
+        (("one/s_1.fq", "two/t_2.fq", "u_1.fq"), None),
+        (("contigs_1.fa", "contigs_2.fa"), None),
+    ],
+)
+def test_mates_are_told_by_their_names(
+    files: tuple[str, ...], mates: tuple[str, str] | None
+) -> None:
+    assert mates_among(named_files(files)) == mates
+    assert (
+        mates_among([NamedFile(row.name, row.file, "x.fq") for row in named_files(files)]) is None
+    )
+
+
+def test_mates_that_are_given_as_samples_are_named(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("s_R1", "s_R2"):
+        (folder / f"in/{name}.fq").write_text(f"@r\n{'ACG' * 50}\n+\n{'I' * 150}\n")
+    assert _predict("in/s_R*.fq", "-e", "150") == 0
+    text = capsys.readouterr().err
+    assert "2 samples: " in text
+    assert "warning: s_R1 and s_R2 look like the two mates of paired reads" in text
+    assert "--input2" in text
 
 
 def _samples(root: Path, **options: Any) -> list[NamedInput]:

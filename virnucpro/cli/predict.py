@@ -212,7 +212,7 @@ def _predict_several(
 ) -> int:
     from virnucpro.layout import SamplesFolder
     from virnucpro.run.request import check_models
-    from virnucpro.run.sample_list import named_files, read_sample_list
+    from virnucpro.run.sample_list import mates_among, named_files, read_sample_list
     from virnucpro.ui.run_screen import RunScreen
 
     if request.output_dir is None:
@@ -226,6 +226,12 @@ def _predict_several(
             f"{counted(len(named), 'sample')}: model type {request.analysis.model_type}, results "
             f"in folders of {shared.shown_path(folder.root)}"
         )
+        if mates := mates_among(named):
+            screen.warn(
+                f"{mates[0]} and {mates[1]} look like the two mates of paired reads, but each gets "
+                f"calls of its own; for one call per pair, use --input2 or the column input2 of "
+                f"--input-list"
+            )
         from virnucpro.run.samples import NamedInput, overview_of, predict_samples
 
         samples = [

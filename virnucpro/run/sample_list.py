@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import glob
 import os
+import re
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -21,6 +22,8 @@ COLUMNS = ["name", "file"]
 MATES = "input2"  # a third column, with the second mates of paired reads
 LONGEST_NAME = 200  # bytes; files of the run have longer names than the folder
 _PATTERN = "*?["
+_FIRST_MATES = re.compile(r"(?<=[._])(R?)1(?=$|[._])")  # as sequencers and archives name files
+_FASTQ = re.compile(r"\.(fq|fastq)(\.|$)", re.IGNORECASE)
 _STDIN_AMONG_SEVERAL = "standard input cannot be one of several inputs: name files"
 
 
@@ -56,6 +59,20 @@ def named_files(sources: Sequence[str]) -> list[NamedFile]:
     for problem in _problems(named):
         raise UsageError(f"{problem}; {advice}")
     return named
+
+
+def mates_among(named: Iterable[NamedFile]) -> tuple[str, str] | None:
+    """Return the names of two samples that look like mates of the same reads, or None.
+
+    These are FASTQ files such as ``gut_R1.fq.gz`` and ``gut_R2.fq.gz``, or ``gut_1`` and ``gut_2``.
+    """
+    names = {row.file: row.name for row in named if row.mates is None and _FASTQ.search(row.file)}
+    for file, name in names.items():
+        for match in _FIRST_MATES.finditer(file):
+            second = f"{file[: match.start()]}{match[1]}2{file[match.end() :]}"
+            if second in names:
+                return name, names[second]
+    return None
 
 
 def read_sample_list(path: Path) -> list[NamedFile]:
