@@ -175,6 +175,17 @@ def test_5_unreadable(call: Callable, tmp_path: Path, plain: object, where: str)
         source.parent.chmod(0o700)
 
 
+def test_6_mistakes_in_standard_input_name_no_file(tmp_path: Path) -> None:
+    done = run_forked("predict", "-", "-o", tmp_path / "out", *TOY, input=">a\nACGT\n>b\nAC-T\n")
+    check_refused(done, 65, ("standard input: line 4, record 'b'",), "remove them")
+    assert ".checkpoints" not in done.err
+    odd = run_forked(
+        "predict", "-", "--interleaved", "-o", tmp_path / "odd", *TOY, input=">a\nACGT\n>b\nAC\n"
+    )
+    check_refused(odd, 64, ("standard input",), "--interleaved")
+    assert ".checkpoints" not in odd.err
+
+
 def test_6_standard_input(tmp_path: Path, plain: dict[str, bytes]) -> None:
     done = run_forked("predict", "-", "-o", tmp_path, *TOY, input=PLAIN.decode())
     check_accepted(done)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from virnucpro.contracts import SPLITTING, Device, Json
 from virnucpro.encoders.family import Reading
-from virnucpro.errors import VirNucProError
+from virnucpro.errors import InputError, UsageError, VirNucProError
 from virnucpro.events import Emit, Notice
 from virnucpro.executors.executor import Executor
 from virnucpro.executors.signals import Interruption
@@ -163,7 +163,14 @@ def admitted_run(
         stages = prediction.stages(seen, state.budgets)
         digests_of = dict(zip(source.paths, digests, strict=True))
         run = Run(layout, disk, stages, state, digests_of, features=prediction.features)
-        yield AdmittedRun(run, label, seen)
+        try:
+            yield AdmittedRun(run, label, seen)
+        except (InputError, UsageError) as error:
+            if not from_stdin:
+                raise
+            # The user knows no file of this name: it is the copy of what was piped in.
+            text = str(error).replace(str(layout.spooled), "standard input")
+            raise type(error)(text) from error
 
 
 def finish(
