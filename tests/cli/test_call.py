@@ -133,7 +133,7 @@ def test_a_moved_input_is_named(call: Calling, home: Path) -> None:
     try:
         gone = call("call", home / "out", "--stem", "a", "--relaxed")
         assert gone.code == 65
-        assert f"{source} is gone" in gone.err
+        assert f"the input of the run a, {source}, is gone" in gone.err
         assert "virnucpro call DIR --input FILE" in gone.err
         named = call("call", home / "out", "--stem", "a", "--relaxed", "--input", moved)
         assert named.code == 0, named.err

@@ -235,7 +235,7 @@ def test_the_tables_are_written_again_with_other_cuts(
     pair[1].rename(moved)
     gone = call("call", out)
     assert gone.code == 65
-    assert "s_R2.fq.gz is gone" in gone.err
+    assert "s_R2.fq.gz, is gone" in gone.err
     assert call("call", out, "--input", pair[0], "--input2", moved).code == 0
 
 

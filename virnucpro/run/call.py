@@ -302,8 +302,10 @@ def _kept_input(run: FinishedRun, place: str, digest: str) -> FoundFile:
     what = f"the input of the run {run.layout.stem}"
     advice = "name the file that the run has read: virnucpro call DIR --input FILE"
     if not source.is_file():
-        where = "was read from standard input, which was not kept" if piped else f"{source} is gone"
-        raise InputError(f"{what} {where}; {advice}")
+        where = (
+            " was read from standard input, which was not kept" if piped else f", {source}, is gone"
+        )
+        raise InputError(f"{what}{where}; {advice}")
     found, seen = input_digest(source)
     if found != digest:
         raise InputError(f"{what}, {source}, has changed since; {advice}")
