@@ -261,8 +261,10 @@ def explain_write_errors(path: Path, again: str = Disk.again) -> Iterator[None]:
         advice = {
             errno.ENOSPC: "free some space",
             errno.EDQUOT: "your quota is used up: free some space",
-            errno.EROFS: "the file system is read-only: choose another --output-dir",
-            errno.EACCES: "no permission: choose another --output-dir",
+            errno.EROFS: "the file system is read-only: choose another folder",
+            errno.EACCES: "check who may write there, or choose another folder",
+            errno.ENOTDIR: "a part of that path is a file, not a folder: name another one",
+            errno.EISDIR: "name a file",
             errno.ENOENT: "a folder of that path is missing: check it",
             errno.ELOOP: "it is a symbolic link, which is not followed: remove it",
         }.get(error.errno or 0, "check the disk")

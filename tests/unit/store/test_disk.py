@@ -112,6 +112,7 @@ def test_large_pieces_go_to_the_disk_as_they_are(tmp_path: Path) -> None:
         (errno.ENOSPC, "free some space"),
         (errno.EDQUOT, "quota"),
         (errno.EROFS, "read-only"),
+        (errno.EACCES, "check who may write there, or choose another folder"),
         (errno.EIO, "check the disk"),
     ],
 )
