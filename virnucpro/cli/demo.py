@@ -46,6 +46,8 @@ def demo(folder: Path, **options: Any) -> int:
     from virnucpro.cli.predict import carry_out
     from virnucpro.run.request import PredictionRequest
 
+    if folder.exists() and not folder.is_dir():
+        raise UsageError(f"{folder} is a file: name a folder for the example and its results")
     example = folder / "example.fa"
     write_example(example)
     request = PredictionRequest(
