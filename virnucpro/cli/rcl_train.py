@@ -12,6 +12,7 @@ import virnucpro.cli.shared as shared
 from virnucpro.cli.rcl_options import esm_model_option, others_option
 from virnucpro.contracts import Device
 from virnucpro.errors import EXIT_OK, UsageError
+from virnucpro.formatting import counted
 from virnucpro.settings import MachineSettings
 
 if TYPE_CHECKING:
@@ -160,7 +161,7 @@ def train(**options: Any) -> int:
     if not settings.display.quiet:
         metrics = result.metrics
         click.echo(
-            f"Trained for {result.epochs} epochs; kept epoch {result.best_epoch}: "
+            f"Trained for {counted(result.epochs, 'epoch')}; kept epoch {result.best_epoch}: "
             f"F1 {metrics['f1']:.4f}, MCC {metrics['mcc']:.4f}, AUROC {metrics['auc']:.4f} of the "
             f"residues of the validation part."
         )

@@ -12,6 +12,7 @@ import click
 import virnucpro.cli.shared as shared
 from virnucpro.contracts import Device
 from virnucpro.errors import EXIT_OK, UsageError
+from virnucpro.formatting import counted
 from virnucpro.settings import MachineSettings
 
 if TYPE_CHECKING:
@@ -157,7 +158,7 @@ def _summary(report: TrainingReport | None, output: Path) -> list[str]:
 
     if report is None:
         return [f"Nothing to do: {output} was already trained with these data and settings."]
-    lines = [f"Trained for {report.epochs} epochs; kept epoch {report.best_epoch}."]
+    lines = [f"Trained for {counted(report.epochs, 'epoch')}; kept epoch {report.best_epoch}."]
     for part, metrics in report.metrics.items():
         lines.append(
             f"{part}: {metrics['frames']:,} frames, AUROC {metric_text(metrics['auroc'])}, "

@@ -142,6 +142,8 @@ def model_named(name: str) -> Model:
             return model
     if _HUB_NAME.fullmatch(name) and ".." not in name:
         return HubModel(name, "from the hub")
+    if name in SETS:
+        raise ModelError(f"{name!r} is a model type, of several models: {', '.join(SETS[name])}")
     near = difflib.get_close_matches(name, [*(model.name for model in KNOWN), *SETS], n=1)
     hint = f"did you mean {near[0]}?" if near else "see virnucpro models list"
     raise ModelError(f"no model is called {name!r}; {hint}")

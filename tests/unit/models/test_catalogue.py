@@ -53,6 +53,13 @@ def test_an_unknown_name_is_refused(name):
         model_named(name)
 
 
+def test_a_model_type_is_not_one_model():
+    with pytest.raises(
+        ModelError, match=r"'500' is a model type, of several models: .*500_model.pth"
+    ):
+        model_named("500")
+
+
 def test_lite_needs_no_fetching():
     with pytest.raises(ModelError, match="lite needs no fetching"):
         models_for("lite")
