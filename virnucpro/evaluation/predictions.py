@@ -141,7 +141,8 @@ def _only_run(folder: Path) -> str:
     stems |= {path.name.removesuffix(CHUNKS.place("")) for path in folder.glob(CHUNKS.place("*"))}
     if not stems:
         raise UsageError(
-            f"{folder} holds no predictions: name the --output-dir of virnucpro predict, or a table"
+            f"{folder} holds no predictions of a finished run: name the --output-dir of virnucpro "
+            f"predict (virnucpro status {folder} says how far it is), or a table"
         )
     if len(stems) > 1:
         names = ", ".join(sorted(stems)[:5])

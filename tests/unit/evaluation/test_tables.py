@@ -129,7 +129,7 @@ def test_nothing_or_too_much_to_evaluate(run: Path, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="cannot be read"):
         find_predictions(tmp_path / "nothing", None)
     (tmp_path / "empty").mkdir()
-    with pytest.raises(UsageError, match="holds no predictions"):
+    with pytest.raises(UsageError, match=r"holds no predictions of a finished run: .*status"):
         find_predictions(tmp_path / "empty", None)
     (run / "s_contigs.tsv").unlink()
     with pytest.raises(UsageError, match="has not finished"):
