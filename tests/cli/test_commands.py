@@ -107,6 +107,28 @@ def test_the_positional_form_and_the_default_directory(
     assert (tmp_path / "example_predictions/example_contigs.tsv").exists()
 
 
+@pytest.mark.parametrize(
+    ("words", "name"),
+    [
+        (["predict", ""], "[INPUT]..."),
+        (["predict", "--input", ""], "--input"),
+        (["predict", "x.fa", "--input2", ""], "--input2"),
+        (["predict", "x.fa", "-o", ""], "--output-dir"),
+        (["status", ""], "DIR"),
+        (["evaluate", "x", "--labels", ""], "--labels"),
+    ],
+)
+def test_an_empty_variable_is_not_the_current_folder(
+    call: Callable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: list[str], name: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = call(*words)
+    assert done.code == 64
+    assert name in done.err
+    assert "it is empty: is a variable of your script not set?" in done.err
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_standard_input(shell: Callable, example: Path, tmp_path: Path) -> None:
     with example.open() as stream:
         done = shell("predict", "-", "-o", tmp_path / "out", *TOY, stdin=stream)

@@ -65,17 +65,19 @@ SECTIONS = {
     epilog=EPILOG,
     short_help="Decide for every record of a file whether it is viral.",
 )
-@click.argument("sources", nargs=-1, metavar="[INPUT]...")
+@click.argument("sources", nargs=-1, metavar="[INPUT]...", type=shared.INPUT)
 @click.option(
     "--input",
     "named_source",
     metavar="FILE",
+    type=shared.INPUT,
     help="FASTA or FASTQ file, plain, gzip, bz2 or xz; - is standard input.",
 )
 @click.option(
     "--input2",
     "mates",
     metavar="FILE",
+    type=shared.INPUT,
     help="The second mates of paired reads, where INPUT has the first mates. Each pair gets one "
     "call.",
 )

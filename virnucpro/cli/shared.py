@@ -30,6 +30,35 @@ F = TypeVar("F", bound=Callable[..., Any])
 Type = TypeVar("Type", bound="click.ParamType[Any]")
 
 
+def _refuse_empty(
+    kind: click.ParamType[Any],
+    value: Any,
+    param: click.Parameter | None,
+    ctx: click.Context | None,
+) -> None:
+    """Fail at an empty name of a file: pathlib takes it for the current folder."""
+    if value == "":
+        kind.fail("it is empty: is a variable of your script not set?", param, ctx)
+
+
+class NamedPath(click.Path):
+    """A path that is not empty."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the path."""
+        _refuse_empty(self, value, param, ctx)
+        return super().convert(value, param, ctx)
+
+
+class InputName(click.types.StringParamType):
+    """The name of an input: a path, a pattern or ``-``. It is not empty."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the name."""
+        _refuse_empty(self, value, param, ctx)
+        return super().convert(value, param, ctx)
+
+
 def _shown_as(metavar: str, kind: Type) -> Type:
     """Return a type of option values that help texts show as ``metavar``."""
     kind.get_metavar = lambda param, ctx: metavar  # type: ignore[method-assign]
@@ -41,8 +70,9 @@ COUNT_OR_ZERO = _shown_as("N", click.IntRange(0, MOST))
 BASES = _shown_as("N", click.IntRange(3, MOST))
 SECONDS = _shown_as("X", click.FloatRange(min=0))
 SHARE = _shown_as("X", click.FloatRange(0, 1))
-FILE = _shown_as("FILE", click.Path(path_type=Path))
-FOLDER = _shown_as("DIR", click.Path(path_type=Path))
+FILE = _shown_as("FILE", NamedPath(path_type=Path))
+INPUT = InputName()
+FOLDER = _shown_as("DIR", NamedPath(path_type=Path))
 
 EXIT_CODES = {
     0: "finished, now or before",

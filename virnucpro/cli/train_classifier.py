@@ -83,7 +83,7 @@ Then: virnucpro predict contigs.fa -m custom -p my.safetensors -e 500
 )
 @click.option(
     "--tensorboard",
-    type=click.Path(path_type=Path, file_okay=False),
+    type=shared.FOLDER,
     help="Also write TensorBoard scalars to this folder.",
 )
 @shared.resume_option
