@@ -1,14 +1,12 @@
 """Compare the network of lite with one of another design, trained in the same way.
 
-    python examples/lite/networks.py DATASET PIECES --network deepmicroclass --batches one-length
-    python examples/lite/networks.py DATASET PIECES --network deepmicroclass --batches all-lengths
-    python examples/lite/networks.py DATASET PIECES --network lite --batches all-lengths
+    python examples/lite/networks.py DATASET PIECES --network deepmicroclass
+    python examples/lite/networks.py DATASET PIECES --network lite
 
-With the same --batches, both networks get the same windows of the train part of DATASET in the same
-order, and the same optimiser, for --steps batches. The windows of a batch have one length, or there
-are as many of each length in every batch. Networks are measured on the pieces of one chunk that
+Both networks get the same windows of the train part of DATASET in the same order, and the same
+optimiser, for --steps batches. Networks are measured on the pieces of one chunk that
 examples/lite/heldout.py makes. What makes the training of the shipped model longer and better for
-any network (weights of groups and of GC, running mean of the weights) is left out.
+any network (the mask, weights of groups and of GC, running mean of the weights) is left out.
 
 ``deepmicroclass`` has the sizes of the published network DeepMicroClass (Hou et al. 2024, NAR
 Genomics and Bioinformatics 6(2); https://github.com/chengsly/DeepMicroClass): one-hot bases and
@@ -56,9 +54,9 @@ class BasesAndCodons(nn.Module):
             nn.Dropout(0.2), nn.Linear(1024, 256), nn.PReLU(), nn.Dropout(0.2), nn.Linear(256, 2)
         )
 
-    def forward(self, *chunks: torch.Tensor) -> torch.Tensor:
-        """Return the logits of others and virus: int64 ``[B, L]`` each to float32 ``[rows, 2]``."""
-        return torch.as_tensor(self.last(torch.cat([self._means(b) for b in chunks]))).float()
+    def forward(self, bases: torch.Tensor) -> torch.Tensor:
+        """Return the logits of others and virus: int64 ``[B, L]`` to float32 ``[B, 2]``."""
+        return torch.as_tensor(self.last(self._means(bases))).float()
 
     def _means(self, bases: torch.Tensor) -> torch.Tensor:
         complement = torch.where(bases < UNKNOWN, 3 - bases, bases).flip(1)
@@ -97,7 +95,7 @@ def network_called(name: str) -> nn.Module:
     return BasesAndCodons() if name == "deepmicroclass" else LiteModel(LiteTrainingSettings())
 
 
-def train(network: nn.Module, dataset: Dataset, steps: int, *, one_length: bool) -> None:
+def train(network: nn.Module, dataset: Dataset, steps: int) -> None:
     """Train on batches of windows, with a rise and a cosine of the rate."""
     genomes = load_genomes(dataset, "train")
     samplers = {length: WindowSampler(genomes, length) for length in LENGTHS}
@@ -109,17 +107,12 @@ def train(network: nn.Module, dataset: Dataset, steps: int, *, one_length: bool)
         rate = min(1.0, (step + 1) / WARM_UP) * (0.5 + 0.5 * math.cos(math.pi * step / steps))
         for group in optimizer.param_groups:
             group["lr"] = LEARNING_RATE * (rate + 1e-3)
-        lengths = (LENGTHS[int(random.integers(len(LENGTHS)))],) if one_length else LENGTHS
-        windows, virus = [], []
-        for length in lengths:
-            count = BATCH_BASES // sum(lengths) // 2 * 2
-            records, offsets = samplers[length].draw(count, length, random)
-            rows = mutated(genomes.windows(records, offsets, length), MUTATION_RATE, random)
-            windows.append(torch.from_numpy(rows).long())
-            virus.append(genomes.virus[records])
-        labels = torch.from_numpy(np.concatenate(virus).astype(np.int64))
+        length = LENGTHS[int(random.integers(len(LENGTHS)))]
+        records, offsets = samplers[length].draw(BATCH_BASES // length // 2 * 2, length, random)
+        windows = mutated(genomes.windows(records, offsets, length), MUTATION_RATE, random)
+        labels = torch.from_numpy(genomes.virus[records].astype(np.int64))
         with torch.autocast("cpu", torch.bfloat16):
-            logits = network(*windows)
+            logits = network(torch.from_numpy(windows).long())
         loss = F.cross_entropy(logits, labels, label_smoothing=0.02)
         optimizer.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
@@ -152,7 +145,6 @@ def main() -> None:
     parser.add_argument("dataset", type=Path)
     parser.add_argument("pieces", type=Path)
     parser.add_argument("--network", choices=("lite", "deepmicroclass"), required=True)
-    parser.add_argument("--batches", choices=("one-length", "all-lengths"), required=True)
     parser.add_argument("--steps", type=int, default=3000)
     args = parser.parse_args()
     torch.set_num_threads(1)
@@ -162,7 +154,7 @@ def main() -> None:
     network = network_called(args.network)
     count = sum(parameter.numel() for parameter in network.parameters())
     print(f"{args.network}: {count:,} numbers", flush=True)
-    train(network, Dataset(args.dataset), args.steps, one_length=args.batches == "one-length")
+    train(network, Dataset(args.dataset), args.steps)
     network.eval()
     for length in LENGTHS:
         found = measure(network, args.pieces / f"pieces_{length}.fa", labels)

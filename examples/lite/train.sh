@@ -8,7 +8,9 @@ genomes="$1" work="$2"
 
 virnucpro train prepare "$here/genomes.tsv" --genomes "$genomes" -o "$work/data" \
     --content records -e 500,300,150 --test 0.05 --validation 0.05
-virnucpro train lite "$work/data" -o "$work/model" --steps 20000 --threads 1
+# proviruses.tsv are the viral regions that the previous lite found in the training records of hosts.
+virnucpro train lite "$work/data" -o "$work/model" --steps 18000 --threads 1 \
+    --mask "$here/proviruses.tsv"
 
 # To ship it: cp "$work"/model/*.safetensors virnucpro/data/
 python "$here/heldout.py" "$work/data" "$work/pieces"
@@ -27,9 +29,7 @@ virnucpro predict "$work/data/test_records.fa" -o "$work/predicted" -m custom -e
     -p "$work/model/lite_classifier.safetensors" -c "$work/lite.yaml" --force
 python "$here/figures.py" "$work"
 python "$here/baseline.py" "$work/data" "$work/pieces"
-for batches in one-length all-lengths; do
-    python "$here/networks.py" "$work/data" "$work/pieces" --network deepmicroclass --batches $batches
-    python "$here/networks.py" "$work/data" "$work/pieces" --network lite --batches $batches
-done
+python "$here/networks.py" "$work/data" "$work/pieces" --network deepmicroclass
+python "$here/networks.py" "$work/data" "$work/pieces" --network lite
 python "$here/regions.py" "$work/data" "$work/regions" -m custom -e 500 \
     -p "$work/model/lite_classifier.safetensors" -c "$work/lite.yaml"

@@ -19,6 +19,8 @@ Examples:
   virnucpro train lite data --output-dir my_lite
   virnucpro train lite data --output-dir trial --steps 500 --threads 4
   virnucpro train lite more --output-dir better --start-from my_lite/lite_encoder.safetensors
+  virnucpro predict data/train_records.fa -o found -m lite
+  virnucpro train lite data --output-dir cleaner --mask found/train_records_regions.tsv
 
 Then: virnucpro predict contigs.fa -m custom -p my_lite/lite_classifier.safetensors -e 500
 -c my_lite.yaml, where my_lite.yaml names the encoder:
@@ -48,6 +50,13 @@ Then: virnucpro predict contigs.fa -m custom -p my_lite/lite_classifier.safetens
     metavar="ENCODER",
     help="Begin with the weights of the lite encoder of an earlier training.",
 )
+@click.option(
+    "--mask",
+    type=shared.FILE,
+    metavar="REGIONS",
+    help="Do not train on the regions that this table lists in records labelled others, such as "
+    "proviruses. It has the columns record, start and end, as STEM_regions.tsv of predict.",
+)
 @shared.seed_option
 @shared.threads_option
 @shared.force_option
@@ -57,6 +66,7 @@ def lite(
     output_dir: Path,
     steps: int | None,
     start_from: Path | None,
+    mask: Path | None,
     seed: int,
     threads: int | None,
     force: bool,
@@ -92,6 +102,7 @@ def lite(
             screen,
             interruption=interruption,
             start=start_from,
+            mask=mask,
             force=force,
         )
         if report is not None and report["temperature"] is None:

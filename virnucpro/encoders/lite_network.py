@@ -46,7 +46,7 @@ def base_numbers(sequences: Sequence[str]) -> npt.NDArray[np.uint8]:
 class LiteShape:
     """The sizes of a network.
 
-    The defaults are those of DeepMicroClass, except for the heads.
+    DeepMicroClass has channels of 128 and 256, and no heads.
 
     Attributes:
         word_width: numbers per word.
@@ -57,7 +57,7 @@ class LiteShape:
     """
 
     word_width: int = 64
-    channels: tuple[int, int] = (128, 256)
+    channels: tuple[int, int] = (192, 384)
     kernel: int = 3
     heads: int = 8
     dim: int = 256
@@ -85,14 +85,9 @@ class LiteNetwork(nn.Module):
         self.out = nn.Linear(5 * last, shape.dim)
         self.out_norm = nn.BatchNorm1d(shape.dim)
 
-    def forward(self, *chunks: torch.Tensor) -> torch.Tensor:
-        """Embed chunks, those of one length in a tensor: int64 ``[B, L]`` each, L at least 30.
-
-        Returns:
-            float32 ``[rows, dim]``, the rows of one tensor after those of the other. In training,
-            the batch norms after the pooling see the rows of all lengths.
-        """
-        merged = self.out(self.pooled_norm(torch.cat([self._pooled(bases) for bases in chunks])))
+    def forward(self, bases: torch.Tensor) -> torch.Tensor:
+        """Embed chunks of one length: int64 ``[B, L]``, L at least 30, to float32 ``[B, dim]``."""
+        merged = self.out(self.pooled_norm(self._pooled(bases)))
         embedding: torch.Tensor = F.relu(self.out_norm(merged.float()))
         return embedding
 

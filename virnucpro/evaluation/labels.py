@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from virnucpro.errors import InputError
-from virnucpro.evaluation.tables import DelimitedTable, open_table
+from virnucpro.io.delimited import DelimitedTable, open_table
 from virnucpro.tables import LABELLED_FRAMES
 from virnucpro.training.data.dataset import read_frames
 

@@ -10,8 +10,8 @@ from typing import Literal, NamedTuple
 
 from virnucpro.columns import MISSING
 from virnucpro.errors import InputError, UsageError
-from virnucpro.evaluation.tables import DelimitedTable, open_table
 from virnucpro.io.chunks import record_of
+from virnucpro.io.delimited import DelimitedTable, open_table
 from virnucpro.io.frames import chunk_of
 from virnucpro.layout import Layout
 from virnucpro.tables import CHUNKS, CONSENSUS, CONTIGS, PREDICTIONS

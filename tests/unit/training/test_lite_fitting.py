@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 
 import pytest
@@ -16,10 +17,12 @@ from virnucpro.encoders.registry import locate
 from virnucpro.errors import InputError, ResumeRefusedError, RunInterruptedError, UsageError
 from virnucpro.executors.signals import Interruption
 from virnucpro.store.disk import sha256_of
+from virnucpro.tables import REGIONS
 from virnucpro.training.data.dataset import Dataset
 from virnucpro.training.lite import trainer
 from virnucpro.training.lite.admission import LiteFiles
 from virnucpro.training.lite.fitting import fit_lite
+from virnucpro.training.lite.masks import read_mask
 
 SETTINGS = replace(SHORT, steps=5)
 NAMES = (
@@ -116,6 +119,55 @@ def test_the_same_again_is_the_same_to_the_byte(dataset, done, tmp_path):
     fit(dataset, tmp_path / "other", replace(SETTINGS, seed=1))
     other = contents(tmp_path / "other")
     assert all(other[name] != data for name, data in contents(done).items())
+
+
+REGION = "r\t{record}\t{start}\t{end}\t1\t1\t1\t0.9\t-0.9\tFalse\n"
+
+
+def mask(path, record="train_others_0", start=1, end=700):
+    path.write_text(REGIONS.header + REGION.format(record=record, start=start, end=end))
+    return path
+
+
+def test_masked_regions_are_not_trained_on(dataset, done, tmp_path):
+    table = mask(tmp_path / "regions.tsv")
+    fit(dataset, tmp_path / "masked", mask=table)
+    facts = json.loads((tmp_path / "masked" / "lite.json").read_text())
+    assert facts["settings"]["mask"] == sha256_of(table)
+    assert facts["command"].endswith("--seed 0 --mask REGIONS")
+    made = contents(tmp_path / "masked")["lite_encoder.safetensors"]
+    assert made != contents(done)["lite_encoder.safetensors"]
+    with pytest.raises(ResumeRefusedError, match="mask: was"):
+        fit(dataset, tmp_path / "masked", mask=mask(table, end=701))
+
+
+def test_regions_of_viruses_are_not_masked(dataset, tmp_path):
+    table = mask(tmp_path / "regions.tsv")
+    rows = [("train_virus_0", 1, 900), ("train_others_1", 3, 4), ("train_others_0", 1001, 1500)]
+    with table.open("a") as stream:
+        stream.writelines(REGION.format(record=r, start=s, end=e) for r, s, e in rows)
+    assert read_mask(table, dataset) == {
+        "train_others_0": [(0, 700), (1000, 1500)],
+        "train_others_1": [(2, 4)],
+    }
+
+
+@pytest.mark.parametrize(
+    ("region", "said"),
+    [
+        ({"record": "test_others_0"}, "the training part of {root} has no record 'test_others_0'"),
+        ({"end": 1501}, "'train_others_0' has 1,500 bases, fewer than 1501"),
+        ({"start": 0}, "start and end are not the first and the last base"),
+        ({"start": 701}, "start and end are not the first and the last base"),
+        ({"start": "x"}, "start and end are not the first and the last base"),
+    ],
+)
+def test_a_mask_that_does_not_fit(dataset, tmp_path, region, said):
+    table = mask(tmp_path / "regions.tsv", **region)
+    expected = said.format(root=dataset.root)
+    with pytest.raises(InputError, match=re.escape(f"{table}: line 2: {expected}")):
+        fit(dataset, tmp_path / "masked", mask=table)
+    assert not (tmp_path / "masked").exists()
 
 
 @pytest.mark.parametrize("after", [1, 3, 5])

@@ -46,6 +46,33 @@ def test_windows_are_pieces_of_their_records():
     assert places.max() <= 600
 
 
+def test_masked_parts_are_left_out():
+    rows = [record("v", "virus", 400), record("o", "others", 1000)]
+    genomes = genome_set(rows, {"o": [(700, 800), (150, 400)]})
+    assert genomes.lengths.tolist() == [400, 150, 300, 200]
+    assert genomes.genomes.tolist() == [0, 1, 1, 1]
+    assert genomes.virus.tolist() == [True, False, False, False]
+    sequence = rows[1].sequence
+    for number, part in enumerate((sequence[:150], sequence[400:700], sequence[800:]), 1):
+        windows = genomes.windows(np.array([number]), np.array([0]), len(part))
+        assert text(windows[0]) == part
+
+
+@pytest.mark.parametrize(
+    ("masked", "lengths"),
+    [
+        ([(0, 10), (159, 990)], []),  # what is left is too short for a window
+        ([(0, 1000)], []),
+        ([(300, 700), (400, 500), (600, 800)], [300, 200]),  # they overlap
+        ([(0, 500), (500, 600)], [400]),
+        ([], [1000]),
+    ],
+)
+def test_what_is_left_of_a_record(masked, lengths):
+    rows = [record("v", "virus", 400), record("o", "others", 1000)]
+    assert genome_set(rows, {"o": masked}).lengths.tolist() == [400, *lengths]
+
+
 def test_groups_and_taxa_count_by_the_square_root_of_their_bases():
     records = [
         record("v", "virus", 1000),

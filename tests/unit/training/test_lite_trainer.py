@@ -92,18 +92,17 @@ def test_an_encoder_of_other_sizes_is_no_start(genomes):
         LiteTrainer(SETTINGS, genomes, LENGTHS, start)
 
 
-def test_a_batch_has_as_many_windows_of_each_length(genomes):
+def test_the_windows_of_a_batch_have_one_length_and_half_are_virus(genomes):
     drawn, trainer = [], LiteTrainer(SETTINGS, genomes, LENGTHS)
-    forward = trainer._model.encoder.forward
-    trainer._model.encoder.forward = lambda *chunks: (
-        drawn.append([tuple(rows.shape) for rows in chunks]) or forward(*chunks)
-    )
-    run(trainer, 6)
-    assert [[count for count, _ in shapes] for shapes in drawn] == [[12, 12]] * 6
-    for number, longest in enumerate(LENGTHS):
-        lengths = [shapes[number][1] for shapes in drawn]
-        assert max(lengths) == longest
-        assert min(lengths) >= 0.7 * longest - 1
+    for _ in range(60):
+        windows, records = trainer._draw()
+        assert len(windows) == len(records) == 2 * genomes.virus[records].sum()
+        assert 6000 - 2 * windows.shape[1] < windows.size <= 6000
+        drawn.append(windows.shape[1])
+    for length in LENGTHS:  # some are whole, some shortened, by less than a third
+        assert drawn.count(length) > 10
+        assert any(0.7 * length - 1 <= short < length for short in drawn)
+    assert min(drawn) >= 0.7 * min(LENGTHS) - 1
 
 
 def test_a_group_that_is_told_apart_worse_is_drawn_more_often():

@@ -212,6 +212,19 @@ class Dataset:
             return iter(())
         return _read_labelled_records(self.genomes_table, self.records_file(part), part)
 
+    def record_lengths(self, part: Part, label: Label) -> dict[str, int]:
+        """Return the bases of the records of ``part`` that have ``label``, by the id of the record.
+
+        Raises:
+            InputError: the table of genomes is missing or damaged.
+        """
+        record, bases, known = (GENOMES.names.index(name) for name in ("record", "bases", "label"))
+        rows = _genome_rows(self.genomes_table, part)
+        try:
+            return {row[record]: int(row[bases]) for row in rows if row[known] == label}
+        except ValueError as error:
+            raise InputError(f"{self.genomes_table} is damaged ({error}): {_AGAIN}") from error
+
 
 @contextmanager
 def _read_errors_explained(path: Path) -> Iterator[None]:

@@ -33,6 +33,7 @@ from virnucpro.training.lite.admission import (
     work_identity,
 )
 from virnucpro.training.lite.genomes import GenomeSet, load_genomes, measured_windows
+from virnucpro.training.lite.masks import read_mask
 from virnucpro.training.lite.trainer import (
     LiteModel,
     LiteTrainer,
@@ -56,13 +57,15 @@ def fit_lite(
     *,
     interruption: Interruption,
     start: Path | None = None,
+    mask: Path | None = None,
     force: bool = False,
     disk: Disk | None = None,
 ) -> Mapping[str, Any] | None:
     """Train the model, or continue an interrupted training with the same settings and data.
 
-    ``start`` is the encoder of an earlier training, whose weights are the first ones. ``force``
-    moves earlier files to :attr:`LiteFiles.previous` and starts over.
+    ``start`` is the encoder of an earlier training, whose weights are the first ones. ``mask`` is a
+    table of regions that are not trained on (:func:`read_mask`). ``force`` moves earlier files to
+    :attr:`LiteFiles.previous` and starts over.
 
     Returns:
         The content of ``lite.json``; None if the same training was finished before.
@@ -82,6 +85,10 @@ def fit_lite(
     if start is not None:
         first = read_lite(start)
         identity["settings"]["started from"] = sha256_of(start)
+    masked = None
+    if mask is not None:
+        masked = read_mask(mask, dataset)
+        identity["settings"]["mask"] = sha256_of(mask)
     identity = json.loads(json.dumps(identity))  # as it is read again: lists, not tuples
     disk.make_folder(files.root)
     with locked(files.lock, "this encoder", state=[files.savepoint, files.previous]):
@@ -92,7 +99,8 @@ def fit_lite(
             check_encoder(files)
             return None
         progress.begin("reading genomes", 1)
-        trainer = LiteTrainer(settings, load_genomes(dataset, "train"), dataset.lengths(), first)
+        genomes = load_genomes(dataset, "train", masked)
+        trainer = LiteTrainer(settings, genomes, dataset.lengths(), first)
         progress.advance(1)
         if state is not None and admission.decision == "continue":
             trainer.load_state(state)
@@ -133,7 +141,8 @@ def _write_results(
         # Without paths, so that the same training gives the same files.
         "command": f"virnucpro train lite DATASET --output-dir DIR --steps {settings['steps']} "
         f"--seed {settings['seed']}"
-        + (" --start-from ENCODER" if "started from" in settings else ""),
+        + (" --start-from ENCODER" if "started from" in settings else "")
+        + (" --mask REGIONS" if "mask" in settings else ""),
         "version": __version__,
         "data_set": identity["data_set"],
     }

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 
 import numpy as np
 import numpy.typing as npt
@@ -51,28 +52,36 @@ class GenomeSet:
         return np.asarray(self.bases[places])
 
 
-def load_genomes(dataset: Dataset, part: Part) -> GenomeSet:
-    """Read the records of ``part``; this takes a byte of memory per base.
+Spans = Mapping[str, Sequence[tuple[int, int]]]
+"""Parts of records, by the id of the record: first base and the one after the last, from 0."""
+
+
+def load_genomes(dataset: Dataset, part: Part, masked: Spans | None = None) -> GenomeSet:
+    """Read the records of ``part``, without their ``masked`` parts. A base takes a byte of memory.
 
     Raises:
         InputError: the files of the data set do not belong together.
     """
-    return genome_set(dataset.records(part))
+    return genome_set(dataset.records(part), masked)
 
 
-def genome_set(records: Iterable[LabelledRecord]) -> GenomeSet:
-    """Put labelled records together; one that is too short for any window is left out."""
+def genome_set(records: Iterable[LabelledRecord], masked: Spans | None = None) -> GenomeSet:
+    """Put labelled records together; one that is too short for any window is left out.
+
+    Each part of a record that is left between its ``masked`` parts counts as a record.
+    """
     numbers: dict[str, dict[str, int]] = {"group": {}, "taxon": {}, "genome": {}}
     bases: list[Bases] = []
     columns: list[tuple[int, ...]] = []
     for record in records:
         if len(record.sequence) < SHORTEST:
             continue
-        bases.append(base_numbers([record.sequence])[0])
         ids = [
             known.setdefault(getattr(record, name), len(known)) for name, known in numbers.items()
         ]
-        columns.append((len(record.sequence), record.label == "virus", *ids))
+        for sequence in _outside(record.sequence, (masked or {}).get(record.record, ())):
+            bases.append(base_numbers([sequence])[0])
+            columns.append((len(sequence), record.label == "virus", *ids))
     lengths, virus, groups, taxa, genomes = np.array(columns, np.int64).reshape(-1, 5).T
     return GenomeSet(
         np.concatenate([np.empty(0, np.uint8), *bases]),
@@ -84,6 +93,15 @@ def genome_set(records: Iterable[LabelledRecord]) -> GenomeSet:
         genomes.astype(np.int32),
         tuple(numbers["group"]),
     )
+
+
+def _outside(sequence: str, spans: Sequence[tuple[int, int]]) -> list[str]:
+    """Return the parts of a sequence outside ``spans`` that are long enough for a window."""
+    spans = sorted(spans)
+    starts = [0, *accumulate((end for _, end in spans), max)]
+    ends = [*(start for start, _ in spans), len(sequence)]
+    parts = [sequence[start:end] for start, end in zip(starts, ends, strict=True)]
+    return [part for part in parts if len(part) >= SHORTEST]
 
 
 class WindowSampler:

@@ -76,9 +76,9 @@ class LiteModel(nn.Module):
         self.drop_hidden = nn.Dropout(settings.dropout)
         self.output_layer = nn.Linear(settings.hidden, 2)
 
-    def forward(self, *chunks: torch.Tensor) -> torch.Tensor:
-        """Return the logits of others and virus: int64 ``[B, L]`` each to float32 ``[rows, 2]``."""
-        hidden = self.hidden_layer(self.drop(self.encoder(*chunks))).float()
+    def forward(self, bases: torch.Tensor) -> torch.Tensor:
+        """Return the logits of others and virus: int64 ``[B, L]`` to float32 ``[B, 2]``."""
+        hidden = self.hidden_layer(self.drop(self.encoder(bases))).float()
         hidden = self.drop_hidden(F.relu(self.bn1(hidden)))
         return torch.as_tensor(self.output_layer(hidden)).float()
 
@@ -89,9 +89,7 @@ class LiteModel(nn.Module):
 
 
 class LiteTrainer:
-    """Trains a model on windows of ``genomes``, as many of each of ``lengths`` in every batch.
-
-    The batch norms after the pooling then see all lengths, as those of a model in use do.
+    """Trains a model on windows of ``genomes``: those of a batch have one of ``lengths``.
 
     The same arguments give the same weights on one machine with the same number of threads, also
     if the training was stopped and continued with :meth:`state`.
@@ -142,10 +140,10 @@ class LiteTrainer:
         windows, records = self._draw()
         labels = torch.from_numpy(self._genomes.virus[records].astype(np.int64))
         with torch.autocast("cpu", torch.bfloat16):
-            logits = model(*(torch.from_numpy(rows).long() for rows in windows))
+            logits = model(torch.from_numpy(windows).long())
         smoothing = settings.label_smoothing
         losses = F.cross_entropy(logits, labels, label_smoothing=smoothing, reduction="none")
-        weights = self._gc_shares.weights(np.concatenate(list(map(gc_of, windows))), labels.numpy())
+        weights = self._gc_shares.weights(gc_of(windows), labels.numpy())
         loss = (torch.from_numpy(weights) * losses).sum() / float(weights.sum())
         self._optimizer.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
@@ -194,19 +192,16 @@ class LiteTrainer:
         for _, sampler in self._samplers:
             sampler.reweigh(factors)
 
-    def _draw(self) -> tuple[list[Bases], npt.NDArray[np.int64]]:
-        """Return the windows of the next batch by chunk length, and the records they are from."""
+    def _draw(self) -> tuple[Bases, npt.NDArray[np.int64]]:
+        """Return the windows of the next batch, and the records that they are from."""
         random = self._random
-        windows, drawn = [], []
-        count = BATCH_BASES // sum(length for length, _ in self._samplers)
-        for length, sampler in self._samplers:
-            if random.random() < SHORTENED:
-                length = int(length * random.uniform(0.7, 1.0))
-            records, offsets = sampler.draw(max(2, count // 2 * 2), length, random)
-            rows = self._genomes.windows(records, offsets, length)
-            windows.append(mutated(rows, self._settings.mutation_rate, random))
-            drawn.append(records)
-        return windows, np.concatenate(drawn)
+        length, sampler = self._samplers[int(random.integers(len(self._samplers)))]
+        if random.random() < SHORTENED:
+            length = int(length * random.uniform(0.7, 1.0))
+        count = max(2, BATCH_BASES // length // 2 * 2)
+        records, offsets = sampler.draw(count, length, random)
+        windows = self._genomes.windows(records, offsets, length)
+        return mutated(windows, self._settings.mutation_rate, random), records
 
 
 def window_margins(
