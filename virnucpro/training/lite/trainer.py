@@ -47,7 +47,7 @@ class LiteTrainingSettings:
         mutation_rate: the mean fraction of bases that are replaced in half of the windows.
     """
 
-    steps: int = 30_000
+    steps: int = 18_000
     seed: int = 0
     shape: LiteShape = field(default_factory=LiteShape)
     hidden: int = 128
