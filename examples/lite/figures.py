@@ -43,18 +43,20 @@ def print_table(head: tuple[str, ...], rows: Iterator[tuple[str, ...]]) -> None:
 
 
 class Pieces:
-    """The calls of the pieces of one length, with what is known of each piece.
+    """The calls of the pieces of one length, or of pairs, with what is known of each piece.
 
     Attributes:
+        stem: the name of their file.
+        title: the same for people.
         rows: of the table of contigs, each with ``label``, ``group`` and ``genome``.
         evaluation: rows of the evaluation, by slice and name.
     """
 
-    def __init__(self, work: Path, length: int, labels: dict[str, Row]) -> None:
-        self.length = length
-        contigs = table(work / "predicted" / f"pieces_{length}_contigs.tsv")
+    def __init__(self, work: Path, stem: str, title: str, labels: dict[str, Row]) -> None:
+        self.stem, self.title = stem, title
+        contigs = table(work / "predicted" / f"{stem}_contigs.tsv")
         self.rows = [row | labels[row["record"]] for row in contigs]
-        evaluated = table(work / f"evaluated_{length}" / "evaluation.tsv")
+        evaluated = table(work / f"evaluated_{stem}" / "evaluation.tsv")
         self.evaluation = {(row["slice"], row["name"]): row for row in evaluated}
 
     def called(self, **chosen: str) -> str:
@@ -74,13 +76,13 @@ class Pieces:
         return f"{float(row['auroc']):.3f}{interval}"
 
 
-def overall(lengths: list[Pieces]) -> Iterator[tuple[str, ...]]:
-    """Yield a row for each length."""
-    for pieces in lengths:
+def overall(kinds: list[Pieces]) -> Iterator[tuple[str, ...]]:
+    """Yield a row for each kind of piece."""
+    for pieces in kinds:
         scored = sum(row["status"] == "scored" for row in pieces.rows)
         whole = next(name for name in pieces.evaluation if name[0] == "overall")
         yield (
-            f"{pieces.length:,} bp",
+            pieces.title,
             f"{len(pieces.rows):,}",
             f"{100 * scored / len(pieces.rows):.1f} %",
             pieces.auroc(whole),
@@ -113,7 +115,7 @@ def gc_percent(path: Path) -> dict[str, float]:
 
 def by_gc(work: Path, pieces: Pieces) -> Iterator[tuple[str, ...]]:
     """Yield a row for each range of GC."""
-    shares = gc_percent(work / "pieces" / f"pieces_{pieces.length}.fa")
+    shares = gc_percent(work / "pieces" / f"{pieces.stem}.fa")
     for low, high in pairwise(GC_BINS):
         rows = [row for row in pieces.rows if low <= shares[row["record"]] < high]
         virus = np.array([row["label"] == "virus" for row in rows])
@@ -138,7 +140,7 @@ def same_genomes(lengths: list[Pieces]) -> Iterator[tuple[str, ...]]:
             np.array([row["label"] == "virus" for row in rows]),
             np.array([float(row["virus_score"]) for row in rows]),
         )
-        yield f"{pieces.length:,} bp", f"{len(rows):,}", "-" if area is None else f"{area:.3f}"
+        yield pieces.title, f"{len(rows):,}", "-" if area is None else f"{area:.3f}"
 
 
 def whole_records(work: Path) -> Iterator[tuple[str, ...]]:
@@ -168,9 +170,10 @@ def main() -> None:
     parser.add_argument("work", type=Path)
     work = parser.parse_args().work
     labels = {row["record"]: row for row in table(work / "pieces" / "labels.tsv")}
-    lengths = [Pieces(work, length, labels) for length in LENGTHS]
+    lengths = [Pieces(work, f"pieces_{n}", f"{n:,} bp", labels) for n in LENGTHS]
+    pairs = Pieces(work, "mates_1", "two mates of 150 bp", labels)
     called = ("viral pieces called virus", "other pieces called virus")
-    print_table(("piece", "pieces", "scored", "AUROC", *called), overall(lengths))
+    print_table(("piece", "pieces", "scored", "AUROC", *called), overall([*lengths, pairs]))
     print_table(("length", "pieces", "AUROC"), same_genomes(lengths))
     print_table(("held-out group", *(f"{n:,} bp" for n in LENGTHS)), by_group(lengths))
     of_500 = lengths[LENGTHS.index(500)]

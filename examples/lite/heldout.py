@@ -2,7 +2,8 @@
 
     python examples/lite/heldout.py DATASET OUT [--most 600] [--part test] [--groups human,yeast]
 
-This writes OUT/pieces_150.fa, _300.fa, _500.fa, _2100.fa and _5000.fa, and OUT/labels.tsv. Of each
+This writes OUT/pieces_150.fa, _300.fa, _500.fa, _2100.fa and _5000.fa, and OUT/labels.tsv. The
+paired reads of 150 bases at the ends of the pieces of 500 are OUT/mates_1.fa and OUT/mates_2.fa. Of each
 group, at most --most pieces of a length are kept, evenly spread over its records. Pieces with more
 than a tenth of unknown letters are left out. train.sh shows the next commands, `virnucpro predict`
 and `virnucpro evaluate`.
@@ -14,9 +15,13 @@ import argparse
 from collections import defaultdict
 from pathlib import Path
 
+from virnucpro.io.records import read_records
 from virnucpro.training.data.dataset import Dataset, LabelledRecord, Part
 
 LENGTHS = (150, 300, 500, 2100, 5000)
+FRAGMENT = 500  # bases from the start of one mate to that of the other
+MATE = 150  # bases
+COMPLEMENT = str.maketrans("ACGT", "TGCA")
 STEP = 500  # bases from the start of a piece to that of the next, before some are left out
 
 
@@ -37,6 +42,18 @@ def pieces_by_group(
                 name = f"{record.record}_{start + 1}_{length}bp"
                 pieces[record.group].append((name, bases, record._replace(sequence="")))
     return pieces
+
+
+def write_mates(folder: Path) -> None:
+    """Write the paired reads of the pieces that are fragments: the second mate is reversed."""
+    with (
+        (folder / "mates_1.fa").open("w", encoding="utf-8") as first,
+        (folder / "mates_2.fa").open("w", encoding="utf-8") as second,
+    ):
+        for piece in read_records(folder / f"pieces_{FRAGMENT}.fa"):
+            first.write(f">{piece.id}\n{piece.sequence[:MATE]}\n")
+            last = piece.sequence[-MATE:].translate(COMPLEMENT)[::-1]
+            second.write(f">{piece.id}\n{last}\n")
 
 
 def main() -> None:
@@ -62,6 +79,7 @@ def main() -> None:
                         row = (name, record.label, record.group, record.genome)
                         labels.write("\t".join(row) + "\n")
             print(length, {group: min(args.most, len(p)) for group, p in groups.items()})
+    write_mates(args.out)
 
 
 if __name__ == "__main__":

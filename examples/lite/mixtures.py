@@ -35,8 +35,8 @@ Scores = list[tuple[bool, str, list[float]]]
 """Label, group and probabilities of each scored record."""
 
 
-def read_scores(record: Path, labels: Path) -> tuple[int, Scores]:
-    """Return the chunk length of the run of a ``STEM_run.json``, and its records with a score."""
+def read_scores(record: Path, labels: Path) -> Scores:
+    """Return the records with a score of the run of a ``STEM_run.json``."""
     run = open_run(record.parent, record.name.removesuffix("_run.json"))
     length = int(run.record["settings"]["analysis"]["chunk_length"])
     classifier = inspect_classifier(Path(run.record["models"]["classifier"]["path"]))
@@ -51,7 +51,7 @@ def read_scores(record: Path, labels: Path) -> tuple[int, Scores]:
         ]
         if (label := known.get(name)) and (found := record_probabilities(pairs, model)):
             scores.append((label.virus, label.group, found))
-    return length, scores
+    return scores
 
 
 def draw(scores: Scores, share: float, records: int, generator: np.random.Generator) -> Scores:
@@ -94,10 +94,11 @@ def main() -> None:
     parser.add_argument("--records", type=int, default=1000)
     parser.add_argument("--draws", type=int, default=20)
     args = parser.parse_args()
-    print("| bases per chunk | virus | stated, at most | records | viruses found | realised |")
+    print("| run | virus | stated, at most | records | viruses found | realised |")
     print("|---|---|---|---|---|---|")
     for record in args.runs:
-        length, scores = read_scores(record, args.labels)
+        scores = read_scores(record, args.labels)
+        name = record.name.removesuffix("_run.json")
         for share in SHARES:
             generator = np.random.default_rng(SEED)
             draws = [
@@ -105,7 +106,7 @@ def main() -> None:
             ]
             means = np.mean(np.array(draws), axis=0)
             for stated, (count, found, realised) in zip(STATED, means.tolist(), strict=True):
-                row = (length, f"{100 * share:.0f} %", stated, f"{count:.0f}", f"{found:.3f}")
+                row = (name, f"{100 * share:.0f} %", stated, f"{count:.0f}", f"{found:.3f}")
                 print(f"| {' | '.join(map(str, row))} | {realised:.3f} |")
 
 

@@ -22,8 +22,12 @@ for length in 150 300 500 2100 5000; do
     virnucpro predict "$work/pieces/pieces_$length.fa" -o "$work/predicted" -m custom -e "$chunk" \
         -p "$work/model/lite_classifier.safetensors" -c "$work/lite.yaml" --force
     virnucpro evaluate "$work/predicted/pieces_${length}_contigs.tsv" \
-        --labels "$work/pieces/labels.tsv" --level contig -o "$work/evaluated_$length" --force
+        --labels "$work/pieces/labels.tsv" --level contig -o "$work/evaluated_pieces_$length" --force
 done
+virnucpro predict "$work/pieces/mates_1.fa" --input2 "$work/pieces/mates_2.fa" -o "$work/predicted" \
+    -m custom -e 150 -p "$work/model/lite_classifier.safetensors" -c "$work/lite.yaml" --force
+virnucpro evaluate "$work/predicted/mates_1_contigs.tsv" --labels "$work/pieces/labels.tsv" \
+    --level contig -o "$work/evaluated_mates_1" --force
 virnucpro predict "$work/data/test_records.fa" -o "$work/predicted" -m custom -e 500 \
     -p "$work/model/lite_classifier.safetensors" -c "$work/lite.yaml" --force
 python "$here/figures.py" "$work"
