@@ -2,10 +2,10 @@
 
     python examples/lite/heldout.py DATASET OUT [--most 600] [--part test] [--groups human,yeast]
 
-This writes OUT/pieces_150.fa, _300.fa, _500.fa, _2100.fa and _5000.fa, and OUT/labels.tsv. The
-paired reads of 150 bases at the ends of the pieces of 500 are OUT/mates_1.fa and OUT/mates_2.fa. Of each
+This writes OUT/pieces_150.fa, _300.fa, _500.fa, _2100.fa and _5000.fa, and OUT/labels.tsv. Of each
 group, at most --most pieces of a length are kept, evenly spread over its records. Pieces with more
-than a tenth of unknown letters are left out. train.sh shows the next commands, `virnucpro predict`
+than a tenth of unknown letters are left out. OUT/mates_1.fa and OUT/mates_2.fa are paired reads: the
+150 bases at either end of each piece of 500. train.sh shows the next commands, `virnucpro predict`
 and `virnucpro evaluate`.
 """
 

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from Bio.Seq import Seq
 from sklearn.metrics import roc_auc_score
 
 from virnucpro.classifier.files import inspect_classifier
@@ -67,10 +68,19 @@ def test_the_contigs_of_the_example_are_called_right(tmp_path: Path) -> None:
     lines = [f"{name}\t{'virus' if name.startswith('virus') else 'others'}\n" for name in contigs]
     labels.write_text("record\tlabel\n" + "".join(lines))
     script = runpy.run_path(str(ROOT / "examples/lite/mixtures.py"))
-    length, scores = script["read_scores"](tmp_path / "out/example_run.json", labels)
-    assert length == 500
+    scores = script["read_scores"](tmp_path / "out/example_run.json", labels)
     assert len(scores) == 6
     assert all((found[0] > 0.5) == virus for virus, _, found in scores)
+
+
+def test_the_mates_to_measure_with_are_the_ends_of_the_pieces(tmp_path: Path) -> None:
+    piece = "".join(random.Random(1).choices("ACGTN", k=500))
+    (tmp_path / "pieces_500.fa").write_text(f">p\n{piece}\n>q\n{piece[::-1]}\n")
+    runpy.run_path(str(ROOT / "examples/lite/heldout.py"))["write_mates"](tmp_path)
+    first, second = (list(read_records(tmp_path / f"mates_{n}.fa")) for n in (1, 2))
+    assert [record.id for record in first] == [record.id for record in second] == ["p", "q"]
+    assert first[0].sequence == piece[:150]
+    assert second[0].sequence == str(Seq(piece[-150:]).reverse_complement())
 
 
 @pytest.mark.parametrize(("length", "least"), [(500, 0.86), (300, 0.82), (150, 0.73)])
