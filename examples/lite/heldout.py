@@ -4,9 +4,9 @@
 
 This writes OUT/pieces_150.fa, _300.fa, _500.fa, _2100.fa and _5000.fa, and OUT/labels.tsv. Of each
 group, at most --most pieces of a length are kept, evenly spread over its records. Pieces with more
-than a tenth of unknown letters are left out. OUT/mates_1.fa and OUT/mates_2.fa are paired reads: the
-150 bases at either end of each piece of 500. train.sh shows the next commands, `virnucpro predict`
-and `virnucpro evaluate`.
+than a tenth of unknown letters are left out. OUT/mates_1.fa and OUT/mates_2.fa are paired reads:
+150 bases from either end of each piece of 500. train.sh shows the next commands, `virnucpro
+predict` and `virnucpro evaluate`.
 """
 
 from __future__ import annotations
