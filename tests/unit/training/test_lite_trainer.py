@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import io
 from dataclasses import replace
 
@@ -105,6 +106,34 @@ def test_the_windows_of_a_batch_have_one_length_and_half_are_virus(genomes):
     assert min(drawn) >= 0.7 * min(LENGTHS) - 1
 
 
+def test_the_norms_use_running_means_of_all_lengths_at_the_end(genomes):
+    trainer = LiteTrainer(replace(SETTINGS, steps=10), genomes, LENGTHS)
+    norms = [m for m in trainer._model.modules() if isinstance(m, trainer_module.BatchNorm)]
+    assert len(norms) == 9  # of tables, convolutions, pooled, embedding and hidden units
+
+    def statistics():
+        return torch.cat([torch.cat([m.running_mean, m.running_var]) for m in norms])
+
+    run(trainer, 6)
+    before = statistics()
+    run(trainer, 7)
+    assert not torch.equal(statistics(), before)
+    average = [
+        m for m in trainer._average.module.modules() if isinstance(m, trainer_module.BatchNorm)
+    ]
+    means = torch.cat([torch.cat([m.running_mean, m.running_var]) for m in average])
+    run(trainer, 8)
+    settled = statistics()
+    assert torch.equal(settled, means)
+    saved = copy.deepcopy(trainer.state())
+    run(trainer, 10)
+    assert torch.equal(statistics(), settled)
+    assert all(not norm.training for norm in norms)
+    again = LiteTrainer(replace(SETTINGS, steps=10), genomes, LENGTHS)
+    again.load_state(saved)
+    assert bytes_of(run(again, 10)) == bytes_of(trainer)
+
+
 def test_a_group_that_is_told_apart_worse_is_drawn_more_often():
     """Half of the viruses are written as the others are."""
     rows = [
@@ -123,7 +152,7 @@ def test_a_group_that_is_told_apart_worse_is_drawn_more_often():
 
 
 def test_it_learns_what_differs(genomes):
-    trainer = run(LiteTrainer(replace(SETTINGS, steps=40), genomes, LENGTHS), 40)
+    trainer = run(LiteTrainer(replace(SETTINGS, steps=150), genomes, LENGTHS), 150)
     assert np.mean(trainer.losses[-5:]) < 0.8 * np.mean(trainer.losses[:2])
     records = np.arange(8)
     margins = window_margins(trainer.finish(), genomes, records, records * 10, 300)

@@ -24,8 +24,14 @@ BATCH_BASES = 64_000
 MEASURED_BASES = 64_000  # per batch without gradients
 WARM_UP = 500  # steps, or a tenth of a training of fewer than 5,000
 AVERAGED = 20  # the result is a running mean of the weights over the last twentieth of the steps
+# The windows of a batch have one length, but in use a model has running statistics of all lengths.
+# From this share of the steps on, the batch norms use these in training, too.
+SETTLED = 0.7
 REWEIGHED = 100  # steps from one change of the shares of groups to the next
 SHORTENED = 0.3  # how often the windows of a length are cut to between 70 and 100 % of it
+
+
+BatchNorm = nn.BatchNorm1d | nn.BatchNorm2d
 
 
 @dataclass(frozen=True)
@@ -135,6 +141,7 @@ class LiteTrainer:
     def advance(self) -> None:
         """Train on one batch."""
         settings, model = self._settings, self._model
+        self._settle_norms()
         for parameters in self._optimizer.param_groups:
             parameters["lr"] = settings.rate(self.step)
         windows, records = self._draw()
@@ -191,6 +198,20 @@ class LiteTrainer:
         self._factors = factors
         for _, sampler in self._samplers:
             sampler.reweigh(factors)
+
+    def _settle_norms(self) -> None:
+        """Let the batch norms use the statistics of their batch, or later those of all lengths."""
+        settled = int(SETTLED * self._settings.steps)
+        for own, mean in zip(self._model.modules(), self._average.module.modules(), strict=True):
+            if not isinstance(own, BatchNorm):
+                continue
+            assert isinstance(mean, BatchNorm)
+            own.train(self.step < settled)
+            if self.step == settled:
+                own.load_state_dict(
+                    own.state_dict()
+                    | {name: mean.state_dict()[name] for name in ("running_mean", "running_var")}
+                )
 
     def _draw(self) -> tuple[Bases, npt.NDArray[np.int64]]:
         """Return the windows of the next batch, and the records that they are from."""
