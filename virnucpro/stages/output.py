@@ -51,7 +51,7 @@ class OutputStage(HostStage):
     reads_intermediate: ClassVar[bool] = False
     # 2: column fdr; 3: STEM_virus.tsv, regions, other tiers; 4: the share that contig models
     # assume; 5: STEM_virus.fastq.gz
-    version: ClassVar[int] = 5
+    version: ClassVar[int] = 6
 
     layout: RunLayout
     source: InputFiles
