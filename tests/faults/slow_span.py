@@ -24,7 +24,7 @@ from virnucpro.executors.signals import interruptible
 from virnucpro.io.fasta import fasta_bytes
 from virnucpro.layout import RunLayout
 from virnucpro.run.spans import Spans
-from virnucpro.stages import embedding
+from virnucpro.stages import embedding_session
 from virnucpro.stages.embedding import EmbeddingStage
 from virnucpro.store.disk import Disk
 from virnucpro.store.ledger import Ledger
@@ -54,7 +54,7 @@ class SlowStage(EmbeddingStage):
 
 def main() -> int:
     folder, seconds = Path(sys.argv[1]), float(sys.argv[2])
-    embedding.SAVE_SECONDS = 0.0
+    embedding_session.SAVE_SECONDS = 0.0
     SlowStage.seconds = seconds
     layout, disk = RunLayout(folder, "in", 500), Disk()
     model = folder / "model"
