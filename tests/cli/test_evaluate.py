@@ -190,7 +190,7 @@ def test_again_is_the_same_and_something_else_is_kept(
     before = {path.name: path.read_bytes() for path in out.iterdir() if path.is_file()}
     again = call(*command)
     assert again.code == 0
-    assert "the evaluation in in_chunk_evaluation is finished" in again.err
+    assert "the evaluation in in_chunk_evaluation is made again" in again.err
     assert {path.name: path.read_bytes() for path in out.iterdir() if path.is_file()} == before
     refused = call(*command, "--threshold", 0.7)
     assert refused.code == 3

@@ -35,6 +35,7 @@ from virnucpro.store.guard import (
     ExistingWork,
     WorkIdentity,
     admit_work,
+    measured_again,
     save_identity,
 )
 
@@ -55,7 +56,7 @@ def run_evaluation(request: EvaluationRequest, notify: Callable[[str], None]) ->
         _sweep(plan, disk)
         # Looked at again, because another process may have worked until the lock was taken.
         existing, existing_classifier = plan.existing()
-        if notice := admit_work(plan.identity, existing, disk, force=request.force).notice:
+        if notice := measured_again(plan.identity, existing, disk, force=request.force):
             notify(notice)
         table = plan.predictions.table.path
         notify(f"reading {request.labels} and {table}; results go to {plan.folder}")

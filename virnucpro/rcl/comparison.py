@@ -30,7 +30,7 @@ from virnucpro.rcl.proteins import AnnotatedProtein, read_protein_table
 from virnucpro.rcl.splits import split_of_table
 from virnucpro.store.disk import Disk, sha256_of
 from virnucpro.store.documents import sealed, unsealed
-from virnucpro.store.guard import ExistingWork, WorkIdentity, admit_work
+from virnucpro.store.guard import ExistingWork, WorkIdentity, measured_again
 from virnucpro.store.lock import locked
 from virnucpro.training.data.dataset import Part
 from virnucpro.version import __version__
@@ -104,9 +104,9 @@ def run_rcl_evaluation(
         stack.enter_context(locked(lock_file(folder, REPORT), "this evaluation"))
         disk.sweep(folder, EVALUATION_FILES)
         work = _existing(folder, label)
-        admission = admit_work(WorkIdentity(label, settings), work, disk, force=request.force)
-        if admission.notice:
-            display.show(Notice("info", admission.notice))
+        wanted = WorkIdentity(label, settings)
+        if notice := measured_again(wanted, work, disk, force=request.force):
+            display.show(Notice("info", notice))
         evaluations = [evaluate_finder(finder, proteins, display) for finder in request.finders]
         report = {
             "producer": f"virnucpro {__version__}",

@@ -133,6 +133,20 @@ def admit_work(
     return Admission("continue", f"going on with {label}")
 
 
+def measured_again(
+    wanted: WorkIdentity, existing: ExistingWork, disk: Disk, *, force: bool = False
+) -> str | None:
+    """Do what :func:`admit_work` does for work that is always done anew, and return its sentence.
+
+    Raises:
+        VirNucProError: see :func:`admit_work`.
+    """
+    admission = admit_work(wanted, existing, disk, force=force)
+    if admission.decision == "start":
+        return admission.notice
+    return f"{wanted.label} is made again"
+
+
 def refuse_links(*paths: Path) -> None:
     """Refuse kept files and folders that are, or lie behind, a symbolic link.
 

@@ -48,7 +48,7 @@ def embedding_records(dataset: Dataset) -> dict[str, Mapping[str, Json]]:
     """
     dataset.require_content("frames")
     digest = sha256_of(dataset.description_file)
-    again = f"embed it: virnucpro train embed {dataset.root}"
+    again = f"make them with virnucpro train embed {dataset.root}"
     records: dict[str, Mapping[str, Json]] = {}
     ways: set[str] = set()
     for part in PARTS:
@@ -63,7 +63,10 @@ def embedding_records(dataset: Dataset) -> dict[str, Mapping[str, Json]]:
             continue
         record = read_embedding_record(dataset.layout(part))
         if record is None or record.get("data_set") != digest:
-            raise UsageError(f"part {part} of {dataset.root} is not embedded as it is now: {again}")
+            raise UsageError(
+                f"the features of part {part} of {dataset.root} are not there, or are those of an "
+                f"earlier data set: {again}"
+            )
         records[part] = record
         models = {molecule: record["models"][molecule]["sha256"] for molecule in MOLECULES}
         way = [models, record["truncation"], record["precision"]]
