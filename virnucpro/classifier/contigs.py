@@ -16,8 +16,8 @@ import numpy.typing as npt
 
 # The share of virus in a sample that the score of a contig assumes. Models are fitted on as much
 # virus as others, but few samples hold that much: at one half, one in ten pieces of bacteria of 500
-# bases was called virus. Of all held-out others, lite calls 3.0 % virus at a quarter and 2.1 % at a
-# fifth, and of the viruses 62 and 57 %.
+# bases was called virus. Of all held-out pieces of 500 bases (examples/lite/train.sh), lite calls
+# 3.0 % of the others virus at a quarter and 2.1 % at a fifth, and 62 and 57 % of the viruses.
 ASSUMED_SHARE = 0.2
 LARGEST = 12.0  # log odds of a chunk count up to this; beyond, a float32 score is 0 or 1
 PENALTY = 1e-3  # on the squares of the coefficients, so that few contigs give finite ones

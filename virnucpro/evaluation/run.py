@@ -34,8 +34,8 @@ from virnucpro.store.documents import parse_json
 from virnucpro.store.guard import (
     ExistingWork,
     WorkIdentity,
+    admit_evaluation,
     admit_work,
-    measured_again,
     save_identity,
 )
 
@@ -56,7 +56,7 @@ def run_evaluation(request: EvaluationRequest, notify: Callable[[str], None]) ->
         _sweep(plan, disk)
         # Looked at again, because another process may have worked until the lock was taken.
         existing, existing_classifier = plan.existing()
-        if notice := measured_again(plan.identity, existing, disk, force=request.force):
+        if notice := admit_evaluation(plan.identity, existing, disk, force=request.force):
             notify(notice)
         table = plan.predictions.table.path
         notify(f"reading {request.labels} and {table}; results go to {plan.folder}")

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatch
 
 from virnucpro.errors import ModelError
+from virnucpro.settings import SHIPPED_MODELS
 
 # README of https://github.com/facebookresearch/esm, table "Available models".
 FAIR_ESM = "https://dl.fbaipublicfiles.com/fair-esm/models"
@@ -155,10 +156,10 @@ def models_for(name: str) -> tuple[Model, ...]:
     Raises:
         ModelError: no such model, or one that is part of the package.
     """
-    if name == "lite":
+    if name in SHIPPED_MODELS:
         raise ModelError(
-            "model type lite needs no fetching: its models are part of the package; use it with "
-            "virnucpro predict --model-type lite"
+            f"model type {name} needs no fetching: its models are part of the package; use it with "
+            f"virnucpro predict --model-type {name}"
         )
     return tuple(model_named(part) for part in SETS.get(name, (name,)))
 

@@ -133,10 +133,12 @@ def admit_work(
     return Admission("continue", f"going on with {label}")
 
 
-def measured_again(
+def admit_evaluation(
     wanted: WorkIdentity, existing: ExistingWork, disk: Disk, *, force: bool = False
 ) -> str | None:
-    """Do what :func:`admit_work` does for work that is always done anew, and return its sentence.
+    """Do what :func:`admit_work` does for an evaluation, which is always made anew.
+
+    Returns what a person should know, if anything.
 
     Raises:
         VirNucProError: see :func:`admit_work`.

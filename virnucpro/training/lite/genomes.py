@@ -52,12 +52,12 @@ class GenomeSet:
         return np.asarray(self.bases[places])
 
 
-Spans = Mapping[str, Sequence[tuple[int, int]]]
-"""Parts of records, by the id of the record: first base and the one after the last, from 0."""
+MaskedRegions = Mapping[str, Sequence[tuple[int, int]]]
+"""Regions by the id of their record: the first base and the one after the last, counted from 0."""
 
 
-def load_genomes(dataset: Dataset, part: Part, masked: Spans | None = None) -> GenomeSet:
-    """Read the records of ``part``, without their ``masked`` parts. A base takes a byte of memory.
+def load_genomes(dataset: Dataset, part: Part, masked: MaskedRegions | None = None) -> GenomeSet:
+    """Read the records of ``part`` without ``masked`` regions. A base takes a byte of memory.
 
     Raises:
         InputError: the files of the data set do not belong together.
@@ -65,10 +65,10 @@ def load_genomes(dataset: Dataset, part: Part, masked: Spans | None = None) -> G
     return genome_set(dataset.records(part), masked)
 
 
-def genome_set(records: Iterable[LabelledRecord], masked: Spans | None = None) -> GenomeSet:
+def genome_set(records: Iterable[LabelledRecord], masked: MaskedRegions | None = None) -> GenomeSet:
     """Put labelled records together; one that is too short for any window is left out.
 
-    Each part of a record that is left between its ``masked`` parts counts as a record.
+    Each part of a record that is left between its ``masked`` regions counts as a record.
     """
     numbers: dict[str, dict[str, int]] = {"group": {}, "taxon": {}, "genome": {}}
     bases: list[Bases] = []
@@ -95,11 +95,11 @@ def genome_set(records: Iterable[LabelledRecord], masked: Spans | None = None) -
     )
 
 
-def _outside(sequence: str, spans: Sequence[tuple[int, int]]) -> list[str]:
-    """Return the parts of a sequence outside ``spans`` that are long enough for a window."""
-    spans = sorted(spans)
-    starts = [0, *accumulate((end for _, end in spans), max)]
-    ends = [*(start for start, _ in spans), len(sequence)]
+def _outside(sequence: str, regions: Sequence[tuple[int, int]]) -> list[str]:
+    """Return the parts of a sequence outside ``regions`` that are long enough for a window."""
+    regions = sorted(regions)
+    starts = [0, *accumulate((end for _, end in regions), max)]
+    ends = [*(start for start, _ in regions), len(sequence)]
     parts = [sequence[start:end] for start, end in zip(starts, ends, strict=True)]
     return [part for part in parts if len(part) >= SHORTEST]
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 from virnucpro.io.delimited import open_table
 from virnucpro.training.data.dataset import Dataset
-from virnucpro.training.lite.genomes import Spans
+from virnucpro.training.lite.genomes import MaskedRegions
 
 
-def read_mask(path: Path, dataset: Dataset) -> Spans:
+def read_mask(path: Path, dataset: Dataset) -> MaskedRegions:
     """Return the regions of a table that lie in records labelled others.
 
     The table has the columns ``record``, ``start`` and ``end``, as ``STEM_regions.tsv`` has them
@@ -24,7 +24,7 @@ def read_mask(path: Path, dataset: Dataset) -> Spans:
     lengths = dataset.record_lengths("train", "others")
     viruses = dataset.record_lengths("train", "virus")
     table = open_table(path)
-    spans: dict[str, list[tuple[int, int]]] = defaultdict(list)
+    regions: dict[str, list[tuple[int, int]]] = defaultdict(list)
     for line, (record, first, last) in table.rows("record", "start", "end"):
         if record in viruses:
             continue
@@ -34,5 +34,5 @@ def read_mask(path: Path, dataset: Dataset) -> Spans:
             raise table.error(line, "start and end are not the first and the last base of a region")
         if int(last) > lengths[record]:
             raise table.error(line, f"{record!r} has {lengths[record]:,} bases, fewer than {last}")
-        spans[record].append((int(first) - 1, int(last)))
-    return dict(spans)
+        regions[record].append((int(first) - 1, int(last)))
+    return dict(regions)
