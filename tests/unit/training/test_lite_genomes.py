@@ -64,6 +64,7 @@ def test_masked_parts_are_left_out():
         ([(0, 10), (159, 990)], []),  # what is left is too short for a window
         ([(0, 1000)], []),
         ([(300, 700), (400, 500), (600, 800)], [300, 200]),  # they overlap
+        ([(200, 900), (250, 300), (600, 700)], [200]),  # two lie in the first one
         ([(0, 500), (500, 600)], [400]),
         ([], [1000]),
     ],

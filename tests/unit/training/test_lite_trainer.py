@@ -107,31 +107,32 @@ def test_the_windows_of_a_batch_have_one_length_and_half_are_virus(genomes):
 
 
 def test_the_norms_use_running_means_of_all_lengths_at_the_end(genomes):
-    trainer = LiteTrainer(replace(SETTINGS, steps=10), genomes, LENGTHS)
+    trainer = LiteTrainer(replace(SETTINGS, steps=40), genomes, LENGTHS)
     norms = [m for m in trainer._model.modules() if isinstance(m, trainer_module.BatchNorm)]
     assert len(norms) == 9  # of tables, convolutions, pooled, embedding and hidden units
 
     def statistics():
         return torch.cat([torch.cat([m.running_mean, m.running_var]) for m in norms])
 
-    run(trainer, 6)
+    run(trainer, 27)
     before = statistics()
-    run(trainer, 7)
-    assert not torch.equal(statistics(), before)
+    run(trainer, 28)
+    assert not torch.equal(statistics(), before)  # as the last batch has changed them
     average = [
         m for m in trainer._average.module.modules() if isinstance(m, trainer_module.BatchNorm)
     ]
     means = torch.cat([torch.cat([m.running_mean, m.running_var]) for m in average])
-    run(trainer, 8)
+    assert not torch.equal(statistics(), means)
+    run(trainer, 29)
     settled = statistics()
     assert torch.equal(settled, means)
     saved = copy.deepcopy(trainer.state())
-    run(trainer, 10)
+    run(trainer, 40)
     assert torch.equal(statistics(), settled)
     assert all(not norm.training for norm in norms)
-    again = LiteTrainer(replace(SETTINGS, steps=10), genomes, LENGTHS)
+    again = LiteTrainer(replace(SETTINGS, steps=40), genomes, LENGTHS)
     again.load_state(saved)
-    assert bytes_of(run(again, 10)) == bytes_of(trainer)
+    assert bytes_of(run(again, 40)) == bytes_of(trainer)
 
 
 def test_a_group_that_is_told_apart_worse_is_drawn_more_often():
