@@ -107,6 +107,12 @@ class EmbeddingSession:
             batches = self._encoder.prepare([text for _, text in records])
         return FileBatches(records, tuple(failures), batches)
 
+    def _following(self) -> PreparedBatches | None:
+        """Wait for the batches of the prepared span, if there is one and it can be read."""
+        if self._prepared is None or self._prepared[1].exception():
+            return None
+        return self._prepared[1].result().batches
+
     def _discard_prepared(self) -> None:
         """End the thread that makes batches which nobody will compute."""
         if self._prepared is not None:
@@ -128,7 +134,7 @@ class EmbeddingSession:
         sequences = [sequence for _, sequence in file.records]
         with self._computing:
             if isinstance(self._encoder, BatchedEncoder):
-                data = self._encoder.encode(sequences, report, file.batches)
+                data = self._encoder.encode(sequences, report, file.batches, self._following)
             else:
                 data = self._encoder.encode(sequences, report)
         host_wait = round(self._encoder.host_wait_seconds - waited, 3)

@@ -30,8 +30,8 @@ from virnucpro.tables import COPIES
 COMPARED_FRAMES = 1 << 28
 ROWS_AT_A_TIME = 8192  # are written together
 
-# Frames per file. Forty files per worker of sixteen end together (benchmarks/scheduling.py); batches
-# of 32,768 tokens are filled the better the larger a file is, with 2,000 frames to 98 %; and what a
+# Frames per file. With 640 files, eight or sixteen workers end together, and batches of 32,768
+# tokens are filled the better the larger a file is, with 2,000 frames to 98 %. What a
 # file costs beside its frames, some 10 ms, is little for 500 proteins, or 2,500 sequences of an
 # encoder that is sixteen times as fast.
 FILES = 640
@@ -62,8 +62,9 @@ class SplittingFigures(TaskFigures):
 class SplittingStage(HostStage):
     """Writes the split files, the same ids for all ``molecules``, numbered from 1.
 
-    A file has ``exactly`` so many frames, or as many as :func:`frames_per_file` says. With ``dedup``, a frame is left out where an earlier one has the same
-    sequences in all molecules; the table of copies says which one.
+    A file has ``exactly`` so many frames, or as many as :func:`frames_per_file` says. With
+    ``dedup``, a frame is left out where an earlier one has the same sequences in all molecules; the
+    table of copies says which one.
     """
 
     name: ClassVar[str] = SPLITTING
