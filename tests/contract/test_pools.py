@@ -10,7 +10,7 @@ import pytest
 
 from tests.contract.counting import Counting
 from tests.contract.pools import ANY_POOL, POOLS, SURVIVING_POOLS
-from tests.contract.running import fasta
+from tests.contract.running import fastas
 from virnucpro.contracts import Device, Task
 from virnucpro.executors.pool import (
     PoolEvent,
@@ -48,8 +48,8 @@ def surviving_pool(request: pytest.FixtureRequest) -> Iterator[WorkerPool]:
 
 
 def _stage(folder: Path, ids: list[str], **options: float) -> tuple[Counting, list[Task]]:
-    stage = Counting((fasta(folder, "f.fa", ids),), folder, span=2, **options)  # type: ignore[arg-type]
-    return stage, stage.split(stage.plan()[0])
+    stage = Counting(fastas(folder, ids, 2), folder, **options)  # type: ignore[arg-type]
+    return stage, stage.plan()
 
 
 def _until(pool: WorkerPool, enough: Callable[[PoolEvent], bool]) -> list[PoolEvent]:

@@ -8,12 +8,12 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
-from tests.unit.ui.simulated import FULL, Hand, begin, gpu, span
-from virnucpro.contracts import Device, FailedTask
+from tests.unit.ui.simulated import FULL, Hand, begin, file_task, gpu
+from virnucpro.contracts import Device, FailedSequences
 from virnucpro.events import (
     Progressed,
+    SequencesFailed,
     StageStarted,
-    TaskFailed,
     TaskFinished,
     TaskStarted,
     WorkerDied,
@@ -43,7 +43,7 @@ def _running(
     for n in range(12):
         hand.now += 5
         for number in range(workers):
-            task = span(1000 * n, 1000 * scale, 168_000 * scale, file)
+            task = file_task(n, 1000 * scale, 168_000 * scale)
             progress.update(TaskStarted(number, task))
             progress.update(Progressed(number, 1000 * scale, 160_000 * scale))
             if n < 11:
@@ -56,7 +56,7 @@ def test_eight_gpus_in_eighty_columns() -> None:
     lines = _lines(_running(), 80)
     assert len(lines) <= 13
     text = "\n".join(lines)
-    assert lines[0].startswith("[5/9] ESM-2  88 of 1,200 tasks  11:")
+    assert lines[0].startswith("[5/9] ESM-2  88 of 1,200 files  11:")
     assert "96,000 of 1,200,000 seq" in lines[1]
     assert "8.0 %" in lines[1]
     for title in ("tasks", "sequences", "part", "seq/s", "tok/s", "memory", "util", "temp"):
@@ -91,7 +91,9 @@ def test_the_state_of_a_worker_and_failures_are_seen() -> None:
     board = _running(3, hand=hand)
     progress = board.progress
     progress.update(WorkerDied(1, gpu(1), "signal 9"))
-    progress.update(TaskFailed(2, FailedTask(span(0, 1, 1), "E", "m", ("a", "b", "c"))))
+    failures = (FailedSequences("E", "m", ("a", "b", "c")),)
+    progress.update(SequencesFailed(2, file_task(11), failures))
+    progress.update(TaskFinished(2, file_task(11), 5.0))
     assert " idle " not in "\n".join(_lines(board, 80))  # between two tasks it does not flicker
     hand.now += 3
     lines = _lines(board, 80)
@@ -143,7 +145,7 @@ def test_a_bar(share: float, drawn: str) -> None:
 def test_the_plain_line_has_the_same_figures() -> None:
     board = _running(2)
     line = one_line(board.line_parts())
-    assert line.startswith("[5/9] ESM-2, 22 of 1,200 tasks, ")
+    assert line.startswith("[5/9] ESM-2, 22 of 1,200 files, ")
     assert (
         "24,000 of 1,200,000 seq 400/s 64.0k tok/s (2.0 %) | GPU 0 11 tasks 12,000 (50 %)" in line
     )
@@ -178,11 +180,11 @@ def _cluster(nodes: int, gpus: int, hand: Hand | None = None, name: str = "node"
         progress.update(WorkerReady(number, device, "protein_embeddings", 1.0))
     for n in range(4):
         for number in range(len(workers)):
-            progress.update(TaskStarted(number, span(1000 * n, 1000, 168_000)))
+            progress.update(TaskStarted(number, file_task(n, 1000, 168_000)))
         hand.now += 5
         for number in range(len(workers)):
             progress.update(Progressed(number, 1000, 168_000))
-            progress.update(TaskFinished(number, span(1000 * n, 1000, 168_000), 5.0))
+            progress.update(TaskFinished(number, file_task(n, 1000, 168_000), 5.0))
     return Dashboard(progress)
 
 
