@@ -270,7 +270,7 @@ def _called(
 
 
 def _input(run: FinishedRun, given: Mapping[str, HashedFile]) -> list[HashedFile]:
-    """Return the files of the input of a run, in order: one, or two that may be the same.
+    """Return the files of the input of a run, in order: one or two.
 
     Raises:
         InputError: a file is not there any more, or it is another file now.
