@@ -126,3 +126,29 @@ def test_the_track_of_a_record_is_a_picture(call: Calling, tmp_path: Path) -> No
     missing = call("plot", tmp_path, "--record", "hos")
     assert missing.code == 64
     assert "has no record 'hos'" in missing.err
+
+
+def test_a_page_that_was_changed_is_moved_aside(call: Calling, tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        write_run(tmp_path / name, mixed(), name)
+    command = ("report", tmp_path / "a", tmp_path / "b", "-o", tmp_path / "all.html")
+    assert call(*command).code == 0
+    pages = [tmp_path / "all.html", tmp_path / "a/a_report.html"]
+    written = [page.read_text() for page in pages]
+    for page, text in zip(pages, written, strict=True):
+        page.write_text(text.replace("</body>", "my words</body>"))
+    assert call(*command).code == 0
+    assert [page.read_text() for page in pages] == written
+    for page in pages:
+        kept = page.parent / f".checkpoints/{page.name}.previous.1/{page.name}"
+        assert "my words" in kept.read_text()
+
+
+def test_a_note_about_a_page_is_no_page(call: Calling, tmp_path: Path) -> None:
+    write_run(tmp_path / "a", mixed(), "a")
+    write_run(tmp_path / "b", mixed(), "b")
+    note = tmp_path / "note.md"
+    note.write_text("# Mine\n<!-- made from the minutes of Monday -->\n")
+    content = note.read_bytes()
+    assert call("report", tmp_path / "a", tmp_path / "b", "-o", note).code == 64
+    assert note.read_bytes() == content
