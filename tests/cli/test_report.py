@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -152,3 +153,18 @@ def test_a_note_about_a_page_is_no_page(call: Calling, tmp_path: Path) -> None:
     content = note.read_bytes()
     assert call("report", tmp_path / "a", tmp_path / "b", "-o", note).code == 64
     assert note.read_bytes() == content
+
+
+def test_an_input_whose_name_is_not_text_has_a_report(call: Calling, tmp_path: Path) -> None:
+    """Also in the overview, which leads to it."""
+    sources = [tmp_path / os.fsdecode(name) for name in (b"x\xff.fa", b"y.fa")]
+    for source in sources:
+        source.write_text(f">a\n{'GCTGAA' * 150}\n")
+        done = call("predict", source, "-o", tmp_path / "out", *TOY)
+        assert done.code == 0
+        assert "no report" not in done.err
+    report = next((tmp_path / "out").glob("x*_report.html"))
+    assert "x\\udcff" in report.read_text("utf-8")
+    overview = tmp_path / "all.html"
+    assert call("report", tmp_path / "out", "-o", overview).code == 0
+    assert "x%FF_report.html" in overview.read_text("utf-8")

@@ -207,5 +207,8 @@ def mate_headers(pair: Record, name: str) -> tuple[str, str]:
     ``name`` is the id of the pair in results. What follows the ids is unchanged.
     """
     assert pair.mate is not None
-    first, second = (mate.header.split(None, 1)[1:] for mate in (pair, pair.mate))
-    return " ".join([name + _NUMBERS[0], *first]), " ".join([name + _NUMBERS[1], *second])
+    headers = []
+    for number, mate in zip(_NUMBERS, (pair, pair.mate), strict=True):
+        rest = mate.header.encode().split(None, 1)[1:]
+        headers.append(b" ".join([(name + number).encode(), *rest]).decode())
+    return headers[0], headers[1]

@@ -77,6 +77,7 @@ def write_overview(path: Path, runs: NamedRuns, disk: Disk) -> None:
 
 def _replace(path: Path, earlier: str | None, text: str, source: str, disk: Disk) -> None:
     """Write a page; an ``earlier`` one that somebody has changed is moved aside."""
+    text = text.encode("utf-8", "backslashreplace").decode()  # a STEM need not be UTF-8
     page = text + last_line(text, source)
     if earlier is not None and _source_of(earlier) is None:
         previous = checkpoint_folder(path.absolute().parent) / f"{path.name}.previous"

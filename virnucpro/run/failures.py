@@ -86,7 +86,9 @@ def update_failure_table(
         disk.sweep(layout.root, {path.name})
         rows = []
         if path.exists():
-            lines = path.read_text("utf-8", "surrogateescape").splitlines(keepends=True)
+            # Only a line feed ends a row: an id may hold any other separator of lines.
+            with path.open(encoding="utf-8", errors="surrogateescape", newline="\n") as table:
+                lines = table.readlines()
             if lines[:1] == [FAILURES.header]:
                 stem = stem_of(_cell(label))
                 rows = [line for line in lines[1:] if stem_of(line.split("\t", 1)[0]) != stem]
