@@ -119,9 +119,7 @@ def locate(name: str, molecule: Molecule) -> EncoderSource:
     for found in files:
         check_digest(found.path, found.sha256)
     digest, width = digest_of([found.sha256 for found in files]), family.width(path)
-    source = EncoderSource(family.name, name, path, files, digest, width, family.reading)
-    source.refuse_changed()
-    return source
+    return EncoderSource(family.name, name, path, files, digest, width, family.reading)
 
 
 def digest_of(digests: Sequence[str]) -> str:
