@@ -243,7 +243,7 @@ def _predict_several(
             for name, file, mates in named
         ]
         outcomes = predict_samples(samples, folder.root, screen.show, interruption=interruption)
-        overview = overview_of(folder, outcomes, screen.show)
+        overview = overview_of(folder, screen.show)
     if not settings.display.quiet:
         _print(samples_text(outcomes, folder.summary_table, overview))
     complete = all(outcome.state == "finished" for outcome in outcomes)

@@ -161,9 +161,10 @@ def samples_text(outcomes: Sequence[SampleOutcome], table: Path, overview: Path 
             lines.append(f"  {outcome.sample.name}: some records could not be scored in full")
         elif outcome.state != "finished":
             lines.append(f"  {outcome.sample.name} {outcome.state}: {outcome.message}")
-    viral = sum(summary.results.calls.get("virus", 0) for summary in summaries)
-    records = sum(summary.records for summary in summaries)
-    lines.append(f"{viral:,} of {counted(records, 'record')} {is_or_are(viral)} called virus.")
+    if summaries:
+        viral = sum(summary.results.calls.get("virus", 0) for summary in summaries)
+        records = sum(summary.records for summary in summaries)
+        lines.append(f"{viral:,} of {counted(records, 'record')} {is_or_are(viral)} called virus.")
     lines.append(f"One row per sample: {shared.shown_path(table)}")
     if overview is not None:
         lines.append(f"All samples on one page: {shared.shown_path(overview)}")
