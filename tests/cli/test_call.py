@@ -226,20 +226,18 @@ def test_what_a_killed_call_leaves_is_refused_until_it_is_repeated(
         tables = _tables(out, "a")
         counts = json.loads((out / "a_run.json").read_bytes())["counts"]["calls"]
         virus = tables["virus.tsv"].count(b"\n") - 1
-        commands = (
-            ("report", out, "-o", home / "overview.html"),
-            ("plot", out, "--stem", "a", "--record", "a39", "-o", home / f"{renames}.png"),
-            ("utils", "multiqc", out, "-o", home / "multiqc"),
-        )
-        codes = {call(*command).code for command in commands}
         belong_together = tables in (wanted, default) and virus == counts.get("virus", 0)
-        assert codes == {65} or (codes == {0} and belong_together), renames
-        refused += codes == {65}
+        reported = call("report", out, "-o", home / "overview.html").code
+        assert reported == 65 or (reported == 0 and belong_together), renames
+        if reported == 65 and not refused:
+            record = ("--record", "a39", "-o", home / "a39.png")
+            assert call("plot", out, "--stem", "a", *record).code == 65
+            assert call("utils", "multiqc", out, "-o", home / "multiqc").code == 65
+        refused += reported == 65
         assert call("call", out, *cuts).code == 0
         assert _tables(out, "a") == wanted
         assert call("report", out, "-o", home / "overview.html").code == 0
-        assert call("call", out).code == 0
-        assert _tables(out, "a") == default
+        assert call("call", out, "--stem", "a").code == 0
         if code == 0:
             break
     assert code == 0
