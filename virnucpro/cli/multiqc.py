@@ -14,7 +14,7 @@ from virnucpro.errors import UsageError
 from virnucpro.results import PredictionRun
 from virnucpro.run.sample_list import finished_runs
 from virnucpro.store.disk import Disk
-from virnucpro.store.documents import parse_json
+from virnucpro.store.guard import refuse_other_json
 
 COLOURS = {"virus": "#c0392b", "undecided": "#e0a030", "nonvirus": "#3a6ea5", "unscored": "#a0a0a0"}
 
@@ -37,7 +37,7 @@ def write_sections(folders: Sequence[Path], output: Path) -> Iterator[Path]:
         calls = bases_by_call(run)
         for section in (general_statistics(name, run, calls), call_bars(name, run)):
             path = output / f"{name}_{section['id']}_mqc.json"
-            _refuse_foreign(path, section["id"])
+            refuse_other_json(path, list(section), "--output-dir")
             disk.save(path, (json.dumps(section, indent=1) + "\n").encode())
             yield path
 
@@ -97,15 +97,3 @@ def call_bars(name: str, run: PredictionRun) -> dict[str, Json]:
         "categories": {call: {"name": call, "color": colour} for call, colour in COLOURS.items()},
         "data": {name: counts},
     }
-
-
-def _refuse_foreign(path: Path, name: str) -> None:
-    """Raise UsageError where a file is in the way that this command did not write."""
-    if not (path.is_symlink() or path.exists()):
-        return
-    try:
-        own = not path.is_symlink() and parse_json(path.read_bytes())["id"] == name
-    except (OSError, ValueError, LookupError, TypeError):
-        own = False
-    if not own:
-        raise UsageError(f"{path} is not a file of this command: name another --output-dir")

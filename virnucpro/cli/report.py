@@ -45,10 +45,9 @@ def report(folders: tuple[Path, ...], output: Path | None) -> None:
     runs = [named for folder in dict.fromkeys(folders) for named in finished_runs(folder)]
     if output is not None and len(runs) == 1:
         raise UsageError("--output names the overview of several runs, and there is only one")
-    overview = output or Path("virnucpro_overview.html")
     of_samples = output is None and len(folders) == 1 and bool(runs_of_samples(folders[0]))
-    if of_samples:
-        overview = SamplesFolder(folders[0]).overview
+    common = SamplesFolder(folders[0]).overview if of_samples else Path("virnucpro_overview.html")
+    overview = output or common
     if of_samples or len(runs) > 1:
         refuse_other_file(overview, text_of(overview))
     loaded = shared.configuration()

@@ -8,7 +8,6 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from types import MappingProxyType
 from typing import NamedTuple
 
 from virnucpro.columns import MISSING
@@ -20,7 +19,6 @@ from virnucpro.tables import SAMPLES
 
 COLUMNS = ["name", "file"]
 MATES = "input2"  # a third column, with the second mates of paired reads
-RESULT_STATES = ("finished", "partial")  # of samples that have results
 LONGEST_NAME = 200  # bytes; files of the run have longer names than the folder
 _PATTERN = "*?["
 _FIRST_MATES = re.compile(r"(?<=[._])(R?)1(?=$|[._])")  # as sequencers and archives name files
@@ -41,7 +39,7 @@ class ListedSample(NamedTuple):
 
     file: str
     state: str = "unfinished"
-    message: str = ""
+    message: str = MISSING
 
 
 def are_several(sources: Sequence[str]) -> bool:
@@ -128,7 +126,7 @@ def read_sample_list(path: Path) -> list[NamedFile]:
 
 
 def samples_of(
-    root: Path, named: Mapping[str, ListedSample] = MappingProxyType({})
+    root: Path, named: Mapping[str, ListedSample] | None = None
 ) -> dict[str, ListedSample]:
     """Return the samples of an output directory by their names; none where it has a single input.
 
@@ -140,11 +138,10 @@ def samples_of(
     with suppress(OSError, ValueError, IndexError, InputError):
         for name, *row in SAMPLES.read(folder.summary_table, "sample", "file", "state", "message"):
             sample = ListedSample(*row)
-            removed = sample.state in RESULT_STATES and not folder.sample(name).is_dir()
-            if _can_be_folder(name) and not removed:
-                message = "" if sample.message == MISSING else sample.message
-                samples[name] = sample._replace(message=message)
-    samples |= named
+            has_results = sample.state in ("finished", "partial")
+            if _can_be_folder(name) and (folder.sample(name).is_dir() or not has_results):
+                samples[name] = sample
+    samples |= named or {}
     if folder.lock.exists():
         for path in sorted(root.glob("*/.checkpoints/runs/*/")):
             samples.setdefault(path.parents[2].name, ListedSample(MISSING))

@@ -61,7 +61,7 @@ def _line(name: str, sample: ListedSample, run: PredictionRun | None) -> str:
         undecided=summary and calls.get("undecided", 0),
         unscored=summary and summary.records - summary.scored,
         seconds=summary and summary.seconds,
-        message=" ".join(sample.message.split()) or None if run is None else None,
+        message=None if run else " ".join(sample.message.split()) or None,
     )
 
 
@@ -81,6 +81,22 @@ def renew_samples(root: Path, notify: Callable[[str], None]) -> None:
             if folder.summary_table.exists() and not is_own_table(folder.summary_table):
                 raise UsageError(f"{folder.summary_table} is not a table of samples")
             write_table(folder, Disk(), {})
-            write_overview(folder.overview, runs_of_samples(root), Disk())
-    except (LockedError, UsageError, InputError) as error:
-        notify(f"{folder.summary_table} and the overview are not all up to date: {error}")
+            problem = overview_problem(folder, Disk())
+    except (LockedError, UsageError) as error:
+        problem = f"{folder.summary_table} is not up to date: {error}"
+    if problem:
+        notify(problem)
+
+
+def overview_problem(folder: SamplesFolder, disk: Disk) -> str:
+    """Write the overview of all samples with results; return what was in the way, if anything.
+
+    Raises:
+        OutputError: it cannot be written.
+    """
+    try:
+        if runs := runs_of_samples(folder.root):
+            write_overview(folder.overview, runs, disk)
+    except (InputError, UsageError) as error:
+        return f"no overview was written: {error}"
+    return ""

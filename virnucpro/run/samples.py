@@ -27,8 +27,7 @@ from virnucpro.errors import (
 )
 from virnucpro.events import Emit, Event, Notice, StageAhead
 from virnucpro.executors.signals import Interruption
-from virnucpro.layout import SamplesFolder
-from virnucpro.report.writing import write_overview
+from virnucpro.layout import SamplesFolder, existing_paths
 from virnucpro.run.engine import (
     Execution,
     carry_out_embedding,
@@ -39,7 +38,7 @@ from virnucpro.run.engine import (
 from virnucpro.run.predict import AdmittedRun, Summary, admitted_run, finish, model_sizes
 from virnucpro.run.prepare import Prediction, prepare
 from virnucpro.run.request import PredictionRequest, check_input
-from virnucpro.run.sample_list import ListedSample, runs_of_samples
+from virnucpro.run.sample_list import ListedSample
 from virnucpro.run.sample_table import is_own_table, write_table
 from virnucpro.run.workers import Workers, opened_workers
 from virnucpro.store.disk import Disk
@@ -125,29 +124,9 @@ def predict_samples(
             finally:
                 _write_table(folder, disk, study.outcomes)
     errors = [outcome.error for outcome in study.outcomes]
-    for error in errors:
-        if error and all(isinstance(error, ResumeRefusedError) for error in errors):
-            raise error
+    if errors[0] and all(isinstance(error, ResumeRefusedError) for error in errors):
+        raise errors[0]
     return study.outcomes
-
-
-def overview_of(folder: SamplesFolder, emit: Emit, disk: Disk | None = None) -> Path | None:
-    """Write the overview of all samples that have results, unless it is there already.
-
-    Returns its path; None where no sample has results, or where it cannot be written, of which a
-    warning is given.
-
-    Raises:
-        OutputError: the disk is full or unwritable.
-    """
-    try:
-        if not (runs := runs_of_samples(folder.root)):
-            return None
-        write_overview(folder.overview, runs, disk or Disk())
-    except (InputError, UsageError) as error:
-        emit(Notice("warning", f"no overview was written: {error}"))
-        return None
-    return folder.overview
 
 
 def _write_table(folder: SamplesFolder, disk: Disk, outcomes: Sequence[SampleOutcome]) -> None:
@@ -165,10 +144,10 @@ def _admit_table(folder: SamplesFolder, disk: Disk, *, force: bool) -> None:
     """
     path = folder.summary_table
     refuse_links(folder.log)
-    if is_own_table(path) or not (path.exists() or path.is_symlink()):
-        return
     existing = ExistingWork(
-        folder.root, folder.checkpoints / "samples.previous", foreign_files=[path]
+        folder.root,
+        folder.checkpoints / "samples.previous",
+        foreign_files=() if is_own_table(path) else existing_paths(path),
     )
     if force:
         move_aside(existing, disk)
