@@ -236,7 +236,6 @@ def _predict_several(
             )
         from virnucpro.run.sample_table import overview_problem
         from virnucpro.run.samples import NamedInput, predict_samples
-        from virnucpro.store.disk import Disk
 
         samples = [
             NamedInput(
@@ -245,7 +244,7 @@ def _predict_several(
             for name, file, mates in named
         ]
         outcomes = predict_samples(samples, folder.root, screen.show, interruption=interruption)
-        if problem := overview_problem(folder, Disk()):
+        if problem := overview_problem(folder):
             screen.warn(problem)
     if not settings.display.quiet:
         _print(samples_text(outcomes, folder, overview=not problem))

@@ -183,16 +183,13 @@ def folders_of_runs(folder: Path, notify: Callable[[str], None]) -> list[Path]:
 
     ``notify`` gets a sentence for each sample without one.
     """
-    root, found = folder.absolute(), []
-    for name in samples_of(root):
-        try:
-            open_runs(root / name)
-            found.append(root / name)
-        except UsageError:
-            notify(f"{name} has no results, and is left out")
+    root, found = folder.absolute(), [folder.absolute()]
     with suppress(UsageError):
-        found += [root] if open_runs(root) else []
-    return found or [root]
+        found = list(dict.fromkeys(run.folder for _, run in finished_runs(root)))
+    for name in samples_of(root):
+        if root / name not in found:
+            notify(f"{name} has no results, and is left out")
+    return found
 
 
 def _is_pattern(source: str) -> bool:

@@ -81,14 +81,14 @@ def renew_samples(root: Path, notify: Callable[[str], None]) -> None:
             if folder.summary_table.exists() and not is_own_table(folder.summary_table):
                 raise UsageError(f"{folder.summary_table} is not a table of samples")
             write_table(folder, Disk(), {})
-            problem = overview_problem(folder, Disk())
+            problem = overview_problem(folder)
     except (LockedError, UsageError) as error:
         problem = f"{folder.summary_table} is not up to date: {error}"
     if problem:
         notify(problem)
 
 
-def overview_problem(folder: SamplesFolder, disk: Disk) -> str:
+def overview_problem(folder: SamplesFolder) -> str:
     """Write the overview of all samples with results; return what was in the way, if anything.
 
     Raises:
@@ -96,7 +96,7 @@ def overview_problem(folder: SamplesFolder, disk: Disk) -> str:
     """
     try:
         if runs := runs_of_samples(folder.root):
-            write_overview(folder.overview, runs, disk)
+            write_overview(folder.overview, runs, Disk())
     except (InputError, UsageError) as error:
         return f"no overview was written: {error}"
     return ""
