@@ -72,9 +72,8 @@ def test_the_log_names_the_gpu_and_the_seconds_of_each_file(layout: Layout) -> N
         "GPU 0 NVIDIA H200 (GPU-0) ready for protein_embeddings after 12.3 s: precision bf16, budget 65536"
         in log
     )
-    assert "GPU 0 NVIDIA H200 started output_1.fa[0:100] (100 sequences)" in log
-    assert "GPU 0 NVIDIA H200 finished output_1.fa[0:100] after 2.50 s" in log
-    assert "output_1.fa: 100 sequences in 1 task, 2.50 s of work, on GPU 0 NVIDIA H200 (1)" in log
+    assert "GPU 0 NVIDIA H200 started output_0_ESM.pt (100 sequences)" in log
+    assert "GPU 0 NVIDIA H200 finished output_0_ESM.pt after 2.50 s" in log
 
 
 def test_the_log_names_the_node_and_the_gpu(layout: Layout) -> None:
@@ -89,8 +88,7 @@ def test_the_log_names_the_node_and_the_gpu(layout: Layout) -> None:
     log = layout.log.read_text()
     name = "node7 GPU 3 NVIDIA H200"
     assert f"{name} (GPU-3) ready for protein_embeddings" in log
-    assert f"{name} finished output_1.fa[0:100]" in log
-    assert f"2.50 s of work, on {name} (1)" in log
+    assert f"{name} finished output_0_ESM.pt" in log
     assert f"worker 0 on {name} died: signal 9" in log
 
 
@@ -109,7 +107,7 @@ def test_the_line_goes_to_the_log_whatever_is_shown(layout: Layout, shown: str) 
         screen.tick()
     lines = [line for line in layout.log.read_text().splitlines() if "[5/9] ESM-2" in line]
     assert len(lines) == 1
-    for figure in ("1 of 10 tasks", "50 of 1,000", "GPU 0", "34/140 GiB", "99 %", "61 C", "host"):
+    for figure in ("1 of 10 files", "50 of 1,000", "GPU 0", "34/140 GiB", "99 %", "61 C", "host"):
         assert figure in lines[0]
     plain = [line for line in _text(console).splitlines() if line.startswith("[5/9] ESM-2,")]
     assert len(plain) == (1 if shown == "plain" else 0)

@@ -42,7 +42,7 @@ def test_stalled(usual: float | None, silent: float, warns: bool) -> None:
     assert bool(found) is warns
     if warns:
         assert found[0].startswith("GPU 0 NVIDIA H200 has made no progress for")
-        assert "output_1.fa[100:200]" in found[0]
+        assert "output_100_ESM.pt" in found[0]
 
 
 def test_an_idle_worker_and_the_first_piece_on_a_cpu_are_not_stalled() -> None:
