@@ -95,7 +95,7 @@ def test_work_is_done_in_the_order_in_which_it_was_given(pool: WorkerPool, tmp_p
 
 
 def test_failures_are_described(pool: WorkerPool, tmp_path: Path) -> None:
-    stage, tasks = _stage(tmp_path, ["a", "poison", "c"])
+    stage, tasks = _stage(tmp_path, ["a", "cuda", "c"])
     worker = pool.start()
     assert worker is not None
     pool.open(worker, stage, 0)
@@ -103,7 +103,7 @@ def test_failures_are_described(pool: WorkerPool, tmp_path: Path) -> None:
     failed = _until(pool, _is(WorkFailed))[-1]
     assert isinstance(failed, WorkFailed)
     assert failed.task == tasks[0]
-    assert (failed.failure.kind, failed.failure.error) == ("data", "ValueError")
+    assert (failed.failure.kind, failed.failure.error) == ("device", "RuntimeError")
     pool.submit(worker, tasks[1])  # and the worker goes on
     _until(pool, _is(TaskCompleted))
 

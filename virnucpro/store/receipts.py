@@ -89,9 +89,13 @@ def fingerprint(task: Task, input_digests: list[str]) -> str:
 def write_receipt(disk: Disk, result: TaskResult, origin: str = "computed") -> None:
     """Write the receipt of a finished task, whose files are safe: from here on it counts.
 
+    A task that no ledger has handed out has no fingerprint, and gets no receipt.
+
     Raises:
         OutputError: it cannot be written.
     """
+    if not result.task.fingerprint:
+        return
     content = sealed(receipt_document(receipt_of(result, origin), result.task.root))
     disk.save(result.task.receipt, content)
 
