@@ -40,7 +40,7 @@ def main() -> int:
         write_contigs(source, options.frames)
     preparation_seconds = time.perf_counter() - started
     layout = RunLayout(folder / options.precision, source.stem, CHUNK)
-    command = [*_program(options), "predict", "--input", str(source)]
+    command = ["virnucpro", "predict", "--input", str(source)]
     command += ["--output-dir", str(layout.root), *pair.options, *_run_options(options)]
     device = torch.device(options.device)
     with ClockSampler(device) as sampler:
@@ -54,6 +54,7 @@ def main() -> int:
             "clocks": sampler.during([Interval(started, ended)]),
         }
         options.json.write_text(json.dumps(document, indent=1) + "\n")
+        print(json.dumps(document["rates"], indent=1))
     shutil.rmtree(layout.root, ignore_errors=True)  # features: gigabytes
     return code
 
@@ -66,56 +67,38 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
     parser.add_argument("--precision", default="bf16")
     parser.add_argument("--frames", type=int, default=20_000)
-    parser.add_argument("--workers", type=int, default=1, help="on the same device")
     parser.add_argument("--json", type=Path, required=True)
     return parser.parse_args()
-
-
-def _program(options: argparse.Namespace) -> list[str]:
-    """Return the module to run. Several workers on one GPU see it several times."""
-    if options.device == "cuda" and options.workers > 1:
-        return ["benchmarks.gpu.shared_gpu", str(options.workers)]
-    return ["virnucpro"]
 
 
 def _run_options(options: argparse.Namespace) -> list[str]:
     """Return the options for worker processes. Intermediate files are kept to count frames."""
     always = ["--precision", options.precision, "-k", "--no-dedup", "--no-progress"]
     if options.device == "cuda":
-        numbers = ",".join(map(str, range(options.workers)))
-        return ["--gpus", numbers, "--compile", "always", *always]
-    return ["--cpu-workers", str(options.workers), *always]
+        return ["--gpus", "0", "--compile", "always", *always]
+    return ["--cpu-workers", "1", *always]
 
 
 def figures(layout: Layout) -> dict[str, Any]:
     """Return the rates of both encoder stages and other facts from the record of the run.
 
     The time of a stage goes from its first to its last moment, with opening and compiling the model.
-    The time of a worker begins with its first task and includes waiting. With several workers, the
-    rates are those of all of them together.
+    The time of a worker begins with its first task and includes waiting.
     """
     run = json.loads(layout.run_json.read_bytes())
     lengths = [len(protein) for _, protein in read_fasta(layout.frames("protein"))]
     tokens = sum(min(length, TRUNCATION) + ENDS for length in lengths)
-    workers: dict[str, list[dict[str, Any]]] = {}
-    for row in run["workers"]:
-        workers.setdefault(row["stage"], []).append(row)
     rates = {}
-    for stage, rows in workers.items():
-        stage_seconds = run["seconds"][stage]
-        idle = sum(row["idle"] for row in rows)
-        # The workers compute side by side: their mean time is that of the stage without opening.
-        worker_seconds = (idle + sum(row["busy"] for row in rows)) / len(rows)
-        waited = run["seconds_waited_for_tokens"].get(stage, 0.0)
+    for row in run["workers"]:  # one for each stage
+        stage, worker_seconds = row["stage"], row["idle"] + row["busy"]
+        protein = stage == "protein_embeddings"
         rates[stage] = {
-            "workers": len(rows),
-            "sequences_per_second_of_stage": len(lengths) / stage_seconds,
+            "sequences_per_second_of_stage": len(lengths) / run["seconds"][stage],
             "sequences_per_second_of_worker": len(lengths) / worker_seconds,
-            "tokens_per_second_of_worker": tokens / worker_seconds
-            if stage == "protein_embeddings"
-            else None,
-            "share_idle": idle / len(rows) / worker_seconds,
-            "share_waited_for_tokens": waited / len(rows) / worker_seconds,
+            "tokens_per_second_of_worker": tokens / worker_seconds if protein else None,
+            "share_idle": row["idle"] / worker_seconds,
+            "share_waited_for_tokens": run["seconds_waited_for_tokens"].get(stage, 0.0)
+            / worker_seconds,
         }
     keys = ("command", "precision", "versions", "counts", "seconds", "seconds_waited_for_tokens")
     return {

@@ -19,6 +19,7 @@ ROLES = {"esm2": "protein", "dnabert-s": "nucleotide"}
 SMALL = {"esm2": "4x128x2", "dnabert-s": "4x128x2"}
 OTHER = {"esm2": "4x128x4", "dnabert-s": "4x96x3"}
 WIDE = {"esm2": "3x2560x40", "dnabert-s": "4x768x12"}
+REHEARSED = {"esm2": "3x160x5", "dnabert-s": "4x192x3"}  # in place of WIDE on a CPU
 # Letters a sequence: whole frames, and what the ends of contigs give; one protein is truncated.
 LENGTHS = {
     "esm2": [166] * 8 + [165, 100, 99, 1, 2, 7, 30, 31, 63, 64, 160, 1030],

@@ -167,7 +167,9 @@ def _implementations(
         peers = []
         if plan.peers:
             asked = precision in plan.precisions
-            peers = list(other_implementations(model, encoder, precision, asked=asked))
+            peers = list(
+                other_implementations(model, encoder, precision, asked=asked, notify=notify)
+            )
         if plan.device == "cpu":
             encoder.pack()
         elif plan.compile:

@@ -11,12 +11,13 @@ import copy
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final, Literal
 
 import torch
 from torch import nn
 
-from virnucpro.benchmark.machine import package_version
+from virnucpro.benchmark.measuring import Notify
 from virnucpro.benchmark.models import TRUNCATION, BenchmarkModel, rotary_frequencies_of
 from virnucpro.compute.attention import masked_mean
 from virnucpro.encoders.batched import BatchedEncoder
@@ -78,22 +79,30 @@ def own_implementation(
 
 
 def other_implementations(
-    model: BenchmarkModel, encoder: BatchedEncoder, precision: str, *, asked: bool
+    model: BenchmarkModel, encoder: BatchedEncoder, precision: str, *, asked: bool, notify: Notify
 ) -> Iterator[Implementation]:
     """Yield implementations of other programs with the weights of ``encoder``.
 
     In fp32 that is the way of the original. Transformers computes where the precision is ``asked``
-    for and not opened for comparisons alone.
+    for and not opened for comparisons alone. One that cannot be imported is left out, with a
+    notice of the reason.
     """
     if not isinstance(encoder, Esm2Encoder):
         if precision == "fp32":
             yield one_by_one(encoder)
         return
     frequencies = rotary_frequencies_of(model, encoder)
-    if precision == "fp32" and (original := fair_esm(encoder, frequencies)):
-        yield original
+    makers: dict[str, Callable[[], Implementation | None]] = {}
+    if precision == "fp32":
+        makers[FAIR_ESM] = partial(fair_esm, encoder, frequencies)
     if asked and PRECISIONS[precision].linear_layers == "cast":
-        peer = transformers_esm(encoder, frequencies, precision)
+        makers[TRANSFORMERS] = partial(transformers_esm, encoder, frequencies, precision)
+    for name, make in makers.items():
+        try:
+            peer = make()
+        except ImportError as error:
+            notify(f"{name} is left out, because it cannot be imported: {error}")
+            continue
         if peer is not None:
             yield peer
 
@@ -120,12 +129,15 @@ def _unread(sequences: int, tokens: int) -> None:
 def fair_esm(encoder: BatchedEncoder, inv_freq: torch.Tensor) -> Implementation | None:
     """Return fair-esm as the original runs it: fp32, its batches of 2,048 tokens, its converter.
 
-    The result is None where it is not installed or cannot build this model.
+    The result is None where it cannot build this model.
+
+    Raises:
+        ImportError: it cannot be imported.
     """
     network: Any = encoder.network
     block = network.blocks[0]
     usual = block.fc1.out_features == 4 * encoder.dim and network.norm.eps == FAIR_EPS
-    if package_version(FAIR_ESM) is None or not usual:
+    if not usual:
         return None
     from esm.data import FastaBatchedDataset
     from esm.model.esm2 import ESM2
@@ -163,13 +175,12 @@ def fair_esm(encoder: BatchedEncoder, inv_freq: torch.Tensor) -> Implementation 
 
 def transformers_esm(
     encoder: BatchedEncoder, inv_freq: torch.Tensor, precision: str
-) -> Implementation | None:
+) -> Implementation:
     """Return ``EsmModel`` of transformers with torch's fused attention, on our batches.
 
-    The result is None where it is not installed.
+    Raises:
+        ImportError: it cannot be imported.
     """
-    if package_version(TRANSFORMERS) is None:
-        return None
     from transformers import EsmConfig, EsmModel
 
     started = time.perf_counter()
