@@ -3,16 +3,13 @@
 The sleep is proportional to the tokens.
 
     python -m benchmarks.scheduling [--workers 1,2,4,8] [--seconds 24] [--spans 1000,500,250,125]
-                                    [--sequences 10000] [--host 0.01]
+                                    [--sequences 10000]
 
 ``gain`` is the device time of all tasks divided by the time from the first task to the last commit. It
 says how many times faster the workers are than one worker that never waits. ``limit`` is the gain of
 workers that lose no time but have to carry out whole spans, the heaviest first. Spans, receipts,
 commits and joins are those of a run. ``idle`` is the share of the workers' time without a task, from
 their reports.
-
-With ``--host``, reading a task and writing it take the host so many seconds each. Every row is then
-measured twice: where the host works between two tasks, as on a CPU, and while the device computes.
 """
 
 from __future__ import annotations
@@ -118,21 +115,13 @@ def largest_gain(weights: Sequence[int], workers: int) -> float:
     return sum(weights) / max(loads)
 
 
-def print_row(
-    name: str,
-    counts: Sequence[int],
-    workers: int,
-    span: int,
-    seconds: float,
-    host_seconds: float,
-    kind: Literal["cpu", "cuda"],
-) -> None:
+def print_row(name: str, counts: Sequence[int], workers: int, span: int, seconds: float) -> None:
     """Measure one row of the table."""
     with tempfile.TemporaryDirectory() as folder:
-        f = measure_scheduling(Path(folder), counts, workers, span, seconds, host_seconds, kind)
+        f = measure_scheduling(Path(folder), counts, workers, span, seconds)
     share = 100 * f.idle / (f.idle + f.busy)
     print(
-        f"{name:28} {kind:>6} {span:5} {workers:7} {f.tasks:5} {f.elapsed:8.2f} "
+        f"{name:28} {span:5} {workers:7} {f.tasks:5} {f.elapsed:8.2f} "
         f"{seconds / f.elapsed:5.2f} {f.limit:5.2f} {share:.1f} %",
         flush=True,
     )
@@ -145,11 +134,9 @@ def main() -> None:
     parser.add_argument("--spans", default="1000,500,250,125", help="sequences per span")
     parser.add_argument("--seconds", type=float, default=24.0, help="device time in all")
     parser.add_argument("--sequences", type=int, default=10_000, help="of the one input")
-    parser.add_argument("--host", type=float, default=0.0, help="host seconds per task, twice")
     options = parser.parse_args()
-    kinds: tuple[Literal["cpu", "cuda"], ...] = ("cpu", "cuda") if options.host else ("cpu",)
     print(
-        f"{'work':28} {'device':>6} {'span':>5} {'workers':>7} {'tasks':>5} {'seconds':>8} {'gain':>5} limit idle"
+        f"{'work':28} {'span':>5} {'workers':>7} {'tasks':>5} {'seconds':>8} {'gain':>5} limit idle"
     )
     full, rest = divmod(options.sequences, SPLIT_FILE)
     one = [SPLIT_FILE] * full + [rest] * (rest > 0)
@@ -157,8 +144,7 @@ def main() -> None:
     for name, counts in works:
         for span in map(int, options.spans.split(",")):
             for workers in map(int, options.workers.split(",")):
-                for kind in kinds:
-                    print_row(name, counts, workers, span, options.seconds, options.host, kind)
+                print_row(name, counts, workers, span, options.seconds)
 
 
 if __name__ == "__main__":

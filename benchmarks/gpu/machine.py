@@ -14,19 +14,16 @@ import shutil
 import sys
 import sysconfig
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from benchmarks.gpu.timing import time_variants
-from virnucpro.benchmark.machine import MatrixProduct, machine_facts, synchronise
+from benchmarks.timing import MatrixProduct, time_in_turns
 from virnucpro.compute.compiled import COMPILER_ERRORS
-from virnucpro.contracts import Device
-from virnucpro.devices import visible_gpus
 
 COPIED = {"cuda": 4 << 30, "cpu": 1 << 20}  # bytes
-PRECISIONS = {"cuda": ("bf16", "fp32"), "cpu": ("fp32",)}
 
 
 def main() -> int:
@@ -36,9 +33,7 @@ def main() -> int:
     parser.add_argument("--json", type=Path, required=True)
     options = parser.parse_args()
     device = torch.device(options.device)
-    gpus = visible_gpus() if device.type == "cuda" else []
     document: dict[str, Any] = {
-        "machine": machine_facts(gpus[0] if gpus else Device("cpu")),
         # Triton needs a C compiler and the headers of Python.
         "c_compiler": shutil.which("cc") or shutil.which("gcc") or shutil.which("clang"),
         "python_headers": (Path(sysconfig.get_path("include")) / "Python.h").exists(),
@@ -49,41 +44,30 @@ def main() -> int:
         options.json.write_text(json.dumps(document, indent=1) + "\n")
         print(name, json.dumps(figures), flush=True)
 
-    for precision in PRECISIONS[device.type]:
-        save(f"product in {precision}", _product(device, precision))
-    save("copying", _copying(device))
+    def rate(work: Callable[[], object], amount: float) -> dict[str, Any]:
+        work()
+        *_, figures = time_in_turns({"work": work}, device, 3, short=True)
+        return {"per_second": amount / figures["work"]["milliseconds"] * 1e3, **figures["work"]}
+
+    for precision in ("bf16", "fp32") if options.device == "cuda" else ("fp32",):
+        product = MatrixProduct(device, precision)
+        save(f"operations in {precision}", rate(product, product.flops))
+    source = torch.empty(COPIED[device.type], dtype=torch.uint8, device=device)
+    target = torch.empty_like(source)
+    save("bytes read and written", rate(lambda: target.copy_(source), 2 * source.numel()))
     compiling = _compiling(device)
     save("compiling", compiling)
     return int("failed" in compiling)
-
-
-def _product(device: torch.device, precision: str) -> dict[str, Any]:
-    """Return the rate of a matrix product that is sustained."""
-    product = MatrixProduct(device, precision)
-    figures = time_variants({"product": product}, device, 3)["product"]
-    return figures | {"teraflops_per_second": product.flops / figures["milliseconds"] / 1e9}
-
-
-def _copying(device: torch.device) -> dict[str, Any]:
-    """Return the rate at which the memory of the device is read and written."""
-    source = torch.empty(COPIED[device.type], dtype=torch.uint8, device=device)
-    target = torch.empty_like(source)
-    figures = time_variants({"copy": lambda: target.copy_(source)}, device, 3)["copy"]
-    return figures | {"gigabytes_per_second": 2 * source.numel() / figures["milliseconds"] / 1e6}
 
 
 def _compiling(device: torch.device) -> dict[str, Any]:
     """Compile a small function. On a CPU only its graph is made."""
     started = time.perf_counter()
     x = torch.randn(64, 64, device=device)
+    backend = "inductor" if device.type == "cuda" else "eager"
+    function = torch.compile(lambda x: torch.nn.functional.gelu(x) + x.sum(), backend=backend)
     try:
-        function = torch.compile(
-            lambda x: torch.nn.functional.gelu(x) * 2 + x.sum(-1, keepdim=True),
-            fullgraph=True,
-            backend="inductor" if device.type == "cuda" else "eager",
-        )
-        function(x)
-        synchronise(device)
+        function(x).cpu()
     except COMPILER_ERRORS as error:
         return {"failed": f"{type(error).__name__}: {error}"[:2000]}
     return {"seconds": round(time.perf_counter() - started, 2)}

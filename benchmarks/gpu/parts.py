@@ -6,7 +6,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from virnucpro.benchmark.machine import package_version
+from benchmarks.timing import package_version
 
 TEST_PROCESSES = 8  # most of the time of the tests is compiling
 
@@ -16,10 +16,9 @@ class Scale:
     """The device and the amount of work.
 
     Attributes:
-        esm, dnabert: sizes of the models, as in ``EncoderFamily.released``.
+        esm, dnabert: sizes of the models: a released name, or LAYERSxWIDTHxHEADS.
         half, eighth: precisions of 16 and 8 bits, or what a CPU has in their place in a rehearsal.
-        esm_sequences: per call of ESM-2.
-        dnabert_sequences: per call of DNABERT-S.
+        esm_sequences, dnabert_sequences: per call of the encoder.
         peer_sequences: per call where a slow implementation is measured too.
         frames: the least number in a whole run.
         seconds: the time of calls to each implementation.
@@ -65,31 +64,31 @@ def parts(command: str, scale: Scale, work: Path, scratch: Path) -> list[Part]:
         work: the folder for results.
         scratch: the folder for models and the files of runs.
     """
-    half, eighth = scale.half, scale.eighth
-    both = f"{half},{eighth}"
-    esm = scale.esm if scale.esm.startswith("esm2_") else f"esm2:{scale.esm}"
-    dnabert = "dnabert-s" if scale.dnabert == "DNABERT-S" else f"dnabert-s:{scale.dnabert}"
+    half, eighth, both = scale.half, scale.eighth, f"{scale.half},{scale.eighth}"
+    real = scale.device == "cuda"
+    esm, dnabert = (
+        (scale.esm, scale.dnabert) if real else (f"esm2:{scale.esm}", f"dnabert-s:{scale.dnabert}")
+    )
 
     def module(name: str, seconds: float, module: str, *words: object) -> Part:
         options = ["--device", scale.device, "--json", str(work / f"{name}.json")]
         return Part(name, seconds, (sys.executable, "-m", module, *map(str, words), *options))
 
     def encoders(name: str, seconds: float, count: int, precisions: str, *words: str) -> Part:
+        amount = ("--sequences", count, "--seconds", scale.seconds)
         return module(
-            name, seconds, "virnucpro", "benchmark", *words, "--precision", precisions,
-            "--sequences", count, "--seconds", scale.seconds,
-        )  # fmt: skip
+            name, seconds, "benchmarks.encoders", *words, "--precision", precisions, *amount
+        )
 
     def breakdown(name: str, seconds: float, model: str, precision: str, budget: int) -> Part:
-        less = ("--budget", budget) if scale.device == "cpu" else ()
-        words = (model, "--precision", precision, *less)
+        words = (model, "--precision", precision, *(() if real else ("--budget", budget)))
         return module(name, seconds, "benchmarks.gpu.breakdown", *words)
 
-    def pool(name: str, seconds: float, precision: str) -> Part:
+    def pool(name: str, seconds: float, precision: str, *words: object) -> Part:
+        sizes = (scratch, "--esm", scale.esm, "--dnabert", scale.dnabert, "--frames", scale.frames)
         return module(
-            name, seconds, "benchmarks.gpu.pool", scratch, "--esm", scale.esm, "--dnabert",
-            scale.dnabert, "--precision", precision, "--frames", scale.frames,
-        )  # fmt: skip
+            name, seconds, "benchmarks.gpu.pool", *sizes, "--precision", precision, *words
+        )
 
     many, more, few = scale.esm_sequences, scale.dnabert_sequences, scale.peer_sequences
     if command == "facts":
@@ -105,15 +104,12 @@ def parts(command: str, scale: Scale, work: Path, scratch: Path) -> list[Part]:
             breakdown("breakdown-dnabert-s-fp8", 40, dnabert, eighth, 6),
             _tests(scale, work, scratch),
         ]
-    curve = ("virnucpro", "profile", "--model", "esm2", "--random", scale.esm, "--precision", half,
-             "--budgets", scale.budgets, "--seconds", str(scale.seconds), "--device", scale.device,
-             "-o", str(work / "budgets.json"))  # fmt: skip
     return [
         pool(f"pool-{half}", 150, half),
         pool(f"pool-{eighth}", 110, eighth),
         encoders("peers", 110, few, half, esm, dnabert),
         module("variants", 130, "benchmarks.gpu.variants"),
-        Part("budgets", 60, (sys.executable, "-m", *curve)),
+        pool("budgets", 60, half, "--budgets", scale.budgets, "--seconds", scale.seconds),
         encoders("mix-300", 90, many, both, esm, dnabert, "--no-peers", "--mix", "300"),
     ]
 

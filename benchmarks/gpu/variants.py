@@ -4,8 +4,7 @@
 
 For each family and precision, one block is computed as written, as the program compiles it, and in the
 ways of ``VARIANTS`` that change something there. They take turns. To try another way, add a row. A
-way that fails or that this GPU does not have is a row that says so. None is used by ``predict``. A way
-that is not exact changes the model: it may only be taken where calls of a large sample stay the same.
+way that fails or that this GPU does not have is a row that says so. None is used by ``predict``.
 """
 
 from __future__ import annotations
@@ -13,24 +12,22 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import torch
 import torch.nn.functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from benchmarks.gpu.timing import time_variants
-from virnucpro.benchmark.models import TRUNCATION
-from virnucpro.compute.compiled import COMPILER_ERRORS, CompilerOptions, Example, Stack
+from benchmarks.models import random_encoder
+from benchmarks.timing import ratio, time_in_turns
+from virnucpro.compute.compiled import COMPILER_ERRORS, OPTIONS, Stack
 from virnucpro.compute.linear import Linear
 from virnucpro.encoders.batched import BatchedEncoder
-from virnucpro.encoders.registry import random_encoder
 
-Work = Callable[[], torch.Tensor]
 Kind = tuple[str, str]  # family and precision
 ESM2, ESM2_FP8 = ("esm2", "bf16"), ("esm2", "fp8")
 ALL_KINDS = (ESM2, ESM2_FP8, ("dnabert-s", "bf16"), ("dnabert-s", "fp8"))
@@ -58,7 +55,8 @@ class SigmoidGeluLinear(Linear):
 class TanhGeluLinear(Linear):
     """A linear layer whose product computes GELU before it leaves the processor, by the tanh form.
 
-    The tanh form differs from GELU by up to 4.8e-4, and the models were trained with GELU.
+    The tanh form differs from GELU by up to 4.8e-4, and the models were trained with GELU. It may
+    only be taken where the calls of a large sample stay the same.
     """
 
     def gelu(self, x: torch.Tensor) -> torch.Tensor:
@@ -85,131 +83,111 @@ def rotate_without_masks(
     return rotated.to(x.dtype).flatten(-2)
 
 
-def _replace_linear_layers(kind: type[Linear]) -> Callable[[Stack], None]:
-    """Return a function that puts ``kind`` in place of the 16-bit layers; it shares the weights."""
+Change = Callable[[Stack], AbstractContextManager[None]]
 
-    def change(stack: Stack) -> None:
+
+def nothing(stack: Stack) -> AbstractContextManager[None]:
+    """Change nothing."""
+    return nullcontext()
+
+
+def linear_layers(kind: type[Linear]) -> Change:
+    """Put ``kind`` in place of the 16-bit layers; it shares the weights."""
+
+    @contextmanager
+    def change(stack: Stack) -> Iterator[None]:
         for block in stack:
             for layer in block.children():
                 if type(layer) is Linear:
                     layer.__class__ = kind
+        yield
 
     return change
 
 
-def _replace_rotation(stack: Stack) -> None:
+@contextmanager
+def rotation(stack: Stack) -> Iterator[None]:
+    """Use :func:`rotate_without_masks`."""
     for block in stack:
         vars(block)["rotate"] = rotate_without_masks
+    yield
 
 
-def _prefer_cudnn() -> AbstractContextManager[None]:
+@contextmanager
+def reductions_by_speed(stack: Stack) -> Iterator[None]:
+    """Let the compiler measure kernels. At width 2560 the other layer norm has idle lanes: 38 %."""
+    with mock.patch.dict(OPTIONS, deterministic=False):
+        yield
+
+
+def prefer_cudnn(stack: Stack) -> AbstractContextManager[None]:
     """Let cuDNN compute attention where it can."""
-    kernels = [
-        SDPBackend.CUDNN_ATTENTION,
-        SDPBackend.FLASH_ATTENTION,
-        SDPBackend.EFFICIENT_ATTENTION,
-        SDPBackend.MATH,
-    ]
-    return sdpa_kernel(kernels, set_priority=True)
+    others = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
+    return sdpa_kernel([SDPBackend.CUDNN_ATTENTION, *others], set_priority=True)
 
 
-@dataclass(frozen=True)
-class BlockVariant:
-    """One way.
-
-    Attributes:
-        kinds: the families and precisions in which it changes something.
-        exact: whether it computes the same function, but for rounding.
-        change: changes the blocks in place.
-        options: of the compiler, in place of those of the program; see :meth:`Stack.fuse`.
-        context: surrounds compiling and computing.
-    """
-
-    kinds: tuple[Kind, ...] = ALL_KINDS
-    exact: bool = True
-    change: Callable[[Stack], None] | None = None
-    options: CompilerOptions = field(default_factory=dict)
-    context: Callable[[], AbstractContextManager[None]] = nullcontext
-
-
-VARIANTS: Mapping[str, BlockVariant] = {
-    "compiled": BlockVariant(),
-    "GELU with one exponential": BlockVariant(
-        (ESM2,), change=_replace_linear_layers(SigmoidGeluLinear)
-    ),
-    "GELU (tanh) in the product": BlockVariant(
-        (ESM2,), exact=False, change=_replace_linear_layers(TanhGeluLinear)
-    ),
-    "rotary without masks": BlockVariant((ESM2, ESM2_FP8), change=_replace_rotation),
-    # At width 2560 the deterministic layer norm has 38 % of its lanes idle.
-    "reductions chosen by speed": BlockVariant(options={"deterministic": False}),
-    "cuDNN attention": BlockVariant(context=_prefer_cudnn),
+# The families and precisions in which a way changes something, and what surrounds compiling and
+# computing the blocks.
+VARIANTS: Mapping[str, tuple[tuple[Kind, ...], Change]] = {
+    "compiled": (ALL_KINDS, nothing),
+    "GELU with one exponential": ((ESM2,), linear_layers(SigmoidGeluLinear)),
+    "GELU (tanh) in the product": ((ESM2,), linear_layers(TanhGeluLinear)),
+    "rotary without masks": ((ESM2, ESM2_FP8), rotation),
+    "reductions chosen by speed": (ALL_KINDS, reductions_by_speed),
+    "cuDNN attention": (ALL_KINDS, prefer_cudnn),
 }
 
 
-def compiled_stack(encoder: BatchedEncoder, variant: BlockVariant, stack: Stack) -> Stack:
+def compile_changed(encoder: BatchedEncoder, stack: Stack, change: Change) -> None:
     """Change blocks of ``encoder`` in place, and compile them; on a CPU only graphs are made."""
-    if variant.change is not None:
-        variant.change(stack)
     backend = "inductor" if encoder.device.type == "cuda" else "eager"
-    with variant.context():
-        stack.fuse(encoder.compile_examples()[:1], backend=backend, options=variant.options)
-    return stack
+    with change(stack):
+        stack.fuse(encoder.compile_examples()[:1], backend=backend)
 
 
-def block_ways(kind: Kind, size: str, device: str) -> dict[str, Work]:
-    """Return the ways to compute one block that is neither the first nor the last.
+def block_ways(kind: Kind, size: str, device: str) -> Iterator[tuple[str, Callable[[], Any]]]:
+    """Yield the ways to compute one block that is neither the first nor the last, which are called.
 
-    The batch is a full one of equal lengths. Each way has a model of its own, with the same weights,
-    which is made at its first call, so that a failure is that of the way.
+    The batch is a full one of equal lengths. Each way has a model of its own with the same weights.
     """
-
-    def opened() -> BatchedEncoder:
-        encoder = random_encoder(*(kind[0], size, device, kind[1]), budget=1, truncation=TRUNCATION)
-        if encoder.device.type == "cuda":
+    family, precision = kind
+    changes = {name: change for name, (kinds, change) in VARIANTS.items() if kind in kinds}
+    for name, change in {"as written": nothing, **changes}.items():
+        encoder = random_encoder(family, size, device, precision, budget=1)
+        if device == "cuda":
             encoder.set_budget(encoder.bounds.most)  # which the examples follow
-        return encoder
-
-    def middle(encoder: BatchedEncoder) -> Stack:
         blocks: Any = encoder.network.blocks
-        return Stack([blocks[1]])
+        stack = Stack([blocks[1]])
+        with torch.inference_mode():  # compiled code takes other tensors for another kind of input
+            inputs = encoder.compile_examples()[0].inputs
+            batch = [tensor if tensor is None else tensor.clone() for tensor in inputs]
 
-    reference = opened()
-    batch = inputs_of(reference.compile_examples()[0])
-
-    def way(variant: BlockVariant | None) -> Work:
-        ready: list[Stack] = []
-
-        def forward() -> torch.Tensor:
-            if not ready:
-                encoder = opened()
-                stack = middle(encoder)
-                ready.append(stack if variant is None else compiled_stack(encoder, variant, stack))
-            with torch.inference_mode(), (variant or VARIANTS["compiled"]).context():
-                state: torch.Tensor = ready[0](*batch)
-            if ready[0].calls.uncompiled:
-                reason = ready[0].calls.reason
-                raise RuntimeError(f"the compiled block was not used: {reason}")
+        def forward(
+            name: str = name,
+            encoder: BatchedEncoder = encoder,
+            stack: Stack = stack,
+            change: Change = change,
+            batch: list[torch.Tensor | None] = batch,
+        ) -> torch.Tensor:
+            if name != "as written" and not stack.fused:
+                compile_changed(encoder, stack, change)
+            with torch.inference_mode(), change(stack):
+                state: torch.Tensor = stack(*batch)
+            if stack.calls.uncompiled:
+                raise RuntimeError(f"the compiled block was not used: {stack.calls.reason}")
             return state
 
-        return forward
-
-    ways = {name: way(variant) for name, variant in VARIANTS.items() if kind in variant.kinds}
-    return {"as written": way(None), **ways}
+        yield name, forward
 
 
-def inputs_of(example: Example) -> list[torch.Tensor | None]:
-    """Return the inputs of an example as tensors of inference, which compiled code expects."""
-    with torch.inference_mode():
-        return [tensor if tensor is None else tensor.clone() for tensor in example.inputs]
-
-
-def measured(ways: Mapping[str, Work], device: torch.device, rounds: int) -> dict[str, Any]:
+def measured(
+    ways: Iterator[tuple[str, Callable[[], Any]]], device: torch.device, rounds: int
+) -> dict[str, Any]:
     """Return the figures of each way, with its agreement with the first one, or why it failed."""
-    works: dict[str, Work] = {}
+    works: dict[str, Callable[[], Any]] = {}
     rows: dict[str, dict[str, Any]] = {}
     reference: torch.Tensor | None = None
-    for name, work in ways.items():
+    for name, work in ways:
         try:
             result = work().float()
         except COMPILER_ERRORS as error:
@@ -217,12 +195,11 @@ def measured(ways: Mapping[str, Work], device: torch.device, rounds: int) -> dic
             continue
         reference = result if reference is None else reference
         works[name] = work
-        rows[name] = {
-            "largest_difference": float((result - reference).abs().max()),
-            "least_cosine": float(F.cosine_similarity(result, reference, dim=-1).min()),
-        }
-    for name, figures in (time_variants(works, device, rounds) if works else {}).items():
-        rows[name] |= figures
+        rows[name] = {"least_cosine": float(F.cosine_similarity(result, reference, dim=-1).min())}
+    *_, figures = time_in_turns(works, device, rounds, short=True)
+    first = next(iter(figures.values()))["seconds"]
+    for name, own in figures.items():
+        rows[name] |= {"times_as_fast": ratio(first, own["seconds"]), **own}
     return rows
 
 
@@ -233,26 +210,17 @@ def main() -> int:
     parser.add_argument("--json", type=Path, required=True)
     options = parser.parse_args()
     on_gpu = options.device == "cuda"
-    sizes = {
-        "esm2": "3x2560x40" if on_gpu else "3x64x2",
-        "dnabert-s": "3x768x12" if on_gpu else "3x48x2",
-    }
+    sizes = ("3x2560x40", "3x768x12") if on_gpu else ("3x64x2", "3x48x2")
+    kinds = [kind for kind in ALL_KINDS if on_gpu or kind[1] == "bf16"]  # a CPU has no fp8
     document: dict[str, Any] = {}
-    for kind in ALL_KINDS:
-        if not on_gpu and kind[1] == "fp8":
-            continue  # a CPU has no such products
+    for kind in kinds:
         torch._dynamo.reset()
-        ways = block_ways(kind, sizes[kind[0]], options.device)
+        ways = block_ways(kind, sizes[kind[0] == "dnabert-s"], options.device)
         rows = measured(ways, torch.device(options.device), 7 if on_gpu else 1)
-        name = " ".join(kind)
-        document[name] = rows
-        options.json.write_text(json.dumps({"blocks": document}, indent=1) + "\n")
+        document[" ".join(kind)] = rows
+        options.json.write_text(json.dumps(document, indent=1) + "\n")
         for way, row in rows.items():
-            figures = row.get("failed") or (
-                f"{row['milliseconds']:.4f} ms, {row['times_as_fast']:.3f} times as fast, least "
-                f"cosine {row['least_cosine']:.6f}"
-            )
-            print(f"{name}, {way}: {figures}", flush=True)
+            print(" ".join(kind), way, json.dumps(row), flush=True)
         if on_gpu:
             torch.cuda.empty_cache()
     return 0

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import pytest
 import torch
 
+from benchmarks.models import sequences_for
 from tests.gpu.limited_memory import Tight
 from tests.gpu.reference_embeddings import ROLES, SMALL, Models, check, sequences
 from tests.unit.encoders.small import quiet
-from virnucpro.benchmark.budget_curve import random_sequences
 from virnucpro.compute.budget import CudaMemory, find_budget
 from virnucpro.contracts import Device, TaskResult
 from virnucpro.devices import visible_gpus
@@ -93,7 +93,7 @@ def test_halved_batches_give_the_same(models: Models, device, family):
 
 
 def test_out_of_memory_in_a_worker_halves_its_batches(models: Models, device, tmp_path):
-    proteins = random_sequences("esm2", [166], 500)
+    proteins = sequences_for("esm2", [166], 500)
     size = "2x256x4"
     exact = models.open("esm2", size, "cpu", "fp32").encode(proteins, quiet)
     source = locate(str(models.path("esm2", size)), "protein")

@@ -137,23 +137,17 @@ class Stack(nn.ModuleList):
                 return next(filter(None, map(str.strip, reasons.splitlines())), "").lstrip("- ")
         return ""
 
-    def fuse(
-        self,
-        examples: Sequence[Example],
-        *,
-        backend: str = "inductor",
-        options: CompilerOptions | None = None,
-    ) -> None:
+    def fuse(self, examples: Sequence[Example], *, backend: str = "inductor") -> None:
         """Compile the blocks for batches like ``examples``, and check what came out.
 
         Kinds of blocks are told apart by the modules they are made of; each is compiled once for
-        each example. In a comparison, ``options`` take the place of those in ``OPTIONS``.
+        each example.
 
         Raises:
             NotCompiledError: a compiled block computes something else.
             One of ``COMPILER_ERRORS``: there is no compiler, or it fails; the stack is unchanged.
         """
-        known_options = _known(OPTIONS | (options or {})) if backend == "inductor" else None
+        known_options = _known(OPTIONS) if backend == "inductor" else None
         own = FunctionType(_call.__code__.replace(), _call.__globals__)  # see below
         step = torch.compile(
             own, fullgraph=True, dynamic=False, backend=backend, options=known_options
