@@ -26,7 +26,6 @@ lint: .venv/checked
 
 bench: .venv/tested  ## host stages in records per second, an evaluation, and how well 8 workers share the work
 	$(BIN)/python -m benchmarks.reading
-	$(BIN)/python -m benchmarks.evaluation
 	$(BIN)/python -m benchmarks.scheduling --workers 1,8 --seconds 40 --spans 250
 
 gpu:  ## check the GPU path and measure it, with the packages that PYTHON has; twice ten minutes

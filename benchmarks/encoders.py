@@ -16,6 +16,7 @@ import json
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -68,6 +69,8 @@ def main() -> int:
         torch.set_num_threads(options.threads)
     call_mkl_functions_once()  # fair-esm and transformers make their rotary tables with torch
     gpus = visible_gpus() if options.device != "cpu" else []
+    if options.device == "cuda" and not gpus:
+        sys.exit("no usable NVIDIA GPU: see nvidia-smi, or use --device cpu")
     device = gpus[0] if gpus else Device("cpu")
     precisions = [choose_precision(p, [device]) for p in options.precision] or [
         *measured_precisions(device)
@@ -150,7 +153,7 @@ def measure_model(
         yield model
     on = next(iter(timed.values())).encoder.device
     products = {p: MatrixProduct(on, p) for p in {i.precision: None for i in timed.values()}}
-    works = {name: _work(one, sequences) for name, one in timed.items()} | products
+    works = {name: partial(one.embed, sequences) for name, one in timed.items()} | products
     waited = {name: one.encoder.host_wait_seconds for name, one in timed.items()}
     for figures in time_in_turns(works, on, ROUNDS, seconds):
         model["matmul_flops_per_second"] = {
@@ -186,10 +189,6 @@ def _implementations(
         encoder.optimise()
         yield Implementation(VIRNUCPRO, precision, own_embed(encoder), encoder)
         yield from others
-
-
-def _work(implementation: Implementation, sequences: list[str]) -> Any:
-    return lambda: implementation.embed(sequences)
 
 
 def _first_call(

@@ -5,9 +5,8 @@ from __future__ import annotations
 import math
 import random
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from itertools import product
-from typing import NamedTuple
 
 import torch
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
@@ -32,23 +31,11 @@ VOCABULARY = 4096  # tokens of DNABERT-S
 # Lengths of the words that become one, one after the other.
 MERGES = ((1, 1), (2, 2), (2, 1), (4, 1), (3, 2))
 SENSE = {codon: letter for codon, letter in GENETIC_CODE.items() if letter != "*"}
-TRIMMED = 0.2  # the share of reads that are shorter than the longest
 
 
-class LengthMix(NamedTuple):
-    """Chunks of ``chunk`` bases that are cut from records of ``shortest`` to ``longest`` bases."""
-
-    chunk: int
-    shortest: int
-    longest: int
-
-
-# Contigs of assemblies; reads of 150 bases, of which trimming leaves some shorter.
-MIXES: Mapping[str, LengthMix] = {
-    "500": LengthMix(500, 500, 5000),
-    "300": LengthMix(300, 300, 5000),
-    "reads": LengthMix(150, 100, 150),
-}
+# Bases of a chunk, by the name of a mix of lengths. Chunks are cut from contigs of up to 5,000 bases.
+MIXES = {"500": 500, "300": 300}
+LONGEST = 5000
 
 
 def parse_model(text: str) -> tuple[str, str]:
@@ -155,7 +142,7 @@ def random_frames(mix: str, count: int) -> dict[Molecule, list[str]]:
     lengths = (
         stop - start
         for length in record_lengths(MIXES[mix], draw)
-        for start, stop in chunk_spans(length, MIXES[mix].chunk)
+        for start, stop in chunk_spans(length, MIXES[mix])
     )
     for number in range(count):
         bases = next(lengths) - number % 3  # frame 1, 2 or 3
@@ -166,11 +153,7 @@ def random_frames(mix: str, count: int) -> dict[Molecule, list[str]]:
     return frames
 
 
-def record_lengths(mix: LengthMix, draw: random.Random) -> Iterator[int]:
-    """Yield the lengths of records without end, spread evenly in log. Of reads, most are whole."""
+def record_lengths(shortest: int, draw: random.Random) -> Iterator[int]:
+    """Yield the lengths of records without end, spread evenly in log."""
     while True:
-        if mix.longest == mix.chunk:
-            low = mix.shortest if draw.random() < TRIMMED else mix.longest
-            yield draw.randint(low, mix.longest)
-        else:
-            yield round(math.exp(draw.uniform(math.log(mix.shortest), math.log(mix.longest))))
+        yield round(math.exp(draw.uniform(math.log(shortest), math.log(LONGEST))))

@@ -1,6 +1,6 @@
 """Measure reading, chunking and translation, in records and chunks per second.
 
-    python -m benchmarks.reading [--chunks 20000] [--input genomes.fa]
+    python -m benchmarks.reading [--chunks 20000] [--reads 100000]
 
 Chunks are cut, translated in six frames and formatted as FASTA with their open frames. Reading is
 compared with dnaio, which does not check the letters (and reads FASTQ in C).
@@ -25,6 +25,9 @@ from virnucpro.io.frames import open_frames
 from virnucpro.io.input_summary import summarise_input
 from virnucpro.io.pairs import InputFiles
 from virnucpro.io.records import Record, read_records
+
+LENGTH = 500  # bases of a chunk, and of a read
+BATCH = 2_000  # chunks that are translated together
 
 
 def run_batches(records: list[Record], length: int, batch: int) -> Iterator[bytes]:
@@ -73,13 +76,6 @@ def random_records(count: int, length: int) -> list[Record]:
     ]
 
 
-def bench_translation(title: str, records: list[Record], length: int, batch: int) -> None:
-    """Print a row."""
-    chunks = sum(len(chunk_spans(len(record.sequence), length)) for record in records)
-    seconds = timed(partial(exhaust, run_batches, records, length, batch))
-    row(title, None, chunks / seconds, "chunks/s")
-
-
 def exhaust(run: Callable[..., Iterable[object]], *arguments: object) -> None:
     """Do all of the work of an iterator."""
     for _ in run(*arguments):
@@ -121,24 +117,16 @@ def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--chunks", type=int, default=40_000, help="random chunks to translate")
-    parser.add_argument("--chunk-length", type=int, default=500)
-    parser.add_argument("--batch", type=int, default=2_000, help="chunks per batch")
     parser.add_argument("--reads", type=int, default=200_000, help="records to read")
-    parser.add_argument("--read-length", type=int, default=500)
-    parser.add_argument("--input", type=Path, help="real sequences to translate as well")
     options = parser.parse_args()
     print(f"| {'':<28} | {'dnaio':>12} | {'VirNucPro':>12} | unit |")
     print("|---|---:|---:|---|")
-    length, batch = options.chunk_length, options.batch
-    records = random_records(options.chunks, length)
-    bench_translation(f"chunk+translate {length} bp", records, length, batch)
-    if options.input:
-        real = list(read_records(options.input))
-        total = sum(len(chunk_spans(len(r.sequence), length)) for r in real)
-        real *= max(1, options.chunks // max(1, total))
-        bench_translation(f"the same, {options.input.name}", real, length, batch)
+    records = random_records(options.chunks, LENGTH)
+    chunks = sum(len(chunk_spans(len(record.sequence), LENGTH)) for record in records)
+    seconds = timed(partial(exhaust, run_batches, records, LENGTH, BATCH))
+    row(f"chunk+translate {LENGTH} bp", None, chunks / seconds, "chunks/s")
     with tempfile.TemporaryDirectory() as folder:
-        bench_reading(options.reads, options.read_length, Path(folder))
+        bench_reading(options.reads, LENGTH, Path(folder))
 
 
 if __name__ == "__main__":

@@ -6,23 +6,20 @@ The sleep is proportional to the tokens.
                                     [--sequences 10000]
 
 ``gain`` is the device time of all tasks divided by the time from the first task to the last commit. It
-says how many times faster the workers are than one worker that never waits. ``limit`` is the gain of
-workers that lose no time but have to carry out whole spans, the heaviest first. Spans, receipts,
-commits and joins are those of a run. ``idle`` is the share of the workers' time without a task, from
-their reports.
+says how many times faster the workers are than one worker that never waits. Spans, receipts, commits
+and joins are those of a run. ``idle`` is the share of the workers' time without a task, from their
+reports.
 """
 
 from __future__ import annotations
 
 import argparse
-import heapq
 import random
 import tempfile
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 from tests.contract.counting import Counting
 from tests.contract.running import run_stage
@@ -42,7 +39,6 @@ class SchedulingResult:
     busy: float
     idle: float
     tasks: int
-    limit: float
 
     @property
     def gain(self) -> float:
@@ -72,24 +68,18 @@ def uneven_files(files: int = 200) -> list[int]:
 
 
 def measure_scheduling(
-    folder: Path,
-    counts: Sequence[int],
-    workers: int,
-    span: int,
-    seconds: float,
-    host_seconds: float = 0.0,
-    kind: Literal["cpu", "cuda"] = "cpu",
+    folder: Path, counts: Sequence[int], workers: int, span: int, seconds: float
 ) -> SchedulingResult:
-    """Run a stage whose devices need ``seconds`` in all, and the host ``host_seconds`` per task."""
+    """Run a stage whose devices need ``seconds`` in all."""
     files, residues = make_files(folder, counts)
-    stage = Counting(files, folder, span, seconds / residues, batch=64, host_seconds=host_seconds)
+    stage = Counting(files, folder, span, seconds / residues, batch=64)
     first: list[float] = []
 
     def note_first_task(event: Event) -> None:
         if isinstance(event, TaskStarted) and not first:
             first.append(time.perf_counter())
 
-    devices = [Device(kind, index, uuid=f"GPU-{index}") for index in range(workers)]
+    devices = [Device("cpu", index) for index in range(workers)]
     executor = Executor(ProcessPool(devices, tokenizer_threads=1), host_threads=workers)
     try:
         # All workers are ready before the clock starts. The time of loading is not measured.
@@ -103,16 +93,7 @@ def measure_scheduling(
         executor.close()
     reports = [event for event in events if isinstance(event, WorkerReport)]
     busy, idle = sum(r.busy for r in reports), sum(r.idle for r in reports)
-    limit = largest_gain([outcome.task.weight for outcome in outcomes], workers)
-    return SchedulingResult(elapsed, busy, idle, len(outcomes), limit)
-
-
-def largest_gain(weights: Sequence[int], workers: int) -> float:
-    """Return the gain of workers that take the heaviest span first and never wait."""
-    loads = [0] * workers
-    for weight in sorted(weights, reverse=True):
-        heapq.heapreplace(loads, loads[0] + weight)
-    return sum(weights) / max(loads)
+    return SchedulingResult(elapsed, busy, idle, len(outcomes))
 
 
 def print_row(name: str, counts: Sequence[int], workers: int, span: int, seconds: float) -> None:
@@ -122,7 +103,7 @@ def print_row(name: str, counts: Sequence[int], workers: int, span: int, seconds
     share = 100 * f.idle / (f.idle + f.busy)
     print(
         f"{name:28} {span:5} {workers:7} {f.tasks:5} {f.elapsed:8.2f} "
-        f"{seconds / f.elapsed:5.2f} {f.limit:5.2f} {share:.1f} %",
+        f"{seconds / f.elapsed:5.2f} {share:.1f} %",
         flush=True,
     )
 
@@ -135,9 +116,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=24.0, help="device time in all")
     parser.add_argument("--sequences", type=int, default=10_000, help="of the one input")
     options = parser.parse_args()
-    print(
-        f"{'work':28} {'span':>5} {'workers':>7} {'tasks':>5} {'seconds':>8} {'gain':>5} limit idle"
-    )
+    print(f"{'work':28} {'span':>5} {'workers':>7} {'tasks':>5} {'seconds':>8} {'gain':>5} idle")
     full, rest = divmod(options.sequences, SPLIT_FILE)
     one = [SPLIT_FILE] * full + [rest] * (rest > 0)
     works = ((f"one input of {options.sequences:,}", one), ("200 uneven files", uneven_files()))

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import shlex
 import signal
@@ -44,9 +45,6 @@ LAST_LINES = 40  # of the log of a part, which are printed
 # Always the same place: what Triton stores names the files by their whole paths.
 COMPILED = Path.home() / ".cache" / "virnucpro-gpu"
 FULL_FRAME = 168  # tokens of ESM-2 in a full frame of a 500 bp chunk
-REAL_TOKENS = 100  # of 499 bases with the real tokenizer; the random one makes some 130
-# The goals: share of the matrix product, sequences per second of both encoders, fp8 over bf16.
-MATMUL_SHARE, ESM_RATE, DNABERT_RATE, FP8_GAIN = 0.75, 600.0, 10_000.0, 1.4
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -56,9 +54,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     scale = SMALL if options.small else _scale_of_gpu()
     out, earlier = options.out.absolute(), options.earlier or options.out
     out.mkdir(parents=True, exist_ok=True)
-    if options.scratch is not None:
-        options.scratch.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix="virnucpro-gpu-", dir=options.scratch) as folder:
+    with tempfile.TemporaryDirectory(prefix="virnucpro-gpu-") as folder:
         scratch = Path(folder)
         work, kernels = scratch / "results", scratch / "kernels" if options.small else COMPILED
         work.mkdir()
@@ -84,7 +80,6 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--earlier", type=Path, help="folder of results of an earlier command")
     parser.add_argument("--minutes", type=float, default=9.5, help="for everything (default 9.5)")
     parser.add_argument("--parts", help="only these, separated by commas")
-    parser.add_argument("--scratch", type=Path, help="folder for models of 6 GB, for a while")
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
     parser.add_argument("--small", action="store_true", help="tiny models: with --device cpu")
     options = parser.parse_args(arguments)
@@ -204,70 +199,51 @@ def pack(folder: Path, archive: Path) -> None:
     new.replace(archive)
 
 
-Row = Mapping[str, Any]
-
-
-def compare_with_goals(rows: Mapping[str, Row], scale: Scale) -> list[dict[str, Any]]:
+def compare_with_goals(rows: Mapping[str, Mapping[str, Any]], scale: Scale) -> list[dict[str, Any]]:
     """Return the goals of the models alone, and of the same models in a whole run."""
-    half, eighth, esm_name = scale.half, scale.eighth, f"ESM-2 {scale.esm}"
-    esm, dnabert = (_own(rows, part, half) for part in ("esm2", "dnabert-s"))
-    pool, other_pool = (
-        _figures(rows, f"pool-{p}").get("rates", {}).get("protein_embeddings", {})
-        for p in (half, eighth)
+    half, eighth, esm = scale.half, scale.eighth, f"ESM-2 {scale.esm}"
+    figures = {name: row.get("figures", {}) for name, row in rows.items()}
+    rate, tokens, matmul = "sequences_per_second", "tokens_per_second", "share_of_matmul"
+
+    def own(part: str, precision: str, key: str) -> float:
+        """Return a figure of this program, or NaN where it was not measured."""
+        for model in figures.get(part, {}).get("models", ()):
+            for row in model["results"]:
+                if row["implementation"] == "virnucpro" and row["precision"] == precision:
+                    return float(row.get(key, math.nan))
+        return math.nan
+
+    def pool(precision: str, key: str) -> float:
+        stage = figures.get(f"pool-{precision}", {}).get("rates", {}).get("protein_embeddings", {})
+        return float(stage.get(f"{key}_of_worker", math.nan))
+
+    alone, in_pool = own("esm2", half, tokens), pool(half, tokens)
+    fp8_esm, fp8_dnabert = (
+        own(part, eighth, rate) / own(part, half, rate) for part in ("esm2-fp8", "dnabert-s-fp8")
     )
-    model = (_figures(rows, "esm2").get("models") or [{}])[0]
-    rate, tokens = "sequences_per_second", "tokens_per_second"
-    per_token = _quotient(model, "flops", model, "tokens")
-    pool_tokens = pool.get(f"{tokens}_of_worker")
-    in_pool = {"flops": pool_tokens * per_token} if pool_tokens and per_token else {}
-    frame, real = {"one": FULL_FRAME}, {"one": REAL_TOKENS}
-    eighth_esm, half_esm = (_own(rows, "esm2-fp8", p) for p in (eighth, half))
-    eighth_dnabert, half_dnabert = (_own(rows, "dnabert-s-fp8", p) for p in (eighth, half))
-    matmul = model.get("matmul_flops_per_second", {})
     goals = (
-        (f"{esm_name} {half}, share of the matrix product", MATMUL_SHARE,
-         esm.get("share_of_matmul")),
-        (f"{esm_name} {half}, sequences of {FULL_FRAME} tokens per second", ESM_RATE,
-         _quotient(esm, tokens, frame, "one")),
-        (f"{esm_name} {eighth}, times {half}", FP8_GAIN, _quotient(eighth_esm, rate, half_esm, rate)),
-        (f"{scale.dnabert} {half}, sequences per second", DNABERT_RATE, dnabert.get(rate)),
-        (f"{scale.dnabert} {half}, sequences of {REAL_TOKENS} tokens per second", DNABERT_RATE,
-         _quotient(dnabert, tokens, real, "one")),
-        (f"{scale.dnabert} {eighth}, times {half}", FP8_GAIN,
-         _quotient(eighth_dnabert, rate, half_dnabert, rate)),
-        (f"{esm_name} {half} through the pool, share of the matrix product", MATMUL_SHARE,
-         _quotient(in_pool, "flops", matmul, half)),
-        (f"{esm_name} {half} through the pool, sequences of {FULL_FRAME} tokens per second",
-         ESM_RATE, _quotient(pool, f"{tokens}_of_worker", frame, "one")),
-        (f"{esm_name} {eighth} through the pool, times {half}", FP8_GAIN,
-         _quotient(other_pool, f"{rate}_of_worker", pool, f"{rate}_of_worker")),
+        (f"{esm} {half}, share of the matrix product", 0.75, own("esm2", half, matmul)),
+        (f"{esm} {half}, sequences of 168 tokens per second", 600, alone / FULL_FRAME),
+        (f"{esm} {eighth}, times {half}", 1.4, fp8_esm),
+        (f"{scale.dnabert} {half}, sequences per second", 10_000, own("dnabert-s", half, rate)),
+        (f"{scale.dnabert} {eighth}, times {half}", 1.4, fp8_dnabert),
+        (f"{esm} {half} through the pool, share of the matrix product", 0.75,
+         own("esm2", half, matmul) * in_pool / alone),
+        (f"{esm} {half} through the pool, sequences of 168 tokens per second", 600,
+         in_pool / FULL_FRAME),
+        (f"{esm} {eighth} through the pool, times {half}", 1.4, pool(eighth, rate) / pool(half, rate)),
     )  # fmt: skip
     return [
-        {"goal": goal, "required": required, "measured": measured,
-         "met": "not measured" if measured is None else "yes" if measured >= required else "no"}
-        for goal, required, measured in goals
-    ]  # fmt: skip
-
-
-def _figures(rows: Mapping[str, Row], part: str) -> Row:
-    figures: Row = rows.get(part, {}).get("figures", {})
-    return figures
-
-
-def _own(rows: Mapping[str, Row], part: str, precision: str) -> Row:
-    """Return what was measured of this program in the first model of a part."""
-    for model in _figures(rows, part).get("models", ()):
-        for row in model["results"]:
-            if row["implementation"] == "virnucpro" and row["precision"] == precision:
-                found: Row = row
-                return found
-    return {}
-
-
-def _quotient(one: Row, key: str, other: Row, other_key: str) -> float | None:
-    """Divide two figures. The result is None where either was not measured."""
-    dividend, divisor = one.get(key), other.get(other_key)
-    return dividend / divisor if dividend is not None and divisor else None
+        {
+            "goal": name,
+            "required": required,
+            "measured": None if math.isnan(measured) else measured,
+            "met": "not measured"
+            if math.isnan(measured)
+            else ("yes" if measured >= required else "no"),
+        }
+        for name, required, measured in goals
+    ]
 
 
 def stop_on_sigterm(*_: object) -> None:

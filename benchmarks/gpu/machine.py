@@ -10,9 +10,7 @@ from __future__ import annotations
 
 import argparse
 import json
-import shutil
 import sys
-import sysconfig
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -33,11 +31,7 @@ def main() -> int:
     parser.add_argument("--json", type=Path, required=True)
     options = parser.parse_args()
     device = torch.device(options.device)
-    document: dict[str, Any] = {
-        # Triton needs a C compiler and the headers of Python.
-        "c_compiler": shutil.which("cc") or shutil.which("gcc") or shutil.which("clang"),
-        "python_headers": (Path(sysconfig.get_path("include")) / "Python.h").exists(),
-    }
+    document: dict[str, Any] = {}
 
     def save(name: str, figures: dict[str, Any]) -> None:
         document[name] = figures

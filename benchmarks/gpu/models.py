@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from benchmarks.models import MIXES, SENSE, random_encoder, record_lengths
+from benchmarks.models import SENSE, random_encoder, record_lengths
 from virnucpro.classifier.files import classifier_to_bytes
 from virnucpro.encoders.batched import BatchedEncoder
 from virnucpro.encoders.dnabert_s import dnabert_names
@@ -145,7 +145,7 @@ def write_contigs(path: Path, chunks: int) -> Path:
     Lengths are those of ``--mix 500`` of ``benchmarks.encoders``.
     """
     draw = random.Random(chunks)
-    lengths = record_lengths(MIXES[str(CHUNK)], draw)
+    lengths = record_lengths(CHUNK, draw)
     lines: list[str] = []
     while chunks > 0:
         bases = "".join(draw.choices(list(SENSE), k=next(lengths) // 3))

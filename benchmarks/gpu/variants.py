@@ -16,7 +16,6 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
 import torch
 import torch.nn.functional as F
@@ -24,7 +23,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from benchmarks.models import random_encoder
 from benchmarks.timing import ratio, time_in_turns
-from virnucpro.compute.compiled import COMPILER_ERRORS, OPTIONS, Stack
+from virnucpro.compute.compiled import COMPILER_ERRORS, Stack
 from virnucpro.compute.linear import Linear
 from virnucpro.encoders.batched import BatchedEncoder
 
@@ -113,13 +112,6 @@ def rotation(stack: Stack) -> Iterator[None]:
     yield
 
 
-@contextmanager
-def reductions_by_speed(stack: Stack) -> Iterator[None]:
-    """Let the compiler measure kernels. At width 2560 the other layer norm has idle lanes: 38 %."""
-    with mock.patch.dict(OPTIONS, deterministic=False):
-        yield
-
-
 def prefer_cudnn(stack: Stack) -> AbstractContextManager[None]:
     """Let cuDNN compute attention where it can."""
     others = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
@@ -133,7 +125,6 @@ VARIANTS: Mapping[str, tuple[tuple[Kind, ...], Change]] = {
     "GELU with one exponential": ((ESM2,), linear_layers(SigmoidGeluLinear)),
     "GELU (tanh) in the product": ((ESM2,), linear_layers(TanhGeluLinear)),
     "rotary without masks": ((ESM2, ESM2_FP8), rotation),
-    "reductions chosen by speed": (ALL_KINDS, reductions_by_speed),
     "cuDNN attention": (ALL_KINDS, prefer_cudnn),
 }
 
@@ -145,49 +136,41 @@ def compile_changed(encoder: BatchedEncoder, stack: Stack, change: Change) -> No
         stack.fuse(encoder.compile_examples()[:1], backend=backend)
 
 
-def block_ways(kind: Kind, size: str, device: str) -> Iterator[tuple[str, Callable[[], Any]]]:
-    """Yield the ways to compute one block that is neither the first nor the last, which are called.
+def way(kind: Kind, size: str, device: str, change: Change | None) -> Callable[[], torch.Tensor]:
+    """Return a function that computes one block, which is neither the first nor the last.
 
-    The batch is a full one of equal lengths. Each way has a model of its own with the same weights.
+    The batch is a full one of equal lengths. Each way has a model of its own with the same weights,
+    and compiles it when it is first called; with ``change`` None, the block stays as written.
     """
-    family, precision = kind
+    encoder = random_encoder(kind[0], size, device, kind[1], budget=1)
+    if device == "cuda":
+        encoder.set_budget(encoder.bounds.most)  # which the examples follow
+    blocks: Any = encoder.network.blocks
+    stack = Stack([blocks[1]])
+    with torch.inference_mode():  # compiled code takes other tensors for another kind of input
+        inputs = encoder.compile_examples()[0].inputs
+        batch = [tensor if tensor is None else tensor.clone() for tensor in inputs]
+
+    def forward() -> torch.Tensor:
+        if change is not None and not stack.fused:
+            compile_changed(encoder, stack, change)
+        with torch.inference_mode(), (change or nothing)(stack):
+            state: torch.Tensor = stack(*batch)
+        if stack.calls.uncompiled:
+            raise RuntimeError(f"the compiled block was not used: {stack.calls.reason}")
+        return state
+
+    return forward
+
+
+def measured(kind: Kind, size: str, device: str, rounds: int) -> dict[str, Any]:
+    """Return the figures of each way, with its agreement with the block as written, or why it failed."""
     changes = {name: change for name, (kinds, change) in VARIANTS.items() if kind in kinds}
-    for name, change in {"as written": nothing, **changes}.items():
-        encoder = random_encoder(family, size, device, precision, budget=1)
-        if device == "cuda":
-            encoder.set_budget(encoder.bounds.most)  # which the examples follow
-        blocks: Any = encoder.network.blocks
-        stack = Stack([blocks[1]])
-        with torch.inference_mode():  # compiled code takes other tensors for another kind of input
-            inputs = encoder.compile_examples()[0].inputs
-            batch = [tensor if tensor is None else tensor.clone() for tensor in inputs]
-
-        def forward(
-            name: str = name,
-            encoder: BatchedEncoder = encoder,
-            stack: Stack = stack,
-            change: Change = change,
-            batch: list[torch.Tensor | None] = batch,
-        ) -> torch.Tensor:
-            if name != "as written" and not stack.fused:
-                compile_changed(encoder, stack, change)
-            with torch.inference_mode(), change(stack):
-                state: torch.Tensor = stack(*batch)
-            if stack.calls.uncompiled:
-                raise RuntimeError(f"the compiled block was not used: {stack.calls.reason}")
-            return state
-
-        yield name, forward
-
-
-def measured(
-    ways: Iterator[tuple[str, Callable[[], Any]]], device: torch.device, rounds: int
-) -> dict[str, Any]:
-    """Return the figures of each way, with its agreement with the first one, or why it failed."""
-    works: dict[str, Callable[[], Any]] = {}
+    works: dict[str, Callable[[], torch.Tensor]] = {}
     rows: dict[str, dict[str, Any]] = {}
     reference: torch.Tensor | None = None
-    for name, work in ways:
+    for name, change in {"as written": None, **changes}.items():
+        work = way(kind, size, device, change)
         try:
             result = work().float()
         except COMPILER_ERRORS as error:
@@ -196,7 +179,7 @@ def measured(
         reference = result if reference is None else reference
         works[name] = work
         rows[name] = {"least_cosine": float(F.cosine_similarity(result, reference, dim=-1).min())}
-    *_, figures = time_in_turns(works, device, rounds, short=True)
+    *_, figures = time_in_turns(works, torch.device(device), rounds, short=True)
     first = next(iter(figures.values()))["seconds"]
     for name, own in figures.items():
         rows[name] |= {"times_as_fast": ratio(first, own["seconds"]), **own}
@@ -215,8 +198,8 @@ def main() -> int:
     document: dict[str, Any] = {}
     for kind in kinds:
         torch._dynamo.reset()
-        ways = block_ways(kind, sizes[kind[0] == "dnabert-s"], options.device)
-        rows = measured(ways, torch.device(options.device), 7 if on_gpu else 1)
+        size = sizes[kind[0] == "dnabert-s"]
+        rows = measured(kind, size, options.device, 7 if on_gpu else 1)
         document[" ".join(kind)] = rows
         options.json.write_text(json.dumps(document, indent=1) + "\n")
         for way, row in rows.items():
