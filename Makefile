@@ -24,7 +24,7 @@ lint: .venv/checked
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-bench: .venv/tested  ## host stages in records per second, an evaluation, and how well 8 workers share the work
+bench: .venv/tested  ## host stages in records per second, and how well 8 workers share the work
 	$(BIN)/python -m benchmarks.reading
 	$(BIN)/python -m benchmarks.scheduling --workers 1,8 --seconds 40 --spans 250
 

@@ -164,8 +164,10 @@ def test_whatever_happens_to_a_part_the_others_follow(tmp_path: Path) -> None:
 def test_terminated_it_leaves_nothing_behind(tmp_path: Path) -> None:
     out, scratch = tmp_path / "out", tmp_path / "scratch"
     command = [sys.executable, "-m", "benchmarks.gpu", "decisions", str(out)]
-    command += ["--device", "cpu", "--small", "--parts", "pool-fp32", "--scratch", str(scratch)]
-    run = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL)
+    command += ["--device", "cpu", "--small", "--parts", "pool-fp32"]
+    scratch.mkdir()
+    environment = os.environ | {"TMPDIR": str(scratch)}
+    run = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, env=environment)
     try:
         until(lambda: list(scratch.glob("*/models")), 200)
         children = family(run.pid)
