@@ -141,7 +141,8 @@ def measure(
     finally:
         pack(kernels, out / KERNELS)
     for goal in compare_with_goals(rows, scale):
-        print(f"{goal['goal']:78} {goal['required']:9,.2f} {goal['measured']}  {goal['met']}")
+        measured = "-" if goal["measured"] is None else f"{goal['measured']:,.2f}"
+        print(f"{goal['goal']:78} {goal['required']:9,.2f} {measured:>9}  {goal['met']}")
     if scale.device == "cpu":
         print("This is a rehearsal with tiny models: these numbers mean nothing.")
     return int(failed)

@@ -227,8 +227,7 @@ def saved(rate: float, eight: float) -> dict[str, Any]:
         for name, precision, some in [("transformers", "bf16", 1.0), ("virnucpro", "bf16", rate),
                                       ("virnucpro", "fp8", eight)]
     ]  # fmt: skip
-    model = {"flops": 3e15, "tokens": 300, "matmul_flops_per_second": {"bf16": 8e17}}
-    return {"models": [model | {"results": rows}]}
+    return {"models": [{"results": rows}]}
 
 
 def test_goals() -> None:
@@ -244,7 +243,7 @@ def test_goals() -> None:
     assert found[f"{name} bf16, share of the matrix product"] == (0.8, "yes")
     assert found[f"{name} bf16, sequences of 168 tokens per second"][1] == "no"
     assert found[f"{name} fp8, times bf16"] == (1.25, "no")
-    # 60,000 tokens of 1e13 operations each, of 8e17.
-    assert found[f"{name} bf16 through the pool, share of the matrix product"] == (0.75, "yes")
+    # 60,000 tokens per second of the 96,000 that reach a share of 0.8.
+    assert found[f"{name} bf16 through the pool, share of the matrix product"] == (0.5, "no")
     assert found[f"{name} fp8 through the pool, times bf16"] == (None, "not measured")
     assert found["DNABERT-S bf16, sequences per second"] == (None, "not measured")
