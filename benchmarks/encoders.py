@@ -12,6 +12,7 @@ is reported and its speed is not measured.
 from __future__ import annotations
 
 import argparse
+import gc
 import json
 import sys
 import time
@@ -94,6 +95,7 @@ def main() -> int:
             if options.json:
                 options.json.write_text(json.dumps(document, indent=1) + "\n")
         print_table(measured)
+        gc.collect()  # one model is freed before the next is opened
         if device.kind == "cuda":
             torch.cuda.empty_cache()
     rows = [row for model in document["models"] for row in model["results"]]

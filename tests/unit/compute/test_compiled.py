@@ -6,11 +6,12 @@ from contextlib import contextmanager
 
 import pytest
 import torch
+import torch._inductor
 import torch.nn.functional as F
 
 from benchmarks.models import random_encoder, sequences_for
 from tests.unit.encoders.small import quiet
-from virnucpro.compute.compiled import LEAST_COSINE, BlockCalls, NotCompiledError
+from virnucpro.compute.compiled import LEAST_COSINE, OPTIONS, BlockCalls, NotCompiledError, _known
 from virnucpro.compute.threads import one_thread
 from virnucpro.precision import PRECISIONS
 
@@ -48,6 +49,13 @@ def _alone():
 def opened(family, precision="fp32", budget=None):
     budget = budget or (500 if family == "esm2" else 7)
     return random_encoder(family, SIZES[family], "cpu", precision, budget=budget, truncation=1024)
+
+
+def test_an_older_torch_gets_the_older_option(monkeypatch):
+    monkeypatch.setattr(
+        torch._inductor, "list_options", lambda: ["max_pointwise_cat_inputs", "deterministic"]
+    )
+    assert _known(OPTIONS) == {"max_pointwise_cat_inputs": 0, "deterministic": True}
 
 
 def difference(one, other):
