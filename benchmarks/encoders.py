@@ -77,13 +77,14 @@ def main() -> int:
         *measured_precisions(device)
     ]
     frames = random_frames(options.mix, options.sequences or SEQUENCES[device.kind])
+    emulated = [p for p in PRECISIONS if device.kind == "cpu" and emulated_on_cpu(p)]
     document: dict[str, Any] = {
         "command": ["python", "-m", "benchmarks.encoders", *sys.argv[1:]],
         "machine": machine_facts(),
         "mix": options.mix,
+        "emulated": emulated,
         "models": [],
     }
-    emulated = [p for p in PRECISIONS if device.kind == "cpu" and emulated_on_cpu(p)]
     print(f"{device.name}; emulated, so only measured if named: {', '.join(emulated) or 'none'}")
     names = options.models or [parse_model(name) for name in MODELS[device.kind]]
     for number, (family, size) in enumerate(names):
@@ -210,12 +211,9 @@ def _first_call(
         "check": "reference",
         "first_call_seconds": time.perf_counter() - started,
         "peak_memory": torch.cuda.max_memory_allocated() - before if on_gpu else None,
-        "compiled": facts.get("compiled", False),
-        "compile_seconds": facts.get("compile_seconds", 0.0),
-        "compile_failed": facts.get("compile_failed"),
         "uncompiled_calls": encoder.block_calls.uncompiled if facts else 0,
         "uncompiled_reason": encoder.block_calls.reason if facts else "",
-        "facts": dict(facts),
+        **{"compiled": False, "compile_seconds": 0.0, "compile_failed": None, **facts},
     }
 
 
