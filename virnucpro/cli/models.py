@@ -85,18 +85,15 @@ def fetch(names: tuple[str, ...], model_type: str | None, update: bool) -> None:
     that was recorded when they were first fetched; a damaged file is replaced.
     """
     from virnucpro.models.fetch import fetch_model
-    from virnucpro.ui.step_screen import StepScreen
 
     requested_names = [*names, model_type] if model_type else list(names)
     if not requested_names:
         raise UsageError("name a model or a model type, such as: virnucpro models fetch 500")
     chosen = dict.fromkeys(model for name in requested_names for model in models_for(name))
-    with StepScreen(shared.configuration().display) as screen:
-        for model in chosen:
-            screen.say(f"{model.name}: {model.address}")
-            fetched = fetch_model(model, screen.transfer(model.name), update=update)
-            screen.end()
-            click.echo(f"{model.name}: {OUTCOMES[fetched.how]}: {fetched.path}")
+    for model in chosen:
+        shared.say(f"{model.name}: {model.address}")
+        path, outcome = fetch_model(model, update=update)
+        click.echo(f"{model.name}: {OUTCOMES[outcome]}: {path}")
 
 
 @models.command(

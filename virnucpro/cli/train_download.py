@@ -117,7 +117,7 @@ def _fetch_all(
         for number, file in enumerate(files, 1):
             title = f"{number}/{len(files)} {file.name}"
             try:
-                outcome = fetch_file(file, folder, mirrors, screen.transfer(title))
+                outcome = fetch_file(file, folder, mirrors)
             except (DownloadRefusedError, InputError) as error:  # the other files can come
                 failures.append(str(error))
                 screen.say(f"{title}: failed")

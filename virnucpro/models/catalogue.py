@@ -44,7 +44,6 @@ class WebFile:
         file: its name on disk.
         in_torch_hub: kept where fair-esm keeps it, so that both find the same copy.
         bytes: exact size, where it is known.
-        sha256: known checksum (hex).
         twin: hub model with the same weights, used where the file is not there.
     """
 
@@ -54,7 +53,6 @@ class WebFile:
     file: str
     in_torch_hub: bool = False
     bytes: int | None = None
-    sha256: str | None = None
     twin: str | None = None
 
 

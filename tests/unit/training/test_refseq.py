@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import time
 
 import pytest
 
@@ -60,16 +59,14 @@ def site():
 
 
 @pytest.fixture
-def bring(site, tmp_path, monkeypatch):
-    monkeypatch.setattr(time, "sleep", lambda _: None)
-
+def bring(site, tmp_path):
     def _bring(
         name: str = "viral/viral.1.genomic.gbff.gz", mirrors: tuple[str, ...] = (), md5: str = ""
     ):
         group, _, base = name.partition("/")
         file = ReleaseFile(group, base, md5 or hashlib.md5(DATA.get(name, b"")).hexdigest())
         places = mirrors or (f"{site.address}/release",)
-        return fetch_file(file, tmp_path, places, lambda *_: None)
+        return fetch_file(file, tmp_path, places)
 
     return _bring
 
@@ -121,12 +118,6 @@ def test_a_file_is_fetched_once_and_then_only_checked(site, bring, tmp_path):
     assert path.read_bytes() == DATA["viral/viral.1.genomic.gbff.gz"]
 
 
-def test_a_broken_connection_is_gone_on_with(site, bring):
-    site.cut = 2
-    assert bring() == "fetched"
-    assert [wanted for _, _, wanted in site.asked] == [None, "bytes=30000-", "bytes=60000-"]
-
-
 def test_a_wrong_checksum_is_refused_and_removed(bring, tmp_path):
     with pytest.raises(InputError, match="its MD5 is not that of the release's list"):
         bring(md5="0" * 32)
@@ -140,26 +131,6 @@ def test_another_mirror_has_what_the_first_has_not_or_has_wrong(site, bring):
     assert bring(mirrors=(site.address + "/none", wrong, right)) == "fetched"
     with pytest.raises(DownloadRefusedError, match="404"):
         bring("viral/viral.3.genomic.gbff.gz")
-
-
-def test_a_dead_network_keeps_what_has_come(site, bring, tmp_path, monkeypatch):
-    site.cut, site.cut_after = 1, 50_000
-    site.status["/release/viral/viral.1.genomic.gbff.gz"] = []
-
-    def die(_):
-        site.cut, site.cut_after = 99, 0
-
-    monkeypatch.setattr(time, "sleep", die)
-    file = ReleaseFile(
-        "viral",
-        "viral.1.genomic.gbff.gz",
-        hashlib.md5(DATA["viral/viral.1.genomic.gbff.gz"]).hexdigest(),
-    )
-    with pytest.raises(DownloadError, match="50,000 bytes are kept"):
-        fetch_file(file, tmp_path, (f"{site.address}/release",), lambda *_: None)
-    site.cut = 0
-    assert bring() == "fetched"
-    assert site.asked[-1][2] == "bytes=50000-"
 
 
 @pytest.mark.parametrize(

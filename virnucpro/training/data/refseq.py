@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Literal
 
 from virnucpro.errors import DownloadError, InputError, UsageError
-from virnucpro.models.download import DownloadProgress, download
+from virnucpro.models.download import download
 from virnucpro.store.disk import Disk
 
 NCBI = "https://ftp.ncbi.nlm.nih.gov/refseq/release"
@@ -126,7 +126,7 @@ def _release_of(mirror: str, folder: Path) -> Release:
     def fetch_text(relative_path: str) -> str:
         target = folder / "list"
         target.unlink(missing_ok=True)
-        download(f"{mirror}/{relative_path}", target, lambda _: None, lambda *_: None)
+        download(f"{mirror}/{relative_path}", target, lambda _: None)
         return target.read_text(encoding="utf-8", errors="replace")
 
     number = fetch_text("RELEASE_NUMBER").strip()
@@ -139,7 +139,6 @@ def fetch_file(
     file: ReleaseFile,
     folder: Path,
     mirrors: Sequence[str],
-    progress: DownloadProgress,
 ) -> Literal["fetched", "here"]:
     """Download a file of a release into ``folder``. A file with the right MD5 is kept as it is.
 
@@ -162,7 +161,7 @@ def fetch_file(
 
     for mirror in mirrors:
         try:
-            download(f"{mirror}/{file.relative_path}", target, check, progress)
+            download(f"{mirror}/{file.relative_path}", target, check)
             break
         except (DownloadError, InputError):
             if mirror == mirrors[-1]:
