@@ -276,7 +276,7 @@ def test_widths_must_fit(info):
     ],
 )
 def test_chunk_length_must_fit(info, name, lengths, chunk_length, verdict):
-    info = replace(info, path=Path(name), chunk_lengths=lengths)
+    info = replace(info, file=replace(info.file, path=Path(name)), chunk_lengths=lengths)
     if verdict == "error":
         with pytest.raises(ModelError, match="300 or 500 bases, not 400"):
             check_fit(info, (DNA, ESM), chunk_length)

@@ -104,7 +104,7 @@ def _calibrated(
     assert request.output is not None
     before = 1.0 if classifier.temperature is None else classifier.temperature
     calibration = fit_calibration(rows, before)
-    content = with_temperature(classifier.path, calibration.temperature)
+    content = with_temperature(classifier.file.path, calibration.temperature)
     label = f"the calibrated classifier {request.output.name}"
     admit_work(WorkIdentity(label, {}), existing, disk, force=request.force)
     disk.save(request.output, content)

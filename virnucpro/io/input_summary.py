@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from virnucpro.errors import InputError
-from virnucpro.io.pairs import InputFiles
+from virnucpro.io.pairs import InputFiles, PairedRecords
 from virnucpro.io.records import Record
 from virnucpro.layout import Molecule
 
@@ -30,6 +30,7 @@ class InputSummary:
         median_length: letters; the mean of the middle two, rounded down, for an even number.
         uracil: whether a ``U`` was read as ``T``.
         duplicates: the first five ids that occur more than once, in the order of their repetition.
+        swapped: whether the second mates of pairs are where the first ones belong.
     """
 
     records: int
@@ -38,6 +39,7 @@ class InputSummary:
     median_length: int
     uracil: bool
     duplicates: tuple[str, ...]
+    swapped: bool = False
 
 
 def summarise_input(
@@ -68,6 +70,7 @@ def summarise_input(
         median_length=int(np.median(sizes)),
         uracil=records.uracil,
         duplicates=tuple(islice(_repeated_ids(again, repeated), _LISTED)),
+        swapped=isinstance(records, PairedRecords) and records.swapped,
     )
 
 

@@ -33,7 +33,7 @@ from virnucpro.contracts import (
 )
 from virnucpro.encoders.batched import BatchedEncoder
 from virnucpro.encoders.family import EncoderSource
-from virnucpro.encoders.registry import family_named, open_encoder, seen_on_this_host
+from virnucpro.encoders.registry import family_named, open_encoder
 from virnucpro.errors import OutputError
 from virnucpro.io.fasta import read_fasta
 from virnucpro.layout import Layout, Molecule
@@ -206,9 +206,8 @@ class EmbeddingStage(SpannedStage):
         if device.kind == "cuda":
             torch.cuda.empty_cache()  # the blocks of the previous stage's model
         kept = None if self.budget else self.kept.get(budget_key(self.name, device))
-        source = seen_on_this_host(self.source)
         encoder = open_encoder(
-            source,
+            self.source,
             device.kind,
             self.precision,
             budget=self.budget or kept,
@@ -219,7 +218,7 @@ class EmbeddingStage(SpannedStage):
         facts = {**encoder.facts(), "precision": self.precision}
         if kept:
             facts["found"] = "kept"
-        return EmbeddingSession(encoder, source, self.molecule, self.disk, device, facts)
+        return EmbeddingSession(encoder, self.source, self.molecule, self.disk, device, facts)
 
 
 def budget_key(stage: str, device: Device) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from array import array
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, astuple, dataclass
 from itertools import repeat
@@ -30,7 +30,7 @@ from virnucpro.stages.regions import Region, find_regions
 from virnucpro.stages.results import OutputFigures, ResultFiles
 from virnucpro.store.disk import OutputWriter
 from virnucpro.store.gzipped import gzip_into
-from virnucpro.store.stamps import FileStamp
+from virnucpro.store.stamps import HashedFile
 from virnucpro.tables import CONSENSUS, FRAMES, PAIRS
 
 PLAIN = 7  # outputs that are always there; then those of FASTQ reads and of pairs
@@ -40,8 +40,8 @@ PLAIN = 7  # outputs that are always there; then those of FASTQ reads and of pai
 class OutputStage(HostStage):
     """Writes the tables of chunks and records, and the records called virus.
 
-    ``seen`` are the stamps of the files of the source from before their digests were taken: nothing
-    is committed where one has changed. False discovery rates are given only where the scores are
+    ``seen`` are the files of the source as they were hashed: nothing is committed where one has
+    changed. False discovery rates are given only where the scores are
     ``calibrated`` probabilities. ``contig_model`` says how the chunks of a record are put together;
     None takes the rule of the original program. ``cuts`` say what a record needs to be called
     virus.
@@ -55,7 +55,7 @@ class OutputStage(HostStage):
 
     layout: RunLayout
     source: InputFiles
-    seen: Mapping[Path, FileStamp]
+    seen: Sequence[HashedFile]
     calibrated: bool
     contig_model: ContigModel | None = None
     cuts: Cuts = DEFAULT_CUTS
