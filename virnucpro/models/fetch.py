@@ -1,18 +1,22 @@
-"""Fetch models from the hub or from an address.
+"""Fetch models with ``huggingface_hub``: repositories of the hub, and plain files from an address.
 
 A first fetch records checksums and revision; a later one must bring the same bytes.
 """
 
 from __future__ import annotations
 
+import errno
 import hashlib
+import os
 import re
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from virnucpro.errors import DownloadError, ModelError
+from virnucpro.errors import ModelError
 from virnucpro.models.catalogue import HubModel, Model, WebFile, files_to_fetch
-from virnucpro.models.download import download, download_errors
 from virnucpro.models.records import (
     ModelRecord,
     model_records_file,
@@ -26,16 +30,18 @@ from virnucpro.models.store import (
     is_offline,
     manual_route,
     record_model,
-    record_path,
     resolve_model,
     verify_model,
 )
-from virnucpro.store.disk import explain_download_errors, sha256_of
+from virnucpro.store.disk import Disk, explain_download_errors, open_without_links, sha256_of
 from virnucpro.store.lock import locked
 
 if TYPE_CHECKING:
     from huggingface_hub.hf_api import RepoSibling
 
+# A smaller part of a file is not continued. The larger files are those of ESM-2, in which CRCs find
+# out where a part belongs to another version.
+WORTH_CONTINUING = 1 << 26
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 
 
@@ -52,8 +58,6 @@ def fetch_model(
         OutputError: the disk is full or unwritable (exit 6).
     """
     lock = own_folder() / "locks" / f"{model.name.replace('/', '--')}.lock"
-    with explain_download_errors(lock):
-        lock.parent.mkdir(parents=True, exist_ok=True)
     state = [lock.parent, model_records_file()]
     with locked(lock, wait=True, state=state):  # a second fetch waits, and finds the model there
         if not update and (located := resolve_model(model)):
@@ -66,52 +70,116 @@ def fetch_model(
         if is_offline():
             raise ModelError(f"model {model.name} cannot be fetched; {manual_route(model)}")
         record = None if update else read_model_records().get(model.name)
-        try:
-            if isinstance(model, HubModel):
-                path = _fetch_hub(model, record)
-            else:
-                path = _fetch_file(model, record)
-        except DownloadError as error:
-            raise ModelError(f"{error}; or {manual_route(model)}") from error
+        if isinstance(model, HubModel):
+            path = _fetch_hub(model, record)
+        else:
+            path = _fetch_file(model, record)
         if record is None:
             record_model(model, path, address=model.address)
-        else:
-            record_path(model, path, record)
         return path, "fetched"
 
 
+@contextmanager
+def _download_errors(model: Model, path: Path) -> Iterator[None]:
+    """Turn what ``huggingface_hub`` raises into errors with advice; ``path`` is what it writes.
+
+    Without a terminal, its progress bars stay out of log files.
+    """
+    from huggingface_hub.errors import HfHubHTTPError
+    from huggingface_hub.utils.tqdm import disable_progress_bars
+
+    if not sys.stderr.isatty():
+        disable_progress_bars()
+    # The HTTP client differs between versions of the library (requests, httpx); this is the base
+    # class of that client's errors. Its Rust part (hf_xet) raises RuntimeError, and an answer that
+    # is not that of a hub is not checked, and raises the others.
+    client: Any = HfHubHTTPError.__bases__[0]
+    try:
+        yield
+    except (OSError, client, RuntimeError, ValueError, TypeError, LookupError, AttributeError) as e:
+        code = getattr(e, "errno", None)
+        if code in (
+            errno.ENOSPC,
+            errno.EDQUOT,
+            errno.EACCES,
+            errno.EPERM,
+            errno.EROFS,
+            errno.ELOOP,
+        ):
+            with explain_download_errors(path):
+                raise
+        signs = str(e) or repr(e)
+        reason = " ".join("".join(s if s.isprintable() else " " for s in signs).split())[:300]
+        raise ModelError(
+            f"cannot fetch {model.name} from {model.address}: {reason}; check the network (and "
+            f"HTTPS_PROXY), then run the command again, which continues; or {manual_route(model)}"
+        ) from e
+
+
+# --- plain files -----------------------------------------------------------------------------
+
+
 def _fetch_file(model: WebFile, record: ModelRecord | None) -> Path:
+    """Return the file, which continues what an earlier command left in ``NAME.part``."""
     known = record.files.get(model.file) if record else None
     target = download_path(model)
+    part = target.with_name(f"{target.name}.part")
+    with explain_download_errors(part):
+        part.parent.mkdir(parents=True, exist_ok=True)
+    begun = _receive(model, part)
+    while True:
+        try:
+            check_model_file(part)
+            if known is not None and sha256_of(part) != known.sha256:
+                raise ModelError(
+                    f"{model.address}: checksum differs from the recorded one, so it is not used; "
+                    f"if its authors published a new version that you want: "
+                    f"virnucpro models fetch --update {model.name}"
+                )
+        except ModelError:
+            part.unlink()
+            if not begun:
+                raise
+            begun = _receive(model, part)  # the part was of another version
+        else:
+            Disk().move(part, target)
+            return target
 
-    def check(part: Path) -> None:
-        check_model_file(part)
-        if known is not None and sha256_of(part) != known.sha256:
-            raise ModelError(
-                f"{model.address}: checksum differs from the recorded one, so it is not used; if "
-                f"its authors published a new version that you want: "
-                f"virnucpro models fetch --update {model.name}"
-            )
 
-    download(model.address, target, check, size=model.bytes)
-    return target
+def _receive(model: WebFile, part: Path) -> int:
+    """Add what is missing to ``part``, and return how many bytes it had."""
+    from huggingface_hub.errors import HfHubHTTPError
+    from huggingface_hub.file_download import http_get
+
+    with _download_errors(model, part), open(part, "ab", opener=open_without_links) as stream:
+        if stream.tell() < WORTH_CONTINUING:
+            stream.truncate(0)
+        begun = os.fstat(stream.fileno()).st_size
+        try:
+            http_get(model.address, stream, resume_size=begun, expected_size=model.bytes)
+        except HfHubHTTPError as error:
+            if error.response.status_code != 416:
+                raise
+            # There are no more bytes: either all of them are here, or the part is of another file.
+            if error.response.headers.get("Content-Range") != f"bytes */{begun}":
+                stream.truncate(0)
+                http_get(model.address, stream, expected_size=model.bytes)
+        os.fsync(stream.fileno())
+    return begun
+
+
+# --- the hub ---------------------------------------------------------------------------------
 
 
 def _fetch_hub(model: HubModel, record: ModelRecord | None) -> Path:
     """Return the folder of the snapshot."""
-    from huggingface_hub import HfApi, errors, snapshot_download
+    from huggingface_hub import HfApi, snapshot_download
 
     revision = record.revision or None if record else None
-    with download_errors(f"{model.name} from {model.address}", hub_folder()):
-        try:
-            info = HfApi(endpoint=model.endpoint).model_info(
-                model.name, revision=revision, files_metadata=True
-            )
-        except errors.RevisionNotFoundError as error:
-            raise ModelError(
-                f"{model.address} no longer has the recorded revision; take the newest one with: "
-                f"virnucpro models fetch --update {model.name}"
-            ) from error
+    with _download_errors(model, hub_folder()):
+        info = HfApi(endpoint=model.endpoint).model_info(
+            model.name, revision=revision, files_metadata=True
+        )
         offered = {sibling.rfilename: sibling for sibling in info.siblings or ()}
         names = files_to_fetch(model, offered)
         if names is None:
@@ -133,7 +201,8 @@ def _fetch_hub(model: HubModel, record: ModelRecord | None) -> Path:
                 return Path(path)
     raise ModelError(
         f"{Path(path, bad[0])}: checksum differs from the published or the recorded one, even "
-        f"after fetching it again; nothing is recorded; see {model.address}"
+        f"after fetching it again; nothing is recorded; see {model.address}, or take a newer "
+        f"version with: virnucpro models fetch --update {model.name}"
     )
 
 

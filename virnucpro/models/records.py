@@ -30,7 +30,7 @@ class ModelRecord:
     """A model as it was first seen.
 
     Attributes:
-        path: the file or folder, absolute.
+        path: the file or folder at that time, absolute.
         address: where it was fetched from; empty if it was put there by hand.
         revision: commit on the hub; empty of a single file.
         date: day of the recording, UTC.
@@ -95,8 +95,6 @@ def save_model_record(name: str, record: ModelRecord) -> None:
         ModelError: the file with the others is damaged.
     """
     path = model_records_file()
-    with explain_download_errors(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
     with locked(path.with_suffix(".lock"), wait=True, state=[path]):
         records = {**read_model_records(), name: record}
         document = {"schema": SCHEMA, "models": {n: asdict(r) for n, r in records.items()}}

@@ -2,9 +2,7 @@
 
 They are looked up where existing users already have them: torch hub's folder, the Hugging Face
 cache, and ``~/.cache/virnucpro/models``. Folders follow the standard variables (``TORCH_HOME``,
-``HF_HOME``, ``HF_HUB_CACHE``, ``XDG_CACHE_HOME``), read without importing the libraries that define
-them.
-Sizes, checksums and revisions are kept by ``records``.
+``HF_HOME``, ``HF_HUB_CACHE``, ``XDG_CACHE_HOME``), read without importing the libraries of those.
 """
 
 from __future__ import annotations
@@ -12,7 +10,6 @@ from __future__ import annotations
 import os
 import time
 import zipfile
-from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
@@ -28,11 +25,6 @@ from virnucpro.models.records import (
 )
 from virnucpro.store.disk import sha256_of
 from virnucpro.store.documents import parse_json
-
-_TRUE = {"1", "ON", "YES", "TRUE"}  # as huggingface_hub.constants reads its switches
-
-
-# --- folders ---------------------------------------------------------------------------------
 
 
 def torch_folder() -> Path:
@@ -51,17 +43,14 @@ def hub_folder() -> Path:
 def is_offline() -> bool:
     """Return whether the standard switches forbid the network."""
     value = os.environ.get("HF_HUB_OFFLINE") or os.environ.get("TRANSFORMERS_OFFLINE") or ""
-    return value.upper() in _TRUE
-
-
-# --- finding ---------------------------------------------------------------------------------
+    return value.upper() in ("1", "ON", "YES", "TRUE")  # as huggingface_hub reads its switches
 
 
 def download_path(model: Model) -> Path:
     """Return where a fetch puts the model (on the hub: the folder of its snapshots)."""
     if isinstance(model, HubModel):
         return hub_folder() / f"models--{model.name.replace('/', '--')}" / "snapshots"
-    return (torch_folder() if model.in_torch_hub else own_folder()) / model.file
+    return (torch_folder() if model.twin else own_folder()) / model.file
 
 
 def manual_path(model: Model) -> Path:
@@ -155,9 +144,6 @@ def _snapshots(model: HubModel) -> list[Path]:
     )
 
 
-# --- records ---------------------------------------------------------------------------------
-
-
 def record_model(model: Model, path: Path, *, address: str = "") -> None:
     """Hash the files of a model and record them, in place of an older record.
 
@@ -191,26 +177,10 @@ def verify_model(model: Model) -> Literal["verified", "recorded"]:
     # A tokenizer file that another program added to the cache later is not damage.
     extra = set(model.wants) if isinstance(model, HubModel) else set()
     for name in sorted((files.keys() - extra) | record.files.keys()):
-        if not _same(files.get(name, path / name), record.files.get(name)):
+        facts, file = record.files.get(name), files.get(name, path / name)
+        if not (facts and file.is_file() and sha256_of(file) == facts.sha256):
             raise _differs(model.name, path / name, record)
-    record_path(model, path, record)
     return "verified"
-
-
-def record_path(model: Model, path: Path, record: ModelRecord) -> None:
-    """Record where a model lies now, if it was moved since.
-
-    Raises:
-        OutputError: the record cannot be written.
-    """
-    if record.path != str(path.absolute()):
-        save_model_record(model.name, replace(record, path=str(path.absolute())))
-
-
-def _same(file: Path, facts: FileRecord | None) -> bool:
-    if facts is None or not file.is_file() or file.stat().st_size != facts.bytes:
-        return False
-    return sha256_of(file) == facts.sha256
 
 
 def check_digest(file: Path, sha256: str) -> None:
@@ -223,9 +193,10 @@ def check_digest(file: Path, sha256: str) -> None:
     absolute = file.absolute()
     for name, record in read_model_records().items():
         facts = record.files.get(absolute.name)
-        is_here = absolute in (Path(record.path), Path(record.path) / absolute.name)
-        if facts and is_here and facts.sha256 != sha256:
-            raise _differs(name, file, record)
+        if facts and facts.sha256 != sha256:
+            path = locate_model(model_named(name))
+            if path and absolute in (path.absolute(), path.absolute() / absolute.name):
+                raise _differs(name, file, record)
 
 
 def _differs(name: str, file: Path, record: ModelRecord) -> ModelError:

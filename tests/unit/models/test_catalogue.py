@@ -34,7 +34,7 @@ def test_names_addresses_sizes_and_twins():
     [
         *((name, "no model is called") for name in ("../../etc", "a/../b", "", "a b")),
         ("esm2_t36_3B_UR50", "did you mean esm2_t36_3B_UR50D"),
-        ("500", "is a model type"),
+        ("500", "see virnucpro models list"),
     ],
 )
 def test_an_unknown_name_is_refused(name, says):

@@ -10,7 +10,7 @@ from huggingface_hub import constants
 
 from tests.unit.models.serving import checkpoint
 from virnucpro.errors import ModelError, OutputError
-from virnucpro.models import download
+from virnucpro.models import fetch
 from virnucpro.models.catalogue import WebFile
 from virnucpro.models.fetch import fetch_model
 from virnucpro.models.records import read_model_records
@@ -21,10 +21,10 @@ DATA = checkpoint()
 
 @pytest.fixture
 def model(site, monkeypatch):
-    monkeypatch.setattr(download, "WORTH_CONTINUING", 1_000)
+    monkeypatch.setattr(fetch, "WORTH_CONTINUING", 1_000)
     monkeypatch.setattr(constants, "DOWNLOAD_CHUNK_SIZE", 10_000)
     site.files["/tiny.pt"] = DATA
-    return WebFile("tiny", "a test", f"{site.address}/tiny.pt", "tiny.pt", in_torch_hub=True)
+    return WebFile("tiny", "a test", f"{site.address}/tiny.pt", twin="someone/tiny")
 
 
 @pytest.fixture
@@ -94,7 +94,6 @@ def test_a_refusal_names_the_manual_route(cache, site, model, code):
         (DATA.replace(b"weights", b"weighty", 1), {}),
         (DATA, {"bytes": 7}),
         (DATA, {"address": "http://127.0.0.1:9/tiny.pt"}),
-        (DATA, {"address": "http://example.org/tiny.pt"}),
         (DATA, {"address": "file:///etc/passwd"}),
     ],
 )
