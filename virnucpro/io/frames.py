@@ -123,16 +123,15 @@ def whole_chunks(chunks: Sequence[str]) -> list[ChunkFrames]:
     ``chunks`` are ASCII letters of either case. A chunk with fewer than ``SHORTEST_WHOLE`` bases is
     ``too_short``; one with fewer than that many letters A, C, G and T is ``ambiguous``.
     """
-    results = []
-    for chunk in chunks:
-        bases = chunk.upper()
-        if len(bases) < SHORTEST_WHOLE:
-            results.append(_TOO_SHORT)
-        elif sum(map(bases.count, "ACGT")) < SHORTEST_WHOLE:
-            results.append(_AMBIGUOUS)
-        else:
-            results.append(ChunkFrames("framed", (Frame(WHOLE_LABEL, bases, ""),)))
-    return results
+    return [_whole(chunk.upper()) for chunk in chunks]
+
+
+def _whole(chunk: str) -> ChunkFrames:
+    if len(chunk) < SHORTEST_WHOLE:
+        return _TOO_SHORT
+    if sum(map(chunk.count, "ACGT")) < SHORTEST_WHOLE:
+        return _AMBIGUOUS
+    return ChunkFrames("framed", (Frame(WHOLE_LABEL, chunk, ""),))
 
 
 def chunk_of(frame_id: str) -> str:
@@ -172,12 +171,10 @@ def _frame(
 ) -> Frame:
     """Write out frame ``number`` of the chunk at ``start``; ``strands`` are its two strands."""
     shift = number % 3
-    if number < 3:
-        codons = windows[start + shift : start + length - 2 : 3]
-        protein = codons.translate(_FORWARD, _NON_CODONS)
-    else:
-        first = start + (length - shift) % 3
-        codons = windows[first : start + length - 2 : 3]
-        protein = codons.translate(_REVERSE, _NON_CODONS)[::-1]
+    first = start + (shift if number < 3 else (length - shift) % 3)
+    codons = windows[first : start + length - 2 : 3]
+    protein = codons.translate(_FORWARD if number < 3 else _REVERSE, _NON_CODONS)
+    if number >= 3:
+        protein = protein[::-1]
     nucleotide = strands[number // 3][shift : shift + 3 * len(protein) + 1]
     return Frame(FRAME_LABELS[number], nucleotide.decode("ascii"), protein.decode("ascii"))

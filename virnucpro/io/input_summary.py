@@ -25,7 +25,7 @@ class InputSummary:
 
     Attributes:
         records: number of records, or of pairs, at least 1.
-        bases: letters of all sequences together: bases, or residues of proteins. A pair has two.
+        bases: letters of all sequences together, which are residues in proteins. A pair has two.
         longest: letters of the longest sequence.
         median_length: letters; the mean of the middle two, rounded down, for an even number.
         uracil: whether a ``U`` was read as ``T``.
@@ -47,11 +47,8 @@ def summarise_input(
 ) -> InputSummary:
     """Return the summary of ``source``, which is read once more where ids seem to be duplicated.
 
-    Keeps 16 bytes per record. ``limit`` is the largest expanded size of a compressed file in bytes.
-
-    Raises:
-        UsageError: a file is missing, a directory or unreadable, or two files do not hold pairs.
-        InputError: the content is not usable, or has no sequences.
+    Keeps 16 bytes per record. Raises as :meth:`InputFiles.records` does, and an
+    :class:`InputError` where there are no sequences.
     """
     hashes, lengths = array("q"), array("q")
     records = source.records(limit=limit, molecule=molecule)

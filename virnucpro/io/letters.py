@@ -11,6 +11,7 @@ from virnucpro.layout import Molecule
 
 NUCLEOTIDES = "ACGTUNRYSWKMBDHV"  # IUPAC, Cornish-Bowden 1985, doi:10.1093/nar/13.9.3021
 BLANK = " \t\n"  # what may stand between letters
+_BLANK_BYTES = BLANK.encode()
 _ALLOWED: dict[Molecule, str] = {
     "nucleotide": NUCLEOTIDES + NUCLEOTIDES.lower(),
     "protein": string.ascii_letters + "*",
@@ -28,23 +29,20 @@ _PEPTIDE = re.compile(r"[A-Z*.\s-]*", re.IGNORECASE | re.ASCII)
 _SHORTEST_NUCLEOTIDES = 40
 
 
-def clean_sequences(lines_of: Sequence[str], molecule: Molecule) -> list[str] | None:
-    """Return the letters of several sequences without blanks, with U of nucleotides read as T.
+def clean_sequences(lines_of: Sequence[str], molecule: Molecule) -> tuple[list[str], bool] | None:
+    """Return the letters of several sequences without blanks, and whether a U was among them.
 
-    The result is None where :func:`describe_illegal_letter` has something to say of one of them.
+    A U of nucleotides is read as T. The result is None where :func:`describe_illegal_letter` has
+    something to say of one of the sequences.
     """
-    letters = ">".join(lines_of).encode("ascii", "replace")
-    letters = letters.translate(_TABLES[molecule], BLANK.encode())
+    text = ">".join(lines_of)
+    letters = text.encode("ascii", "replace").translate(_TABLES[molecule], _BLANK_BYTES)
     sequences = letters.decode("ascii").split(">")
     if len(sequences) != len(lines_of):
         return None
-    return None if molecule == "protein" and any(map(_are_nucleotides, sequences)) else sequences
-
-
-def has_uracil(lines_of: Sequence[str]) -> bool:
-    """Return whether one of the sequences has a U."""
-    letters = "\n".join(lines_of)
-    return "U" in letters or "u" in letters
+    if molecule == "protein" and any(map(_are_nucleotides, sequences)):
+        return None
+    return sequences, molecule == "nucleotide" and ("U" in text or "u" in text)
 
 
 def describe_illegal_letter(lines: str, molecule: Molecule) -> tuple[int, str] | None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Generator, Iterator
+from collections.abc import Generator
+from contextlib import closing
 from dataclasses import dataclass, field
 from itertools import zip_longest
 from pathlib import Path
@@ -21,13 +22,10 @@ _COMPARED = 1000  # pairs: mates of more pairs with the same bases are the same 
 
 @dataclass(frozen=True)
 class InputFiles:
-    """The files of an input.
+    """The files of an input. A :class:`UsageError` refuses both ways of giving pairs at once.
 
     ``second`` has the mates of the records of ``first``, in its order. Of an ``interleaved`` input,
     ``first`` has both mates of each pair, one after the other.
-
-    Raises:
-        UsageError: both ways of giving pairs are asked for.
     """
 
     first: Path
@@ -56,20 +54,16 @@ class InputFiles:
     def records(
         self, *, limit: int | None = None, molecule: Molecule = "nucleotide"
     ) -> Records | PairedRecords:
-        """Read the records, or the pairs, lazily.
+        """Return the records, or the pairs. Iterating over them raises as :func:`read_records`.
 
-        ``limit`` is the largest expanded size of a compressed file in bytes.
-
-        Raises, while it is iterated:
-            UsageError: a file is missing or unreadable, or the input does not hold pairs.
-            InputError: the content of a file is not usable.
+        An input that does not hold pairs, as it should, is a :class:`UsageError`.
         """
         readings = [read_records(path, limit=limit, molecule=molecule) for path in self.paths]
         return PairedRecords(self, readings[0], readings[-1]) if self.paired else readings[0]
 
 
 class PairedRecords:
-    """One reading of two files in step, or of one in twos: an iterator with one record per pair.
+    """The pairs of two files that are read in step, or of one that is read in twos.
 
     The record of a pair is the first mate, with the second one as its ``mate``. Both have the id of
     the pair (:func:`pair_id`); their headers are unchanged.
@@ -83,24 +77,18 @@ class PairedRecords:
         self.swapped = False
         self._files = files
         self._first, self._second = first, second
-        self._pairs = self._read()
 
     @property
     def uracil(self) -> bool:
         """Whether a ``U`` was read as ``T`` so far."""
         return self._first.uracil or self._second.uracil
 
-    def __iter__(self) -> Iterator[Record]:
-        """Return the pairs that were not read yet."""
-        return self._pairs
-
-    def __next__(self) -> Record:
-        """Return the next pair."""
-        return next(self._pairs)
-
-    def _read(self) -> Generator[Record, None, None]:
-        with self._first, self._second:
-            both = zip_longest(self._first, self._second)
+    def __iter__(self) -> Generator[Record, None, None]:
+        """Yield the pairs in the order of the files."""
+        firsts = iter(self._first)
+        seconds = firsts if self._second is self._first else iter(self._second)
+        with closing(firsts), closing(seconds):
+            both = zip_longest(firsts, seconds)
             number = equal = 0  # pairs, and those with the same bases in both mates
             for number, (first, second) in enumerate(both, 1):
                 if first is None or second is None:

@@ -18,7 +18,6 @@ from virnucpro.io.letters import (
     BLANK,
     clean_sequences,
     describe_illegal_letter,
-    has_uracil,
 )
 from virnucpro.io.text import WRONG_SIGN, first_wrong_byte, shortened, text_blocks
 from virnucpro.layout import Molecule
@@ -54,7 +53,7 @@ class Record(NamedTuple):
 
 
 class Records:
-    """One reading of a file: an iterator over its records, which closes the file at the end.
+    """The records of a file, which is opened when they are iterated over.
 
     Attributes:
         uracil: whether a ``U`` was read as ``T`` so far.
@@ -64,25 +63,10 @@ class Records:
         self.uracil = False
         self._path, self._limit, self._molecule = path, limit, molecule
         self._line = 1  # of the text that is looked at next
-        self._records = self._read()
 
-    def __iter__(self) -> Iterator[Record]:
-        """Return the records that were not read yet."""
-        return self._records
-
-    def __next__(self) -> Record:
-        """Return the next record."""
-        return next(self._records)
-
-    def __enter__(self) -> Records:
-        """Close the file at the end of a ``with`` block, for a reading that may stop early."""
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """Close the file."""
-        self._records.close()
-
-    def _read(self) -> Generator[Record, None, None]:
+    def __iter__(self) -> Generator[Record, None, None]:
+        """Yield the records in the order of the file, and close it at the end."""
+        self._line = 1
         with closing(text_blocks(self._path, limit=self._limit)) as blocks:
             for block in blocks:
                 start = block.lstrip(BLANK)
@@ -143,31 +127,30 @@ class Records:
                 blank = count < len(lines) and not lines[count]
                 del lines[: count + blank]
                 self._line += blank
-        if lines:
-            self._refuse_wrong_fastq(lines)
+        yield from self._fastq_records(lines)
 
     def _fastq_records(self, lines: list[str]) -> Iterator[Record]:
-        letters, qualities = lines[1::4], lines[3::4]
-        records = None
-        if (
-            all(head.startswith("@") for head in lines[::4])
-            and all(plus.startswith("+") for plus in lines[2::4])
-            and list(map(len, letters)) == list(map(len, qualities))
-            and _are_qualities("".join(qualities))
-        ):
-            records = self._checked([head[1:] for head in lines[::4]], letters, qualities)
+        names, letters, qualities = [head[1:] for head in lines[::4]], lines[1::4], lines[3::4]
+        if not lines:
+            return
+        records = self._checked(names, letters, qualities) if _are_fastq(lines) else None
         if records is None:
             for place in range(0, len(lines), 4):
-                self._refuse_wrong_fastq(lines[place : place + 4])
+                if not _are_fastq(lines[place : place + 4]):
+                    message = (
+                        "a FASTQ record has four lines: '@' and an id, letters, '+', and one "
+                        "printable quality per letter; is it truncated, or wrapped (seqtk seq -l0)?"
+                    )
+                    raise self._error(0, lines[place].removeprefix("@"), message)
+                self._refuse_wrong(names[place // 4], letters[place // 4])
                 self._line += 4
             raise AssertionError("no record is wrong")
         self._line += len(lines)
-        for record, line in zip(records, letters, strict=True):
-            if len(record.sequence) < len(line):  # there are blanks between the letters
-                pairs = zip(line, record.qualities or "", strict=True)
-                kept = "".join(quality for letter, quality in pairs if letter not in BLANK)
-                record = record._replace(qualities=kept)
-            yield record
+        text = "".join(letters)
+        if " " in text or "\t" in text:
+            kept = map(_without_blanks, letters, qualities)
+            records = [r._replace(qualities=q) for r, q in zip(records, kept, strict=True)]
+        yield from records
 
     def _checked(
         self, heads: Sequence[str], lines_of: Sequence[str], qualities: Iterable[str | None]
@@ -180,43 +163,21 @@ class Records:
         # isprintable is the fast test; it is false for tabs and odd blanks too, which are fine.
         if not "".join(heads).isprintable() and WRONG_SIGN.search("\n".join(heads)):
             return None
-        sequences = clean_sequences(lines_of, self._molecule)
-        if sequences is None:
+        clean = clean_sequences(lines_of, self._molecule)
+        if clean is None:
             return None
-        self.uracil = self.uracil or has_uracil(lines_of)
-        return list(map(Record, ids, heads, sequences, qualities))
-
-    def _refuse_wrong_fastq(self, lines: list[str]) -> None:
-        """Refuse a record of FASTQ if it is wrong; it has fewer than four lines in a cut file."""
-        head, letters, plus, quality = (*lines, "", "", "")[:4]
-        name = head[1:] if head.startswith("@") else ""
-        last = len(lines) - 1 - (lines[-1] == "")  # what follows the final line feed is no line
-        faults = (
-            (0, head.startswith("@"), "must begin with '@'; is a line missing or too many?"),
-            (last, len(lines) == 4, "is truncated; copy the file again"),
-            (2, plus.startswith("+"), "has no '+' in its third line; unwrap it (seqtk seq -l0)"),
-            (3, len(letters) == len(quality), "has not one quality per letter; is it truncated?"),
-            (
-                3,
-                _are_qualities(quality),
-                "has a quality that is not printable ASCII; copy it again",
-            ),
-        )
-        for down, is_right, message in faults:
-            if not is_right:
-                raise self._error(down, name, f"a FASTQ record {message}")
-        self._refuse_wrong(name, letters)
+        self.uracil = self.uracil or clean[1]
+        return list(map(Record, ids, heads, clean[0], qualities))
 
     def _refuse_wrong(self, head: str, lines: str) -> None:
         """Raise an error if a header or the lines of its sequence are wrong."""
         place, message = 0, ""
-        if len(head) > LONGEST_HEADER:
-            message = "the header is longer than 1 MiB; are the line ends missing?"
-        elif not first_word(head):
+        if not first_word(head):
             message = "the header has no id; write one after the '>' or '@'"
+        elif len(head) > LONGEST_HEADER:
+            message = "the header is longer than 1 MiB; are the line ends missing?"
         elif match := WRONG_SIGN.search(head):
-            place = match.start()
-            message = f"control character 0x{ord(match[0]):02x} in the header; remove it"
+            place, message = match.start(), "there is a control character in the header; remove it"
         elif wrong := describe_illegal_letter(lines, self._molecule):
             place, message = len(head) + 1 + wrong[0], wrong[1]
         text = f"{head}\n{lines}\n"
@@ -238,10 +199,9 @@ class Records:
 def read_records(
     path: Path, *, limit: int | None = None, molecule: Molecule = "nucleotide"
 ) -> Records:
-    """Read the sequences of ``path``, lazily: FASTA or FASTQ, plain or compressed.
+    """Return the records of ``path``: FASTA or FASTQ, plain or compressed; none of a blank file.
 
-    Blank files have no records. ``limit`` is the largest expanded size of a compressed file, in
-    bytes. While iterating it
+    ``limit`` is the largest expanded size of a compressed file in bytes. Iterating over them
 
     Raises:
         UsageError: the file is missing, a directory or unreadable.
@@ -262,8 +222,22 @@ def first_word(header: str) -> str:
     return header.replace("\t", " ").lstrip(" ").partition(" ")[0]
 
 
-def _are_qualities(text: str) -> bool:
-    return text.isascii() and text.isprintable()
+def _are_fastq(lines: list[str]) -> bool:
+    """Return whether lines have the form of FASTQ records."""
+    qualities = "".join(lines[3::4])
+    return (
+        len(lines) % 4 == 0
+        and {head[:1] for head in lines[::4]} == {"@"}
+        and {plus[:1] for plus in lines[2::4]} == {"+"}
+        and list(map(len, lines[1::4])) == list(map(len, lines[3::4]))
+        and qualities.isascii()
+        and qualities.isprintable()
+    )
+
+
+def _without_blanks(letters: str, qualities: str) -> str:
+    pairs = zip(letters, qualities, strict=True)
+    return "".join(quality for letter, quality in pairs if letter not in BLANK)
 
 
 def _describe_wrong_start(start: str) -> str:

@@ -122,7 +122,8 @@ def _read_record(record: SeqRecord, path: Path, number: int) -> GenomeRecord:
         return GenomeRecord(name, header, "", CodingSequences([]))
     if wrong := describe_illegal_letter(raw, "nucleotide"):
         raise InputError(f"{path}: record '{shortened(name)}': {wrong[1]}")
-    (sequence,) = clean_sequences([raw], "nucleotide") or ("",)
+    clean = clean_sequences([raw], "nucleotide")
+    sequence = clean[0][0] if clean else ""
     proteins = list(_proteins(record)) if sequence else []
     return GenomeRecord(name, header, sequence, CodingSequences(proteins))
 
