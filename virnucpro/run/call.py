@@ -19,7 +19,9 @@ from virnucpro.events import Event, StepProgress
 from virnucpro.io.pairs import InputFiles
 from virnucpro.layout import STDIN, Layout, RunLayout
 from virnucpro.report.writing import report_problem
-from virnucpro.run.called_samples import folders_of_runs, renew_samples
+from virnucpro.results import INCOMPLETE
+from virnucpro.run.sample_list import folders_of_runs
+from virnucpro.run.sample_table import renew_samples
 from virnucpro.run.status import RunStatus, statuses
 from virnucpro.settings import Cuts, CutSettings
 from virnucpro.stages.chunking import ChunkingFigures, hashed_input
@@ -160,7 +162,8 @@ def call_again(request: CallRequest, screen: CallScreen) -> list[CalledRun]:
             screen.begin(f"report of {run.layout.stem}", records)
             if problem := report_problem(run.layout, Disk(), screen.show_report):
                 screen.say(problem)
-    renew_samples([(run.layout.root, run.figures) for run in runs], screen.say)
+    for folder in dict.fromkeys(run.layout.root.parent for run in runs):
+        renew_samples(folder, screen.say)
     return runs
 
 
@@ -259,8 +262,9 @@ def _called(
     (task,) = stage.plan(chunking)
     stale = ledger.check(task).stale
     figures = run.figures
+    for place, names in ((layout.root, layout.top_names()), (layout.state, None)):
+        disk.sweep(place, names)
     if stale:
-        disk.sweep(layout.root, layout.top_names())
         result = stage.run(task, lambda records, _tokens: screen.advance(records))
         ledger.commit(result)
         assert isinstance(result.figures, OutputFigures)
@@ -309,16 +313,17 @@ def _update_record(
 ) -> None:
     """Write the cuts and the new counts into ``STEM_run.json``; the rest stays."""
     cuts = asdict(figures.cuts)
-    if run.record["settings"].get("cuts") == cuts:
+    record = parse_json(run.layout.run_json.read_bytes())
+    if record["settings"].get("cuts") == cuts and INCOMPLETE not in record:
         return
-    record = {
-        **run.record,
+    record.pop(INCOMPLETE, None)
+    record |= {
         "called_again": {
             "virnucpro": __version__,
             "finished": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
             "command": list(command),
         },
-        "settings": {**run.record["settings"], "cuts": cuts},
-        "counts": {**run.record["counts"], **result_counts(figures)},
+        "settings": {**record["settings"], "cuts": cuts},
+        "counts": {**record["counts"], **result_counts(figures)},
     }
     disk.save(run.layout.run_json, (json.dumps(record, indent=1) + "\n").encode())

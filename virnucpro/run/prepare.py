@@ -15,7 +15,7 @@ from virnucpro.events import Emit, Notice
 from virnucpro.io.pairs import InputFiles
 from virnucpro.layout import STDIN, Layout, RunLayout
 from virnucpro.models.store import check_digest
-from virnucpro.precision import choose_precision
+from virnucpro.precision import choose_precision, emulation_warnings
 from virnucpro.run.request import PredictionRequest, classifier_path
 from virnucpro.run.windows import Features
 from virnucpro.settings import AnalysisSettings, Cuts, MachineSettings
@@ -132,7 +132,11 @@ def prepare(
             requested = requested_precision(each.layout, requested)
     precision = choose_precision(requested, devices)
     check_precision(precision, *sources)
-    for text in (*cautions(sources), *ignored_by(sources, request.analysis, request.machine)):
+    for text in (
+        *cautions(sources),
+        *ignored_by(sources, request.analysis, request.machine),
+        *emulation_warnings(precision, devices),
+    ):
         emit(Notice("warning", text))
     encoders = EncoderSetup(nucleotide, protein, precision, analysis.truncation)
     source, layout, machine = source_of(request), request.layout, request.machine

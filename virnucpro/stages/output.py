@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import math
 from array import array
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import asdict, astuple, dataclass
 from itertools import repeat
 from pathlib import Path
@@ -20,6 +21,7 @@ from virnucpro.io.chunks import record_of, record_spans
 from virnucpro.io.pairs import InputFiles
 from virnucpro.io.records import holds_qualities
 from virnucpro.layout import RunLayout
+from virnucpro.results import INCOMPLETE
 from virnucpro.settings import DEFAULT_CUTS, Cuts
 from virnucpro.stages.base import HostStage
 from virnucpro.stages.calls import Chunk, Scores, call_record
@@ -29,6 +31,7 @@ from virnucpro.stages.regions import MODEL as REGION_MODEL
 from virnucpro.stages.regions import Region, find_regions
 from virnucpro.stages.results import OutputFigures, ResultFiles
 from virnucpro.store.disk import OutputWriter
+from virnucpro.store.documents import parse_json
 from virnucpro.store.gzipped import gzip_into
 from virnucpro.store.stamps import HashedFile
 from virnucpro.tables import CONSENSUS, FRAMES, PAIRS
@@ -124,6 +127,7 @@ class OutputStage(HostStage):
                 raise changed_input_error(self.source.first)
             files.finish()
             refuse_changed_input(self.seen)
+            self._mark_record()
         figures = OutputFigures(
             statuses=dict(sorted(files.statuses.items())),
             calls=dict(sorted(files.calls.items())),
@@ -139,6 +143,13 @@ class OutputStage(HostStage):
             contig_model=() if self.contig_model is None else astuple(self.contig_model),
         )
         return TaskResult(task, tuple(writer.output for writer in writers), figures)
+
+    def _mark_record(self) -> None:
+        """Mark an earlier record of the run until another one describes the new results."""
+        path = self.layout.run_json
+        with suppress(OSError, ValueError, TypeError):  # there is none, or it was damaged
+            record = {**parse_json(path.read_bytes()), INCOMPLETE: True}
+            self.disk.save(path, (json.dumps(record, indent=1) + "\n").encode())
 
     def _files(self, writers: Sequence[OutputWriter], stack: ExitStack) -> ResultFiles:
         """Return the files of results in ``writers``; ``stack`` ends those that are compressed."""
