@@ -125,28 +125,20 @@ def verify(names: tuple[str, ...], renew: bool) -> None:
         raise UsageError(
             "--renew needs names of models: virnucpro models verify --renew 500_model.pth"
         )
-    chosen = [model for name in names for model in models_for(name)] or _all_here()
+    from virnucpro.models.records import read_model_records
+    from virnucpro.models.store import locate_model, record_model, require_model, verify_model
+
+    chosen = [model for name in names for model in models_for(name)]
+    if not names:
+        known = [*KNOWN, *map(model_named, read_model_records())]
+        chosen = [model for model in known if locate_model(model)]
     for model in dict.fromkeys(chosen):
-        click.echo(_checked(model, renew))
+        same, path = require_model(model)
+        if renew:
+            record_model(same, path)
+            state = "checksum recorded again"
+        else:
+            state = "intact" if verify_model(same) == "verified" else "checksum recorded now"
+        click.echo(f"{same.name}: {state}: {path}")
     if not chosen:
         click.echo("There are no models on this machine. Fetch them: virnucpro models fetch 500")
-
-
-def _all_here() -> list[Model]:
-    from virnucpro.models.records import read_model_records
-    from virnucpro.models.store import locate_model
-
-    known = dict.fromkeys([*KNOWN, *(model_named(name) for name in read_model_records())])
-    return [model for model in known if locate_model(model)]
-
-
-def _checked(model: Model, renew: bool) -> str:
-    from virnucpro.models.store import record_model, require_model, verify_model
-
-    same, path = require_model(model)
-    if renew:
-        record_model(same, path)
-        state = "checksum recorded again"
-    else:
-        state = "intact" if verify_model(same) == "verified" else "checksum recorded now"
-    return f"{same.name}: {state}: {path}"
