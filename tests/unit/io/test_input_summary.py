@@ -38,6 +38,7 @@ def test_no_sequences(tmp_path, data):
     ("names", "expected"),
     [
         pytest.param("abc", "", id="18-none"),
+        pytest.param("aaba", "a", id="18-three-times"),
         pytest.param("abcba", "ba", id="18-two"),
         pytest.param("zyxwvutzyxwvut", "zyxwv", id="18-first-five"),
     ],

@@ -106,6 +106,11 @@ def test_the_summary_counts_pairs_and_the_bases_of_both_mates(tmp_path: Path) ->
     assert summarise_input(files) == InputSummary(2, 20, 6, 5, False, ())
 
 
+def test_no_pairs_are_no_sequences(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="no sequences"):
+        summarise_input(_files(tmp_path, "", ""))
+
+
 def test_a_pair_that_occurs_twice_is_renamed(tmp_path: Path) -> None:
     files = _files(tmp_path, _fastq("r1/1", "r1/1"), _fastq("r1/2", "r1/2", bases="GG"))
     assert summarise_input(files).duplicates == ("r1",)

@@ -98,6 +98,7 @@ def test_headers_and_qualities_are_kept(tmp_path):
     odd = b"@a\n AC\tG \n+\n!IJ!K!\n@b\nGU\n+\nAB\n@c\n\n+\n\n"  # blanks, a U, and nothing
     found = [(r.sequence, r.qualities) for r in read(tmp_path, odd)]
     assert found == [("ACG", "IJK"), ("GT", "AB"), ("", "")]
+    assert [r.qualities for r in read(tmp_path, b"@a\nA\tC\n+\nIJK\n")] == ["IK"]
     assert [r.qualities for r in read(tmp_path, PLAIN)] == [None, None]
 
 
@@ -147,6 +148,7 @@ REFUSED = [
     ("28-short-quality", b"@a\nACG\n+\nI", "line 1, record 'a': a FASTQ record"),
     ("28-wrapped", b"@a\nAC\nGT\n+\nIIII\n", "line 1, record 'a': a FASTQ record"),
     ("28-shifted", b"@a\nAC\n+\nII\nAC\n", "line 5, record 'AC': a FASTQ record"),
+    ("28-after-blank-lines", b"@a\nAC\n+\nII\n\n\n@b\nA-\n+\nII\n", "line 8, record 'b': '-'"),
     ("29-protein", b">a\nACG\nMKVLE*\n", "line 3, record 'a': looks like protein (letter 'L')"),
     ("29-protein-fastq", b"@a\nMKVL\n+\nIIII\n", "line 2, record 'a': looks like protein"),
     ("33-gap", b">a\nAC\nA-C\n", "line 3, record 'a': '-'"),

@@ -114,6 +114,7 @@ def test_a_description_that_is_not_one_is_refused(cache, site, model, change):
     site.files[f"/api/models/{NAME}"] = info
     with pytest.raises(ModelError):
         fetch_model(model)
+    assert len(site.asked) == 1
     assert not list(cache.glob("huggingface/**/*.*"))
 
 

@@ -178,6 +178,7 @@ def test_files_of_a_snapshot_are_known_by_their_links(cache):
     assert read_model_records()[DNABERT].revision == OLD
     assert is_recorded(snapshot / "config.json", hashlib.sha256(b"{}").hexdigest())
     assert not is_recorded(snapshot / "other.json")
+    assert not is_recorded(put(cache / "elsewhere/config.json"))
 
 
 def test_a_tokenizer_file_added_later_is_no_damage_but_other_weights_are(cache):
