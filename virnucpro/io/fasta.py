@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from itertools import islice
 from pathlib import Path
 
 
@@ -20,18 +21,23 @@ def read_fasta(path: Path, start: int = 0, stop: int | None = None) -> Iterator[
     Raises:
         OSError: the file cannot be read.
     """
-    name, lines, number = "", [""], -1
+    yield from islice(_records(path, start), None if stop is None else max(0, stop - start))
+
+
+def _records(path: Path, start: int) -> Iterator[tuple[str, str]]:
     # newline="\n" so that only a line feed ends a line: ids may hold any other character
     with path.open(encoding="utf-8", newline="\n") as file:
+        headers = (line for line in file if line.startswith(">"))
+        header = next(islice(headers, start, None), None)  # what is before it is only counted
+        if header is None:
+            return
+        name = header[1:].rstrip("\n")
+        lines: list[str] = []
         for line in file:
             if line.startswith(">"):
-                if number >= start:
-                    yield name, "".join(lines)
-                number += 1
-                if number == stop:
-                    return
-                name, lines = line[1:].rstrip("\n"), []
-            elif number >= start:
+                yield name, "".join(lines)
+                name = line[1:].rstrip("\n")
+                lines = []
+            else:
                 lines.append(line.rstrip("\n"))
-        if number >= start:
-            yield name, "".join(lines)
+        yield name, "".join(lines)

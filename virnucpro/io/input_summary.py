@@ -54,7 +54,9 @@ def summarise_input(
     records = source.records(limit=limit, molecule=molecule)
     for record in records:
         hashes.append(hash(record.id))
-        lengths.extend(record.lengths)
+        lengths.append(len(record.sequence))
+        if record.mate is not None:
+            lengths.append(len(record.mate.sequence))
     if not lengths:
         raise InputError(f"{source}: no sequences; the file is empty, check what wrote it")
     sizes = np.frombuffer(lengths, np.int64)
