@@ -64,4 +64,4 @@ def _lines(path: Path) -> Iterator[tuple[int, list[str]]]:
     except OSError as error:
         raise UsageError(f"{path} cannot be read ({error.strerror}): check its path") from error
     except UnicodeDecodeError as error:
-        raise InputError(f"{path} is not text in UTF-8: name a tab-separated table") from error
+        raise InputError(f"{path} is not in UTF-8: name a tab-separated table") from error
