@@ -1,12 +1,8 @@
-"""Draw the plots of an evaluation as PNG.
-
-The colours are those of Okabe and Ito, which the colour-blind can tell apart too.
-"""
+"""Draw the plots of an evaluation as PNG."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,13 +10,12 @@ import numpy as np
 from virnucpro.evaluation.evaluation import Evaluation, SliceResult
 from virnucpro.evaluation.slices import cells_of, slices_of
 from virnucpro.metrics.classification import Curves, Floats, curves
+from virnucpro.metrics.plots import BLACK, BLUE, ORANGE, OTHERS, png_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-BLACK, BLUE, ORANGE = "#000000", "#0072B2", "#D55E00"
-OTHERS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")  # lengths
 DASHES = ("--", "-.", ":", (0, (5, 1)), (0, (3, 1, 1, 1)), (0, (1, 1)))
 TITLES = {
     "roc.png": "ROC curve, false positive rate on a logarithmic axis",
@@ -31,7 +26,6 @@ TITLES = {
 PLOTS = tuple(TITLES)
 Z95 = 1.959964  # quantile of the normal distribution for an interval of 95 %
 POINTS = 2000  # of a curve; more cannot be seen
-DOTS_PER_INCH = 150
 
 
 def draw_plots(evaluation: Evaluation, unit: str) -> dict[str, bytes]:
@@ -57,13 +51,6 @@ def _png(draw: Callable[[Figure, Evaluation], None], evaluation: Evaluation, tit
     draw(figure, evaluation)
     figure.suptitle(title, fontsize="medium")
     return png_of(figure)
-
-
-def png_of(figure: Figure) -> bytes:
-    """Return a figure as PNG."""
-    out = BytesIO()
-    figure.savefig(out, format="png", dpi=DOTS_PER_INCH)
-    return out.getvalue()
 
 
 def _axes(figure: Figure, xlabel: str, ylabel: str) -> Axes:
