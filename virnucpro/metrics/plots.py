@@ -9,11 +9,20 @@ from io import BytesIO
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 BLACK, BLUE, ORANGE, GREY = "#000000", "#0072B2", "#D55E00", "#999999"
 OTHERS = (BLUE, ORANGE, "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 DOTS_PER_INCH = 150
+
+
+def plain_axes(axes: Axes) -> Axes:
+    """Return axes with a grid, and without lines on the right and at the top."""
+    axes.grid(visible=True, color="#DDDDDD", linewidth=0.6)
+    axes.set_axisbelow(True)
+    axes.spines[["top", "right"]].set_visible(False)
+    return axes
 
 
 def png_of(figure: Figure) -> bytes:

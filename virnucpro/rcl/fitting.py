@@ -28,8 +28,9 @@ from virnucpro.rcl.splits import cluster_split, original_split, split_of_table, 
 from virnucpro.rcl.training import RclTrainingPlan
 from virnucpro.store.disk import Disk, sha256_of
 from virnucpro.training.data.dataset import PARTS, Part
+from virnucpro.training.packages import require_packages
 from virnucpro.training.progress import TrainingEvent
-from virnucpro.training.run import require_packages, run_training
+from virnucpro.training.run import run_training
 from virnucpro.training.savepoint import Savepoint, load_savepoint
 from virnucpro.version import __version__
 

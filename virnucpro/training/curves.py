@@ -8,7 +8,7 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from virnucpro.metrics.plots import BLACK, OTHERS, png_of
+from virnucpro.metrics.plots import BLACK, OTHERS, plain_axes, png_of
 from virnucpro.store.disk import Disk
 from virnucpro.training.progress import EpochEnded, ReportEvent, TrainingEvent
 
@@ -77,12 +77,11 @@ def draw_curve(
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(6, 4), layout="constrained")
-    axes = figure.subplots()
+    axes = plain_axes(figure.subplots())
     epochs = [row["epoch"] for row in history]
     for (label, name), colour in zip(names.items(), (*OTHERS, BLACK), strict=False):
         axes.plot(epochs, [row[name] for row in history], ".-", color=colour, label=label)
     axes.axvline(best_epoch, color="#999999", linestyle=":", label=f"best epoch {best_epoch}")
     axes.set(xlabel="epoch", ylabel=title)
-    axes.spines[["top", "right"]].set_visible(False)
     axes.legend(frameon=False, fontsize="small")
     return png_of(figure)

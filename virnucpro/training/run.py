@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from importlib.util import find_spec
 from pathlib import Path
 
 from virnucpro.contracts import Device, Json
-from virnucpro.errors import InputError, ResumeRefusedError, UsageError
+from virnucpro.errors import InputError, ResumeRefusedError
 from virnucpro.events import Notice
 from virnucpro.executors.signals import Interruption
 from virnucpro.store.disk import Disk
@@ -18,14 +17,6 @@ from virnucpro.training.loop import Trainable
 from virnucpro.training.processes import train_on
 from virnucpro.training.progress import ReportEvent
 from virnucpro.training.savepoint import Savepoint, load_savepoint, save_savepoint
-
-PACKAGES = {
-    "sklearn": "scikit-learn",
-    "matplotlib": "matplotlib",
-    "tensorboard": "tensorboard",
-    "Bio": "biopython",
-    "scipy": "scipy",
-}
 
 
 @dataclass(frozen=True)
@@ -50,17 +41,6 @@ class TrainingFiles:
     lock: Path
     previous: Path
     option: str = "--output-dir"
-
-
-def require_packages(modules: Sequence[str], what: str = "training") -> None:
-    """Check that the modules of optional packages, keys of ``PACKAGES``, can be imported.
-
-    Raises:
-        UsageError: one is not installed.
-    """
-    for module in modules:
-        if find_spec(module) is None:
-            raise UsageError(f"{what} needs {PACKAGES[module]}: pip install 'virnucpro[train]'")
 
 
 def begin_training(

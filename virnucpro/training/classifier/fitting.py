@@ -33,8 +33,9 @@ from virnucpro.training.classifier.network import EPS, fold_standardisation
 from virnucpro.training.classifier.settings import TrainingSettings
 from virnucpro.training.classifier.trainer import TrainingPlan
 from virnucpro.training.data.dataset import LABELS, PARTS, Dataset, Part, read_embedding_record
+from virnucpro.training.packages import require_packages
 from virnucpro.training.progress import TrainingEvent
-from virnucpro.training.run import TrainingFiles, begin_training, require_packages, run_training
+from virnucpro.training.run import TrainingFiles, begin_training, run_training
 from virnucpro.training.savepoint import Savepoint
 from virnucpro.version import __version__
 
