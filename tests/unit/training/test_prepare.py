@@ -353,7 +353,7 @@ def test_progress_adds_up(settings, tmp_path):
 @pytest.mark.parametrize(
     ("row", "said"),
     [
-        ({"match": "nothing like it"}, "match 'nothing like it' finds nothing"),
+        ({"match": "nothing like it"}, "is for no record of it"),
         ({"genome": "(nothing)"}, "genome finds no name in the header of"),
     ],
 )
