@@ -44,12 +44,6 @@ def test_all_that_a_row_can_say(table, tmp_path):
     assert second.genome_name("X.2", "X phage") == "X.2"
 
 
-def test_names_of_genomes_have_no_tabs(table):
-    (row,) = table(HEADER + "a.fa\t1\tg\t\t\\|(.*)\\|\n")
-    assert row.genome_name("x", "x |Human\tvirus  1 | y") == "Human virus 1"
-    assert row.genome_name("x", "x | | y") is None
-
-
 def test_a_taxon_is_named_by_its_pattern_or_is_the_genome(table):
     named, unnamed = table(TAXA + "a.fa\t1\tg\thost=(\\w*)\na.fa\t1\tg\n")
     assert named.taxon_name("G", "x host=Vibrio") == "Vibrio"
