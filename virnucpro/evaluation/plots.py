@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from virnucpro.evaluation.measure import Evaluation, SliceResult
-from virnucpro.metrics.classification import Bools, Floats
+from virnucpro.metrics.classification import Bools, Floats, Ints
 from virnucpro.metrics.plots import BLACK, BLUE, GREY, ORANGE, OTHERS, plain_axes, png_of
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ def _lines(evaluation: Evaluation) -> Iterator[tuple[SliceResult, Bools, Floats,
     if len(drawn) == 2:  # a single length has the same curve
         drawn.pop()
     for result, style in zip(drawn, styles, strict=False):
-        rows = result.part.rows[evaluation.cells.of_row]
+        rows = (result.part.virus | result.part.others)[evaluation.cells]
         yield result, sample.virus[rows], sample.scores[rows], style
 
 
@@ -108,68 +108,45 @@ def _precision_recall(figure: Figure, evaluation: Evaluation) -> None:
 
 def _reliability(figure: Figure, evaluation: Evaluation) -> None:
     """Draw the share of virus by score with its intervals, and below it the rows of each bin."""
-    upper, lower = figure.subplots(2, sharex=True, height_ratios=(3, 1))
-    bins = evaluation.reliability
-    observed = [
-        (b.mean_score, b.share_virus, *interval)
-        for b, interval in zip(bins, _intervals(evaluation), strict=True)
-        if b.mean_score is not None and b.share_virus is not None
-    ]
-    scores, shares, low, high = np.array(observed).T
+    upper, lower = map(plain_axes, figure.subplots(2, sharex=True, height_ratios=(3, 1)))
+    bins, sample = evaluation.reliability, evaluation.sample
+    numbers = np.minimum((sample.scores * len(bins)).astype(np.int64), len(bins) - 1)
+    filled = [number for number, b in enumerate(bins) if b.rows]
+    genomes = np.array([len(np.unique(sample.clusters[numbers == n])) for n in filled])
+    scores = np.array([bins[n].mean_score for n in filled])
+    shares = np.array([bins[n].share_virus for n in filled])
+    low, high = _wilson_interval(shares, genomes)
     upper.plot([0, 1], [0, 1], color=GREY, linewidth=1, label="calibrated")
-    ece = evaluation.overall.metrics.ece
-    upper.errorbar(
-        scores,
-        shares,
-        (shares - low, high - shares),
-        color=ORANGE,
-        linewidth=1,
-        capsize=2,
-        marker="o",
-        markersize=4,
-        label=f"observed, calibration error {ece:.3f}",
-    )
+    label = f"observed, calibration error {evaluation.overall.metrics.ece:.3f}"
+    style: dict[str, Any] = {
+        "color": ORANGE,
+        "linewidth": 1,
+        "capsize": 2,
+        "marker": "o",
+        "markersize": 4,
+    }
+    upper.errorbar(scores, shares, (shares - low, high - shares), label=label, **style)
     upper.plot([], [], color=ORANGE, marker="|", markersize=9, linestyle="", label="95 % interval")
     upper.set(ylabel="share of virus", xlim=(-0.01, 1.01), ylim=(-0.02, 1.05))
     figure.legend(loc="outside lower center", ncols=3, frameon=False, fontsize="small")
-    rows = np.array([b.rows for b in bins])
-    lower.bar([(b.low + b.high) / 2 for b in bins], rows, 0.9 / len(bins), color="#BBBBBB")
-    lower.set(xlabel="score", ylabel="rows", yscale="log", ylim=(0.5, 40 * rows.max()))
-    for b in bins:
-        if b.rows:
-            lower.annotate(
-                f"{b.rows:,}",
-                ((b.low + b.high) / 2, b.rows),
-                (0, 3),
-                textcoords="offset points",
-                ha="center",
-                fontsize=6,
-                rotation=90,
-            )
-    for axes in (upper, lower):
-        plain_axes(axes)
+    rows = [bins[n].rows for n in filled]
+    middles = [(bins[n].low + bins[n].high) / 2 for n in filled]
+    bars = lower.bar(middles, rows, 0.9 / len(bins), color="#BBBBBB")
+    lower.bar_label(bars, [f"{count:,}" for count in rows], padding=3, fontsize=6, rotation=90)
+    lower.set(xlabel="score", ylabel="rows", yscale="log", ylim=(0.5, 40 * max(rows)))
 
 
-def _intervals(evaluation: Evaluation) -> list[tuple[float, float]]:
-    """Return the 95 % interval of the share of virus in each bin of the reliability diagram.
+def _wilson_interval(shares: Floats, genomes: Ints) -> tuple[Floats, Floats]:
+    """Return the ends of the 95 % interval of each share.
 
     It is that of Wilson (1927, doi:10.1080/01621459.1927.10502953) for as many rows as the bin has
     genomes, because rows of a genome resemble each other.
     """
-    bins, sample = evaluation.reliability, evaluation.sample
-    numbers = np.minimum((sample.scores * len(bins)).astype(np.int64), len(bins) - 1)
-    intervals = []
-    for number, b in enumerate(bins):
-        genomes = len(np.unique(sample.clusters[numbers == number]))
-        if b.share_virus is None:
-            intervals.append((0.0, 1.0))
-            continue
-        middle = (b.share_virus + Z95**2 / (2 * genomes)) / (1 + Z95**2 / genomes)
-        spread = b.share_virus * (1 - b.share_virus) / genomes + (Z95 / (2 * genomes)) ** 2
-        half = Z95 * spread**0.5 / (1 + Z95**2 / genomes)
-        low, high = min(middle - half, b.share_virus), max(middle + half, b.share_virus)
-        intervals.append((max(low, 0.0), min(high, 1.0)))
-    return intervals
+    middle = (shares + Z95**2 / (2 * genomes)) / (1 + Z95**2 / genomes)
+    spread = shares * (1 - shares) / genomes + (Z95 / (2 * genomes)) ** 2
+    half = Z95 * spread**0.5 / (1 + Z95**2 / genomes)
+    low, high = np.minimum(middle - half, shares), np.maximum(middle + half, shares)
+    return np.maximum(low, 0.0), np.minimum(high, 1.0)
 
 
 def _scores(figure: Figure, evaluation: Evaluation) -> None:
