@@ -182,19 +182,6 @@ def test_what_is_there_is_kept(train, tmp_path):
     assert (previous / "my.safetensors").read_bytes() == first
 
 
-@pytest.mark.parametrize("name", ["my.safetensors", "my.md"])
-def test_files_of_somebody_else_are_never_overwritten(train, tmp_path, name):
-    (tmp_path / name).write_text("mine")
-    for options in ((), ("--resume",)):
-        refused = train(tmp_path / "my.safetensors", *QUICK, *options)
-        assert refused.code == 64
-        assert f"not its own: {name};" in refused.err
-        assert (tmp_path / name).read_text() == "mine"
-    for _ in range(2):  # the second --force must not remove what the first one moved
-        assert train(tmp_path / "my.safetensors", *QUICK, "--force").code == 0
-    assert [p.read_bytes() for p in (tmp_path / ".checkpoints").rglob(name)].count(b"mine") == 1
-
-
 def test_what_cannot_be_trained(call, train, dataset, tmp_path):
     assert train(tmp_path / "my.pth").code == 64
     assert train(tmp_path / "a.safetensors", "--processes", 2, "--multi-gpu").code == 64
