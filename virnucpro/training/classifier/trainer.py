@@ -108,7 +108,7 @@ class ClassifierLoop(TrainingLoop):
                 continue
             own_batches = [batch[self.group.own_rows(len(batch))] for batch in batches]
             features = self._train.take(np.concatenate(own_batches))
-            parts = features.split([len(own_rows) for own_rows in own_batches])
+            parts = torch.split(features, [len(own_rows) for own_rows in own_batches])
             for batch, own_rows, part in zip(batches, own_batches, parts, strict=True):
                 labels = torch.from_numpy(self._plan.train.labels[own_rows])
                 yield FrameBatch(len(batch), part, labels)
