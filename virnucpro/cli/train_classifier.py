@@ -94,6 +94,7 @@ def classifier(dataset: Path, output: Path, **options: Any) -> int:
     settings = shared.configuration({name: options[name] for name in ("threads", "no_progress")})
 
     shared.say_at_start(f"training {output} on {dataset}")
+    from virnucpro.precision import emulation_warnings
     from virnucpro.training.classifier.fitting import fit_classifier
     from virnucpro.ui.training_screen import TrainingScreen
 
@@ -101,7 +102,8 @@ def classifier(dataset: Path, output: Path, **options: Any) -> int:
     training = _training_settings(options, devices)
     choices = {name: options[name] for name in ("resume", "force", "tensorboard")}
     screen = TrainingScreen(settings.display)
-    with shared.shown_on(screen, settings.warnings) as interruption:
+    warnings = [*settings.warnings, *emulation_warnings(training.precision, devices)]
+    with shared.shown_on(screen, warnings) as interruption:
         report = fit_classifier(
             dataset, output, training, devices, screen.show, interruption, **choices
         )

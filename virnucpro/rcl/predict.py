@@ -17,10 +17,9 @@ from virnucpro.layout import STDIN, checkpoint_folder, existing_paths, lock_file
 from virnucpro.rcl.output import RESIDUES_AT_A_TIME, RclSummary, notices_of, write_results
 from virnucpro.rcl.request import RclFiles, RclRequest, check_names, files_of
 from virnucpro.stages.chunking import (
-    changed_input_error,
     duplicate_ids_error,
-    input_digest,
-    input_stamp,
+    hashed_input,
+    refuse_changed_input,
 )
 from virnucpro.store.disk import Disk, sha256_of
 from virnucpro.store.documents import sealed, unsealed
@@ -86,11 +85,11 @@ def _predicted(
 ) -> RclSummary:
     """Ask the guard, compute, and write all files, the record last."""
     began = time.monotonic()
-    digest, seen = input_digest(source)
+    seen = hashed_input(source)
     identity = WorkIdentity(
         f"the RCL prediction of {request.source}",
         {
-            "input": digest,
+            "input": seen.sha256,
             "model": request.finder.sha256,
             **request.settings,
             "duplicate ids": request.duplicate_ids,
@@ -119,8 +118,7 @@ def _predicted(
         names = ", ".join(device.name for device in devices)
         notify(f"computing in {len(devices)} processes: {names}")
     summary = write_results(request, source, inputs, files, devices, limit, progress, disk)
-    if input_stamp(source) != seen:
-        raise changed_input_error(source)
+    refuse_changed_input([seen])
     summary.files = files.results
     summary.notices = notices_of(summary, request)
     record = {
