@@ -17,7 +17,7 @@ from virnucpro.formatting import counted
 
 if TYPE_CHECKING:
     from virnucpro.training.classifier.card import TrainingReport
-    from virnucpro.training.classifier.settings import TrainingSettings
+    from virnucpro.training.classifier.trainer import TrainingSettings
 
 EPILOG = """\b
 Examples:
@@ -115,7 +115,7 @@ def classifier(dataset: Path, output: Path, **options: Any) -> int:
 def _training_settings(options: dict[str, Any], devices: Sequence[Device]) -> TrainingSettings:
     """Return the settings of the recipe with the options in their place."""
     from virnucpro.precision import choose_precision
-    from virnucpro.training.classifier.settings import RECIPES
+    from virnucpro.training.classifier.trainer import RECIPES
 
     names = ("hidden", "epochs", "batch_size", "learning_rate", "patience", "seed", "precision")
     given = {name: options[name] for name in names if options[name] is not None}

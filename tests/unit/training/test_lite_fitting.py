@@ -22,7 +22,7 @@ from virnucpro.tables import REGIONS
 from virnucpro.training.data.dataset import Dataset
 from virnucpro.training.lite import trainer
 from virnucpro.training.lite.fitting import fit_lite, training_files
-from virnucpro.training.lite.masks import read_mask
+from virnucpro.training.lite.genomes import read_mask
 
 SETTINGS = replace(SHORT, steps=5)
 NAMES = (

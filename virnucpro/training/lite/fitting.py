@@ -29,8 +29,7 @@ from virnucpro.store.documents import parse_json
 from virnucpro.store.lock import locked
 from virnucpro.store.migrations import current_schema, upgraded
 from virnucpro.training.data.dataset import Dataset, Part
-from virnucpro.training.lite.genomes import GenomeSet, load_genomes, measured_windows
-from virnucpro.training.lite.masks import read_mask
+from virnucpro.training.lite.genomes import GenomeSet, load_genomes, measured_windows, read_mask
 from virnucpro.training.lite.trainer import (
     LiteModel,
     LitePlan,

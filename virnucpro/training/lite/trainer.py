@@ -17,10 +17,17 @@ from torch import nn
 from virnucpro.encoders.lite_network import LiteNetwork, LiteShape
 from virnucpro.errors import ModelError
 from virnucpro.precision import emulated_on_cpu
-from virnucpro.training.classifier.network import weight_decay_groups
+from virnucpro.training.classifier.trainer import weight_decay_groups
 from virnucpro.training.group import TrainingGroup
-from virnucpro.training.lite.balance import GcShares, GroupLosses, gc_of
-from virnucpro.training.lite.genomes import Bases, GenomeSet, WindowSampler, mutated
+from virnucpro.training.lite.genomes import (
+    Bases,
+    GcShares,
+    GenomeSet,
+    GroupLosses,
+    WindowSampler,
+    gc_of,
+    mutated,
+)
 from virnucpro.training.loop import EpochPlan, TrainingLoop
 from virnucpro.training.progress import ReportEvent, StopRequested
 
