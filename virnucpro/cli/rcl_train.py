@@ -10,10 +10,10 @@ import click
 
 import virnucpro.cli.shared as shared
 from virnucpro.cli.rcl_options import esm_model_option, others_option
+from virnucpro.cli.training_options import training_device_options, training_devices
 from virnucpro.contracts import Device
 from virnucpro.errors import EXIT_OK, UsageError
 from virnucpro.formatting import counted
-from virnucpro.settings import MachineSettings
 
 if TYPE_CHECKING:
     from virnucpro.rcl.configuration import RclConfiguration
@@ -88,10 +88,7 @@ The configuration file is the config.yaml of RCL-identifier. Options win over it
     help="Compute in bf16 where there is bf16, else in fp16 with a gradient scaler, or in fp32.",
 )
 @click.option("--device", metavar="D", help="Where to train: cpu, cuda or auto.  [default: auto]")
-@click.option("--multi-gpu", is_flag=True, default=None, help="Train on every visible GPU.")
-@click.option("--gpu-ids", metavar="LIST", help="Train on these GPUs, such as 0,1, or their UUIDs.")
-@click.option("--processes", type=shared.COUNT, help="Train on the CPU, in N processes.")
-@shared.threads_option
+@training_device_options
 @click.option(
     "--tensorboard/--no-tensorboard", default=None, help="Write TensorBoard scalars.  [default: on]"
 )
@@ -183,25 +180,15 @@ def _devices(
     Raises:
         UsageError: the options contradict each other.
     """
-    from virnucpro.devices import choose_devices, visible_gpus
-
     names = ("device", "multi_gpu", "gpu_ids", "processes")
-    if any(options[name] for name in names):
-        device, multi_gpu, gpu_ids, processes = (options[name] for name in names)
-    else:
-        gpu_ids = file.gpu_ids if file.multi_gpu else None
-        device, multi_gpu, processes = file.device, file.multi_gpu, None
-    if processes and (multi_gpu or gpu_ids):
-        raise UsageError("--processes trains on the CPU: leave out --multi-gpu and --gpu-ids")
-    several = multi_gpu or gpu_ids
-    machine = MachineSettings(
-        device=device or ("cuda" if multi_gpu and not gpu_ids else "auto"),
-        gpus=gpu_ids,
-        cpu_workers=processes,
-        max_workers=None if several else 1,
-        threads=threads,
-    )
-    return choose_devices(machine, visible_gpus())
+    if not any(options[name] for name in names):
+        options = {
+            "device": file.device,
+            "multi_gpu": file.multi_gpu,
+            "gpu_ids": file.gpu_ids if file.multi_gpu else None,
+            "processes": None,
+        }
+    return training_devices(options, threads, options["device"])
 
 
 def _training_settings(

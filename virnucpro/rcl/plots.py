@@ -6,7 +6,6 @@ import gzip
 import zlib
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
-from io import BytesIO
 from pathlib import Path
 
 import numpy as np
@@ -14,14 +13,12 @@ import numpy as np
 from virnucpro.columns import MISSING
 from virnucpro.errors import InputError, UsageError
 from virnucpro.layout import picture_name
+from virnucpro.metrics.plots import BLUE, GREY, ORANGE, image_of
 from virnucpro.rcl.models import Floats
 from virnucpro.rcl.rule import RclRegion
 from virnucpro.store.documents import parse_json
 from virnucpro.tables import RCL_REGIONS, RCL_RESIDUES
 
-# The colours of Okabe and Ito, which the colour-blind can tell apart too.
-BLUE, ORANGE, GREY = "#0072B2", "#D55E00", "#999999"
-DOTS_PER_INCH = 150
 _FLANK = 12  # residues that are shown on both sides of the RCL
 _LETTERS = 60  # residues that fit under the lower panel; of a longer RCL the first ones are shown
 _RESIDUES = RCL_RESIDUES.place("")
@@ -154,7 +151,6 @@ def draw_protein(protein: PlottedProtein, suffix: str) -> bytes:
     The upper panel has the whole protein. The lower one has the residues of the RCL, or those
     around the highest probability where there is no RCL.
     """
-    from matplotlib import rc_context
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(10, 5), layout="constrained")
@@ -194,9 +190,4 @@ def draw_protein(protein: PlottedProtein, suffix: str) -> bytes:
         axes.axhline(protein.threshold, color=GREY, linestyle=":", linewidth=1)
         axes.set(ylim=(0, 1.02), ylabel="probability of RCL")
         axes.spines[["top", "right"]].set_visible(False)
-    out = BytesIO()
-    # Neither the time nor random names: equal pictures are equal files.
-    dated = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(suffix)
-    with rc_context({"svg.hashsalt": "virnucpro"}):
-        figure.savefig(out, format=suffix, dpi=DOTS_PER_INCH, metadata=dated)
-    return out.getvalue()
+    return image_of(figure, suffix)

@@ -20,7 +20,7 @@ from virnucpro.layout import MOLECULES
 from virnucpro.metrics.classification import auroc, confusion_counts, metric_text
 from virnucpro.metrics.temperature import log_loss
 from virnucpro.settings import SHIPPED_MODELS, AnalysisSettings
-from virnucpro.training.classifier.settings import TrainingSettings
+from virnucpro.training.classifier.trainer import TrainingSettings
 from virnucpro.training.data.dataset import PARTS, Dataset
 from virnucpro.version import __version__
 
@@ -41,7 +41,7 @@ class TrainingReport:
         temperature: the number that logits are divided by.
         best_epoch: the epoch whose weights were kept, of ``epochs``.
         epochs: the epochs that were trained.
-        left_out: frames without features, by part.
+        left_out: frames without features.
         metrics: those of :func:`frame_metrics`, by part.
     """
 
@@ -56,7 +56,7 @@ class TrainingReport:
     temperature: float
     best_epoch: int
     epochs: int
-    left_out: Mapping[str, int]
+    left_out: int
     metrics: Mapping[str, Mapping[str, float | None]]
 
 
@@ -107,32 +107,38 @@ def predict_commands(report: TrainingReport, classifier: Path) -> list[str]:
 
 def card_text(report: TrainingReport, name: str) -> str:
     """Return the card of the classifier file ``name``, in Markdown."""
-    sections = [
-        [f"# {_plain(name)}", "", *_purpose(report, name)],
-        ["## Training data", "", *_training_data(report)],
-        ["## Training", "", *_training(report)],
-        ["## How good it is", "", *_metrics(report)],
-        ["## Limits", "", *_limits(report)],
-    ]
-    return "\n\n".join("\n".join(section) for section in sections) + "\n"
-
-
-def _purpose(report: TrainingReport, name: str) -> list[str]:
-    lengths = report.dataset.lengths()
-    nucleotide, protein = (report.models[molecule] for molecule in MOLECULES)
-    return [
+    lengths = " or ".join(map(str, report.dataset.lengths()))
+    inputs = ", then ".join(
+        f"the {model['dim']} numbers of {_plain(model['name'])} ({_plain(model['family'])})"
+        for model in (report.models[molecule] for molecule in MOLECULES)
+    )
+    lines = [
+        f"# {_plain(name)}",
+        "",
         "Scores open reading frames of DNA as viral or not, from two embeddings of each frame.",
         "",
-        f"- Input: the {nucleotide['dim']} numbers of {_plain(nucleotide['name'])} "
-        f"({_plain(nucleotide['family'])}), then the {protein['dim']} of {_plain(protein['name'])} "
-        f"({_plain(protein['family'])}); {report.width} in all.",
-        f"- Chunk length: {' or '.join(map(str, lengths))} bases.",
+        f"- Input: {inputs}; {report.width} in all.",
+        f"- Chunk length: {lengths} bases.",
         "- Use:",
         "",
         *(f"      {command}" for command in predict_commands(report, Path(name))),
         "",
         f"- Made by virnucpro {__version__}.",
+        *("", "## Training data", "", *_training_data(report)),
+        *("", "## Training", "", *_training(report)),
+        *("", "## How good it is", "", *_metrics(report)),
+        "",
+        "## Limits",
+        "",
+        f"- Nothing is known about chunks of other lengths than {lengths} bases.",
+        "- Only chunks with an open reading frame get a score.",
+        "- Groups of organisms that are not in the table above were not seen in training.",
+        "- Scores are calibrated for the share of viral frames in the validation part; a sample "
+        "with another share shifts them.",
+        "- `virnucpro predict` calls a record by all of its chunks: these metrics are not those "
+        "of records.",
     ]
+    return "\n".join(lines) + "\n"
 
 
 def _training_data(report: TrainingReport) -> list[str]:
@@ -157,8 +163,11 @@ def _training_data(report: TrainingReport) -> list[str]:
     rows = [(*group, *amounts([group])) for group in groups]
     lines += ["", "Genomes (open frames), by part; no genome is in two parts:", ""]
     lines += _table(("class", "group", *PARTS), [*rows, ("all", "", *amounts(groups))])
-    if left_out := sum(report.left_out.values()):
-        lines += ["", f"{left_out:,} of these frames could not be embedded and were left out."]
+    if report.left_out:
+        lines += [
+            "",
+            f"{report.left_out:,} of these frames could not be embedded and were left out.",
+        ]
     lines += ["", f"Data set (sha256 of dataset.json): {report.digest}"]
     return lines
 
@@ -197,19 +206,6 @@ def _metrics(report: TrainingReport) -> list[str]:
         "fitted on the validation part (Guo et al. 2017).",
         "The validation part also chose the epoch, so its metrics are somewhat too good.",
         test_part if "test" in parts else "There was no test part.",
-    ]
-
-
-def _limits(report: TrainingReport) -> list[str]:
-    lengths = " or ".join(map(str, report.dataset.lengths()))
-    return [
-        f"- Nothing is known about chunks of other lengths than {lengths} bases.",
-        "- Only chunks with an open reading frame get a score.",
-        "- Groups of organisms that are not in the table above were not seen in training.",
-        "- Scores are calibrated for the share of viral frames in the validation part; a sample "
-        "with another share shifts them.",
-        "- `virnucpro predict` calls a record by all of its chunks: these metrics are not those "
-        "of records.",
     ]
 
 

@@ -7,13 +7,12 @@ to a part: :func:`cut_genomes` cuts them into chunks of every length, and keeps 
 
 from __future__ import annotations
 
-import mmap
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import islice
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -28,8 +27,8 @@ from virnucpro.layout import Molecule
 from virnucpro.stages.chunking import changed_input_error, hashed_input, refuse_changed_input
 from virnucpro.store.disk import Disk
 from virnucpro.store.stamps import HashedFile
-from virnucpro.training.data.dataset import Part
-from virnucpro.training.data.genbank import CodingSequences, GenomeRecord, is_genbank, read_genbank
+from virnucpro.training.data.dataset import PARTS, LabelledFrame, Part
+from virnucpro.training.data.genbank import GenomeRecord, is_genbank, read_genbank
 from virnucpro.training.data.relatives import Sketch, sketch
 from virnucpro.training.data.table import SourceRow
 
@@ -145,7 +144,10 @@ def survey_genomes(
                 used_lines.add(row.line)
         for row in file.rows:
             if row.line not in used_lines:
-                raise _unused_row(table, row)
+                raise InputError(
+                    f"{table}: line {row.line}: the row of {row.file} is for no record of it: it "
+                    f"matches none, or earlier rows take them all"
+                )
         progress.advance(file.source.stamp.size)
     return GenomeSurvey(files, records, sketches)
 
@@ -168,17 +170,6 @@ def _survey_record(
     return SurveyedRecord(name, file.name, row, genome, taxon, bases)
 
 
-def _unused_row(table: Path, row: SourceRow) -> InputError:
-    if row.match is None:
-        reason = "the file has none, or earlier rows take them all"
-    else:
-        pattern = shortened(row.match.pattern)
-        reason = f"match {pattern!r} finds nothing that no earlier row takes"
-    return InputError(
-        f"{table}: line {row.line}: the row of {row.file} is for no record of it: {reason}"
-    )
-
-
 def _unique_name(name: str, last_number: dict[str, int]) -> str:
     """Return ``name``, or with the first of ``.2``, ``.3``, ... that no earlier record has."""
     if name not in last_number:
@@ -197,18 +188,19 @@ def _unique_name(name: str, last_number: dict[str, int]) -> str:
 
 FRAME_ROW = np.dtype(
     [
-        ("record_number", np.int32),
-        ("chunk_number", np.int32),
+        ("record", np.int32),  # its index in the survey
+        ("chunk", np.int32),  # its number in the record, from 1
         ("bases", np.int32),
         ("residues", np.int32),
-        ("offset", np.int64),
-        ("length_number", np.int8),
-        ("label_number", np.int8),
+        ("offset", np.int64),  # where the bases begin in the file of sequences
+        ("length", np.int32),  # the chunk length
+        ("label", np.int8),  # the index in ``FRAME_LABELS``
+        ("part", np.int8),  # the index in ``PARTS``
+        ("virus", np.bool_),
+        ("taken", np.bool_),  # whether it goes into the data set
     ]
 )
-"""What is known of an open frame: the index of its record in the survey, the number of its chunk
-in the record (from 1), the lengths of its sequences and where they begin in the file, the index of
-the chunk length in the list of lengths, and the index of its label in ``FRAME_LABELS``."""
+"""What is known of an open frame."""
 
 
 @dataclass(frozen=True)
@@ -216,34 +208,36 @@ class CutFrames:
     """The open frames of all chunks, in the order of the genome files.
 
     Attributes:
+        records: the records of the survey.
         rows: structured array ``[n]`` of ``FRAME_ROW``.
         path: the file of the sequences: the residues of a frame directly behind its bases.
     """
 
+    records: Sequence[SurveyedRecord]
     rows: npt.NDArray[np.void]
     path: Path
 
-    @contextmanager
-    def sequences(self) -> Iterator[Callable[[int, Molecule], str]]:
-        """Open the file of sequences, and give a function that reads one of them.
+    def labelled(self, number: int) -> LabelledFrame:
+        """Return the names of the frame with this index."""
+        row = self.rows[number]
+        record, length = self.records[row["record"]], int(row["length"])
+        assert record.row is not None
+        chunk = length_chunk_id(record.name, length, int(row["chunk"]))
+        frame, group = chunk + FRAME_LABELS[row["label"]], record.row.group
+        label = record.row.label
+        return LabelledFrame(frame, chunk, record.name, record.genome, group, label, length)
 
-        The function takes the index of a frame and the molecule.
-        """
-        with ExitStack() as stack:
-            content: mmap.mmap | bytes = b""
-            if len(self.rows):  # an empty file cannot be mapped
-                stream = stack.enter_context(self.path.open("rb"))
-                content = stack.enter_context(
-                    mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)
-                )
+    def sequence(self, number: int, molecule: Molecule) -> str:
+        """Return a sequence of the frame with this index."""
+        row = self.rows[number]
+        start, size = int(row["offset"]), int(row["bases"])
+        if molecule == "protein":
+            start, size = start + size, int(row["residues"])
+        return self._content[start : start + size].tobytes().decode("ascii")
 
-            def read(frame: int, molecule: Molecule) -> str:
-                row = self.rows[frame]
-                start = int(row["offset"]) + (0 if molecule == "nucleotide" else int(row["bases"]))
-                size = int(row["bases" if molecule == "nucleotide" else "residues"])
-                return content[start : start + size].decode("ascii")
-
-            yield read
+    @cached_property
+    def _content(self) -> npt.NDArray[np.uint8]:
+        return np.memmap(self.path, np.uint8, "r")
 
 
 def length_chunk_id(record: str, length: int, number: int) -> str:
@@ -266,17 +260,6 @@ def chunk_positions(bases: int, length: int, stride: int | None) -> list[tuple[i
     return [(start, start + length) for start in range(0, bases - length + 1, stride)]
 
 
-class _Chunk(NamedTuple):
-    """A chunk: the index of its record and of its length, and its number from 1."""
-
-    record_number: int
-    length_number: int
-    number: int
-    start: int
-    bases: str
-    coding: CodingSequences | None
-
-
 def cut_genomes(
     survey: GenomeSurvey,
     lengths: Sequence[int],
@@ -288,7 +271,7 @@ def cut_genomes(
     """Cut the records that go to a part, and write their open frames into the file ``path``.
 
     Of a GenBank record, only frames whose protein is annotated are kept. The chunks of each
-    record are counted in the survey. A frame takes 26 bytes of memory.
+    record are counted in the survey. A frame takes 32 bytes of memory.
 
     Raises:
         InputError: a genome file changed since the survey.
@@ -302,37 +285,43 @@ def cut_genomes(
         chunks = _cut_records(survey, lengths, stride, progress)
         while batch := list(islice(chunks, TRANSLATED_CHUNKS)):
             batch_rows = []
-            translated = open_frames([chunk.bases for chunk in batch])
-            for chunk, result in zip(batch, translated, strict=True):
-                survey.records[chunk.record_number].chunks += 1
-                stop = chunk.start + len(chunk.bases)
+            translated = open_frames([record.sequence[span] for _, _, _, record, span in batch])
+            for (number, length, chunk, record, span), result in zip(
+                batch, translated, strict=True
+            ):
+                surveyed = survey.records[number]
+                assert surveyed.part is not None
+                assert surveyed.row is not None
+                surveyed.chunks += 1
+                part, virus = PARTS.index(surveyed.part), surveyed.row.label == "virus"
                 for frame in result.frames:
-                    if chunk.coding is not None and not chunk.coding.contains(
-                        frame.protein, chunk.start, stop
-                    ):
+                    coding = record.coding
+                    if coding and not coding.contains(frame.protein, span.start, span.stop):
                         continue
                     out.write((frame.nucleotide + frame.protein).encode("ascii"))
                     bases, residues = len(frame.nucleotide), len(frame.protein)
-                    label_number = FRAME_LABELS.index(frame.label)
-                    place = (bases, residues, offset, chunk.length_number, label_number)
-                    batch_rows.append((chunk.record_number, chunk.number, *place))
+                    label = FRAME_LABELS.index(frame.label)
+                    place = (bases, residues, offset, length, label, part, virus, True)
+                    batch_rows.append((number, chunk, *place))
                     offset += bases + residues
             rows.append(np.array(batch_rows, FRAME_ROW))
-    return CutFrames(np.concatenate([np.empty(0, FRAME_ROW), *rows]), path)
+    return CutFrames(survey.records, np.concatenate([np.empty(0, FRAME_ROW), *rows]), path)
 
 
 def _cut_records(
     survey: GenomeSurvey, lengths: Sequence[int], stride: int | None, progress: StepProgress
-) -> Iterator[_Chunk]:
-    """Yield the chunks of each record that goes to a part, one length after the other."""
+) -> Iterator[tuple[int, int, int, GenomeRecord, slice]]:
+    """Yield the chunks of each record that goes to a part, one length after the other.
+
+    A chunk is the index of its record, its requested length, its number from 1, the record, and
+    the bases of it.
+    """
     for number, record in records_of_parts(survey):
-        bases = len(record.sequence)
-        for length_number, length in enumerate(lengths):
-            positions = chunk_positions(bases, length, stride)
-            for chunk_number, (start, stop) in enumerate(positions, 1):
-                sequence = record.sequence[start:stop]
-                yield _Chunk(number, length_number, chunk_number, start, sequence, record.coding)
-            progress.advance(bases)
+        for length in lengths:
+            spans = chunk_positions(len(record.sequence), length, stride)
+            for chunk, span in enumerate(spans, 1):
+                yield number, length, chunk, record, slice(*span)
+            progress.advance(len(record.sequence))
 
 
 def records_of_parts(survey: GenomeSurvey) -> Iterator[tuple[int, GenomeRecord]]:

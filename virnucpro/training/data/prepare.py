@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal
 
@@ -33,14 +33,15 @@ from virnucpro.training.data.genomes import (
     survey_genomes,
 )
 from virnucpro.training.data.parts import (
+    balance_frames,
     frame_counts,
     left_out_counts,
     part_notices,
-    select_frames,
+    record_counts,
     write_genomes_table,
     write_parts,
+    write_records,
 )
-from virnucpro.training.data.records import record_counts, write_records
 from virnucpro.training.data.splits import assign_parts, check_genomes, drop_relatives
 from virnucpro.training.data.table import SourceRow, read_genome_table
 from virnucpro.version import __version__
@@ -207,18 +208,17 @@ def _make_frames(
     lengths, stride = settings.lengths, settings.stride
     try:
         frames = cut_genomes(survey, lengths, stride, dataset.sequences_file, disk, progress)
-        selected = select_frames(
-            survey.records, lengths, frames, balance=settings.balance, seed=settings.seed
-        )
-        if not selected.taken.any():
+        if not len(frames.rows):
             raise InputError(
                 f"{settings.table}: no genome has an open frame in a chunk of "
                 f"{', '.join(map(str, lengths))} bases: try a smaller --expected-length"
             )
-        sizes = write_parts(dataset, selected, settings.shard_size, settings.seed, disk, progress)
+        if settings.balance:
+            balance_frames(frames, lengths, settings.seed)
+        sizes = write_parts(dataset, frames, settings.shard_size, settings.seed, disk, progress)
     finally:
         disk.remove(dataset.sequences_file)
-    return sizes, frame_counts(selected, stride)
+    return sizes, frame_counts(frames, lengths, stride)
 
 
 def _identity(
@@ -277,31 +277,32 @@ def _existing_work(
     Raises:
         InputError: ``dataset.json`` is damaged, and ``force`` does not move it aside.
     """
-    files = _own_files(dataset, content)
-    existing = ExistingWork(dataset.root, dataset.previous)
-    features = any(Layout(dataset.root, part).feature_files() for part in PARTS)
-    if dataset.description_file.exists():
-        earlier = Dataset(dataset.root)
-        known, earlier_contents = None, CONTENTS
+    files, own_files, known = _own_files(dataset, content), list[Path](), None
+    finished = dataset.description_file.exists()
+    if finished:
+        earlier, contents = Dataset(dataset.root), CONTENTS
         try:
-            earlier_contents = (earlier.content,)
+            contents = (earlier.content,)
+            values = {name: earlier.description.get(name) for name in identity}
+            known = None if force else _work_identity(dataset, values)
         except InputError:
             if not force:
                 raise
-        if not force:
-            values = {name: earlier.description.get(name) for name in identity}
-            known = _work_identity(dataset, values)
-        own_files = _own_files(dataset, *earlier_contents)
-        existing = replace(existing, own_files=own_files, identity=known, finished=True)
-    elif dataset.begun_file.exists() and not features:
+        own_files = _own_files(dataset, *contents)
+    elif dataset.begun_file.exists() and not any(
+        Layout(dataset.root, part).feature_files() for part in PARTS
+    ):
         begun = read_identity(dataset.begun_file)
-        begun_content = begun.settings.get("content", "frames") if begun else content
-        existing = replace(existing, own_files=_own_files(dataset, begun_content))
+        own_files = _own_files(
+            dataset, begun.settings.get("content", "frames") if begun else content
+        )
     else:
         for part in PARTS:  # a run of predict may have the name of a part
             files += Layout(dataset.root, part).owned()
-    foreign_files = [path for path in dict.fromkeys(files) if path not in existing.own_files]
-    return replace(existing, foreign_files=foreign_files)
+    foreign_files = [path for path in dict.fromkeys(files) if path not in own_files]
+    return ExistingWork(
+        dataset.root, dataset.previous, own_files, foreign_files, known, finished=finished
+    )
 
 
 def _clear(dataset: Dataset, own_files: Iterable[Path], disk: Disk) -> None:
