@@ -283,11 +283,14 @@ class Stage(ABC):
             several tasks at once, in threads; those of a ``worker`` go to the devices.
         intermediate: whether the outputs are removed after a run without failures.
         reads_intermediate: whether it reads such files, so that it cannot be done again alone.
+        divisible: whether its sessions understand :attr:`Task.trial` and :attr:`Task.excluded`.
+            Where they do not, a task that cannot be computed ends the run.
     """
 
     runs_on: ClassVar[Literal["host", "worker"]] = "host"
     intermediate: ClassVar[bool] = False
     reads_intermediate: ClassVar[bool] = True
+    divisible: ClassVar[bool] = False
 
     @property
     @abstractmethod

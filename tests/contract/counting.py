@@ -68,6 +68,7 @@ class Counting(Stage):
     name: ClassVar[str] = "counting"
     version = 1
     runs_on: ClassVar[Literal["host", "worker"]] = "worker"
+    divisible = True
 
     def plan(self, receipts: Receipts | None = None) -> list[Task]:
         tasks = []

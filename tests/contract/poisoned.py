@@ -49,6 +49,7 @@ class PoisonedStage(Stage):
     seconds: float = 0.0
 
     runs_on = "worker"
+    divisible = True
 
     @property
     def name(self) -> str:

@@ -121,7 +121,9 @@ class TaskHistory:
 class RetryPolicy:
     """Decides what is tried again in one stage. Tasks are known by their receipts."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, divisible: bool = True) -> None:
+        """``divisible`` says whether tasks can be searched, see :class:`contracts.Stage`."""
+        self._divisible = divisible
         self._histories: dict[Path, TaskHistory] = {}
         self._exits_on_device: Counter[int] = Counter()
         self._failed_openings: Counter[int] = Counter()
@@ -205,6 +207,9 @@ class RetryPolicy:
             history.search.failed("WorkerDied", reason)
             return (self._next(task, history.search),)
         if len(history.exits) == 1:
+            return (task,)
+        if not self._divisible:
+            self._final_error = DeviceError(f"{task.name} cannot be computed: {reason}")
             return (task,)
         history.search = FaultSearch(task, times=2)
         return (self._next(task, history.search),)

@@ -118,7 +118,7 @@ class Scheduler:
         self._interruption = interruption
         self._limits = limits
         self._clock = clock
-        self._policy = RetryPolicy()
+        self._policy = RetryPolicy(divisible=stage.divisible)
         self._tasks = tasks
         self._queue: list[Task] = []  # the next task is the last one
         self._workers: dict[int, WorkerState] = {}

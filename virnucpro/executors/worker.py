@@ -108,6 +108,7 @@ class TaskRunner:
         self._next_task = next_task
         self._session: Session | None = None
         self._searched_for: tuple[FailureKind, ...] = ("data",)
+        self._divisible = False
         self._writer = ThreadPoolExecutor(1, WRITER_THREAD)
         self._writing: Future[None] | None = None
 
@@ -135,6 +136,7 @@ class TaskRunner:
         # With the smallest batches, a sequence that does not fit is at fault itself.
         smallest = halvings == SMALLEST_BATCHES
         self._searched_for = ("data", "memory") if smallest else ("data",)
+        self._divisible = stage.divisible
         self._send(StageOpened(self._worker, time.perf_counter() - started, facts))
 
     def run(self, task: Task) -> None:
@@ -216,7 +218,10 @@ class TaskRunner:
             reporter.take_back()
             outcome = _checked(session, outcome)
             if task.trial is None and outcome.kind in self._searched_for:
-                outcome = self._without_faulty(session, task, outcome, reporter)
+                if self._divisible:
+                    outcome = self._without_faulty(session, task, outcome, reporter)
+                else:
+                    outcome = replace(outcome, kind="run")
         reporter.flush()
         seconds = time.perf_counter() - started
         if isinstance(outcome, WorkFailure):

@@ -62,6 +62,7 @@ class EmbeddingStage(Stage):
 
     runs_on: ClassVar[Literal["host", "worker"]] = "worker"
     intermediate: ClassVar[bool] = True
+    divisible: ClassVar[bool] = True
     version = 1
 
     @property

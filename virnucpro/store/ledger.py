@@ -125,7 +125,7 @@ class Ledger:
         return replace(task, fingerprint=digest, root=self._layout.root)
 
     def accept(self, result: TaskResult, origin: str = "computed") -> None:
-        """Count a finished task, whose receipt is written.
+        """Count a finished task. Its receipt is written here, unless its session has done that.
 
         Raises:
             OutputError: an input was changed since it was hashed. The receipt is removed.
@@ -141,6 +141,8 @@ class Ledger:
         for output in result.outputs:
             stamp = stamp_of(output.path)
             self._files[output.path] = HashedFile(output.path, output.sha256, stamp)
+        if not task.receipt.exists():
+            write_receipt(self._disk, result, origin)
         self._remember(task, receipt_of(result, origin))
 
     def adopt(self, result: TaskResult) -> None:
@@ -149,9 +151,7 @@ class Ledger:
         Raises:
             OutputError: it cannot be written.
         """
-        result = replace(result, task=self.reopened(result.task))
-        write_receipt(self._disk, result, "legacy")
-        self.accept(result, "legacy")
+        self.accept(replace(result, task=self.reopened(result.task)), "legacy")
 
     def remove(self, receipts: Iterable[tuple[Path, Receipt]], keep: frozenset[Path]) -> None:
         """Delete outputs that a finished run no longer needs; the archive keeps their receipts.

@@ -34,6 +34,7 @@ class FakeStage(Stage):
     """Tasks over sequences that are only numbers; nothing is ever computed."""
 
     runs_on = "worker"
+    divisible = True
 
     @property
     def name(self) -> str:

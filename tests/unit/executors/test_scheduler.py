@@ -447,3 +447,17 @@ def test_a_node_that_joins_gets_work() -> None:
 def test_a_node_that_joins_at_the_end_is_not_needed() -> None:
     trial = run(always_ok, STAGE.tasks(4), workers=1, joining=[(7, 1.5)])
     assert set(trial.pool.workers) == {0}
+
+
+class Indivisible(FakeStage):
+    divisible = False
+
+
+def test_a_task_that_cannot_be_divided_ends_the_run_at_its_second_exit() -> None:
+    pool = FakePool(2, lambda w, task, h: "exits" if holds(task, 5) else "ok")
+    scheduler = Scheduler(
+        Indivisible(), STAGE.tasks(6), pool, lambda e: None, Interruption(), LIMITS, pool.clock
+    )
+    with pytest.raises(DeviceError, match="cannot be computed"):
+        list(scheduler.outcomes())
+    assert not any(task.trial for _, task in pool.attempts)
