@@ -83,4 +83,4 @@ def test_every_command_of_the_table_runs(
     assert {words[0] for words in commands} == set(MORE)
     assert trainings >= 6
     assert len(list(Path().glob("out*/proteins_blosum_*_thr0p60.fasta"))) == 2
-    assert Path("D/proteins_blosum_RCL_predictions_thr0p50.tsv").is_file()
+    assert Path("D/proteins_hmm_RCL_predictions_thr0p50.tsv").is_file()

@@ -22,7 +22,7 @@ def models(tmp_path):
     paths = []
     for number in range(2):
         torch.manual_seed(number)
-        network = NETWORKS["cnn"].module(21, **settings).eval()
+        network = NETWORKS["cnn"](21, **settings).eval()
         paths.append(tmp_path / f"m{number}.safetensors")
         write_rcl_model(paths[-1], RclModel(network, "cnn", settings, "onehot"), Disk())
     return paths

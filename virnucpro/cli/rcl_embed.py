@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,11 +17,7 @@ from virnucpro.cli.rcl_options import (
 from virnucpro.errors import EXIT_OK, UsageError
 
 if TYPE_CHECKING:
-    from virnucpro.configuration import Configuration
-    from virnucpro.rcl.configuration import RclConfiguration
-    from virnucpro.rcl.embedding import RclEmbedRequest
-    from virnucpro.rcl.features import ProteinFeatures
-    from virnucpro.rcl.proteins import AnnotatedProtein
+    from virnucpro.settings import DisplaySettings
 
 ESM_MODEL = "esm2_t33_650M_UR50D"  # that of the encoding esm2_650m
 EPILOG = """\b
@@ -73,24 +68,21 @@ def embed(**options: Any) -> int:
     The work is done by workers as in predict: the same command again computes only what is missing.
     """
     settings = shared.configuration(options)
-    tables = (options["serpins"], options["others"], options["max_length"])
-    proteins = _proteins(tables)
-
-    from virnucpro.rcl.embedding import RclEmbedRequest
-
     if options["encoding"] == "esm2" and not options["esm_model"]:
         raise UsageError("--encoding esm2 needs the model: --esm-model")
-    request = RclEmbedRequest(
-        proteins,
-        options["esm_model"] or ESM_MODEL,
-        options["output_dir"],
-        settings.machine,
-        settings.analysis.precision,
-        options["checkpoint_every"],
-        options["resume"],
-        options["force"],
+    computed = embedded(
+        settings.display,
+        options["serpins"],
+        options["others"],
+        options["max_length"],
+        model=options["esm_model"] or ESM_MODEL,
+        folder=options["output_dir"],
+        machine=settings.machine,
+        precision=settings.analysis.precision,
+        per_file=options["checkpoint_every"],
+        resume=options["resume"],
+        force=options["force"],
     )
-    computed = _embedded(request, settings)
     if not settings.display.quiet:
         if not computed:
             click.echo("Nothing to compute: all features are there and intact.")
@@ -102,53 +94,23 @@ def embed(**options: Any) -> int:
     return EXIT_OK
 
 
-def features_for_training(
-    options: dict[str, Any],
-    file: RclConfiguration,
-    tables: tuple[Path, Path | None, int],
-    runs: Path,
-    settings: Configuration,
-) -> ProteinFeatures:
-    """Return the features that ``--precomputed`` names; without, compute them beside the runs.
-
-    ``tables`` are those of proteins with and without an RCL, and the length of the longest.
-    """
-    from virnucpro.rcl.embedding import RclEmbedRequest
-    from virnucpro.rcl.stored_features import open_features
-
-    if options["precomputed"]:
-        return open_features(options["precomputed"])
-    model = options["esm_model"]
-    if options["encoding"] == "esm2":
-        model = model or file.esm_model
-    name = model or ESM_MODEL
-    folder = runs / f"features_{Path(name).name}"
-    device = options["device"] or file.device or "auto"
-    machine = replace(settings.machine, device="cpu" if options["processes"] else device)
-    if options["gpu_ids"]:
-        machine = replace(machine, gpus=options["gpu_ids"])
-    _embedded(RclEmbedRequest(_proteins(tables), name, folder, machine, resume=True), settings)
-    return open_features(folder)
-
-
-def _proteins(tables: tuple[Path, Path | None, int]) -> list[AnnotatedProtein]:
-    from virnucpro.rcl.proteins import read_protein_table
-
-    serpins, others, longest = tables
-    read = [read_protein_table(serpins, with_rcl=True, max_length=longest)]
-    if others is not None:
-        read.append(read_protein_table(others, with_rcl=False, max_length=longest))
-    for table in read:
-        if warning := table.warning():
-            shared.say(f"warning: {warning}")
-    return [protein for table in read for protein in table.proteins]
-
-
-def _embedded(request: RclEmbedRequest, settings: Configuration) -> int:
+def embedded(
+    display: DisplaySettings,
+    serpins: Path,
+    others: Path | None,
+    max_length: int,
+    *,
+    folder: Path,
+    **options: Any,
+) -> int:
     """Compute features on a screen of their own; return the files that this start computed."""
     from virnucpro.rcl.embedding import FeatureLayout, embed_residues
+    from virnucpro.rcl.proteins import read_proteins
     from virnucpro.ui.run_screen import RunScreen
 
-    screen = RunScreen(settings.display, FeatureLayout(request.folder.absolute()))
-    with shared.shown_on(screen, settings.warnings) as interruption:
-        return embed_residues(request, screen.show, interruption)
+    proteins, warnings = read_proteins(serpins, others, max_length)
+    screen = RunScreen(display, FeatureLayout(folder.absolute()))
+    with shared.shown_on(screen, warnings) as interruption:
+        return embed_residues(
+            proteins, folder=folder, emit=screen.show, interruption=interruption, **options
+        )

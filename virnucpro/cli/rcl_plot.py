@@ -42,15 +42,17 @@ def plot(
     Drawn are the proteins with an RCL, or those with the IDs given. The upper panel has the
     probability along the whole protein, the lower one the residues of the RCL.
     """
+    from virnucpro.layout import picture_name
     from virnucpro.rcl.plots import draw_protein, read_predictions, residues_table
 
     table = residues_table(results)
     stem = table.name.removesuffix("_rcl_residues.tsv.gz")
     folder = output_dir or table.with_name(f"{stem}_plots")
     pictures = 0
-    for protein in read_predictions(table, frozenset(ids), most):
-        path = folder / protein.file_name(suffix)
-        shared.save_picture(path, draw_protein(protein, suffix), force=force, option="--output-dir")
+    for protein, residues, threshold in read_predictions(table, frozenset(ids), most):
+        path = folder / picture_name(protein.accession, suffix)
+        content = draw_protein(protein, residues, threshold, suffix)
+        shared.save_picture(path, content, force=force, option="--output-dir")
         pictures += 1
     shared.say(f"{counted(pictures, 'picture')} in {folder}")
     if pictures == most and not ids:

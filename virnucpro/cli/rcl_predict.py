@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import click
@@ -13,7 +14,7 @@ from virnucpro.errors import UsageError
 EPILOG = """\b
 Examples:
   virnucpro rcl predict proteins.fa --output-dir results
-  virnucpro rcl predict proteome.faa.gz -o results --model hmm --rcl-fasta
+  virnucpro rcl predict proteome.faa.gz -o results --model blosum_unet --rcl-fasta
   virnucpro rcl predict proteins.fa -o results --model runs/run_003 --threshold 0.7
   zcat *.faa.gz | virnucpro rcl predict - -o results --residues
 
@@ -29,8 +30,9 @@ Examples:
     "-m",
     "--model",
     metavar="MODEL",
-    help="Name of a shipped model, or a model file, or the folder of a training (run_001).  "
-    "hmm, which needs the extra rcl, finds more of the distant serpins.  [default: blosum_unet]",
+    default="hmm",
+    help="Name of a shipped model (hmm, blosum_unet), or a model file, or the folder of a training "
+    "(run_001).",
 )
 @esm_model_option
 @threshold_option
@@ -70,7 +72,7 @@ Examples:
 @shared.force_option
 @shared.no_progress_option
 @shared.global_options
-def predict(proteins: str, model: str | None, **options: Any) -> int:
+def predict(proteins: str, model: str, **options: Any) -> int:
     """Find the reactive center loop (RCL) in each protein of PROTEINS.
 
     PROTEINS is FASTA or FASTQ, plain, gzip, bz2 or xz; - is standard input. Every protein has a row
@@ -79,35 +81,24 @@ def predict(proteins: str, model: str | None, **options: Any) -> int:
     All visible GPUs compute, or those of --gpus, a block of --chunk-size proteins at a time. The
     results do not depend on how many there are.
     """
-    settings = shared.configuration(
-        {name: options[name] for name in ("device", "gpus", "cpu_workers", "threads")}
-        | {name: options[name] for name in ("duplicate_ids", "no_progress")}
-    )
+    settings = shared.configuration(options)
+    if options["batch_size"] and options["batch_size"] > options["chunk_size"]:
+        raise UsageError("--batch-size is larger than --chunk-size: make it smaller")
     from virnucpro.executors.processes import settled_devices
 
     devices = settled_devices(settings.machine)
-    from virnucpro.rcl.finders import DEFAULT_MODEL, open_finder
-    from virnucpro.rcl.output import describe_summary
-    from virnucpro.rcl.predict import run_rcl_prediction
-    from virnucpro.rcl.request import RclRequest
-    from virnucpro.ui.step_screen import StepScreen
+    from virnucpro.layout import Layout
+    from virnucpro.rcl.finders import open_finder
+    from virnucpro.rcl.predict import RclRequest, describe_record, run_rcl_prediction
+    from virnucpro.ui.run_screen import RunScreen
 
-    if options["batch_size"] and options["batch_size"] > options["chunk_size"]:
-        raise UsageError("--batch-size is larger than --chunk-size: make it smaller")
-    rule = {name: options[name] for name in ("min_consecutive", "min_rcl_length")}
-    finder = open_finder(
-        model or DEFAULT_MODEL,
-        threshold=options["threshold"],
-        batch_size=options["batch_size"],
-        esm_model=options["esm_model"],
-        **rule,
-    )
+    names = ("threshold", "min_consecutive", "min_rcl_length", "batch_size", "esm_model")
     request = RclRequest(
         proteins,
         options["output_dir"],
-        finder,
+        open_finder(model, **{name: options[name] for name in names}),
         devices,
-        {"threshold": finder.threshold, **rule},
+        settings.machine,
         sequences=options["seq_fasta"],
         loops=options["rcl_fasta"],
         residues=options["residues"],
@@ -116,11 +107,11 @@ def predict(proteins: str, model: str | None, **options: Any) -> int:
         force=options["force"],
         command=shared.command_line(),
     )
-    screen = StepScreen(settings.display)
-    with shared.shown_on(
-        screen, settings.warnings, advice="nothing was written; run the same command again"
-    ):
-        summary = run_rcl_prediction(request, screen, screen.say)
+    screen = RunScreen(
+        replace(settings.display, auto_log=False), Layout(request.root, request.stem)
+    )
+    with shared.shown_on(screen, settings.warnings) as interruption:
+        record = run_rcl_prediction(request, screen.show, interruption)
     if not settings.display.quiet:
-        click.echo("\n".join(describe_summary(summary, request)))
+        click.echo("\n".join(describe_record(record, request.root)))
     return 0

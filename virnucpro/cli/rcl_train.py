@@ -16,9 +16,10 @@ from virnucpro.formatting import counted
 from virnucpro.settings import MachineSettings
 
 if TYPE_CHECKING:
-    from virnucpro.rcl.configuration import RclConfiguration
-    from virnucpro.rcl.settings import RclTrainingSettings
+    from virnucpro.configuration import Configuration
+    from virnucpro.rcl.features import ProteinFeatures
 
+DEVICES = ("device", "multi_gpu", "gpu_ids", "processes")
 ENCODINGS = ("onehot", "blosum", "esm2", "esm2_650m")
 EPILOG = """\b
 Examples:
@@ -111,52 +112,54 @@ def train(**options: Any) -> int:
     The same command continues an unfinished training of the same data and settings. It gives the
     same files to the byte on the CPU.
     """
-    names = ("threads", "no_progress")
     path = shared.configuration_file()
+    names = ("threads", "no_progress")
     settings = shared.configuration({name: options[name] for name in names}, read_file=False)
 
-    from virnucpro.rcl.configuration import RclConfiguration, read_rcl_configuration
-    from virnucpro.rcl.features import ProteinFeatures, TableFeatures
+    from virnucpro.precision import supports
+    from virnucpro.rcl.configuration import read_rcl_configuration
     from virnucpro.rcl.fitting import RclTrainingRequest, fit_rcl
-    from virnucpro.rcl.models import encoding_of_width
-    from virnucpro.rcl.settings import check_settings
+    from virnucpro.rcl.models import ENCODING_OF_WIDTH
+    from virnucpro.rcl.settings import RCL_RECIPES, check_settings
     from virnucpro.ui.training_screen import TrainingScreen
 
-    file = read_rcl_configuration(path) if path else RclConfiguration()
-    devices = _devices(options, file, settings.machine.threads)
-    training = _training_settings(options, file, devices)
+    file, warnings = read_rcl_configuration(path) if path else ({}, [])
+    # Options win over the file, and one of the options about devices over all of its keys on them.
+    given = {name: value for name, value in options.items() if value is not None}
+    if given.keys() & set(DEVICES) or not file.get("multi_gpu"):
+        file.pop("gpu_ids", None)
+    if given.keys() & set(DEVICES):
+        file = {name: value for name, value in file.items() if name not in DEVICES}
+    if options["encoding"] != "esm2":
+        file.pop("esm_model", None)
+    values = file | given
+    devices = _devices(values, settings.machine.threads)
+    training = RCL_RECIPES[options["recipe"]].with_values(values)
+    if values.get("mixed_precision"):
+        every_has_bf16 = all(supports(device, "bf16") for device in devices)
+        training = replace(training, precision="bf16" if every_has_bf16 else "fp16")
     check_settings(training, len(devices))
-    serpins = options["serpins"] or file.serpins
-    if serpins is None:
+    if "serpins" not in values:
         raise UsageError("name the table of proteins with an RCL: --serpins, or data.train_serpin")
-    tensorboard = options["tensorboard"]
-    if tensorboard is None:
-        tensorboard = file.tensorboard is not False
-    runs = options["output_dir"] or file.runs or Path("runs")
-    others = options["others"] or file.others
-    features: ProteinFeatures = TableFeatures(training.encoding)
-    if training.encoding not in ("onehot", "blosum"):
-        from virnucpro.cli.rcl_embed import features_for_training
-
-        tables = (serpins, others, training.max_length)
-        features = features_for_training(options, file, tables, runs, settings)
-        training = replace(training, encoding=encoding_of_width(features.width))
-    elif options["precomputed"]:
-        raise UsageError(f"--precomputed is for ESM-2 encodings, not for {training.encoding}")
+    runs = values.get("output_dir") or values.get("runs", Path("runs"))
+    features = _features(values, settings, training.max_length, runs)
+    if features.width not in ENCODING_OF_WIDTH:
+        raise UsageError(f"no encoding has {features.width} numbers per residue")
+    training = replace(training, encoding=ENCODING_OF_WIDTH[features.width])
     request = RclTrainingRequest(
-        serpins=serpins,
-        others=others,
+        serpins=values["serpins"],
+        others=values.get("others"),
         runs=runs,
         settings=training,
         features=features,
         devices=devices,
-        split=options["split"] or ("random" if training.recipe == "original" else "clusters"),
-        tensorboard=tensorboard,
+        split=values.get("split") or ("random" if training.recipe == "original" else "clusters"),
+        tensorboard=values.get("tensorboard", True),
         resume=options["resume"],
         force=options["force"],
     )
     screen = TrainingScreen(settings.display)
-    with shared.shown_on(screen, [file.warning] if file.warning else []) as interruption:
+    with shared.shown_on(screen, warnings) as interruption:
         result = fit_rcl(request, screen, interruption)
     if not settings.display.quiet:
         metrics = result.metrics
@@ -170,24 +173,41 @@ def train(**options: Any) -> int:
     return EXIT_OK
 
 
-def _devices(
-    options: dict[str, Any], file: RclConfiguration, threads: int | None
-) -> tuple[Device, ...]:
-    """Return one GPU or the CPU, unless options or the configuration file ask for more.
+def _features(
+    values: dict[str, Any], settings: Configuration, max_length: int, runs: Path
+) -> ProteinFeatures:
+    """Return the features that ``--precomputed`` names; without, compute them beside the runs."""
+    from virnucpro.cli.rcl_embed import ESM_MODEL, embedded
+    from virnucpro.rcl.encodings import RESIDUE_ENCODINGS
+    from virnucpro.rcl.features import open_features
 
-    An option about devices replaces all that the file says about them.
+    encoding, stored = values["encoding"], values.get("precomputed")
+    if encoding in RESIDUE_ENCODINGS:
+        if stored:
+            raise UsageError(f"--precomputed is for ESM-2 encodings, not for {encoding}")
+        return RESIDUE_ENCODINGS[encoding]
+    if stored:
+        return open_features(stored)
+    model = values.get("esm_model") or ESM_MODEL
+    folder = runs / f"features_{Path(model).name}"
+    device = "cpu" if values.get("processes") else values.get("device", "auto")
+    machine = replace(settings.machine, device=device)
+    if values.get("gpu_ids"):
+        machine = replace(machine, gpus=values["gpu_ids"])
+    tables = (values["serpins"], values.get("others"), max_length)
+    embedded(settings.display, *tables, model=model, folder=folder, machine=machine, resume=True)
+    return open_features(folder)
+
+
+def _devices(values: dict[str, Any], threads: int | None) -> tuple[Device, ...]:
+    """Return one GPU or the CPU, unless options or the configuration file ask for more.
 
     Raises:
         UsageError: the options contradict each other.
     """
     from virnucpro.devices import choose_devices, visible_gpus
 
-    names = ("device", "multi_gpu", "gpu_ids", "processes")
-    if any(options[name] for name in names):
-        device, multi_gpu, gpu_ids, processes = (options[name] for name in names)
-    else:
-        gpu_ids = file.gpu_ids if file.multi_gpu else None
-        device, multi_gpu, processes = file.device, file.multi_gpu, None
+    device, multi_gpu, gpu_ids, processes = (values.get(name) for name in DEVICES)
     if processes and (multi_gpu or gpu_ids):
         raise UsageError("--processes trains on the CPU: leave out --multi-gpu and --gpu-ids")
     several = multi_gpu or gpu_ids
@@ -199,20 +219,3 @@ def _devices(
         threads=threads,
     )
     return choose_devices(machine, visible_gpus())
-
-
-def _training_settings(
-    options: dict[str, Any], file: RclConfiguration, devices: tuple[Device, ...]
-) -> RclTrainingSettings:
-    """Return the settings of the recipe, with those of the file, then the options, on top."""
-    from virnucpro.precision import supports
-    from virnucpro.rcl.settings import RCL_RECIPES
-
-    training = file.applied_to(RCL_RECIPES[options["recipe"]])
-    names = ("epochs", "batch_size", "learning_rate", "patience", "seed")
-    given = {name: options[name] for name in names if options[name] is not None}
-    mixed = options["mixed_precision"]
-    if mixed if mixed is not None else file.mixed_precision:
-        every_has_bf16 = all(supports(device, "bf16") for device in devices)
-        given["precision"] = "bf16" if every_has_bf16 else "fp16"
-    return replace(training, encoding=options["encoding"], model=options["model"], **given)

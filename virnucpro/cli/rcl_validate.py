@@ -29,8 +29,8 @@ def validate(tables: tuple[Path, ...], max_length: int) -> int:
     A TABLE is CSV with the columns id and Sequence, and optionally rcl_start, rcl_end and rcl_seq.
     The report goes to standard output. No file is written. The exit code is 65 if a row is wrong.
     """
-    from virnucpro.rcl.validation import ERROR, check_tables
+    from virnucpro.rcl.validation import check_tables
 
-    report = check_tables(tables, max_length)
-    click.echo(printable("\n".join(report.lines())))
-    return InputError.exit_code if report.count(ERROR) else EXIT_OK
+    lines, wrong = check_tables(tables, max_length)
+    click.echo(printable("\n".join(lines)))
+    return InputError.exit_code if wrong else EXIT_OK

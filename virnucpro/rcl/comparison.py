@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import ExitStack
-from dataclasses import dataclass
 from pathlib import Path
 
 from virnucpro.contracts import Json
 from virnucpro.errors import InputError
 from virnucpro.evaluation.plots import png_of
 from virnucpro.events import Notice
-from virnucpro.layout import checkpoint_folder, lock_file
-from virnucpro.metrics.bootstrap import Interval
+from virnucpro.layout import checkpoint_folder, existing_paths, lock_file
 from virnucpro.metrics.classification import metric_text
 from virnucpro.rcl.curves import COLOURS
 from virnucpro.rcl.evaluation import (
@@ -22,11 +19,10 @@ from virnucpro.rcl.evaluation import (
     ProteinOutcome,
     RclEvaluation,
     evaluate_finder,
-    missed,
 )
 from virnucpro.rcl.finders import RclFinder
 from virnucpro.rcl.fitting import TrainingDisplay
-from virnucpro.rcl.proteins import AnnotatedProtein, read_protein_table
+from virnucpro.rcl.proteins import read_proteins
 from virnucpro.rcl.splits import split_of_table
 from virnucpro.store.disk import Disk, sha256_of
 from virnucpro.store.documents import sealed, unsealed
@@ -55,70 +51,75 @@ TITLES = {
 }
 
 
-@dataclass(frozen=True)
-class RclEvaluationRequest:
-    """What the user asked for.
-
-    Attributes:
-        serpins: table of proteins with an RCL.
-        others: table of proteins without one; None for none.
-        split: table of the parts; None for all proteins.
-        part: the part that is measured, with ``split``.
-        finders: the models.
-        settings: the rule of the regions, for the report.
-        folder: of the results.
-        force: move aside what is there.
-    """
-
-    serpins: Path
-    others: Path | None
-    split: Path | None
-    part: Part
-    finders: Sequence[RclFinder]
-    settings: dict[str, Json]
-    folder: Path
-    force: bool = False
-
-
 def run_rcl_evaluation(
-    request: RclEvaluationRequest, display: TrainingDisplay, disk: Disk | None = None
+    finders: Sequence[RclFinder],
+    serpins: Path,
+    others: Path | None,
+    split: Path | None,
+    part: Part,
+    folder: Path,
+    display: TrainingDisplay,
+    *,
+    force: bool = False,
 ) -> list[RclEvaluation]:
-    """Measure all models on the same proteins, and write the report.
+    """Measure all models on the same proteins, and write the report to ``folder``.
+
+    The proteins are those of the tables ``serpins`` and ``others``; of a ``split``, a table of
+    parts, only those of ``part``.
 
     Raises:
         VirNucProError: something is missing, damaged or in the way.
     """
-    disk = disk or Disk()
-    proteins = _proteins(request, display)
+    disk, folder, rule = Disk(), folder.absolute(), finders[0].rule
+    proteins, warnings = read_proteins(serpins, others, LONGEST)
+    if others is None:
+        text = "no table of proteins without an RCL is named: precision and F1 are not defined"
+        warnings.append(text)
+    for warning in warnings:
+        display.show(Notice("warning", warning))
+    if split is not None:
+        parts = split_of_table(proteins, split, missing_part="train")
+        pairs = zip(proteins, parts, strict=True)
+        proteins = [protein for protein, own in pairs if own == part]
+        if not proteins:
+            raise InputError(f"{split} puts none of these proteins into part {part}")
     settings: dict[str, Json] = {
-        "serpins": sha256_of(request.serpins),
-        "others": sha256_of(request.others) if request.others else None,
-        "split": sha256_of(request.split) if request.split else None,
-        "part": request.part if request.split else None,
-        "models": {finder.label: finder.sha256 for finder in request.finders},
-        **request.settings,
+        "serpins": sha256_of(serpins),
+        "others": sha256_of(others) if others else None,
+        "split": sha256_of(split) if split else None,
+        "part": part if split else None,
+        "models": {finder.label: finder.sha256 for finder in finders},
+        "thresholds": {finder.label: finder.rule.threshold for finder in finders},
+        "min consecutive": rule.min_consecutive,
+        "min rcl length": rule.min_rcl_length,
     }
-    folder = request.folder.absolute()
-    label = f"the evaluation in {folder.name}"
-    with ExitStack() as stack:
-        stack.enter_context(locked(lock_file(folder, REPORT), "this evaluation"))
+    wanted = WorkIdentity(f"the evaluation in {folder.name}", settings)
+    with locked(lock_file(folder, REPORT), "this evaluation"):
         disk.sweep(folder, EVALUATION_FILES)
-        work = _existing(folder, label)
-        wanted = WorkIdentity(label, settings)
-        if notice := admit_evaluation(wanted, work, disk, force=request.force):
+        work = _existing(folder, wanted.label)
+        if notice := admit_evaluation(wanted, work, disk, force=force):
             display.show(Notice("info", notice))
-        evaluations = [evaluate_finder(finder, proteins, display) for finder in request.finders]
+        evaluations = [evaluate_finder(finder, proteins, display) for finder in finders]
         report = {
             "producer": f"virnucpro {__version__}",
             "settings": settings,
             "proteins": len(proteins),
             "serpins": sum(protein.has_rcl for protein in proteins),
-            "models": [_model_document(evaluation) for evaluation in evaluations],
+            "models": [
+                {
+                    "model": evaluation.label,
+                    "sha256": evaluation.sha256,
+                    "metrics": dict(evaluation.metrics),
+                    "intervals": dict(evaluation.intervals),
+                    "proteins_per_second": evaluation.rate,
+                }
+                for evaluation in evaluations
+            ],
         }
         contents = (
             comparison_table(evaluations).encode(),
             _proteins_table(evaluations).encode(),
-            _markdown(evaluations, request).encode(),
+            _markdown(evaluations, f", part {part} of {split.name}" if split else "").encode(),
             draw_comparison(evaluations),
             sealed(report),
         )
@@ -127,49 +128,15 @@ def run_rcl_evaluation(
     return evaluations
 
 
-def _proteins(request: RclEvaluationRequest, display: TrainingDisplay) -> list[AnnotatedProtein]:
-    """Return the proteins that are measured."""
-    tables = [read_protein_table(request.serpins, with_rcl=True, max_length=LONGEST)]
-    if request.others is not None:
-        tables.append(read_protein_table(request.others, with_rcl=False, max_length=LONGEST))
-    else:
-        text = "no table of proteins without an RCL is named: precision and F1 are not defined"
-        display.show(Notice("warning", text))
-    for table in tables:
-        if warning := table.warning():
-            display.show(Notice("warning", warning))
-    proteins = [protein for table in tables for protein in table.proteins]
-    if request.split is None:
-        return proteins
-    parts = split_of_table(proteins, request.split, missing_part="train")
-    chosen = [
-        protein for protein, part in zip(proteins, parts, strict=True) if part == request.part
-    ]
-    if not chosen:
-        raise InputError(f"{request.split} puts none of these proteins into part {request.part}")
-    return chosen
-
-
 def _existing(folder: Path, label: str) -> ExistingWork:
     """Return what stands where the report is written; a report that can be read proves all."""
-    paths = [folder / name for name in EVALUATION_FILES]
-    files = [path for path in paths if path.exists() or path.is_symlink()]
+    files = existing_paths(*(folder / name for name in EVALUATION_FILES))
     previous = checkpoint_folder(folder) / "rcl_evaluation.previous"
     try:
         settings = dict(unsealed((folder / REPORT).read_bytes())["settings"])
     except (OSError, ValueError, LookupError, TypeError):
         return ExistingWork(folder, previous, foreign_files=files)
     return ExistingWork(folder, previous, own_files=files, identity=WorkIdentity(label, settings))
-
-
-def _model_document(evaluation: RclEvaluation) -> dict[str, Json]:
-    return {
-        "model": evaluation.label,
-        "sha256": evaluation.sha256,
-        "metrics": dict(evaluation.metrics),
-        "intervals": dict(evaluation.intervals),
-        "proteins_per_second": len(evaluation.outcomes) / max(evaluation.seconds, 1e-9),
-    }
 
 
 def comparison_table(evaluations: Sequence[RclEvaluation]) -> str:
@@ -191,17 +158,11 @@ def _proteins_table(evaluations: Sequence[RclEvaluation]) -> str:
     for evaluation in evaluations:
         for outcome in evaluation.outcomes:
             protein, region = outcome.protein, outcome.region
-            cells = (
-                evaluation.label,
-                protein.accession,
-                len(protein.sequence),
-                protein.start or "",
-                protein.end or "",
-                outcome.status,
-                region.start if region else "",
-                region.end if region else "",
-                f"{outcome.iou:.4f}" if protein.has_rcl else "",
-            )
+            known = (protein.start, protein.end) if protein.has_rcl else ("", "")
+            called = (region.start, region.end) if region else ("", "")
+            iou = f"{outcome.iou:.4f}" if protein.has_rcl else ""
+            first = (evaluation.label, protein.accession, len(protein.sequence))
+            cells = (*first, *known, outcome.status, *called, iou)
             lines.append("\t".join(map(str, cells)) + "\n")
     return "".join(lines)
 
@@ -210,20 +171,17 @@ def text_table(evaluations: Sequence[RclEvaluation], names: Sequence[str]) -> li
     """Return the rows of a table for people: a metric per row, a model per column."""
     rows = [("", *(evaluation.label for evaluation in evaluations))]
     for name in names:
-        cells = [
-            f"{metric_text(evaluation.metrics[name])}{_range(evaluation.intervals[name])}"
-            for evaluation in evaluations
-        ]
+        cells = []
+        for evaluation in evaluations:
+            interval = evaluation.intervals[name]
+            middle = f" ({interval[0]:.4f}-{interval[1]:.4f})" if interval else ""
+            cells.append(f"{metric_text(evaluation.metrics[name])}{middle}")
         rows.append((_title(name), *cells))
     return rows
 
 
 def _title(name: str) -> str:
     return TITLES.get(name, name.replace("_", " "))
-
-
-def _range(interval: Interval) -> str:
-    return "" if interval is None else f" ({interval[0]:.4f}-{interval[1]:.4f})"
 
 
 def count_rows(evaluations: Sequence[RclEvaluation]) -> list[tuple[str, ...]]:
@@ -237,14 +195,13 @@ def count_rows(evaluations: Sequence[RclEvaluation]) -> list[tuple[str, ...]]:
     ):
         counts = [f"{e.count(has_rcl=has_rcl, found=found):,}" for e in evaluations]
         rows.append((title, *counts))
-    speeds = [f"{len(e.outcomes) / max(e.seconds, 1e-9):,.0f}" for e in evaluations]
+    speeds = [f"{evaluation.rate:,.0f}" for evaluation in evaluations]
     return [*rows, ("proteins per second", *speeds)]
 
 
-def _markdown(evaluations: Sequence[RclEvaluation], request: RclEvaluationRequest) -> str:
+def _markdown(evaluations: Sequence[RclEvaluation], part: str) -> str:
     first = evaluations[0]
     serpins = sum(outcome.protein.has_rcl for outcome in first.outcomes)
-    part = f", part {request.part} of {request.split.name}" if request.split else ""
     header, *rows = text_table(evaluations, (*SEQUENCE_METRICS, *RESIDUE_METRICS))
     table = [header, ("---",) * len(header), *rows, *count_rows(evaluations)]
     lines = [
@@ -257,7 +214,7 @@ def _markdown(evaluations: Sequence[RclEvaluation], request: RclEvaluationReques
         "",
     ]
     for evaluation in evaluations:
-        wrong = list(missed(evaluation))
+        wrong = [outcome for outcome in evaluation.outcomes if outcome.missed]
         lines += [f"## {evaluation.label}: {len(wrong):,} proteins that are not right", ""]
         lines += [f"- {_sentence(outcome)}" for outcome in wrong[:50]]
         lines += [""]

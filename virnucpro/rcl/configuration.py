@@ -1,227 +1,154 @@
 """The configuration file of a training of the RCL predictor.
 
-It is that of RCL-identifier (``config.yaml``): all of its keys are accepted, those without a
-meaning here are named in one warning.
+It is the one of RCL-identifier (``config.yaml``): all of its keys are accepted, and the keys
+without a meaning here are named in one warning.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import yaml
 
-from virnucpro.contracts import Json
 from virnucpro.errors import ConfigError
-from virnucpro.rcl.settings import RclTrainingSettings
+
+LARGEST = 1 << 30
 
 
-@dataclass(frozen=True)
-class RclConfiguration:
-    """What a configuration file says. None where it does not say.
+class Key(NamedTuple):
+    """A key of the file: the setting that it fills, and what a value may be.
 
     Attributes:
-        values: settings of the training by the name of their field.
-        networks: settings by kind of network.
-        serpins: the table ``data.train_serpin``.
-        others: the table ``data.train_non_serpin``.
-        device: ``hardware.device``.
-        multi_gpu: ``hardware.use_multi_gpu``.
-        gpu_ids: ``hardware.gpu_ids``.
-        mixed_precision: ``hardware.mixed_precision``.
-        tensorboard: ``logging.use_tensorboard``.
-        runs: ``output.runs_dir``.
-        esm_model: ``encoding.esm2.model_name``.
-        warning: names the keys that have no meaning here.
+        setting: a field of :class:`virnucpro.rcl.settings.RclTrainingSettings`, or what the command
+            line calls it; for a network the name of an argument.
+        kind: type of the value, or of the entries of a list.
+        least: smallest number.
+        most: largest number.
+        entries: of a list; 0 for any number from 1, None for a single value.
+        choices: the texts that are accepted; all if empty.
     """
 
-    values: Mapping[str, Any] = field(default_factory=dict)
-    networks: Mapping[str, Mapping[str, Json]] = field(default_factory=dict)
-    serpins: Path | None = None
-    others: Path | None = None
-    device: str | None = None
-    multi_gpu: bool | None = None
-    gpu_ids: str | None = None
-    mixed_precision: bool | None = None
-    tensorboard: bool | None = None
-    runs: Path | None = None
-    esm_model: str | None = None
-    warning: str | None = None
-
-    def applied_to(self, settings: RclTrainingSettings) -> RclTrainingSettings:
-        """Return ``settings`` with the values of the file in their place."""
-        networks = {
-            kind: {**defaults, **self.networks.get(kind, {})}
-            for kind, defaults in settings.networks.items()
-        }
-        return replace(settings, networks=networks, **self.values)
+    setting: str
+    kind: type
+    least: float = 0
+    most: float = LARGEST
+    entries: int | None = None
+    choices: tuple[str, ...] = ()
 
 
-def _whole(least: int, most: int = 1 << 30) -> Callable[[Any], Any]:
-    def check(value: Any) -> int:
-        if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
-            raise ValueError(f"a whole number from {least}")
-        return value
-
-    return check
-
-
-def _number(least: float, most: float, *, open_ends: bool = False) -> Callable[[Any], Any]:
-    def check(value: Any) -> float:
-        text = f"a number from {least:g} to {most:g}"
-        if isinstance(value, str):  # YAML reads 1e-3 as text
-            try:
-                value = float(value)
-            except ValueError:
-                raise ValueError(text) from None
-        if isinstance(value, bool) or not isinstance(value, int | float):
-            raise ValueError(text)
-        if not least <= value <= most or (open_ends and value in (least, most)):
-            raise ValueError(text)
-        return float(value)
-
-    return check
-
-
-def _one_of(*choices: str) -> Callable[[Any], Any]:
-    def check(value: Any) -> str:
-        if value not in choices:
-            raise ValueError(f"one of {', '.join(choices)}")
-        return str(value)
-
-    return check
-
-
-def _flag(value: Any) -> bool:
-    if not isinstance(value, bool):
-        raise ValueError("true or false")
-    return value
-
-
-def _text(value: Any) -> str:
-    if not isinstance(value, str) or not value:
-        raise ValueError("a text")
-    return value
-
-
-def _counts(value: Any) -> list[int]:
-    if not isinstance(value, list) or not 1 <= len(value) <= 64:
-        raise ValueError("a list of whole numbers from 1")
-    return [_whole(1, 1 << 16)(entry) for entry in value]
-
-
-def _weights(value: Any) -> tuple[float, float]:
-    if not isinstance(value, list) or len(value) != 2:
-        raise ValueError("two numbers, such as [1.0, 5.0]")
-    first, second = (_number(0, 1e6)(entry) for entry in value)
-    return first, second
-
-
-def _gpus(value: Any) -> str:
-    if not isinstance(value, list):
-        raise ValueError("a list of GPUs, such as [0, 1]")
-    return ",".join(str(entry) for entry in value)
-
-
-_DROPOUT = _number(0, 0.99)
-_SETTINGS: Mapping[str, tuple[str, Callable[[Any], Any]]] = {
-    "data.max_length": ("max_length", _whole(16, 1 << 20)),
-    "data.train_split": ("train_split", _number(0, 1, open_ends=True)),
-    "data.random_seed": ("seed", _whole(0)),
-    "training.batch_size": ("batch_size", _whole(2)),
-    "training.epochs": ("epochs", _whole(1)),
-    "training.learning_rate": ("learning_rate", _number(0, 1e3, open_ends=True)),
-    "training.weight_decay": ("weight_decay", _number(0, 1e3)),
-    "training.patience": ("patience", _whole(1)),
-    "training.loss_weights": ("loss_weights", _weights),
-    "training.optimizer": ("optimizer", _one_of("adam", "adamw")),
-    "training.scheduler": ("scheduler", _one_of("reduce_on_plateau", "cosine", "none")),
-    "evaluation.threshold": ("threshold", _number(0, 1)),
-}
-_NETWORKS: Mapping[str, Mapping[str, Callable[[Any], Any]]] = {
-    "cnn": {"channels": _counts, "kernel_sizes": _counts, "dropout": _DROPOUT},
-    "unet": {
-        "base_filters": _whole(2, 4096),
-        "depth": _whole(1, 10),
-        "dropout": _DROPOUT,
-        "attention": _flag,
-    },
-    "lstm": {"hidden_dim": _whole(1, 1 << 14), "num_layers": _whole(1, 64), "dropout": _DROPOUT},
-}
-_OTHERS: Mapping[str, tuple[str, Callable[[Any], Any]]] = {
-    "data.train_serpin": ("serpins", _text),
-    "data.train_non_serpin": ("others", _text),
-    "hardware.device": ("device", _text),
-    "hardware.use_multi_gpu": ("multi_gpu", _flag),
-    "hardware.gpu_ids": ("gpu_ids", _gpus),
-    "hardware.mixed_precision": ("mixed_precision", _flag),
-    "logging.use_tensorboard": ("tensorboard", _flag),
-    "output.runs_dir": ("runs", _text),
-    "encoding.esm2.model_name": ("esm_model", _text),
+TINY = 1e-12  # the least of numbers above zero
+KEYS: Mapping[str, Key] = {
+    "data.max_length": Key("max_length", int, 16, 1 << 20),
+    "data.train_split": Key("train_split", float, TINY, 1 - TINY),
+    "data.random_seed": Key("seed", int),
+    "data.train_serpin": Key("serpins", str),
+    "data.train_non_serpin": Key("others", str),
+    "encoding.esm2.model_name": Key("esm_model", str),
+    "models.cnn.channels": Key("channels", int, 1, 1 << 16, 0),
+    "models.cnn.kernel_sizes": Key("kernel_sizes", int, 1, 1 << 16, 0),
+    "models.cnn.dropout": Key("dropout", float, 0, 0.99),
+    "models.unet.base_filters": Key("base_filters", int, 2, 4096),
+    "models.unet.depth": Key("depth", int, 1, 10),
+    "models.unet.dropout": Key("dropout", float, 0, 0.99),
+    "models.unet.attention": Key("attention", bool),
+    "models.lstm.hidden_dim": Key("hidden_dim", int, 1, 1 << 14),
+    "models.lstm.num_layers": Key("num_layers", int, 1, 64),
+    "models.lstm.dropout": Key("dropout", float, 0, 0.99),
+    "training.batch_size": Key("batch_size", int, 2),
+    "training.epochs": Key("epochs", int, 1),
+    "training.learning_rate": Key("learning_rate", float, TINY, 1e3),
+    "training.weight_decay": Key("weight_decay", float, 0, 1e3),
+    "training.patience": Key("patience", int, 1),
+    "training.loss_weights": Key("loss_weights", float, 0, 1e6, 2),
+    "training.optimizer": Key("optimizer", str, choices=("adam", "adamw")),
+    "training.scheduler": Key("scheduler", str, choices=("reduce_on_plateau", "cosine", "none")),
+    "evaluation.threshold": Key("threshold", float, 0, 1),
+    "hardware.device": Key("device", str),
+    "hardware.use_multi_gpu": Key("multi_gpu", bool),
+    "hardware.gpu_ids": Key("gpu_ids", str, entries=0),
+    "hardware.mixed_precision": Key("mixed_precision", bool),
+    "logging.use_tensorboard": Key("tensorboard", bool),
+    "output.runs_dir": Key("runs", str),
 }
 # The tables of the test are named to ``rcl evaluate``; the others repeat what has one value here.
-_SILENT = ("data.test_serpin", "data.test_non_serpin", "training.monitor", "training.mode")
+SILENT = ("data.test_serpin", "data.test_non_serpin", "training.monitor", "training.mode")
 
 
-def read_rcl_configuration(path: Path) -> RclConfiguration:
+def read_rcl_configuration(path: Path) -> tuple[dict[str, Any], list[str]]:
     """Read a configuration file of a training.
+
+    Returns:
+        The values that the file gives, by the names of ``KEYS``; of networks, under ``networks``,
+        by kind and name. And a warning on keys without a meaning, if there are any.
 
     Raises:
         ConfigError: it is missing or not YAML, or a value is not usable; names the key.
     """
     try:
-        content = yaml.safe_load(path.read_bytes())
+        content = yaml.safe_load(path.read_bytes()) or {}
     except OSError as error:
         raise ConfigError(f"{path} cannot be read: {error.strerror}") from error
     except (yaml.YAMLError, RecursionError, ValueError) as error:
         raise ConfigError(f"{path} is not YAML: {' '.join(str(error).split())}") from error
-    if content is None:
-        content = {}
     if not isinstance(content, dict):
         raise ConfigError(f"{path}: expected sections such as data and training")
-    values: dict[str, Any] = {}
-    others: dict[str, Any] = {}
-    networks: dict[str, dict[str, Json]] = {}
+    values: dict[str, Any] = {"networks": {"cnn": {}, "unet": {}, "lstm": {}}}
     unused: list[str] = []
-
-    def checked(key: str, check: Callable[[Any], Any], value: Any) -> Any:
-        try:
-            return check(value)
-        except ValueError as error:
-            raise ConfigError(f"{path}: {key} is {value!r}, expected {error}") from None
-
-    for key, value in _flattened(content):
-        section, _, rest = key.partition(".")
-        kind, _, name = rest.partition(".")
-        if key in _SETTINGS:
-            values[_SETTINGS[key][0]] = checked(key, _SETTINGS[key][1], value)
-        elif key in _OTHERS:
-            if value is not None and value != []:
-                others[_OTHERS[key][0]] = checked(key, _OTHERS[key][1], value)
-        elif section == "models" and name in _NETWORKS.get(kind, {}):
-            networks.setdefault(kind, {})[name] = checked(key, _NETWORKS[kind][name], value)
-        elif key not in _SILENT:
-            unused.append(key)
+    for name, value in _flattened(content):
+        key = KEYS.get(name)
+        if key is None:
+            unused += [] if name in SILENT else [name]
+        elif value is not None and value != []:
+            section, kind = name.split(".")[:2]
+            place = values["networks"][kind] if section == "models" else values
+            place[key.setting] = _checked(value, key, f"{path}: {name}")
     for name in ("serpins", "others", "runs"):
-        if name in others:
-            others[name] = Path(others[name])
-    if others.get("device") == "cuda" and not others.get("multi_gpu"):
-        others["device"] = None  # what the program does anyway where there is a GPU
-    warning = None
-    if unused:
-        warning = f"{path}: these keys have no meaning here and are not read: {', '.join(unused)}"
-    return RclConfiguration(values, networks, **others, warning=warning)
+        if name in values:
+            values[name] = Path(values[name])
+    if "gpu_ids" in values:
+        values["gpu_ids"] = ",".join(values["gpu_ids"])
+    if values.get("device") == "cuda" and not values.get("multi_gpu"):
+        del values["device"]  # what the program does anyway where there is a GPU
+    text = f"{path}: these keys have no meaning here and are not read: {', '.join(unused)}"
+    return values, [text] if unused else []
 
 
-def _flattened(content: Mapping[Any, Any], prefix: str = "") -> Sequence[tuple[str, Any]]:
-    """Return the values of nested sections by their key, such as ``data.max_length``."""
-    pairs: list[tuple[str, Any]] = []
+def _flattened(content: Mapping[Any, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield the values of nested sections by their key, such as ``data.max_length``."""
     for name, value in content.items():
         key = f"{prefix}{name}"
         if isinstance(value, dict) and key.count(".") < 3:
-            pairs += _flattened(value, f"{key}.")
+            yield from _flattened(value, f"{key}.")
         else:
-            pairs.append((key, value))
-    return pairs
+            yield key, value
+
+
+def _checked(value: Any, key: Key, place: str) -> Any:
+    """Return a value in the type of its key.
+
+    Raises:
+        ConfigError: it is not what the key expects.
+    """
+    if key.entries is not None:
+        count = len(value) if isinstance(value, list) else 0
+        if not 1 <= count <= 64 or count != (key.entries or count):
+            raise ConfigError(f"{place} is {value!r}, expected a list such as [1, 5]")
+        return [_checked(entry, key._replace(entries=None), place) for entry in value]
+    names = {bool: "true or false", str: "a text", int: "a whole number", float: "a number"}
+    expected = ", ".join(key.choices) or names[key.kind]
+    if key.kind is float and isinstance(value, int | str) and not isinstance(value, bool):
+        try:
+            value = float(value)  # YAML reads 1e-3 as text
+        except ValueError:
+            value = str(value)
+    if key.kind is str and isinstance(value, int):
+        value = str(value)  # the number of a GPU
+    good = type(value) is key.kind and (not key.choices or value in key.choices)
+    if good and key.kind in (int, float):
+        good = key.least <= value <= key.most
+        expected += f" from {key.least:g} to {key.most:g}"
+    if not good or value == "":
+        raise ConfigError(f"{place} is {value!r}, expected {expected}")
+    return value

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -26,7 +26,6 @@ from virnucpro.rcl.rule import RclRegion
 NEAR = 2  # residues: an RCL whose ends are both that near to the annotated ones counts as exact
 BLOCK = 128  # proteins that a model gets at once
 SEED = 0  # of the resampling
-
 SEQUENCE_METRICS = ("accuracy", "precision", "recall", "f1", "mean_iou", "exact")
 RESIDUE_METRICS = (
     "residue_accuracy",
@@ -72,6 +71,12 @@ class ProteinOutcome:
             and abs(self.region.end - self.protein.end) <= NEAR
         )
 
+    @property
+    def missed(self) -> bool:
+        """Whether it is not right: not found, not exact, or found where there is none."""
+        has_rcl = self.protein.has_rcl
+        return has_rcl != (self.region is not None) or (has_rcl and not self.exact)
+
 
 @dataclass(frozen=True)
 class RclEvaluation:
@@ -83,7 +88,7 @@ class RclEvaluation:
         outcomes: of each protein.
         metrics: by name; None where these proteins do not define a metric.
         intervals: the middle 95 % of the metrics of resampled proteins, by name.
-        seconds: that the model took.
+        rate: proteins per second.
     """
 
     label: str
@@ -91,7 +96,7 @@ class RclEvaluation:
     outcomes: Sequence[ProteinOutcome]
     metrics: Mapping[str, float | None]
     intervals: Mapping[str, Interval]
-    seconds: float
+    rate: float
 
     def count(self, *, has_rcl: bool, found: bool) -> int:
         """Return how many proteins have an RCL, or not, and get one, or not."""
@@ -121,9 +126,9 @@ def evaluate_finder(
         for number, (protein, result) in enumerate(zip(block, results, strict=True), start):
             outcomes.append(ProteinOutcome(protein, result.status, result.region))
             truth = protein.labels() == 1
-            called = result.probabilities > finder.threshold
+            called = result.probabilities > finder.rule.threshold
             if finder.encoding == "hmm":
-                called = np.zeros(len(truth), np.bool_)
+                called[:] = False
                 if result.region is not None:
                     called[result.region.start - 1 : result.region.end] = True
             both = (called & truth, called & ~truth, ~called & ~truth, ~called & truth)
@@ -135,7 +140,7 @@ def evaluate_finder(
             for kind in (0, 1):
                 levels[kind, number] = np.bincount(level[truth == kind], minlength=LEVELS)
         progress.advance(len(block))
-    seconds = time.perf_counter() - started
+    rate = len(proteins) / max(time.perf_counter() - started, 1e-9)
     whole = _metrics(np.ones((1, len(proteins))), outcomes, counts, levels)
     has_rcl = np.array([protein.has_rcl for protein in proteins])
     random = np.random.default_rng(SEED)
@@ -146,7 +151,7 @@ def evaluate_finder(
         name: None if np.isnan(values[0]) else float(values[0]) for name, values in whole.items()
     }
     intervals = {name: percentile_interval(values) for name, values in resampled.items()}
-    return RclEvaluation(finder.label, finder.sha256, outcomes, metrics, intervals, seconds)
+    return RclEvaluation(finder.label, finder.sha256, outcomes, metrics, intervals, rate)
 
 
 def _metrics(
@@ -158,34 +163,28 @@ def _metrics(
     """
     truth = np.array([outcome.protein.has_rcl for outcome in outcomes], np.float64)
     found = np.array([outcome.region is not None for outcome in outcomes], np.float64)
-    cells = (found * truth, found * (1 - truth), (1 - found) * (1 - truth), (1 - found) * truth)
-    tp, fp, tn, fn = (draws @ column for column in cells)
+    cells = [found * truth, found * (1 - truth), (1 - found) * (1 - truth), (1 - found) * truth]
+    tp, fp, tn, fn = (draws @ np.stack(cells, axis=1)).T
     iou = np.array([outcome.iou for outcome in outcomes])
     exact = np.array([float(outcome.exact) for outcome in outcomes])
     both_classes = np.where((tp + fn > 0) & (fp + tn > 0), 1.0, np.nan)
-    values = {
-        "accuracy": ratio_or_nan(tp + tn, tp + fp + tn + fn),
-        "precision": ratio_or_nan(tp, tp + fp) * both_classes,
-        "recall": ratio_or_nan(tp, tp + fn),
-        "f1": ratio_or_nan(2 * tp, 2 * tp + fp + fn) * both_classes,
-        "mean_iou": ratio_or_nan(draws @ iou, tp + fn),
-        "exact": ratio_or_nan(draws @ exact, tp + fn),
-    }
+    values = _rates(tp, fp, tn, fn)
+    values["precision"] = values["precision"] * both_classes
+    values["f1"] = values["f1"] * both_classes
+    values["mean_iou"] = ratio_or_nan(draws @ iou, tp + fn)
+    values["exact"] = ratio_or_nan(draws @ exact, tp + fn)
     tp, fp, tn, fn = (draws @ counts).T
     product = np.sqrt((tp + fp) * (tp + fn) * (tn + fp) * (tn + fn))
-    return values | {
-        "residue_accuracy": ratio_or_nan(tp + tn, tp + fp + tn + fn),
-        "residue_precision": ratio_or_nan(tp, tp + fp),
-        "residue_recall": ratio_or_nan(tp, tp + fn),
-        "residue_f1": ratio_or_nan(2 * tp, 2 * tp + fp + fn),
-        "residue_mcc": ratio_or_nan(tp * tn - fp * fn, product),
-        "residue_auroc": auroc_of_counts(draws @ levels[1], draws @ levels[0]),
+    values |= {f"residue_{name}": rate for name, rate in _rates(tp, fp, tn, fn).items()}
+    values["residue_mcc"] = ratio_or_nan(tp * tn - fp * fn, product)
+    values["residue_auroc"] = auroc_of_counts(draws @ levels[1], draws @ levels[0])
+    return values
+
+
+def _rates(tp: Floats, fp: Floats, tn: Floats, fn: Floats) -> dict[str, Floats]:
+    return {
+        "accuracy": ratio_or_nan(tp + tn, tp + fp + tn + fn),
+        "precision": ratio_or_nan(tp, tp + fp),
+        "recall": ratio_or_nan(tp, tp + fn),
+        "f1": ratio_or_nan(2 * tp, 2 * tp + fp + fn),
     }
-
-
-def missed(evaluation: RclEvaluation) -> Iterator[ProteinOutcome]:
-    """Yield the outcomes that are not right: not found, not exact, or found where there is none."""
-    for outcome in evaluation.outcomes:
-        has_rcl, found = outcome.protein.has_rcl, outcome.region is not None
-        if has_rcl != found or (has_rcl and not outcome.exact):
-            yield outcome

@@ -22,7 +22,7 @@ from virnucpro.rcl.features import ProteinFeatures
 from virnucpro.rcl.model_files import write_rcl_model
 from virnucpro.rcl.models import MASKED, PADDED, RclModel
 from virnucpro.rcl.networks import NETWORKS
-from virnucpro.rcl.proteins import AnnotatedProtein, ProteinTable, read_protein_table
+from virnucpro.rcl.proteins import AnnotatedProtein, read_proteins
 from virnucpro.rcl.run_folder import RclRunFiles, run_folder
 from virnucpro.rcl.settings import RclTrainingSettings
 from virnucpro.rcl.splits import cluster_split, original_split, split_of_table, split_text
@@ -103,16 +103,10 @@ def fit_rcl(
         if find_spec(module) is None:
             raise UsageError(f"training needs {package}: pip install 'virnucpro[train]'")
     settings = request.settings
-    tables = [read_protein_table(request.serpins, with_rcl=True, max_length=settings.max_length)]
-    if request.others is not None:
-        tables.append(
-            read_protein_table(request.others, with_rcl=False, max_length=settings.max_length)
-        )
-    for table in tables:
-        if warning := table.warning():
-            display.show(Notice("warning", warning))
-    proteins = [protein for table in tables for protein in table.proteins]
-    identity = _identity(request, tables)
+    proteins, warnings = read_proteins(request.serpins, request.others, settings.max_length)
+    for warning in warnings:
+        display.show(Notice("warning", warning))
+    identity = _identity(request)
     with ExitStack() as stack:
         folder = run_folder(
             request.runs,
@@ -143,17 +137,17 @@ def fit_rcl(
         return _finish(request, identity, plan, files, disk)
 
 
-def _identity(request: RclTrainingRequest, tables: Sequence[ProteinTable]) -> dict[str, Json]:
+def _identity(request: RclTrainingRequest) -> dict[str, Json]:
     """Return everything that decides the weights."""
     split = request.split
     if split not in ("random", "clusters"):
         split = sha256_of(Path(split)) if Path(split).is_file() else ""
         if not split:
             raise UsageError(f"--split {request.split}: expected random, clusters or a table")
-    names = ("serpins", "others")
-    digests = {name: sha256_of(table.path) for name, table in zip(names, tables, strict=False)}
+    tables = {"serpins": request.serpins, "others": request.others}
+    digests = {name: sha256_of(path) for name, path in tables.items() if path is not None}
     facts = {name.replace("_", " "): value for name, value in request.settings.facts().items()}
-    return {**digests, "split": split, "features": request.features.identity, **facts}
+    return {**digests, "split": split, "features": request.features.name, **facts}
 
 
 def _parts(
@@ -242,7 +236,7 @@ def _announcement(
         else f"batch size {settings.batch_size}, in {settings.precision}"
     )
     with torch.device("meta"):
-        network = NETWORKS[settings.model].module(plan.features.width, **settings.network)
+        network = NETWORKS[settings.model](plan.features.width, **settings.network)
     parameters = sum(parameter.numel() for parameter in network.parameters())
     yield f"{settings.model} on {settings.encoding}: {parameters:,} parameters"
     yield "proteins: " + ", ".join(f"{part} {parts.count(part):,}" for part in PARTS)
@@ -291,7 +285,7 @@ def _finish(
         (files.best, point.best, point.best_epoch),
         (files.final, last_network(point), point.epoch),
     ):
-        network = NETWORKS[settings.model].module(plan.features.width, **settings.network)
+        network = NETWORKS[settings.model](plan.features.width, **settings.network)
         network.load_state_dict(state)
         training = {
             "epoch": epoch,

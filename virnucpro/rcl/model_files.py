@@ -7,12 +7,8 @@ the key ``virnucpro`` of its metadata::
      "encoding": "onehot", "padding": "masked", "threshold": 0.5, "training": {...}}
 
 The other is the checkpoint of RCL-identifier, ``best_model.pt``, alone or in a folder ``run_NNN``.
-It is read without running what is pickled. Its configuration is not always that of its weights, so
-kind, sizes and encoding are told from the names and shapes of the weights.
-
-Interface: :func:`read_rcl_model`, :func:`write_rcl_model`, :meth:`RclModel.probabilities`.
-
-Interface: :func:`read_rcl_model`, :func:`write_rcl_model`.
+It is read without running what is pickled. Its configuration is not always the one of its weights,
+so kind, sizes and encoding are told from the names and shapes of the weights.
 """
 
 from __future__ import annotations
@@ -29,22 +25,26 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import nn
 
-from virnucpro.contracts import Json
-from virnucpro.encoders.weights import Weights, check_file, read_pickle, read_safetensors
+from virnucpro.encoders.weights import (
+    Weights,
+    check_file,
+    read_pickle,
+    read_safetensors,
+    tensors_of,
+)
 from virnucpro.errors import ModelError
-from virnucpro.rcl.encodings import RESIDUE_ENCODINGS
-from virnucpro.rcl.models import ESM2_ENCODINGS, MASKED, PADDED, RclModel, encoding_of_width
+from virnucpro.rcl.models import ENCODING_OF_WIDTH, MASKED, PADDED, RclModel
 from virnucpro.rcl.networks import NETWORKS
 from virnucpro.store.disk import Disk, sha256_of
 from virnucpro.store.documents import parse_json
 
 SCHEMA = 1
-_KEY = "virnucpro"
-_CONTENT = "rcl"
-_BEST = ("best_model.safetensors", "best_model.pt")  # in the folder of a training
-_AGAIN = "it is damaged, or not a model of the RCL predictor"
+KEY = "virnucpro"
+CONTENT = "rcl"
+BEST = ("best_model.safetensors", "best_model.pt")  # in the folder of a training
+AGAIN = "it is damaged, or not a model of the RCL predictor"
 # A U-Net halves the window at every level; more layers than this no network has.
-_MOST_LEVELS, _MOST_LAYERS = 10, 64
+MOST_LEVELS, MOST_LAYERS = 10, 64
 
 
 def write_rcl_model(path: Path, model: RclModel, disk: Disk) -> None:
@@ -63,19 +63,18 @@ def write_rcl_model(path: Path, model: RclModel, disk: Disk) -> None:
             continue
         dtype = torch.float32 if ".running_" in name else torch.float16
         tensors[name.removeprefix("module.")] = value.detach().cpu().to(dtype).contiguous()
-    settings = dict(model.settings)
     metadata = {
         "schema": SCHEMA,
-        "content": _CONTENT,
+        "content": CONTENT,
         "kind": model.kind,
-        "settings": settings,
+        "settings": dict(model.settings),
         "encoding": model.encoding,
         "padding": model.padding,
         "threshold": model.threshold,
         "training": dict(model.training),
     }
-    _network(Weights(tensors, dict.fromkeys(tensors, path), path), settings)
-    disk.save(path, save(tensors, {_KEY: json.dumps(metadata, sort_keys=True)}))
+    _network(Weights(tensors, dict.fromkeys(tensors, path), path), None)
+    disk.save(path, save(tensors, {KEY: json.dumps(metadata, sort_keys=True)}))
 
 
 def read_rcl_model(path: Path) -> RclModel:
@@ -85,10 +84,10 @@ def read_rcl_model(path: Path) -> RclModel:
         ModelError: it is missing, damaged, refused, or not a model of the RCL predictor.
     """
     if path.is_dir():
-        files = [path / name for name in _BEST if (path / name).exists()]
+        files = [path / name for name in BEST if (path / name).exists()]
         if not files:
             raise ModelError(
-                f"{path} has no model: expected {' or '.join(_BEST)}, as in a folder run_001"
+                f"{path} has no model: expected {' or '.join(BEST)}, as in a folder run_001"
             )
         path = files[0]
     check_file(path)
@@ -99,62 +98,46 @@ def read_rcl_model(path: Path) -> RclModel:
     else:
         content = read_pickle(path)
         if not isinstance(content, dict) or "model_state_dict" not in content:
-            raise ModelError(f"{path} has no 'model_state_dict': {_AGAIN}")
+            raise ModelError(f"{path} has no 'model_state_dict': {AGAIN}")
         tensors = content["model_state_dict"]
         metadata = _metadata_of_checkpoint(content)
-    network, kind, settings, width = _network(_checked(tensors, path), metadata["settings"])
-    try:
-        encoding = metadata.get("encoding") or encoding_of_width(width)
-    except ValueError as error:
-        raise ModelError(f"{path}: {error}: {_AGAIN}") from None
-    widths = {name: known.width for name, known in RESIDUE_ENCODINGS.items()}
-    widths |= {name: known for known, name in ESM2_ENCODINGS.items()}
-    if widths.get(encoding) != width:
-        raise ModelError(
-            f"{path}: the encoding {encoding!r} does not have the {width} numbers per residue of "
-            f"the weights: {_AGAIN}"
-        )
-    return RclModel(
-        network,
-        kind,
-        settings,
-        encoding,
-        metadata["padding"],
-        metadata["threshold"],
-        metadata["training"],
-        sha256,
-    )
+    network, kind, settings, width = _network(_weights(tensors, path), metadata.get("dropout"))
+    encoding = ENCODING_OF_WIDTH.get(width)
+    if encoding is None or metadata.get("encoding", encoding) != encoding:
+        named = repr(metadata["encoding"]) if encoding else "any encoding"
+        raise ModelError(f"{path}: {width} numbers per residue are not those of {named}: {AGAIN}")
+    facts = {name: metadata[name] for name in ("padding", "threshold", "training")}
+    return RclModel(network, kind, settings, encoding, sha256=sha256, **facts)
 
 
 def _read_metadata(path: Path) -> dict[str, Any]:
     """Return what a file of the project's own format says of itself, all checked."""
     try:
         with safe_open(path, "pt") as file:
-            text = (file.metadata() or {}).get(_KEY)
+            text = (file.metadata() or {}).get(KEY)
     except (SafetensorError, OSError) as error:
         raise ModelError(f"{path} cannot be read ({error}): fetch it again") from error
     metadata: Any = None
     with suppress(ValueError):
         metadata = parse_json(text or "null")
-    if not isinstance(metadata, dict) or metadata.get("content") != _CONTENT:
+    if not isinstance(metadata, dict) or metadata.get("content") != CONTENT:
         raise ModelError(f"{path} is not a model of the RCL predictor")
-    schema = metadata.get("schema")
+    schema, settings = metadata.get("schema"), metadata.get("settings")
     if isinstance(schema, int) and schema > SCHEMA:
         raise ModelError(f"{path} was written by a newer virnucpro: update this one")
     threshold = metadata.get("threshold")
     checks = {
         "schema": schema == SCHEMA,
         "kind": metadata.get("kind") in NETWORKS,
-        "settings": isinstance(metadata.get("settings"), dict),
+        "settings": isinstance(settings, dict),
         "encoding": isinstance(metadata.get("encoding"), str),
         "padding": metadata.get("padding") in (MASKED, PADDED),
         "threshold": isinstance(threshold, int | float) and 0 <= threshold <= 1,
         "training": isinstance(metadata.get("training"), dict),
     }
-    for name, good in checks.items():
-        if not good:
-            raise ModelError(f"{path}: {name!r} in its metadata is damaged: fetch it again")
-    return metadata
+    if damaged := [name for name, good in checks.items() if not good]:
+        raise ModelError(f"{path}: {damaged[0]!r} in its metadata is damaged: fetch it again")
+    return {**metadata, "dropout": dict(settings or {}).get("dropout")}
 
 
 def _metadata_of_checkpoint(content: Mapping[str, Any]) -> dict[str, Any]:
@@ -164,40 +147,31 @@ def _metadata_of_checkpoint(content: Mapping[str, Any]) -> dict[str, Any]:
         for name in ("epoch", "val_f1")
         if isinstance(value := content.get(name), int | float) and math.isfinite(value)
     }
-    return {"settings": {}, "padding": PADDED, "threshold": 0.5, "training": facts}
+    return {"padding": PADDED, "threshold": 0.5, "training": facts}
 
 
-def _checked(tensors: Any, path: Path) -> Weights:
+def _weights(content: Any, path: Path) -> Weights:
     """Return tensors by their names in a network, without what wrappers put before them."""
-    if not isinstance(tensors, dict):
-        raise ModelError(f"{path} does not hold named weights: {_AGAIN}")
-    named = {}
+    tensors = tensors_of(content, path)
     for name, value in tensors.items():
         # A tensor with a stride of 0 may claim any size; its storage is what the file holds.
         if (
-            not isinstance(name, str)
-            or not isinstance(value, torch.Tensor)
-            or value.layout != torch.strided
+            value.layout != torch.strided
             or value.is_quantized
             or value.dtype not in (torch.float16, torch.bfloat16, torch.float32, torch.int64)
             or value.numel() * value.element_size() > value.untyped_storage().nbytes()
         ):
-            raise ModelError(f"{path} does not hold named weights: {_AGAIN}")
-        named[name] = value
-    weights = Weights(named, dict.fromkeys(named, path), path)
-    return weights.renamed(r"(module\.|_orig_mod\.)*")
+            raise ModelError(f"{path}: {name!r} does not hold weights: {AGAIN}")
+    return Weights(tensors, dict.fromkeys(tensors, path), path).renamed(r"(module\.|_orig_mod\.)*")
 
 
-def _network(
-    weights: Weights, stored_settings: Mapping[str, Any]
-) -> tuple[nn.Module, str, dict[str, Json], int]:
+def _network(weights: Weights, dropout: Any) -> tuple[nn.Module, str, dict[str, Any], int]:
     """Make a network from its weights, all checked; return also its kind, settings and width."""
     kind, width, settings = _inferred(weights)
-    dropout = stored_settings.get("dropout")
     if isinstance(dropout, int | float) and 0 <= dropout < 1:
         settings["dropout"] = float(dropout)
     with torch.device("meta"):
-        network = NETWORKS[kind].module(width, **settings)
+        network = NETWORKS[kind](width, **settings)
     state = {}
     expected = network.state_dict()
     for name, empty in expected.items():
@@ -206,12 +180,12 @@ def _network(
             continue
         value = weights.take(name, empty.shape).to(torch.float32)
         if not bool(torch.isfinite(value).all()):
-            raise ModelError(f"{weights.place}: NaN or infinite values in {name}: {_AGAIN}")
+            raise ModelError(f"{weights.place}: NaN or infinite values in {name}: {AGAIN}")
         if name.endswith("running_var") and bool((value < 0).any()):
-            raise ModelError(f"{weights.place}: negative values in {name}: {_AGAIN}")
+            raise ModelError(f"{weights.place}: negative values in {name}: {AGAIN}")
         state[name] = value.clone()
     if unknown := sorted(weights.tensors.keys() - expected.keys()):
-        raise ModelError(f"{weights.place}: {unknown[0]!r} is not part of a {kind}: {_AGAIN}")
+        raise ModelError(f"{weights.place}: {unknown[0]!r} is not part of a {kind}: {AGAIN}")
     network.load_state_dict(state, assign=True)
     network.requires_grad_(False)
     return network.eval(), kind, settings, width
@@ -221,38 +195,28 @@ def _inferred(weights: Weights) -> tuple[str, int, dict[str, Any]]:
     """Return kind, width and settings of the network that weights belong to."""
     shapes = {name: tuple(value.shape) for name, value in weights.tensors.items()}
 
-    def count(pattern: str, most: int) -> int:
-        number = 0
-        while pattern.format(number) in shapes:
-            number += 1
-        if number > most:
-            raise ModelError(f"{weights.place} has more than {most} layers: {_AGAIN}")
-        return number
-
-    def shape(name: str, dimensions: int) -> tuple[int, ...]:
-        sizes = shapes.get(name, ())
-        if len(sizes) != dimensions or 0 in sizes:
-            raise ModelError(f"{weights.place}: {name!r} has the shape {sizes}: {_AGAIN}")
+    def layers(pattern: str, dimensions: int, most: int) -> list[tuple[int, ...]]:
+        """Return the shapes of the weights of all layers."""
+        sizes: list[tuple[int, ...]] = []
+        while (name := pattern.format(len(sizes))) in shapes:
+            sizes.append(shapes[name])
+            if len(sizes) > most or len(sizes[-1]) != dimensions or 0 in sizes[-1]:
+                raise ModelError(f"{weights.place}: {name!r} has a wrong shape: {AGAIN}")
         return sizes
 
-    if "conv_layers.0.conv.weight" in shapes:
-        layers = count("conv_layers.{}.conv.weight", _MOST_LAYERS)
-        sizes = [shape(f"conv_layers.{i}.conv.weight", 3) for i in range(layers)]
+    if sizes := layers("conv_layers.{}.conv.weight", 3, MOST_LAYERS):
         kernels = [kernel for _, _, kernel in sizes]
         if any(kernel % 2 == 0 for kernel in kernels):
-            raise ModelError(f"{weights.place}: a convolution of even length: {_AGAIN}")
+            raise ModelError(f"{weights.place}: a convolution of even length: {AGAIN}")
         channels = [outputs for outputs, _, _ in sizes]
         return "cnn", sizes[0][1], {"channels": channels, "kernel_sizes": kernels}
-    if "input_proj.weight" in shapes:
-        filters, width, _ = shape("input_proj.weight", 3)
-        levels = count("encoder_blocks.{}.double_conv.0.weight", _MOST_LEVELS)
-        if not levels:
-            raise ModelError(f"{weights.place} has no 'encoder_blocks': {_AGAIN}")
+    levels = layers("encoder_blocks.{}.double_conv.0.weight", 3, MOST_LEVELS)
+    projection = shapes.get("input_proj.weight", ())
+    if levels and len(projection) == 3 and 0 not in projection:
         attention = any(name.startswith("attention_gates.") for name in shapes)
-        return "unet", width, {"base_filters": filters, "depth": levels, "attention": attention}
-    if "lstm.weight_ih_l0" in shapes:
-        _, width = shape("lstm.weight_ih_l0", 2)
-        _, hidden = shape("lstm.weight_hh_l0", 2)
-        layers = count("lstm.weight_ih_l{}", _MOST_LAYERS)
-        return "lstm", width, {"hidden_dim": hidden, "num_layers": layers}
-    raise ModelError(f"{weights.place} has the weights of no known network: {_AGAIN}")
+        settings = {"base_filters": projection[0], "depth": len(levels), "attention": attention}
+        return "unet", projection[1], settings
+    if sizes := layers("lstm.weight_ih_l{}", 2, MOST_LAYERS):
+        hidden = max(sizes[0][0] // 4, 1)  # of four gates
+        return "lstm", sizes[0][1], {"hidden_dim": hidden, "num_layers": len(sizes)}
+    raise ModelError(f"{weights.place} has the weights of no known network: {AGAIN}")

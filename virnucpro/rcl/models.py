@@ -34,29 +34,18 @@ WINDOW_STEP = 512
 BATCH_RESIDUES = {"cpu": 1 << 14, "cuda": 1 << 18}
 """Residues of a batch with its padding, by the type of the device."""
 
-ESM2_ENCODINGS = {
-    320: "esm2_8m",
-    480: "esm2_35m",
-    640: "esm2_150m",
-    1280: "esm2_650m",
-    2560: "esm2_3b",
-    5120: "esm2_15b",
+RELEASED_ESM2 = {
+    "esm2_8m": ("esm2_t6_8M_UR50D", 320),
+    "esm2_35m": ("esm2_t12_35M_UR50D", 480),
+    "esm2_150m": ("esm2_t30_150M_UR50D", 640),
+    "esm2_650m": ("esm2_t33_650M_UR50D", 1280),
+    "esm2_3b": ("esm2_t36_3B_UR50D", 2560),
+    "esm2_15b": ("esm2_t48_15B_UR50D", 5120),
 }
-"""The encodings by ESM-2 models, by their width; the names go on that of RCL-identifier."""
-
-
-def encoding_of_width(width: int) -> str:
-    """Return the name of the encoding with ``width`` numbers per residue.
-
-    Raises:
-        ValueError: there is none.
-    """
-    for encoding in RESIDUE_ENCODINGS.values():
-        if encoding.width == width:
-            return encoding.name
-    if width not in ESM2_ENCODINGS:
-        raise ValueError(f"no encoding has {width} numbers per residue")
-    return ESM2_ENCODINGS[width]
+"""The encodings by ESM-2 models: the released model and its width. RCL-identifier named one."""
+ENCODING_OF_WIDTH = {encoding.width: encoding.name for encoding in RESIDUE_ENCODINGS.values()} | {
+    width: name for name, (_, width) in RELEASED_ESM2.items()
+}
 
 
 @dataclass(frozen=True)
@@ -67,7 +56,7 @@ class RclModel:
         network: in evaluation mode, float32.
         kind: ``cnn``, ``unet`` or ``lstm``.
         settings: the keyword arguments that the network was made with, beside the width.
-        encoding: ``onehot``, ``blosum``, or a name of ``ESM2_ENCODINGS``.
+        encoding: ``onehot``, ``blosum``, or a name of ``RELEASED_ESM2``.
         padding: ``masked`` or ``padded 1024``.
         threshold: probability above which a residue counts, unless the user says otherwise.
         training: facts on the training, as they were written down.
@@ -96,12 +85,8 @@ class RclModel:
         probability of the window in which it is farthest from the ends. Batches hold sequences of
         similar length, ``batch_size`` of them, or as many as ``BATCH_RESIDUES`` allows.
         ``features`` encodes the windows; it is needed for an ESM-2 encoding only.
-
-        Raises:
-            ValueError: the encoding needs ``features``.
         """
-        if features is None:
-            features = self._residue_features()
+        features = features or RESIDUE_ENCODINGS[self.encoding].encode_all
         results = [np.zeros(len(sequence), np.float32) for sequence in sequences]
         windows = [
             (number, start, kept)
@@ -112,7 +97,7 @@ class RclModel:
         device = next(self.network.parameters()).device
         lengths = [min(len(sequences[number]), WINDOW) for number, _, _ in windows]
         with torch.inference_mode():
-            for batch in self._batches(lengths, batch_size, device.type):
+            for batch in self._batches(lengths, batch_size, BATCH_RESIDUES[device.type]):
                 chosen = windows[batch]
                 texts = [sequences[number][start : start + WINDOW] for number, start, _ in chosen]
                 rows = self._batch_probabilities(features(texts), device)
@@ -120,28 +105,15 @@ class RclModel:
                     results[number][kept] = row[kept.start - start : kept.stop - start]
         return results
 
-    def _residue_features(self) -> FeaturesOfResidues:
-        if self.encoding not in RESIDUE_ENCODINGS:
-            raise ValueError(f"the encoding {self.encoding} needs an ESM-2 model")
-        encoding = RESIDUE_ENCODINGS[self.encoding]
-        return lambda texts: [encoding.encode(text) for text in texts]
-
-    def _batches(
-        self, lengths: Sequence[int], batch_size: int | None, device: str
-    ) -> Iterator[slice]:
-        """Yield the batches of windows of these ``lengths``, which rise."""
+    def _batches(self, lengths: Sequence[int], size: int | None, most: int) -> Iterator[slice]:
+        """Yield the batches of windows of these ``lengths``, which rise: ``most`` residues each."""
         start = 0
-        while start < len(lengths):
-            stop = start + (batch_size or 1)
-            while (
-                batch_size is None
-                and stop < len(lengths)
-                and (stop + 1 - start) * self._padded(lengths[stop])
-                <= BATCH_RESIDUES.get(device, BATCH_RESIDUES["cpu"])
-            ):
-                stop += 1
-            yield slice(start, min(stop, len(lengths)))
-            start = stop
+        for stop, length in enumerate([*lengths, 0]):
+            full = (stop + 1 - start) * self._padded(length) > most
+            full = stop - start == size if size else full
+            if stop > start and (full or stop == len(lengths)):
+                yield slice(start, stop)
+                start = stop
 
     def _padded(self, longest: int) -> int:
         return WINDOW if self.padding == PADDED else longest
@@ -153,10 +125,10 @@ class RclModel:
         x = np.zeros((len(features), length, features[0].shape[1]), np.float32)
         for row, values in zip(x, features, strict=True):
             row[: len(values)] = values
-        mask = torch.arange(length) < lengths[:, None] if self.padding == MASKED else None
-        logits = self.network(
-            torch.from_numpy(x).to(device), None if mask is None else mask.to(device)
-        )
+        mask = None
+        if self.padding == MASKED:
+            mask = (torch.arange(length) < lengths[:, None]).to(device)
+        logits = self.network(torch.from_numpy(x).to(device), mask)
         probabilities: Floats = logits.softmax(-1)[..., RCL].cpu().numpy()
         return probabilities
 

@@ -20,7 +20,6 @@ two ways, and a network must be used in the way in which it was trained:
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
@@ -295,26 +294,5 @@ class RclLstm(nn.Module):
         return logits
 
 
-@dataclass(frozen=True)
-class NetworkKind:
-    """A kind of network, and the settings that the configuration has for it.
-
-    Attributes:
-        name: what users call it.
-        module: builds the network from the width of the encoding and the settings.
-        settings: names of the keyword arguments that ``module`` takes.
-    """
-
-    name: str
-    module: type[nn.Module]
-    settings: tuple[str, ...]
-
-
-NETWORKS = {
-    kind.name: kind
-    for kind in (
-        NetworkKind("cnn", RclCnn, ("channels", "kernel_sizes", "dropout")),
-        NetworkKind("unet", RclUnet, ("base_filters", "depth", "dropout", "attention")),
-        NetworkKind("lstm", RclLstm, ("hidden_dim", "num_layers", "dropout")),
-    )
-}
+NETWORKS: dict[str, type[nn.Module]] = {"cnn": RclCnn, "unet": RclUnet, "lstm": RclLstm}
+"""The kinds of networks. Each takes the width of the encoding, and settings by keyword."""

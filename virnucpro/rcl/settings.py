@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, Literal
 
 from virnucpro.contracts import Json
@@ -74,6 +74,13 @@ class RclTrainingSettings:
     averaged: int = 0
     threshold: float = 0.5
     precision: str = "fp32"
+
+    def with_values(self, values: Mapping[str, Any]) -> RclTrainingSettings:
+        """Return the settings with those of ``values`` in their place, other names left alone."""
+        given = values.get("networks", {})
+        networks = {kind: {**facts, **given.get(kind, {})} for kind, facts in self.networks.items()}
+        own = {f.name: values[f.name] for f in fields(self) if f.name in values}
+        return replace(self, **(own | {"networks": networks}))
 
     @property
     def network(self) -> dict[str, Any]:

@@ -13,7 +13,7 @@ joined without an alignment, which can only make clusters larger.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from virnucpro.events import StepProgress
-from virnucpro.rcl.encodings import AMINO_ACIDS
+from virnucpro.rcl.encodings import AMINO_ACIDS, ROW_OF_BYTE, UNKNOWN
 
 IDENTITY = 0.4
 WORD = 4
@@ -30,11 +30,9 @@ CERTAIN_SHARED = 0.15  # from which a pair is joined without an alignment
 GAP = -6.0  # per residue; with BLOSUM62 the identities are those of affine gaps (11, 1) within 2 %
 BLOCK = 256  # proteins that are compared with all others at once
 
-_LETTERS = len(AMINO_ACIDS) + 1
-_CODE = np.full(256, _LETTERS - 1, np.int64)
-_CODE[np.frombuffer(AMINO_ACIDS.encode(), np.uint8)] = np.arange(len(AMINO_ACIDS))
-_TEXT = np.full(256, ord("X"), np.uint8)
-_TEXT[np.frombuffer(AMINO_ACIDS.encode(), np.uint8)] = np.frombuffer(AMINO_ACIDS.encode(), np.uint8)
+LETTERS = len(AMINO_ACIDS) + 1
+# Every byte as a letter; those that are no amino acids are X.
+TEXT = np.frombuffer((AMINO_ACIDS + UNKNOWN).encode(), np.uint8)[ROW_OF_BYTE]
 
 
 def cluster_proteins(
@@ -44,33 +42,30 @@ def cluster_proteins(
 
     Needs scipy and Biopython.
     """
-    texts = [_TEXT[np.frombuffer(text.upper().encode(), np.uint8)].tobytes() for text in sequences]
-    parent = np.arange(len(texts))
+    from scipy.cluster.hierarchy import DisjointSet
 
-    def first_of(number: int) -> int:
-        while parent[number] != number:
-            parent[number] = parent[parent[number]]
-            number = int(parent[number])
-        return number
-
+    texts = [TEXT[np.frombuffer(text.upper().encode(), np.uint8)].tobytes() for text in sequences]
+    sets = DisjointSet(range(len(texts)))
     first_with: dict[bytes, int] = {}
     for number, text in enumerate(texts):
-        parent[number] = first_with.setdefault(text, number)
+        sets.merge(first_with.setdefault(text, number), number)
     pairs, shared = _candidates(texts)
     if progress is not None:
         progress.begin("comparing proteins", len(pairs))
     aligner = _aligner()
     # The most similar pairs come first: most others then are in one cluster already.
-    for one, two in pairs[np.argsort(-shared, kind="stable")].tolist():
+    order = np.argsort(-shared, kind="stable")
+    for (one, two), words in zip(pairs[order].tolist(), shared[order].tolist(), strict=True):
         if progress is not None:
             progress.advance(1)
-        roots = first_of(one), first_of(two)
-        if roots[0] == roots[1]:
+        if sets.connected(one, two):
             continue
-        certain = _shared_words(texts[one], texts[two]) >= CERTAIN_SHARED
-        if certain or identity(texts[one], texts[two], aligner) > IDENTITY:
-            parent[max(roots)] = min(roots)
-    return np.array([first_of(number) for number in range(len(texts))])
+        if words >= CERTAIN_SHARED or identity(texts[one], texts[two], aligner) > IDENTITY:
+            sets.merge(one, two)
+    clusters = np.zeros(len(texts), np.int64)
+    for members in sets.subsets():
+        clusters[list(members)] = min(members)
+    return clusters
 
 
 def identity(one: bytes, two: bytes, aligner: Any = None) -> float:
@@ -100,19 +95,12 @@ def _aligner() -> Any:
 
 def _words(text: bytes) -> npt.NDArray[np.int64]:
     """Return the different words of a protein, as numbers in rising order."""
-    codes = _CODE[np.frombuffer(text, np.uint8)]
+    codes = ROW_OF_BYTE[np.frombuffer(text, np.uint8)]
     count = max(len(codes) - WORD + 1, 0)
     words = np.zeros(count, np.int64)
     for place in range(WORD):
-        words = words * _LETTERS + codes[place : place + count]
+        words = words * LETTERS + codes[place : place + count]
     return np.unique(words)
-
-
-def _shared_words(one: bytes, two: bytes) -> float:
-    """Return the words that two proteins share, per residue of the shorter one."""
-    return len(np.intersect1d(_words(one), _words(two), assume_unique=True)) / min(
-        len(one), len(two)
-    )
 
 
 def _candidates(texts: Sequence[bytes]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
@@ -122,18 +110,16 @@ def _candidates(texts: Sequence[bytes]) -> tuple[npt.NDArray[np.int64], npt.NDAr
     words = [_words(text) for text in texts]
     rows = np.repeat(np.arange(len(texts)), [len(w) for w in words])
     columns = np.concatenate([np.zeros(0, np.int64), *words])
-    shape = (len(texts), _LETTERS**WORD)
+    shape = (len(texts), LETTERS**WORD)
     table = csr_array((np.ones(len(columns), np.int32), (rows, columns)), shape=shape)
     lengths = np.array([len(text) for text in texts])
 
-    def blocks() -> Iterator[tuple[Any, Any, Any]]:
-        for start in range(0, len(texts), BLOCK):
-            counts = (table[start : start + BLOCK] @ table.T).tocoo()
-            one, two = counts.row + start, counts.col
-            shared = counts.data / np.minimum(lengths[one], lengths[two])
-            chosen = (one < two) & (shared >= LEAST_SHARED)
-            yield one[chosen], two[chosen], shared[chosen]
-
-    ones, twos, shares = (list(column) for column in zip(*blocks(), strict=True))
-    pairs = np.stack([np.concatenate(ones), np.concatenate(twos)], axis=1).astype(np.int64)
-    return pairs, np.concatenate(shares)
+    pairs, shares = [], []
+    for start in range(0, len(texts), BLOCK):
+        counts = (table[start : start + BLOCK] @ table.T).tocoo()
+        one, two = counts.row + start, counts.col
+        shared = counts.data / np.minimum(lengths[one], lengths[two])
+        chosen = (one < two) & (shared >= LEAST_SHARED)
+        pairs.append(np.stack([one[chosen], two[chosen]], axis=1).astype(np.int64))
+        shares.append(shared[chosen])
+    return np.concatenate(pairs), np.concatenate(shares)

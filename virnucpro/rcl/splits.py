@@ -18,7 +18,7 @@ from virnucpro.rcl.proteins import AnnotatedProtein
 from virnucpro.rcl.similarity import cluster_proteins
 from virnucpro.training.data.dataset import PARTS, Part
 
-SPLIT_COLUMNS = ("id", "part", "cluster", "length", "rcl_start", "rcl_end")
+COLUMNS = ("id", "part", "cluster", "length", "rcl_start", "rcl_end")
 
 
 def original_split(count: int, train_split: float, seed: int) -> list[Part]:
@@ -82,7 +82,7 @@ def split_text(
     clusters: npt.NDArray[np.int64] | None,
 ) -> bytes:
     """Return the table ``split.tsv`` of a training: part and cluster of each protein."""
-    lines = ["\t".join(SPLIT_COLUMNS)]
+    lines = ["\t".join(COLUMNS)]
     for number, (protein, part) in enumerate(zip(proteins, parts, strict=True)):
         cluster = "" if clusters is None else proteins[int(clusters[number])].accession
         region = [str(protein.start), str(protein.end)] if protein.has_rcl else ["", ""]
@@ -91,18 +91,24 @@ def split_text(
     return ("\n".join(lines) + "\n").encode()
 
 
-def read_split(path: Path) -> list[tuple[str, Part]]:
-    """Return id and part of each row of a table with the columns ``id`` and ``part``.
+def split_of_table(
+    proteins: Sequence[AnnotatedProtein], path: Path, *, missing_part: Part | None = None
+) -> list[Part]:
+    """Return the part that a table with the columns ``id`` and ``part`` gives each protein.
+
+    ``missing_part`` is the part where it gives none. An id that occurs several times, as often in
+    the table as among the proteins, is taken in the same order.
 
     Raises:
-        InputError: the file cannot be read, or is not such a table.
+        InputError: the file cannot be read, is not such a table, or does not have a protein and
+            ``missing_part`` is None.
     """
     try:
         text = path.read_bytes().decode()
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"{path} cannot be read as a table of parts: {error}") from error
-    rows: list[tuple[str, Part]] = []
     known: dict[str, Part] = {part: part for part in PARTS}
+    by_id: dict[str, list[Part]] = {}
     for row in csv.DictReader(io.StringIO(text), delimiter="\t", quoting=csv.QUOTE_NONE):
         part = known.get(row.get("part") or "")
         if not row.get("id") or part is None:
@@ -110,33 +116,13 @@ def read_split(path: Path) -> list[tuple[str, Part]]:
                 f"{path} is not a table of parts: expected the columns id and part, which is "
                 f"{', '.join(PARTS)}"
             )
-        rows.append((row["id"], part))
-    return rows
-
-
-def split_of_table(
-    proteins: Sequence[AnnotatedProtein], path: Path, *, missing_part: Part | None = None
-) -> list[Part]:
-    """Return the part that a table gives each protein; ``missing_part`` where it has none.
-
-    An id that occurs several times, as often in the table as among the proteins, is taken in the
-    same order.
-
-    Raises:
-        InputError: the table cannot be read, or does not have a protein and ``missing_part`` is
-            None.
-    """
-    by_id: dict[str, list[Part]] = {}
-    for accession, part in read_split(path):
-        by_id.setdefault(accession, []).append(part)
+        by_id.setdefault(row["id"], []).append(part)
     parts: list[Part] = []
     missing: list[str] = []
     for protein in proteins:
-        entries = by_id.get(protein.accession, [])
+        entries = by_id.get(protein.accession, [missing_part] if missing_part else [])
         if entries:
             parts.append(entries.pop(0) if len(entries) > 1 else entries[0])
-        elif missing_part is not None:
-            parts.append(missing_part)
         else:
             missing.append(protein.accession)
     if missing:

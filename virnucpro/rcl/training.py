@@ -80,7 +80,7 @@ class RclLoop(TrainingLoop[RclBatch]):
         settings = plan.settings
         self._plan, self._settings = plan, settings
         torch.manual_seed(settings.seed)
-        network = NETWORKS[settings.model].module(plan.features.width, **settings.network)
+        network = NETWORKS[settings.model](plan.features.width, **settings.network)
         network = network.to(group.device)
         optimizers = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}
         optimizer = optimizers[settings.optimizer](
@@ -88,7 +88,7 @@ class RclLoop(TrainingLoop[RclBatch]):
         )
         limits = settings.epochs, settings.patience
         super().__init__(plan.savepoint, network, optimizer, limits, group, report, stop_requested)
-        self._features = plan.features.opened()
+        self._features = plan.features
         self._weights = torch.tensor(settings.loss_weights, device=group.device)
         self._scaler = torch.amp.GradScaler(group.device.type, enabled=settings.precision == "fp16")
         if self.savepoint.extra:

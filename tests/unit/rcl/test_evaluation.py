@@ -7,9 +7,8 @@ import pytest
 from sklearn.metrics import matthews_corrcoef, roc_auc_score
 
 from tests.unit.rcl.made_proteins import proteins
-from virnucpro.rcl.evaluation import evaluate_finder, missed
-from virnucpro.rcl.finders import RclResult
-from virnucpro.rcl.rule import RegionRule, find_region
+from virnucpro.rcl.evaluation import evaluate_finder
+from virnucpro.rcl.rule import RclResult, RegionRule, find_region
 
 RULE = RegionRule(0.5, 1, 7)
 PROTEINS = proteins(20)
@@ -26,7 +25,7 @@ class Quiet:
 class Known:
     """A model that knows the answers, but for an error of some residues, and of some proteins."""
 
-    label, encoding, sha256, threshold = "known", "onehot", "", 0.5
+    label, encoding, sha256, rule = "known", "onehot", "", RULE
 
     def __init__(self, shift=0, noise=0.0, blind=()):
         self.shift, self.noise, self.blind = shift, noise, blind
@@ -53,7 +52,7 @@ def test_a_model_that_is_always_right():
     assert set(evaluation.intervals.values()) == {(1.0, 1.0)}
     assert evaluation.count(has_rcl=True, found=True) == 20
     assert evaluation.count(has_rcl=False, found=False) == 10
-    assert not list(missed(evaluation))
+    assert not any(outcome.missed for outcome in evaluation.outcomes)
 
 
 @pytest.mark.parametrize(("shift", "exact"), [(1, 1.0), (2, 1.0), (3, 0.0)])
@@ -70,7 +69,8 @@ def test_missed_proteins_and_intervals():
     assert evaluation.metrics["accuracy"] == pytest.approx(28 / 30)
     low, high = evaluation.intervals["recall"]
     assert 0.7 <= low < 0.9 < high <= 1.0
-    assert [outcome.protein.accession for outcome in missed(evaluation)] == ["S0", "S1"]
+    wrong = [outcome.protein.accession for outcome in evaluation.outcomes if outcome.missed]
+    assert wrong == ["S0", "S1"]
     again = evaluate_finder(Known(blind=("S0", "S1")), PROTEINS, Quiet())
     assert again.intervals == evaluation.intervals
 

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import random
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from virnucpro.errors import ModelError, UsageError
+from virnucpro.errors import ModelError
 from virnucpro.rcl.encodings import AMINO_ACIDS
 from virnucpro.rcl.finders import open_finder
 from virnucpro.rcl.profile import RclProfile, build_profile, read_profile
-
-pytest.importorskip("pyhmmer")
 
 # Human alpha-1-antichymotrypsin, UniProtKB P01011 (CC BY 4.0).
 SERPIN = (
@@ -115,12 +112,6 @@ def test_the_shipped_profile_finds_the_rcl_of_a_serpin() -> None:
     assert result.region is not None
     assert (result.region.start, result.region.end) == (START, END)
     assert finder.label == "hmm"
-
-
-def test_without_pyhmmer_the_error_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "pyhmmer", None)
-    with pytest.raises(UsageError, match=r"virnucpro\[rcl\]"):
-        open_finder("hmm")
 
 
 def test_the_command(call, tmp_path: Path) -> None:

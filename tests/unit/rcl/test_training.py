@@ -11,7 +11,7 @@ import torch
 from tests.unit.rcl.made_proteins import proteins
 from virnucpro.contracts import Device
 from virnucpro.executors.signals import Interruption
-from virnucpro.rcl.features import TableFeatures
+from virnucpro.rcl.encodings import RESIDUE_ENCODINGS
 from virnucpro.rcl.settings import RCL_RECIPES, check_settings
 from virnucpro.rcl.training import (
     IGNORED,
@@ -61,7 +61,7 @@ def plan(tmp_path):
     def _plan(settings, name="training.pt"):
         path = tmp_path / name
         save_savepoint(path, Savepoint({}), Disk())
-        return RclTrainingPlan(settings, TRAIN, VALIDATION, TableFeatures("onehot"), path)
+        return RclTrainingPlan(settings, TRAIN, VALIDATION, RESIDUE_ENCODINGS["onehot"], path)
 
     return _plan
 
