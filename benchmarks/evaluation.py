@@ -16,11 +16,10 @@ from pathlib import Path
 
 import numpy as np
 
-from virnucpro.evaluation.evaluation import evaluate
-from virnucpro.evaluation.labels import read_labels
+from virnucpro.evaluation.labels import join, read_labels
+from virnucpro.evaluation.measure import evaluate
 from virnucpro.evaluation.plots import draw_plots
 from virnucpro.evaluation.predictions import find_predictions
-from virnucpro.evaluation.sample import join
 from virnucpro.stages.fdr import contig_fdr
 from virnucpro.tables import CHUNKS
 

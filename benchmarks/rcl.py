@@ -79,7 +79,7 @@ def training_work(
 
     def work() -> None:
         for number, content in enumerate(loop.epoch_plan(0, 0).batches):
-            loop.step(number, number * size, content)
+            loop.step(number, content)
 
     return work
 

@@ -149,21 +149,20 @@ def definitions(kind: type[ast.AST]) -> Iterator[tuple[str, str, ast.AST]]:
                 yield node.name, name_of(path), node  # type: ignore[attr-defined]
 
 
-def test_class_names_are_unique() -> None:
-    homes = defaultdict(list)
-    for name, module, _ in definitions(ast.ClassDef):
-        homes[name].append(module)
-    assert not {name: places for name, places in homes.items() if len(places) > 1}
-
-
-def test_public_function_names_are_unique() -> None:
-    homes = defaultdict(list)
-    for name, module, node in definitions(ast.FunctionDef):
+def repeated(kind: type[ast.AST]) -> set[tuple[str, str]]:
+    """Folder and name of each definition of a kind that a folder has twice."""
+    homes: dict[tuple[str, str], set[str]] = defaultdict(set)
+    for name, module, node in definitions(kind):
         # A Click command carries the name that users type; the function it calls may too.
-        is_command = any("command" in ast.dump(decorator) for decorator in node.decorator_list)  # type: ignore[attr-defined]
+        decorators = getattr(node, "decorator_list", [])
+        is_command = any("command" in ast.dump(decorator) for decorator in decorators)
         if not name.startswith("_") and not is_command:
-            homes[name].append(module)
-    assert not {name: places for name, places in homes.items() if len(places) > 1}
+            homes[module.rpartition(".")[0], name].add(module)
+    return {place for place, found in homes.items() if len(found) > 1}
+
+
+def test_names_are_unique_in_their_folder() -> None:
+    assert not repeated(ast.ClassDef) | repeated(ast.FunctionDef)
 
 
 def test_exceptions_end_in_error() -> None:

@@ -41,7 +41,11 @@ def read_scores(record: Path, labels: Path) -> Scores:
     length = int(run.record["settings"]["analysis"]["chunk_length"])
     classifier = inspect_classifier(Path(run.record["models"]["classifier"]["path"]))
     model = classifier.contigs.get(length)
-    known = read_labels(labels).records
+    table = read_labels(labels).table.drop_duplicates("record").set_index("record")
+    known = {
+        name: (label == "virus", group)
+        for name, label, group in table[["label", "group"]].itertuples()
+    }
     names = ("record", "status", "max_score_0", "max_score_1")
     rows = CHUNKS.read(run.folder / CHUNKS.place(run.stem), *names)
     scores = []
@@ -50,7 +54,7 @@ def read_scores(record: Path, labels: Path) -> Scores:
             (float(others), float(virus)) for _, status, others, virus in own if status == "scored"
         ]
         if (label := known.get(name)) and (found := record_probabilities(pairs, model)):
-            scores.append((label.virus, label.group, found))
+            scores.append((*label, found))
     return scores
 
 

@@ -17,20 +17,20 @@ from tests.training_data import LENGTH, genome, make_dataset
 from virnucpro.classifier.files import inspect_classifier
 from virnucpro.cli import run
 from virnucpro.store.disk import sha256_of
-from virnucpro.training.lite.admission import LiteFiles
+from virnucpro.training.lite.fitting import training_files
 
 QUICK = ("--steps", 4, "--threads", 1)
 # The command, which is interrupted after its second step: no test can send a signal at that moment.
 INTERRUPTED = """
 import os, signal, sys
 from virnucpro.cli import run
-from virnucpro.training.lite.trainer import LiteTrainer
-advance = LiteTrainer.advance
-def interrupted_advance(trainer):
-    advance(trainer)
-    if trainer.step == 2:
+from virnucpro.training.lite.trainer import LiteLoop
+step = LiteLoop.step
+def interrupted_step(loop, number, content):
+    if number == 1:
         os.kill(os.getpid(), signal.SIGINT)
-LiteTrainer.advance = interrupted_advance
+    return step(loop, number, content)
+LiteLoop.step = interrupted_step
 sys.exit(run(sys.argv[1:]))
 """
 NAMES = (
@@ -106,7 +106,7 @@ def test_the_model_is_used_as_it_says(call, dataset, contigs, tmp_path):
         "whole chunks",
     )
     assert "protein" not in models
-    encoder = LiteFiles(folder).encoder
+    encoder = training_files(folder).results[0]
     encoder.write_bytes(encoder.read_bytes()[:-9])
     damaged = call(*predict, tmp_path / "damaged")
     assert damaged.code == 64
@@ -162,18 +162,18 @@ def test_uncalibrated_and_encoders_of_another_training(call, trained, contigs, t
     assert done.code == 0
     assert "the scores are not calibrated" in done.err
     mine, others = (
-        LiteFiles(shutil.copytree(trained, tmp_path / "mine")),
-        LiteFiles(tmp_path / "other"),
+        training_files(shutil.copytree(trained, tmp_path / "mine")).results,
+        training_files(tmp_path / "other").results,
     )
-    assert inspect_classifier(mine.classifier).temperature is not None
-    assert inspect_classifier(others.classifier).temperature is None
+    assert inspect_classifier(mine[2]).temperature is not None
+    assert inspect_classifier(others[2]).temperature is None
     mixed = tmp_path / "mixed.yaml"
-    mixed.write_text(f"features:\n  dnabert: {{model_name: {others.encoder}}}\n")
-    custom = ("-m", "custom", "-p", mine.classifier, "-e", LENGTH, "-c", mixed, "--device", "cpu")
+    mixed.write_text(f"features:\n  dnabert: {{model_name: {others[0]}}}\n")
+    custom = ("-m", "custom", "-p", mine[2], "-e", LENGTH, "-c", mixed, "--device", "cpu")
     refused = call("predict", contigs, "-o", tmp_path / "out", *custom)
     assert refused.code == 64
     assert "trained together with its own encoders" in refused.err
-    assert str(others.encoder) in refused.err
+    assert str(others[0]) in refused.err
 
 
 def test_what_cannot_be_trained(call, dataset, tmp_path):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -73,13 +72,11 @@ def evaluate(predictions: Path, labels: Path, **options: Any) -> None:
         raise UsageError("--calibrate and --output belong together: give both or neither")
     if output is not None and output.suffix != ".safetensors":
         raise UsageError(f"--output {output}: give it the suffix .safetensors")
-    if find_spec("sklearn") is None:
-        raise UsageError(
-            "scikit-learn is not installed, and evaluate needs it: pip install 'virnucpro[train]'"
-        )
     shared.say_at_start(f"evaluating {predictions}")
-    from virnucpro.evaluation.plan import EvaluationRequest
-    from virnucpro.evaluation.run import run_evaluation
+    from virnucpro.training.packages import require_packages
+
+    require_packages(("sklearn", "pandas"), "evaluate")
+    from virnucpro.evaluation.run import EvaluationRequest, run_evaluation
     from virnucpro.events import Notice
     from virnucpro.ui.step_screen import StepScreen
 

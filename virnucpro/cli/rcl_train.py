@@ -10,10 +10,9 @@ import click
 
 import virnucpro.cli.shared as shared
 from virnucpro.cli.rcl_options import esm_model_option, others_option
-from virnucpro.contracts import Device
+from virnucpro.cli.training_options import training_device_options, training_devices
 from virnucpro.errors import EXIT_OK, UsageError
 from virnucpro.formatting import counted
-from virnucpro.settings import MachineSettings
 
 if TYPE_CHECKING:
     from virnucpro.configuration import Configuration
@@ -89,10 +88,7 @@ The configuration file is the config.yaml of RCL-identifier. Options win over it
     help="Compute in bf16 where there is bf16, else in fp16 with a gradient scaler, or in fp32.",
 )
 @click.option("--device", metavar="D", help="Where to train: cpu, cuda or auto.  [default: auto]")
-@click.option("--multi-gpu", is_flag=True, default=None, help="Train on every visible GPU.")
-@click.option("--gpu-ids", metavar="LIST", help="Train on these GPUs, such as 0,1, or their UUIDs.")
-@click.option("--processes", type=shared.COUNT, help="Train on the CPU, in N processes.")
-@shared.threads_option
+@training_device_options
 @click.option(
     "--tensorboard/--no-tensorboard", default=None, help="Write TensorBoard scalars.  [default: on]"
 )
@@ -133,7 +129,8 @@ def train(**options: Any) -> int:
     if options["encoding"] != "esm2":
         file.pop("esm_model", None)
     values = file | given
-    devices = _devices(values, settings.machine.threads)
+    chosen = {name: values.get(name) for name in DEVICES}
+    devices = training_devices(chosen, settings.machine.threads, chosen["device"])
     training = RCL_RECIPES[options["recipe"]].with_values(values)
     if values.get("mixed_precision"):
         every_has_bf16 = all(supports(device, "bf16") for device in devices)
@@ -197,25 +194,3 @@ def _features(
     tables = (values["serpins"], values.get("others"), max_length)
     embedded(settings.display, *tables, model=model, folder=folder, machine=machine, resume=True)
     return open_features(folder)
-
-
-def _devices(values: dict[str, Any], threads: int | None) -> tuple[Device, ...]:
-    """Return one GPU or the CPU, unless options or the configuration file ask for more.
-
-    Raises:
-        UsageError: the options contradict each other.
-    """
-    from virnucpro.devices import choose_devices, visible_gpus
-
-    device, multi_gpu, gpu_ids, processes = (values.get(name) for name in DEVICES)
-    if processes and (multi_gpu or gpu_ids):
-        raise UsageError("--processes trains on the CPU: leave out --multi-gpu and --gpu-ids")
-    several = multi_gpu or gpu_ids
-    machine = MachineSettings(
-        device=device or ("cuda" if multi_gpu and not gpu_ids else "auto"),
-        gpus=gpu_ids,
-        cpu_workers=processes,
-        max_workers=None if several else 1,
-        threads=threads,
-    )
-    return choose_devices(machine, visible_gpus())

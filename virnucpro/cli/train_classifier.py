@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 import virnucpro.cli.shared as shared
+from virnucpro.cli.training_options import training_device_options, training_devices
 from virnucpro.contracts import Device
 from virnucpro.errors import EXIT_OK, UsageError
 from virnucpro.formatting import counted
-from virnucpro.settings import MachineSettings
 
 if TYPE_CHECKING:
     from virnucpro.training.classifier.card import TrainingReport
@@ -70,12 +70,7 @@ Then: virnucpro predict contigs.fa -m custom -p my.safetensors -e 500
 @click.option(
     "--seed", type=shared.COUNT_OR_ZERO, help="Seed of all random choices.  [default: 42]"
 )
-@click.option("--multi-gpu", is_flag=True, help="Train on every visible GPU instead of one.")
-@click.option(
-    "--gpu-ids", metavar="LIST", help="Train on these GPUs, such as 0,1,2, or their UUIDs."
-)
-@click.option("--processes", type=shared.COUNT, help="Train on the CPU, in N processes.")
-@shared.threads_option
+@training_device_options
 @click.option(
     "--precision",
     type=click.Choice(["fp32", "bf16"]),
@@ -99,40 +94,20 @@ def classifier(dataset: Path, output: Path, **options: Any) -> int:
     settings = shared.configuration({name: options[name] for name in ("threads", "no_progress")})
 
     shared.say_at_start(f"training {output} on {dataset}")
-    from virnucpro.training.classifier.fitting import ClassifierRequest, fit_classifier
+    from virnucpro.training.classifier.fitting import fit_classifier
     from virnucpro.ui.training_screen import TrainingScreen
 
-    devices = _devices(options, settings.machine.threads)
+    devices = training_devices(options, settings.machine.threads)
     training = _training_settings(options, devices)
-    choices = (options["resume"], options["force"], options["tensorboard"])
-    request = ClassifierRequest(dataset, output, training, devices, *choices)
+    choices = {name: options[name] for name in ("resume", "force", "tensorboard")}
     screen = TrainingScreen(settings.display)
     with shared.shown_on(screen, settings.warnings) as interruption:
-        report = fit_classifier(request, screen.show, interruption)
+        report = fit_classifier(
+            dataset, output, training, devices, screen.show, interruption, **choices
+        )
     if not settings.display.quiet:
         click.echo("\n".join(_summary(report, output)))
     return EXIT_OK
-
-
-def _devices(options: dict[str, Any], threads: int | None) -> tuple[Device, ...]:
-    """Return one GPU or the CPU, unless the options ask for more.
-
-    Raises:
-        UsageError: the options contradict each other.
-    """
-    from virnucpro.devices import choose_devices, visible_gpus
-
-    if options["processes"] and (options["multi_gpu"] or options["gpu_ids"]):
-        raise UsageError("--processes trains on the CPU: leave out --multi-gpu and --gpu-ids")
-    several = options["multi_gpu"] or options["gpu_ids"]
-    machine = MachineSettings(
-        device="cuda" if options["multi_gpu"] else "auto",
-        gpus=options["gpu_ids"],
-        cpu_workers=options["processes"],
-        max_workers=None if several else 1,
-        threads=threads,
-    )
-    return choose_devices(machine, visible_gpus())
 
 
 def _training_settings(options: dict[str, Any], devices: Sequence[Device]) -> TrainingSettings:

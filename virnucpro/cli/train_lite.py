@@ -114,7 +114,7 @@ def lite(
 
 def _summary(report: Mapping[str, Any] | None, length: int, output_dir: Path) -> list[str]:
     """Return sentences on how good the encoder is, and how to use them."""
-    from virnucpro.training.lite.admission import LiteFiles
+    from virnucpro.training.lite.fitting import training_files
 
     if report is None:
         return [f"Nothing to do: {output_dir} was already trained with these data and settings."]
@@ -126,9 +126,8 @@ def _summary(report: Mapping[str, Any] | None, length: int, output_dir: Path) ->
                 f"{part}, {bases} bp: AUROC {auroc} of {row['chunks']:,} chunks, "
                 f"{row['virus']:,} of them virus"
             )
-    files = LiteFiles(output_dir)
-    encoder = json.dumps(str(files.encoder))
-    classifier = shlex.quote(str(files.classifier))
+    encoder_file, _, classifier_file = training_files(output_dir).results
+    encoder, classifier = json.dumps(str(encoder_file)), shlex.quote(str(classifier_file))
     return [
         *lines,
         f"Encoder, classifier and lite.json are in {output_dir}",

@@ -9,7 +9,7 @@ import numpy as np
 
 from virnucpro.classifier.files import ClassifierInfo
 from virnucpro.errors import InputError, UsageError
-from virnucpro.evaluation.sample import Sample
+from virnucpro.evaluation.labels import Sample
 from virnucpro.metrics.classification import Bools, Floats, Ints, calibration_error, reliability
 from virnucpro.metrics.temperature import HIGHEST, LOWEST, fit_temperature, log_loss
 from virnucpro.store.documents import parse_json

@@ -1,26 +1,20 @@
-"""Draw the plots of an evaluation as PNG.
-
-The colours are those of Okabe and Ito, which the colour-blind can tell apart too.
-"""
+"""Draw the plots of an evaluation as PNG."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from virnucpro.evaluation.evaluation import Evaluation, SliceResult
-from virnucpro.evaluation.slices import cells_of, slices_of
+from virnucpro.evaluation.measure import Evaluation, SliceResult
 from virnucpro.metrics.classification import Curves, Floats, curves
+from virnucpro.metrics.plots import BLACK, BLUE, ORANGE, OTHERS, plain_axes, png_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-BLACK, BLUE, ORANGE = "#000000", "#0072B2", "#D55E00"
-OTHERS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")  # lengths
 DASHES = ("--", "-.", ":", (0, (5, 1)), (0, (3, 1, 1, 1)), (0, (1, 1)))
 TITLES = {
     "roc.png": "ROC curve, false positive rate on a logarithmic axis",
@@ -31,7 +25,6 @@ TITLES = {
 PLOTS = tuple(TITLES)
 Z95 = 1.959964  # quantile of the normal distribution for an interval of 95 %
 POINTS = 2000  # of a curve; more cannot be seen
-DOTS_PER_INCH = 150
 
 
 def draw_plots(evaluation: Evaluation, unit: str) -> dict[str, bytes]:
@@ -59,35 +52,20 @@ def _png(draw: Callable[[Figure, Evaluation], None], evaluation: Evaluation, tit
     return png_of(figure)
 
 
-def png_of(figure: Figure) -> bytes:
-    """Return a figure as PNG."""
-    out = BytesIO()
-    figure.savefig(out, format="png", dpi=DOTS_PER_INCH)
-    return out.getvalue()
-
-
 def _axes(figure: Figure, xlabel: str, ylabel: str) -> Axes:
-    axes = figure.subplots()
+    axes = plain_axes(figure.subplots())
     axes.set(xlabel=xlabel, ylabel=ylabel)
-    _plain_axes(axes)
     return axes
-
-
-def _plain_axes(axes: Axes) -> None:
-    axes.grid(visible=True, color="#DDDDDD", linewidth=0.6)
-    axes.set_axisbelow(True)
-    axes.spines[["top", "right"]].set_visible(False)
 
 
 def _curves(evaluation: Evaluation) -> list[tuple[SliceResult, Curves]]:
     """Return the curves of the whole sample and of the first lengths that have both labels."""
-    sample, candidates = evaluation.sample, evaluation.slices[: 1 + len(OTHERS)]
-    cells = cells_of(sample)
-    parts = slices_of(sample, cells)
-    drawn = []
-    for result, part in zip(candidates, parts, strict=False):  # both in the same order
-        rows = part.rows[cells.of_row]
-        if result.kind != "group" and (curve := curves(sample.virus[rows], sample.scores[rows])):
+    sample, drawn = evaluation.sample, []
+    for result in evaluation.slices[: 1 + len(OTHERS)]:
+        rows = result.part.rows[evaluation.cells.of_row]
+        if result.part.kind == "group":
+            continue
+        if curve := curves(sample.virus[rows], sample.scores[rows]):
             drawn.append((result, curve))
     return drawn[:1] if len(drawn) == 2 else drawn  # a single length has the same curve
 
@@ -99,8 +77,7 @@ def _roc(figure: Figure, evaluation: Evaluation) -> None:
     guessing = np.geomspace(least, 1, 200)
     axes.plot(guessing, guessing, color="#999999", linewidth=1, label="guessing 0.5")
     for i, (result, curve) in enumerate(_curves(evaluation)):
-        x, y = np.maximum(curve.false_positive_rate, least), curve.recall
-        x, y = _thinned(x, y, np.log(x))
+        x, y = _thinned(np.maximum(curve.false_positive_rate, least), curve.recall)
         axes.plot(x, y, label=f"{result.title} {result.metrics.auroc:.3f}", **_style(i))
     axes.set(xscale="log", xlim=(least, 1.05), ylim=(-0.01, 1.01))
     axes.legend(title="AUROC", loc="best", frameon=False)
@@ -160,7 +137,7 @@ def _reliability(figure: Figure, evaluation: Evaluation) -> None:
                 rotation=90,
             )
     for axes in (upper, lower):
-        _plain_axes(axes)
+        plain_axes(axes)
 
 
 def _intervals(evaluation: Evaluation) -> list[tuple[float, float]]:
@@ -212,18 +189,11 @@ def _style(number: int) -> dict[str, Any]:
     return {"color": OTHERS[number - 1], "linestyle": DASHES[number - 1], "linewidth": 1.5}
 
 
-def _thinned(x: Floats, y: Floats, drawn: Floats | None = None) -> tuple[Floats, Floats]:
-    """Reduce a curve to about ``POINTS`` points, its ends among them.
-
-    They are evenly spaced on the axis where the curve is ``drawn``, which is ``x`` or its
-    logarithm, and by their number.
-    """
-    if len(x) <= POINTS:
+def _thinned(x: Floats, y: Floats) -> tuple[Floats, Floats]:
+    """Reduce a curve to about ``POINTS`` points: of its whole, and more of its beginning."""
+    last = len(x) - 1
+    if last < POINTS:
         return x, y
-    places = x if drawn is None else drawn
-    span = np.linspace(places.min(), places.max(), POINTS // 2)
-    order = np.argsort(places, kind="stable")
-    by_place = order[np.minimum(np.searchsorted(places[order], span), len(x) - 1)]
-    by_number = np.linspace(0, len(x) - 1, POINTS // 2).round().astype(np.int64)
-    indices = np.union1d(by_place, by_number)
-    return x[indices], y[indices]
+    halves = np.linspace(0, last, POINTS // 2), np.geomspace(1, last, POINTS // 2)
+    places = np.unique(np.concatenate(halves).astype(np.int64))
+    return x[places], y[places]

@@ -2,49 +2,29 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
 
 from virnucpro.columns import MISSING
 from virnucpro.errors import InputError, UsageError
-from virnucpro.io.chunks import record_of
-from virnucpro.io.delimited import DelimitedTable, open_table
-from virnucpro.io.frames import chunk_of
+from virnucpro.io.delimited import open_table
 from virnucpro.layout import Layout
 from virnucpro.tables import CHUNKS, CONSENSUS, CONTIGS, PREDICTIONS
 
+if TYPE_CHECKING:
+    from pandas import DataFrame, Series
+
 Level = Literal["frame", "chunk", "contig"]
-NAN = math.nan
 SCORE_FORMULAS: dict[Level, str] = {
     "frame": "score2 / (score1 + score2)",
     "chunk": "(1 + max_score_1 - max_score_0) / 2",
     "contig": "(1 + virus_score) / 2",
 }
-
-
-class PredictionRow(NamedTuple):
-    """One prediction.
-
-    Attributes:
-        chunk: its id; empty for a contig.
-        record: the id of its record.
-        score: 0 to 1; NaN where there is none.
-        status: why it has a score, or none.
-        length: in bases; 0 where the table does not say.
-        fdr: the false discovery rate; NaN where there is none.
-        called: whether ``predict`` called it virus.
-    """
-
-    chunk: str
-    record: str
-    score: float
-    status: str = "scored"
-    length: int = 0
-    fdr: float = NAN
-    called: bool = False
+Columns = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -54,13 +34,13 @@ class PredictionTable:
     Attributes:
         level: what a row is.
         columns: the columns that are read, by which a table of this kind is recognised.
-        read: makes a row from the cells of these columns, or raises ValueError.
+        read: makes the columns of :meth:`Predictions.rows` from them, or raises ValueError.
         graded: whether it has scores. It is False for a consensus file with calls only.
     """
 
     level: Level
     columns: tuple[str, ...]
-    read: Callable[..., PredictionRow]
+    read: Callable[[DataFrame], Columns]
     graded: bool = True
 
 
@@ -69,41 +49,65 @@ class Predictions:
     """A file with predictions.
 
     Attributes:
-        table: the file.
+        path: the file.
         kind: the kind of its table.
         stem: the name of the run or of the file.
         folder: the output directory of the run that made it; else the folder of the file.
         run: the ``STEM_run.json`` of the run that made it; None where it is not in its place.
     """
 
-    table: DelimitedTable
+    path: Path
     kind: PredictionTable
     stem: str
     folder: Path
     run: Path | None
 
-    @property
-    def level(self) -> Level:
-        """What a row is."""
-        return self.kind.level
+    def rows(self) -> DataFrame:
+        """Return every row of the table, with these columns.
 
-    @property
-    def graded(self) -> bool:
-        """Whether it has scores."""
-        return self.kind.graded
-
-    def rows(self) -> Iterator[PredictionRow]:
-        """Yield every row of the table.
+        - ``chunk``: its id; empty for a contig.
+        - ``record``: the id of its record.
+        - ``score``: 0 to 1; NaN where there is none.
+        - ``status``: why it has a score, or none.
+        - ``length``: in bases; 0 where the table does not say.
+        - ``fdr``: the false discovery rate; NaN where there is none.
+        - ``called``: whether ``predict`` called it virus.
 
         Raises:
             InputError: the table is damaged.
         """
-        for number, cells in self.table.rows(*self.kind.columns):
-            try:
-                row = self.kind.read(*cells)
-            except ValueError as error:
-                raise self.table.error(number, str(error)) from None
-            yield row
+        import pandas
+
+        try:
+            columns = self.kind.read(read_table(self.path, self.kind.columns))
+        except ValueError as error:
+            raise InputError(f"{self.path} is damaged: {error}; make it again") from error
+        others = {"chunk": "", "status": "scored", "length": 0, "fdr": np.nan, "called": False}
+        return pandas.DataFrame(others | columns)
+
+
+def read_table(path: Path, columns: tuple[str, ...]) -> DataFrame:
+    """Read columns of a tab-separated table as text.
+
+    Raises:
+        ValueError: a line has another number of fields, or the file is not UTF-8 text.
+    """
+    import pandas
+
+    table = pandas.read_csv(
+        path,
+        sep="\t",
+        dtype=object,
+        keep_default_na=False,
+        quoting=3,  # csv.QUOTE_NONE
+        encoding="utf-8-sig",
+    )
+    # Where the lines have more fields than the header, the first ones become the index.
+    if not isinstance(table.index, pandas.RangeIndex):
+        raise ValueError("its lines have more fields than its header")
+    if table.isna().to_numpy().any():
+        raise ValueError("a line has too few fields")
+    return table.rename(columns=str.strip)[list(columns)]
 
 
 def find_predictions(path: Path, level: Level | None) -> Predictions:
@@ -120,11 +124,11 @@ def find_predictions(path: Path, level: Level | None) -> Predictions:
         layout = Layout(path.parent.parent, path.parent.name.removesuffix("_merged"))
     else:
         layout = Layout(path.parent, path.stem.removesuffix("_chunks").removesuffix("_contigs"))
-    table = open_table(path)
-    kind = next((kind for kind in _KINDS if set(kind.columns) <= set(table.columns)), None)
+    columns = open_table(path).columns
+    kind = next((kind for kind in _KINDS if set(kind.columns) <= set(columns)), None)
     if kind is None:
         raise InputError(
-            f"{path} is not a table of predictions (columns {', '.join(table.columns[:6])}): "
+            f"{path} is not a table of predictions (columns {', '.join(columns[:6])}): "
             f"name the output directory of predict, or a table that it wrote"
         )
     if level is not None and level != kind.level:
@@ -133,25 +137,23 @@ def find_predictions(path: Path, level: Level | None) -> Predictions:
             f"the output directory of predict"
         )
     run = layout.run_json if layout.run_json.exists() else None
-    return Predictions(table, kind, layout.stem, layout.root, run)
+    return Predictions(path, kind, layout.stem, layout.root, run)
 
 
 def _only_run(folder: Path) -> str:
     stems = {path.name.removesuffix("_merged") for path in folder.glob("*_merged") if path.is_dir()}
     stems |= {path.name.removesuffix(CHUNKS.place("")) for path in folder.glob(CHUNKS.place("*"))}
-    if not stems:
+    if len(stems) == 1:
+        return stems.pop()
+    if stems:
         raise UsageError(
-            f"{folder} holds no predictions of a finished run: name the --output-dir of virnucpro "
-            f"predict (virnucpro status {folder} says how far it is), or a table"
+            f"{folder} holds several runs ({', '.join(sorted(stems)[:5])}): name a table of one of "
+            f"them, such as {folder / CHUNKS.place(min(stems))}"
         )
-    if len(stems) > 1:
-        names = ", ".join(sorted(stems)[:5])
-        more = f" and {len(stems) - 5:,} more" if len(stems) > 5 else ""
-        raise UsageError(
-            f"{folder} holds several runs ({names}{more}): name a table of one of them, such as "
-            f"{folder / CHUNKS.place(min(stems))}"
-        )
-    return stems.pop()
+    raise UsageError(
+        f"{folder} holds no predictions of a finished run: name the --output-dir of virnucpro "
+        f"predict (virnucpro status {folder} says how far it is), or a table"
+    )
 
 
 def _table_of(layout: Layout, level: Level) -> Path:
@@ -169,44 +171,49 @@ def _table_of(layout: Layout, level: Level) -> Path:
     )
 
 
-def _frame(frame: str, _prediction: str, others_text: str, virus_text: str) -> PredictionRow:
-    chunk, others, virus = chunk_of(frame), _score(others_text), _score(virus_text)
-    if others + virus == 0:
-        raise ValueError("both scores are 0")
+def _frame(table: DataFrame) -> Columns:
+    others, virus = _scores(table.score1), _scores(table.score2)
+    if not (others + virus).all():
+        raise ValueError("both scores of a row are 0")
+    chunk = table.Sequence_ID.str[:-2]  # without the label of the frame
     # Close to 1, a float32 score2 is coarse. score1 has the missing digits.
-    return PredictionRow(chunk, _record(chunk), virus / (others + virus))
+    return {"chunk": chunk, "record": _record(chunk), "score": virus / (others + virus)}
 
 
-def _chunk(
-    record: str, chunk: str, status: str, others: str, virus: str, start: str, end: str
-) -> PredictionRow:
-    score = NAN if virus == MISSING else _margin(others, virus)
-    return PredictionRow(chunk, record, score, status, _bases(start, end))
+def _chunk(table: DataFrame) -> Columns:
+    score = _margin(table.max_score_0, table.max_score_1)
+    length = _numbers(table.end) - _numbers(table.start) + 1
+    names = {"chunk": table.chunk, "record": table.record, "status": table.status}
+    return {**names, "score": score, "length": length.astype(np.int64)}
 
 
-def _contig(
-    record: str, length: str, status: str, virus_score: str, call: str, fdr: str = MISSING
-) -> PredictionRow:
-    score = NAN if virus_score == MISSING else (1 + _score(virus_score, lowest=-1)) / 2
-    rate = NAN if fdr == MISSING else _number(fdr)
-    return PredictionRow("", record, score, status, _bases("1", length), rate, call == "virus")
+def _contig(table: DataFrame) -> Columns:
+    columns = {
+        "record": table.record,
+        "score": (1 + _scores(table.virus_score, lowest=-1)) / 2,
+        "status": table.status,
+        "length": _numbers(table.length).astype(np.int64),
+        "called": table.call == "virus",
+    }
+    return columns | ({"fdr": _scores(table.fdr)} if "fdr" in table else {})
 
 
-def _consensus(chunk: str, others: str, virus: str) -> PredictionRow:
-    return PredictionRow(chunk, _record(chunk), _margin(others, virus))
+def _consensus(table: DataFrame) -> Columns:
+    score = _margin(table.max_score_0, table.max_score_1)
+    return {"chunk": table.Modified_ID, "record": _record(table.Modified_ID), "score": score}
 
 
-def _call(chunk: str, call: str) -> PredictionRow:
-    if call.lower() not in ("true", "false"):
-        raise ValueError(f"Is_Virus is {call!r}, expected True or False")
-    return PredictionRow(chunk, _record(chunk), float(call.lower() == "true"))
+def _call(table: DataFrame) -> Columns:
+    calls = table.Is_Virus.str.lower()
+    if not calls.isin(["true", "false"]).all():
+        raise ValueError("Is_Virus is neither True nor False")
+    score = (calls == "true").astype(float)
+    return {"chunk": table.Modified_ID, "record": _record(table.Modified_ID), "score": score}
 
 
 _CONTIG = CONTIGS.select("record", "length", "status", "virus_score", "call")
 _KINDS = (
-    PredictionTable(
-        "frame", PREDICTIONS.select("Sequence_ID", "Prediction", "score1", "score2"), _frame
-    ),
+    PredictionTable("frame", PREDICTIONS.select("Sequence_ID", "score1", "score2"), _frame),
     PredictionTable(
         "chunk",
         CHUNKS.select("record", "chunk", "status", "max_score_0", "max_score_1", "start", "end"),
@@ -222,36 +229,26 @@ _KINDS = (
 )
 
 
-def _record(chunk: str) -> str:
+def _record(chunk: Series) -> Series:
     """Return the record of a chunk. An id in another form is taken whole."""
-    try:
-        return record_of(chunk)[0]
-    except ValueError:
-        return chunk
+    return chunk.str.replace(r"_chunk_[0-9]+$", "", regex=True)
 
 
-def _margin(others: str, virus: str) -> float:
-    return (1 + _score(virus) - _score(others)) / 2
+def _margin(others: Series, virus: Series) -> Any:
+    return (1 + _scores(virus) - _scores(others)) / 2
 
 
-def _score(text: str, lowest: float = 0) -> float:
-    value = _number(text)
-    if not lowest <= value <= 1:
+def _scores(texts: Series, lowest: float = 0) -> Any:
+    """Return scores as float64, NaN for a missing one."""
+    missing = (texts == MISSING).to_numpy()
+    values = _numbers(texts.where(~missing, "0"))
+    if not ((values >= lowest) & (values <= 1)).all():
         raise ValueError("a score is out of range")
-    return value
+    return np.where(missing, np.nan, values)
 
 
-def _number(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = NAN
-    if not math.isfinite(value):
-        raise ValueError(f"{text!r} is not a number")
-    return value
-
-
-def _bases(start: str, end: str) -> int:
-    if not (start.isdecimal() and end.isdecimal()):
-        raise ValueError(f"{start!r} to {end!r} is not a range of bases")
-    return int(end) - int(start) + 1
+def _numbers(texts: Series) -> Any:
+    values = texts.to_numpy(object).astype(np.float64)
+    if not np.isfinite(values).all():
+        raise ValueError("a number is not finite")
+    return values

@@ -5,14 +5,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
 
 from virnucpro.contracts import Json
 from virnucpro.evaluation.calibration import Calibration
-from virnucpro.evaluation.evaluation import Evaluation, SliceResult
-from virnucpro.evaluation.predictions import SCORE_FORMULAS, Level
-from virnucpro.evaluation.slices import SliceKind
+from virnucpro.evaluation.measure import Evaluation, SliceKind, SliceResult
+from virnucpro.evaluation.predictions import SCORE_FORMULAS
 from virnucpro.metrics.bootstrap import RESAMPLES, Interval
 from virnucpro.metrics.classification import BINS, metric_text
 from virnucpro.tables import EVALUATION
@@ -22,51 +22,26 @@ SCHEMA = 1  # of evaluation.json
 SHOWN = 40  # lines printed on the terminal
 _HEADINGS = ("slice", "genomes", "virus", "others", "AUROC", "95 %", "AUPRC", "accuracy", "95 %",
              "correct", "precision", "recall", "recall of all", "F1", "MCC", "ECE")  # fmt: skip
-_TERMINAL = (
-    "slice",
-    "genomes",
-    "virus",
-    "others",
-    "AUROC",
-    "95 %",
-    "AUPRC",
-    "correct",
-    "F1",
-)
+_TERMINAL = ("slice", "genomes", "virus", "others", "AUROC", "95 %", "AUPRC", "correct", "F1")
 _MARKUP = re.compile(r"([\\`*_{}\[\]()#+!|<>&~])")
 
 
 # --- for programs ----------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class EvaluatedFiles:
-    """The files that were evaluated, their digests (SHA-256, hex) and what a row is."""
+def as_json(
+    evaluation: Evaluation, facts: Mapping[str, Json], calibration: Calibration | None
+) -> str:
+    """Return ``evaluation.json``. A metric that is not defined is null.
 
-    predictions: str
-    predictions_sha256: str
-    labels: str
-    labels_sha256: str
-    level: Level
-
-    def document(self, threshold: float | None) -> dict[str, Json]:
-        """Return what decides the result."""
-        return {
-            "predictions": {"file": self.predictions, "sha256": self.predictions_sha256},
-            "labels": {"file": self.labels, "sha256": self.labels_sha256},
-            "level": self.level,
-            "threshold": threshold,
-        }
-
-
-def as_json(evaluation: Evaluation, files: EvaluatedFiles, calibration: Calibration | None) -> str:
-    """Return ``evaluation.json``. A metric that is not defined is null."""
+    ``facts`` are the files, the level and the threshold.
+    """
     counts = evaluation.sample.counts
     document: dict[str, Json] = {
         "schema": SCHEMA,
         "virnucpro": __version__,
-        **files.document(evaluation.threshold),
-        "score": SCORE_FORMULAS[files.level],
+        **facts,
+        "score": SCORE_FORMULAS[facts["level"]],
         "counts": {
             "rows": counts.rows,
             "used": counts.used,
@@ -83,7 +58,7 @@ def as_json(evaluation: Evaluation, files: EvaluatedFiles, calibration: Calibrat
         "lengths": [_slice(result) for result in evaluation.of_kind("length")],
         "groups": [_slice(result) for result in evaluation.of_kind("group")],
         "reliability": [asdict(b) for b in evaluation.reliability],
-        "false_discovery_rates": [asdict(d) for d in evaluation.false_discoveries],
+        "false_discovery_rates": evaluation.false_discoveries,
         "calibration": None if calibration is None else asdict(calibration),
         "resamples": RESAMPLES,
         "notes": evaluation.notes,
@@ -91,64 +66,72 @@ def as_json(evaluation: Evaluation, files: EvaluatedFiles, calibration: Calibrat
     return json.dumps(document, indent=1) + "\n"
 
 
+def _figures(result: SliceResult) -> dict[str, Json]:
+    metrics = result.metrics.as_dict()
+    return {**metrics, "recall_all": result.recall_all, "correct": result.correct}
+
+
 def _slice(result: SliceResult) -> dict[str, Json]:
-    intervals = asdict(result.intervals)
     return {
-        "name": result.name,
-        **({"label": result.label} if result.label else {}),
-        "genomes": intervals.pop("genomes"),
-        **result.metrics.as_dict(),
-        "recall_all": result.recall_all,
-        "correct": result.correct,
-        "intervals": intervals,
+        "name": result.part.name,
+        **({"label": result.part.label} if result.part.label else {}),
+        "genomes": result.genomes,
+        **_figures(result),
+        "intervals": result.intervals,
         "notes": result.notes,
     }
 
 
 def as_tsv(evaluation: Evaluation) -> str:
     """Return ``evaluation.tsv``: a header, then one row overall, per length and per group."""
-    return EVALUATION.header + "".join(_row(result) for result in evaluation.slices)
-
-
-def _row(result: SliceResult) -> str:
-    intervals = asdict(result.intervals)
-    columns: dict[str, object] = {
-        "slice": result.kind,
-        "label": result.label or None,
-        "name": result.name,
-        "genomes": intervals.pop("genomes"),
-        **result.metrics.as_dict(),
-        "recall_all": result.recall_all,
-        "correct": result.correct,
-        "note": "; ".join(result.notes) or None,
-    }
-    for name, interval in intervals.items():
-        columns[f"{name}_low"], columns[f"{name}_high"] = interval or (None, None)
-    return EVALUATION.line(**columns)
+    lines = [EVALUATION.header]
+    for result in evaluation.slices:
+        columns: dict[str, object] = {
+            "slice": result.part.kind,
+            "label": result.part.label or None,
+            "name": result.part.name,
+            "genomes": result.genomes,
+            **_figures(result),
+            "note": "; ".join(result.notes) or None,
+        }
+        for name, interval in result.intervals.items():
+            columns[f"{name}_low"], columns[f"{name}_high"] = interval or (None, None)
+        lines.append(EVALUATION.line(**columns))
+    return "".join(lines)
 
 
 # --- for people ------------------------------------------------------------------------------
 
 
-def as_text(evaluation: Evaluation) -> str:
-    """Return the table for the terminal. Of many groups it has only those with the worst AUROC."""
+def as_terminal(
+    evaluation: Evaluation, calibration: Calibration | None, output: str, folder: Path
+) -> str:
+    """Return what the terminal shows. Of many groups it has only those with the worst AUROC.
+
+    ``output`` is the calibrated classifier, ``folder`` has the results.
+    """
     results = list(evaluation.slices)
     if len(results) > SHOWN:
         groups = sorted(evaluation.of_kind("group"), key=_worst_first)
-        first = [result for result in results if result.kind != "group"]
+        first = [result for result in results if result.part.kind != "group"]
         results = first + groups[: max(0, SHOWN - len(first))]
     table = [list(_HEADINGS), *(_cells(result) for result in results)]
     rows = [[row[_HEADINGS.index(name)] for name in _TERMINAL] for row in table]
     widths = [max(len(row[i]) for row in rows) for i in range(len(_TERMINAL))]
-    text = [
-        "  ".join(
-            cell.ljust(width) if i == 0 else cell.rjust(width)
-            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
+    lines = [*count_lines(evaluation), *(f"Note: {note}" for note in evaluation.notes)]
+    for first_cell, *cells in rows:
+        texts = [cell.rjust(width) for cell, width in zip(cells, widths[1:], strict=True)]
+        lines.append("  ".join([first_cell.ljust(widths[0]), *texts]))
+    if hidden := len(evaluation.slices) - len(results):
+        lines.append(f"{hidden:,} more groups: evaluation.tsv")
+    if c := calibration:
+        lines.append(
+            f"Temperature {c.temperature:.4f} (before: {c.temperature_before:.4f}), from "
+            f"{c.frames:,} frames: calibration error {metric_text(c.error_before)} -> "
+            f"{metric_text(c.error)}. Calibrated classifier: {output}"
         )
-        for row in rows
-    ]
-    hidden = len(evaluation.slices) - len(results)
-    return "\n".join([*text, *([f"{hidden:,} more groups: evaluation.tsv"] if hidden else [])])
+    report = folder / "evaluation.md"
+    return "\n".join([*lines, f"The report is {report}. Tables and plots are in the same folder."])
 
 
 def _worst_first(result: SliceResult) -> float:
@@ -159,14 +142,14 @@ def _cells(result: SliceResult) -> list[str]:
     m = result.metrics
     return [
         result.title,
-        f"{result.intervals.genomes:,}",
+        f"{result.genomes:,}",
         f"{m.virus:,}",
         f"{m.others:,}",
         metric_text(m.auroc),
-        _range(result.intervals.auroc),
+        _range(result.intervals["auroc"]),
         metric_text(m.auprc),
         metric_text(m.accuracy),
-        _range(result.intervals.accuracy),
+        _range(result.intervals["accuracy"]),
         metric_text(result.correct),
         *map(metric_text, (m.precision, m.recall, result.recall_all, m.f1, m.mcc, m.ece)),
     ]
@@ -198,28 +181,20 @@ def count_lines(evaluation: Evaluation) -> list[str]:
     return lines
 
 
-def calibration_line(calibration: Calibration, output: str) -> str:
-    """Return a sentence on what calibrating changed and where the classifier is."""
-    c = calibration
-    return (
-        f"Temperature {c.temperature:.4f} (before: {c.temperature_before:.4f}), from {c.frames:,} "
-        f"frames: calibration error {metric_text(c.error_before)} -> {metric_text(c.error)}. "
-        f"Calibrated classifier: {output}"
-    )
-
-
 def as_markdown(
     evaluation: Evaluation,
-    files: EvaluatedFiles,
+    facts: Mapping[str, Json],
     calibration: Calibration | None,
     plots: Sequence[str],
 ) -> str:
     """Return ``evaluation.md``, the report."""
+    level, threshold = facts["level"], evaluation.threshold
+    cut = "virus where `call` is" if threshold is None else f"virus from {threshold:g} on"
     parts = [
         "# Evaluation",
-        f"Predictions: {_plain(files.predictions)}, one row per {files.level}.\n"
-        f"Labels: {_plain(files.labels)}.\n"
-        f"Score: `{SCORE_FORMULAS[files.level]}`; {_cut(evaluation.threshold)}.",
+        f"Predictions: {_plain(facts['predictions']['file'])}, one row per {level}.\n"
+        f"Labels: {_plain(facts['labels']['file'])}.\n"
+        f"Score: `{SCORE_FORMULAS[level]}`; {cut}.",
         "\n".join(f"- {line}" for line in (*count_lines(evaluation), *evaluation.notes)),
         "## All rows",
         _table(("truth", "called virus", "called others"), _confusion(evaluation.overall)),
@@ -237,10 +212,6 @@ def as_markdown(
     return "\n\n".join(parts) + "\n"
 
 
-def _cut(threshold: float | None) -> str:
-    return "virus where `call` is" if threshold is None else f"virus from {threshold:g} on"
-
-
 def _confusion(result: SliceResult) -> list[list[str]]:
     m = result.metrics
     return [["virus", f"{m.tp:,}", f"{m.fn:,}"], ["others", f"{m.fp:,}", f"{m.tn:,}"]]
@@ -249,9 +220,9 @@ def _confusion(result: SliceResult) -> list[list[str]]:
 def _overall(result: SliceResult) -> list[list[str]]:
     m, intervals = result.metrics, result.intervals
     return [
-        ["AUROC", metric_text(m.auroc), _range(intervals.auroc)],
+        ["AUROC", metric_text(m.auroc), _range(intervals["auroc"])],
         ["AUPRC (average precision)", metric_text(m.auprc), ""],
-        ["accuracy", metric_text(m.accuracy), _range(intervals.accuracy)],
+        ["accuracy", metric_text(m.accuracy), _range(intervals["accuracy"])],
         ["precision", metric_text(m.precision), ""],
         ["recall", metric_text(m.recall), ""],
         ["recall, unscored viruses counted as missed", metric_text(result.recall_all), ""],
@@ -285,7 +256,7 @@ def _discoveries(evaluation: Evaluation) -> list[str]:
     if not evaluation.false_discoveries:
         return []
     rows = [
-        [f"{d.stated:g}", f"{d.contigs:,}", f"{d.false:,}", metric_text(d.realised)]
+        [f"{d['stated']:g}", f"{d['contigs']:,}", f"{d['false']:,}", metric_text(d["realised"])]
         for d in evaluation.false_discoveries
     ]
     headings = ("stated, at most", "contigs", "not virus", "realised")

@@ -7,11 +7,10 @@ from pathlib import Path
 
 from virnucpro.contracts import Json
 from virnucpro.errors import InputError
-from virnucpro.evaluation.plots import png_of
 from virnucpro.events import Notice
 from virnucpro.layout import checkpoint_folder, existing_paths, lock_file
 from virnucpro.metrics.classification import metric_text
-from virnucpro.rcl.curves import COLOURS
+from virnucpro.metrics.plots import OTHERS, png_of
 from virnucpro.rcl.evaluation import (
     NEAR,
     RESIDUE_METRICS,
@@ -246,7 +245,7 @@ def draw_comparison(evaluations: Sequence[RclEvaluation]) -> bytes:
                 place + (number - (len(evaluations) - 1) / 2) * width,
                 value,
                 width * 0.9,
-                color=COLOURS[number % len(COLOURS)],
+                color=OTHERS[number % len(OTHERS)],
                 yerr=[[max(value - low, 0)], [max(high - value, 0)]],
                 capsize=2,
                 label=evaluation.label if place == 1 else None,

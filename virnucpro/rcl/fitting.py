@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Protocol
 
@@ -17,7 +16,7 @@ from virnucpro.errors import InputError, UsageError
 from virnucpro.events import Notice, StepProgress
 from virnucpro.executors.signals import Interruption
 from virnucpro.formatting import byte_size
-from virnucpro.rcl.curves import draw_curves, history_document, scalars_of_epoch
+from virnucpro.rcl.curves import draw_curves, history_document
 from virnucpro.rcl.features import ProteinFeatures
 from virnucpro.rcl.model_files import write_rcl_model
 from virnucpro.rcl.models import MASKED, PADDED, RclModel
@@ -26,11 +25,12 @@ from virnucpro.rcl.proteins import AnnotatedProtein, read_proteins
 from virnucpro.rcl.run_folder import RclRunFiles, run_folder
 from virnucpro.rcl.settings import RclTrainingSettings
 from virnucpro.rcl.splits import cluster_split, original_split, split_of_table, split_text
-from virnucpro.rcl.training import RclTrainingPlan, last_network
+from virnucpro.rcl.training import RclTrainingPlan
 from virnucpro.store.disk import Disk, sha256_of
 from virnucpro.training.data.dataset import PARTS, Part
-from virnucpro.training.processes import train_on
-from virnucpro.training.progress import EpochEnded, TrainingEvent
+from virnucpro.training.packages import require_packages
+from virnucpro.training.progress import TrainingEvent
+from virnucpro.training.run import run_training
 from virnucpro.training.savepoint import Savepoint, load_savepoint
 from virnucpro.version import __version__
 
@@ -94,14 +94,9 @@ def fit_rcl(
         VirNucProError: see ``virnucpro.errors``; every finished epoch is kept.
     """
     disk = disk or Disk()
-    packages = {"sklearn": "scikit-learn", "matplotlib": "matplotlib"}
-    if request.split == "clusters":
-        packages |= {"Bio": "biopython", "scipy": "scipy"}
-    if request.tensorboard:
-        packages["tensorboard"] = "tensorboard"
-    for module, package in packages.items():
-        if find_spec(module) is None:
-            raise UsageError(f"training needs {package}: pip install 'virnucpro[train]'")
+    clusters = ("Bio", "scipy") if request.split == "clusters" else ()
+    tensorboard = ("tensorboard",) if request.tensorboard else ()
+    require_packages(["sklearn", "matplotlib", *clusters, *tensorboard])
     settings = request.settings
     proteins, warnings = read_proteins(request.serpins, request.others, settings.max_length)
     for warning in warnings:
@@ -119,7 +114,6 @@ def fit_rcl(
         files = stack.enter_context(folder)
         disk.sweep(files.root)
         disk.sweep(files.savepoint.parent)
-        disk.sweep(files.tensorboard)
         if not files.config.exists():
             disk.save(files.config, _json(_config(request, identity)))
         point = load_savepoint(files.savepoint)
@@ -128,13 +122,9 @@ def fit_rcl(
         plan = _plan(request, proteins, parts, files)
         for line in _announcement(request, plan, parts, point, files):
             display.show(Notice("info", line))
-        report: Callable[[TrainingEvent], None] = display.show
-        if request.tensorboard:
-            report = _scalars(files, point, display, disk)
-        with interruption.held():  # leaving it raises, after the savepoint is written
-            finished = train_on(plan, request.devices, report, interruption)
-        assert finished
-        return _finish(request, identity, plan, files, disk)
+        scalars = files.tensorboard if request.tensorboard else None
+        point = run_training(plan, request.devices, display.show, interruption, disk, scalars)
+        return _finish(request, identity, plan, point, files, disk)
 
 
 def _identity(request: RclTrainingRequest) -> dict[str, Json]:
@@ -240,41 +230,19 @@ def _announcement(
     parameters = sum(parameter.numel() for parameter in network.parameters())
     yield f"{settings.model} on {settings.encoding}: {parameters:,} parameters"
     yield "proteins: " + ", ".join(f"{part} {parts.count(part):,}" for part in PARTS)
-    if point.epoch or point.batch:
+    if point.begun:
         yield f"going on in epoch {point.epoch + 1}"
-
-
-def _scalars(
-    files: RclRunFiles, point: Savepoint, display: TrainingDisplay, disk: Disk
-) -> Callable[[TrainingEvent], None]:
-    """Return a function that shows every event, and writes the end of each epoch for TensorBoard.
-
-    What an earlier start was killed before it could write is written now.
-    """
-    for row in point.history:
-        path = files.scalars(int(row["epoch"]))
-        if not path.exists():
-            disk.save(path, scalars_of_epoch(row))
-
-    def report(event: TrainingEvent) -> None:
-        display.show(event)
-        if isinstance(event, EpochEnded):
-            row = {"epoch": event.epoch, "loss": event.loss, "rate": event.rate, **event.metrics}
-            disk.save(files.scalars(event.epoch), scalars_of_epoch(row))
-
-    return report
 
 
 def _finish(
     request: RclTrainingRequest,
     identity: Mapping[str, Json],
     plan: RclTrainingPlan,
+    point: Savepoint,
     files: RclRunFiles,
     disk: Disk,
 ) -> RclTrainingResult:
     """Write models, history and curves. The savepoint goes last: it proves what is unfinished."""
-    point = load_savepoint(files.savepoint)
-    assert point is not None
     metrics = {
         name: value
         for name, value in point.history[point.best_epoch - 1].items()
@@ -283,7 +251,7 @@ def _finish(
     settings = request.settings
     for path, state, epoch in (
         (files.best, point.best, point.best_epoch),
-        (files.final, last_network(point), point.epoch),
+        (files.final, point.last_network(), point.epoch),
     ):
         network = NETWORKS[settings.model](plan.features.width, **settings.network)
         network.load_state_dict(state)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from io import BytesIO
 from itertools import groupby
 from operator import attrgetter
 from pathlib import Path
@@ -11,13 +10,11 @@ from pathlib import Path
 import numpy as np
 
 from virnucpro.errors import InputError, UsageError
+from virnucpro.metrics.plots import BLUE, GREY, ORANGE, image_of
 from virnucpro.results import open_rcl_run
 from virnucpro.rows import RclResidueRow, RclRow
 from virnucpro.tables import RCL_RESIDUES
 
-# The colours of Okabe and Ito, which the colour-blind can tell apart too.
-BLUE, ORANGE, GREY = "#0072B2", "#D55E00", "#999999"
-DOTS_PER_INCH = 150
 FLANK = 12  # residues that are shown on both sides of the RCL
 LETTERS = 60  # residues that fit under the lower panel; of a longer RCL the first ones are shown
 SUFFIX = RCL_RESIDUES.place("")
@@ -82,7 +79,6 @@ def draw_protein(
     The upper panel has the whole protein. The lower one has the residues of the RCL, or those
     around the highest probability where there is no RCL.
     """
-    from matplotlib import rc_context
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(10, 5), layout="constrained")
@@ -121,9 +117,4 @@ def draw_protein(
         axes.axhline(threshold, color=GREY, linestyle=":", linewidth=1)
         axes.set(ylim=(0, 1.02), ylabel="probability of RCL")
         axes.spines[["top", "right"]].set_visible(False)
-    out = BytesIO()
-    # Neither the time nor random names: equal pictures are equal files.
-    dated = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(suffix)
-    with rc_context({"svg.hashsalt": "virnucpro"}):
-        figure.savefig(out, format=suffix, dpi=DOTS_PER_INCH, metadata=dated)
-    return out.getvalue()
+    return image_of(figure, suffix)

@@ -45,10 +45,6 @@ class RclRunFiles:
         self.savepoint = checkpoint_folder(root) / "training.pt"
         self.lock = lock_file(root, "training")
 
-    def scalars(self, epoch: int) -> Path:
-        """Return the file of the scalars of an epoch; TensorBoard reads them in this order."""
-        return self.tensorboard / f"events.out.tfevents.{epoch:010d}"
-
 
 @contextmanager
 def run_folder(

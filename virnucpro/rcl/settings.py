@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, Literal
@@ -14,7 +13,6 @@ RclRecipe = Literal["original", "modern"]
 KINDS = ("cnn", "unet", "lstm")
 TABLE_ENCODINGS = ("onehot", "blosum")
 PLATEAU_FACTOR = 0.5  # of the original: ReduceLROnPlateau(mode="max", factor=0.5)
-WARM_UP_EPOCHS = 1.0  # in which a cosine schedule rises from zero
 
 NETWORK_DEFAULTS: Mapping[str, Mapping[str, Json]] = {
     "cnn": {"channels": [256, 128, 64, 32], "kernel_sizes": [7, 5, 5, 3], "dropout": 0.3},
@@ -99,13 +97,6 @@ class RclTrainingSettings:
         if not self.averaged:  # as before there was a mean, so that such trainings can go on
             del facts["averaged"]
         return {**facts, "loss_weights": list(self.loss_weights), "network": self.network}
-
-    def cosine_rate(self, epochs: float) -> float:
-        """Return the learning rate of a cosine schedule after so many ``epochs``."""
-        if epochs < WARM_UP_EPOCHS:
-            return self.learning_rate * (0.02 + 0.98 * epochs / WARM_UP_EPOCHS)
-        progress = (epochs - WARM_UP_EPOCHS) / max(self.epochs - WARM_UP_EPOCHS, 1.0)
-        return self.learning_rate * (1 + math.cos(math.pi * min(progress, 1.0))) / 2
 
 
 RCL_RECIPES: Mapping[str, RclTrainingSettings] = {

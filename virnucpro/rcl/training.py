@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import nn
-from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 from virnucpro.metrics.classification import auroc, confusion_counts
 from virnucpro.rcl.features import ProteinFeatures
@@ -19,15 +17,14 @@ from virnucpro.rcl.networks import NETWORKS, RCL
 from virnucpro.rcl.proteins import AnnotatedProtein
 from virnucpro.rcl.settings import PLATEAU_FACTOR, RclTrainingSettings
 from virnucpro.training.group import TrainingGroup
-from virnucpro.training.loop import EpochPlan, TrainingLoop
+from virnucpro.training.loop import EpochPlan, TrainingLoop, cosine_rate, random_seed
 from virnucpro.training.progress import ReportEvent, StopRequested
-from virnucpro.training.savepoint import Savepoint
 
 POOL_BATCHES = 16  # batches whose proteins are sorted by length together
+FIRST_RATE = 0.02  # share of the highest rate with which a cosine schedule begins
 LEAST_FRAGMENT = 40  # residues: longer than an RCL with its neighbours
 SHARE_AVERAGED = 0.1  # of all steps: the most that the running mean of the weights reaches back
 IGNORED = -1  # label of what is not a residue
-_AVERAGE = "average"  # in ``extra`` of the savepoint: the state of the AveragedModel
 Rows = npt.NDArray[np.int64]
 
 
@@ -63,7 +60,7 @@ class RclBatch:
     residues: int
 
 
-class RclLoop(TrainingLoop[RclBatch]):
+class RclLoop(TrainingLoop):
     """Trains a network on encoded proteins. The highest F1 of the validation part is the best.
 
     Where the settings say so, a running mean of the weights is what is validated and kept.
@@ -86,43 +83,29 @@ class RclLoop(TrainingLoop[RclBatch]):
         optimizer = optimizers[settings.optimizer](
             network.parameters(), settings.learning_rate, weight_decay=settings.weight_decay
         )
-        limits = settings.epochs, settings.patience
-        super().__init__(plan.savepoint, network, optimizer, limits, group, report, stop_requested)
+        averaged = 0.0
+        if settings.averaged:
+            batches = len(epoch_batches(self._lengths(), settings, 0, group.world))
+            averaged = min(settings.averaged, SHARE_AVERAGED * settings.epochs * batches)
+        super().__init__(
+            plan.savepoint,
+            network,
+            optimizer,
+            (settings.epochs, settings.patience),
+            group,
+            report,
+            stop_requested,
+            averaged=averaged,
+            precision=settings.precision,
+        )
         self._features = plan.features
         self._weights = torch.tensor(settings.loss_weights, device=group.device)
-        self._scaler = torch.amp.GradScaler(group.device.type, enabled=settings.precision == "fp16")
-        if self.savepoint.extra:
-            self._scaler.load_state_dict(dict(self.savepoint.extra))
-        self._average = self._running_mean() if settings.averaged else None
-
-    def _running_mean(self) -> AveragedModel:
-        """Return the running mean of the weights, as the savepoint has it."""
-        batches = len(epoch_batches(self._lengths(), self._settings, 0, self.group.world))
-        steps = min(self._settings.averaged, SHARE_AVERAGED * self._settings.epochs * batches)
-        update = get_ema_multi_avg_fn(max(0.0, 1 - 1 / steps))  # type: ignore[no-untyped-call]
-        # With the statistics of batch norm, which belong to the weights.
-        average = AveragedModel(self.network, multi_avg_fn=update, use_buffers=True)
-        if _AVERAGE in self.savepoint.extra:
-            average.load_state_dict(self.savepoint.extra[_AVERAGE])
-        return average
-
-    def result(self) -> nn.Module:
-        """Return the network with the averaged weights, if there is one."""
-        return self.network if self._average is None else self._average.module
-
-    def extra_state(self) -> dict[str, Any]:
-        """Return the state of the gradient scaler, and of the running mean."""
-        extra = dict(self._scaler.state_dict())
-        if self._average is not None:
-            state = self._average.state_dict()
-            extra[_AVERAGE] = {name: value.cpu() for name, value in state.items()}
-        return extra
 
     def _lengths(self) -> Rows:
         """Return the residues of each protein of the training part, int64 ``[n]``."""
         return np.array([len(protein.sequence) for protein in self._plan.train])
 
-    def epoch_plan(self, epoch: int, finished_batches: int) -> EpochPlan[RclBatch]:
+    def epoch_plan(self, epoch: int, finished_batches: int) -> EpochPlan:
         """Return the batches of an epoch, in an order that follows from the seed."""
         batches = epoch_batches(self._lengths(), self._settings, epoch, self.group.world)
         sizes = [len(batch) for batch in batches]
@@ -165,32 +148,21 @@ class RclLoop(TrainingLoop[RclBatch]):
             labels[number, : lengths[place]] = protein.labels()[window]
         return RclBatch(torch.from_numpy(x), torch.from_numpy(labels), sum(lengths))
 
-    def step(self, number: int, seen: int, content: RclBatch) -> torch.Tensor:
+    def step(self, number: int, content: RclBatch) -> torch.Tensor:
         """Train on one batch, and return the share of this process in its loss."""
-        settings, group, epoch = self._settings, self.group, self.savepoint.epoch
-        rate = self._rate(epoch + seen / len(self._plan.train))
-        for parameters in self.optimizer.param_groups:
-            parameters["lr"] = rate
-        entropy = np.random.SeedSequence((settings.seed, epoch, number, group.rank))
-        torch.manual_seed(int(entropy.generate_state(1, np.uint64)[0] >> 1))  # of the dropout
-        self.optimizer.zero_grad()
+        settings, group = self._settings, self.group
+        torch.manual_seed(random_seed(settings.seed, self.savepoint.epoch, number, group.rank))
         labels = content.labels.to(group.device)
         logits = self._logits(self.model, content.x, labels)
         loss = self._loss_sum(logits, labels) / content.residues
-        self._scaler.scale(loss * group.world).backward()  # type: ignore[no-untyped-call]
-        self._scaler.step(self.optimizer)
-        self._scaler.update()
-        if self._average is not None:
-            self._average.update_parameters(self.network)
+        self.descend(loss)
         return loss.detach().double()
 
     def _logits(self, network: nn.Module, x: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
         """Return the logits float32 ``[B, L, 2]``."""
-        settings, device = self._settings, self.group.device
-        dtype = {"bf16": torch.bfloat16, "fp16": torch.float16}.get(settings.precision)
-        with torch.autocast(device.type, dtype, enabled=dtype is not None):
-            mask = labels != IGNORED if settings.masked else None
-            logits: torch.Tensor = network(x.to(device), mask)
+        with self.autocast():
+            mask = labels != IGNORED if self._settings.masked else None
+            logits: torch.Tensor = network(x.to(self.group.device), mask)
         return logits.float()
 
     def _loss_sum(self, logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
@@ -204,11 +176,11 @@ class RclLoop(TrainingLoop[RclBatch]):
         probability = logits[real].softmax(-1).gather(1, classes[:, None])[:, 0]
         return -(self._weights[classes] * torch.log(probability + 1e-8)).sum()
 
-    def _rate(self, epochs: float) -> float:
+    def rate(self, epochs: float) -> float:
         """Return the learning rate after so many epochs."""
         settings = self._settings
         if settings.scheduler == "cosine":
-            return settings.cosine_rate(epochs)
+            return cosine_rate(settings.learning_rate, epochs, settings.epochs, FIRST_RATE)
         if settings.scheduler == "none":
             return settings.learning_rate
         return plateau_rate(settings, [row["f1"] for row in self.savepoint.history])
@@ -245,14 +217,6 @@ class RclLoop(TrainingLoop[RclBatch]):
     def rank(self, metrics: Mapping[str, float]) -> float:
         """Return the F1 of the residues; not finite where the loss is not."""
         return metrics["f1"] + 0 * metrics["validation_loss"]
-
-
-def last_network(point: Savepoint) -> dict[str, torch.Tensor]:
-    """Return the state of the network after the last epoch, averaged if the training does so."""
-    if _AVERAGE not in point.extra:
-        return point.network
-    state = point.extra[_AVERAGE].items()
-    return {n.removeprefix("module."): value for n, value in state if n != "n_averaged"}
 
 
 def residue_metrics(

@@ -11,30 +11,37 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Protocol
 
+import numpy as np
 import torch
 from torch import nn
+from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 from virnucpro.compute.threads import call_mkl_functions_once
 from virnucpro.errors import DeviceError, InputError
 from virnucpro.store.disk import Disk
 from virnucpro.training.group import TrainingGroup
 from virnucpro.training.progress import EpochEnded, EpochProgress, ReportEvent, StopRequested
-from virnucpro.training.savepoint import load_savepoint, save_savepoint
+from virnucpro.training.savepoint import AVERAGE, load_savepoint, save_savepoint
 
 CHECK_BATCHES = 16  # batches between two agreements on whether to stop or save: each costs messages
 SAVE_SECONDS = 60.0  # a training that is killed repeats about so much
 REPORT_SECONDS = 0.2
-BatchContent = TypeVar("BatchContent")
+DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
 
 
 class Trainable(Protocol):
     """What is sent to each process of a training. Picklable."""
 
+    @property
+    def savepoint(self) -> Path:
+        """The file of the savepoint."""
+        ...
+
     def loop(
         self, group: TrainingGroup, report: ReportEvent, stop_requested: StopRequested
-    ) -> TrainingLoop[Any]:
+    ) -> TrainingLoop:
         """Return the loop of one process."""
         ...
 
@@ -63,24 +70,32 @@ def train_network(
 
 
 @dataclass(frozen=True)
-class EpochPlan(Generic[BatchContent]):
+class EpochPlan:
     """The batches of an epoch.
 
     Attributes:
         sizes: units of each batch, over all processes.
         units: what is counted, for messages.
         loss_divisor: what the sum of the losses of all batches is divided by.
-        batches: the contents for this process, after the batches that are finished.
+        batches: the contents for this process, after the batches that are finished. A content is
+            taken when it is trained on, so random numbers may be drawn for it then.
     """
 
     sizes: list[int]
     units: str
     loss_divisor: float
-    batches: Iterator[BatchContent]
+    batches: Iterator[Any]
 
 
-class TrainingLoop(ABC, Generic[BatchContent]):
-    """The network, the optimizer and the position in the data of one process."""
+class TrainingLoop(ABC):
+    """The network, the optimizer and the position in the data of one process.
+
+    Attributes:
+        network: the network, on the device of the process.
+        model: the same with gradients averaged over the processes, for the forward pass.
+        average: a running mean of the weights and of the statistics of batch norms, if asked for.
+        savepoint: the state that was loaded, with the epoch and the history.
+    """
 
     def __init__(
         self,
@@ -91,14 +106,28 @@ class TrainingLoop(ABC, Generic[BatchContent]):
         group: TrainingGroup,
         report: ReportEvent,
         stop_requested: StopRequested,
+        *,
+        averaged: float = 0.0,
+        precision: str = "fp32",
     ) -> None:
         """Load the savepoint into ``network`` and ``optimizer``.
 
-        ``limits`` are the largest number of epochs, and of those without a better one.
+        Args:
+            savepoint: the file of the savepoint, which must exist.
+            network: with its first weights.
+            optimizer: of the parameters of ``network``.
+            limits: the largest number of epochs, and of those without a better one.
+            group: this process among the others.
+            report: is told of progress.
+            stop_requested: says whether to stop after the present batch.
+            averaged: steps over which the weights are averaged, as a running mean; 0 for no mean.
+            precision: ``fp32``, ``bf16`` or ``fp16`` (with a gradient scaler) under
+                :meth:`autocast`.
         """
         self._savepoint_file, self._disk = savepoint, Disk()
         self._epochs, self._patience = limits
         self._report, self._stop_requested = report, stop_requested
+        self._precision = precision
         self.group, self.network, self.optimizer = group, network.to(group.device), optimizer
         loaded = load_savepoint(savepoint)
         assert loaded is not None
@@ -107,16 +136,29 @@ class TrainingLoop(ABC, Generic[BatchContent]):
             network.load_state_dict(loaded.network)
         if loaded.optimizer:
             optimizer.load_state_dict(loaded.optimizer)
+        self._scaler = torch.amp.GradScaler(group.device.type, enabled=precision == "fp16")
+        if loaded.extra:
+            self._scaler.load_state_dict(loaded.extra)
+        self.average: AveragedModel | None = None
+        if averaged:
+            mean = get_ema_multi_avg_fn(max(0.0, 1 - 1 / averaged))  # type: ignore[no-untyped-call]
+            self.average = AveragedModel(network, multi_avg_fn=mean, use_buffers=True)
+            if AVERAGE in loaded.extra:
+                self.average.load_state_dict(loaded.extra[AVERAGE])
         self.model = group.wrapped(network)
         self._last_report, self._saved = 0.0, time.monotonic()
 
     @abstractmethod
-    def epoch_plan(self, epoch: int, finished_batches: int) -> EpochPlan[BatchContent]:
+    def epoch_plan(self, epoch: int, finished_batches: int) -> EpochPlan:
         """Return the batches of an epoch (from 0). They must be the same at every call."""
 
     @abstractmethod
-    def step(self, number: int, seen: int, content: BatchContent) -> torch.Tensor:
-        """Train on batch ``number`` (from 0), before which the epoch had ``seen`` units.
+    def rate(self, epochs: float) -> float:
+        """Return the learning rate after so many epochs."""
+
+    @abstractmethod
+    def step(self, number: int, content: Any) -> torch.Tensor:
+        """Train on batch ``number`` (from 0), with one call of :meth:`descend`.
 
         Return the loss of this process, so that the sum over all processes is that of the batch.
         """
@@ -133,12 +175,36 @@ class TrainingLoop(ABC, Generic[BatchContent]):
         """
 
     def result(self) -> nn.Module:
-        """Return the network that is kept: that in training, or one that follows from it."""
-        return self.network
+        """Return the network that is validated and kept: the mean, or the one in training."""
+        return self.network if self.average is None else self.average.module
 
     def extra_state(self) -> dict[str, Any]:
-        """Return what else the rest depends on, for the savepoint. Most trainings have nothing."""
+        """Return what else the rest depends on, for the savepoint. Most trainings have nothing.
+
+        The class that derives reads it from ``self.savepoint.extra`` when it is made.
+        """
         return {}
+
+    def autocast(self) -> torch.autocast:
+        """Return a context in which products are computed in the precision of the training."""
+        dtype = DTYPES.get(self._precision)
+        return torch.autocast(self.group.device.type, dtype, enabled=dtype is not None)
+
+    def descend(self, loss: torch.Tensor, largest_gradient: float | None = None) -> None:
+        """Change the weights by the gradient of ``loss``, the summand of this process.
+
+        Gradients are cut to the norm ``largest_gradient`` if it is given.
+        """
+        self.optimizer.zero_grad()
+        # Gradients are averaged over the processes, where their sum is meant.
+        self._scaler.scale(loss * self.group.world).backward()  # type: ignore[no-untyped-call]
+        if largest_gradient is not None:
+            self._scaler.unscale_(self.optimizer)
+            nn.utils.clip_grad_norm_(self.network.parameters(), largest_gradient)
+        self._scaler.step(self.optimizer)
+        self._scaler.update()
+        if self.average is not None:
+            self.average.update_parameters(self.network)
 
     def train(self) -> bool:
         """Train epoch after epoch, and return whether the training is finished."""
@@ -158,7 +224,7 @@ class TrainingLoop(ABC, Generic[BatchContent]):
             self._end_epoch(loss, metrics, time.perf_counter() - started)
         return True
 
-    def _train_epoch(self, plan: EpochPlan[BatchContent]) -> bool:
+    def _train_epoch(self, plan: EpochPlan) -> bool:
         """Train on the remaining batches of an epoch. Return False if a stop was requested."""
         savepoint, total = self.savepoint, sum(plan.sizes)
         seen = sum(plan.sizes[: savepoint.batch])
@@ -166,14 +232,16 @@ class TrainingLoop(ABC, Generic[BatchContent]):
         earlier_loss = savepoint.loss if self.group.rank == 0 else 0.0
         loss = torch.tensor(earlier_loss, dtype=torch.float64, device=self.group.device)
         self.model.train()
-        for number, content in enumerate(plan.batches, savepoint.batch):
-            if number % CHECK_BATCHES == 0:
+        for number in range(savepoint.batch, len(plan.sizes)):
+            if self.group.world == 1 or number % CHECK_BATCHES == 0:
                 stop = self.group.any(self._stop_requested())
                 if stop or self.group.any(time.monotonic() - self._saved >= SAVE_SECONDS):
                     self._save(number, loss)
                 if stop:
                     return False
-            loss += self.step(number, seen, content)
+            for parameters in self.optimizer.param_groups:
+                parameters["lr"] = self.rate(savepoint.epoch + seen / total)
+            loss += self.step(number, next(plan.batches))
             seen += plan.sizes[number]
             now = time.monotonic()
             if self.group.rank == 0 and now - self._last_report >= REPORT_SECONDS:
@@ -187,17 +255,9 @@ class TrainingLoop(ABC, Generic[BatchContent]):
         """Keep the best weights, decide whether training is finished, save and report."""
         savepoint = self.savepoint
         savepoint.epoch += 1
-        rate = float(self.optimizer.param_groups[0]["lr"])
-        savepoint.history.append(
-            {
-                "epoch": savepoint.epoch,
-                "epochs": self._epochs,
-                "loss": loss,
-                **metrics,
-                "rate": rate,
-                "seconds": round(seconds, 3),
-            }
-        )
+        rate, seconds = float(self.optimizer.param_groups[0]["lr"]), round(seconds, 3)
+        first = {"epoch": savepoint.epoch, "epochs": self._epochs, "loss": loss}
+        savepoint.history.append({**first, **metrics, "rate": rate, "seconds": seconds})
         ranks = [self.rank(row) for row in savepoint.history]
         savepoint.best_epoch = ranks.index(max(ranks)) + 1
         if savepoint.best_epoch == savepoint.epoch:
@@ -210,19 +270,40 @@ class TrainingLoop(ABC, Generic[BatchContent]):
         self._save(0, torch.tensor(0.0, device=self.group.device))
         if self.group.rank == 0:
             ended = (savepoint.epoch, self._epochs, loss, metrics, rate, savepoint.best_epoch)
-            self._report(EpochEnded(*ended, round(seconds, 3)))
+            self._report(EpochEnded(*ended, seconds))
 
     def _save(self, batch: int, loss: torch.Tensor) -> None:
         savepoint = self.savepoint
         savepoint.batch, savepoint.loss = batch, self._total_loss(loss)
         self._saved = time.monotonic()
         if self.group.rank == 0:
-            state = self.network.state_dict()
-            savepoint.network = {name: value.cpu() for name, value in state.items()}
+            savepoint.network = _on_cpu(self.network.state_dict())
             savepoint.optimizer = self.optimizer.state_dict()
-            savepoint.extra = self.extra_state()
+            savepoint.extra = {**self._scaler.state_dict(), **self.extra_state()}
+            if self.average is not None:
+                savepoint.extra[AVERAGE] = _on_cpu(self.average.state_dict())
             save_savepoint(self._savepoint_file, savepoint, self._disk)
 
     def _total_loss(self, loss: torch.Tensor) -> float:
         with torch.no_grad():
             return float(self.group.total(loss))
+
+
+def _on_cpu(state: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    return {name: value.cpu() for name, value in state.items()}
+
+
+def random_seed(*numbers: int) -> int:
+    """Return a seed for torch that follows from whole numbers, such as seed, epoch and batch."""
+    return int(np.random.SeedSequence(numbers).generate_state(1, np.uint64)[0] >> 1)
+
+
+def cosine_rate(highest: float, epochs: float, total: float, first: float = 0.0) -> float:
+    """Return a learning rate that rises in epoch 1 from the share ``first``, then falls to 0.
+
+    The fall is half a cosine, which ends after ``total`` epochs.
+    """
+    if epochs < 1:
+        return highest * (first + (1 - first) * epochs)
+    progress = (epochs - 1) / max(total - 1, 1.0)
+    return highest * (1 + math.cos(math.pi * min(progress, 1.0))) / 2

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -11,24 +12,26 @@ import torch
 
 from virnucpro.contracts import Json
 from virnucpro.encoders.weights import read_pickle
-from virnucpro.errors import InputError, ModelError
+from virnucpro.errors import InputError, ModelError, ResumeRefusedError
 from virnucpro.store.disk import Disk
 from virnucpro.store.migrations import current_schema, upgraded
+
+AVERAGE = "average"  # in ``extra``: the state of the running mean of the weights
 
 
 @dataclass
 class Savepoint:
     """The state of a training after ``batch`` batches of epoch ``epoch`` (from 0).
 
-    Order, dropout and learning rate follow from seed, epoch, batch and history, so no state of a
-    random generator or of a schedule is needed.
+    Order, dropout and learning rate follow from seed, epoch, batch and history wherever possible,
+    so that no state of a random generator or of a schedule is needed.
 
     Attributes:
         identity: everything that decides the weights. It must be the same when training continues.
         network: the state of the network.
         optimizer: the state of the optimizer.
-        extra: what else the rest depends on: the scale of the gradients in fp16, and in trainings
-            of the RCL predictor the running mean of the weights.
+        extra: what else the rest depends on: the scale of the gradients in fp16, the running mean
+            of the weights, and what the training itself adds.
         loss: the sum of the losses in this epoch.
         best: the state of the network that is kept, after the best epoch; empty before the first
             one ends.
@@ -50,6 +53,18 @@ class Savepoint:
     history: list[dict[str, float]] = field(default_factory=list)
     finished: bool = False
 
+    @property
+    def begun(self) -> bool:
+        """Whether any batch was trained on."""
+        return self.epoch > 0 or self.batch > 0
+
+    def last_network(self) -> dict[str, torch.Tensor]:
+        """Return the state of the network after the last batch, averaged if there is a mean."""
+        if AVERAGE not in self.extra:
+            return self.network
+        state: Mapping[str, torch.Tensor] = self.extra[AVERAGE]
+        return {n.removeprefix("module."): v for n, v in state.items() if n != "n_averaged"}
+
 
 def save_savepoint(path: Path, savepoint: Savepoint, disk: Disk) -> None:
     """Write a savepoint in place of an earlier one.
@@ -67,12 +82,17 @@ def load_savepoint(path: Path) -> Savepoint | None:
 
     Raises:
         InputError: it is damaged.
-        ResumeRefusedError: a newer version wrote it.
+        ResumeRefusedError: a newer version wrote it, or an older one in another form.
     """
     if not path.exists():
         return None
     try:
         document = read_pickle(path)
+        if "identity" in document and "schema" not in document:
+            raise ResumeRefusedError(
+                f"{path} was written by an older version of the program, and this one cannot go on "
+                f"from it: start over with --force"
+            )
         document = upgraded("savepoint", document, path)
         del document["schema"]
         return Savepoint(**document)

@@ -17,7 +17,7 @@ from virnucpro.evaluation.calibration import (
     fit_calibration,
     logit_margins,
 )
-from virnucpro.evaluation.sample import Sample, SampleCounts
+from virnucpro.evaluation.labels import Sample, SampleCounts
 from virnucpro.settings import TOY_CLASSIFIER
 
 

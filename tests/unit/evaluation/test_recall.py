@@ -6,11 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from virnucpro.evaluation.evaluation import Evaluation, evaluate
-from virnucpro.evaluation.labels import read_labels
+from virnucpro.evaluation.labels import join, read_labels
+from virnucpro.evaluation.measure import Evaluation, evaluate
 from virnucpro.evaluation.predictions import find_predictions
 from virnucpro.evaluation.report import as_tsv, count_lines
-from virnucpro.evaluation.sample import join
 from virnucpro.stages.calls import Call
 from virnucpro.tables import CONTIGS, EVALUATION
 
@@ -58,7 +57,7 @@ def test_viruses_without_a_score_are_counted_as_missed(files: tuple[Path, Path])
     evaluation = _evaluated(files, None)
     assert evaluation.overall.metrics.recall == pytest.approx(2 / 3)
     assert evaluation.overall.recall_all == pytest.approx(2 / 5)
-    by_name = {(part.label, part.name): part.recall_all for part in evaluation.slices[1:]}
+    by_name = {(part.part.label, part.part.name): part.recall_all for part in evaluation.slices[1:]}
     assert by_name["virus", "A"] == pytest.approx(1 / 2)
     assert by_name["virus", "B"] == pytest.approx(1 / 3)
     assert by_name["others", "H"] == pytest.approx(2 / 5)

@@ -7,9 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from virnucpro.evaluation.evaluation import ONE_CLASS, Evaluation, SliceResult, evaluate
-from virnucpro.evaluation.sample import Sample, SampleCounts
-from virnucpro.evaluation.slices import MOST_SLICES
+from virnucpro.evaluation.labels import Sample, SampleCounts
+from virnucpro.evaluation.measure import MOST_SLICES, ONE_CLASS, Evaluation, SliceResult, evaluate
 
 
 def _sample(scores, virus, groups=None, genomes=None, lengths=None, fdr=None) -> Sample:
@@ -34,7 +33,7 @@ def _sample(scores, virus, groups=None, genomes=None, lengths=None, fdr=None) ->
 
 
 def _by_name(found: Evaluation) -> dict[str, SliceResult]:
-    return {f"{line.label} {line.name}".strip(): line for line in found.slices}
+    return {f"{line.part.label} {line.part.name}".strip(): line for line in found.slices}
 
 
 def test_a_group_is_measured_against_all_rows_of_the_other_label() -> None:
@@ -60,7 +59,7 @@ def test_a_group_is_measured_against_all_rows_of_the_other_label() -> None:
 
 def test_a_group_with_both_labels_is_two() -> None:
     found = evaluate(_sample([0.9, 0.1], [1, 0], ["x", "x"]), 0.5, graded=True)
-    assert [(line.label, line.name) for line in found.of_kind("group")] == [
+    assert [(line.part.label, line.part.name) for line in found.of_kind("group")] == [
         ("others", "x"),
         ("virus", "x"),
     ]
@@ -69,7 +68,7 @@ def test_a_group_with_both_labels_is_two() -> None:
 def test_lengths_are_not_pooled() -> None:
     scores = [0.9, 0.1, 0.2, 0.8]
     found = evaluate(_sample(scores, [1, 0, 1, 0], lengths=[500, 500, 150, 150]), 0.5, graded=True)
-    assert [(line.name, line.metrics.auroc) for line in found.of_kind("length")] == [
+    assert [(line.part.name, line.metrics.auroc) for line in found.of_kind("length")] == [
         ("150", 0),
         ("500", 1),
     ]
@@ -79,7 +78,7 @@ def test_one_class_is_said_and_not_made_up() -> None:
     found = evaluate(_sample([0.9, 0.1, 0.3], [1, 1, 1], ["a", "a", "b"]), 0.5, graded=True)
     assert all(line.metrics.auroc is None for line in found.slices)
     assert all(line.notes == (ONE_CLASS,) for line in found.slices)
-    assert all(line.intervals.auroc is None for line in found.slices)
+    assert all(line.intervals["auroc"] is None for line in found.slices)
 
 
 def _clustered(genomes: int, rows: int, seed: int = 0) -> Sample:
@@ -95,7 +94,8 @@ def test_intervals_are_over_genomes_and_not_over_rows() -> None:
     clustered = _clustered(100, 30)
     rows = replace(clustered, clusters=np.arange(len(clustered.scores)))
     wide, narrow = (
-        evaluate(sample, 0.5, graded=True).slices[0].intervals.auroc for sample in (clustered, rows)
+        evaluate(sample, 0.5, graded=True).slices[0].intervals["auroc"]
+        for sample in (clustered, rows)
     )
     assert wide is not None
     assert narrow is not None
@@ -119,8 +119,8 @@ def test_the_interval_is_that_of_a_plain_bootstrap(digits: int) -> None:
         )
         areas.append(roc_auc_score(sample.virus[drawn], sample.scores[drawn]))
         accuracies.append(((sample.scores >= 0.5) == sample.virus)[drawn].mean())
-    assert ours.auroc == pytest.approx(np.percentile(areas, (2.5, 97.5)), abs=0.025)
-    assert ours.accuracy == pytest.approx(np.percentile(accuracies, (2.5, 97.5)), abs=0.03)
+    assert ours["auroc"] == pytest.approx(np.percentile(areas, (2.5, 97.5)), abs=0.025)
+    assert ours["accuracy"] == pytest.approx(np.percentile(accuracies, (2.5, 97.5)), abs=0.03)
 
 
 def test_the_same_seed_gives_the_same_intervals_in_any_order_of_rows() -> None:
@@ -133,11 +133,11 @@ def test_a_single_genome_has_no_interval() -> None:
     scores, virus = [0.9, 0.8, 0.4, 0.1, 0.2, 0.6], [1, 1, 1, 0, 0, 0]
     sample = _sample(scores, virus, ["a", "a", "b", "c", "c", "c"], [0, 0, 1, 2, 3, 4])
     lines = _by_name(evaluate(sample, 0.5, graded=True))
-    assert lines["all"].intervals.auroc is not None
-    assert lines["virus a"].intervals.genomes == 1
-    assert lines["virus a"].intervals.auroc is None
+    assert lines["all"].intervals["auroc"] is not None
+    assert lines["virus a"].genomes == 1
+    assert lines["virus a"].intervals["auroc"] is None
     assert "fewer than 2 genomes" in lines["virus a"].notes[0]
-    assert lines["others c"].intervals.correct is not None
+    assert lines["others c"].intervals["correct"] is not None
 
 
 def test_too_many_groups_have_no_intervals_and_it_is_said() -> None:
@@ -145,16 +145,16 @@ def test_too_many_groups_have_no_intervals_and_it_is_said() -> None:
     names = [f"g{i}" for i in range(count)]
     sample = _sample(np.linspace(0, 1, count), np.arange(count) % 2, names)
     found = evaluate(sample, 0.5, graded=True)
-    assert found.slices[0].intervals.auroc is None
+    assert found.slices[0].intervals["auroc"] is None
     assert "no intervals" in found.slices[0].notes[0]
 
 
 def test_stated_and_realised_rates_of_false_discoveries() -> None:
     fdr = [0.005, 0.03, 0.04, 0.15, np.nan]
     found = evaluate(_sample([0.9, 0.8, 0.7, 0.6, 0.1], [1, 1, 0, 0, 0], fdr=fdr), 0.5, graded=True)
-    rows = [(d.stated, d.contigs, d.false) for d in found.false_discoveries]
+    rows = [(d["stated"], d["contigs"], d["false"]) for d in found.false_discoveries]
     assert rows == [(0.01, 1, 0), (0.05, 3, 1), (0.1, 3, 1), (0.2, 4, 2)]
-    assert found.false_discoveries[1].realised == pytest.approx(1 / 3)
+    assert found.false_discoveries[1]["realised"] == pytest.approx(1 / 3)
 
 
 def test_without_rates_there_is_nothing_to_compare() -> None:

@@ -18,13 +18,12 @@ from virnucpro.rcl.training import (
     RclLoop,
     RclTrainingPlan,
     epoch_batches,
-    last_network,
     plateau_rate,
     residue_metrics,
 )
 from virnucpro.store.disk import Disk
 from virnucpro.training.group import TrainingGroup
-from virnucpro.training.loop import train_network
+from virnucpro.training.loop import cosine_rate, train_network
 from virnucpro.training.processes import train_on
 from virnucpro.training.progress import EpochEnded
 from virnucpro.training.savepoint import Savepoint, load_savepoint, save_savepoint
@@ -118,7 +117,7 @@ def test_padding_has_no_influence(plan, model):
         for module in loop.network.modules():
             if isinstance(module, torch.nn.Dropout):
                 module.p = 0.0
-        loop.step(0, 0, dataclasses.replace(batch, x=x, labels=labels))
+        loop.step(0, dataclasses.replace(batch, x=x, labels=labels))
         gradients = [(n, p.grad) for n, p in loop.network.named_parameters() if p.grad is not None]
         states.append(dict(gradients))
     same(*states, atol=1e-5)
@@ -139,7 +138,7 @@ def test_stopped_anywhere_and_gone_on_with(plan, settings, averaged, monkeypatch
     one, two = load_savepoint(whole.savepoint), load_savepoint(pieces.savepoint)
     same(one.network, two.network)
     same(one.best, two.best)
-    same(last_network(one), last_network(two))
+    same(one.last_network(), two.last_network())
     times = {"seconds": 0}
     assert [row | times for row in one.history] == [row | times for row in two.history]
 
@@ -178,7 +177,7 @@ def test_two_processes_equal_one(plan):
     assert train_on(double, devices, lambda event: None, Interruption())
     one, two = load_savepoint(single.savepoint), load_savepoint(double.savepoint)
     same(one.network, two.network, atol=1e-5)
-    same(last_network(one), last_network(two), atol=1e-5)
+    same(one.last_network(), two.last_network(), atol=1e-5)
     assert not torch.equal(one.network["input_proj.weight"], one.best["input_proj.weight"])
     assert one.history[0]["loss"] == pytest.approx(two.history[0]["loss"], abs=1e-5)
     assert one.history[0]["auc"] == pytest.approx(two.history[0]["auc"], abs=1e-4)
@@ -200,14 +199,13 @@ def test_mixed_precision_is_near(plan, precision):
 def test_the_mean_of_the_weights_is_kept(plan, averaged, monkeypatch):
     """It is the sum of the weights after each step, each with the share that is left to it."""
     steps = []
-    step = RclLoop.step
+    descend = RclLoop.descend
 
     def noted(loop, *arguments):
-        loss = step(loop, *arguments)
+        descend(loop, *arguments)
         steps.append({n: value.clone() for n, value in loop.network.state_dict().items()})
-        return loss
 
-    monkeypatch.setattr(RclLoop, "step", noted)
+    monkeypatch.setattr(RclLoop, "descend", noted)
     made = plan(MODERN)
     run(made)
     decay = 1 - 1 / (0.5 * len(steps))
@@ -215,7 +213,7 @@ def test_the_mean_of_the_weights_is_kept(plan, averaged, monkeypatch):
     for weights in steps[1:]:
         mean = {n: decay * mean[n] + (1 - decay) * weights[n] for n in mean}
     point = load_savepoint(made.savepoint)
-    found = last_network(point)
+    found = point.last_network()
     counts = [name for name in found if name.endswith("num_batches_tracked")]
     for name in counts:  # whole numbers, which no network computes with
         del found[name], mean[name]
@@ -235,7 +233,7 @@ def test_the_recipe_of_the_original_keeps_the_last_weights(plan):
     point = load_savepoint(made.savepoint)
     assert point.extra == {}
     same(point.best, point.network)
-    same(last_network(point), point.network)
+    same(point.last_network(), point.network)
 
 
 def test_batches():
@@ -257,9 +255,8 @@ def test_rates():
     values = [0.5, 0.6, 0.6, 0.6, 0.6, 0.6, 0.6]
     rates = [plateau_rate(settings, values[:n]) for n in range(len(values) + 1)]
     assert rates == [1.0, 1.0, 1.0, 1.0, 1.0, 0.5, 0.5, 0.5]
-    modern = dataclasses.replace(MODERN, epochs=20, learning_rate=1.0)
-    assert modern.cosine_rate(1) == 1.0
-    assert modern.cosine_rate(20) == pytest.approx(0, abs=1e-12)
+    assert cosine_rate(1.0, 1, 20) == 1.0
+    assert cosine_rate(1.0, 20, 20) == pytest.approx(0, abs=1e-12)
 
 
 def test_metrics_that_are_not_defined_are_zero():

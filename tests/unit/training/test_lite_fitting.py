@@ -21,8 +21,7 @@ from virnucpro.store.disk import sha256_of
 from virnucpro.tables import REGIONS
 from virnucpro.training.data.dataset import Dataset
 from virnucpro.training.lite import trainer
-from virnucpro.training.lite.admission import LiteFiles
-from virnucpro.training.lite.fitting import fit_lite
+from virnucpro.training.lite.fitting import fit_lite, training_files
 from virnucpro.training.lite.masks import read_mask
 
 SETTINGS = replace(SHORT, steps=5)
@@ -57,6 +56,7 @@ class Stops:
 def small_batches():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(trainer, "BATCH_BASES", 6000)
+        patch.setattr("virnucpro.training.loop.REPORT_SECONDS", 0.0)
         yield
 
 
@@ -97,16 +97,16 @@ def test_what_is_written(dataset, done):
     assert facts["command"] == "virnucpro train lite DATASET --output-dir DIR --steps 5 --seed 0"
     assert facts["data_set"] == sha256_of(dataset.description_file)
     assert facts["settings"]["steps"] == 5
-    files = LiteFiles(done)
-    info = inspect_classifier(files.classifier)
+    files = training_files(done)
+    info = inspect_classifier(files.results[2])
     assert info.temperature == facts["temperature"] > 0
     assert info.chunk_lengths == dataset.lengths()
     assert info.encoders == ("lite",)
     assert list(info.contigs) == [300]
-    digest = sha256_of(files.encoder)
+    digest = sha256_of(files.results[0])
     assert info.extra["encoder_sha256"] == facts["encoder"] == digest
     assert info.input_width == 8
-    assert locate(str(files.encoder), "nucleotide").dim == 8
+    assert locate(str(files.results[0]), "nucleotide").dim == 8
     for part in ("validation", "test"):
         row = facts["chunk_auroc"][part]["300"]
         assert (row["chunks"], row["virus"]) == (20, 10)
@@ -136,7 +136,9 @@ def test_masked_regions_are_not_trained_on(dataset, done, tmp_path):
     facts = json.loads((tmp_path / "masked" / "lite.json").read_text())
     assert facts["settings"]["mask"] == sha256_of(table)
     assert facts["command"].endswith("--seed 0 --mask REGIONS")
-    made, unmasked = (load_file(LiteFiles(root).encoder) for root in (tmp_path / "masked", done))
+    made, unmasked = (
+        load_file(training_files(root).results[0]) for root in (tmp_path / "masked", done)
+    )
     assert any(not torch.equal(made[name], unmasked[name]) for name in made)
     with pytest.raises(ResumeRefusedError, match="mask: was"):
         fit(dataset, tmp_path / "masked", mask=mask(table, end=701))
@@ -176,9 +178,9 @@ def test_interrupted_and_gone_on_with(dataset, done, tmp_path, after):
     stops = Stops(after)
     with pytest.raises(RunInterruptedError):
         fit(dataset, tmp_path, stops=stops)
-    files = LiteFiles(tmp_path)
+    files = training_files(tmp_path)
     assert files.savepoint.exists()
-    assert not files.classifier.exists()
+    assert not files.results[2].exists()
     again = Stops()
     assert fit(dataset, tmp_path, stops=again) is not None
     assert again.steps["training"] == SETTINGS.steps - after
@@ -205,7 +207,7 @@ def test_others_are_refused_and_moved_aside(dataset, done, tmp_path):
     assert contents(tmp_path) == before
     with pytest.raises(RunInterruptedError):
         fit(dataset, tmp_path, other, Stops(2), force=True)
-    assert contents(LiteFiles(tmp_path).previous) == before
+    assert contents(training_files(tmp_path).previous) == before
     with pytest.raises(ResumeRefusedError, match="steps: was 4, is 5"):
         fit(dataset, tmp_path)
     again = Stops()
@@ -234,7 +236,7 @@ def test_files_of_somebody_else_are_never_overwritten(dataset, tmp_path, name):
 def test_a_file_that_came_after_an_interruption_is_not_ours(dataset, tmp_path):
     with pytest.raises(RunInterruptedError):
         fit(dataset, tmp_path, stops=Stops(1))
-    LiteFiles(tmp_path).report.write_text("mine")
+    training_files(tmp_path).results[1].write_text("mine")
     with pytest.raises(UsageError, match=r"not its own: lite\.json;"):
         fit(dataset, tmp_path)
 
@@ -242,9 +244,12 @@ def test_a_file_that_came_after_an_interruption_is_not_ours(dataset, tmp_path):
 def test_a_damaged_savepoint_is_said(dataset, tmp_path):
     with pytest.raises(RunInterruptedError):
         fit(dataset, tmp_path, stops=Stops(1))
-    path = LiteFiles(tmp_path).savepoint
+    path = training_files(tmp_path).savepoint
     path.write_bytes(path.read_bytes()[:1000])
-    with pytest.raises(ResumeRefusedError, match="is damaged: start over with --force"):
+    with pytest.raises(InputError, match="is damaged: start over with --force"):
+        fit(dataset, tmp_path)
+    torch.save({"identity": "{}", "step": 1}, path)  # of a version without a schema
+    with pytest.raises(ResumeRefusedError, match="older version"):
         fit(dataset, tmp_path)
     assert fit(dataset, tmp_path, force=True) is not None
 
@@ -254,7 +259,7 @@ def test_without_validation_and_without_a_label(tmp_path):
     facts = fit(only, tmp_path / "out")
     assert facts["temperature"] is None
     assert facts["chunk_auroc"] == {"validation": {}, "test": {}}
-    assert inspect_classifier(LiteFiles(tmp_path / "out").classifier).temperature is None
+    assert inspect_classifier(training_files(tmp_path / "out").results[2]).temperature is None
     empty = make_records(tmp_path / "empty", genomes=(0, 1, 1), codons=300)
     with pytest.raises(InputError, match="no others records of 300 bases to train on"):
         fit(empty, tmp_path / "none")

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import copy
-import io
+import itertools
 from dataclasses import replace
 
 import numpy as np
@@ -15,12 +14,20 @@ from tests.unit.encoders.small import open_path, quiet
 from virnucpro.classifier.files import classifier_to_bytes, load_classifier
 from virnucpro.encoders.lite import lite_to_bytes
 from virnucpro.encoders.lite_network import LiteNetwork, LiteShape
-from virnucpro.encoders.weights import read_pickle
 from virnucpro.errors import ModelError
+from virnucpro.store.disk import Disk
 from virnucpro.training.data.dataset import LabelledRecord
+from virnucpro.training.group import TrainingGroup
 from virnucpro.training.lite import trainer as trainer_module
 from virnucpro.training.lite.genomes import genome_set
-from virnucpro.training.lite.trainer import LiteTrainer, LiteTrainingSettings, window_margins
+from virnucpro.training.lite.trainer import (
+    LiteLoop,
+    LiteModel,
+    LitePlan,
+    LiteTrainingSettings,
+    window_margins,
+)
+from virnucpro.training.savepoint import Savepoint, load_savepoint, save_savepoint
 
 SHAPE = LiteShape(word_width=4, channels=(8, 8), heads=2, dim=8)
 SETTINGS = LiteTrainingSettings(steps=6, shape=SHAPE, hidden=8)
@@ -47,56 +54,65 @@ def one_thread_and_small_batches(monkeypatch):
     torch.set_num_threads(before)
 
 
-def run(trainer, until):
-    while trainer.step < until:
-        trainer.advance()
-    return trainer
+@pytest.fixture
+def plan(genomes, tmp_path):
+    def _plan(settings=SETTINGS, name="lite.pt", start=None, genomes=genomes):
+        save_savepoint(tmp_path / name, Savepoint({}), Disk())
+        return LitePlan(settings, genomes, LENGTHS, tmp_path / name, start)
+
+    return _plan
 
 
-def bytes_of(trainer):
-    model = trainer.finish()
+def loop_of(plan, stop=lambda: False):
+    return plan.loop(TrainingGroup(0, 1, torch.device("cpu")), lambda event: None, stop)
+
+
+def trained(plan, until=10**9):
+    """The loop after step ``until``, begun at the savepoint."""
+    steps = itertools.count(load_savepoint(plan.savepoint).batch)
+    loop = loop_of(plan, lambda: next(steps) >= until)
+    loop.train()
+    return loop
+
+
+def finished(loop):
+    model = LiteModel(loop._settings)
+    model.load_state_dict(loop.average.module.state_dict())
+    return model.eval()
+
+
+def bytes_of(loop):
+    model = finished(loop)
     return (
         lite_to_bytes(model.encoder, {}),
         classifier_to_bytes(model.classifier_state(), encoders=(), chunk_lengths=(), extra={}),
     )
 
 
-def test_stopped_and_continued_is_undisturbed(genomes, tmp_path):
-    """Through a file, as a savepoint; the random numbers of others in between do not matter."""
-    whole = bytes_of(run(LiteTrainer(SETTINGS, genomes, LENGTHS), 6))
-    first = run(LiteTrainer(SETTINGS, genomes, LENGTHS), 3)
-    path = tmp_path / "state.pt"
-    buffer = io.BytesIO()
-    torch.save(first.state(), buffer)
-    path.write_bytes(buffer.getvalue())
-    run(first, 5)  # what it does later is not in the state
-    torch.manual_seed(99)
-    second = LiteTrainer(SETTINGS, genomes, LENGTHS)
-    torch.rand(7)
-    second.load_state(read_pickle(path))
-    assert second.step == 3
-    assert bytes_of(run(second, 6)) == whole
-    other = LiteTrainer(replace(SETTINGS, seed=1), genomes, LENGTHS)
-    assert bytes_of(run(other, 6))[0] != whole[0]
+def test_stopped_and_continued_is_undisturbed(plan):
+    """The random numbers of others in between do not matter."""
+    whole, pieces = bytes_of(trained(plan(name="whole"))), plan(name="pieces")
+    for until in (3, 4):
+        trained(pieces, until)
+        assert load_savepoint(pieces.savepoint).batch == until
+        torch.manual_seed(99)
+    assert bytes_of(trained(pieces)) == whole
+    assert bytes_of(trained(plan(replace(SETTINGS, seed=1), "other")))[0] != whole[0]
 
 
-def test_a_training_can_start_from_an_earlier_encoder(genomes):
-    start = run(LiteTrainer(SETTINGS, genomes, LENGTHS), 3).finish().encoder
-    begun = LiteTrainer(replace(SETTINGS, seed=1), genomes, LENGTHS, start).finish().encoder
+def test_a_training_can_start_from_an_earlier_encoder(plan, genomes):
+    start = finished(trained(plan())).encoder
+    begun = finished(loop_of(plan(replace(SETTINGS, seed=1), "more", start))).encoder
     bases = torch.from_numpy(genomes.windows(np.arange(8), np.arange(8), 300)).long()
     assert torch.equal(begun(bases), start(bases))
-
-
-def test_an_encoder_of_other_sizes_is_no_start(genomes):
-    start = LiteNetwork(replace(SHAPE, dim=16))
     with pytest.raises(ModelError, match="encoder to start from has other sizes"):
-        LiteTrainer(SETTINGS, genomes, LENGTHS, start)
+        loop_of(plan(start=LiteNetwork(replace(SHAPE, dim=16))))
 
 
-def test_the_windows_of_a_batch_have_one_length_and_half_are_virus(genomes):
-    drawn, trainer = [], LiteTrainer(SETTINGS, genomes, LENGTHS)
+def test_the_windows_of_a_batch_have_one_length_and_half_are_virus(plan, genomes):
+    drawn, loop = [], loop_of(plan())
     for _ in range(60):
-        windows, records = trainer._draw()
+        windows, records = loop._draw()
         assert len(windows) == len(records) == 2 * genomes.virus[records].sum()
         assert 6000 - 2 * windows.shape[1] < windows.size <= 6000
         drawn.append(windows.shape[1])
@@ -106,36 +122,28 @@ def test_the_windows_of_a_batch_have_one_length_and_half_are_virus(genomes):
     assert min(drawn) >= 0.7 * min(LENGTHS) - 1
 
 
-def test_the_norms_use_running_means_of_all_lengths_at_the_end(genomes):
-    trainer = LiteTrainer(replace(SETTINGS, steps=40), genomes, LENGTHS)
-    norms = [m for m in trainer._model.modules() if isinstance(m, trainer_module.BatchNorm)]
-    assert len(norms) == 9  # of tables, convolutions, pooled, embedding and hidden units
+def test_the_norms_use_running_means_of_all_lengths_at_the_end(plan):
+    pieces = plan(replace(SETTINGS, steps=40))
 
-    def statistics():
-        return torch.cat([torch.cat([m.running_mean, m.running_var]) for m in norms])
+    def norms(module):
+        return [m for m in module.modules() if isinstance(m, trainer_module.BatchNorm)]
 
-    run(trainer, 27)
-    before = statistics()
-    run(trainer, 28)
-    assert not torch.equal(statistics(), before)  # as the last batch has changed them
-    average = [
-        m for m in trainer._average.module.modules() if isinstance(m, trainer_module.BatchNorm)
-    ]
-    means = torch.cat([torch.cat([m.running_mean, m.running_var]) for m in average])
-    assert not torch.equal(statistics(), means)
-    run(trainer, 29)
-    settled = statistics()
-    assert torch.equal(settled, means)
-    saved = copy.deepcopy(trainer.state())
-    run(trainer, 40)
-    assert torch.equal(statistics(), settled)
-    assert all(not norm.training for norm in norms)
-    again = LiteTrainer(replace(SETTINGS, steps=40), genomes, LENGTHS)
-    again.load_state(saved)
-    assert bytes_of(run(again, 40)) == bytes_of(trainer)
+    def statistics(module):
+        return torch.cat([torch.cat([m.running_mean, m.running_var]) for m in norms(module)])
+
+    loops = {until: trained(pieces, until) for until in (27, 28, 29, 40)}
+    assert len(norms(loops[27].network)) == 9  # of tables, convolutions, embedding and so on
+    found = {until: statistics(loop.network) for until, loop in loops.items()}
+    assert not torch.equal(found[28], found[27])  # as the last batch has changed them
+    means = statistics(loops[28].average)
+    assert not torch.equal(found[28], means)
+    assert torch.equal(found[29], means)
+    assert torch.equal(found[40], means)
+    assert all(not norm.training for norm in norms(loops[40].network))
+    assert bytes_of(trained(plan(replace(SETTINGS, steps=40), "whole"))) == bytes_of(loops[40])
 
 
-def test_a_group_that_is_told_apart_worse_is_drawn_more_often():
+def test_a_group_that_is_told_apart_worse_is_drawn_more_often(plan):
     """Half of the viruses are written as the others are."""
     rows = [
         LabelledRecord(f"{group} {n}", f"{group} {n}", f"{group} {n}", group, label,
@@ -145,28 +153,38 @@ def test_a_group_that_is_told_apart_worse_is_drawn_more_often():
         )
         for n in range(4)
     ]  # fmt: skip
-    trainer = run(LiteTrainer(replace(SETTINGS, steps=60), genome_set(rows), LENGTHS), 60)
-    losses = dict(zip(("clear", "hidden", "host"), trainer.state()["group_losses"], strict=True))
-    factors = dict(zip(("clear", "hidden", "host"), trainer.state()["factors"], strict=True))
+    made = plan(replace(SETTINGS, steps=60), genomes=genome_set(rows))
+    trained(made)
+    extra = load_savepoint(made.savepoint).extra
+    losses, factors = (
+        dict(zip(("clear", "hidden", "host"), extra[name], strict=True))
+        for name in ("group_losses", "factors")
+    )
     assert losses["hidden"] > losses["clear"]
     assert factors["hidden"] > max(1, factors["clear"], factors["host"])
 
 
-def test_it_learns_what_differs(genomes):
-    trainer = run(LiteTrainer(replace(SETTINGS, steps=150), genomes, LENGTHS), 150)
-    assert np.mean(trainer.losses[-5:]) < 0.8 * np.mean(trainer.losses[:2])
+def test_it_learns_what_differs(plan, genomes):
+    made = plan(replace(SETTINGS, steps=150))
+    losses = []
+    step = LiteLoop.step
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(LiteLoop, "step", lambda *a: (losses.append(step(*a)), losses[-1])[1])
+        loop = trained(made)
+    assert load_savepoint(made.savepoint).history[0]["loss"] == pytest.approx(np.mean(losses))
+    assert np.mean(losses[-5:]) < 0.8 * np.mean(losses[:2])
     records = np.arange(8)
-    margins = window_margins(trainer.finish(), genomes, records, records * 10, 300)
+    margins = window_margins(finished(loop), genomes, records, records * 10, 300)
     assert margins[genomes.virus].min() > margins[~genomes.virus].max()
 
 
-def test_margins_are_those_of_predict(genomes, tmp_path):
+def test_margins_are_those_of_predict(plan, genomes, tmp_path):
     """The encoder from its file, then the classifier from its own, chunk by chunk."""
-    trainer = run(LiteTrainer(SETTINGS, genomes, LENGTHS), 2)
-    for name, data in zip(("encoder", "classifier"), bytes_of(trainer), strict=True):
+    loop = trained(plan(), 2)
+    for name, data in zip(("encoder", "classifier"), bytes_of(loop), strict=True):
         (tmp_path / f"{name}.safetensors").write_bytes(data)
     records, offsets = np.arange(8), np.arange(8) * 7
-    margins = window_margins(trainer.finish(), genomes, records, offsets, 150)
+    margins = window_margins(finished(loop), genomes, records, offsets, 150)
     texts = ["".join("ACGT"[n] for n in row) for row in genomes.windows(records, offsets, 150)]
     rows = open_path(tmp_path / "encoder.safetensors", "nucleotide").encode(texts, quiet)
     scores = load_classifier(tmp_path / "classifier.safetensors").scores(rows)

@@ -204,7 +204,7 @@ def test_the_other_content_is_refused_with_one_sentence(dataset: Dataset) -> Non
     with pytest.raises(UsageError, match=message):
         dataset.frames("train")
     from virnucpro.settings import AnalysisSettings, MachineSettings
-    from virnucpro.training.classifier.admission import embedding_records
+    from virnucpro.training.classifier.fitting import embedding_records
 
     with pytest.raises(UsageError, match=message):
         embedding_records(dataset)

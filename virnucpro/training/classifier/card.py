@@ -41,7 +41,7 @@ class TrainingReport:
         temperature: the number that logits are divided by.
         best_epoch: the epoch whose weights were kept, of ``epochs``.
         epochs: the epochs that were trained.
-        left_out: frames without features, by part.
+        left_out: frames without features.
         metrics: those of :func:`frame_metrics`, by part.
     """
 
@@ -56,7 +56,7 @@ class TrainingReport:
     temperature: float
     best_epoch: int
     epochs: int
-    left_out: Mapping[str, int]
+    left_out: int
     metrics: Mapping[str, Mapping[str, float | None]]
 
 
@@ -157,8 +157,11 @@ def _training_data(report: TrainingReport) -> list[str]:
     rows = [(*group, *amounts([group])) for group in groups]
     lines += ["", "Genomes (open frames), by part; no genome is in two parts:", ""]
     lines += _table(("class", "group", *PARTS), [*rows, ("all", "", *amounts(groups))])
-    if left_out := sum(report.left_out.values()):
-        lines += ["", f"{left_out:,} of these frames could not be embedded and were left out."]
+    if report.left_out:
+        lines += [
+            "",
+            f"{report.left_out:,} of these frames could not be embedded and were left out.",
+        ]
     lines += ["", f"Data set (sha256 of dataset.json): {report.digest}"]
     return lines
 

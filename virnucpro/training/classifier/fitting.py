@@ -4,31 +4,24 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
-import torch
 
-from virnucpro.classifier.files import classifier_to_bytes
+from virnucpro.classifier.files import classifier_to_bytes, inspect_classifier
 from virnucpro.classifier.fit import entry_of
 from virnucpro.classifier.scoring import Classifier
 from virnucpro.contracts import Device, Json
-from virnucpro.errors import InputError, UsageError
+from virnucpro.errors import InputError, ModelError, UsageError
 from virnucpro.events import Notice
 from virnucpro.executors.signals import Interruption
-from virnucpro.layout import MOLECULES
+from virnucpro.layout import MOLECULES, checkpoint_folder, lock_file
 from virnucpro.metrics.temperature import fit_temperature
-from virnucpro.store.disk import Disk
+from virnucpro.store.disk import Disk, sha256_of
+from virnucpro.store.documents import parse_json
 from virnucpro.store.lock import locked
-from virnucpro.training.classifier.admission import (
-    TrainingFiles,
-    admit_training,
-    embedding_records,
-    training_identity,
-)
 from virnucpro.training.classifier.card import TrainingReport, card_text, frame_metrics
 from virnucpro.training.classifier.features import (
     FeatureReader,
@@ -39,42 +32,44 @@ from virnucpro.training.classifier.features import (
 from virnucpro.training.classifier.network import EPS, fold_standardisation
 from virnucpro.training.classifier.settings import TrainingSettings
 from virnucpro.training.classifier.trainer import TrainingPlan
-from virnucpro.training.data.dataset import LABELS, PARTS, Dataset, Part
-from virnucpro.training.processes import train_on
-from virnucpro.training.progress import EpochEnded, TrainingEvent
-from virnucpro.training.savepoint import Savepoint, load_savepoint
+from virnucpro.training.data.dataset import LABELS, PARTS, Dataset, Part, read_embedding_record
+from virnucpro.training.packages import require_packages
+from virnucpro.training.progress import TrainingEvent
+from virnucpro.training.run import TrainingFiles, begin_training, run_training
+from virnucpro.training.savepoint import Savepoint
 from virnucpro.version import __version__
 
 Show = Callable[[Notice | TrainingEvent], None]
-
-
-@dataclass(frozen=True)
-class ClassifierRequest:
-    """What the user asked for.
-
-    Attributes:
-        dataset: the folder of the data set.
-        output: the classifier file.
-        settings: the settings of the training.
-        devices: one device per process.
-        resume: continue an earlier training.
-        force: move earlier files aside, and start over.
-        tensorboard: the folder for TensorBoard scalars; None writes none.
-    """
-
-    dataset: Path
-    output: Path
-    settings: TrainingSettings
-    devices: Sequence[Device]
-    resume: bool = False
-    force: bool = False
-    tensorboard: Path | None = None
+Records = Mapping[str, Mapping[str, Json]]
+"""What ``train embed`` recorded, by part."""
 
 
 def fit_classifier(
-    request: ClassifierRequest, show: Show, interruption: Interruption, disk: Disk | None = None
+    folder: Path,
+    output: Path,
+    settings: TrainingSettings,
+    devices: Sequence[Device],
+    show: Show,
+    interruption: Interruption,
+    *,
+    resume: bool = False,
+    force: bool = False,
+    tensorboard: Path | None = None,
+    disk: Disk | None = None,
 ) -> TrainingReport | None:
     """Train a classifier, or finish a training that an earlier start began.
+
+    Args:
+        folder: the data set.
+        output: the classifier file.
+        settings: of the training.
+        devices: one device per process.
+        show: is told of notices and progress.
+        interruption: stops the training.
+        resume: continue an earlier training.
+        force: move earlier files aside, and start over.
+        tensorboard: the folder for TensorBoard scalars; None writes none.
+        disk: where everything is written.
 
     Returns None if an earlier start had finished it.
 
@@ -82,73 +77,115 @@ def fit_classifier(
         VirNucProError: see ``virnucpro.errors``; every finished epoch is kept.
     """
     disk = disk or Disk()
-    dataset = Dataset(request.dataset.absolute())
-    files = TrainingFiles(request.output.absolute())
+    dataset = Dataset(folder.absolute())
+    files = training_files(output.absolute())
     records = embedding_records(dataset)
-    _check_request(request, files)
-    identity = training_identity(request.settings, dataset, records)
-    with ExitStack() as stack:
-        state = [files.savepoint, files.previous]
-        stack.enter_context(locked(files.lock, "this classifier", state=state))
-        disk.sweep(files.output.parent, {files.output.name, files.card.name})
+    if output.suffix != ".safetensors" or output.is_dir():
+        raise UsageError(f"--output {output}: name a file whose name ends in .safetensors")
+    require_packages(["sklearn", "tensorboard"] if tensorboard else ["sklearn"])
+    identity = training_identity(settings, dataset, records)
+    with locked(files.lock, "this classifier", state=[files.savepoint, files.previous]):
+        disk.sweep(files.place, {path.name for path in files.results})
         disk.sweep(files.savepoint.parent, {files.savepoint.name})
-        savepoint = admit_training(
-            files, identity, disk, show, resume=request.resume, force=request.force
-        )
-        if savepoint is None:
+        earlier = _identity_in(files.results[-1])
+        point = begin_training(files, identity, earlier, disk, show, resume=resume, force=force)
+        if point is None:
             return None
-        scalars = None
-        if request.tensorboard is not None:
-            from torch.utils.tensorboard import SummaryWriter
-
-            # What an earlier start wrote from the next epoch on is dropped.
-            scalars = stack.enter_context(
-                SummaryWriter(str(request.tensorboard), purge_step=savepoint.epoch + 1)
-            )
         show(Notice("info", "reading the features"))
         parts = {part: find_features(dataset, part) for part in PARTS if dataset.shards(part)}
-        plan = _make_plan(request.settings, parts, files)
-        _announce(parts, savepoint, show)
-
-        def report_event(event: TrainingEvent) -> None:
-            if scalars is not None and isinstance(event, EpochEnded):
-                for name, value in (
-                    ("loss/train", event.loss),
-                    ("loss/validation", event.metrics["validation_loss"]),
-                    ("auroc/validation", event.metrics["auroc"]),
-                    ("learning_rate", event.rate),
-                ):
-                    scalars.add_scalar(name, value, event.epoch)
-                scalars.flush()
-            show(event)
-
-        with interruption.held():  # leaving it raises Interrupted, after the savepoint is written
-            finished = train_on(plan, request.devices, report_event, interruption)
-        assert finished
-        return _finish(request, dataset, records, identity, plan, parts, files, disk)
+        plan = _make_plan(settings, parts, files.savepoint)
+        _announce(parts, point, show)
+        point = run_training(plan, devices, show, interruption, disk, tensorboard)
+        report, classifier = _finished(point, plan, dataset, records, identity, parts, devices)
+        card, output = files.results
+        disk.save(card, card_text(report, output.name).encode())
+        disk.save(output, classifier)
+        disk.remove(files.savepoint)
+        return report
 
 
-def _check_request(request: ClassifierRequest, files: TrainingFiles) -> None:
-    """Check what can be checked before any work.
+def training_files(output: Path) -> TrainingFiles:
+    """Return the files of a training whose classifier is written to ``output``."""
+    checkpoints = checkpoint_folder(output.parent)
+    return TrainingFiles(
+        f"the training of {output.name}",
+        output.parent,
+        (output.with_suffix(".md"), output),
+        checkpoints / f"{output.name}.training.pt",
+        lock_file(output.parent, output.name),
+        checkpoints / f"{output.name}.previous",
+        option="--output",
+    )
+
+
+def embedding_records(dataset: Dataset) -> Records:
+    """Return what ``train embed`` recorded about every part that has frames.
 
     Raises:
-        UsageError: the name of the output is not usable, or a package is missing.
+        UsageError: it is a data set of records, or a part is missing, was not embedded, or was
+            embedded with other models.
     """
-    if files.output.suffix != ".safetensors":
-        raise UsageError(f"--output {request.output}: the name must end in .safetensors")
-    if files.output.is_dir():
-        raise UsageError(f"--output {request.output} is a folder: name a file")
-    for package in ["sklearn"] + (["tensorboard"] if request.tensorboard else []):
-        try:
-            __import__(package)
-        except ImportError as error:
+    dataset.require_content("frames")
+    digest = sha256_of(dataset.description_file)
+    again = f"make them with virnucpro train embed {dataset.root}"
+    records: dict[str, Mapping[str, Json]] = {}
+    ways: set[str] = set()
+    for part in PARTS:
+        if not dataset.shards(part):
+            if part != "test":
+                raise UsageError(
+                    f"{dataset.root} has no frames of part {part}, which training needs: prepare "
+                    f"it with more genomes, or a larger --validation"
+                )
+            continue
+        record = read_embedding_record(dataset.layout(part))
+        if record is None or record.get("data_set") != digest:
             raise UsageError(
-                f"training needs the package {package}: pip install 'virnucpro[train]'"
-            ) from error
+                f"the features of part {part} of {dataset.root} are not there, or are those of an "
+                f"earlier data set: {again}"
+            )
+        records[part] = record
+        models = {molecule: record["models"][molecule]["sha256"] for molecule in MOLECULES}
+        way = [models, record["truncation"], record["precision"]]
+        ways.add(json.dumps(way, sort_keys=True))
+    if len(ways) > 1:
+        raise UsageError(
+            f"the parts of {dataset.root} were embedded with different models: {again}"
+        )
+    return records
+
+
+def training_identity(
+    settings: TrainingSettings, dataset: Dataset, records: Records
+) -> dict[str, Json]:
+    """Return everything that decides the weights. It is compared before a training continues."""
+    record = records["train"]
+    frames = {
+        f"{part} frames": records[part]["counts"]["frames"] - records[part]["counts"]["failed"]
+        for part in ("train", "validation")
+    }
+    return {
+        "data set": sha256_of(dataset.description_file),
+        "nucleotide model": record["models"]["nucleotide"]["sha256"],
+        "protein model": record["models"]["protein"]["sha256"],
+        "precision of the encoders": record["precision"],
+        "truncation": record["truncation"],
+        **frames,
+        **{name.replace("_", " "): value for name, value in asdict(settings).items()},
+    }
+
+
+def _identity_in(output: Path) -> dict[str, Json] | None:
+    """Return what a classifier that was trained here depends on; None for any other file."""
+    try:
+        settings = parse_json(inspect_classifier(output).extra.get("training", "{}"))
+    except (ModelError, ValueError):
+        return None
+    return settings if isinstance(settings, dict) else None
 
 
 def _make_plan(
-    settings: TrainingSettings, parts: Mapping[Part, PartFeatures], files: TrainingFiles
+    settings: TrainingSettings, parts: Mapping[Part, PartFeatures], savepoint: Path
 ) -> TrainingPlan:
     """Return what the training processes need.
 
@@ -166,33 +203,30 @@ def _make_plan(
     mean, deviation = np.zeros(train.width), np.ones(train.width)
     if settings.standardise:
         mean, deviation = moments(train)
-    return TrainingPlan(settings, train, validation, mean, deviation, files.savepoint)
+    return TrainingPlan(settings, train, validation, mean, deviation, savepoint)
 
 
-def _announce(parts: Mapping[Part, PartFeatures], savepoint: Savepoint, show: Show) -> None:
+def _announce(parts: Mapping[Part, PartFeatures], point: Savepoint, show: Show) -> None:
     sizes = ", ".join(f"{part} {len(features):,}" for part, features in parts.items())
     show(Notice("info", f"frames: {sizes}; {parts['train'].width:,} numbers each"))
     if left_out := sum(features.left_out for features in parts.values()):
         show(Notice("warning", f"{left_out:,} frames could not be embedded and are left out"))
-    if savepoint.epoch or savepoint.batch:
-        show(Notice("info", f"going on in epoch {savepoint.epoch + 1}"))
+    if point.begun:
+        show(Notice("info", f"going on in epoch {point.epoch + 1}"))
 
 
-def _finish(
-    request: ClassifierRequest,
-    dataset: Dataset,
-    records: Mapping[str, Mapping[str, Json]],
-    identity: Mapping[str, Json],
+def _finished(
+    point: Savepoint,
     plan: TrainingPlan,
+    dataset: Dataset,
+    records: Records,
+    identity: Mapping[str, Json],
     parts: Mapping[Part, PartFeatures],
-    files: TrainingFiles,
-    disk: Disk,
-) -> TrainingReport:
-    """Fit the temperature, measure, and write the card and then the classifier."""
-    savepoint = load_savepoint(files.savepoint)
-    assert savepoint is not None
-    state: dict[str, torch.Tensor] = savepoint.best
-    if request.settings.standardise:
+    devices: Sequence[Device],
+) -> tuple[TrainingReport, bytes]:
+    """Fit the temperature, measure, and return the report and the classifier file."""
+    state, settings = point.best, plan.settings
+    if settings.standardise:
         state = fold_standardisation(state, plan.mean, plan.deviation)
     classifier = Classifier(state, EPS)
     logits = {part: _logits_of(classifier, features) for part, features in parts.items()}
@@ -203,16 +237,16 @@ def _finish(
     report = TrainingReport(
         dataset=dataset,
         digest=str(identity["data set"]),
-        settings=request.settings,
-        command=_command(request.settings),
-        devices=tuple(device.name for device in request.devices),
+        settings=settings,
+        command=_command(settings),
+        devices=tuple(device.name for device in devices),
         models=models,
         precision=str(records["train"]["precision"]),
         width=plan.train.width,
         temperature=temperature,
-        best_epoch=savepoint.best_epoch,
-        epochs=savepoint.epoch,
-        left_out={part: features.left_out for part, features in parts.items()},
+        best_epoch=point.best_epoch,
+        epochs=point.epoch,
+        left_out=sum(features.left_out for features in parts.values()),
         metrics={
             part: frame_metrics(logits[part], parts[part].labels, temperature)
             for part in parts
@@ -226,16 +260,13 @@ def _finish(
         extra={
             "made_by": f"virnucpro {__version__}",
             "command": report.command,
-            "seed": str(request.settings.seed),
+            "seed": str(settings.seed),
             "data_set": report.digest,
             "training": json.dumps(identity, sort_keys=True),
         },
         temperature=temperature,
     )
-    disk.save(files.card, card_text(report, files.output.name).encode())
-    disk.save(files.output, content)
-    disk.remove(files.savepoint)
-    return report
+    return report, content
 
 
 def _logits_of(classifier: Classifier, features: PartFeatures) -> npt.NDArray[np.float64]:

@@ -14,6 +14,7 @@ from torch import nn
 
 from virnucpro.training.classifier.settings import TrainingSettings
 from virnucpro.training.group import TrainingGroup
+from virnucpro.training.loop import random_seed
 
 EPS, MOMENTUM = 1e-5, 0.1  # torch's defaults for BatchNorm1d
 
@@ -86,8 +87,7 @@ def dropout_mask(rows: int, settings: TrainingSettings, epoch: int, batch: int) 
 
     The mask is the same on every process and device.
     """
-    entropy = np.random.SeedSequence((settings.seed, epoch, batch))
-    random = torch.Generator().manual_seed(int(entropy.generate_state(1, np.uint64)[0] >> 1))
+    random = torch.Generator().manual_seed(random_seed(settings.seed, epoch, batch))
     mask = torch.empty(rows, settings.hidden, dtype=torch.bool)
     return mask.bernoulli_(1 - settings.dropout, generator=random)
 

@@ -5,13 +5,13 @@ The network is the same with both.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Literal
 
+from virnucpro.training.loop import cosine_rate
+
 RecipeName = Literal["original", "modern"]
 STEP_EPOCHS, STEP_FACTOR = 10, 0.85  # train.py of the original: StepLR(step_size=10, gamma=0.85)
-WARM_UP = 1.0  # epochs in which a cosine schedule rises from zero
 
 
 @dataclass(frozen=True)
@@ -55,10 +55,7 @@ class TrainingSettings:
         """Return the learning rate after so many ``epochs``."""
         if self.schedule == "step":
             return self.learning_rate * STEP_FACTOR ** (int(epochs) // STEP_EPOCHS)
-        if epochs < WARM_UP:
-            return self.learning_rate * epochs / WARM_UP
-        progress = (epochs - WARM_UP) / max(self.epochs - WARM_UP, 1.0)
-        return self.learning_rate * (1 + math.cos(math.pi * min(progress, 1.0))) / 2
+        return cosine_rate(self.learning_rate, epochs, self.epochs)
 
 
 RECIPES: dict[RecipeName, TrainingSettings] = {

@@ -60,7 +60,7 @@ class FrameBatch:
     labels: torch.Tensor
 
 
-class ClassifierLoop(TrainingLoop[FrameBatch]):
+class ClassifierLoop(TrainingLoop):
     """Trains the classifier on merged features. The lowest validation loss is the best."""
 
     def __init__(
@@ -72,16 +72,24 @@ class ClassifierLoop(TrainingLoop[FrameBatch]):
     ) -> None:
         """Load the savepoint, and open the features."""
         self._plan, self._settings = plan, plan.settings
-        network = ClassifierNetwork(plan.train.width, plan.settings, group).to(group.device)
-        limits = plan.settings.epochs, plan.settings.patience
-        optimizer = _make_optimizer(network, plan.settings)
-        super().__init__(plan.savepoint, network, optimizer, limits, group, report, stop_requested)
+        settings = plan.settings
+        network = ClassifierNetwork(plan.train.width, settings, group).to(group.device)
+        super().__init__(
+            plan.savepoint,
+            network,
+            _make_optimizer(network, settings),
+            (settings.epochs, settings.patience),
+            group,
+            report,
+            stop_requested,
+            precision=settings.precision,
+        )
         self._train = FeatureReader(plan.train)
         self._validation = FeatureReader(plan.validation)
         self._mean = torch.from_numpy(plan.mean).float().to(group.device)
         self._scale = torch.from_numpy(1 / plan.deviation).float().to(group.device)
 
-    def epoch_plan(self, epoch: int, finished_batches: int) -> EpochPlan[FrameBatch]:
+    def epoch_plan(self, epoch: int, finished_batches: int) -> EpochPlan:
         """Return the batches of an epoch, whose features are read window by window."""
         settings = self._settings
         windows = epoch_windows(self._plan.train, settings.batch_size, settings.seed, epoch)
@@ -105,21 +113,19 @@ class ClassifierLoop(TrainingLoop[FrameBatch]):
                 labels = torch.from_numpy(self._plan.train.labels[own_rows])
                 yield FrameBatch(len(batch), features[stop - len(own_rows) : stop], labels)
 
-    def step(self, number: int, seen: int, content: FrameBatch) -> torch.Tensor:
+    def rate(self, epochs: float) -> float:
+        """Return the learning rate after so many epochs."""
+        return self._settings.rate(epochs)
+
+    def step(self, number: int, content: FrameBatch) -> torch.Tensor:
         """Train on one batch, and return the sum of the losses of this process."""
-        settings, group, epoch = self._settings, self.group, self.savepoint.epoch
-        for parameters in self.optimizer.param_groups:
-            parameters["lr"] = settings.rate(epoch + seen / len(self._plan.train))
-        rows = content.rows
-        mask = dropout_mask(rows, settings, epoch, number)[group.own_rows(rows)].to(group.device)
-        self.optimizer.zero_grad()
-        with torch.autocast(
-            group.device.type, torch.bfloat16, enabled=settings.precision == "bf16"
-        ):
-            logits = self.model(self._standardised(content.features), mask, rows)
+        group, rows = self.group, content.rows
+        mask = dropout_mask(rows, self._settings, self.savepoint.epoch, number)
+        with self.autocast():
+            x = self._standardised(content.features)
+            logits = self.model(x, mask[group.own_rows(rows)].to(group.device), rows)
         loss = F.cross_entropy(logits, content.labels.to(group.device), reduction="sum")
-        (loss * group.world / rows).backward()  # type: ignore[no-untyped-call]
-        self.optimizer.step()
+        self.descend(loss / rows)
         return loss.detach()
 
     def _standardised(self, x: torch.Tensor) -> torch.Tensor:

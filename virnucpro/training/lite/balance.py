@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import numpy.typing as npt
 
@@ -21,41 +19,34 @@ class GroupLosses:
 
     A group that is told apart worse than others is drawn more often, in the manner of group
     distributionally robust optimization (Sagawa et al. 2020, ICLR). Otherwise groups with the most
-    bases decide what is learned, however well they are known already.
+    bases decide what is learned, however well they are known already. ``means`` is its state.
     """
 
     def __init__(self, groups: int) -> None:
-        self._means = np.ones(groups)
+        self.means = np.ones(groups)
 
     def note(self, groups: npt.NDArray[np.int32], losses: npt.NDArray[np.float32]) -> None:
         """Take in the losses of the windows of a batch, and the numbers of their groups."""
-        size = len(self._means)
+        size = len(self.means)
         counts = np.bincount(groups, minlength=size)
         means = np.bincount(groups, losses, minlength=size) / np.maximum(counts, 1)
-        self._means += (1 - (1 - 1 / REMEMBERED_LOSSES) ** counts) * (means - self._means)
+        self.means += (1 - (1 - 1 / REMEMBERED_LOSSES) ** counts) * (means - self.means)
 
     def factors(self) -> npt.NDArray[np.float64]:
         """Return how often each group should be drawn, 1 on average: float64 ``[groups]``."""
-        return np.asarray(self._means / self._means.mean())
-
-    def state(self) -> Any:
-        """Return what :meth:`load_state` takes."""
-        return self._means.tolist()
-
-    def load_state(self, state: Any) -> None:
-        """Continue where :meth:`state` was taken."""
-        self._means = np.array(state)
+        return np.asarray(self.means / self.means.mean())
 
 
 class GcShares:
     """The running shares of the ranges of GC among the windows of either label.
 
     The viruses of a data set have another GC than its hosts. A network that learns this finds no
-    virus of high GC, so a window counts by how rare its label is at its GC.
+    virus of high GC, so a window counts by how rare its label is at its GC. ``shares`` is its
+    state.
     """
 
     def __init__(self) -> None:
-        self._shares = np.full((2, len(GC_EDGES) + 1), 1 / (len(GC_EDGES) + 1))
+        self.shares = np.full((2, len(GC_EDGES) + 1), 1 / (len(GC_EDGES) + 1))
 
     def weights(
         self, gc: npt.NDArray[np.float64], labels: npt.NDArray[np.int64]
@@ -65,23 +56,15 @@ class GcShares:
         ``gc`` are the shares that :func:`gc_of` returns, ``labels`` 0 or 1.
         """
         bins = np.digitize(gc, GC_EDGES)
-        for label, shares in enumerate(self._shares):
+        for label, shares in enumerate(self.shares):
             chosen = bins[labels == label]
             counts = np.bincount(chosen, minlength=len(shares))
             kept = (1 - 1 / REMEMBERED_GC) ** len(chosen)
             shares *= kept
             shares += (1 - kept) * counts / max(len(chosen), 1)
-        wanted = self._shares.mean(axis=0)
-        weights = np.clip(wanted / np.maximum(self._shares, 1e-6), 1 / MOST_WEIGHT, MOST_WEIGHT)
+        wanted = self.shares.mean(axis=0)
+        weights = np.clip(wanted / np.maximum(self.shares, 1e-6), 1 / MOST_WEIGHT, MOST_WEIGHT)
         return np.asarray(weights[labels, bins], np.float32)
-
-    def state(self) -> Any:
-        """Return what :meth:`load_state` takes."""
-        return self._shares.tolist()
-
-    def load_state(self, state: Any) -> None:
-        """Continue where :meth:`state` was taken."""
-        self._shares = np.array(state)
 
 
 def gc_of(windows: Bases) -> npt.NDArray[np.float64]:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import io
 import json
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -16,37 +14,49 @@ import torch
 
 from virnucpro.classifier.contigs import ContigModel, contig_terms, fit_contig_model
 from virnucpro.classifier.files import classifier_to_bytes
+from virnucpro.contracts import Device
 from virnucpro.encoders.lite import LITE, lite_to_bytes, read_lite
+from virnucpro.errors import ResumeRefusedError
 from virnucpro.events import StepProgress
 from virnucpro.executors.signals import Interruption
+from virnucpro.layout import checkpoint_folder, lock_file
 from virnucpro.metrics.classification import auroc
 from virnucpro.metrics.temperature import fit_temperature
 from virnucpro.store.disk import Disk, sha256_of
-from virnucpro.store.guard import admit_work
+from virnucpro.store.documents import parse_json
 from virnucpro.store.lock import locked
-from virnucpro.store.migrations import current_schema
+from virnucpro.store.migrations import current_schema, upgraded
 from virnucpro.training.data.dataset import Dataset, Part
-from virnucpro.training.lite.admission import (
-    LiteFiles,
-    check_encoder,
-    existing_training,
-    work_identity,
-)
 from virnucpro.training.lite.genomes import GenomeSet, load_genomes, measured_windows
 from virnucpro.training.lite.masks import read_mask
 from virnucpro.training.lite.trainer import (
     LiteModel,
-    LiteTrainer,
+    LitePlan,
     LiteTrainingSettings,
     window_margins,
 )
+from virnucpro.training.progress import EpochProgress, ReportEvent, TrainingEvent
+from virnucpro.training.run import TrainingFiles, begin_training, run_training
+from virnucpro.training.savepoint import Savepoint
 from virnucpro.version import __version__
 
-SAVE_SECONDS = 60.0
 MEASURED_PARTS: tuple[Part, ...] = ("validation", "test")
 MEASURED_WINDOWS = 4000  # per part and chunk length
 CHUNKS_PER_CONTIG = (1, 2, 3, 4, 6, 10, 16)
 CONTIGS_PER_COUNT = 600
+
+
+def training_files(root: Path) -> TrainingFiles:
+    """Return the files of a training in the folder ``root``."""
+    names = ("lite_encoder.safetensors", "lite.json", "lite_classifier.safetensors")
+    return TrainingFiles(
+        f"the training of the encoder in {root.name}",
+        root,
+        tuple(root / name for name in names),
+        root / "lite.savepoint.pt",
+        lock_file(root, "lite.json"),
+        checkpoint_folder(root) / "lite.previous",
+    )
 
 
 def fit_lite(
@@ -64,8 +74,8 @@ def fit_lite(
     """Train the model, or continue an interrupted training with the same settings and data.
 
     ``start`` is the encoder of an earlier training, whose weights are the first ones. ``mask`` is a
-    table of regions that are not trained on (:func:`read_mask`). ``force`` moves earlier files to
-    :attr:`LiteFiles.previous` and starts over.
+    table of regions that are not trained on (:func:`read_mask`). ``force`` moves earlier files
+    aside and starts over.
 
     Returns:
         The content of ``lite.json``; None if the same training was finished before.
@@ -74,11 +84,11 @@ def fit_lite(
         VirNucProError: see ``virnucpro.errors``. The same command continues an interrupted
             training.
     """
-    disk, files = disk or Disk(), LiteFiles(root.absolute())
+    disk, files = disk or Disk(), training_files(root.absolute())
     dataset.require_content("records")
     identity: dict[str, Any] = {
         "settings": asdict(settings) | {"chunk lengths": list(dataset.lengths())},
-        "data_set": sha256_of(dataset.description_file) if dataset.description else "",
+        "data_set": sha256_of(dataset.description_file),
         "threads": torch.get_num_threads(),
     }
     first = None
@@ -90,45 +100,84 @@ def fit_lite(
         masked = read_mask(mask, dataset)
         identity["settings"]["mask"] = sha256_of(mask)
     identity = json.loads(json.dumps(identity))  # as it is read again: lists, not tuples
-    disk.make_folder(files.root)
+    disk.make_folder(files.place)
     with locked(files.lock, "this encoder", state=[files.savepoint, files.previous]):
-        disk.sweep(files.root)
-        existing, state = existing_training(files, identity["threads"], force=force)
-        admission = admit_work(work_identity(files, identity), existing, disk, force=force)
-        if admission.decision == "finished":
-            check_encoder(files)
+        disk.sweep(files.place)
+        earlier = _finished_identity(files, identity["threads"], force=force)
+        named = _named(identity)
+        point = begin_training(files, named, earlier, disk, lambda _: None, force=force)
+        if point is None:
+            _check_encoder(files)
             return None
         progress.begin("reading genomes", 1)
         genomes = load_genomes(dataset, "train", masked)
-        trainer = LiteTrainer(settings, genomes, dataset.lengths(), first)
         progress.advance(1)
-        if state is not None and admission.decision == "continue":
-            trainer.load_state(state)
-        progress.begin("training", settings.steps - trainer.step)
-        with interruption.held():  # leaving it raises Interrupted, after the state is saved
-            saved = time.monotonic()
-            while trainer.step < settings.steps and interruption.number is None:
-                trainer.advance()
-                progress.advance(1)
-                if time.monotonic() - saved > SAVE_SECONDS:
-                    _save_state(files, identity, trainer, disk)
-                    saved = time.monotonic()
-            _save_state(files, identity, trainer, disk)
-        report = _write_results(files, trainer.finish(), dataset, identity, disk, progress)
+        plan = LitePlan(settings, genomes, dataset.lengths(), files.savepoint, first)
+        device = Device("cpu", threads=identity["threads"])
+        report = _steps_report(progress, point, settings.steps)
+        point = run_training(plan, [device], report, interruption, disk)
+        model = LiteModel(settings)
+        model.load_state_dict(point.best)
+        facts = _write_results(files, model.eval(), dataset, identity, disk, progress)
         disk.remove(files.savepoint)
+    return facts
+
+
+def _named(identity: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what decides the weights, by names for people."""
+    settings = {name.replace("_", " "): value for name, value in identity["settings"].items()}
+    return {**settings, "data set": identity["data_set"], "threads": identity["threads"]}
+
+
+def _finished_identity(files: TrainingFiles, threads: int, *, force: bool) -> dict[str, Any] | None:
+    """Return what decided the weights of a finished training, with any number of ``threads``.
+
+    Raises:
+        ResumeRefusedError: a newer version wrote the report, and ``force`` does not move it aside.
+    """
+    _, report, _ = files.results
+    try:
+        facts = upgraded("lite training", parse_json(report.read_bytes()), report)
+        return _named({**facts, "threads": threads})
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return None
+    except ResumeRefusedError:
+        if not force:
+            raise
+        return None
+
+
+def _check_encoder(files: TrainingFiles) -> None:
+    """Check that the encoder of a finished training is the one that was trained.
+
+    Raises:
+        ResumeRefusedError: it was changed or removed.
+    """
+    encoder, report, _ = files.results
+    digest = parse_json(report.read_bytes()).get("encoder")
+    if not encoder.exists() or sha256_of(encoder) != digest:
+        raise ResumeRefusedError(
+            f"{encoder} is not the file that was trained here: put it back, or train again "
+            f"with --force"
+        )
+
+
+def _steps_report(progress: StepProgress, point: Savepoint, steps: int) -> ReportEvent:
+    """Return a function that shows the steps of the training's only epoch."""
+    shown = steps if point.finished else point.batch
+    progress.begin("training", steps - shown)
+
+    def report(event: TrainingEvent) -> None:
+        nonlocal shown
+        seen = event.seen if isinstance(event, EpochProgress) else steps
+        progress.advance(seen - shown)
+        shown = seen
+
     return report
 
 
-def _save_state(
-    files: LiteFiles, identity: Mapping[str, Any], trainer: LiteTrainer, disk: Disk
-) -> None:
-    buffer = io.BytesIO()
-    torch.save({"identity": json.dumps(identity, sort_keys=True), **trainer.state()}, buffer)
-    disk.save(files.savepoint, buffer.getvalue())
-
-
 def _write_results(
-    files: LiteFiles,
+    files: TrainingFiles,
     model: LiteModel,
     dataset: Dataset,
     identity: Mapping[str, Any],
@@ -136,7 +185,7 @@ def _write_results(
     progress: StepProgress,
 ) -> Mapping[str, Any]:
     """Write the encoder, calibrate and measure on its rounded weights, and write the rest."""
-    settings = identity["settings"]
+    settings, (encoder, report_file, classifier) = identity["settings"], files.results
     origin = {
         # Without paths, so that the same training gives the same files.
         "command": f"virnucpro train lite DATASET --output-dir DIR --steps {settings['steps']} "
@@ -146,8 +195,8 @@ def _write_results(
         "version": __version__,
         "data_set": identity["data_set"],
     }
-    disk.save(files.encoder, lite_to_bytes(model.encoder, origin))
-    model.encoder = read_lite(files.encoder)
+    disk.save(encoder, lite_to_bytes(model.encoder, origin))
+    model.encoder = read_lite(encoder)
     progress.begin("measuring", len(MEASURED_PARTS))
     areas: dict[str, dict[str, Any]] = {}
     temperature, contigs = None, {}
@@ -163,7 +212,7 @@ def _write_results(
             }
         areas[part] = {str(length): _area(*rows) for length, rows in measured.items()}
         progress.advance(1)
-    digest = sha256_of(files.encoder)
+    digest = sha256_of(encoder)
     report = {
         "schema": current_schema("lite training"),
         **origin,
@@ -172,7 +221,7 @@ def _write_results(
         "chunk_auroc": areas,
         "encoder": digest,
     }
-    disk.save(files.report, (json.dumps(report, indent=1, sort_keys=True) + "\n").encode())
+    disk.save(report_file, (json.dumps(report, indent=1, sort_keys=True) + "\n").encode())
     content = classifier_to_bytes(
         model.classifier_state(),
         encoders=(LITE.name,),
@@ -181,7 +230,7 @@ def _write_results(
         temperature=temperature,
         contigs=contigs,
     )
-    disk.save(files.classifier, content)
+    disk.save(classifier, content)
     return report
 
 

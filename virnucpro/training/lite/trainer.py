@@ -1,10 +1,11 @@
-"""The lite encoder and its classifier in training: settings, network, trainer and scores."""
+"""The lite encoder and its classifier in training: settings, network, loop and scores."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,13 +13,15 @@ import numpy.typing as npt
 import torch
 import torch.nn.functional as F
 from torch import nn
-from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 from virnucpro.encoders.lite_network import LiteNetwork, LiteShape
 from virnucpro.errors import ModelError
 from virnucpro.training.classifier.network import weight_decay_groups
+from virnucpro.training.group import TrainingGroup
 from virnucpro.training.lite.balance import GcShares, GroupLosses, gc_of
 from virnucpro.training.lite.genomes import Bases, GenomeSet, WindowSampler, mutated
+from virnucpro.training.loop import EpochPlan, TrainingLoop
+from virnucpro.training.progress import ReportEvent, StopRequested
 
 BATCH_BASES = 64_000
 MEASURED_BASES = 64_000  # per batch without gradients
@@ -94,127 +97,155 @@ class LiteModel(nn.Module):
         return {name: v for name, v in self.state_dict().items() if name.startswith(layers)}
 
 
-class LiteTrainer:
-    """Trains a model on windows of ``genomes``: those of a batch have one of ``lengths``.
+@dataclass(frozen=True)
+class LitePlan:
+    """What is trained, and where the savepoint is.
 
-    The same arguments give the same weights on one machine with the same number of threads, also
-    if the training was stopped and continued with :meth:`state`.
+    ``start`` is an encoder whose weights are the first ones, if it is given.
+    """
+
+    settings: LiteTrainingSettings
+    genomes: GenomeSet
+    lengths: tuple[int, ...]
+    savepoint: Path
+    start: LiteNetwork | None = None
+
+    def loop(
+        self, group: TrainingGroup, report: ReportEvent, stop_requested: StopRequested
+    ) -> LiteLoop:
+        """Return the loop of the one process."""
+        return LiteLoop(self, group, report, stop_requested)
+
+
+Windows = tuple[Bases, npt.NDArray[np.int64]]
+"""Windows, uint8 ``[n, L]``, and the records that they are from."""
+
+
+class LiteLoop(TrainingLoop):
+    """Trains a model on windows of genomes: the windows of a batch have one length.
+
+    A training is one epoch, whose batches are drawn as they are trained on. The same plan gives the
+    same weights on one machine with the same number of threads, also if it was interrupted.
     """
 
     def __init__(
         self,
-        settings: LiteTrainingSettings,
-        genomes: GenomeSet,
-        lengths: tuple[int, ...],
-        start: LiteNetwork | None = None,
+        plan: LitePlan,
+        group: TrainingGroup,
+        report: ReportEvent,
+        stop_requested: StopRequested,
     ) -> None:
-        """Draw the first weights; those of the encoder are taken from ``start`` if it is given.
+        """Draw the first weights, and load the savepoint.
 
         Raises:
             InputError: a label has no records of one of the lengths.
-            ModelError: ``start`` has other sizes.
+            ModelError: the encoder to start from has other sizes.
         """
+        settings, genomes = plan.settings, plan.genomes
+        self._settings, self._genomes = settings, genomes
+        self._samplers = [(length, WindowSampler(genomes, length)) for length in plan.lengths]
         torch.manual_seed(settings.seed)
-        self.step = 0
-        self.losses: list[float] = []
-        self._settings = settings
-        self._genomes = genomes
-        self._samplers = [(length, WindowSampler(genomes, length)) for length in lengths]
+        model = LiteModel(settings)
+        if plan.start is not None:
+            if plan.start.shape != settings.shape:
+                raise ModelError(
+                    f"the encoder to start from has other sizes ({plan.start.shape}) than the one "
+                    f"to be trained ({settings.shape})"
+                )
+            model.encoder.load_state_dict(plan.start.state_dict())
+        groups = weight_decay_groups(model, settings.weight_decay)
+        super().__init__(
+            plan.savepoint,
+            model,
+            torch.optim.AdamW(groups, lr=settings.learning_rate),
+            (1, 1),
+            group,
+            report,
+            stop_requested,
+            averaged=settings.steps / AVERAGED,
+            precision="bf16",
+        )
         self._random = np.random.default_rng(settings.seed)
         self._group_losses = GroupLosses(len(genomes.group_names))
         self._factors = np.ones(len(genomes.group_names))
         self._gc_shares = GcShares()
-        self._model = LiteModel(settings)
-        if start is not None:
-            if start.shape != settings.shape:
-                raise ModelError(
-                    f"the encoder to start from has other sizes ({start.shape}) than the one to "
-                    f"be trained ({settings.shape})"
-                )
-            self._model.encoder.load_state_dict(start.state_dict())
-        decay = max(0.0, 1 - AVERAGED / settings.steps)
-        running_mean = get_ema_multi_avg_fn(decay)  # type: ignore[no-untyped-call]
-        self._average = AveragedModel(self._model, multi_avg_fn=running_mean, use_buffers=True)
-        groups = weight_decay_groups(self._model, settings.weight_decay)
-        self._optimizer = torch.optim.AdamW(groups, lr=settings.learning_rate)
+        if self.savepoint.extra:
+            self._load_extra(self.savepoint.extra)
 
-    def advance(self) -> None:
-        """Train on one batch."""
-        settings, model = self._settings, self._model
-        self._settle_norms()
-        for parameters in self._optimizer.param_groups:
-            parameters["lr"] = settings.rate(self.step)
-        windows, records = self._draw()
+    def extra_state(self) -> dict[str, Any]:
+        """Return the state of the random generators and of what is counted."""
+        return {
+            "torch": torch.get_rng_state(),
+            "numpy": self._random.bit_generator.state,
+            "group_losses": self._group_losses.means.tolist(),
+            "factors": self._factors.tolist(),
+            "gc_shares": self._gc_shares.shares.tolist(),
+        }
+
+    def _load_extra(self, extra: Mapping[str, Any]) -> None:
+        torch.set_rng_state(extra["torch"])
+        self._random.bit_generator.state = extra["numpy"]
+        self._group_losses.means = np.array(extra["group_losses"])
+        self._gc_shares.shares = np.array(extra["gc_shares"])
+        self._reweigh(np.array(extra["factors"]))
+
+    def epoch_plan(self, epoch: int, finished_batches: int) -> EpochPlan:
+        """Return all steps, each with its batch."""
+        steps = self._settings.steps
+        batches = (self._draw() for _ in range(finished_batches, steps))
+        return EpochPlan([1] * steps, "steps", steps, batches)
+
+    def rate(self, epochs: float) -> float:
+        """Return the learning rate of a step."""
+        return self._settings.rate(round(epochs * self._settings.steps))
+
+    def step(self, number: int, content: Windows) -> torch.Tensor:
+        """Train on one batch, and return its loss."""
+        windows, records = content
+        self._settle_norms(number)
         labels = torch.from_numpy(self._genomes.virus[records].astype(np.int64))
-        with torch.autocast("cpu", torch.bfloat16):
-            logits = model(torch.from_numpy(windows).long())
-        smoothing = settings.label_smoothing
+        with self.autocast():
+            logits = self.model(torch.from_numpy(windows).long())
+        smoothing = self._settings.label_smoothing
         losses = F.cross_entropy(logits, labels, label_smoothing=smoothing, reduction="none")
         weights = self._gc_shares.weights(gc_of(windows), labels.numpy())
         loss = (torch.from_numpy(weights) * losses).sum() / float(weights.sum())
-        self._optimizer.zero_grad()
-        loss.backward()  # type: ignore[no-untyped-call]
-        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        self._optimizer.step()
-        self._average.update_parameters(model)
-        self.losses.append(float(loss.detach()))
-        self.step += 1
+        self.descend(loss, largest_gradient=1.0)
         self._group_losses.note(self._genomes.groups[records], losses.detach().numpy())
-        if self.step % REWEIGHED == 0:
+        if (number + 1) % REWEIGHED == 0:
             self._reweigh(self._group_losses.factors())
+        return loss.detach()
 
-    def finish(self) -> LiteModel:
-        """Return the model with the averaged weights, ready to be used."""
-        self._model.load_state_dict(self._average.module.state_dict())
-        return self._model.eval()
+    def validate(self) -> Mapping[str, float]:
+        """Return nothing: the finished model is measured, not its only epoch."""
+        return {}
 
-    def state(self) -> dict[str, Any]:
-        """Return everything that the next steps depend on."""
-        return {
-            "step": self.step,
-            "model": self._model.state_dict(),
-            "average": self._average.state_dict(),
-            "optimizer": self._optimizer.state_dict(),
-            "torch": torch.get_rng_state(),
-            "numpy": self._random.bit_generator.state,
-            "group_losses": self._group_losses.state(),
-            "factors": self._factors.tolist(),
-            "gc_shares": self._gc_shares.state(),
-        }
-
-    def load_state(self, state: Mapping[str, Any]) -> None:
-        """Continue where :meth:`state` was taken."""
-        self.step = int(state["step"])
-        self._model.load_state_dict(state["model"])
-        self._average.load_state_dict(state["average"])
-        self._optimizer.load_state_dict(state["optimizer"])
-        torch.set_rng_state(state["torch"])
-        self._random.bit_generator.state = state["numpy"]
-        self._group_losses.load_state(state["group_losses"])
-        self._gc_shares.load_state(state["gc_shares"])
-        self._reweigh(np.array(state["factors"]))
+    def rank(self, metrics: Mapping[str, float]) -> float:
+        """Return 0: there is one epoch."""
+        return 0.0
 
     def _reweigh(self, factors: npt.NDArray[np.float64]) -> None:
         self._factors = factors
         for _, sampler in self._samplers:
             sampler.reweigh(factors)
 
-    def _settle_norms(self) -> None:
+    def _settle_norms(self, step: int) -> None:
         """Let the batch norms use the statistics of their batch, or later those of all lengths."""
         settled = int(SETTLED * self._settings.steps)
-        for own, mean in zip(self._model.modules(), self._average.module.modules(), strict=True):
+        assert self.average is not None
+        for own, mean in zip(self.network.modules(), self.average.module.modules(), strict=True):
             if not isinstance(own, BatchNorm):
                 continue
             assert isinstance(mean, BatchNorm)
-            own.train(self.step < settled)
-            if self.step == settled:
+            own.train(step < settled)
+            if step == settled:
                 own.load_state_dict(
                     own.state_dict()
                     | {name: mean.state_dict()[name] for name in ("running_mean", "running_var")}
                 )
 
-    def _draw(self) -> tuple[Bases, npt.NDArray[np.int64]]:
-        """Return the windows of the next batch, and the records that they are from."""
+    def _draw(self) -> Windows:
+        """Return the next batch."""
         random = self._random
         length, sampler = self._samplers[int(random.integers(len(self._samplers)))]
         if random.random() < SHORTENED:
