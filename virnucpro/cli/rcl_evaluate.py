@@ -102,6 +102,7 @@ def evaluate(models: tuple[str, ...], **options: Any) -> int:
             options["split"],
             parts[options["dataset"]],
             options["output_dir"],
+            screen.show,
             screen,
             force=options["force"],
         )

@@ -114,7 +114,7 @@ def train(**options: Any) -> int:
 
     from virnucpro.precision import supports
     from virnucpro.rcl.configuration import read_rcl_configuration
-    from virnucpro.rcl.fitting import RclTrainingRequest, fit_rcl
+    from virnucpro.rcl.fitting import fit_rcl
     from virnucpro.rcl.models import ENCODING_OF_WIDTH
     from virnucpro.rcl.settings import RCL_RECIPES, check_settings
     from virnucpro.ui.training_screen import TrainingScreen
@@ -143,30 +143,32 @@ def train(**options: Any) -> int:
     if features.width not in ENCODING_OF_WIDTH:
         raise UsageError(f"no encoding has {features.width} numbers per residue")
     training = replace(training, encoding=ENCODING_OF_WIDTH[features.width])
-    request = RclTrainingRequest(
-        serpins=values["serpins"],
-        others=values.get("others"),
-        runs=runs,
-        settings=training,
-        features=features,
-        devices=devices,
-        split=values.get("split") or ("random" if training.recipe == "original" else "clusters"),
-        tensorboard=values.get("tensorboard", True),
-        resume=options["resume"],
-        force=options["force"],
-    )
+    split = values.get("split") or ("random" if training.recipe == "original" else "clusters")
     screen = TrainingScreen(settings.display)
     with shared.shown_on(screen, warnings) as interruption:
-        result = fit_rcl(request, screen, interruption)
+        folder, point = fit_rcl(
+            training,
+            features,
+            (values["serpins"], values.get("others")),
+            split,
+            runs,
+            devices,
+            screen.show,
+            screen,
+            interruption,
+            tensorboard=values.get("tensorboard", True),
+            resume=options["resume"],
+            force=options["force"],
+        )
     if not settings.display.quiet:
-        metrics = result.metrics
+        metrics = point.history[point.best_epoch - 1]
         click.echo(
-            f"Trained for {counted(result.epochs, 'epoch')}; kept epoch {result.best_epoch}: "
+            f"Trained for {counted(point.epoch, 'epoch')}; kept epoch {point.best_epoch}: "
             f"F1 {metrics['f1']:.4f}, MCC {metrics['mcc']:.4f}, AUROC {metrics['auc']:.4f} of the "
             f"residues of the validation part."
         )
-        click.echo(f"Model: {result.folder / 'best_model.safetensors'}")
-        click.echo(f"Next: virnucpro rcl predict proteins.fa --model {result.folder} -o results")
+        click.echo(f"Model: {folder / 'best_model.safetensors'}")
+        click.echo(f"Next: virnucpro rcl predict proteins.fa --model {folder} -o results")
     return EXIT_OK
 
 

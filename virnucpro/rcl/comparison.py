@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from virnucpro.contracts import Json
 from virnucpro.errors import InputError
-from virnucpro.events import Notice
+from virnucpro.events import Notice, StepProgress
 from virnucpro.layout import checkpoint_folder, existing_paths, lock_file
 from virnucpro.metrics.classification import metric_text
 from virnucpro.metrics.plots import OTHERS, png_of
@@ -20,7 +20,6 @@ from virnucpro.rcl.evaluation import (
     evaluate_finder,
 )
 from virnucpro.rcl.finders import RclFinder
-from virnucpro.rcl.fitting import TrainingDisplay
 from virnucpro.rcl.proteins import read_proteins
 from virnucpro.rcl.splits import split_of_table
 from virnucpro.store.disk import Disk, sha256_of
@@ -57,7 +56,8 @@ def run_rcl_evaluation(
     split: Path | None,
     part: Part,
     folder: Path,
-    display: TrainingDisplay,
+    notify: Callable[[Notice], None],
+    progress: StepProgress,
     *,
     force: bool = False,
 ) -> list[RclEvaluation]:
@@ -75,7 +75,7 @@ def run_rcl_evaluation(
         text = "no table of proteins without an RCL is named: precision and F1 are not defined"
         warnings.append(text)
     for warning in warnings:
-        display.show(Notice("warning", warning))
+        notify(Notice("warning", warning))
     if split is not None:
         parts = split_of_table(proteins, split, missing_part="train")
         pairs = zip(proteins, parts, strict=True)
@@ -97,8 +97,8 @@ def run_rcl_evaluation(
         disk.sweep(folder, EVALUATION_FILES)
         work = _existing(folder, wanted.label)
         if notice := admit_evaluation(wanted, work, disk, force=force):
-            display.show(Notice("info", notice))
-        evaluations = [evaluate_finder(finder, proteins, display) for finder in finders]
+            notify(Notice("info", notice))
+        evaluations = [evaluate_finder(finder, proteins, progress) for finder in finders]
         report = {
             "producer": f"virnucpro {__version__}",
             "settings": settings,

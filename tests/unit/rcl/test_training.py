@@ -117,7 +117,7 @@ def test_padding_has_no_influence(plan, model):
         for module in loop.network.modules():
             if isinstance(module, torch.nn.Dropout):
                 module.p = 0.0
-        loop.step(0, dataclasses.replace(batch, x=x, labels=labels))
+        loop.step(0, batch._replace(x=x, labels=labels))
         gradients = [(n, p.grad) for n, p in loop.network.named_parameters() if p.grad is not None]
         states.append(dict(gradients))
     same(*states, atol=1e-5)
