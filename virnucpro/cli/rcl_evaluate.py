@@ -80,7 +80,7 @@ def evaluate(models: tuple[str, ...], **options: Any) -> int:
     names = ("device", "gpus", "threads", "no_progress")
     settings = shared.configuration({name: options[name] for name in names})
     device = shared.measured_device(options)
-    from virnucpro.rcl.comparison import count_rows, run_rcl_evaluation, text_table
+    from virnucpro.rcl.comparison import run_rcl_evaluation, text_table
     from virnucpro.rcl.evaluation import RESIDUE_METRICS, SEQUENCE_METRICS
     from virnucpro.rcl.finders import open_finder
     from virnucpro.training.data.dataset import Part
@@ -108,7 +108,7 @@ def evaluate(models: tuple[str, ...], **options: Any) -> int:
         )
     if not settings.display.quiet:
         shown = (*SEQUENCE_METRICS, *(RESIDUE_METRICS if options["aa"] else ()))
-        rows = [*text_table(evaluations, shown), *count_rows(evaluations)]
+        rows = text_table(evaluations, shown)
         widths = [max(len(row[place]) for row in rows) for place in range(len(rows[0]))]
         for row in rows:
             cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))

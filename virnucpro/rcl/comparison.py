@@ -10,12 +10,11 @@ from virnucpro.errors import InputError
 from virnucpro.events import Notice, StepProgress
 from virnucpro.layout import checkpoint_folder, existing_paths, lock_file
 from virnucpro.metrics.classification import metric_text
-from virnucpro.metrics.plots import OTHERS, png_of
+from virnucpro.metrics.plots import BLACK, OTHERS, png_of
 from virnucpro.rcl.evaluation import (
     NEAR,
     RESIDUE_METRICS,
     SEQUENCE_METRICS,
-    ProteinOutcome,
     RclEvaluation,
     evaluate_finder,
 )
@@ -39,14 +38,17 @@ EVALUATION_FILES = (
     REPORT,
 )
 LONGEST = 1 << 20  # residues of a protein; models take longer ones in windows
+LISTED = 50  # proteins that are not right that the report lists per model
+# The metrics of the picture, with what people call them.
 TITLES = {
+    "f1": "F1",
     "mean_iou": "mean IoU",
     "exact": f"both ends within {NEAR}",
-    "f1": "F1",
     "residue_f1": "residue F1",
     "residue_mcc": "residue MCC",
     "residue_auroc": "residue AUROC",
 }
+PROTEIN_COLUMNS = "model accession length known_start known_end status start end iou"
 
 
 def run_rcl_evaluation(
@@ -151,9 +153,7 @@ def comparison_table(evaluations: Sequence[RclEvaluation]) -> str:
 
 def _proteins_table(evaluations: Sequence[RclEvaluation]) -> str:
     """Return a tab-separated table: one row per model and protein."""
-    columns = ("model", "accession", "length", "known_start", "known_end", "status", "start", "end",
-               "iou")  # fmt: skip
-    lines = ["\t".join(columns) + "\n"]
+    rows: list[tuple[object, ...]] = [tuple(PROTEIN_COLUMNS.split())]
     for evaluation in evaluations:
         for outcome in evaluation.outcomes:
             protein, region = outcome.protein, outcome.region
@@ -161,13 +161,12 @@ def _proteins_table(evaluations: Sequence[RclEvaluation]) -> str:
             called = (region.start, region.end) if region else ("", "")
             iou = f"{outcome.iou:.4f}" if protein.has_rcl else ""
             first = (evaluation.label, protein.accession, len(protein.sequence))
-            cells = (*first, *known, outcome.status, *called, iou)
-            lines.append("\t".join(map(str, cells)) + "\n")
-    return "".join(lines)
+            rows.append((*first, *known, outcome.status, *called, iou))
+    return "".join("\t".join(map(str, row)) + "\n" for row in rows)
 
 
 def text_table(evaluations: Sequence[RclEvaluation], names: Sequence[str]) -> list[tuple[str, ...]]:
-    """Return the rows of a table for people: a metric per row, a model per column."""
+    """Return a table for people: a row per metric, then counts by sequence and the speed."""
     rows = [("", *(evaluation.label for evaluation in evaluations))]
     for name in names:
         cells = []
@@ -176,81 +175,64 @@ def text_table(evaluations: Sequence[RclEvaluation], names: Sequence[str]) -> li
             middle = f" ({interval[0]:.4f}-{interval[1]:.4f})" if interval else ""
             cells.append(f"{metric_text(evaluation.metrics[name])}{middle}")
         rows.append((_title(name), *cells))
-    return rows
-
-
-def _title(name: str) -> str:
-    return TITLES.get(name, name.replace("_", " "))
-
-
-def count_rows(evaluations: Sequence[RclEvaluation]) -> list[tuple[str, ...]]:
-    """Return the counts by sequence as rows for people, and the speed."""
-    rows = []
     for title, has_rcl, found in (
         ("serpins found", True, True),
         ("serpins missed", True, False),
         ("others with an RCL", False, True),
         ("others without", False, False),
     ):
-        counts = [f"{e.count(has_rcl=has_rcl, found=found):,}" for e in evaluations]
-        rows.append((title, *counts))
-    speeds = [f"{evaluation.rate:,.0f}" for evaluation in evaluations]
-    return [*rows, ("proteins per second", *speeds)]
+        counts = (evaluation.count(has_rcl=has_rcl, found=found) for evaluation in evaluations)
+        rows.append((title, *(f"{count:,}" for count in counts)))
+    return [*rows, ("proteins per second", *(f"{e.rate:,.0f}" for e in evaluations))]
+
+
+def _title(name: str) -> str:
+    return TITLES.get(name, name.replace("_", " "))
 
 
 def _markdown(evaluations: Sequence[RclEvaluation], part: str) -> str:
-    first = evaluations[0]
-    serpins = sum(outcome.protein.has_rcl for outcome in first.outcomes)
+    outcomes = evaluations[0].outcomes
+    serpins = sum(outcome.protein.has_rcl for outcome in outcomes)
     header, *rows = text_table(evaluations, (*SEQUENCE_METRICS, *RESIDUE_METRICS))
-    table = [header, ("---",) * len(header), *rows, *count_rows(evaluations)]
     lines = [
         "# Evaluation of models of the RCL predictor",
         "",
-        f"{serpins:,} proteins with an RCL and {len(first.outcomes) - serpins:,} without{part}. "
+        f"{serpins:,} proteins with an RCL and {len(outcomes) - serpins:,} without{part}. "
         f"In brackets: the middle 95 % of resampled proteins.",
         "",
-        *(f"| {' | '.join(row)} |" for row in table),
+        *(f"| {' | '.join(row)} |" for row in (header, ("---",) * len(header), *rows)),
         "",
     ]
     for evaluation in evaluations:
         wrong = [outcome for outcome in evaluation.outcomes if outcome.missed]
         lines += [f"## {evaluation.label}: {len(wrong):,} proteins that are not right", ""]
-        lines += [f"- {_sentence(outcome)}" for outcome in wrong[:50]]
-        lines += [""]
+        for outcome in wrong[:LISTED]:
+            protein, region = outcome.protein, outcome.region
+            known = f"{protein.start}-{protein.end}" if protein.has_rcl else "none"
+            called = f"{region.start}-{region.end}" if region else f"none ({outcome.status})"
+            lines.append(f"- {protein.accession}: RCL {known}, found {called}")
+        lines.append("")
     return "\n".join(lines)
-
-
-def _sentence(outcome: ProteinOutcome) -> str:
-    protein, region = outcome.protein, outcome.region
-    known = f"{protein.start}-{protein.end}" if protein.has_rcl else "none"
-    called = f"{region.start}-{region.end}" if region else f"none ({outcome.status})"
-    return f"{protein.accession}: RCL {known}, found {called}"
 
 
 def draw_comparison(evaluations: Sequence[RclEvaluation]) -> bytes:
     """Return a picture of the metrics of all models with their intervals, as PNG."""
     from matplotlib.figure import Figure
 
-    names = ("f1", "mean_iou", "exact", "residue_f1", "residue_mcc", "residue_auroc")
     figure = Figure(figsize=(8, 4), layout="constrained")
     axes = figure.subplots()
-    width = 0.8 / len(evaluations)
+    width, colours = 0.8 / len(evaluations), (*OTHERS, BLACK)
     for number, evaluation in enumerate(evaluations):
-        for place, name in enumerate(names):
+        colour, label = colours[number % len(colours)], evaluation.label
+        shift = (number - (len(evaluations) - 1) / 2) * width
+        for place, name in enumerate(TITLES):
             value = evaluation.metrics[name]
-            if value is None:
-                continue
-            low, high = evaluation.intervals[name] or (value, value)
-            axes.bar(
-                place + (number - (len(evaluations) - 1) / 2) * width,
-                value,
-                width * 0.9,
-                color=OTHERS[number % len(OTHERS)],
-                yerr=[[max(value - low, 0)], [max(high - value, 0)]],
-                capsize=2,
-                label=evaluation.label if place == 1 else None,
-            )
-    axes.set_xticks(range(len(names)), [_title(name) for name in names])
+            if value is not None:
+                low, high = evaluation.intervals[name] or (value, value)
+                ends = [[max(value - low, 0)], [max(high - value, 0)]]
+                axes.bar(place + shift, value, width * 0.9, color=colour, yerr=ends, label=label)
+                label = ""
+    axes.set_xticks(range(len(TITLES)), list(TITLES.values()))
     axes.set_ylim(0, 1.02)
     axes.spines[["top", "right"]].set_visible(False)
     figure.legend(loc="outside upper center", ncols=3, frameon=False)

@@ -115,10 +115,10 @@ def savepoint_file(folder: Path) -> Path:
 def run_folder(
     runs: Path, identity: Mapping[str, Json], show: Show, disk: Disk, *, resume: bool, force: bool
 ) -> Iterator[tuple[Path, Savepoint]]:
-    """Lock the folder of a training: an unfinished one of the same identity, or a new one.
+    """Lock the folder of a training in ``runs``; yield it with the savepoint to go on from.
 
-    ``runs`` is the folder of all trainings. With ``force``, the folder is a new one. Also returned
-    is the savepoint to go on from.
+    It is an unfinished one of the same identity, the latest first, or, also with ``force``, a new
+    one.
 
     Raises:
         ResumeRefusedError: ``resume``, and the latest unfinished training used other data or
@@ -129,69 +129,43 @@ def run_folder(
         with locked(lock_file(root, "runs"), "the trainings", wait=True):
             matches = (RUN.fullmatch(path.name) for path in root.iterdir())
             folders = {int(match[1]): root / match[0] for match in matches if match}
-            latest_first = [folders[number] for number in sorted(folders, reverse=True)]
             taken, refusal = None, None
-            if not force:
-                taken, refusal = _unfinished_run(identity, latest_first, stack, show, disk)
-            if taken is None:
-                if refusal is not None and resume:
+            for number in sorted(folders, reverse=True) if not force else ():
+                if taken is None and savepoint_file(folders[number]).exists():
+                    try:
+                        taken = _begun(folders[number], identity, stack, show, disk)
+                    except LockedError:
+                        continue  # it is being trained at this moment
+                    except InputError as error:
+                        show(Notice("warning", f"{error}; that training is left alone"))
+                    except ResumeRefusedError as error:
+                        refusal = refusal or error
+            if taken is None and resume:
+                if refusal is not None:
                     raise refusal
-                if resume and not force:
-                    text = f"nothing to resume in {runs}: starting from the beginning"
-                    show(Notice("info", text))
+                show(Notice("info", f"nothing to resume in {runs}: starting from the beginning"))
+            if taken is None:
                 last = max(folders, default=0)
                 # A start that was killed before it wrote its savepoint left nothing to keep.
-                number = last if last and _is_empty(folders[last]) else last + 1
-                folder = root / f"run_{number:03d}"
-                disk.make_folder(folder)
-                taken = folder, _begun(folder, identity, stack, show, disk)
+                kept = last == 0 or any(folders[last].glob("[!.]*"))
+                number = last + (kept or savepoint_file(folders[last]).exists())
+                taken = _begun(root / f"run_{number:03d}", identity, stack, show, disk)
         yield taken
 
 
-def _unfinished_run(
-    identity: Mapping[str, Json], folders: Sequence[Path], stack: ExitStack, show: Show, disk: Disk
-) -> tuple[tuple[Path, Savepoint] | None, ResumeRefusedError | None]:
-    """Return the first unfinished training of the same identity, whose lock ``stack`` holds.
-
-    The other value is why the first one of other data or settings is not continued.
-    """
-    refusal: ResumeRefusedError | None = None
-    for folder in folders:
-        if not savepoint_file(folder).exists():
-            continue
-        with ExitStack() as lock:
-            try:
-                point = _begun(folder, identity, lock, show, disk)
-            except LockedError:
-                continue  # it is being trained at this moment
-            except InputError as error:
-                show(Notice("warning", f"{error}; that training is left alone"))
-            except ResumeRefusedError as error:
-                refusal = refusal or error
-            else:
-                stack.push(lock.pop_all())
-                return (folder, point), None
-    return None, refusal
-
-
 def _begun(
-    folder: Path, identity: Mapping[str, Json], lock: ExitStack, show: Show, disk: Disk
-) -> Savepoint:
-    """Return the savepoint of a training, which is made if there is none; ``lock`` holds it."""
+    folder: Path, identity: Mapping[str, Json], stack: ExitStack, show: Show, disk: Disk
+) -> tuple[Path, Savepoint]:
+    """Return a folder and its savepoint, which is made if there is none; ``stack`` has the lock."""
     file, place = savepoint_file(folder), lock_file(folder, "training")
-    lock.enter_context(locked(place, "this training"))
     label = f"the training {folder.name}"
     files = TrainingFiles(label, folder, (), file, place, checkpoint_folder(folder) / "previous")
-    point = begin_training(files, identity, None, disk, show)
-    assert point is not None
-    return point
-
-
-def _is_empty(folder: Path) -> bool:
-    """Return whether the folder of a training has neither a savepoint nor any result."""
-    if not folder.is_dir() or savepoint_file(folder).exists():
-        return False
-    return all(path == checkpoint_folder(folder) for path in folder.iterdir())
+    with ExitStack() as lock:
+        lock.enter_context(locked(place, "this training"))
+        point = begin_training(files, identity, None, disk, show)
+        assert point is not None
+        stack.push(lock.pop_all())
+    return folder, point
 
 
 def _identity(

@@ -8,7 +8,6 @@ so that they are the same whatever the devices, and so that there are none befor
 from __future__ import annotations
 
 import gzip
-import os
 import shutil
 import sys
 import time
@@ -21,14 +20,13 @@ from pathlib import Path
 import numpy as np
 
 from virnucpro.contracts import Device, Json, ReportProgress, Task, TaskResult
-from virnucpro.errors import UsageError
 from virnucpro.events import Emit, Notice
 from virnucpro.executors.signals import Interruption
 from virnucpro.formatting import counted, percent
 from virnucpro.io.fasta import read_fasta
 from virnucpro.io.gff3 import HEADER as GFF3_HEADER
 from virnucpro.io.gff3 import gff3_escaped
-from virnucpro.io.input_summary import InputSummary, RecordRenamer, summarise_input
+from virnucpro.io.input_summary import RecordRenamer, summarise_input
 from virnucpro.io.pairs import InputFiles
 from virnucpro.io.records import read_records
 from virnucpro.layout import STDIN, checkpoint_folder, existing_paths, lock_file
@@ -42,15 +40,14 @@ from virnucpro.rcl.blocks import (
 from virnucpro.rcl.finders import RclFinder
 from virnucpro.rcl.models import WINDOW
 from virnucpro.rcl.rule import RclResult
-from virnucpro.run.request import check_readable
+from virnucpro.run.request import check_readable, check_writable
 from virnucpro.settings import MachineSettings
 from virnucpro.stages.chunking import (
-    changed_input_error,
     duplicate_ids_error,
     input_digest,
-    input_stamp,
+    refuse_changed_input,
 )
-from virnucpro.store.disk import Disk, host_name, sha256_of
+from virnucpro.store.disk import Disk, sha256_of
 from virnucpro.store.documents import sealed, unsealed
 from virnucpro.store.guard import ExistingWork, WorkIdentity, admit_work, refuse_links
 from virnucpro.store.gzipped import LEVEL
@@ -64,7 +61,6 @@ PROTEINS_AT_A_TIME = 2000
 RESIDUES_AT_A_TIME = 1 << 20
 """Residues from which a block is full, so that long proteins take no more memory."""
 FASTA_LINE = 80
-LONGEST_NAME = 255  # bytes, on most file systems
 COMPRESSION = (".gz", ".bz2", ".xz")
 AMINO_ACIDS = frozenset("ACDEFGHIKLMNPQRSTVWYacdefghiklmnpqrstvwy")
 EMPTY = RclResult("empty", None, np.zeros(0, np.float32))
@@ -106,10 +102,7 @@ class RclRequest:
 
     @property
     def stem(self) -> str:
-        """The name of the input without the suffix of a compression and the one before it.
-
-        The original cuts off one suffix, whatever it is.
-        """
+        """The name of the input without the suffix of a compression and the one before it."""
         if self.source == STDIN:
             return "stdin"
         name = Path(self.source).name
@@ -224,50 +217,26 @@ def run_rcl_prediction(
             finished blocks are kept.
     """
     disk = disk or Disk()
-    _check(request)
+    if request.source != STDIN:
+        check_readable(Path(request.source))
+    check_writable(BlockLayout(request.root, request.stem))
     state = checkpoint_folder(request.root.absolute()) / "rcl" / request.stem
     refuse_links(state)
     names = {path.name for path in (*request.results.values(), request.record)}
-    with locked(lock_file(request.root, f"{request.stem}_rcl"), "these proteins"):
+    with ExitStack() as stack:
+        lock = lock_file(request.root, f"{request.stem}_rcl")
+        stack.enter_context(locked(lock, "these proteins"))
+        for folder in (state.parent, state):  # afterwards, if nothing is left to go on with
+            stack.callback(disk.remove_folder, folder)
         disk.sweep(request.root, names)
         disk.sweep(state)
         source = Path(request.source)
         if request.source == STDIN:
             source = state / "input"
+            stack.callback(disk.remove, source)
             with disk.create(source) as out:
-                while block := sys.stdin.buffer.read(1 << 20):
-                    out.write(block)
-        try:
-            return _predicted(request, source, state, emit, interruption, disk)
-        finally:
-            if request.source == STDIN:
-                disk.remove(source)
-            for folder in (state, state.parent):  # if nothing is left to go on with
-                disk.remove_folder(folder)
-
-
-def _check(request: RclRequest) -> None:
-    """Raise UsageError where the input cannot be read, or results cannot be named after it."""
-    root, outputs = request.root, [*request.results.values(), request.record]
-    if request.source == STDIN:
-        if sys.stdin is None:  # closed by whoever started this process
-            raise UsageError("input -: standard input is closed; name a file, or pipe one in")
-    else:
-        check_readable(Path(request.source))
-        if Path(request.source).resolve() in [path.resolve() for path in outputs]:
-            raise UsageError(
-                f"input {request.source} is a file that this command would write: choose another "
-                f"--output-dir"
-            )
-    if root.exists() and not root.is_dir():
-        raise UsageError(f"--output-dir {root} is a file: name a folder")
-    temporary = [f".{path.name}.{host_name()}.{1 << 22}.tmp" for path in outputs]
-    longest = max(len(os.fsencode(name)) for name in temporary)
-    if request.stem in ("", ".", "..") or longest > LONGEST_NAME:
-        raise UsageError(
-            f"input {request.source!r} has a name after which no results can be named: rename the "
-            f"file"
-        )
+                shutil.copyfileobj(sys.stdin.buffer, out)
+        return _predicted(request, source, state, emit, interruption, disk)
 
 
 def _predicted(
@@ -279,7 +248,7 @@ def _predicted(
     disk: Disk,
 ) -> Record:
     """Compare with what is there, compute what is missing, and write all files, the record last."""
-    began, finder = time.monotonic(), request.finder
+    began, finder, devices = time.monotonic(), request.finder, request.devices
     layout = BlockLayout(state / "work", "rcl")
     digest, seen = input_digest(source)
     settings: dict[str, Json] = {
@@ -290,27 +259,20 @@ def _predicted(
         "files": sorted(path.name for path in request.results.values()),
     }
     identity = WorkIdentity(f"the RCL prediction of {request.source}", settings)
-    existing, earlier = _existing(request, state, layout)
+    record = _read_record(request.record)
+    existing = _existing(request, record, state, layout)
     admission = admit_work(identity, existing, disk, force=request.force)
-    if admission.decision == "finished" and earlier is not None:
-        text = "nothing to compute: this prediction was finished before, its files are intact"
-        emit(Notice("info", text))
-        return earlier
     if admission.notice:
         emit(Notice("info", admission.notice))
-    limit = shutil.disk_usage(request.root).free
-    inputs = summarise_input(InputFiles(source), limit=limit, molecule="protein")
-    if inputs.duplicates and request.duplicate_ids == "error":
-        raise duplicate_ids_error(InputFiles(Path(request.source)), inputs, "protein")
+    if admission.decision == "finished" and record is not None:
+        emit(Notice("info", "nothing to compute: all files are intact"))
+        return record
+    blocks = save_blocks(layout, disk, _blocks(request, source))
+    stage = FindingStage(layout, disk, blocks, finder, request.residues)
     run_state = RunState(request.source, settings)
     write_state(layout, disk, run_state)
-    blocks = save_blocks(layout, disk, _blocks(request, source, inputs, limit))
-    stage = FindingStage(layout, disk, blocks, finder, request.residues)
-    devices = request.devices
     compute_blocks(stage, run_state, devices, request.machine, "rcl predict", emit, interruption)
-    if input_stamp(source) != seen:
-        raise changed_input_error(source)
-    counts = _write_results(request, stage)
+    refuse_changed_input({source: seen})
     record = {
         "schema": 1,
         "producer": f"virnucpro {__version__}",
@@ -320,7 +282,7 @@ def _predicted(
         "input": request.source,
         "model": {"name": finder.label, "sha256": finder.sha256},
         "devices": [device.name for device in devices[: len(blocks)]],
-        **counts,
+        **_write_results(request, stage),
         "files": {path.name: sha256_of(path) for path in request.results.values()},
         "seconds": round(time.monotonic() - began, 3),
     }
@@ -329,60 +291,61 @@ def _predicted(
     return record
 
 
-def _existing(
-    request: RclRequest, state: Path, layout: BlockLayout
-) -> tuple[ExistingWork, Record | None]:
-    """Return what is there of an earlier prediction of this name, and the record of it.
-
-    A file is proved to be ours by its SHA-256 in the record, or, after an interruption, by its name
-    in the state of the prediction that was begun.
-    """
-    root, record, begun = request.root, _read_record(request.record), read_state(layout)
-    planned = [*request.results.values(), request.record]
-    own: set[Path] = {layout.root}
-    identity, finished = begun.identity if begun else None, False
-    if begun is not None:
-        own |= {root / str(name) for name in begun.analysis.get("files", [])} | {request.record}
-    if record is not None:
-        digests = {root / name: digest for name, digest in record["files"].items()}
-        intact = {
-            path
-            for path, digest in digests.items()
-            if path.is_file() and not path.is_symlink() and sha256_of(path) == digest
-        }
-        identity = WorkIdentity(record["label"], record["settings"])
-        finished = len(intact) == len(digests)
-        own |= intact | {request.record}
-        planned += digests
-    present = existing_paths(*planned, layout.root)
-    work = ExistingWork(
-        root,
-        state / "previous",
-        own_files=[path for path in present if path in own and not path.is_symlink()],
-        foreign_files=[path for path in present if path not in own or path.is_symlink()],
-        identity=identity,
-        finished=finished,
-    )
-    return work, record
-
-
 def _read_record(path: Path) -> Record | None:
     """Return the record of a finished prediction, if it is there as it was written."""
     try:
         record = unsealed(path.read_bytes())
-        names = [path.with_name(name) for name in record["files"]]  # ValueError for other folders
-        return record if names and {"label", "settings", "statuses"} <= record.keys() else None
-    except (OSError, ValueError, LookupError, TypeError):
+        # with_name is a ValueError for a name in another folder
+        files = {path.with_name(name): digest for name, digest in record["files"].items()}
+        return {**record, "paths": files} if {"settings", "statuses"} <= record.keys() else None
+    except (OSError, ValueError, LookupError, TypeError, AttributeError):
         return None
 
 
-def _blocks(
-    request: RclRequest, source: Path, inputs: InputSummary, limit: int
-) -> Iterator[ProteinBlock]:
-    """Yield ids and residues of the proteins, as many as are computed together."""
+def _existing(
+    request: RclRequest, record: Record | None, state: Path, layout: BlockLayout
+) -> ExistingWork:
+    """Return what is there of an earlier prediction of this name.
+
+    A file is proved to be ours by its SHA-256 in the record, or, after an interruption, by its name
+    in the state of the prediction that was begun.
+    """
+    root, begun = request.root, read_state(layout)
+    planned = [*request.results.values(), request.record, layout.root]
+    own, identity, finished = {layout.root}, None, False
+    if begun is not None:
+        own |= {root / str(name) for name in begun.analysis["files"]} | {request.record}
+        identity = begun.identity
+    if record is not None:
+        intact = {
+            path
+            for path, digest in record["paths"].items()
+            if path.is_file() and sha256_of(path) == digest
+        }
+        identity = WorkIdentity(f"the RCL prediction of {record['input']}", record["settings"])
+        finished = len(intact) == len(record["paths"])
+        own |= intact | {request.record}
+        planned += record["paths"]
+    present = existing_paths(*planned)
+    ours = [path for path in present if path in own and not path.is_symlink()]
+    others = [path for path in present if path not in ours]
+    previous = state / "previous"
+    return ExistingWork(root, previous, ours, others, identity=identity, finished=finished)
+
+
+def _blocks(request: RclRequest, source: Path) -> Iterator[ProteinBlock]:
+    """Yield ids and residues of the proteins, as many as are computed together.
+
+    Raises:
+        InputError: the input is not usable, or ids occur twice that are not to be renamed.
+    """
+    limit, files = shutil.disk_usage(request.root).free, InputFiles(source)
+    inputs = summarise_input(files, limit=limit, molecule="protein")
     rename = None
     if inputs.duplicates:
-        rename = RecordRenamer(InputFiles(source), limit=limit, molecule="protein")
+        if request.duplicate_ids == "error":
+            raise duplicate_ids_error(InputFiles(Path(request.source)), inputs, "protein")
+        rename = RecordRenamer(files, limit=limit, molecule="protein")
     block: list[tuple[str, str]] = []
     residues = 0
     for record in read_records(source, limit=limit, molecule="protein"):

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
-from typing import Any, Literal
+from typing import Any
 
 from virnucpro.contracts import Json
 from virnucpro.errors import UsageError
 
-RclRecipe = Literal["original", "modern"]
-KINDS = ("cnn", "unet", "lstm")
-TABLE_ENCODINGS = ("onehot", "blosum")
 PLATEAU_FACTOR = 0.5  # of the original: ReduceLROnPlateau(mode="max", factor=0.5)
 
 NETWORK_DEFAULTS: Mapping[str, Mapping[str, Json]] = {
@@ -53,7 +50,7 @@ class RclTrainingSettings:
         precision: arithmetic of convolutions and products in training; all else is fp32.
     """
 
-    recipe: RclRecipe = "modern"
+    recipe: str = "modern"
     encoding: str = "onehot"
     model: str = "unet"
     networks: Mapping[str, Mapping[str, Json]] = field(default_factory=lambda: NETWORK_DEFAULTS)
