@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -68,9 +67,7 @@ def _results(out: Path) -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize("command", [_train, _embed, _predict])
-def test_full_disks_and_ctrl_c_lose_nothing(
-    call: Callable, inputs: Path, tmp_path: Path, command: Callable, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_full_disks_and_ctrl_c_lose_nothing(call, inputs, tmp_path, command, monkeypatch):
     """Start after start meets one of them, each a write later than the one before."""
     assert call(*command(inputs, tmp_path / "whole")).code == 0
     words = command(inputs, tmp_path / "out")
@@ -89,9 +86,7 @@ def test_full_disks_and_ctrl_c_lose_nothing(
 
 
 @pytest.mark.parametrize("command", [_train, _embed, _predict])
-def test_kills_lose_nothing(
-    call: Callable, start: Callable, inputs: Path, tmp_path: Path, command: Callable
-) -> None:
+def test_kills_lose_nothing(call, start, inputs, tmp_path, command):
     assert call(*command(inputs, tmp_path / "whole")).code == 0
     words = command(inputs, tmp_path / "out")
     for number in range(2, 100, 2):
@@ -105,9 +100,7 @@ def test_kills_lose_nothing(
 
 
 @pytest.mark.skipif(not Path("/proc").exists(), reason="looks processes up in /proc")
-def test_a_training_in_two_processes_is_killed_and_interrupted(
-    call: Callable, start: Callable, inputs: Path, tmp_path: Path
-) -> None:
+def test_a_training_in_two_processes_is_killed_and_interrupted(call, start, inputs, tmp_path):
     """One of them, then the command, then Ctrl-C: nothing stays, and the end is the same."""
     longer = tmp_path / "longer.yaml"
     longer.write_text(yaml.safe_dump({**CONFIG, "training": {"epochs": 40, "patience": 40}}))
