@@ -104,12 +104,12 @@ def embedded(
     **options: Any,
 ) -> int:
     """Compute features on a screen of their own; return the files that this start computed."""
-    from virnucpro.rcl.embedding import FeatureLayout, embed_residues
+    from virnucpro.rcl.embedding import embed_residues, feature_layout
     from virnucpro.rcl.proteins import read_proteins
     from virnucpro.ui.run_screen import RunScreen
 
     proteins, warnings = read_proteins(serpins, others, max_length)
-    screen = RunScreen(display, FeatureLayout(folder.absolute()))
+    screen = RunScreen(display, feature_layout(folder))
     with shared.shown_on(screen, warnings) as interruption:
         return embed_residues(
             proteins, folder=folder, emit=screen.show, interruption=interruption, **options

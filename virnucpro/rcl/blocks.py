@@ -14,7 +14,8 @@ from virnucpro.events import Emit
 from virnucpro.executors.executor import open_executor
 from virnucpro.executors.signals import Interruption
 from virnucpro.io.fasta import fasta_bytes
-from virnucpro.layout import Layout
+from virnucpro.layout import Layout, existing_paths
+from virnucpro.rcl.features import INDEX
 from virnucpro.run.engine import Run, execute
 from virnucpro.settings import MachineSettings
 from virnucpro.store.disk import Disk
@@ -30,6 +31,11 @@ class BlockLayout(Layout):
     def block(self, number: int) -> Path:
         """Return the FASTA file of block ``number``, from 1."""
         return self.state / f"proteins_{number:04d}.fa"
+
+    def owned(self) -> list[Path]:
+        """Return everything of the run that exists, the state last."""
+        outputs = sorted(self.root.glob(f"{self.stem}_[0-9]*.*"))
+        return existing_paths(*outputs, self.root / INDEX, self.state)
 
     def output(self, number: int, suffix: str) -> Path:
         """Return what is made of a block."""

@@ -21,7 +21,6 @@ from virnucpro.encoders.registry import check_precision, locate, open_encoder
 from virnucpro.events import Emit, Notice
 from virnucpro.executors.signals import Interruption
 from virnucpro.io.fasta import read_fasta
-from virnucpro.layout import existing_paths
 from virnucpro.precision import choose_precision
 from virnucpro.rcl.blocks import BlockLayout, BlockStage, compute_blocks, save_blocks
 from virnucpro.rcl.features import INDEX, check_esm2, sequence_key
@@ -38,19 +37,6 @@ from virnucpro.store.state import RunState
 SCHEMA = 1
 PROTEINS_PER_FILE = 64
 CHECKED = "LAGVSERTIDPKQNFYMHWC"  # a sequence that is known to be good
-
-
-class FeatureLayout(BlockLayout):
-    """The files of stored features."""
-
-    def __init__(self, root: Path) -> None:
-        super().__init__(root, "features")
-        self.index = root / INDEX
-
-    def owned(self) -> list[Path]:
-        """Return everything of the features that exists, the state last."""
-        files = sorted(self.root.glob("features_*.safetensors"))
-        return existing_paths(*files, self.index, self.state)
 
 
 @dataclass(frozen=True)
@@ -137,6 +123,11 @@ class ResidueSession:
         return SessionFigures(peak)
 
 
+def feature_layout(folder: Path) -> BlockLayout:
+    """Return the files of stored features."""
+    return BlockLayout(folder.absolute(), "features")
+
+
 def embed_residues(
     proteins: Sequence[AnnotatedProtein],
     model: str,
@@ -158,7 +149,7 @@ def embed_residues(
     Raises:
         VirNucProError: see ``virnucpro.errors``; nothing that was finished is lost.
     """
-    disk, layout = Disk(), FeatureLayout(folder.absolute())
+    disk, layout = Disk(), feature_layout(folder)
     devices = choose_devices(machine, visible_gpus())
     precision = choose_precision(precision, devices)
     source = locate(model, "protein")
@@ -195,5 +186,5 @@ def embed_residues(
             "width": source.dim,
             "files": {path.name: sha256_of(path) for path in stage.outputs(*stage.suffixes)},
         }
-        disk.save(layout.index, sealed(index))
+        disk.save(layout.root / INDEX, sealed(index))
     return computed

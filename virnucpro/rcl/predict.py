@@ -19,7 +19,7 @@ from pathlib import Path
 
 import numpy as np
 
-from virnucpro.contracts import Device, Json, ReportProgress, Task, TaskResult
+from virnucpro.contracts import Device, Json, ReportProgress, Session, Task, TaskResult
 from virnucpro.events import Emit, Notice
 from virnucpro.executors.signals import Interruption
 from virnucpro.formatting import counted, percent
@@ -37,6 +37,7 @@ from virnucpro.rcl.blocks import (
     compute_blocks,
     save_blocks,
 )
+from virnucpro.rcl.encodings import AMINO_ACIDS
 from virnucpro.rcl.finders import RclFinder
 from virnucpro.rcl.models import WINDOW
 from virnucpro.rcl.rule import RclResult
@@ -62,7 +63,6 @@ RESIDUES_AT_A_TIME = 1 << 20
 """Residues from which a block is full, so that long proteins take no more memory."""
 FASTA_LINE = 80
 COMPRESSION = (".gz", ".bz2", ".xz")
-AMINO_ACIDS = frozenset("ACDEFGHIKLMNPQRSTVWYacdefghiklmnpqrstvwy")
 EMPTY = RclResult("empty", None, np.zeros(0, np.float32))
 Record = Mapping[str, Json]
 """The content of ``STEM_rcl_run.json``."""
@@ -155,29 +155,22 @@ class FindingStage(BlockStage):
         """What decides the results."""
         return {"model": self.finder.sha256, "label": self.finder.label, **vars(self.finder.rule)}
 
-    def open(self, device: Device) -> FindingSession:
+    def open(self, device: Device) -> Session:
         """Put the model on a device."""
         self.finder.settle(device)
-        return FindingSession(self)
+        return self.run
 
-
-class FindingSession:
-    """A model on its device, called on blocks."""
-
-    def __init__(self, stage: FindingStage) -> None:
-        self._stage = stage
-
-    def __call__(self, task: Task, report: ReportProgress) -> TaskResult:
+    def run(self, task: Task, report: ReportProgress) -> TaskResult:
         """Find the RCLs of the proteins of a block, and write their rows."""
         proteins = list(read_fasta(task.inputs[0]))
-        found = iter(self._stage.finder.find([sequence for _, sequence in proteins if sequence]))
+        found = iter(self.finder.find([sequence for _, sequence in proteins if sequence]))
         rows: list[str] = []
         residues: list[str] = []
         residue_row = RCL_RESIDUES.row_format(*RCL_RESIDUES.names)
         for accession, sequence in proteins:
             result = next(found) if sequence else EMPTY
             region = result.region
-            row = RCL_REGIONS.line(
+            cells = RCL_REGIONS.line(
                 accession=accession,
                 length=len(sequence),
                 start=region and region.start,
@@ -185,16 +178,15 @@ class FindingSession:
                 rcl=region and sequence[region.start - 1 : region.end],
                 confidence=region and region.confidence,
                 status=result.status,
-                model=self._stage.finder.label,
+                model=self.finder.label,
             )
-            rows.append(row)
-            if self._stage.residues and sequence:
+            rows.append(cells)
+            if self.residues:
                 values = zip(sequence, result.probabilities.tolist(), strict=True)
                 residues += [residue_row(accession, n, *value) for n, value in enumerate(values, 1)]
         contents = ("".join(rows).encode(), _packed("".join(residues)))
         outputs = zip(task.outputs, contents, strict=False)
-        disk = self._stage.disk
-        saved = tuple(disk.save(path, content, len(proteins)) for path, content in outputs)
+        saved = tuple(self.disk.save(path, content, len(proteins)) for path, content in outputs)
         report(len(proteins), sum(len(sequence) for _, sequence in proteins))
         return TaskResult(task, saved)
 
@@ -393,7 +385,7 @@ def _write_results(request: RclRequest, stage: FindingStage) -> dict[str, Json]:
                 statuses[status] += 1
                 counts["long"] += len(sequence) > WINDOW
                 counts["small"] += sequence != sequence.upper()
-                counts["unknown"] += not AMINO_ACIDS.issuperset(sequence)
+                counts["unknown"] += not set(AMINO_ACIDS).issuperset(sequence.upper())
                 if status != "found":
                     continue
                 confidence += float(share)
