@@ -39,13 +39,7 @@ RESIDUE_METRICS = (
 
 @dataclass(frozen=True)
 class ProteinOutcome:
-    """What a model says about a protein, beside what is known.
-
-    Attributes:
-        protein: the protein.
-        status: why there is no region, or ``found``.
-        region: the RCL that the model found.
-    """
+    """What a model says about a protein: the status and the region of an ``RclResult``."""
 
     protein: AnnotatedProtein
     status: str
@@ -54,28 +48,24 @@ class ProteinOutcome:
     @property
     def iou(self) -> float:
         """Residues in both regions divided by residues in one of them; 0 without a region."""
-        if self.region is None or not self.protein.has_rcl:
+        if self.region is None:
             return 0.0
-        both = min(self.region.end, self.protein.end) - max(self.region.start, self.protein.start)
-        shared = max(both + 1, 0)
-        known = self.protein.end - self.protein.start + 1
-        return shared / (known + self.region.length - shared)
+        start, end = self.protein.start, self.protein.end
+        shared = max(min(self.region.end, end) - max(self.region.start, start) + 1, 0)
+        return shared / (end - start + 1 + self.region.length - shared)
 
     @property
     def exact(self) -> bool:
         """Whether both ends are within ``NEAR`` residues of the annotated ones."""
-        return (
-            self.region is not None
-            and self.protein.has_rcl
-            and abs(self.region.start - self.protein.start) <= NEAR
-            and abs(self.region.end - self.protein.end) <= NEAR
-        )
+        if self.region is None or not self.protein.has_rcl:
+            return False
+        starts, ends = (self.region.start, self.protein.start), (self.region.end, self.protein.end)
+        return max(abs(starts[0] - starts[1]), abs(ends[0] - ends[1])) <= NEAR
 
     @property
     def missed(self) -> bool:
         """Whether it is not right: not found, not exact, or found where there is none."""
-        has_rcl = self.protein.has_rcl
-        return has_rcl != (self.region is not None) or (has_rcl and not self.exact)
+        return not self.exact if self.protein.has_rcl else self.region is not None
 
 
 @dataclass(frozen=True)

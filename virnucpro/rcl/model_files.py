@@ -122,32 +122,28 @@ def _read_metadata(path: Path) -> dict[str, Any]:
         metadata = parse_json(text or "null")
     if not isinstance(metadata, dict) or metadata.get("content") != CONTENT:
         raise ModelError(f"{path} is not a model of the RCL predictor")
-    schema, settings = metadata.get("schema"), metadata.get("settings")
+    schema, threshold = metadata.get("schema"), metadata.get("threshold")
     if isinstance(schema, int) and schema > SCHEMA:
         raise ModelError(f"{path} was written by a newer virnucpro: update this one")
-    threshold = metadata.get("threshold")
-    checks = {
-        "schema": schema == SCHEMA,
-        "kind": metadata.get("kind") in NETWORKS,
-        "settings": isinstance(settings, dict),
-        "encoding": isinstance(metadata.get("encoding"), str),
-        "padding": metadata.get("padding") in (MASKED, PADDED),
-        "threshold": isinstance(threshold, int | float) and 0 <= threshold <= 1,
-        "training": isinstance(metadata.get("training"), dict),
-    }
-    if damaged := [name for name, good in checks.items() if not good]:
-        raise ModelError(f"{path}: {damaged[0]!r} in its metadata is damaged: fetch it again")
-    return {**metadata, "dropout": dict(settings or {}).get("dropout")}
+    good = (
+        schema == SCHEMA
+        and metadata.get("kind") in NETWORKS
+        and metadata.get("padding") in (MASKED, PADDED)
+        and isinstance(metadata.get("encoding"), str)
+        and isinstance(threshold, int | float)
+        and 0 <= threshold <= 1
+        and all(isinstance(metadata.get(name), dict) for name in ("settings", "training"))
+    )
+    if not good:
+        raise ModelError(f"{path}: its metadata is damaged: fetch it again")
+    return {**metadata, "dropout": metadata["settings"].get("dropout")}
 
 
 def _metadata_of_checkpoint(content: Mapping[str, Any]) -> dict[str, Any]:
     """Return what a checkpoint of RCL-identifier says, in the words of the own format."""
-    facts = {
-        name: value
-        for name in ("epoch", "val_f1")
-        if isinstance(value := content.get(name), int | float) and math.isfinite(value)
-    }
-    return {"padding": PADDED, "threshold": 0.5, "training": facts}
+    facts = {name: content.get(name) for name in ("epoch", "val_f1")}
+    known = {n: v for n, v in facts.items() if isinstance(v, int | float) and math.isfinite(v)}
+    return {"padding": PADDED, "threshold": 0.5, "training": known}
 
 
 def _weights(content: Any, path: Path) -> Weights:

@@ -196,9 +196,6 @@ def _region_problems(row: Mapping[str, str], name: str, sequence: str) -> Iterat
     if annotated and annotated.upper() != loop.upper():
         problem = "whose rcl_seq is not what lies at its coordinates"
         yield RowProblem(problem, f"{name}: {annotated}, not {loop}", is_skipped=False)
-    if len(loop) < SHORT_RCL:
-        problem = f"whose RCL is shorter than {SHORT_RCL} residues"
-        yield RowProblem(problem, value, is_error=False, is_skipped=False)
-    if len(loop) > LONG_RCL:
-        problem = f"whose RCL is longer than {LONG_RCL} residues"
-        yield RowProblem(problem, value, is_error=False, is_skipped=False)
+    if not SHORT_RCL <= len(loop) <= LONG_RCL:
+        bound = f"shorter than {SHORT_RCL}" if len(loop) < SHORT_RCL else f"longer than {LONG_RCL}"
+        yield RowProblem(f"whose RCL is {bound} residues", value, is_error=False, is_skipped=False)
