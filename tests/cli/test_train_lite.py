@@ -189,9 +189,3 @@ def test_what_cannot_be_trained(call, dataset, tmp_path):
     refused = call("train", "lite", frames.root, "-o", tmp_path / "out", *QUICK)
     assert refused.code == 64
     assert "--content records" in refused.err
-
-
-def test_help_has_examples(call):
-    done = call("train", "lite", "--help")
-    assert "virnucpro train lite data --output-dir my_lite" in done.out
-    assert "dnabert: {model_name: my_lite/lite_encoder.safetensors}" in done.out

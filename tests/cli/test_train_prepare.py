@@ -151,14 +151,6 @@ def test_warnings_about_empty_parts(call: Callable, tmp_path: Path) -> None:
     assert "validation has no frames" in done.err
 
 
-def test_an_unwritable_folder(call: Callable, table: Path, tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    done = call("train", "prepare", table, "-o", tmp_path / "file" / "data")
-    assert done.code == 6
-    assert "cannot write" in done.err
-    assert "--resume" not in done.err
-
-
 def test_a_signal_leaves_no_data_set_and_the_next_run_starts_over(
     call: Callable, tmp_path: Path
 ) -> None:
@@ -181,10 +173,3 @@ def test_a_signal_leaves_no_data_set_and_the_next_run_starts_over(
     done = call("train", "prepare", table, "-o", tmp_path / "data")
     assert done.code == 0, done.err
     assert json.loads((tmp_path / "data" / "dataset.json").read_text())["shard_size"] == 10_000
-
-
-def test_help_has_examples(call: Callable) -> None:
-    done = call("train", "prepare", "--help")
-    assert "virnucpro train prepare genomes.tsv -o data -e 300,500" in done.out
-    assert "-o records --content records -e 500,300,150" in done.out
-    assert "prepare" in call("train", "--help").out

@@ -86,22 +86,17 @@ def contig_terms(chunk_log_odds: Sequence[float]) -> tuple[float, float, float, 
 
 
 def fit_contig_model(terms: npt.NDArray[np.float64], virus: npt.NDArray[np.bool_]) -> ContigModel:
-    """Return the coefficients that make the labels most likely, by Newton's method.
+    """Return the coefficients that make the labels most likely.
 
     Args:
         terms: float64 ``[n, 5]``, one row of :func:`contig_terms` per contig.
         virus: bool ``[n]``; as many of either label as the contigs that it will be used on are
             assumed to have, which is one half.
     """
-    labels = virus.astype(np.float64)
-    coefficients = np.zeros(terms.shape[1])
-    for _ in range(100):
-        predicted = 0.5 * (1 + np.tanh(terms @ coefficients / 2))
-        gradient = terms.T @ (labels - predicted) / len(terms) - PENALTY * coefficients
-        weights = np.maximum(predicted * (1 - predicted), 1e-9)
-        hessian = (terms.T * weights) @ terms / len(terms) + PENALTY * np.eye(terms.shape[1])
-        step = np.linalg.solve(hessian, gradient)
-        coefficients += step * min(1.0, 5.0 / max(float(np.abs(step).max()), 1e-12))
-        if float(np.abs(step).max()) < 1e-10:
-            break
-    return ContigModel(*map(float, coefficients))
+    from sklearn.linear_model import LogisticRegression
+
+    strength = 1 / (PENALTY * len(terms))
+    regression = LogisticRegression(
+        C=strength, fit_intercept=False, tol=1e-10, solver="newton-cholesky"
+    )
+    return ContigModel(*map(float, regression.fit(terms, virus).coef_[0]))

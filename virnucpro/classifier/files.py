@@ -203,10 +203,9 @@ def _read(path: Path) -> tuple[Weights, dict[str, Any]]:
 
 def _tensors(module: _Inert, prefix: str) -> Iterator[tuple[str, torch.Tensor]]:
     """Yield parameters and buffers of a module that was taken apart, by dotted name."""
-    for group in ("_parameters", "_buffers"):
-        for name, value in _held(module, group).items():
-            if isinstance(value, torch.Tensor):
-                yield prefix + name, value.detach()
+    for name, value in {**_held(module, "_parameters"), **_held(module, "_buffers")}.items():
+        if isinstance(value, torch.Tensor):
+            yield prefix + name, value.detach()
     for name, inner in _held(module, "_modules").items():
         if isinstance(inner, _Inert):
             yield from _tensors(inner, f"{prefix}{name}.")
@@ -231,13 +230,18 @@ def _metadata(path: Path) -> dict[str, Any]:
         raise ModelError(f"{path} is not a classifier of virnucpro: it has no {_KEY!r} metadata")
     if metadata["schema"] > SCHEMA:
         raise ModelError(f"{path} was written by a newer virnucpro: update this one")
-    for name, kind in (("labels", str), ("encoders", str), ("chunk_lengths", int)):
+    lists = {"labels": str, "encoders": str, "chunk_lengths": int}
+    for name, kind in lists.items():
         entries = metadata.get(name, [])
         if not isinstance(entries, list) or not all(isinstance(e, kind) for e in entries):
-            raise ModelError(f"{path}: {name!r} in its metadata is damaged: fetch it again")
+            raise _damaged(path, name)
     if not isinstance(metadata.get("extra", {}), dict):
-        raise ModelError(f"{path}: 'extra' in its metadata is damaged: fetch it again")
+        raise _damaged(path, "extra")
     return metadata
+
+
+def _damaged(path: Path, name: str) -> ModelError:
+    return ModelError(f"{path}: {name!r} in its metadata is damaged: fetch it again")
 
 
 def _build(weights: Weights, metadata: Mapping[str, Any]) -> Classifier:
@@ -255,27 +259,26 @@ def _build(weights: Weights, metadata: Mapping[str, Any]) -> Classifier:
 
 
 def _temperature(metadata: Mapping[str, Any], path: Path) -> float | None:
-    """Return the temperature of a file that has one. Raises ModelError where it is not positive."""
+    """Return the temperature of a file that has one."""
     if metadata.get("temperature") is None:
         return None
     value = read_number(metadata, "temperature", path)
     if not math.isfinite(value):
-        raise ModelError(f"{path}: 'temperature' in its metadata is damaged: fetch it again")
+        raise _damaged(path, "temperature")
     return value
 
 
 def _contigs(metadata: Mapping[str, Any], path: Path) -> dict[int, ContigModel]:
-    """Return the contig models of a file. Raises ModelError where they are damaged."""
+    """Return the contig models of a file."""
     try:
         models = {
             int(length): ContigModel(*map(float, coefficients))
             for length, coefficients in metadata.get("contigs", {}).items()
         }
-        finite = all(math.isfinite(c) for model in models.values() for c in astuple(model))
-    except (TypeError, ValueError, AttributeError):
-        finite = False
-    if not finite:
-        raise ModelError(f"{path}: 'contigs' in its metadata is damaged: fetch it again")
+    except (TypeError, ValueError, AttributeError) as error:
+        raise _damaged(path, "contigs") from error
+    if not all(math.isfinite(value) for model in models.values() for value in astuple(model)):
+        raise _damaged(path, "contigs")
     return models
 
 

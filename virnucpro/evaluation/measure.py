@@ -45,25 +45,10 @@ FEWEST_GENOMES = 2  # of a label
 
 
 @dataclass(frozen=True)
-class Cells:
-    """The cells of a sample. Rows with the same label, group and length form a cell.
-
-    Attributes:
-        of_row: ``[n]``, the number of the cell of each row.
-        virus: ``[cells]``.
-        group: ``[cells]``, numbers of ``Sample.group_names``.
-        length: ``[cells]``, numbers of ``Sample.length_names``.
-    """
-
-    of_row: Ints
-    virus: Bools
-    group: Ints
-    length: Ints
-
-
-@dataclass(frozen=True)
 class Slice:
     """Rows that are measured together, as a choice of cells.
+
+    Rows with the same label, group and length form a cell.
 
     Attributes:
         kind: what the sample is sliced by.
@@ -80,11 +65,6 @@ class Slice:
     virus: Bools
     others: Bools
     own: Bools
-
-    @property
-    def rows(self) -> Bools:
-        """All cells of the slice, ``[cells]``."""
-        return self.virus | self.others
 
 
 @dataclass(frozen=True)
@@ -131,7 +111,7 @@ class Evaluation:
 
     Attributes:
         sample: the rows, the highest score first.
-        cells: of the sample.
+        cells: ``[n]``, the number of the cell of each row.
         threshold: None where the calls are those of ``predict``.
         graded: whether scores are more than calls.
         slices: the whole sample, then the lengths, then the groups.
@@ -142,7 +122,7 @@ class Evaluation:
     """
 
     sample: Sample
-    cells: Cells
+    cells: Ints
     threshold: float | None
     graded: bool
     slices: tuple[SliceResult, ...]
@@ -173,8 +153,7 @@ def evaluate(sample: Sample, threshold: float | None, *, graded: bool) -> Evalua
     order = np.argsort(-sample.scores, kind="stable")
     columns = ("scores", "virus", "groups", "clusters", "lengths", "fdr", "called")
     sample = replace(sample, **{name: getattr(sample, name)[order] for name in columns})
-    cells = cells_of(sample)
-    slices = slices_of(sample, cells)
+    cells, slices = slices_of(sample)
     called = sample.called if threshold is None else sample.scores >= threshold
     correct = called == sample.virus
     resampled = None
@@ -182,14 +161,14 @@ def evaluate(sample: Sample, threshold: float | None, *, graded: bool) -> Evalua
         resampled = _resampled_metrics(sample, cells, slices, correct, SEED)
     results = []
     for number, part in enumerate(slices):
-        rows = part.rows[cells.of_row]
+        rows = (part.virus | part.others)[cells]
         metrics = measure_scores(
             sample.virus[rows], sample.scores[rows], 0.5, graded=graded, called=called[rows]
         )
         if part.kind == "group":  # a group and the pool of others have an arbitrary share of virus
             metrics = replace(metrics, brier=None, ece=None)
         genomes, virus, others = (
-            len(np.unique(sample.clusters[chosen[cells.of_row]]))
+            len(np.unique(sample.clusters[chosen[cells]]))
             for chosen in (part.own, part.virus, part.others)
         )
         enough = resampled is not None and min(virus, others) >= FEWEST_GENOMES
@@ -211,7 +190,7 @@ def evaluate(sample: Sample, threshold: float | None, *, graded: bool) -> Evalua
             notes = (f"more than {MOST_SLICES} lengths and groups: no intervals",)
         elif intervals["accuracy"] is None:
             notes = (f"fewer than {FEWEST_GENOMES} genomes of a label: no intervals",)
-        own = correct[part.own[cells.of_row]]
+        own = correct[part.own[cells]]
         share = float(own.mean()) if len(own) else None
         unscored = _unscored(sample.counts, part)
         results.append(SliceResult(part, metrics, share, genomes, intervals, notes, unscored))
@@ -233,32 +212,27 @@ def evaluate(sample: Sample, threshold: float | None, *, graded: bool) -> Evalua
     )
 
 
-def cells_of(sample: Sample) -> Cells:
-    """Number the cells of a sample."""
-    width = len(sample.length_names)
-    codes, of_row = np.unique(sample.groups * width + sample.lengths, return_inverse=True)
-    group, length = codes // width, codes % width
-    virus = np.array([label == "virus" for label, _ in sample.group_names], np.bool_)
-    return Cells(of_row.astype(np.int64), virus[group], group, length)
+def slices_of(sample: Sample) -> tuple[Ints, list[Slice]]:
+    """Return the cell of each row, and the slices: all rows, then the lengths, then the groups.
 
-
-def slices_of(sample: Sample, cells: Cells) -> list[Slice]:
-    """Return the whole sample, then the lengths, then the groups, where these are known.
-
-    A group has one label. Its rows are measured against all rows of the other label.
+    Lengths and groups are there where they are known. A group has one label. Its rows are measured
+    against all rows of the other label.
     """
-    all_cells = np.ones(len(cells.virus), np.bool_)
-    slices = [Slice("overall", "", "all", cells.virus, ~cells.virus, all_cells)]
+    width = len(sample.length_names)
+    codes, cells = np.unique(sample.groups * width + sample.lengths, return_inverse=True)
+    of_group, of_length = codes // width, codes % width
+    viral = np.array([label == "virus" for label, _ in sample.group_names], np.bool_)[of_group]
+    slices = [Slice("overall", "", "all", viral, ~viral, np.ones(len(viral), np.bool_))]
     for number, name in enumerate(sample.length_names):
         if name:
-            own = cells.length == number
-            slices.append(Slice("length", "", name, cells.virus & own, ~cells.virus & own, own))
+            own = of_length == number
+            slices.append(Slice("length", "", name, viral & own, ~viral & own, own))
     if any(name for _, name in sample.group_names):
         for label, name, number in sorted((*pair, n) for n, pair in enumerate(sample.group_names)):
-            own = cells.group == number
-            virus, others = (own, ~cells.virus) if label == "virus" else (cells.virus, own)
+            own = of_group == number
+            virus, others = (own, ~viral) if label == "virus" else (viral, own)
             slices.append(Slice("group", label, name or NO_GROUP, virus, others, own))
-    return slices
+    return cells.astype(np.int64), slices
 
 
 def _unscored(counts: SampleCounts, part: Slice) -> int:
@@ -286,19 +260,20 @@ def _false_discoveries(sample: Sample) -> tuple[dict[str, Any], ...]:
 
 
 def _resampled_metrics(
-    sample: Sample, cells: Cells, slices: Sequence[Slice], correct_calls: Bools, seed: int
+    sample: Sample, cells: Ints, slices: Sequence[Slice], correct_calls: Bools, seed: int
 ) -> Floats:
     """Return ``[slices, 3, RESAMPLES]``: AUROC, accuracy, share correct; NaN where undefined."""
     generator = np.random.default_rng(seed)
     of_virus = np.zeros(sample.clusters.max() + 1, np.bool_)
     of_virus[sample.clusters[sample.virus]] = True
     genomes_of_labels = [np.flatnonzero(of_virus), np.flatnonzero(~of_virus)]
-    keys = cells.of_row * LEVELS + score_levels(sample.scores)
-    row_counts = _count_by_genome(keys, sample.clusters, len(cells.virus) * LEVELS, len(of_virus))
+    height = len(slices[0].own)
+    keys = cells * LEVELS + score_levels(sample.scores)
+    row_counts = _count_by_genome(keys, sample.clusters, height * LEVELS, len(of_virus))
     correct_counts = _count_by_genome(
-        cells.of_row[correct_calls],
+        cells[correct_calls],
         sample.clusters[correct_calls],
-        len(cells.virus),
+        height,
         len(of_virus),
     )
     virus, others, own = (
@@ -309,7 +284,7 @@ def _resampled_metrics(
     for start in range(0, RESAMPLES, BATCH):
         draws = [draw_genomes(generator, genomes_of_labels, len(of_virus)) for _ in range(BATCH)]
         drawn = np.stack(draws, axis=1)
-        counts = (row_counts @ drawn).reshape(len(cells.virus), LEVELS, BATCH)
+        counts = (row_counts @ drawn).reshape(height, LEVELS, BATCH)
         for r in range(BATCH):
             levels = counts[:, :, r]
             metrics[:, 0, start + r] = auroc_of_counts(virus @ levels, others @ levels)

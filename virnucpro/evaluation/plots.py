@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from virnucpro.evaluation.measure import Evaluation, SliceResult
-from virnucpro.metrics.classification import Curves, Floats, curves
-from virnucpro.metrics.plots import BLACK, BLUE, ORANGE, OTHERS, plain_axes, png_of
+from virnucpro.metrics.classification import Bools, Floats, Ints
+from virnucpro.metrics.plots import BLACK, BLUE, GREY, ORANGE, OTHERS, plain_axes, png_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -58,108 +58,95 @@ def _axes(figure: Figure, xlabel: str, ylabel: str) -> Axes:
     return axes
 
 
-def _curves(evaluation: Evaluation) -> list[tuple[SliceResult, Curves]]:
-    """Return the curves of the whole sample and of the first lengths that have both labels."""
-    sample, drawn = evaluation.sample, []
-    for result in evaluation.slices[: 1 + len(OTHERS)]:
-        rows = result.part.rows[evaluation.cells.of_row]
-        if result.part.kind == "group":
-            continue
-        if curve := curves(sample.virus[rows], sample.scores[rows]):
-            drawn.append((result, curve))
-    return drawn[:1] if len(drawn) == 2 else drawn  # a single length has the same curve
+def _lines(evaluation: Evaluation) -> Iterator[tuple[SliceResult, Bools, Floats, dict[str, Any]]]:
+    """Yield the whole sample and the first lengths that have both labels, with their rows.
+
+    The last value is the style: black for the whole, colours and dashes of its own for a length.
+    """
+    sample, styles = evaluation.sample, [{"color": BLACK, "linewidth": 2}]
+    for colour, dash in zip(OTHERS, DASHES, strict=True):
+        styles.append({"color": colour, "linestyle": dash, "linewidth": 1.5})
+    drawn = [evaluation.overall, *evaluation.of_kind("length")]
+    drawn = [result for result in drawn if result.metrics.auroc is not None]
+    if len(drawn) == 2:  # a single length has the same curve
+        drawn.pop()
+    for result, style in zip(drawn, styles, strict=False):
+        rows = (result.part.virus | result.part.others)[evaluation.cells]
+        yield result, sample.virus[rows], sample.scores[rows], style
 
 
 def _roc(figure: Figure, evaluation: Evaluation) -> None:
     """Draw recall over the logarithm of the false positive rate: good models differ at its left."""
+    from sklearn.metrics import roc_curve
+
     axes = _axes(figure, "others called virus (false positive rate)", "viruses found (recall)")
     least = 0.5 / int((~evaluation.sample.virus).sum())  # half of a single false positive
     guessing = np.geomspace(least, 1, 200)
-    axes.plot(guessing, guessing, color="#999999", linewidth=1, label="guessing 0.5")
-    for i, (result, curve) in enumerate(_curves(evaluation)):
-        x, y = _thinned(np.maximum(curve.false_positive_rate, least), curve.recall)
-        axes.plot(x, y, label=f"{result.title} {result.metrics.auroc:.3f}", **_style(i))
+    axes.plot(guessing, guessing, color=GREY, linewidth=1, label="guessing 0.5")
+    for result, virus, scores, style in _lines(evaluation):
+        false_positive_rate, recall, _ = roc_curve(virus, scores)
+        x, y = _thinned(np.maximum(false_positive_rate, least), recall)
+        axes.plot(x, y, label=f"{result.title} {result.metrics.auroc:.3f}", **style)
     axes.set(xscale="log", xlim=(least, 1.05), ylim=(-0.01, 1.01))
     axes.legend(title="AUROC", loc="best", frameon=False)
 
 
 def _precision_recall(figure: Figure, evaluation: Evaluation) -> None:
+    from sklearn.metrics import precision_recall_curve
+
     axes = _axes(figure, "viruses found (recall)", "called virus and right (precision)")
     share = float(evaluation.sample.virus.mean())
-    axes.axhline(share, color="#999999", linewidth=1, label=f"guessing {share:.3f}")
-    for i, (result, curve) in enumerate(_curves(evaluation)):
-        x, y = _thinned(curve.recall[1:], curve.precision[1:])
-        axes.step(
-            x, y, where="pre", label=f"{result.title} {result.metrics.auprc:.3f}", **_style(i)
-        )
+    axes.axhline(share, color=GREY, linewidth=1, label=f"guessing {share:.3f}")
+    for result, virus, scores, style in _lines(evaluation):
+        precision, recall, _ = precision_recall_curve(virus, scores)
+        x, y = _thinned(recall[-2::-1], precision[-2::-1])
+        label = f"{result.title} {result.metrics.auprc:.3f}"
+        axes.step(x, y, where="pre", label=label, **style)
     axes.set(xlim=(-0.01, 1.01), ylim=(-0.01, 1.01))
     axes.legend(title="AUPRC", loc="lower left", frameon=False)
 
 
 def _reliability(figure: Figure, evaluation: Evaluation) -> None:
     """Draw the share of virus by score with its intervals, and below it the rows of each bin."""
-    upper, lower = figure.subplots(2, sharex=True, height_ratios=(3, 1))
-    bins = evaluation.reliability
-    observed = [
-        (b.mean_score, b.share_virus, *interval)
-        for b, interval in zip(bins, _intervals(evaluation), strict=True)
-        if b.mean_score is not None and b.share_virus is not None
-    ]
-    scores, shares, low, high = np.array(observed).T
-    upper.plot([0, 1], [0, 1], color="#999999", linewidth=1, label="calibrated")
-    ece = evaluation.overall.metrics.ece
-    upper.errorbar(
-        scores,
-        shares,
-        (shares - low, high - shares),
-        color=ORANGE,
-        linewidth=1,
-        capsize=2,
-        marker="o",
-        markersize=4,
-        label=f"observed, calibration error {ece:.3f}",
-    )
+    upper, lower = map(plain_axes, figure.subplots(2, sharex=True, height_ratios=(3, 1)))
+    bins, sample = evaluation.reliability, evaluation.sample
+    numbers = np.minimum((sample.scores * len(bins)).astype(np.int64), len(bins) - 1)
+    filled = [number for number, b in enumerate(bins) if b.rows]
+    genomes = np.array([len(np.unique(sample.clusters[numbers == n])) for n in filled])
+    scores = np.array([bins[n].mean_score for n in filled])
+    shares = np.array([bins[n].share_virus for n in filled])
+    low, high = _wilson_interval(shares, genomes)
+    upper.plot([0, 1], [0, 1], color=GREY, linewidth=1, label="calibrated")
+    label = f"observed, calibration error {evaluation.overall.metrics.ece:.3f}"
+    style: dict[str, Any] = {
+        "color": ORANGE,
+        "linewidth": 1,
+        "capsize": 2,
+        "marker": "o",
+        "markersize": 4,
+    }
+    upper.errorbar(scores, shares, (shares - low, high - shares), label=label, **style)
     upper.plot([], [], color=ORANGE, marker="|", markersize=9, linestyle="", label="95 % interval")
     upper.set(ylabel="share of virus", xlim=(-0.01, 1.01), ylim=(-0.02, 1.05))
     figure.legend(loc="outside lower center", ncols=3, frameon=False, fontsize="small")
-    rows = np.array([b.rows for b in bins])
-    lower.bar([(b.low + b.high) / 2 for b in bins], rows, 0.9 / len(bins), color="#BBBBBB")
-    lower.set(xlabel="score", ylabel="rows", yscale="log", ylim=(0.5, 40 * rows.max()))
-    for b in bins:
-        if b.rows:
-            lower.annotate(
-                f"{b.rows:,}",
-                ((b.low + b.high) / 2, b.rows),
-                (0, 3),
-                textcoords="offset points",
-                ha="center",
-                fontsize=6,
-                rotation=90,
-            )
-    for axes in (upper, lower):
-        plain_axes(axes)
+    rows = [bins[n].rows for n in filled]
+    middles = [(bins[n].low + bins[n].high) / 2 for n in filled]
+    bars = lower.bar(middles, rows, 0.9 / len(bins), color="#BBBBBB")
+    lower.bar_label(bars, [f"{count:,}" for count in rows], padding=3, fontsize=6, rotation=90)
+    lower.set(xlabel="score", ylabel="rows", yscale="log", ylim=(0.5, 40 * max(rows)))
 
 
-def _intervals(evaluation: Evaluation) -> list[tuple[float, float]]:
-    """Return the 95 % interval of the share of virus in each bin of the reliability diagram.
+def _wilson_interval(shares: Floats, genomes: Ints) -> tuple[Floats, Floats]:
+    """Return the ends of the 95 % interval of each share.
 
     It is that of Wilson (1927, doi:10.1080/01621459.1927.10502953) for as many rows as the bin has
     genomes, because rows of a genome resemble each other.
     """
-    bins, sample = evaluation.reliability, evaluation.sample
-    numbers = np.minimum((sample.scores * len(bins)).astype(np.int64), len(bins) - 1)
-    intervals = []
-    for number, b in enumerate(bins):
-        genomes = len(np.unique(sample.clusters[numbers == number]))
-        if b.share_virus is None:
-            intervals.append((0.0, 1.0))
-            continue
-        middle = (b.share_virus + Z95**2 / (2 * genomes)) / (1 + Z95**2 / genomes)
-        spread = b.share_virus * (1 - b.share_virus) / genomes + (Z95 / (2 * genomes)) ** 2
-        half = Z95 * spread**0.5 / (1 + Z95**2 / genomes)
-        low, high = min(middle - half, b.share_virus), max(middle + half, b.share_virus)
-        intervals.append((max(low, 0.0), min(high, 1.0)))
-    return intervals
+    middle = (shares + Z95**2 / (2 * genomes)) / (1 + Z95**2 / genomes)
+    spread = shares * (1 - shares) / genomes + (Z95 / (2 * genomes)) ** 2
+    half = Z95 * spread**0.5 / (1 + Z95**2 / genomes)
+    low, high = np.minimum(middle - half, shares), np.maximum(middle + half, shares)
+    return np.maximum(low, 0.0), np.minimum(high, 1.0)
 
 
 def _scores(figure: Figure, evaluation: Evaluation) -> None:
@@ -180,13 +167,6 @@ def _scores(figure: Figure, evaluation: Evaluation) -> None:
         axes.axvline(evaluation.threshold, color=BLACK, linewidth=1, linestyle=":", label=label)
     axes.set(xlim=(-0.01, 1.01))
     figure.legend(loc="outside lower center", ncols=3, frameon=False)
-
-
-def _style(number: int) -> dict[str, Any]:
-    """Return the style: black for the whole sample, its own colour and dashes for each length."""
-    if number == 0:
-        return {"color": BLACK, "linewidth": 2}
-    return {"color": OTHERS[number - 1], "linestyle": DASHES[number - 1], "linewidth": 1.5}
 
 
 def _thinned(x: Floats, y: Floats) -> tuple[Floats, Floats]:

@@ -112,7 +112,8 @@ def as_terminal(
     """
     results = list(evaluation.slices)
     if len(results) > SHOWN:
-        groups = sorted(evaluation.of_kind("group"), key=_worst_first)
+        defined = [r for r in evaluation.of_kind("group") if r.metrics.auroc is not None]
+        groups = sorted(defined, key=lambda result: result.metrics.auroc or 0.0)
         first = [result for result in results if result.part.kind != "group"]
         results = first + groups[: max(0, SHOWN - len(first))]
     table = [list(_HEADINGS), *(_cells(result) for result in results)]
@@ -132,10 +133,6 @@ def as_terminal(
         )
     report = folder / "evaluation.md"
     return "\n".join([*lines, f"The report is {report}. Tables and plots are in the same folder."])
-
-
-def _worst_first(result: SliceResult) -> float:
-    return 2.0 if result.metrics.auroc is None else result.metrics.auroc
 
 
 def _cells(result: SliceResult) -> list[str]:
@@ -190,6 +187,8 @@ def as_markdown(
     """Return ``evaluation.md``, the report."""
     level, threshold = facts["level"], evaluation.threshold
     cut = "virus where `call` is" if threshold is None else f"virus from {threshold:g} on"
+    m = evaluation.overall.metrics
+    confusion = [["virus", f"{m.tp:,}", f"{m.fn:,}"], ["others", f"{m.fp:,}", f"{m.tn:,}"]]
     parts = [
         "# Evaluation",
         f"Predictions: {_plain(facts['predictions']['file'])}, one row per {level}.\n"
@@ -197,12 +196,12 @@ def as_markdown(
         f"Score: `{SCORE_FORMULAS[level]}`; {cut}.",
         "\n".join(f"- {line}" for line in (*count_lines(evaluation), *evaluation.notes)),
         "## All rows",
-        _table(("truth", "called virus", "called others"), _confusion(evaluation.overall)),
+        _table(("truth", "called virus", "called others"), confusion),
         _table(("metric", "value", "95 %"), _overall(evaluation.overall)),
         *_slices(evaluation, "length", "By length"),
         *_slices(evaluation, "group", "By group"),
         *_discoveries(evaluation),
-        *([] if calibration is None else _calibrated(calibration)),
+        *_calibrated(calibration),
         *(["## Plots"] if plots else []),
         *(f"![{name}]({name})" for name in plots),
         f"Intervals: the middle 95 % of {RESAMPLES} resamples of genomes (of records, where no "
@@ -210,11 +209,6 @@ def as_markdown(
         f"what the metrics mean.",
     ]
     return "\n\n".join(parts) + "\n"
-
-
-def _confusion(result: SliceResult) -> list[list[str]]:
-    m = result.metrics
-    return [["virus", f"{m.tp:,}", f"{m.fn:,}"], ["others", f"{m.fp:,}", f"{m.tn:,}"]]
 
 
 def _overall(result: SliceResult) -> list[list[str]]:
@@ -239,7 +233,6 @@ def _slices(evaluation: Evaluation, kind: SliceKind, title: str) -> list[str]:
     if not results:
         return []
     notes = [f"- {_plain(result.title)}: {note}" for result in results for note in result.notes]
-    table = _table(_HEADINGS, [[_plain(cell) for cell in _cells(result)] for result in results])
     about = (
         "A group is measured against all rows of the other label. `correct` and `genomes` are of "
         "the group alone: the share of its rows that are called as they are labelled."
@@ -247,7 +240,7 @@ def _slices(evaluation: Evaluation, kind: SliceKind, title: str) -> list[str]:
     return [
         f"## {title}",
         *([about] if kind == "group" else []),
-        table,
+        _table(_HEADINGS, [[_plain(cell) for cell in _cells(result)] for result in results]),
         *(["\n".join(notes)] if notes else []),
     ]
 
@@ -263,7 +256,9 @@ def _discoveries(evaluation: Evaluation) -> list[str]:
     return ["## False discovery rates", _table(headings, rows)]
 
 
-def _calibrated(calibration: Calibration) -> list[str]:
+def _calibrated(calibration: Calibration | None) -> list[str]:
+    if calibration is None:
+        return []
     c = calibration
     rows = [
         ["temperature", metric_text(c.temperature_before), metric_text(c.temperature)],

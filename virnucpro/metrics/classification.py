@@ -93,55 +93,14 @@ def _ratio(part: float, whole: float) -> float | None:
     return part / whole if whole else None
 
 
-@dataclass(frozen=True)
-class Curves:
-    """The ROC curve and the precision-recall curve.
-
-    The arrays are float64 and of one length. Their points go from the strictest threshold to the
-    laxest and include both.
-    """
-
-    false_positive_rate: Floats
-    recall: Floats
-    precision: Floats
-
-    @property
-    def auroc(self) -> float:
-        """Area under the ROC curve: the chance that a virus scores above another row.
-
-        A tie counts as half.
-        """
-        from sklearn.metrics import auc
-
-        return float(auc(self.false_positive_rate, self.recall))
-
-    @property
-    def average_precision(self) -> float:
-        """Precision, averaged over the steps of recall.
-
-        The area below straight lines through the points of the curve would be too large.
-        """
-        return float(np.sum(np.diff(self.recall) * self.precision[1:]))
-
-
-def curves(virus: Bools, scores: Floats) -> Curves | None:
-    """Compute the curves of ``[n]`` rows. The result is None where a class is missing."""
-    from sklearn.metrics import roc_curve
-
-    positive, negative = int(virus.sum()), int((~virus).sum())
-    if not positive or not negative:
-        return None
-    false_positive_rate, recall, _ = roc_curve(virus, scores, drop_intermediate=False)
-    tp, fp = recall * positive, false_positive_rate * negative
-    called = tp + fp
-    precision = np.divide(tp, called, out=np.ones_like(tp), where=called > 0)
-    return Curves(false_positive_rate, recall, precision)
-
-
 def auroc(virus: Bools, scores: Floats) -> float | None:
-    """Compute the area under the ROC curve of ``[n]`` rows, or None where a class is missing."""
-    both = curves(virus, scores)
-    return None if both is None else both.auroc
+    """Compute the area under the ROC curve of ``[n]`` rows, or None where a class is missing.
+
+    It is the chance that a virus scores above another row. A tie counts as half.
+    """
+    from sklearn.metrics import roc_auc_score
+
+    return float(roc_auc_score(virus, scores)) if 0 < virus.sum() < len(virus) else None
 
 
 @dataclass(frozen=True)
@@ -229,13 +188,15 @@ def measure_scores(
         graded: False where the scores are calls (0 or 1). What needs more than a call is None then.
         called: the calls, where they do not follow from the threshold.
     """
+    from sklearn.metrics import average_precision_score
+
     counts = confusion_counts(virus, scores >= threshold if called is None else called)
     graded = graded and len(virus) > 0
-    both = curves(virus, scores) if graded else None
+    both = graded and counts.both_classes
     return ScoreMetrics(
         **asdict(counts),
-        auroc=None if both is None else both.auroc,
-        auprc=None if both is None else both.average_precision,
+        auroc=auroc(virus, scores) if both else None,
+        auprc=float(average_precision_score(virus, scores)) if both else None,
         brier=float(np.mean((scores - virus) ** 2)) if graded else None,
         ece=calibration_error(reliability(virus, scores)) if graded else None,
     )

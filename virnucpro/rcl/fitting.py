@@ -78,7 +78,7 @@ def fit_rcl(
     """
     disk = Disk()
     clusters = ["Bio", "scipy"] if split == "clusters" else []
-    require_packages([*clusters, *(["tensorboard"] if tensorboard else [])])
+    require_packages(["sklearn", *clusters, *(["tensorboard"] if tensorboard else [])])
     proteins, warnings = read_proteins(*tables, settings.max_length)
     for warning in warnings:
         show(Notice("warning", warning))

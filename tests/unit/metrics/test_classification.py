@@ -1,4 +1,4 @@
-"""Figures by hand, and beside scikit-learn's own."""
+"""Figures by hand."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from virnucpro.metrics.classification import (
     auroc,
     calibration_error,
     confusion_counts,
-    curves,
     measure_scores,
     reliability,
 )
@@ -43,27 +42,6 @@ def test_ties_count_half() -> None:
     found = measure_scores(np.array([True, False]), np.array([0.5, 0.5]), 0.5)
     assert found.auroc == 0.5
     assert found.auprc == 0.5
-
-
-def test_the_same_as_scikit_learn() -> None:
-    from sklearn.metrics import (
-        average_precision_score,
-        brier_score_loss,
-        f1_score,
-        matthews_corrcoef,
-        roc_auc_score,
-    )
-
-    rng = np.random.default_rng(0)
-    virus = rng.random(2000) < 0.3
-    scores = np.round(np.clip(rng.normal(0.4 + 0.2 * virus, 0.2), 0, 1), 2)  # with ties
-    found = measure_scores(virus, scores, 0.5)
-    assert found.auroc == pytest.approx(roc_auc_score(virus, scores))
-    assert found.auprc == pytest.approx(average_precision_score(virus, scores))
-    assert found.brier == pytest.approx(brier_score_loss(virus, scores))
-    assert found.f1 == pytest.approx(f1_score(virus, scores >= 0.5))
-    assert found.mcc == pytest.approx(matthews_corrcoef(virus, scores >= 0.5))
-    assert auroc(virus, scores) == found.auroc
 
 
 @pytest.mark.parametrize("label", [True, False])
@@ -114,11 +92,3 @@ def test_over_and_under_confidence_in_one_bin_cancel_only_within_it() -> None:
     virus = np.array([True, False] * 50)
     assert calibration_error(reliability(virus, np.full(100, 0.5))) == pytest.approx(0)
     assert calibration_error(reliability(virus, np.full(100, 0.9))) == pytest.approx(0.4)
-
-
-def test_average_precision_is_no_trapezoid() -> None:
-    found = curves(VIRUS, SCORES)
-    assert found is not None
-    assert found.average_precision == pytest.approx(11 / 12)
-    assert found.precision[0] == 1
-    assert found.recall[-1] == found.false_positive_rate[-1] == 1

@@ -45,12 +45,3 @@ def test_without_a_maximum():
     assert fit_temperature(np.array([-3.0, 2.0]), np.array([1, 0])) == pytest.approx(HIGHEST)
     nearly = fit_temperature(np.array([*[0.01] * 1000, -0.001]), np.array([1] * 1001))
     assert nearly == pytest.approx(LOWEST)
-
-
-@pytest.mark.parametrize(
-    ("margins", "labels"),
-    [([], []), ([1.0, 2.0], [1]), ([1.0], [2]), ([np.nan], [1]), ([[1.0, 2.0, 3.0]], [1, 0])],
-)
-def test_what_cannot_be_fitted_is_refused(margins, labels):
-    with pytest.raises(ValueError):  # noqa: PT011 - two messages
-        fit_temperature(np.array(margins), np.array(labels))

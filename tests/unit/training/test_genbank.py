@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import gzip
 import io
-import sys
 
 import pytest
 
 from tests.unit.training.made_genomes import coding
-from virnucpro.errors import InputError, UsageError
+from virnucpro.errors import InputError
 from virnucpro.training.data.genbank import CodingSequences, is_genbank, read_genbank
 
 SeqIO = pytest.importorskip("Bio.SeqIO")
@@ -120,7 +119,7 @@ def test_a_record_that_only_refers_to_others_has_no_sequence(read):
 
 
 def test_damage(read, tmp_path):
-    with pytest.raises(InputError, match=r"'NC_000001\.1'"):
+    with pytest.raises(InputError, match="record 1 is damaged"):
         read(genbank(sequence="ACGT").replace("1 acgt", "1 aczt"))
     with pytest.raises(InputError, match="record 1 is damaged"):
         read("LOCUS       x\nnonsense\n")
@@ -129,9 +128,3 @@ def test_damage(read, tmp_path):
 def test_fasta_is_no_genbank(tmp_path):
     (tmp_path / "a.gbff").write_text(">LOCUS of something\nACGT\n")
     assert not is_genbank(tmp_path / "a.gbff")
-
-
-def test_without_biopython_the_message_says_what_to_install(read, monkeypatch):
-    monkeypatch.setitem(sys.modules, "Bio", None)
-    with pytest.raises(UsageError, match=r"pip install 'virnucpro\[train\]'"):
-        read("LOCUS       x\n")

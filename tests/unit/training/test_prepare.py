@@ -18,11 +18,10 @@ from tests.unit.training.made_genomes import (
     write_fasta,
     write_table,
 )
-from virnucpro.errors import InputError, LockedError, ResumeRefusedError, UsageError
+from virnucpro.errors import InputError, ResumeRefusedError, UsageError
 from virnucpro.io.chunks import chunk_spans, record_of
 from virnucpro.io.fasta import read_fasta
 from virnucpro.io.frames import chunk_of, open_frames
-from virnucpro.io.records import read_records
 from virnucpro.layout import MOLECULES
 from virnucpro.store.disk import Disk
 from virnucpro.training.data.dataset import PARTS, Dataset
@@ -203,13 +202,6 @@ def test_train_and_validation_are_balanced_by_length_and_test_is_not(made):
     )
 
 
-def test_unbalanced_takes_all(settings, tmp_path):
-    prepared = prepare_dataset(
-        replace(settings, balance=False), Dataset(tmp_path / "all"), RecordedProgress()
-    )
-    assert all(row["frames"] == row["open"] for row in prepared.description["counts"])
-
-
 def test_shards_are_shuffled(made):
     _, dataset = made
     records = [row.record for row in dataset.frames("train")]
@@ -335,14 +327,6 @@ def test_foreign_folders_are_left_alone(settings, tmp_path):
         prepare_dataset(settings, Dataset(settings.table), RecordedProgress())
 
 
-def test_one_process_at_a_time(made, settings):
-    from virnucpro.store.lock import locked
-
-    _, dataset = made
-    with locked(dataset.lock), pytest.raises(LockedError):
-        prepare_dataset(settings, dataset, RecordedProgress())
-
-
 def test_progress_adds_up(settings, tmp_path):
     watch = RecordedProgress()
     prepare_dataset(settings, Dataset(tmp_path / "data"), watch)
@@ -353,19 +337,13 @@ def test_progress_adds_up(settings, tmp_path):
 @pytest.mark.parametrize(
     ("row", "said"),
     [
-        ({"match": "nothing like it"}, "match 'nothing like it' finds nothing"),
+        ({"match": "nothing like it"}, "is for no record of it"),
         ({"genome": "(nothing)"}, "genome finds no name in the header of"),
     ],
 )
 def test_rows_that_fit_nothing(settings, tmp_path, row, said):
     write_table(settings.table, [*ROWS[1:3], {**ROWS[0], **row}])
     with pytest.raises(InputError, match=f"genomes.tsv: line 4: .*{said}"):
-        prepare_dataset(settings, Dataset(tmp_path / "data"), RecordedProgress())
-
-
-def test_a_row_after_one_that_takes_all(settings, tmp_path):
-    write_table(settings.table, [ROWS[1], {**ROWS[1], "group": "again"}])
-    with pytest.raises(InputError, match=r"line 3: .* earlier rows take them all"):
         prepare_dataset(settings, Dataset(tmp_path / "data"), RecordedProgress())
 
 
@@ -439,20 +417,3 @@ def test_a_source_that_changes_meanwhile(settings, tmp_path):
 
     with pytest.raises(InputError, match=r"held\.fa changed while it was used"):
         prepare_dataset(settings, Dataset(tmp_path / "data"), Meddling())
-
-
-def test_renamed_records_are_the_sources_own(made, settings):
-    _, dataset = made
-    names = {row["record"] for row in genomes(dataset)}
-    own = {r.id for name in FILES for r in read_records(settings.folder / name)}
-    assert names - own == {"B1.2"}
-
-
-def test_the_description_is_read_once(made):
-    _, finished = made
-    dataset = Dataset(finished.root)
-    lengths = dataset.lengths()
-    dataset.description_file.unlink()
-    assert (dataset.lengths(), dataset.shards("train") > 0) == (lengths, True)
-    with pytest.raises(UsageError, match="is not a data set"):
-        Dataset(finished.root).lengths()

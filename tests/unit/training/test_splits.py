@@ -12,11 +12,11 @@ from virnucpro.errors import InputError
 from virnucpro.training.data.genomes import GenomeSurvey, SurveyedRecord
 from virnucpro.training.data.relatives import sketch
 from virnucpro.training.data.splits import assign_parts, check_genomes, drop_relatives
-from virnucpro.training.data.table import SourceRow, SplitRule
+from virnucpro.training.data.table import SourceRow
 
 
-def row(line: int = 2, split: SplitRule | None = None, label: str = "virus") -> SourceRow:
-    return SourceRow(line, "a.fa", Path("a.fa"), label, "g", split or SplitRule(), None, None, None)
+def row(line: int = 2, part=None, test=None, label: str = "virus") -> SourceRow:
+    return SourceRow(line, "a.fa", Path("a.fa"), label, "g", part, test, None, None, None)
 
 
 def origin(genome: str, of: SourceRow | None) -> SurveyedRecord:
@@ -49,27 +49,22 @@ def test_a_genome_stays_together_and_keeps_its_part_when_others_come():
 
 
 def test_rows_with_their_own_part_or_fraction():
-    assert (
-        parts([origin(f"g{n}", row(split=SplitRule("validation"))) for n in range(5)])
-        == ["validation"] * 5
-    )
-    assert (
-        parts([origin(f"g{n}", row(split=SplitRule(test=1.0))) for n in range(5)]) == ["test"] * 5
-    )
-    none = parts([origin(f"g{n}", row(split=SplitRule(test=0.0))) for n in range(500)], test=1.0)
+    assert parts([origin(f"g{n}", row(part="validation")) for n in range(5)]) == ["validation"] * 5
+    assert parts([origin(f"g{n}", row(test=1.0)) for n in range(5)]) == ["test"] * 5
+    none = parts([origin(f"g{n}", row(test=0.0)) for n in range(500)], test=1.0)
     assert set(none) == {"train", "validation"}
 
 
 def test_held_out_by_one_row_is_held_out_of_all():
-    first = origin("g", row(2, SplitRule("train")))
-    second = origin("g", row(3, SplitRule("test")))
+    first = origin("g", row(2, "train"))
+    second = origin("g", row(3, "test"))
     third = origin("g", row(4))
     assert parts([first, second, third]) == [None, "test", "test"]
     assert first.note == "line 3 of the table sends its genome to test"
 
 
 def test_a_taxon_stays_together_whatever_its_rows_and_labels_are():
-    phage_row, host_row = row(2), row(3, SplitRule(test=0.5), "others")
+    phage_row, host_row = row(2), row(3, test=0.5, label="others")
     many = [
         SurveyedRecord(f"{kind}{n}", "a.fa", kind_row, f"{kind}{n}", f"genus {n % 300}", 1000)
         for n in range(900)
@@ -82,7 +77,7 @@ def test_a_taxon_stays_together_whatever_its_rows_and_labels_are():
 
 
 def test_the_genomes_of_a_taxon_that_no_row_decides_follow_the_others():
-    named = SurveyedRecord("a", "a.fa", row(2, SplitRule("train")), "a", "genus", 1000)
+    named = SurveyedRecord("a", "a.fa", row(2, "train"), "a", "genus", 1000)
     others = [SurveyedRecord(f"b{n}", "a.fa", row(3), f"b{n}", "genus", 1000) for n in range(2)]
     assert parts([named, *others], test=1.0) == ["train", "train", "train"]
 
@@ -141,9 +136,9 @@ def test_all_records_of_a_related_genome_go_and_its_share_counts_them_together()
 
 
 def test_the_other_genomes_of_a_held_out_taxon_follow_it():
-    held = [SurveyedRecord(f"r{n}", "a.fa", row(split=SplitRule("test")), f"g{n}", "Vibrio", 9)
+    held = [SurveyedRecord(f"r{n}", "a.fa", row(part="test"), f"g{n}", "Vibrio", 9)
             for n in range(2)]  # fmt: skip
     others = [SurveyedRecord(f"o{n}", "a.fa", row(), f"o{n}", "Vibrio", 9) for n in range(3)]
-    trained = [SurveyedRecord("t", "a.fa", row(split=SplitRule("train")), "t", "Vibrio", 9)]
+    trained = [SurveyedRecord("t", "a.fa", row(part="train"), "t", "Vibrio", 9)]
     found = parts([*held, *others, *trained], test=0, validation=0)
     assert found == ["test"] * 5 + ["train"]  # a row's own word counts for its own genomes

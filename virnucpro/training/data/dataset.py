@@ -25,14 +25,14 @@ shards are therefore embedded and merged by the stages of ``predict``, and
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
-from typing import BinaryIO, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 from virnucpro.contracts import Json
 from virnucpro.errors import InputError, ResumeRefusedError, UsageError
+from virnucpro.io.delimited import open_table
 from virnucpro.layout import Layout, ShardLayout, checkpoint_folder, lock_file
 from virnucpro.store.documents import parse_json
 from virnucpro.store.migrations import upgraded
@@ -45,9 +45,6 @@ CONTENTS: tuple[Content, ...] = ("frames", "records")
 Label = Literal["others", "virus"]
 LABELS: tuple[Label, Label] = ("others", "virus")  # class 0 and class 1 of every classifier
 _AGAIN = "prepare the data again"  # what to do if a file of the data set is damaged
-_frame_row = LABELLED_FRAMES.row_format(
-    "frame", "chunk", "record", "genome", "group", "label", "length"
-)
 
 
 class LabelledFrame(NamedTuple):
@@ -74,7 +71,7 @@ class LabelledFrame(NamedTuple):
 
     def row(self) -> str:
         """Return the line of this frame in the frames table."""
-        return _frame_row(*self)
+        return LABELLED_FRAMES.line(**self._asdict())
 
 
 class LabelledRecord(NamedTuple):
@@ -193,10 +190,17 @@ class Dataset:
 
         Raises:
             UsageError: the content of the data set is not frames.
-            InputError: the table is missing or damaged.
+            InputError: the table is damaged.
         """
         self.require_content("frames")
-        return read_frames(self.frames_table(part))
+        return self._frames(part)
+
+    def _frames(self, part: Part) -> Iterator[LabelledFrame]:
+        table = open_table(self.frames_table(part))
+        for line, (*names, label, length) in table.rows(*LabelledFrame._fields):
+            if label not in LABELS or not length.isdecimal():
+                raise table.error(line, "the label or the length is damaged")
+            yield LabelledFrame(*names, label, int(length))  # type: ignore[call-arg, arg-type]
 
     def records(self, part: Part) -> Iterator[LabelledRecord]:
         """Yield the records of ``part`` in the order of the genome files; one is in memory.
@@ -208,97 +212,46 @@ class Dataset:
             InputError: a file is missing or damaged, or the files do not belong together.
         """
         self.require_content("records")
-        if part not in self.description["parts"]:
-            return iter(())
-        return _read_labelled_records(self.genomes_table, self.records_file(part), part)
+        return self._records(part) if part in self.description["parts"] else iter(())
+
+    def _records(self, part: Part) -> Iterator[LabelledRecord]:
+        path = self.records_file(part)
+        try:
+            stream = path.open("rb", buffering=1 << 20)
+        except OSError as error:
+            raise InputError(f"{path} cannot be read ({error.strerror}): {_AGAIN}") from error
+        with stream:
+            for record, label, group, genome, taxon, bases in self._genomes(part):
+                header, sequence = stream.readline(), stream.readline()
+                if header != f">{record}\n".encode():
+                    raise InputError(f"{path} does not have {record!r} where it should: {_AGAIN}")
+                if len(sequence) - 1 != bases or sequence.translate(None, b"ACGTN") != b"\n":
+                    raise InputError(f"{path}: the sequence of {record!r} is damaged: {_AGAIN}")
+                # Without a copy: it may be a chromosome.
+                text = str(memoryview(sequence)[:-1], "ascii")
+                yield LabelledRecord(record, genome, taxon, group, label, text)
+            if stream.read(1):
+                raise InputError(f"{path} has more records than the table of genomes: {_AGAIN}")
 
     def record_lengths(self, part: Part, label: Label) -> dict[str, int]:
         """Return the bases of the records of ``part`` that have ``label``, by the id of the record.
 
         Raises:
-            InputError: the table of genomes is missing or damaged.
+            InputError: the table of genomes is damaged.
         """
-        record, bases, known = (GENOMES.names.index(name) for name in ("record", "bases", "label"))
-        rows = _genome_rows(self.genomes_table, part)
-        try:
-            return {row[record]: int(row[bases]) for row in rows if row[known] == label}
-        except ValueError as error:
-            raise InputError(f"{self.genomes_table} is damaged ({error}): {_AGAIN}") from error
+        rows = self._genomes(part)
+        return {record: bases for record, known, *_, bases in rows if known == label}
 
-
-@contextmanager
-def _read_errors_explained(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except UnicodeDecodeError as error:
-        raise InputError(f"{path} is damaged, it is not UTF-8 text: {_AGAIN}") from error
-    except OSError as error:
-        raise InputError(f"{path} cannot be read ({error.strerror}): {_AGAIN}") from error
-
-
-def _read_labelled_records(table: Path, fasta: Path, part: Part) -> Iterator[LabelledRecord]:
-    """Yield the records of a FASTA file, which are those of ``part`` in the table of genomes."""
-    with _read_errors_explained(fasta), fasta.open("rb", buffering=1 << 20) as stream:
-        for row in _genome_rows(table, part):
-            record, _, label, group, genome, taxon, _, bases, *_ = row
-            yield LabelledRecord(
-                record,
-                genome,
-                taxon,
-                group,
-                "virus" if label == "virus" else "others",
-                _read_sequence(stream, fasta, record, bases),
-            )
-        if stream.read(1):
-            raise InputError(f"{fasta} has more records of {part} than {table}: {_AGAIN}")
-
-
-def _genome_rows(table: Path, part: Part) -> Iterator[Sequence[str]]:
-    """Yield the rows of the records of ``part`` in a table of genomes."""
-    places = [GENOMES.names.index(name) for name in ("label", "part")]
-    with _read_errors_explained(table):
-        for line_number, row in enumerate(GENOMES.read(table, *GENOMES.names), 2):
-            if len(row) != len(GENOMES.names):
-                raise InputError(f"{table}: line {line_number} is damaged: {_AGAIN}")
-            label, row_part = (row[place] for place in places)
-            if row_part == part:
-                if label not in LABELS:
-                    raise InputError(f"{table}: line {line_number} is damaged: {_AGAIN}")
-                yield row
-
-
-def _read_sequence(stream: BinaryIO, path: Path, record: str, bases: str) -> str:
-    """Read the header and the sequence of ``record``, and return the sequence.
-
-    ``bases`` is its length as the table of genomes says it.
-    """
-    if stream.readline() != f">{record}\n".encode():
-        raise InputError(f"{path} does not have record {record!r} where it should be: {_AGAIN}")
-    line = stream.readline()
-    if str(len(line) - 1) != bases or line.translate(None, b"ACGTN") != b"\n":
-        raise InputError(f"{path}: the sequence of record {record!r} is damaged: {_AGAIN}")
-    return str(memoryview(line)[:-1], "ascii")  # without a copy: it may be a chromosome
-
-
-def read_frames(path: Path) -> Iterator[LabelledFrame]:
-    """Yield the rows of a frames table.
-
-    Raises:
-        InputError: the table cannot be read, or a line is not a row of such a table.
-    """
-    with (
-        _read_errors_explained(path),
-        path.open(encoding="utf-8", newline="\n") as stream,
-    ):
-        if next(stream, "") != LABELLED_FRAMES.header:
-            raise InputError(f"{path} is not a table of frames: {_AGAIN}")
-        for line_number, line in enumerate(stream, 2):
-            fields = line.rstrip("\n").split("\t")
-            if len(fields) != 7 or fields[5] not in LABELS or not fields[6].isdecimal():
-                raise InputError(f"{path}: line {line_number} is damaged: {_AGAIN}")
-            frame, chunk, record, genome, group, label_text, length = fields
-            label: Label = "virus" if label_text == "virus" else "others"
-            yield LabelledFrame(frame, chunk, record, genome, group, label, int(length))
+    def _genomes(self, part: Part) -> Iterator[tuple[str, Label, str, str, str, int]]:
+        """Yield record, label, group, genome, taxon and bases of the records of ``part``."""
+        table = open_table(self.genomes_table)
+        names = ("part", "bases", "record", "label", "group", "genome", "taxon")
+        for line, (own_part, bases, record, label, *others) in table.rows(*names):
+            if own_part != part:
+                continue
+            if label not in LABELS or not bases.isdecimal():
+                raise table.error(line, "the label or the number of bases is damaged")
+            yield record, label, *others, int(bases)  # type: ignore[misc]
 
 
 def read_embedding_record(layout: Layout) -> dict[str, Json] | None:

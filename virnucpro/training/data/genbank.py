@@ -5,18 +5,20 @@ from __future__ import annotations
 import io
 import warnings
 from bisect import bisect_left
-from collections.abc import Generator, Iterator
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, suppress
+from itertools import accumulate, chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from virnucpro.errors import InputError, UsageError
+from virnucpro.errors import InputError
 from virnucpro.io.compression import expanded_blocks
-from virnucpro.io.letters import clean_letters, describe_illegal_letter
-from virnucpro.io.text import shortened
+from virnucpro.training.packages import require_packages
 
 if TYPE_CHECKING:
     from Bio.SeqRecord import SeqRecord
+
+NUCLEOTIDES = frozenset("ACGTRYSWKMBDHVN")  # the codes of IUPAC
 
 
 class CodingSequences:
@@ -28,11 +30,7 @@ class CodingSequences:
         self._starts = [start for start, _, _ in self._proteins]
         # Ends do not ascend with the starts. Their running maximum does, so a binary search in
         # it finds the first protein that can reach a position.
-        self._furthest_ends: list[int] = []
-        furthest = 0
-        for _, end, _ in self._proteins:
-            furthest = max(end, furthest)
-            self._furthest_ends.append(furthest)
+        self._furthest_ends = list(accumulate((end for _, end, _ in self._proteins), max))
 
     def contains(self, protein: str, start: int, stop: int) -> bool:
         """Return whether ``protein`` is part of one that overlaps the bases ``start:stop``."""
@@ -79,53 +77,52 @@ def read_genbank(path: Path) -> Iterator[GenomeRecord]:
         UsageError: Biopython is not installed, or the file cannot be read.
         InputError: the file is damaged, or contains a letter that is not a nucleotide.
     """
-    try:
-        from Bio import BiopythonParserWarning, SeqIO
-    except ImportError as error:
-        raise UsageError(
-            f"{path} is a GenBank file, and Biopython, which reads it, is not installed: "
-            f"pip install 'virnucpro[train]'"
-        ) from error
+    require_packages(["Bio"], f"{path}, a GenBank file,")
+    from Bio import BiopythonWarning, SeqIO
+
+    for number, text in enumerate(_record_texts(path), 1):
+        try:
+            with warnings.catch_warnings():
+                # These warnings are about single annotations. What matters here raises.
+                warnings.simplefilter("ignore", BiopythonWarning)
+                record = SeqIO.read(io.StringIO(text), "genbank")  # type: ignore[no-untyped-call]
+                yield _genome_record(record)
+        except (ValueError, AssertionError, IndexError) as error:
+            raise InputError(
+                f"{path}: record {number} is damaged ({error}); copy or download the file again"
+            ) from error
+
+
+def _record_texts(path: Path) -> Iterator[str]:
+    """Yield the lines of each record, which end with ``//``."""
+    lines: list[bytes] = []
+    rest = b""
     with closing(expanded_blocks(path)) as blocks:
-        text = io.TextIOWrapper(io.BufferedReader(_BlockStream(blocks)), "utf-8", errors="replace")
-        records = SeqIO.parse(text, "genbank")  # type: ignore[no-untyped-call]
-        number = 0
-        while True:
-            number += 1
-            try:
-                with warnings.catch_warnings():
-                    # These warnings are about single annotations. What matters here raises.
-                    warnings.simplefilter("ignore", BiopythonParserWarning)
-                    record = next(records, None)
-            except (ValueError, AssertionError, IndexError) as error:
-                raise InputError(
-                    f"{path}: record {number} is damaged ({error}); copy or download the file again"
-                ) from error
-            if record is None:
-                return
-            yield _read_record(record, path, number)
+        for block in chain(blocks, [b"\n"]):
+            *whole, rest = (rest + block).split(b"\n")
+            for line in whole:
+                lines.append(line)
+                if line.startswith(b"//"):
+                    yield b"\n".join(lines).decode("utf-8", errors="replace")
+                    lines = []
+    if any(line.strip() for line in lines):
+        yield b"\n".join(lines).decode("utf-8", errors="replace")
 
 
-def _read_record(record: SeqRecord, path: Path, number: int) -> GenomeRecord:
+def _genome_record(record: SeqRecord) -> GenomeRecord:
     from Bio.Seq import UndefinedSequenceError
 
-    words = str(record.id or "").split()
-    if not words or words[0].startswith("<unknown"):
-        raise InputError(f"{path}: record {number} has no VERSION or LOCUS name: give it one")
-    name = words[0]
+    name = str(record.id or "").split()[0]
     organism = str(record.annotations.get("organism", ""))
     text = f"{name} {record.description} [{organism}]"
     header = "".join(letter if letter.isprintable() else " " for letter in text)
     try:
-        raw = bytes(record.seq)  # type: ignore[arg-type]
+        sequence = str(record.seq).upper().replace("U", "T")
     except UndefinedSequenceError:
         return GenomeRecord(name, header, "", CodingSequences([]))
-    letters = clean_letters(raw)
-    if letters is None:
-        raise InputError(f"{path}: record '{shortened(name)}': {describe_illegal_letter(raw)[1]}")
-    sequence = letters[0]
-    proteins = list(_proteins(record)) if sequence else []
-    return GenomeRecord(name, header, sequence, CodingSequences(proteins))
+    if wrong := set(sequence) - NUCLEOTIDES:
+        raise ValueError(f"{name!r} contains {min(wrong)!r}, which is not a nucleotide")
+    return GenomeRecord(name, header, sequence, CodingSequences(list(_proteins(record))))
 
 
 def _proteins(record: SeqRecord) -> Iterator[tuple[int, int, str]]:
@@ -135,41 +132,11 @@ def _proteins(record: SeqRecord) -> Iterator[tuple[int, int, str]]:
     for feature in record.features:
         qualifiers: dict[str, list[str]] = feature.qualifiers
         location: Any = feature.location
-        if feature.type != "CDS" or location is None:
+        if feature.type != "CDS" or location is None or {"pseudo", "pseudogene"} & set(qualifiers):
             continue
-        if "pseudo" in qualifiers or "pseudogene" in qualifiers:
-            continue
-        if "translation" in qualifiers:
-            residues = qualifiers["translation"][0]
-        else:
-            try:
-                offset = int(qualifiers.get("codon_start", ["1"])[0]) - 1
-                bases = feature.extract(record.seq)[offset:]  # type: ignore[no-untyped-call]
-                bases = bases[: len(bases) // 3 * 3]
-                table = int(qualifiers.get("transl_table", ["1"])[0])
-                residues = str(bases.translate(table=table))
-            except (TranslationError, ValueError, KeyError):
-                residues = ""  # the location is in another record, or the code is unknown
+        residues = qualifiers.get("translation", [""])[0]
+        if not residues:
+            # The location may be in another record, or the code unknown.
+            with suppress(TranslationError, ValueError, KeyError):
+                residues = str(feature.translate(record.seq, cds=False))  # type: ignore[no-untyped-call]
         yield int(location.start), int(location.end), residues
-
-
-class _BlockStream(io.RawIOBase):
-    """A readable file over blocks of bytes."""
-
-    def __init__(self, blocks: Generator[bytes, None, None]) -> None:
-        super().__init__()
-        self._blocks = blocks
-        self._rest = memoryview(b"")
-
-    def readable(self) -> bool:
-        """Return that this stream can be read."""
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        """Fill ``buffer`` as far as the current block goes, and return how far: 0 at the end."""
-        if not self._rest:
-            self._rest = memoryview(next(self._blocks, b""))
-        count = min(len(buffer), len(self._rest))
-        buffer[:count] = self._rest[:count]
-        self._rest = self._rest[count:]
-        return count

@@ -7,13 +7,12 @@ to a part: :func:`cut_genomes` cuts them into chunks of every length, and keeps 
 
 from __future__ import annotations
 
-import mmap
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import islice
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -29,7 +28,7 @@ from virnucpro.stages.chunking import changed_input_error, input_stamp
 from virnucpro.store.disk import Disk
 from virnucpro.store.stamps import FileStamp
 from virnucpro.training.data.dataset import Part
-from virnucpro.training.data.genbank import CodingSequences, GenomeRecord, is_genbank, read_genbank
+from virnucpro.training.data.genbank import GenomeRecord, is_genbank, read_genbank
 from virnucpro.training.data.relatives import Sketch, sketch
 from virnucpro.training.data.table import SourceRow
 
@@ -147,7 +146,10 @@ def survey_genomes(
                 used_lines.add(row.line)
         for row in file.rows:
             if row.line not in used_lines:
-                raise _unused_row(table, row)
+                raise InputError(
+                    f"{table}: line {row.line}: the row of {row.file} is for no record of it: it "
+                    f"matches none, or earlier rows take them all"
+                )
         progress.advance(file.stamp.size)
     return GenomeSurvey(files, records, sketches)
 
@@ -168,17 +170,6 @@ def _survey_record(
             f"these records to another row with match"
         )
     return SurveyedRecord(name, file.name, row, genome, taxon, bases)
-
-
-def _unused_row(table: Path, row: SourceRow) -> InputError:
-    if row.match is None:
-        reason = "the file has none, or earlier rows take them all"
-    else:
-        pattern = shortened(row.match.pattern)
-        reason = f"match {pattern!r} finds nothing that no earlier row takes"
-    return InputError(
-        f"{table}: line {row.line}: the row of {row.file} is for no record of it: {reason}"
-    )
 
 
 def _unique_name(name: str, last_number: dict[str, int]) -> str:
@@ -225,27 +216,17 @@ class CutFrames:
     rows: npt.NDArray[np.void]
     path: Path
 
-    @contextmanager
-    def sequences(self) -> Iterator[Callable[[int, Molecule], str]]:
-        """Open the file of sequences, and give a function that reads one of them.
+    def sequence(self, frame: int, molecule: Molecule) -> str:
+        """Return a sequence of the frame with this index."""
+        row = self.rows[frame]
+        start, size = int(row["offset"]), int(row["bases"])
+        if molecule == "protein":
+            start, size = start + size, int(row["residues"])
+        return self._content[start : start + size].tobytes().decode("ascii")
 
-        The function takes the index of a frame and the molecule.
-        """
-        with ExitStack() as stack:
-            content: mmap.mmap | bytes = b""
-            if len(self.rows):  # an empty file cannot be mapped
-                stream = stack.enter_context(self.path.open("rb"))
-                content = stack.enter_context(
-                    mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)
-                )
-
-            def read(frame: int, molecule: Molecule) -> str:
-                row = self.rows[frame]
-                start = int(row["offset"]) + (0 if molecule == "nucleotide" else int(row["bases"]))
-                size = int(row["bases" if molecule == "nucleotide" else "residues"])
-                return content[start : start + size].decode("ascii")
-
-            yield read
+    @cached_property
+    def _content(self) -> npt.NDArray[np.uint8]:
+        return np.memmap(self.path, np.uint8, "r")
 
 
 def length_chunk_id(record: str, length: int, number: int) -> str:
@@ -266,17 +247,6 @@ def chunk_positions(bases: int, length: int, stride: int | None) -> list[tuple[i
     if stride is None or bases <= length:
         return chunk_spans(bases, length)
     return [(start, start + length) for start in range(0, bases - length + 1, stride)]
-
-
-class _Chunk(NamedTuple):
-    """A chunk: the index of its record and of its length, and its number from 1."""
-
-    record_number: int
-    length_number: int
-    number: int
-    start: int
-    bases: str
-    coding: CodingSequences | None
 
 
 def cut_genomes(
@@ -304,20 +274,20 @@ def cut_genomes(
         chunks = _cut_records(survey, lengths, stride, progress)
         while batch := list(islice(chunks, TRANSLATED_CHUNKS)):
             batch_rows = []
-            translated = open_frames([chunk.bases for chunk in batch])
-            for chunk, result in zip(batch, translated, strict=True):
-                survey.records[chunk.record_number].chunks += 1
-                stop = chunk.start + len(chunk.bases)
+            translated = open_frames([record.sequence[span] for _, _, _, record, span in batch])
+            for (number, length_number, chunk, record, span), result in zip(
+                batch, translated, strict=True
+            ):
+                survey.records[number].chunks += 1
                 for frame in result.frames:
-                    if chunk.coding is not None and not chunk.coding.contains(
-                        frame.protein, chunk.start, stop
-                    ):
+                    coding = record.coding
+                    if coding and not coding.contains(frame.protein, span.start, span.stop):
                         continue
                     out.write((frame.nucleotide + frame.protein).encode("ascii"))
                     bases, residues = len(frame.nucleotide), len(frame.protein)
                     label_number = FRAME_LABELS.index(frame.label)
-                    place = (bases, residues, offset, chunk.length_number, label_number)
-                    batch_rows.append((chunk.record_number, chunk.number, *place))
+                    place = (bases, residues, offset, length_number, label_number)
+                    batch_rows.append((number, chunk, *place))
                     offset += bases + residues
             rows.append(np.array(batch_rows, FRAME_ROW))
     return CutFrames(np.concatenate([np.empty(0, FRAME_ROW), *rows]), path)
@@ -325,16 +295,18 @@ def cut_genomes(
 
 def _cut_records(
     survey: GenomeSurvey, lengths: Sequence[int], stride: int | None, progress: StepProgress
-) -> Iterator[_Chunk]:
-    """Yield the chunks of each record that goes to a part, one length after the other."""
+) -> Iterator[tuple[int, int, int, GenomeRecord, slice]]:
+    """Yield the chunks of each record that goes to a part, one length after the other.
+
+    A chunk is the index of its record, that of its length, its number from 1, the record, and the
+    bases of it.
+    """
     for number, record in records_of_parts(survey):
-        bases = len(record.sequence)
         for length_number, length in enumerate(lengths):
-            positions = chunk_positions(bases, length, stride)
-            for chunk_number, (start, stop) in enumerate(positions, 1):
-                sequence = record.sequence[start:stop]
-                yield _Chunk(number, length_number, chunk_number, start, sequence, record.coding)
-            progress.advance(bases)
+            spans = chunk_positions(len(record.sequence), length, stride)
+            for chunk, span in enumerate(spans, 1):
+                yield number, length_number, chunk, record, slice(*span)
+            progress.advance(len(record.sequence))
 
 
 def records_of_parts(survey: GenomeSurvey) -> Iterator[tuple[int, GenomeRecord]]:

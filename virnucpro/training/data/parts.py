@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import get_args
 
@@ -23,15 +24,18 @@ from virnucpro.training.data.dataset import (
     PARTS,
     Content,
     Dataset,
+    Label,
     LabelledFrame,
     Part,
 )
 from virnucpro.training.data.genomes import (
     CutFrames,
+    GenomeSurvey,
     Reason,
     SurveyedRecord,
     chunk_positions,
     length_chunk_id,
+    records_of_parts,
 )
 
 Indices = npt.NDArray[np.int64]
@@ -222,19 +226,58 @@ def _write_shards(
     # The description of the data set, which Dataset.layout reads, is written last.
     layout = Layout(dataset.root, part)
     shard = 0
-    with selected.frames.sequences() as read_sequence:
-        for start in range(0, len(order), shard_size):
-            shard += 1
-            numbers = order[start : start + shard_size].tolist()
-            ids = [selected.labelled(number).frame for number in numbers]
-            for molecule in MOLECULES:
-                pairs = (
-                    (frame_id, read_sequence(number, molecule))
-                    for frame_id, number in zip(ids, numbers, strict=True)
-                )
-                disk.save(layout.split(molecule, shard), fasta_bytes(pairs), len(numbers))
-            progress.advance(len(numbers))
+    for start in range(0, len(order), shard_size):
+        shard += 1
+        numbers = order[start : start + shard_size].tolist()
+        ids = [selected.labelled(number).frame for number in numbers]
+        for molecule in MOLECULES:
+            sequences = (selected.frames.sequence(number, molecule) for number in numbers)
+            content = fasta_bytes(zip(ids, sequences, strict=True))
+            disk.save(layout.split(molecule, shard), content, len(numbers))
+        progress.advance(len(numbers))
     return shard
+
+
+_LETTERS = bytearray(b"N" * 256)  # what is written for each letter of a genome file
+for _base in b"ACGT":
+    _LETTERS[_base] = _LETTERS[_base + 32] = _base  # upper and lower case
+
+
+def write_records(
+    dataset: Dataset, survey: GenomeSurvey, disk: Disk, progress: StepProgress
+) -> dict[str, Json]:
+    """Write the FASTA file of each part that has records, and return ``parts``.
+
+    A record has two lines: its unique name, and its sequence in upper case, with ``N`` for every
+    letter other than ``A``, ``C``, ``G`` and ``T``.
+
+    Raises:
+        InputError: a genome file changed since the survey.
+        OutputError: the disk is full or unwritable.
+    """
+    sizes: dict[str, Json] = {}
+    groups = records_by_label(survey.records)
+    for part in PARTS:
+        numbers = {label: len(groups[part, label]) for label in LABELS}
+        if any(numbers.values()):
+            bases = sum(record.bases for label in LABELS for record in groups[part, label])
+            sizes[part] = {"records": sum(numbers.values()), **numbers, "bases": bases}
+    progress.begin("writing records", sum(size["bases"] for size in sizes.values()))
+    with ExitStack() as stack:
+        files = {
+            part: stack.enter_context(disk.create(dataset.records_file(part)))
+            for part in PARTS
+            if part in sizes
+        }
+        for number, record in records_of_parts(survey):
+            surveyed = survey.records[number]
+            assert surveyed.part is not None
+            out = files[surveyed.part]
+            out.write(f">{surveyed.name}\n".encode())
+            out.write(record.sequence.encode("ascii").translate(_LETTERS))
+            out.write(b"\n", 1)
+            progress.advance(surveyed.bases)
+    return sizes
 
 
 def write_genomes_table(
@@ -264,53 +307,67 @@ def write_genomes_table(
 # --- counts for the summary ------------------------------------------------------------------
 
 
+def count_records(records: Sequence[SurveyedRecord]) -> dict[str, Json]:
+    """Return the numbers of genomes, records and bases."""
+    return {
+        "genomes": len({record.genome for record in records}),
+        "records": len(records),
+        "bases": sum(record.bases for record in records),
+    }
+
+
+def records_by_label(
+    records: Sequence[SurveyedRecord],
+) -> dict[tuple[Part, Label], list[SurveyedRecord]]:
+    """Return the records of each part and label, also where there are none."""
+    groups: dict[tuple[Part, Label], list[SurveyedRecord]] = {
+        (part, label): [] for part in PARTS for label in LABELS
+    }
+    for record in records:
+        if record.part and record.row:
+            groups[record.part, record.row.label].append(record)
+    return groups
+
+
 def frame_counts(selected: SelectedFrames, stride: int | None) -> list[dict[str, Json]]:
     """Return genomes, chunks, open frames and frames taken, by part, label and length."""
     rows: list[dict[str, Json]] = []
-    records_of: dict[tuple[str, str], list[SurveyedRecord]] = defaultdict(list)
-    for record in selected.records:
-        if record.part and record.row:
-            records_of[record.part, record.row.label].append(record)
-    for part_number, part in enumerate(PARTS):
-        for class_number, label in enumerate(LABELS):
-            records = records_of[part, label]
-            for length_number, length in enumerate(selected.lengths):
-                frames = (
-                    (selected.part_numbers == part_number)
-                    & (selected.virus == bool(class_number))
-                    & (selected.frames.rows["length_number"] == length_number)
-                )
-                rows.append(
-                    {
-                        "part": part,
-                        "label": label,
-                        "length": length,
-                        "genomes": len({record.genome for record in records}),
-                        "bases": sum(record.bases for record in records),
-                        "chunks": sum(
-                            len(chunk_positions(record.bases, length, stride)) for record in records
-                        ),
-                        "open": int(frames.sum()),
-                        "frames": int((frames & selected.taken).sum()),
-                    }
-                )
+    for (part, label), records in records_by_label(selected.records).items():
+        of_part = selected.part_numbers == PARTS.index(part)
+        of_both = of_part & (selected.virus == (label == "virus"))
+        for length_number, length in enumerate(selected.lengths):
+            frames = of_both & (selected.frames.rows["length_number"] == length_number)
+            chunks = (len(chunk_positions(record.bases, length, stride)) for record in records)
+            sizes = count_records(records)
+            rows.append(
+                {
+                    "part": part,
+                    "label": label,
+                    "length": length,
+                    "genomes": sizes["genomes"],
+                    "bases": sizes["bases"],
+                    "chunks": sum(chunks),
+                    "open": int(frames.sum()),
+                    "frames": int((frames & selected.taken).sum()),
+                }
+            )
     return rows
+
+
+def record_counts(records: Sequence[SurveyedRecord]) -> list[dict[str, Json]]:
+    """Return genomes, records and bases by part and label."""
+    return [
+        {"part": part, "label": label, **count_records(members)}
+        for (part, label), members in records_by_label(records).items()
+    ]
 
 
 def left_out_counts(records: Sequence[SurveyedRecord]) -> list[dict[str, Json]]:
     """Return genomes, records and bases that went to no part, by reason."""
-    rows: list[dict[str, Json]] = []
-    for reason in get_args(Reason):
-        dropped = [record for record in records if record.reason == reason]
-        rows.append(
-            {
-                "reason": reason,
-                "genomes": len({record.genome for record in dropped}),
-                "records": len(dropped),
-                "bases": sum(record.bases for record in dropped),
-            }
-        )
-    return rows
+    return [
+        {"reason": reason, **count_records([r for r in records if r.reason == reason])}
+        for reason in get_args(Reason)
+    ]
 
 
 def part_notices(
@@ -343,9 +400,8 @@ def part_notices(
         if record.part:
             parts_of[record.taxon].add(record.part)
     if divided := [taxon for taxon, parts in parts_of.items() if len(parts) > 1]:
-        more = f" and {len(divided) - 3:,} more" if len(divided) > 3 else ""
         notices.append(
-            f"taxa in several parts, because rows name the part of some of their genomes: "
-            f"{', '.join(map(shortened, divided[:3]))}{more}"
+            f"{len(divided):,} taxa are in several parts, because rows name the part of some of "
+            f"their genomes: {', '.join(map(shortened, divided[:3]))}"
         )
     return notices

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal
 
@@ -36,11 +36,12 @@ from virnucpro.training.data.parts import (
     frame_counts,
     left_out_counts,
     part_notices,
+    record_counts,
     select_frames,
     write_genomes_table,
     write_parts,
+    write_records,
 )
-from virnucpro.training.data.records import record_counts, write_records
 from virnucpro.training.data.splits import assign_parts, check_genomes, drop_relatives
 from virnucpro.training.data.table import SourceRow, read_genome_table
 from virnucpro.version import __version__
@@ -283,31 +284,32 @@ def _existing_work(
     Raises:
         InputError: ``dataset.json`` is damaged, and ``force`` does not move it aside.
     """
-    files = _own_files(dataset, content)
-    existing = ExistingWork(dataset.root, dataset.previous)
-    features = any(Layout(dataset.root, part).feature_files() for part in PARTS)
-    if dataset.description_file.exists():
-        earlier = Dataset(dataset.root)
-        known, earlier_contents = None, CONTENTS
+    files, own_files, known = _own_files(dataset, content), list[Path](), None
+    finished = dataset.description_file.exists()
+    if finished:
+        earlier, contents = Dataset(dataset.root), CONTENTS
         try:
-            earlier_contents = (earlier.content,)
+            contents = (earlier.content,)
+            values = {name: earlier.description.get(name) for name in identity}
+            known = None if force else _work_identity(dataset, values)
         except InputError:
             if not force:
                 raise
-        if not force:
-            values = {name: earlier.description.get(name) for name in identity}
-            known = _work_identity(dataset, values)
-        own_files = _own_files(dataset, *earlier_contents)
-        existing = replace(existing, own_files=own_files, identity=known, finished=True)
-    elif dataset.begun_file.exists() and not features:
+        own_files = _own_files(dataset, *contents)
+    elif dataset.begun_file.exists() and not any(
+        Layout(dataset.root, part).feature_files() for part in PARTS
+    ):
         begun = read_identity(dataset.begun_file)
-        begun_content = begun.settings.get("content", "frames") if begun else content
-        existing = replace(existing, own_files=_own_files(dataset, begun_content))
+        own_files = _own_files(
+            dataset, begun.settings.get("content", "frames") if begun else content
+        )
     else:
         for part in PARTS:  # a run of predict may have the name of a part
             files += Layout(dataset.root, part).owned()
-    foreign_files = [path for path in dict.fromkeys(files) if path not in existing.own_files]
-    return replace(existing, foreign_files=foreign_files)
+    foreign_files = [path for path in dict.fromkeys(files) if path not in own_files]
+    return ExistingWork(
+        dataset.root, dataset.previous, own_files, foreign_files, known, finished=finished
+    )
 
 
 def _clear(dataset: Dataset, own_files: Iterable[Path], disk: Disk) -> None:

@@ -63,7 +63,7 @@ def assign_parts(
     decided_parts: dict[str, set[Part]] = defaultdict(set)
     for members in genomes.values():
         rows = {record.row.line: record.row for record in members if record.row is not None}
-        row_parts = {row.split.part for row in rows.values()}
+        row_parts = {row.part for row in rows.values()}
         part = next((part for part in _STRICTEST_FIRST if part in row_parts), None)
         if part is None:
             undecided[members[0].taxon] += members
@@ -71,15 +71,15 @@ def assign_parts(
         decided_parts[members[0].taxon].add(part)
         for record in members:
             assert record.row is not None
-            if record.row.split.part in (None, part):
+            if record.row.part in (None, part):
                 record.part = part
             else:
-                line = next(line for line, row in rows.items() if row.split.part == part)
+                line = next(line for line, row in rows.items() if row.part == part)
                 record.reason = "elsewhere"
                 record.note = f"line {line} of the table sends its genome to {part}"
     for taxon, members in undecided.items():
-        splits = [record.row.split for record in members if record.row is not None]
-        fractions = [split.test for split in splits if split.test is not None]
+        tests = [record.row.test for record in members if record.row is not None]
+        fractions = [test for test in tests if test is not None]
         part = next((part for part in _STRICTEST_FIRST if part in decided_parts[taxon]), None)
         part = part or _part_by_name(taxon, max(fractions, default=test), validation, seed)
         for record in members:

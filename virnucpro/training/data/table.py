@@ -12,9 +12,9 @@ The table is tab-separated UTF-8. Blank lines and lines that begin with ``#`` ar
 
 from __future__ import annotations
 
-import difflib
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -32,21 +32,6 @@ _LABELS: Mapping[str, Label] = {
     "nonviral": "others",
     "0": "others",
 }
-_SHOWN_MISTAKES = 10
-
-
-@dataclass(frozen=True, slots=True)
-class SplitRule:
-    """The parts that the genomes of a row go to.
-
-    Attributes:
-        part: the part that all of them go to; None leaves it to the hash of their names.
-        test: the fraction of them that is held out if ``part`` is None; None means the fraction
-            of the whole data set.
-    """
-
-    part: Part | None = None
-    test: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +44,9 @@ class SourceRow:
         path: the resolved path.
         label: ``virus`` or ``others``.
         group: the name under which results are reported.
-        split: the parts that its genomes go to.
+        part: the part that all of its genomes go to; None leaves it to the hash of their names.
+        test: the fraction of them that is held out if ``part`` is None; None means the fraction
+            of the whole data set.
         genome: a pattern whose first group is the name of the genome in the header of a record;
             None makes every record a genome.
         taxon: a pattern whose first group is the name of the taxon (a genus, the genus of the
@@ -72,7 +59,8 @@ class SourceRow:
     path: Path
     label: Label
     group: str
-    split: SplitRule
+    part: Part | None
+    test: float | None
     genome: re.Pattern[str] | None
     taxon: re.Pattern[str] | None
     match: re.Pattern[str] | None
@@ -97,7 +85,7 @@ class SourceRow:
 
     def identity(self) -> list[str]:
         """Return what decides about the data set: all fields but the folder of the file."""
-        split = self.split.part or ("auto" if self.split.test is None else f"{self.split.test}")
+        split = self.part or ("auto" if self.test is None else f"{self.test}")
         patterns = [pattern.pattern if pattern else "" for pattern in (self.genome, self.match)]
         if self.taxon:  # without one, the identity is that of a table without this column
             patterns.append(self.taxon.pattern)
@@ -110,80 +98,54 @@ def _first_group(pattern: re.Pattern[str], header: str) -> str | None:
     return " ".join((match[1] or "").split()) or None if match else None
 
 
-class _RowError(Exception):
-    """Says what is wrong with a line of the table."""
-
-
 def read_genome_table(path: Path, folder: Path) -> tuple[SourceRow, ...]:
     """Return the rows of the table ``path``. Relative paths in it start from ``folder``.
 
     Raises:
         UsageError: the table cannot be read.
-        InputError: it has mistakes; the message names the lines of the first ten.
+        InputError: it has a mistake; the message names the line.
     """
-    lines = _read_lines(path)
-    header = next(lines, None)
-    if header is None:
-        raise InputError(f"{path} is empty: write a header ({' '.join(REQUIRED)}) and rows")
-    try:
-        columns = _check_columns([name.strip() for name in header[1]])
-    except _RowError as error:
-        raise InputError(f"{path}: line {header[0]}: {error}") from None
-    rows: list[SourceRow] = []
-    mistakes: list[str] = []
-    for line, fields in lines:
-        try:
-            rows.append(_parse_row(line, columns, fields, folder))
-        except _RowError as error:
-            mistakes.append(f"line {line}: {error}")
-    if len(mistakes) == 1:
-        raise InputError(f"{path}: {mistakes[0]}")
-    if mistakes:
-        shown = mistakes[:_SHOWN_MISTAKES]
-        if len(mistakes) > _SHOWN_MISTAKES:
-            shown.append(f"and {len(mistakes) - _SHOWN_MISTAKES} more")
-        raise InputError("\n  ".join([f"{path} has mistakes:", *shown]))
-    if not rows:
-        raise InputError(f"{path} has a header but no rows: add one for each file")
-    return tuple(rows)
-
-
-def _read_lines(path: Path) -> Iterator[tuple[int, list[str]]]:
-    """Yield (line number, fields) of the lines that are neither blank nor a comment."""
     try:
         text = path.read_bytes().decode("utf-8-sig")
     except OSError as error:
         raise UsageError(
             f"table {path} cannot be read ({error.strerror}): check its path"
-        ) from error
-    except UnicodeDecodeError:
-        raise InputError(
-            f"{path} is not UTF-8 text: save the table as UTF-8, not as .xlsx"
         ) from None
+    except UnicodeDecodeError:
+        raise InputError(f"{path} is not UTF-8 text: save the table as UTF-8") from None
+    columns: list[str] = []
+    rows: list[SourceRow] = []
     for number, line in enumerate(text.split("\n"), 1):
-        if line.strip() and not line.startswith("#"):
-            yield number, line.rstrip("\r").split("\t")
+        if not line.strip() or line.startswith("#"):
+            continue
+        fields = line.rstrip("\r").split("\t")
+        try:
+            if columns:
+                rows.append(_parse_row(number, columns, fields, folder))
+            else:
+                columns = _checked_columns([name.strip() for name in fields])
+        except ValueError as error:
+            raise InputError(f"{path}: line {number}: {error}") from None
+    if not rows:
+        raise InputError(f"{path} needs a header ({' '.join(REQUIRED)}) and a row for each file")
+    return tuple(rows)
 
 
-def _check_columns(names: list[str]) -> list[str]:
+def _checked_columns(names: list[str]) -> list[str]:
+    """Return the columns, or raise ValueError."""
     known = (*REQUIRED, *OPTIONAL)
-    for name in names:
-        if name not in known:
-            near = difflib.get_close_matches(name.lower(), known, n=1)
-            hint = f"did you mean {near[0]}?" if near else f"known are {', '.join(known)}"
-            raise _RowError(
-                f"there is no column {shortened(name)!r}; {hint} (tabs between columns)"
-            )
-        if names.count(name) > 1:
-            raise _RowError(f"the column {name} is there twice")
-    if missing := [name for name in REQUIRED if name not in names]:
-        raise _RowError(f"column {', '.join(missing)} is missing (tabs between columns)")
+    if not set(REQUIRED) <= set(names) <= set(known) or len(set(names)) < len(names):
+        raise ValueError(
+            f"the columns are {', '.join(map(shortened, names))}, expected {', '.join(REQUIRED)} "
+            f"and any of {', '.join(OPTIONAL)}, each once, with tabs between them"
+        )
     return names
 
 
 def _parse_row(line: int, columns: list[str], fields: list[str], folder: Path) -> SourceRow:
+    """Return a row, or raise ValueError."""
     if any(field.strip() for field in fields[len(columns) :]):
-        raise _RowError(f"{len(fields)} fields, but the header has {len(columns)}")
+        raise ValueError(f"{len(fields)} fields, but the header has {len(columns)}")
     values = dict.fromkeys((*REQUIRED, *OPTIONAL), "")
     for name, field in zip(columns, fields, strict=False):
         # A blank may be part of a pattern. Everywhere else it is a slip.
@@ -191,61 +153,55 @@ def _parse_row(line: int, columns: list[str], fields: list[str], folder: Path) -
         values[name] = field if is_pattern and field.strip() else field.strip()
     for name in REQUIRED:
         if not values[name]:
-            raise _RowError(f"{name} is empty (tabs between columns)")
+            raise ValueError(f"{name} is empty (tabs between columns)")
     label = _LABELS.get(values["label"].lower())
     if label is None:
-        raise _RowError(f"label {shortened(values['label'])!r} is neither virus (1) nor others (0)")
+        raise ValueError(
+            f"label {shortened(values['label'])!r} is neither virus (1) nor others (0)"
+        )
     path = (folder / values["file"]).resolve()
     if not path.is_file():
-        problem = "is a folder: name a file" if path.is_dir() else f"not found: {path} is not there"
-        raise _RowError(f"file {shortened(values['file'])} {problem} (see --genomes)")
+        raise ValueError(f"file {shortened(values['file'])} not found: {path} (see --genomes)")
     return SourceRow(
         line,
         values["file"],
         path,
         label,
         values["group"],
-        _parse_split(values["split"]),
-        _parse_name_pattern("genome", values["genome"]),
-        _parse_name_pattern("taxon", values["taxon"]),
-        _parse_pattern("match", values["match"]),
+        *_parse_split(values["split"]),
+        *(_parse_pattern(name, values[name]) for name in ("genome", "taxon", "match")),
     )
 
 
 def _parse_pattern(column: str, text: str) -> re.Pattern[str] | None:
+    """Return a pattern, which names a genome or a taxon in its first group; None for no text."""
     if not text:
         return None
     try:
-        return re.compile(text)
+        pattern = re.compile(text)
     except re.error as error:
-        raise _RowError(
+        raise ValueError(
             f"{column} {shortened(text)!r} is not a regular expression: {error}"
         ) from None
-
-
-def _parse_name_pattern(column: str, text: str) -> re.Pattern[str] | None:
-    pattern = _parse_pattern(column, text)
-    if pattern is not None and not pattern.groups:
-        raise _RowError(
+    if column != "match" and not pattern.groups:
+        raise ValueError(
             f"{column} {shortened(text)!r} has no group: put the name in parentheses, as in "
             f"^(\\w+)_frag"
         )
     return pattern
 
 
-def _parse_split(text: str) -> SplitRule:
+def _parse_split(text: str) -> tuple[Part | None, float | None]:
+    """Return the part, or the fraction of the test part."""
     if text in ("", "auto"):
-        return SplitRule()
+        return None, None
     for part in PARTS:
         if text == part:
-            return SplitRule(part)
+            return part, None
     name, _, fraction = text.partition("=")
-    try:
-        test = float(fraction)
-    except ValueError:
-        test = -1.0
-    if name.strip() != "test" or not 0 <= test <= 1:
-        raise _RowError(
-            f"split {shortened(text)!r} is none of auto, train, validation, test, test=0.2"
-        )
-    return SplitRule(test=test)
+    with suppress(ValueError):
+        if name.strip() == "test" and 0 <= float(fraction) <= 1:
+            return None, float(fraction)
+    raise ValueError(
+        f"split {shortened(text)!r} is none of auto, train, validation, test, test=0.2"
+    )
