@@ -13,7 +13,7 @@ import yaml
 
 from tests.unit.encoders.small import fair_model, save_fair
 from tests.unit.rcl.made_proteins import proteins, write_tables
-from virnucpro.rcl.model_files import read_rcl_model
+from virnucpro.rcl.models import read_rcl_model
 
 PAGE = Path(__file__).parents[2] / "docs/rcl.md"
 CONFIG = {

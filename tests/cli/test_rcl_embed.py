@@ -9,7 +9,7 @@ import torch
 from tests.unit.encoders.small import fair_model, save_fair
 from tests.unit.rcl.made_proteins import proteins, write_tables
 from virnucpro.rcl.features import open_features
-from virnucpro.rcl.model_files import read_rcl_model
+from virnucpro.rcl.models import read_rcl_model
 
 WIDTH = 320  # that of ESM-2 8M
 OPTIONS = ("--checkpoint-every", 16, "--device", "cpu", "-t", 1)

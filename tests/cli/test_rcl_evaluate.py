@@ -7,8 +7,7 @@ import torch
 
 from tests.unit.rcl.made_proteins import write_tables
 from virnucpro.rcl.finders import DEFAULT_MODEL, shipped_models
-from virnucpro.rcl.model_files import read_rcl_model, write_rcl_model
-from virnucpro.rcl.models import RclModel
+from virnucpro.rcl.models import RclModel, read_rcl_model, write_rcl_model
 from virnucpro.rcl.networks import NETWORKS
 from virnucpro.store.disk import Disk
 

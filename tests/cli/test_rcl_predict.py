@@ -16,8 +16,7 @@ import torch
 from virnucpro.layout import lock_file
 from virnucpro.rcl.encodings import AMINO_ACIDS, RESIDUE_ENCODINGS
 from virnucpro.rcl.finders import shipped_models
-from virnucpro.rcl.model_files import write_rcl_model
-from virnucpro.rcl.models import RclModel
+from virnucpro.rcl.models import RclModel, write_rcl_model
 from virnucpro.rcl.networks import NETWORKS
 from virnucpro.store.disk import Disk, sha256_of
 from virnucpro.store.documents import sealed, unsealed

@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from tests.unit.rcl.made_proteins import write_tables
-from virnucpro.rcl.model_files import read_rcl_model
+from virnucpro.rcl.models import read_rcl_model
 from virnucpro.store.disk import Disk
 from virnucpro.training.savepoint import Savepoint, save_savepoint
 

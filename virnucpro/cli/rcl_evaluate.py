@@ -80,8 +80,12 @@ def evaluate(models: tuple[str, ...], **options: Any) -> int:
     names = ("device", "gpus", "threads", "no_progress")
     settings = shared.configuration({name: options[name] for name in names})
     device = shared.measured_device(options)
-    from virnucpro.rcl.comparison import run_rcl_evaluation, text_table
-    from virnucpro.rcl.evaluation import RESIDUE_METRICS, SEQUENCE_METRICS
+    from virnucpro.rcl.evaluation import (
+        RESIDUE_METRICS,
+        SEQUENCE_METRICS,
+        run_rcl_evaluation,
+        text_table,
+    )
     from virnucpro.rcl.finders import open_finder
     from virnucpro.training.data.dataset import Part
     from virnucpro.ui.training_screen import TrainingScreen

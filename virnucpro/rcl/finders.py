@@ -14,8 +14,14 @@ from virnucpro.contracts import Device
 from virnucpro.encoders.registry import locate
 from virnucpro.errors import DeviceError, ModelError
 from virnucpro.rcl.features import Esm2Features
-from virnucpro.rcl.model_files import read_rcl_model
-from virnucpro.rcl.models import ENCODING_OF_WIDTH, MASKED, RELEASED_ESM2, WINDOW, RclModel
+from virnucpro.rcl.models import (
+    ENCODING_OF_WIDTH,
+    MASKED,
+    RELEASED_ESM2,
+    WINDOW,
+    RclModel,
+    read_rcl_model,
+)
 from virnucpro.rcl.profile import PROFILE_SUFFIX, RclProfile, read_profile
 from virnucpro.rcl.rule import RclResult, RegionRule, find_region
 

@@ -16,13 +16,11 @@ from virnucpro.events import Notice, StepProgress
 from virnucpro.executors.signals import Interruption
 from virnucpro.formatting import byte_size
 from virnucpro.layout import checkpoint_folder, lock_file
-from virnucpro.rcl.configuration import KEYS
 from virnucpro.rcl.features import ProteinFeatures
-from virnucpro.rcl.model_files import write_rcl_model
-from virnucpro.rcl.models import MASKED, PADDED, RclModel
+from virnucpro.rcl.models import MASKED, PADDED, RclModel, write_rcl_model
 from virnucpro.rcl.networks import NETWORKS
 from virnucpro.rcl.proteins import AnnotatedProtein, read_proteins
-from virnucpro.rcl.settings import RclTrainingSettings
+from virnucpro.rcl.settings import KEYS, RclTrainingSettings
 from virnucpro.rcl.splits import cluster_split, original_split, split_of_table, split_text
 from virnucpro.rcl.training import METRICS, RclTrainingPlan
 from virnucpro.store.disk import Disk, sha256_of

@@ -1,4 +1,4 @@
-"""Tables of proteins with and without an RCL, as RCL-identifier has them.
+"""Tables of proteins with and without an RCL, as RCL-identifier has them, read and checked.
 
 A table is a CSV file with the columns ``id`` and ``Sequence``; a table of serpins also has
 ``rcl_start`` and ``rcl_end``, counted from 1, both inclusive. Other columns are not read.
@@ -9,7 +9,7 @@ from __future__ import annotations
 import csv
 import io
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from virnucpro.errors import InputError
+from virnucpro.formatting import counted
 from virnucpro.rcl.encodings import AMINO_ACIDS
 
 COLUMNS = ("id", "Sequence")
@@ -26,6 +27,7 @@ NAMED_ROWS = 3  # rows with a problem that a message names
 SHORT_RCL, LONG_RCL = 10, 50
 # What stands in tables of RCL-identifier where there is no annotation.
 NO_VALUE = ("", "nan", "no result", "no start", "no end", "#value!")
+LISTED = 50  # problems that a report lists before it only counts the others
 
 
 @dataclass(frozen=True)
@@ -199,3 +201,63 @@ def _region_problems(row: Mapping[str, str], name: str, sequence: str) -> Iterat
     if not SHORT_RCL <= len(loop) <= LONG_RCL:
         bound = f"shorter than {SHORT_RCL}" if len(loop) < SHORT_RCL else f"longer than {LONG_RCL}"
         yield RowProblem(f"whose RCL is {bound} residues", value, is_error=False, is_skipped=False)
+
+
+def check_tables(paths: Iterable[Path], max_length: int) -> tuple[list[str], bool]:
+    """Check every row of tables in CSV, with the columns of RCL-identifier.
+
+    ``id`` and ``Sequence`` are needed; ``rcl_start``, ``rcl_end`` and ``rcl_seq`` are checked where
+    they are. Ids and sequences that occur more than once are found over all tables together.
+    ``max_length`` is the length in residues from which training leaves a protein out.
+
+    Returns:
+        The report as lines of text, and whether a row is wrong.
+
+    Raises:
+        InputError: a table cannot be read, or has no such columns.
+    """
+    lines: list[str] = []
+    problems: list[tuple[str, RowProblem]] = []
+    firsts: dict[tuple[str, str], tuple[Path, int, tuple[str, ...]]] = {}
+    for path in paths:
+        rows = annotated = 0
+        for line, row in table_rows(path, COLUMNS):
+            with_rcl = set(REGION_COLUMNS) <= row.keys()
+            found = list(row_problems(row, max_length, with_rcl=with_rcl))
+            rows += 1
+            annotated += with_rcl and not any(problem.is_error for problem in found)
+            found += _repeats(row, path, line, firsts)
+            problems += [(f"{path}, line {line}", problem) for problem in found]
+        lines.append(f"{path}: {counted(rows, 'row')}, {annotated:,} with an RCL")
+    for severity, is_error in (("error", True), ("warning", False)):
+        listed = [(place, problem) for place, problem in problems if problem.is_error == is_error]
+        lines += ["", f"{counted(len(listed), severity)}"]
+        kinds = Counter(problem.problem for _, problem in listed)
+        lines += [f"  {count:>6,}  {problem}" for problem, count in kinds.most_common()]
+        for place, problem in listed[:LISTED]:
+            lines.append(f"{severity}: {place}: {problem.problem}: {problem.value}")
+        if len(listed) > LISTED:
+            lines.append(f"and {len(listed) - LISTED:,} more")
+    return lines, any(problem.is_error for _, problem in problems)
+
+
+def _repeats(
+    row: Mapping[str, str],
+    path: Path,
+    line: int,
+    firsts: dict[tuple[str, str], tuple[Path, int, tuple[str, ...]]],
+) -> Iterable[RowProblem]:
+    """Yield what of a row an earlier row had; ``firsts`` has the first row with each of these."""
+    accession = row["id"].strip()
+    region = tuple(row.get(name, "").strip() for name in REGION_COLUMNS)
+    for what, text in (("an id", accession), ("a sequence", residues_of(row).upper())):
+        here = (path, line, region)
+        first = firsts.setdefault((what, text), here) if text else here
+        if first == here:
+            continue
+        where = "before" if first[0] == path else "in an earlier table"
+        problem = f"with {what} that occurs {where}"
+        if what == "a sequence" and first[2] != region:
+            problem += ", with another RCL"
+        value = f"{accession or 'no id'} ({first[0]}, line {first[1]})"
+        yield RowProblem(problem, value, is_error=False)

@@ -16,12 +16,13 @@ from safetensors.torch import load_file, save_file
 
 from virnucpro.errors import ModelError
 from virnucpro.rcl.encodings import AMINO_ACIDS
-from virnucpro.rcl.model_files import read_rcl_model, write_rcl_model
 from virnucpro.rcl.models import (
     PADDED,
     WINDOW,
     RclModel,
+    read_rcl_model,
     windows_of,
+    write_rcl_model,
 )
 from virnucpro.rcl.networks import NETWORKS, RCL, MaskedBatchNorm
 from virnucpro.rcl.rule import RegionRule, find_region

@@ -11,8 +11,14 @@ from tests.unit.rcl.made_proteins import protein
 from virnucpro.errors import InputError
 from virnucpro.rcl.encodings import AMINO_ACIDS
 from virnucpro.rcl.proteins import AnnotatedProtein, read_proteins
-from virnucpro.rcl.similarity import IDENTITY, identity
-from virnucpro.rcl.splits import cluster_split, original_split, split_of_table, split_text
+from virnucpro.rcl.splits import (
+    IDENTITY,
+    cluster_split,
+    identity,
+    original_split,
+    split_of_table,
+    split_text,
+)
 
 HEADER = "id,rcl_start,rcl_end,Sequence\n"
 

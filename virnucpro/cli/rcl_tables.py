@@ -1,4 +1,4 @@
-"""``virnucpro rcl profile``: makes the profile of serpins that is the model ``hmm``."""
+"""``virnucpro rcl validate`` and ``profile``: tables of serpins, checked and made a model."""
 
 from __future__ import annotations
 
@@ -7,10 +7,36 @@ from pathlib import Path
 import click
 
 import virnucpro.cli.shared as shared
-from virnucpro.errors import UsageError
-from virnucpro.formatting import counted
+from virnucpro.cli.rcl_options import max_length_option
+from virnucpro.errors import EXIT_OK, InputError, UsageError
+from virnucpro.formatting import counted, printable
 
-EPILOG = """\b
+VALIDATE_EPILOG = """\b
+Examples:
+  virnucpro rcl validate serpins.csv
+  virnucpro rcl validate serpins_train.csv serpins_test.csv > report.txt
+
+""" + shared.exit_codes(0, 64, 65)
+
+
+@click.command(epilog=VALIDATE_EPILOG, short_help="Check tables of annotated proteins.")
+@click.argument("tables", type=shared.FILE, nargs=-1, required=True, metavar="TABLE...")
+@max_length_option
+@shared.short_options
+def validate(tables: tuple[Path, ...], max_length: int) -> int:
+    """Check every row of each TABLE: coordinates, letters, and duplicates, also between tables.
+
+    A TABLE is CSV with the columns id and Sequence, and optionally rcl_start, rcl_end and rcl_seq.
+    The report goes to standard output. No file is written. The exit code is 65 if a row is wrong.
+    """
+    from virnucpro.rcl.proteins import check_tables
+
+    lines, wrong = check_tables(tables, max_length)
+    click.echo(printable("\n".join(lines)))
+    return InputError.exit_code if wrong else EXIT_OK
+
+
+PROFILE_EPILOG = """\b
 Examples:
   virnucpro rcl profile serpins.csv --output my_serpins.hmm
   virnucpro rcl predict proteins.fa --model my_serpins.hmm
@@ -18,7 +44,7 @@ Examples:
 """ + shared.exit_codes(0, 6, 64, 65)
 
 
-@click.command(epilog=EPILOG, short_help="Make a profile (HMM) from annotated serpins.")
+@click.command(epilog=PROFILE_EPILOG, short_help="Make a profile (HMM) from annotated serpins.")
 @click.argument("table", type=shared.FILE, metavar="TABLE")
 @click.option(
     "--output", type=shared.FILE, required=True, help="File of the profile, with the suffix .hmm."
