@@ -23,22 +23,17 @@ def row(name, start=101, end=128, loop=LOOP, seq=SEQUENCE):
     return f"{name},{start},{end},{loop},{seq}\n"
 
 
+OUTSIDE, NUMBER = "lies outside the sequence, or ends before it starts", "is not a whole number"
 BAD_ROWS = {
     row("", 101, 128): "without an id",
     row("a", seq=""): "without a sequence",
-    row("a", "no start"): "without an annotated RCL",
-    row("a", "", ""): "without an annotated RCL",
-    row("a", "x1"): "is not a number",
-    row("a", "101.5"): "is not a whole number",
-    row("a", 0): "starts before the first residue",
-    row("a", 128, 101): "ends before it starts",
-    row("a", 101, 9999): "ends behind the last residue",
-    row("a", 1e300): "ends behind the last residue",
-    row("a", "nan"): "without an annotated RCL",
-    row("a", "inf"): "is not a whole number",
+    "a,1\n": "without a sequence",
+    **{row("a", text): "without an annotated RCL" for text in ("no start", "", "nan")},
+    **{row("a", text): NUMBER for text in ("x1", "101.5", "inf")},
+    **{row("a", start): OUTSIDE for start in (0, -3, 129, 1e300)},
+    row("a", 101, 9999): OUTSIDE,
     row("a", loop="GTEAS"): "is not what lies at its coordinates",
     row("a", seq="-" + SEQUENCE[1:]): "not one of the 20 amino acids",
-    "a,1\n": "without a sequence",
 }
 WARNINGS = (
     "with an id that occurs before",

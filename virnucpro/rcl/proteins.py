@@ -178,21 +178,16 @@ def _region_problems(row: Mapping[str, str], name: str, sequence: str) -> Iterat
         yield RowProblem("without an annotated RCL", value)
         return
     try:
-        numbers = [float(text) for text in texts]
-    except ValueError:
-        yield RowProblem("with an rcl_start or rcl_end that is not a number", value)
+        ends = [float(text) for text in texts]
+        start, end = map(int, ends)
+    except (ValueError, OverflowError):
+        start, end, ends = 0, 0, []
+    if ends != [start, end]:
+        yield RowProblem("whose rcl_start or rcl_end is not a whole number", value)
         return
-    if not all(number.is_integer() for number in numbers):
-        yield RowProblem("with an rcl_start or rcl_end that is not a whole number", value)
-        return
-    start, end = map(int, numbers)
-    if start < 1:
-        yield RowProblem("whose RCL starts before the first residue", value)
-    if end < start:
-        yield RowProblem("whose RCL ends before it starts", value)
-    if max(start, end) > len(sequence):
-        yield RowProblem("whose RCL ends behind the last residue", value)
     if not 1 <= start <= end <= len(sequence):
+        problem = "whose RCL lies outside the sequence, or ends before it starts"
+        yield RowProblem(problem, value)
         return
     loop, annotated = sequence[start - 1 : end], "".join((row.get("rcl_seq") or "").split())
     if annotated and annotated.upper() != loop.upper():
