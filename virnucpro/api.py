@@ -226,9 +226,6 @@ def rcl_predict(
         raise UsageError("min_consecutive and min_rcl_length must be 1 or more")
     machine = {"device": device, "gpus": gpus, "threads": threads, "duplicate_ids": duplicate_ids}
     settings = _settings(None, machine)
-    from virnucpro.executors.processes import settled_devices
-
-    devices = settled_devices(settings.machine)
     from virnucpro.rcl.finders import DEFAULT_MODEL, open_finder
     from virnucpro.rcl.predict import RclRequest, run_rcl_prediction
 
@@ -239,7 +236,6 @@ def rcl_predict(
         os.fspath(source),
         None if output_dir is None else Path(output_dir),
         open_finder(model or DEFAULT_MODEL, threshold=threshold, esm_model=esm_model, **rule),
-        devices,
         settings.machine,
         **files,
         duplicate_ids=settings.analysis.duplicate_ids,

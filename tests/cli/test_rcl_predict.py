@@ -225,7 +225,6 @@ def test_duplicate_ids_are_renamed_on_request(predict, tmp_path):
         (65, "", []),
         (64, ">a\nMKL\n", ["-m", "no_such_model"]),
         (64, ">a\nMKL\n", ["-m", "esm.safetensors"]),  # its ESM-2 is not here
-        (64, ">a\nMKL\n", ["--batch-size", 3000]),
         (64, ">a\nMKL\n", ["--threshold", "1.5"]),
     ],
 )

@@ -9,12 +9,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.faults.processes import running, until, workers_of
 from tests.faults.struck import full, interrupt, struck_write
 from tests.unit.encoders.small import fair_model, save_fair
 from tests.unit.rcl.made_proteins import proteins, write_tables
 from virnucpro.store.disk import Disk
-from virnucpro.training.savepoint import load_savepoint
 
 CODES = {full: 6, interrupt: 130}
 CONFIG = {
@@ -97,36 +95,3 @@ def test_kills_lose_nothing(call, start, inputs, tmp_path, command):
     assert number > 4
     assert _results(tmp_path / "out") == _results(tmp_path / "whole")
     assert not [name for _, _, names in os.walk(tmp_path) for name in names if name[-4:] == ".tmp"]
-
-
-@pytest.mark.skipif(not Path("/proc").exists(), reason="looks processes up in /proc")
-def test_a_training_in_two_processes_is_killed_and_interrupted(call, start, inputs, tmp_path):
-    """One of them, then the command, then Ctrl-C: nothing stays, and the end is the same."""
-    longer = tmp_path / "longer.yaml"
-    longer.write_text(yaml.safe_dump({**CONFIG, "training": {"epochs": 40, "patience": 40}}))
-    words = ["rcl", "train", "--model", "cnn", "--config", longer, "--split", "random"]
-    words += [*_tables(inputs)[:4], "--processes", 2, "-t", 2, "--batch-size", 8, "--resume"]
-    assert call(*words, "--output-dir", tmp_path / "whole").code == 0
-    out = tmp_path / "out"
-    savepoint = out / "run_001/.checkpoints/training.pt"
-
-    def epochs() -> int:
-        return load_savepoint(savepoint).epoch if savepoint.exists() else 0
-
-    for victim, number, code in ((1, 9, 4), (None, 9, -9), (None, 2, 130)):
-        before = epochs()
-        process = start("virnucpro", *words, "--output-dir", out)
-        until(lambda: epochs() > before or process.poll() is not None)  # noqa: B023
-        children = workers_of(process.pid)
-        assert len(children) == 2, process.err
-        os.kill(process.pid if victim is None else children[victim], number)
-        assert process.wait() == code, process.err
-        until(lambda: not any(running(child) for child in children))  # noqa: B023
-        if code == 4:
-            message = "on CPU ended by signal 9: out of memory?; the same command goes on from"
-            assert f"training process {victim} {message}" in process.err
-        assert "Traceback" not in process.err
-    done = call(*words, "--output-dir", out)
-    assert done.code == 0
-    assert "going on in epoch" in done.err
-    assert _results(out) == _results(tmp_path / "whole")

@@ -10,7 +10,6 @@ import click
 
 import virnucpro.cli.shared as shared
 from virnucpro.cli.rcl_options import esm_model_option, shortest_option, threshold_option
-from virnucpro.errors import UsageError
 from virnucpro.formatting import counted
 
 PREDICT_EPILOG = """\b
@@ -80,15 +79,10 @@ def predict(proteins: str, model: str, **options: Any) -> int:
     PROTEINS is FASTA or FASTQ, plain, gzip, bz2 or xz; - is standard input. Every protein has a row
     in STEM_rcl.tsv, with its RCL or the reason why none was found.
 
-    All visible GPUs compute, or those of --gpus, a block of --chunk-size proteins at a time. The
+    All visible GPUs compute, or the GPUs of --gpus, a block of --chunk-size proteins at a time. The
     results do not depend on how many there are.
     """
     settings = shared.configuration(options)
-    if options["batch_size"] and options["batch_size"] > options["chunk_size"]:
-        raise UsageError("--batch-size is larger than --chunk-size: make it smaller")
-    from virnucpro.executors.processes import settled_devices
-
-    devices = settled_devices(settings.machine)
     from virnucpro.layout import Layout
     from virnucpro.rcl.finders import open_finder
     from virnucpro.rcl.predict import RclRequest, describe_record, run_rcl_prediction
@@ -99,7 +93,6 @@ def predict(proteins: str, model: str, **options: Any) -> int:
         proteins,
         options["output_dir"],
         open_finder(model, **{name: options[name] for name in names}),
-        devices,
         settings.machine,
         sequences=options["seq_fasta"],
         loops=options["rcl_fasta"],

@@ -109,7 +109,7 @@ class RclEvaluation:
         label: the model.
         sha256: of its file.
         outcomes: of each protein.
-        metrics: by name; None where these proteins do not define a metric.
+        metrics: by name; a metric that these proteins do not define is None.
         intervals: the middle 95 % of the metrics of resampled proteins, by name.
         rate: proteins per second.
     """
@@ -227,8 +227,8 @@ def run_rcl_evaluation(
 ) -> list[RclEvaluation]:
     """Measure all models on the same proteins, and write the report to ``folder``.
 
-    The proteins are those of the tables ``serpins`` and ``others``; of a ``split``, a table of
-    parts, only those of ``part``.
+    The proteins come from the tables ``serpins`` and ``others``. With a ``split``, a table of
+    parts, only the proteins of ``part`` are measured.
 
     Raises:
         VirNucProError: something is missing, damaged or in the way.

@@ -56,7 +56,7 @@ class ProteinFeatures(Protocol):
         ...
 
     def missing(self, sequences: Sequence[str]) -> list[str]:
-        """Return those of ``sequences`` that cannot be encoded."""
+        """Return the ``sequences`` that cannot be encoded."""
         ...
 
     def encode(self, sequence: str) -> npt.NDArray[np.float32]:
@@ -79,7 +79,7 @@ class StoredFeatures:
     name: str
 
     def missing(self, sequences: Sequence[str]) -> list[str]:
-        """Return those of ``sequences`` that have no features."""
+        """Return the ``sequences`` that have no features."""
         known = _opened(self.files)
         return [sequence for sequence in sequences if sequence_key(sequence) not in known]
 

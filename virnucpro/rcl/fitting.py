@@ -222,10 +222,10 @@ def _plan(
             )
     train, validation = chosen.values()
     if missing := features.missing([protein.sequence for protein in (*train, *validation)]):
+        first = f"the one of {len(missing[0])} residues that begins with {missing[0][:20]}"
         raise InputError(
-            f"{len(missing):,} proteins have no features, that of {len(missing[0])} residues "
-            f"beginning with {missing[0][:20]} among them: repeat virnucpro rcl embed with these "
-            f"tables"
+            f"{len(missing):,} proteins have no features, among them {first}: repeat virnucpro rcl "
+            f"embed with these tables"
         )
     return RclTrainingPlan(settings, train, validation, features, savepoint)
 

@@ -47,7 +47,7 @@ def read_predictions(
     is empty, these are the proteins with an RCL.
 
     Raises:
-        UsageError: a protein is not in the tables, or the tables are not those of a prediction.
+        UsageError: a protein is not in the tables, or they do not belong to a prediction.
         InputError: a table is damaged.
     """
     run = open_rcl_run(table.parent, table.name.removesuffix(SUFFIX))

@@ -12,7 +12,7 @@ import shutil
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +20,7 @@ from pathlib import Path
 import numpy as np
 
 from virnucpro.contracts import Device, Json, ReportProgress, Session, Task, TaskResult
+from virnucpro.devices import choose_devices, visible_gpus
 from virnucpro.events import Emit, Notice
 from virnucpro.executors.signals import Interruption
 from virnucpro.formatting import counted, percent
@@ -76,8 +77,7 @@ class RclRequest:
         source: the input, or ``-``.
         output_dir: None for the default name.
         finder: the model with its settings, not yet settled on a device.
-        devices: what computes, at most one worker for each.
-        machine: threads and workers.
+        machine: devices and threads.
         sequences: whether the proteins with an RCL are written as FASTA.
         loops: whether the RCLs are written as FASTA.
         residues: whether the probability of each residue is written.
@@ -90,7 +90,6 @@ class RclRequest:
     source: str
     output_dir: Path | None
     finder: RclFinder
-    devices: Sequence[Device]
     machine: MachineSettings
     sequences: bool = False
     loops: bool = False
@@ -121,7 +120,7 @@ class RclRequest:
 
     @property
     def results(self) -> dict[str, Path]:
-        """The other files that are written; names of three of them are those of the original."""
+        """The other files that are written; RCL-identifier has the same names for three of them."""
         named = f"{self.stem}_{self.finder.encoding}"
         threshold = f"thr{self.finder.rule.threshold:.2f}".replace(".", "p")
         names = {"positions": f"{named}_RCL_predictions_{threshold}.tsv"}
@@ -240,7 +239,8 @@ def _predicted(
     disk: Disk,
 ) -> Record:
     """Compare with what is there, compute what is missing, and write all files, the record last."""
-    began, finder, devices = time.monotonic(), request.finder, request.devices
+    began, finder = time.monotonic(), request.finder
+    devices = choose_devices(request.machine, visible_gpus())
     layout = BlockLayout(state / "work", "rcl")
     digest, seen = input_digest(source)
     settings: dict[str, Json] = {

@@ -62,8 +62,8 @@ class RclResult:
 def find_region(probabilities: npt.NDArray[np.float32], rule: RegionRule) -> RclRegion | None:
     """Return the RCL of a protein; None if no run of residues satisfies the rule.
 
-    ``probabilities`` are float32 ``[L]``, one per residue. The longest run is the RCL, the first
-    one of those of equal length.
+    ``probabilities`` are float32 ``[L]``, one per residue. The longest run is the RCL, and of
+    runs of equal length the first one.
     """
     above = np.concatenate(([False], probabilities > rule.threshold, [False]))
     starts, stops = np.flatnonzero(above[1:] != above[:-1]).reshape(-1, 2).T

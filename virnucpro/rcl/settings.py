@@ -78,7 +78,7 @@ class RclTrainingSettings:
     precision: str = "fp32"
 
     def with_values(self, values: Mapping[str, Any]) -> RclTrainingSettings:
-        """Return the settings with those of ``values`` in their place, other names left alone."""
+        """Return the settings with ``values`` in their place; other names are left alone."""
         given = values.get("networks", {})
         networks = {kind: {**facts, **given.get(kind, {})} for kind, facts in self.networks.items()}
         own = {f.name: values[f.name] for f in fields(self) if f.name in values}
@@ -95,7 +95,7 @@ class RclTrainingSettings:
         return self.recipe == "modern"
 
     def facts(self) -> dict[str, Json]:
-        """Return the settings by name, of the networks only those of the one that is trained."""
+        """Return the settings by name; of the networks only the one that is trained."""
         facts = asdict(self)
         del facts["networks"]
         if not self.averaged:  # as before there was a mean, so that such trainings can go on

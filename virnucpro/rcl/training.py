@@ -135,7 +135,7 @@ class RclLoop(TrainingLoop):
         self, proteins: Sequence[AnnotatedProtein], rows: Rows, windows: Sequence[slice]
     ) -> RclBatch:
         settings, group = self._settings, self.group
-        # Every world-th protein: those of one process are as long as those of the others.
+        # Every world-th protein, so that all processes have proteins of about the same length.
         own = range(group.rank, len(rows), group.world)
         lengths = [windows[place].stop - windows[place].start for place in range(len(rows))]
         length = settings.max_length
