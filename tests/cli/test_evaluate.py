@@ -45,6 +45,16 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return home
 
 
+@pytest.fixture
+def evaluate(call: Callable, made: Path, tmp_path: Path) -> Callable:
+    """Evaluate the toy run, or something else, into the folder ``e`` of the test."""
+
+    def _evaluate(*options, of: Path = made / "out", labels: Path = made / "labels.tsv", out="e"):
+        return call("evaluate", of, "--labels", labels, "-o", tmp_path / out, *options)
+
+    return _evaluate
+
+
 def _label(home: Path, rng: random.Random) -> None:
     """What a toy says means nothing, so the truth is made to fit: three of four are right."""
     rows = [row for row in _table(home / "out/in_contigs.tsv") if row["status"] == "scored"]
@@ -70,24 +80,15 @@ def _table(path: Path) -> list[dict[str, str]]:
 
 
 @pytest.mark.parametrize("level", ["frame", "chunk", "contig"])
-def test_a_run_is_measured_at_every_level(
-    call: Callable, made: Path, tmp_path: Path, level: str
-) -> None:
-    out = tmp_path / "figures"
-    done = call(
-        "evaluate", made / "out", "--labels", made / "labels.tsv", "-o", out, "--level", level
-    )
+def test_a_run_is_measured_at_every_level(evaluate: Callable, tmp_path: Path, level: str) -> None:
+    out, done = tmp_path / "e", evaluate("--level", level)
     assert done.code == 0, done.err
     assert sorted(path.name for path in out.iterdir()) == [".checkpoints", *FILES, *PLOTS]
     assert all((out / name).read_bytes().endswith(b"IEND\xaeB`\x82") for name in PLOTS)
     found = json.loads((out / "evaluation.json").read_text())
     rows = _table(out / "evaluation.tsv")
-    assert [row["name"] for row in rows if row["slice"] == "group"] == [
-        "Bacteria",
-        "Plants",
-        "*Odd|<b>*",
-        "Phages",
-    ]
+    groups = ["Bacteria", "Plants", "*Odd|<b>*", "Phages"]
+    assert [row["name"] for row in rows if row["slice"] == "group"] == groups
     assert float(rows[0]["auroc"]) == pytest.approx(found["overall"]["auroc"], abs=1e-6)
     assert found["counts"]["labelled_records_without_a_row"]["virus"] == 1
     assert "1 labelled records of virus have no row in the predictions" in done.out
@@ -100,7 +101,7 @@ def test_a_run_is_measured_at_every_level(
 
 
 def test_plots_have_titles_counts_and_intervals(
-    call: Callable, made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    evaluate: Callable, made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from matplotlib.figure import Figure
 
@@ -111,34 +112,30 @@ def test_plots_have_titles_counts_and_intervals(
         save(figure, *arguments, **options)
 
     monkeypatch.setattr(Figure, "savefig", kept)
-    done = call("evaluate", made / "out", "--labels", made / "labels.tsv", "-o", tmp_path / "e")
-    assert done.code == 0, done.err
+    assert evaluate().code == 0
     assert sorted(drawn) == ["Precision", "ROC", "Reliability", "Scores"]
     chunks = [row for row in _table(made / "out/in_chunks.tsv") if row["status"] == "scored"]
+    title = r"chunks of in: ([\d,]+) virus, ([\d,]+) others"
     for figure in drawn.values():
-        virus, others = re.search(
-            r"chunks of in: ([\d,]+) virus, ([\d,]+) others", figure.get_suptitle()
-        ).groups()
-        assert int(virus.replace(",", "")) + int(others.replace(",", "")) == len(chunks)
+        counts = re.search(title, figure.get_suptitle()).groups()
+        assert sum(int(count.replace(",", "")) for count in counts) == len(chunks)
     assert drawn["ROC"].axes[0].get_xscale() == "log"
     upper, lower = drawn["Reliability"].axes
     bins = json.loads((tmp_path / "e/evaluation.json").read_text())["reliability"]
-    counts = [f"{b['rows']:,}" for b in bins if b["rows"]]
-    assert [text.get_text() for text in lower.texts] == counts
+    filled = [b for b in bins if b["rows"]]
+    assert [text.get_text() for text in lower.texts] == [f"{b['rows']:,}" for b in filled]
     (bars,) = upper.containers
-    segments = bars[2][0].get_segments()
-    assert len(segments) == len(counts)
-    filled = [b["share_virus"] for b in bins if b["rows"]]
-    for (low, high), share in zip(segments, filled, strict=True):
-        assert 0 <= low[1] <= share <= high[1] <= 1
+    for (low, high), b in zip(bars[2][0].get_segments(), filled, strict=True):
+        assert 0 <= low[1] <= b["share_virus"] <= high[1] <= 1
         assert high[1] - low[1] > 0.01
 
 
-def test_the_figures_are_those_of_the_tables(call: Callable, made: Path, tmp_path: Path) -> None:
+def test_the_figures_are_those_of_the_tables(
+    evaluate: Callable, made: Path, tmp_path: Path
+) -> None:
     from sklearn.metrics import roc_auc_score
 
-    done = call("evaluate", made / "out", "--labels", made / "labels.tsv", "-o", tmp_path / "e")
-    assert done.code == 0, done.err
+    assert evaluate().code == 0
     labels = {row["record"]: row["label"] for row in _table(made / "labels.tsv")}
     chunks = [row for row in _table(made / "out/in_chunks.tsv") if row["status"] == "scored"]
     truth = [labels[row["record"]] == "virus" for row in chunks]
@@ -151,12 +148,15 @@ def test_the_figures_are_those_of_the_tables(call: Callable, made: Path, tmp_pat
     assert low < found["auroc"] < high
 
 
+def contents(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
+
+
 def test_again_is_the_same_and_something_else_is_kept(
     call: Callable, made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    elsewhere = tmp_path / "elsewhere"
-    elsewhere.mkdir()
-    monkeypatch.chdir(elsewhere)
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
     shutil.copytree(made / "out", tmp_path / "out")
     command = ("evaluate", tmp_path / "out", "--labels", made / "labels.tsv")
     first = call(*command)
@@ -164,32 +164,28 @@ def test_again_is_the_same_and_something_else_is_kept(
     out = tmp_path / "out/in_chunk_evaluation"  # beside its input, and it says so
     assert f"results go to {out}" in first.err
     assert f"The report is {out / 'evaluation.md'}" in first.out
-    assert not any(elsewhere.iterdir())
+    assert not any((tmp_path / "elsewhere").iterdir())
     frames = ("evaluate", tmp_path / "out/in_merged/prediction_results.txt")
     assert f"{tmp_path / 'out/in_frame_evaluation'}" in call(*frames, *command[2:]).out
-    before = {path.name: path.read_bytes() for path in out.iterdir() if path.is_file()}
+    before = contents(out)
     again = call(*command)
-    assert again.code == 0
+    assert (again.code, contents(out)) == (0, before)
     assert "the evaluation in in_chunk_evaluation is made again" in again.err
-    assert {path.name: path.read_bytes() for path in out.iterdir() if path.is_file()} == before
     refused = call(*command, "--threshold", 0.7)
-    assert refused.code == 3
+    assert (refused.code, contents(out)) == (3, before)
     assert "threshold: was 0.5, is 0.7" in refused.err
-    assert {path.name: path.read_bytes() for path in out.iterdir() if path.is_file()} == before
     assert call(*command, "--threshold", 0.7, "--force").code == 0
     assert json.loads((out / "evaluation.json").read_text())["threshold"] == 0.7
-    previous = out / ".checkpoints/evaluation.previous"
-    assert {path.name: path.read_bytes() for path in previous.iterdir()} == before
+    assert contents(out / ".checkpoints/evaluation.previous") == before
 
 
 def test_a_killed_evaluation_is_written_again(
-    call: Callable, made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    evaluate: Callable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    out = tmp_path / "e"
-    command = ("evaluate", made / "out", "--labels", made / "labels.tsv", "-o", out)
+    out, new = tmp_path / "e", tmp_path / "new.safetensors"
     with monkeypatch.context() as patch:
         patch.setattr("virnucpro.evaluation.run.as_markdown", None)
-        assert call(*command).code == 1
+        assert evaluate().code == 1
     assert (out / "evaluation.tsv").exists()
     assert not (out / "evaluation.json").exists()
     strays = [
@@ -199,144 +195,116 @@ def test_a_killed_evaluation_is_written_again(
     ]
     for stray in strays:
         stray.touch()
-    new = tmp_path / "new.safetensors"
-    assert call(*command, "--calibrate", TOY_CLASSIFIER, "--output", new).code == 0
+    assert evaluate("--calibrate", TOY_CLASSIFIER, "--output", new).code == 0
     assert not any(stray.exists() for stray in strays)
     assert [path.name for path in (out / ".checkpoints").iterdir()] == ["evaluation.json.lock"]
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
 def test_an_interrupted_evaluation_says_so(
-    call: Callable,
-    made: Path,
+    evaluate: Callable,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     number: signal.Signals,
     code: int,
 ) -> None:
     """The signal comes while a file is written; nothing of it is left."""
-    out = tmp_path / "e"
-
-    def interrupted_write(disk: Disk, stream: object, data: object) -> None:
-        os.kill(os.getpid(), number)
-
     with monkeypatch.context() as patch:
-        patch.setattr(Disk, "write", interrupted_write)
+        patch.setattr(Disk, "write", lambda *_: os.kill(os.getpid(), number))
         patch.setattr("virnucpro.evaluation.run.draw_plots", lambda evaluation, unit: {})
-        done = call("evaluate", made / "out", "--labels", made / "labels.tsv", "-o", out)
+        done = evaluate()
     assert done.code == code
-    assert done.err.splitlines()[-1] == (
-        "virnucpro: interrupted; run the same command again to go on"
-    )
+    assert done.err.splitlines()[-1].endswith("run the same command again to go on")
     assert not list(tmp_path.rglob("*.tmp"))
 
 
-def test_of_two_evaluations_at_once_one_leaves(call: Callable, made: Path, tmp_path: Path) -> None:
+def test_of_two_evaluations_at_once_one_leaves(evaluate: Callable, tmp_path: Path) -> None:
     out, new = tmp_path / "e", tmp_path / "new.safetensors"
-    command = ("evaluate", made / "out", "--labels", made / "labels.tsv", "-o", out)
     with locked(lock_file(out, "evaluation.json")):
-        refused = call(*command)
-        assert refused.code == 5
-        assert "is working on this evaluation" in refused.err
+        assert evaluate().code == 5
     with locked(lock_file(tmp_path, new.name)):  # as train classifier does
-        refused = call(*command, "--calibrate", TOY_CLASSIFIER, "--output", new)
-        assert refused.code == 5
-        assert "is working on this classifier" in refused.err
+        assert evaluate("--calibrate", TOY_CLASSIFIER, "--output", new).code == 5
     assert [path.name for path in out.iterdir()] == [".checkpoints"]
     assert not new.exists()
 
 
-def test_calls_without_scores(call: Callable, made: Path, tmp_path: Path) -> None:
+def test_calls_without_scores(evaluate: Callable, made: Path, tmp_path: Path) -> None:
     lines = (made / "out/in_merged/prediction_results_highestscore.csv").read_text().splitlines()
-    old = tmp_path / "old.csv"
+    old, out = tmp_path / "old.csv", tmp_path / "e"
     old.write_text("".join("\t".join(line.split("\t")[:2]) + "\n" for line in lines))
-    out = tmp_path / "e"
     out.mkdir()
     (out / "roc.png").write_text("of somebody else")
-    command = ("evaluate", old, "--labels", made / "labels.tsv", "-o", out)
-    refused = call(*command)
+    refused = evaluate(of=old)
     assert refused.code == 64
     assert "not its own: roc.png" in refused.err
-    done = call(*command, "--force")
+    done = evaluate("--force", of=old)
     assert done.code == 0, done.err
-    moved = out / ".checkpoints/evaluation.previous.1/roc.png"
-    assert moved.read_text() == "of somebody else"
-    shutil.rmtree(out / ".checkpoints")
+    assert (out / ".checkpoints/evaluation.previous.1/roc.png").read_text() == "of somebody else"
     assert "calls without scores" in done.out
-    assert sorted(path.name for path in out.iterdir()) == FILES
+    assert sorted(contents(out)) == FILES
     row = _table(out / "evaluation.tsv")[0]
     assert (row["auroc"], row["auroc_low"], row["ece"]) == ("NA", "NA", "NA")
     assert float(row["f1"]) > 0
 
 
-def test_one_label_only(call: Callable, made: Path, tmp_path: Path) -> None:
+def test_one_label_only(evaluate: Callable, made: Path, tmp_path: Path) -> None:
     labels = tmp_path / "labels.tsv"
     lines = (made / "labels.tsv").read_text().splitlines()
     labels.write_text("".join(f"{line}\n" for line in lines if "\tothers\t" not in line))
-    done = call("evaluate", made / "out", "--labels", labels, "-o", tmp_path / "e")
+    done = evaluate(labels=labels)
     assert done.code == 0, done.err
-    assert sorted(p.name for p in (tmp_path / "e").glob("*.png")) == [
-        "reliability.png",
-        "scores.png",
-    ]
+    plots = sorted(p.name for p in (tmp_path / "e").glob("*.png"))
+    assert plots == ["reliability.png", "scores.png"]
     row = _table(tmp_path / "e/evaluation.tsv")[0]
     assert row["auroc"] == "NA"
     assert "one class only" in row["note"]
     assert "rows have no label" in done.out
 
 
-def test_from_predictions_to_calibrated_rates(call: Callable, made: Path, tmp_path: Path) -> None:
+def test_from_predictions_to_calibrated_rates(
+    call: Callable, evaluate: Callable, made: Path, tmp_path: Path
+) -> None:
     new = tmp_path / "new.safetensors"
-    done = call(
-        *("evaluate", made / "out", "--labels", made / "labels.tsv", "-o", tmp_path / "e"),
-        *("--calibrate", TOY_CLASSIFIER, "--output", new),
-    )
+    calibrate = ("--calibrate", TOY_CLASSIFIER, "--output", new)
+    done = evaluate(*calibrate)
     assert done.code == 0, done.err
     said = json.loads((tmp_path / "e/evaluation.json").read_text())["calibration"]
     assert inspect_classifier(new).temperature == pytest.approx(said["temperature"])
     assert said["loss"] < said["loss_before"]
     assert "Calibrated classifier" in done.out
     content = new.read_bytes()
-    plain = call("evaluate", made / "out", "--labels", made / "labels.tsv", "-o", tmp_path / "e")
-    assert plain.code == 0, plain.err  # it does not forget that the calibrated file is its own
-    again = call(
-        *("evaluate", made / "out", "--labels", made / "labels.tsv", "-o", tmp_path / "e"),
-        *("--calibrate", TOY_CLASSIFIER, "--output", new),
-    )
-    assert again.code == 0, again.err
+    assert evaluate().code == 0  # it does not forget that the calibrated file is its own
+    assert evaluate(*calibrate).code == 0
     assert new.read_bytes() == content
     home = shutil.copytree(made, tmp_path / "home", ignore=shutil.ignore_patterns("out"))
     assert call(*_predict(home, new, "out")).code == 0
     assert {row["fdr"] for row in _table(made / "out/in_contigs.tsv")} == {"NA"}
     rates = [row["fdr"] for row in _table(home / "out/in_contigs.tsv")]
     assert rates.count("NA") == 1
-    again = call(
-        *("evaluate", home / "out", "--labels", made / "labels.tsv", "-o", tmp_path / "f"),
-        *("--level", "contig"),
-    )
-    assert again.code == 0, again.err
+    assert evaluate("--level", "contig", of=home / "out", out="f").code == 0
     stated = json.loads((tmp_path / "f/evaluation.json").read_text())["false_discovery_rates"]
-    called = sum(float(rate) <= 0.2 for rate in rates if rate != "NA")
-    assert stated[-1]["contigs"] == called
+    assert stated[-1]["contigs"] == sum(float(rate) <= 0.2 for rate in rates if rate != "NA")
     assert "False discovery rates" in (tmp_path / "f/evaluation.md").read_text()
-    wrong = call(
-        *("evaluate", home / "out", "--labels", made / "labels.tsv", "-o", tmp_path / "g"),
-        *("--calibrate", TOY_CLASSIFIER, "--output", tmp_path / "x.safetensors"),
-    )
+    other = ("--calibrate", TOY_CLASSIFIER, "--output", tmp_path / "x.safetensors")
+    wrong = evaluate(*other, of=home / "out", out="g")
     assert wrong.code == 64
     assert "were made by" in wrong.err
     assert not (tmp_path / "g").exists()
+    chunks = evaluate(*other, of=made / "out/in_chunks.tsv", out="h")
+    assert chunks.code == 64
+    assert "needs the scores of frames" in chunks.err
 
 
-def test_figures_stay_where_calibration_fails(call: Callable, made: Path, tmp_path: Path) -> None:
-    turned = (made / "labels.tsv").read_text().replace("\tvirus\t", "\tX\t")
-    turned = turned.replace("\tothers\t", "\tvirus\t").replace("\tX\t", "\tothers\t")
-    (tmp_path / "labels.tsv").write_text(turned)
+def test_figures_stay_where_calibration_fails(
+    evaluate: Callable, made: Path, tmp_path: Path
+) -> None:
+    words = {"virus": "others", "others": "virus"}
+    lines = [line.split("\t") for line in (made / "labels.tsv").read_text().splitlines()]
+    turned = ["\t".join(words.get(cell, cell) for cell in line) + "\n" for line in lines]
+    (tmp_path / "labels.tsv").write_text("".join(turned))
     new = tmp_path / "new.safetensors"
-    done = call(
-        *("evaluate", made / "out", "--labels", tmp_path / "labels.tsv", "-o", tmp_path / "e"),
-        *("--calibrate", TOY_CLASSIFIER, "--output", new),
-    )
+    calibrate = ("--calibrate", TOY_CLASSIFIER, "--output", new)
+    done = evaluate(*calibrate, labels=tmp_path / "labels.tsv")
     assert done.code == 65
     assert "close to guessing" in done.err
     assert not new.exists()
@@ -344,43 +312,39 @@ def test_figures_stay_where_calibration_fails(call: Callable, made: Path, tmp_pa
 
 
 @pytest.mark.parametrize(
-    ("options", "says"),
+    "options",
     [
-        (("--calibrate", TOY_CLASSIFIER), "belong together"),
-        (("--output", "x.safetensors"), "belong together"),
-        (("--calibrate", TOY_CLASSIFIER, "--output", "x.pth"), "suffix .safetensors"),
-        (("--calibrate", TOY_CLASSIFIER, "--output", TOY_CLASSIFIER), "not its own"),
-        (("--threshold", "1.5"), "--threshold"),
-        (("--labels", "nowhere.tsv"), "is not a file"),
+        ("--calibrate", TOY_CLASSIFIER),
+        ("--output", "x.safetensors"),
+        ("--calibrate", TOY_CLASSIFIER, "--output", "x.pth"),
+        ("--calibrate", TOY_CLASSIFIER, "--output", TOY_CLASSIFIER),
+        ("--threshold", "1.5"),
+        ("--labels", "nowhere.tsv"),
     ],
 )
-def test_wrong_options(
-    call: Callable, made: Path, tmp_path: Path, options: tuple[object, ...], says: str
+def test_wrong_options(evaluate: Callable, tmp_path: Path, options: tuple[object, ...]) -> None:
+    assert evaluate(*options).code == 64
+    assert not (tmp_path / "e").exists()
+
+
+def test_the_log_has_what_was_said_and_measured(
+    evaluate: Callable, made: Path, tmp_path: Path
 ) -> None:
-    out = tmp_path / "e"
-    done = call("evaluate", made / "out", "--labels", made / "labels.tsv", "-o", out, *options)
-    assert done.code == 64
-    assert says in done.err
-    assert not out.exists()
-
-
-def test_the_log_has_what_was_said_and_measured(call: Callable, made: Path, tmp_path: Path) -> None:
     log = tmp_path / "logs/evaluation.log"
-    command = ("evaluate", made / "out", "--labels", made / "labels.tsv", "-o", tmp_path / "e")
-    done = call(*command, "-q", "-l", log)
+    done = evaluate("-q", "-l", log)
     assert (done.code, done.out, done.err) == (0, "", "")
     text = log.read_text()
     assert f"info: reading {made / 'labels.tsv'}" in text
     assert f"The report is {tmp_path / 'e/evaluation.md'}" in text
-    assert call(*command, "--threshold", 0.7, "-l", log).code == 3
+    assert evaluate("--threshold", 0.7, "-l", log).code == 3
     assert log.read_text().startswith(text)
     assert "ended by ResumeRefusedError: " in log.read_text()
 
 
 def test_without_the_extra_it_says_what_to_install(
-    call: Callable, made: Path, monkeypatch: pytest.MonkeyPatch
+    evaluate: Callable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "pandas", None)
-    done = call("evaluate", made / "out", "--labels", made / "labels.tsv")
+    done = evaluate()
     assert done.code == 64
     assert "pip install 'virnucpro[train]'" in done.err

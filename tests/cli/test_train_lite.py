@@ -113,18 +113,6 @@ def test_the_model_is_used_as_it_says(call, dataset, contigs, tmp_path):
     assert str(encoder) in damaged.err
 
 
-def test_a_second_run_and_other_recipes(train, trained):
-    before = {name: (trained / name).read_bytes() for name in NAMES}
-    again = train(trained)
-    assert (again.code, again.err) == (0, "")
-    assert "was already trained" in again.out
-    other = train(trained, "--steps", 5)
-    assert other.code == 3
-    assert "steps: was" in other.err
-    assert "--force" in other.err
-    assert {name: (trained / name).read_bytes() for name in NAMES} == before
-
-
 def test_another_encoder_to_start_from(train, trained, tmp_path):
     encoder = trained / "lite_encoder.safetensors"
     assert train(tmp_path / "more", "--start-from", encoder).code == 0

@@ -30,23 +30,8 @@ def table(tmp_path: Path) -> Path:
 def test_a_data_set_its_summary_and_the_second_run(
     call: Callable, table: Path, tmp_path: Path
 ) -> None:
-    command = (
-        "train",
-        "prepare",
-        table,
-        "-o",
-        tmp_path / "data",
-        "-e",
-        "300,150",
-        "-e",
-        "99",
-        "--validation",
-        "0.3",
-        "--test",
-        "0.2",
-        "--seed",
-        "2",
-    )
+    options = ["-e", "300,150", "-e", "99", "--validation", "0.3", "--test", "0.2", "--seed", "2"]
+    command = ("train", "prepare", table, "-o", tmp_path / "data", *options)
     done = call(*command)
     assert done.code == 0, done.err
     dataset = Dataset(tmp_path / "data")
@@ -115,29 +100,25 @@ def test_genomes_elsewhere(call: Callable, table: Path, tmp_path: Path) -> None:
     assert "line 2: file v.fa not found" in refused.err
     assert "(see --genomes)" in refused.err
     assert not (tmp_path / "data").exists()
-    assert (
-        call("train", "prepare", moved, "-o", tmp_path / "data", "--genomes", tmp_path / "in").code
-        == 0
-    )
+    command = ("train", "prepare", moved, "-o", tmp_path / "data", "--genomes", tmp_path / "in")
+    assert call(*command).code == 0
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    "options",
     [
-        (["-e", "300,many"], "'many' is not a number"),
-        (["-e", "2"], "'2' is not a number"),
-        (["-e", ","], "is empty"),
-        (["--test", "0.6", "--validation", "0.6"], "more than all genomes"),
-        (["--test", "2"], "--test"),
-        (["--genomes", "/nowhere"], "--genomes"),
+        "-e 300,many",
+        "-e 2",
+        "-e ,",
+        "--test 0.6 --validation 0.6",
+        "--test 2",
+        "--genomes /nowhere",
     ],
 )
-def test_refusals(
-    call: Callable, table: Path, tmp_path: Path, options: list[str], said: str
-) -> None:
-    done = call("train", "prepare", table, "-o", tmp_path / "data", *options)
+def test_refusals(call: Callable, table: Path, tmp_path: Path, options: str) -> None:
+    done = call("train", "prepare", table, "-o", tmp_path / "data", *options.split())
     assert done.code == 64
-    assert said in done.err
+    assert not (tmp_path / "data").exists()
 
 
 def test_warnings_about_empty_parts(call: Callable, tmp_path: Path) -> None:

@@ -94,5 +94,5 @@ def test_the_table_of_the_small_model_covers_all_genomes(genomes: Path) -> None:
             for row in csv.DictReader(stream, delimiter="\t"):
                 listed[f"{name}/{row['file']}"] = labels[row["label"]]
     assert {row.file: row.label for row in table} == listed
-    held = {row.group for row in table if row.split.part == "test"}
+    held = {row.group for row in table if row.part == "test"}
     assert len(held) == 7

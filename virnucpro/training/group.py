@@ -55,7 +55,7 @@ class TrainingGroup:
 
     def own_rows(self, rows: int) -> slice:
         """Return which of ``rows`` rows this process takes."""
-        return process_slice(rows, self.rank, self.world)
+        return slice(self.rank * rows // self.world, (self.rank + 1) * rows // self.world)
 
     def wrapped(self, network: nn.Module) -> nn.Module:
         """Return ``network`` with its gradients averaged over the processes."""
@@ -64,8 +64,3 @@ class TrainingGroup:
         ids = [self.device] if self.device.type == "cuda" else None
         # Buffers are the same on every process already: they follow from sums over all of them.
         return nn.parallel.DistributedDataParallel(network, device_ids=ids, broadcast_buffers=False)
-
-
-def process_slice(rows: int, rank: int, world: int) -> slice:
-    """Return which of ``rows`` rows process ``rank`` of ``world`` processes takes."""
-    return slice(rank * rows // world, (rank + 1) * rows // world)

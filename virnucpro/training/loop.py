@@ -110,19 +110,11 @@ class TrainingLoop(ABC):
         averaged: float = 0.0,
         precision: str = "fp32",
     ) -> None:
-        """Load the savepoint into ``network`` and ``optimizer``.
+        """Load the savepoint into ``network``, which has its first weights, and ``optimizer``.
 
-        Args:
-            savepoint: the file of the savepoint, which must exist.
-            network: with its first weights.
-            optimizer: of the parameters of ``network``.
-            limits: the largest number of epochs, and of those without a better one.
-            group: this process among the others.
-            report: is told of progress.
-            stop_requested: says whether to stop after the present batch.
-            averaged: steps over which the weights are averaged, as a running mean; 0 for no mean.
-            precision: ``fp32``, ``bf16`` or ``fp16`` (with a gradient scaler) under
-                :meth:`autocast`.
+        ``limits`` are the largest number of epochs, and of those without a better one.
+        ``averaged`` is the number of steps over which a running mean of the weights is kept; 0 for
+        none. ``precision`` is ``fp32``, ``bf16`` or ``fp16`` (with a gradient scaler).
         """
         self._savepoint_file, self._disk = savepoint, Disk()
         self._epochs, self._patience = limits
@@ -261,8 +253,8 @@ class TrainingLoop(ABC):
         ranks = [self.rank(row) for row in savepoint.history]
         savepoint.best_epoch = ranks.index(max(ranks)) + 1
         if savepoint.best_epoch == savepoint.epoch:
-            state = self.result().state_dict()
-            savepoint.best = {name: value.cpu().clone() for name, value in state.items()}
+            best = _on_cpu(self.result())
+            savepoint.best = {name: value.clone() for name, value in best.items()}
         savepoint.finished = (
             savepoint.epoch >= self._epochs
             or savepoint.epoch - savepoint.best_epoch >= self._patience
@@ -277,11 +269,11 @@ class TrainingLoop(ABC):
         savepoint.batch, savepoint.loss = batch, self._total_loss(loss)
         self._saved = time.monotonic()
         if self.group.rank == 0:
-            savepoint.network = _on_cpu(self.network.state_dict())
+            savepoint.network = _on_cpu(self.network)
             savepoint.optimizer = self.optimizer.state_dict()
             savepoint.extra = {**self._scaler.state_dict(), **self.extra_state()}
             if self.average is not None:
-                savepoint.extra[AVERAGE] = _on_cpu(self.average.state_dict())
+                savepoint.extra[AVERAGE] = _on_cpu(self.average)
             save_savepoint(self._savepoint_file, savepoint, self._disk)
 
     def _total_loss(self, loss: torch.Tensor) -> float:
@@ -289,8 +281,8 @@ class TrainingLoop(ABC):
             return float(self.group.total(loss))
 
 
-def _on_cpu(state: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    return {name: value.cpu() for name, value in state.items()}
+def _on_cpu(network: nn.Module) -> dict[str, torch.Tensor]:
+    return {name: value.cpu() for name, value in network.state_dict().items()}
 
 
 def random_seed(*numbers: int) -> int:

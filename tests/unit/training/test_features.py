@@ -19,7 +19,7 @@ from virnucpro.training.classifier.features import (
     moments,
 )
 from virnucpro.training.data.dataset import Dataset
-from virnucpro.training.group import process_slice
+from virnucpro.training.group import TrainingGroup
 
 
 @pytest.fixture
@@ -112,5 +112,8 @@ def test_large_parts_go_through_in_windows():
 @pytest.mark.parametrize("world", [1, 2, 3])
 def test_shares_make_the_whole(count, world):
     rows = np.arange(count)
-    parts = [rows[process_slice(count, rank, world)] for rank in range(world)]
+    parts = [
+        rows[TrainingGroup(rank, world, torch.device("cpu")).own_rows(count)]
+        for rank in range(world)
+    ]
     assert np.concatenate(parts).tolist() == rows.tolist()

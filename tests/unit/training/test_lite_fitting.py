@@ -221,39 +221,6 @@ def test_others_are_refused_and_moved_aside(dataset, done, tmp_path):
         fit(dataset, tmp_path, other)
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_files_of_somebody_else_are_never_overwritten(dataset, tmp_path, name):
-    (tmp_path / name).write_text("mine")
-    with pytest.raises(UsageError, match=f"not its own: {name};"):
-        fit(dataset, tmp_path)
-    assert (tmp_path / name).read_text() == "mine"
-    for _ in range(2):  # the second --force must not remove what the first one moved
-        assert fit(dataset, tmp_path, force=True) is not None
-    moved = [path.read_bytes() for path in (tmp_path / ".checkpoints").rglob(name)]
-    assert b"mine" in moved
-
-
-def test_a_file_that_came_after_an_interruption_is_not_ours(dataset, tmp_path):
-    with pytest.raises(RunInterruptedError):
-        fit(dataset, tmp_path, stops=Stops(1))
-    training_files(tmp_path).results[1].write_text("mine")
-    with pytest.raises(UsageError, match=r"not its own: lite\.json;"):
-        fit(dataset, tmp_path)
-
-
-def test_a_damaged_savepoint_is_said(dataset, tmp_path):
-    with pytest.raises(RunInterruptedError):
-        fit(dataset, tmp_path, stops=Stops(1))
-    path = training_files(tmp_path).savepoint
-    path.write_bytes(path.read_bytes()[:1000])
-    with pytest.raises(InputError, match="is damaged: start over with --force"):
-        fit(dataset, tmp_path)
-    torch.save({"identity": "{}", "step": 1}, path)  # of a version without a schema
-    with pytest.raises(ResumeRefusedError, match="older version"):
-        fit(dataset, tmp_path)
-    assert fit(dataset, tmp_path, force=True) is not None
-
-
 def test_without_validation_and_without_a_label(tmp_path):
     only = make_records(tmp_path / "train", genomes=(2, 0, 0), codons=300)
     facts = fit(only, tmp_path / "out")

@@ -60,17 +60,19 @@ def rows(dataset: Dataset) -> list[dict[str, str]]:
         return list(csv.DictReader(stream, delimiter="\t"))
 
 
-def test_every_record_of_a_part_is_read_back(dataset: Dataset) -> None:
-    assert dataset.content == "records"
-    assert dataset.lengths() == (500, 150)
-    records = {part: list(dataset.records(part)) for part in PARTS}
-    table = rows(dataset)
+def test_every_record_of_a_part_is_read_back_and_counted(dataset: Dataset) -> None:
+    assert (dataset.content, dataset.lengths()) == ("records", (500, 150))
+    table, sequences, taxa = rows(dataset), {}, {}
     for part in PARTS:
-        assert records[part]
-        assert [record.record for record in records[part]] == [
-            row["record"] for row in table if row["part"] == part
-        ]
-    sequences = {record.record: record for part in PARTS for record in records[part]}
+        records = list(dataset.records(part))
+        members = [row for row in table if row["part"] == part]
+        assert [record.record for record in records] == [row["record"] for row in members] != []
+        size = dataset.description["parts"][part]
+        assert size["records"] == size["virus"] + size["others"] == len(members)
+        assert size["bases"] == sum(int(row["bases"]) for row in members)
+        for record in records:
+            sequences[record.record] = record
+            taxa.setdefault(record.taxon, set()).add(part)
     for header, sequence in (*VIRUSES, *BACTERIA):
         record = sequences[header.split()[0]]
         assert record.sequence == sequence
@@ -79,55 +81,38 @@ def test_every_record_of_a_part_is_read_back(dataset: Dataset) -> None:
     assert sequences["empty"].sequence == ""
     assert sequences["ünï"][:5] == ("ünï", "ünï", "ünï", "odd", "others")
     assert sequences["P5"][1:4] == ("P5", "Genus1", "phages")
-    assert [row["note"] for row in table if row["part"] in PARTS] == [""] * len(sequences)
+    assert {row["note"] for row in table if row["part"] in PARTS} == {""}
     assert not list(dataset.root.glob("*_frames.tsv"))
-
-
-def test_counts_of_records(dataset: Dataset) -> None:
-    facts = json.loads(dataset.description_file.read_text())
-    table = rows(dataset)
-    for count in facts["counts"]:
+    # A taxon is in one part, with its genomes of both labels.
+    assert {len(parts) for parts in taxa.values()} == {1}
+    labels = {r.label for r in sequences.values() if r.taxon == "Genus2"}
+    assert labels == {"virus", "others"}
+    assert len({part for taxon, (part,) in taxa.items() if taxon.startswith("Genus")}) > 1
+    for count in dataset.description["counts"]:
         members = [r for r in table if (r["part"], r["label"]) == (count["part"], count["label"])]
         assert count["records"] == count["genomes"] == len(members)
         assert count["bases"] == sum(int(row["bases"]) for row in members)
-    for part, size in facts["parts"].items():
-        members = [row for row in table if row["part"] == part]
-        assert size["records"] == size["virus"] + size["others"] == len(members)
-        assert size["bases"] == sum(int(row["bases"]) for row in members)
-    assert not {"shard_size", "balance", "stride"} & set(facts)
-
-
-def test_a_taxon_is_in_one_part_with_the_genomes_of_both_labels(dataset: Dataset) -> None:
-    parts: dict[str, set[str]] = {}
-    labels: dict[str, set[str]] = {}
-    for part in PARTS:
-        for record in dataset.records(part):
-            parts.setdefault(record.taxon, set()).add(part)
-            labels.setdefault(record.taxon, set()).add(record.label)
-    assert {taxon: len(names) for taxon, names in parts.items()} == dict.fromkeys(parts, 1)
-    assert labels["Genus2"] == {"virus", "others"}
-    assert len({part for taxon, (part,) in parts.items() if taxon.startswith("Genus")}) > 1
+    assert not {"shard_size", "balance", "stride"} & set(dataset.description)
 
 
 def test_the_part_of_a_row_is_that_of_its_taxa(settings: DatasetSettings, tmp_path: Path) -> None:
     """Where rows contradict each other about a taxon, each is right about its own records."""
-    table = write_taxa_table(tmp_path / "t2.tsv", [ROWS[0] | {"split": "test"}, ROWS[1]])
-    followed = Dataset(tmp_path / "followed")
-    prepared = prepare_dataset(
-        replace(settings, table=table, test=0.0), followed, RecordedProgress()
-    )
-    held_out = {row["taxon"] for row in rows(followed) if row["label"] == "virus"}
-    for row in rows(followed):
-        assert (row["part"] == "test") == (row["taxon"] in held_out)
-    assert not [text for text in prepared.description["notices"] if "several parts" in text]
-    both = [ROWS[0] | {"split": "test"}, ROWS[1] | {"split": "train"}]
-    table = write_taxa_table(tmp_path / "t3.tsv", both)
-    divided = Dataset(tmp_path / "divided")
-    prepared = prepare_dataset(replace(settings, table=table), divided, RecordedProgress())
-    for row in rows(divided):
-        assert (row["part"] == "test") == (row["label"] == "virus")
-    (notice,) = [text for text in prepared.description["notices"] if "several parts" in text]
-    assert notice.startswith("4 taxa are in several parts")
+    notices = {}
+    for name, second in (("followed", {}), ("divided", {"split": "train"})):
+        made = [ROWS[0] | {"split": "test"}, ROWS[1] | second]
+        table = write_taxa_table(tmp_path / f"{name}.tsv", made)
+        dataset = Dataset(tmp_path / name)
+        prepared = prepare_dataset(
+            replace(settings, table=table, test=0.0), dataset, RecordedProgress()
+        )
+        texts = prepared.description["notices"]
+        notices[name] = [text for text in texts if "several parts" in text]
+        held_out = {row["taxon"] for row in rows(dataset) if row["label"] == "virus"}
+        for row in rows(dataset):
+            held = row["label"] == "virus" if second else row["taxon"] in held_out
+            assert (row["part"] == "test") == held
+    assert notices["followed"] == []
+    assert notices["divided"][0].startswith("4 taxa are in several parts")
 
 
 def test_a_genome_has_one_taxon_and_a_pattern_finds_one(

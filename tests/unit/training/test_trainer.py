@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from virnucpro.contracts import Device
-from virnucpro.errors import InputError, ResumeRefusedError
+from virnucpro.errors import InputError
 from virnucpro.executors.signals import Interruption
 from virnucpro.store.disk import Disk
 from virnucpro.training.classifier.features import find_features, moments
@@ -156,14 +156,3 @@ def test_a_loss_that_is_not_finite_ends_it(plan):
     made = plan(dataclasses.replace(SMALL, learning_rate=1e30))
     with pytest.raises(InputError, match="smaller learning rate"):
         run(made)
-
-
-def test_savepoints(tmp_path):
-    path = tmp_path / "training.pt"
-    assert load_savepoint(path) is None
-    path.write_bytes(b"not this")
-    with pytest.raises(InputError, match="start over with --force"):
-        load_savepoint(path)
-    torch.save({"schema": 2}, path)
-    with pytest.raises(ResumeRefusedError, match="newer version"):
-        load_savepoint(path)

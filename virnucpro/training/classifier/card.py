@@ -107,32 +107,38 @@ def predict_commands(report: TrainingReport, classifier: Path) -> list[str]:
 
 def card_text(report: TrainingReport, name: str) -> str:
     """Return the card of the classifier file ``name``, in Markdown."""
-    sections = [
-        [f"# {_plain(name)}", "", *_purpose(report, name)],
-        ["## Training data", "", *_training_data(report)],
-        ["## Training", "", *_training(report)],
-        ["## How good it is", "", *_metrics(report)],
-        ["## Limits", "", *_limits(report)],
-    ]
-    return "\n\n".join("\n".join(section) for section in sections) + "\n"
-
-
-def _purpose(report: TrainingReport, name: str) -> list[str]:
-    lengths = report.dataset.lengths()
-    nucleotide, protein = (report.models[molecule] for molecule in MOLECULES)
-    return [
+    lengths = " or ".join(map(str, report.dataset.lengths()))
+    inputs = ", then ".join(
+        f"the {model['dim']} numbers of {_plain(model['name'])} ({_plain(model['family'])})"
+        for model in (report.models[molecule] for molecule in MOLECULES)
+    )
+    lines = [
+        f"# {_plain(name)}",
+        "",
         "Scores open reading frames of DNA as viral or not, from two embeddings of each frame.",
         "",
-        f"- Input: the {nucleotide['dim']} numbers of {_plain(nucleotide['name'])} "
-        f"({_plain(nucleotide['family'])}), then the {protein['dim']} of {_plain(protein['name'])} "
-        f"({_plain(protein['family'])}); {report.width} in all.",
-        f"- Chunk length: {' or '.join(map(str, lengths))} bases.",
+        f"- Input: {inputs}; {report.width} in all.",
+        f"- Chunk length: {lengths} bases.",
         "- Use:",
         "",
         *(f"      {command}" for command in predict_commands(report, Path(name))),
         "",
         f"- Made by virnucpro {__version__}.",
+        *("", "## Training data", "", *_training_data(report)),
+        *("", "## Training", "", *_training(report)),
+        *("", "## How good it is", "", *_metrics(report)),
+        "",
+        "## Limits",
+        "",
+        f"- Nothing is known about chunks of other lengths than {lengths} bases.",
+        "- Only chunks with an open reading frame get a score.",
+        "- Groups of organisms that are not in the table above were not seen in training.",
+        "- Scores are calibrated for the share of viral frames in the validation part; a sample "
+        "with another share shifts them.",
+        "- `virnucpro predict` calls a record by all of its chunks: these metrics are not those "
+        "of records.",
     ]
+    return "\n".join(lines) + "\n"
 
 
 def _training_data(report: TrainingReport) -> list[str]:
@@ -200,19 +206,6 @@ def _metrics(report: TrainingReport) -> list[str]:
         "fitted on the validation part (Guo et al. 2017).",
         "The validation part also chose the epoch, so its metrics are somewhat too good.",
         test_part if "test" in parts else "There was no test part.",
-    ]
-
-
-def _limits(report: TrainingReport) -> list[str]:
-    lengths = " or ".join(map(str, report.dataset.lengths()))
-    return [
-        f"- Nothing is known about chunks of other lengths than {lengths} bases.",
-        "- Only chunks with an open reading frame get a score.",
-        "- Groups of organisms that are not in the table above were not seen in training.",
-        "- Scores are calibrated for the share of viral frames in the validation part; a sample "
-        "with another share shifts them.",
-        "- `virnucpro predict` calls a record by all of its chunks: these metrics are not those "
-        "of records.",
     ]
 
 

@@ -108,10 +108,10 @@ class ClassifierLoop(TrainingLoop):
                 continue
             own_batches = [batch[self.group.own_rows(len(batch))] for batch in batches]
             features = self._train.take(np.concatenate(own_batches))
-            stops = np.cumsum([len(own_rows) for own_rows in own_batches]).tolist()
-            for batch, own_rows, stop in zip(batches, own_batches, stops, strict=True):
+            parts = torch.split(features, [len(own_rows) for own_rows in own_batches])
+            for batch, own_rows, part in zip(batches, own_batches, parts, strict=True):
                 labels = torch.from_numpy(self._plan.train.labels[own_rows])
-                yield FrameBatch(len(batch), features[stop - len(own_rows) : stop], labels)
+                yield FrameBatch(len(batch), part, labels)
 
     def rate(self, epochs: float) -> float:
         """Return the learning rate after so many epochs."""
@@ -141,11 +141,9 @@ class ClassifierLoop(TrainingLoop):
         self.network.eval()
         unused_mask = torch.empty(0)
         with torch.no_grad():
-            start = own_rows.start
-            for block in self._validation.blocks(own_rows.start, own_rows.stop):
-                stop = start + len(block)
-                logits[start:stop] = self.network(self._standardised(block), unused_mask, 0)
-                start = stop
+            blocks = map(self._standardised, self._validation.blocks(own_rows.start, own_rows.stop))
+            own = [self.network(block, unused_mask, 0) for block in blocks]
+            logits[own_rows] = torch.cat([logits[:0], *own])
             all_logits = self.group.total(logits).cpu().numpy().astype(np.float64)
         margins = all_logits[:, 1] - all_logits[:, 0]
         if not np.isfinite(margins).all():

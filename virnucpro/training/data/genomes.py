@@ -27,7 +27,7 @@ from virnucpro.layout import Molecule
 from virnucpro.stages.chunking import changed_input_error, input_stamp
 from virnucpro.store.disk import Disk
 from virnucpro.store.stamps import FileStamp
-from virnucpro.training.data.dataset import Part
+from virnucpro.training.data.dataset import PARTS, LabelledFrame, Part
 from virnucpro.training.data.genbank import GenomeRecord, is_genbank, read_genbank
 from virnucpro.training.data.relatives import Sketch, sketch
 from virnucpro.training.data.table import SourceRow
@@ -190,18 +190,19 @@ def _unique_name(name: str, last_number: dict[str, int]) -> str:
 
 FRAME_ROW = np.dtype(
     [
-        ("record_number", np.int32),
-        ("chunk_number", np.int32),
+        ("record", np.int32),  # its index in the survey
+        ("chunk", np.int32),  # its number in the record, from 1
         ("bases", np.int32),
         ("residues", np.int32),
-        ("offset", np.int64),
-        ("length_number", np.int8),
-        ("label_number", np.int8),
+        ("offset", np.int64),  # where the bases begin in the file of sequences
+        ("length", np.int32),  # the chunk length
+        ("label", np.int8),  # the index in ``FRAME_LABELS``
+        ("part", np.int8),  # the index in ``PARTS``
+        ("virus", np.bool_),
+        ("taken", np.bool_),  # whether it goes into the data set
     ]
 )
-"""What is known of an open frame: the index of its record in the survey, the number of its chunk
-in the record (from 1), the lengths of its sequences and where they begin in the file, the index of
-the chunk length in the list of lengths, and the index of its label in ``FRAME_LABELS``."""
+"""What is known of an open frame."""
 
 
 @dataclass(frozen=True)
@@ -209,16 +210,28 @@ class CutFrames:
     """The open frames of all chunks, in the order of the genome files.
 
     Attributes:
+        records: the records of the survey.
         rows: structured array ``[n]`` of ``FRAME_ROW``.
         path: the file of the sequences: the residues of a frame directly behind its bases.
     """
 
+    records: Sequence[SurveyedRecord]
     rows: npt.NDArray[np.void]
     path: Path
 
-    def sequence(self, frame: int, molecule: Molecule) -> str:
+    def labelled(self, number: int) -> LabelledFrame:
+        """Return the names of the frame with this index."""
+        row = self.rows[number]
+        record, length = self.records[row["record"]], int(row["length"])
+        assert record.row is not None
+        chunk = length_chunk_id(record.name, length, int(row["chunk"]))
+        frame, group = chunk + FRAME_LABELS[row["label"]], record.row.group
+        label = record.row.label
+        return LabelledFrame(frame, chunk, record.name, record.genome, group, label, length)
+
+    def sequence(self, number: int, molecule: Molecule) -> str:
         """Return a sequence of the frame with this index."""
-        row = self.rows[frame]
+        row = self.rows[number]
         start, size = int(row["offset"]), int(row["bases"])
         if molecule == "protein":
             start, size = start + size, int(row["residues"])
@@ -260,7 +273,7 @@ def cut_genomes(
     """Cut the records that go to a part, and write their open frames into the file ``path``.
 
     Of a GenBank record, only frames whose protein is annotated are kept. The chunks of each
-    record are counted in the survey. A frame takes 26 bytes of memory.
+    record are counted in the survey. A frame takes 32 bytes of memory.
 
     Raises:
         InputError: a genome file changed since the survey.
@@ -275,22 +288,26 @@ def cut_genomes(
         while batch := list(islice(chunks, TRANSLATED_CHUNKS)):
             batch_rows = []
             translated = open_frames([record.sequence[span] for _, _, _, record, span in batch])
-            for (number, length_number, chunk, record, span), result in zip(
+            for (number, length, chunk, record, span), result in zip(
                 batch, translated, strict=True
             ):
-                survey.records[number].chunks += 1
+                surveyed = survey.records[number]
+                assert surveyed.part is not None
+                assert surveyed.row is not None
+                surveyed.chunks += 1
+                part, virus = PARTS.index(surveyed.part), surveyed.row.label == "virus"
                 for frame in result.frames:
                     coding = record.coding
                     if coding and not coding.contains(frame.protein, span.start, span.stop):
                         continue
                     out.write((frame.nucleotide + frame.protein).encode("ascii"))
                     bases, residues = len(frame.nucleotide), len(frame.protein)
-                    label_number = FRAME_LABELS.index(frame.label)
-                    place = (bases, residues, offset, length_number, label_number)
+                    label = FRAME_LABELS.index(frame.label)
+                    place = (bases, residues, offset, length, label, part, virus, True)
                     batch_rows.append((number, chunk, *place))
                     offset += bases + residues
             rows.append(np.array(batch_rows, FRAME_ROW))
-    return CutFrames(np.concatenate([np.empty(0, FRAME_ROW), *rows]), path)
+    return CutFrames(survey.records, np.concatenate([np.empty(0, FRAME_ROW), *rows]), path)
 
 
 def _cut_records(
@@ -298,14 +315,14 @@ def _cut_records(
 ) -> Iterator[tuple[int, int, int, GenomeRecord, slice]]:
     """Yield the chunks of each record that goes to a part, one length after the other.
 
-    A chunk is the index of its record, that of its length, its number from 1, the record, and the
-    bases of it.
+    A chunk is the index of its record, its requested length, its number from 1, the record, and
+    the bases of it.
     """
     for number, record in records_of_parts(survey):
-        for length_number, length in enumerate(lengths):
+        for length in lengths:
             spans = chunk_positions(len(record.sequence), length, stride)
             for chunk, span in enumerate(spans, 1):
-                yield number, length_number, chunk, record, slice(*span)
+                yield number, length, chunk, record, slice(*span)
             progress.advance(len(record.sequence))
 
 

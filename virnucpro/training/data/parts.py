@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
 from typing import get_args
 
 import numpy as np
@@ -14,7 +13,6 @@ import numpy.typing as npt
 from virnucpro.contracts import Json
 from virnucpro.events import StepProgress
 from virnucpro.io.fasta import fasta_bytes
-from virnucpro.io.frames import FRAME_LABELS
 from virnucpro.io.text import shortened
 from virnucpro.layout import MOLECULES, Layout
 from virnucpro.store.disk import Disk
@@ -25,7 +23,6 @@ from virnucpro.training.data.dataset import (
     Content,
     Dataset,
     Label,
-    LabelledFrame,
     Part,
 )
 from virnucpro.training.data.genomes import (
@@ -34,7 +31,6 @@ from virnucpro.training.data.genomes import (
     Reason,
     SurveyedRecord,
     chunk_positions,
-    length_chunk_id,
     records_of_parts,
 )
 
@@ -102,75 +98,20 @@ def balanced(
     return taken
 
 
-@dataclass(frozen=True)
-class SelectedFrames:
-    """The frames of all records, and which of them are taken.
+def balance_frames(frames: CutFrames, lengths: Sequence[int], seed: int) -> None:
+    """Take the same number of frames of each label in train and validation, for each length.
 
-    Arrays ``[n]`` with one entry per frame: ``part_numbers`` (int8) is the index of its part in
-    ``PARTS``, ``virus`` is its label, ``taken`` says whether it goes into the data set.
+    All frames of the test part are taken.
     """
-
-    records: Sequence[SurveyedRecord]
-    lengths: Sequence[int]
-    frames: CutFrames
-    part_numbers: npt.NDArray[np.int8]
-    virus: npt.NDArray[np.bool_]
-    taken: npt.NDArray[np.bool_]
-
-    def labelled(self, number: int) -> LabelledFrame:
-        """Return the names of the frame with index ``number``."""
-        row = self.frames.rows[number]
-        record, length = self.records[row["record_number"]], self.lengths[row["length_number"]]
-        assert record.row is not None
-        chunk = length_chunk_id(record.name, length, int(row["chunk_number"]))
-        return LabelledFrame(
-            frame=chunk + FRAME_LABELS[row["label_number"]],
-            chunk=chunk,
-            record=record.name,
-            genome=record.genome,
-            group=record.row.group,
-            label=record.row.label,
-            length=length,
-        )
-
-
-def select_frames(
-    records: Sequence[SurveyedRecord],
-    lengths: Sequence[int],
-    frames: CutFrames,
-    *,
-    balance: bool,
-    seed: int,
-) -> SelectedFrames:
-    """Choose the frames of the data set.
-
-    All frames of the test part are taken. With ``balance``, train and validation get the same
-    number of frames of each label, for each chunk length.
-    """
-    no_part = len(PARTS)
-    part_of = np.array([PARTS.index(r.part) if r.part else no_part for r in records], np.int8)
-    virus_of = np.array([r.row is not None and r.row.label == "virus" for r in records], bool)
-    group_numbers: dict[str, int] = {}
-    group_of = np.array(
-        [
-            group_numbers.setdefault(r.row.group if r.row else "", len(group_numbers))
-            for r in records
-        ],
-        np.int32,
-    )
-    record_numbers = frames.rows["record_number"]
-    part_numbers, virus = part_of[record_numbers], virus_of[record_numbers]
-    taken = np.ones(len(part_numbers), bool)
+    rows, names = frames.rows, [r.row.group if r.row else "" for r in frames.records]
+    numbers = {name: number for number, name in enumerate(dict.fromkeys(names))}
+    group_of = np.array([numbers[name] for name in names], np.int32)
     for part_number, part in enumerate(PARTS):
-        if not balance or part == "test":
-            continue
-        for length_number, length in enumerate(lengths):
-            candidates = np.flatnonzero(
-                (part_numbers == part_number) & (frames.rows["length_number"] == length_number)
-            )
-            groups = group_of[record_numbers[candidates]]
-            taken[candidates] = balanced(virus[candidates], groups, seed, part_number, length)
-    return SelectedFrames(records, lengths, frames, part_numbers, virus, taken)
+        for length in lengths if part != "test" else ():
+            candidates = np.flatnonzero((rows["part"] == part_number) & (rows["length"] == length))
+            groups = group_of[rows["record"][candidates]]
+            virus = rows["virus"][candidates]
+            rows["taken"][candidates] = balanced(virus, groups, seed, part_number, length)
 
 
 # --- writing ---------------------------------------------------------------------------------
@@ -178,7 +119,7 @@ def select_frames(
 
 def write_parts(
     dataset: Dataset,
-    selected: SelectedFrames,
+    frames: CutFrames,
     shard_size: int,
     seed: int,
     disk: Disk,
@@ -188,54 +129,39 @@ def write_parts(
 
     The frames of a part are shuffled over all lengths. The frames of each record are counted.
     """
-    progress.begin("writing shards", int(selected.taken.sum()))
-    taken_records = selected.frames.rows["record_number"][selected.taken]
-    for record_number, count in enumerate(np.bincount(taken_records).tolist()):
-        selected.records[record_number].frames = count
+    rows = frames.rows
+    progress.begin("writing shards", int(rows["taken"].sum()))
+    for number, count in enumerate(np.bincount(rows["record"][rows["taken"]]).tolist()):
+        frames.records[number].frames = count
     sizes: dict[str, Json] = {}
     for part_number, part in enumerate(PARTS):
-        members = np.flatnonzero((selected.part_numbers == part_number) & selected.taken)
+        members = np.flatnonzero((rows["part"] == part_number) & rows["taken"])
         if not len(members):
             continue
-        order = members[shuffled(len(members), seed, part_number)]
-        shards = _write_shards(dataset, part, selected, order, shard_size, disk, progress)
+        order = members[shuffled(len(members), seed, part_number)].tolist()
+        shards = [order[start : start + shard_size] for start in range(0, len(order), shard_size)]
+        # The description of the data set, which Dataset.layout reads, is written last.
+        layout = Layout(dataset.root, part)
         with disk.create(dataset.frames_table(part)) as table:
             table.write(LABELLED_FRAMES.header.encode())
-            for number in order.tolist():
-                table.write(selected.labelled(number).row().encode(), 1)
-        virus = int(selected.virus[order].sum())
+            for shard, numbers in enumerate(shards, 1):
+                names = [frames.labelled(number) for number in numbers]
+                for name in names:
+                    table.write(name.row().encode(), 1)
+                for molecule in MOLECULES:
+                    sequences = (frames.sequence(number, molecule) for number in numbers)
+                    ids = (name.frame for name in names)
+                    content = fasta_bytes(zip(ids, sequences, strict=True))
+                    disk.save(layout.split(molecule, shard), content, len(numbers))
+                progress.advance(len(numbers))
+        virus = int(rows["virus"][order].sum())
         sizes[part] = {
-            "shards": shards,
+            "shards": len(shards),
             "frames": len(order),
             "others": len(order) - virus,
             "virus": virus,
         }
     return sizes
-
-
-def _write_shards(
-    dataset: Dataset,
-    part: Part,
-    selected: SelectedFrames,
-    order: Indices,
-    shard_size: int,
-    disk: Disk,
-    progress: StepProgress,
-) -> int:
-    """Write the frames of a part in this order, and return the number of shards."""
-    # The description of the data set, which Dataset.layout reads, is written last.
-    layout = Layout(dataset.root, part)
-    shard = 0
-    for start in range(0, len(order), shard_size):
-        shard += 1
-        numbers = order[start : start + shard_size].tolist()
-        ids = [selected.labelled(number).frame for number in numbers]
-        for molecule in MOLECULES:
-            sequences = (selected.frames.sequence(number, molecule) for number in numbers)
-            content = fasta_bytes(zip(ids, sequences, strict=True))
-            disk.save(layout.split(molecule, shard), content, len(numbers))
-        progress.advance(len(numbers))
-    return shard
 
 
 _LETTERS = bytearray(b"N" * 256)  # what is written for each letter of a genome file
@@ -329,17 +255,19 @@ def records_by_label(
     return groups
 
 
-def frame_counts(selected: SelectedFrames, stride: int | None) -> list[dict[str, Json]]:
+def frame_counts(
+    frames: CutFrames, lengths: Sequence[int], stride: int | None
+) -> list[dict[str, Json]]:
     """Return genomes, chunks, open frames and frames taken, by part, label and length."""
-    rows: list[dict[str, Json]] = []
-    for (part, label), records in records_by_label(selected.records).items():
-        of_part = selected.part_numbers == PARTS.index(part)
-        of_both = of_part & (selected.virus == (label == "virus"))
-        for length_number, length in enumerate(selected.lengths):
-            frames = of_both & (selected.frames.rows["length_number"] == length_number)
+    counts: list[dict[str, Json]] = []
+    rows = frames.rows
+    for (part, label), records in records_by_label(frames.records).items():
+        members = rows[(rows["part"] == PARTS.index(part)) & (rows["virus"] == (label == "virus"))]
+        sizes = count_records(records)
+        for length in lengths:
+            own = members[members["length"] == length]
             chunks = (len(chunk_positions(record.bases, length, stride)) for record in records)
-            sizes = count_records(records)
-            rows.append(
+            counts.append(
                 {
                     "part": part,
                     "label": label,
@@ -347,11 +275,11 @@ def frame_counts(selected: SelectedFrames, stride: int | None) -> list[dict[str,
                     "genomes": sizes["genomes"],
                     "bases": sizes["bases"],
                     "chunks": sum(chunks),
-                    "open": int(frames.sum()),
-                    "frames": int((frames & selected.taken).sum()),
+                    "open": len(own),
+                    "frames": int(own["taken"].sum()),
                 }
             )
-    return rows
+    return counts
 
 
 def record_counts(records: Sequence[SurveyedRecord]) -> list[dict[str, Json]]:

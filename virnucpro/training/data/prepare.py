@@ -33,11 +33,11 @@ from virnucpro.training.data.genomes import (
     survey_genomes,
 )
 from virnucpro.training.data.parts import (
+    balance_frames,
     frame_counts,
     left_out_counts,
     part_notices,
     record_counts,
-    select_frames,
     write_genomes_table,
     write_parts,
     write_records,
@@ -208,18 +208,17 @@ def _make_frames(
     lengths, stride = settings.lengths, settings.stride
     try:
         frames = cut_genomes(survey, lengths, stride, dataset.sequences_file, disk, progress)
-        selected = select_frames(
-            survey.records, lengths, frames, balance=settings.balance, seed=settings.seed
-        )
-        if not selected.taken.any():
+        if not len(frames.rows):
             raise InputError(
                 f"{settings.table}: no genome has an open frame in a chunk of "
                 f"{', '.join(map(str, lengths))} bases: try a smaller --expected-length"
             )
-        sizes = write_parts(dataset, selected, settings.shard_size, settings.seed, disk, progress)
+        if settings.balance:
+            balance_frames(frames, lengths, settings.seed)
+        sizes = write_parts(dataset, frames, settings.shard_size, settings.seed, disk, progress)
     finally:
         disk.remove(dataset.sequences_file)
-    return sizes, frame_counts(selected, stride)
+    return sizes, frame_counts(frames, lengths, stride)
 
 
 def _identity(

@@ -44,6 +44,8 @@ MEASURED_PARTS: tuple[Part, ...] = ("validation", "test")
 MEASURED_WINDOWS = 4000  # per part and chunk length
 CHUNKS_PER_CONTIG = (1, 2, 3, 4, 6, 10, 16)
 CONTIGS_PER_COUNT = 600
+Measured = dict[int, tuple[npt.NDArray[np.float64], npt.NDArray[np.bool_]]]
+"""Margins and labels of windows, by chunk length."""
 
 
 def training_files(root: Path) -> TrainingFiles:
@@ -86,24 +88,19 @@ def fit_lite(
     """
     disk, files = disk or Disk(), training_files(root.absolute())
     dataset.require_content("records")
-    identity: dict[str, Any] = {
-        "settings": asdict(settings) | {"chunk lengths": list(dataset.lengths())},
-        "data_set": sha256_of(dataset.description_file),
-        "threads": torch.get_num_threads(),
-    }
-    first = None
+    facts = asdict(settings) | {"chunk lengths": list(dataset.lengths())}
+    first, masked = None, None
     if start is not None:
-        first = read_lite(start)
-        identity["settings"]["started from"] = sha256_of(start)
-    masked = None
+        first, facts["started from"] = read_lite(start), sha256_of(start)
     if mask is not None:
-        masked = read_mask(mask, dataset)
-        identity["settings"]["mask"] = sha256_of(mask)
+        masked, facts["mask"] = read_mask(mask, dataset), sha256_of(mask)
+    digest, threads = sha256_of(dataset.description_file), torch.get_num_threads()
+    identity = {"settings": facts, "data_set": digest, "threads": threads}
     identity = json.loads(json.dumps(identity))  # as it is read again: lists, not tuples
     disk.make_folder(files.place)
     with locked(files.lock, "this encoder", state=[files.savepoint, files.previous]):
         disk.sweep(files.place)
-        earlier = _finished_identity(files, identity["threads"], force=force)
+        earlier = _finished_identity(files, threads, force=force)
         named = _named(identity)
         point = begin_training(files, named, earlier, disk, lambda _: None, force=force)
         if point is None:
@@ -113,14 +110,14 @@ def fit_lite(
         genomes = load_genomes(dataset, "train", masked)
         progress.advance(1)
         plan = LitePlan(settings, genomes, dataset.lengths(), files.savepoint, first)
-        device = Device("cpu", threads=identity["threads"])
+        device = Device("cpu", threads=threads)
         report = _steps_report(progress, point, settings.steps)
         point = run_training(plan, [device], report, interruption, disk)
         model = LiteModel(settings)
         model.load_state_dict(point.best)
-        facts = _write_results(files, model.eval(), dataset, identity, disk, progress)
+        results = _write_results(files, model.eval(), dataset, identity, disk, progress)
         disk.remove(files.savepoint)
-    return facts
+    return results
 
 
 def _named(identity: Mapping[str, Any]) -> dict[str, Any]:
@@ -204,13 +201,21 @@ def _write_results(
         genomes = load_genomes(dataset, part)
         measured = _measure(model, genomes, dataset.lengths())
         if part == "validation" and measured:
-            temperature = _calibrate(measured)
+            margins, virus = map(np.concatenate, zip(*measured.values(), strict=True))
+            temperature = fit_temperature(margins, virus)
             contigs = {
                 length: contig_model
                 for length in dataset.lengths()
                 if (contig_model := _fit_contigs(model, genomes, length, temperature))
             }
-        areas[part] = {str(length): _area(*rows) for length, rows in measured.items()}
+        areas[part] = {
+            str(length): {
+                "chunks": len(margins),
+                "virus": int(virus.sum()),
+                "auroc": (area := auroc(virus, margins)) and round(area, 4),
+            }
+            for length, (margins, virus) in measured.items()
+        }
         progress.advance(1)
     digest = sha256_of(encoder)
     report = {
@@ -234,9 +239,6 @@ def _write_results(
     return report
 
 
-Measured = dict[int, tuple[npt.NDArray[np.float32], npt.NDArray[np.bool_]]]
-
-
 def _measure(model: LiteModel, genomes: GenomeSet, lengths: Sequence[int]) -> Measured:
     """Return margins and labels of windows of a part, by chunk length; nothing of an empty one."""
     measured: Measured = {}
@@ -244,15 +246,8 @@ def _measure(model: LiteModel, genomes: GenomeSet, lengths: Sequence[int]) -> Me
         records, offsets = measured_windows(genomes, length, MEASURED_WINDOWS, 0)
         if len(records):
             margins = window_margins(model, genomes, records, offsets, length)
-            measured[length] = margins, genomes.virus[records]
+            measured[length] = margins.astype(np.float64), genomes.virus[records]
     return measured
-
-
-def _calibrate(measured: Measured) -> float:
-    """Return the temperature for windows of all lengths."""
-    margins = np.concatenate([rows for rows, _ in measured.values()]).astype(np.float64)
-    virus = np.concatenate([rows for _, rows in measured.values()])
-    return fit_temperature(margins, virus.astype(np.int64))
 
 
 def _fit_contigs(
@@ -271,13 +266,3 @@ def _fit_contigs(
     if not terms:
         return None
     return fit_contig_model(np.array(terms), np.array(virus))
-
-
-def _area(margins: npt.NDArray[np.float32], virus: npt.NDArray[np.bool_]) -> dict[str, Any]:
-    """Return how many windows there are, and their AUROC."""
-    area = auroc(virus, margins.astype(np.float64))
-    return {
-        "chunks": len(margins),
-        "virus": int(virus.sum()),
-        "auroc": None if area is None else round(area, 4),
-    }

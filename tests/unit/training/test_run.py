@@ -1,0 +1,120 @@
+"""What a training finds where it writes: its own unfinished and finished work, or other files."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from virnucpro.errors import InputError, ResumeRefusedError, UsageError
+from virnucpro.layout import checkpoint_folder, lock_file
+from virnucpro.store.disk import Disk
+from virnucpro.training.run import TrainingFiles, begin_training
+from virnucpro.training.savepoint import Savepoint, load_savepoint, save_savepoint
+
+IDENTITY = {"data set": "a", "seed": 1}
+
+
+@pytest.fixture
+def files(tmp_path):
+    results = (tmp_path / "report.json", tmp_path / "model")
+    state = checkpoint_folder(tmp_path)
+    lock = lock_file(tmp_path, "model")
+    return TrainingFiles("it", tmp_path, results, state / "it.pt", lock, state / "it.previous")
+
+
+@pytest.fixture
+def begin(files):
+    def _begin(identity=IDENTITY, finished=None, **options):
+        notices = []
+        point = begin_training(files, identity, finished, Disk(), notices.append, **options)
+        return point, [notice.message for notice in notices]
+
+    return _begin
+
+
+def save(files, *, write_results=False, **state):
+    save_savepoint(files.savepoint, Savepoint(dict(IDENTITY), **state), Disk())
+    if write_results:
+        write(files)
+
+
+def write(files, text="mine"):
+    for path in files.results:
+        path.write_text(text)
+
+
+def moved(files):
+    folder = files.previous.parent
+    return [path.read_text() for path in folder.rglob("model") if path.is_file()]
+
+
+def test_nothing_is_there(files, begin):
+    point, notices = begin(resume=True)
+    assert (point.identity, point.begun) == (IDENTITY, False)
+    assert load_savepoint(files.savepoint) == point
+    assert "nothing to resume" in notices[0]
+
+
+def test_an_unfinished_training_goes_on_and_another_one_does_not(files, begin):
+    save(files, epoch=3)
+    point, notices = begin()
+    assert (point.epoch, notices) == (3, ["going on with it"])
+    with pytest.raises(ResumeRefusedError, match="seed: was 1, is 2"):
+        begin(IDENTITY | {"seed": 2})
+    assert load_savepoint(files.savepoint).epoch == 3
+    point, _ = begin(IDENTITY | {"seed": 2}, force=True)
+    assert (point.identity["seed"], point.epoch) == (2, 0)
+    assert (files.previous / files.savepoint.name).exists()
+
+
+def test_results_belong_to_a_training_that_is_over_only(files, begin):
+    save(files, finished=True, write_results=True)  # it was killed while it wrote them
+    assert begin()[0].finished
+    save(files, epoch=1)
+    with pytest.raises(UsageError, match="not its own"):
+        begin()
+    for _ in range(2):  # the second --force must not remove what the first one moved
+        begin(force=True)
+    assert moved(files) == ["mine"]
+
+
+def test_a_finished_training(files, begin):
+    write(files)
+    point, notices = begin(finished=IDENTITY)
+    assert (point, notices) == (None, ["it is finished: its results are checked"])
+    with pytest.raises(ResumeRefusedError, match="data set: was b, is a"):
+        begin(finished=IDENTITY | {"data set": "b"})
+    files.results[-1].unlink()  # the one that shows that it is finished
+    assert begin(finished=IDENTITY)[0] is not None
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_files_of_somebody_else_are_never_overwritten(files, begin, number):
+    files.results[number].write_text("mine")
+    for resume in (False, True):
+        with pytest.raises(UsageError, match=f"not its own: {files.results[number].name};"):
+            begin(resume=resume)
+    assert files.results[number].read_text() == "mine"
+    for _ in range(2):
+        begin(force=True)
+    kept = [path.read_text() for path in files.previous.parent.rglob(files.results[number].name)]
+    assert kept == ["mine"]
+
+
+@pytest.mark.parametrize(
+    ("document", "error"),
+    [
+        (b"not this", InputError),
+        ({"schema": 99}, ResumeRefusedError),
+        ({"identity": "{}", "step": 1}, ResumeRefusedError),  # of train lite before schemas
+    ],
+)
+def test_savepoints_that_cannot_be_read(files, begin, document, error):
+    files.savepoint.parent.mkdir()
+    if isinstance(document, bytes):
+        files.savepoint.write_bytes(document)
+    else:
+        torch.save(document, files.savepoint)
+    with pytest.raises(error, match="start over with --force"):
+        begin()
+    assert not begin(force=True)[0].begun
