@@ -90,9 +90,9 @@ def evaluate(models: tuple[str, ...], **options: Any) -> int:
     from virnucpro.training.data.dataset import Part
     from virnucpro.ui.training_screen import TrainingScreen
 
-    names = ("threshold", "min_consecutive", "min_rcl_length", "esm_model")
-    rule = {name: options[name] for name in names}
-    finders = [open_finder(model, **rule) for model in dict.fromkeys(models)]
+    rule = {name: options[name] for name in ("threshold", "min_consecutive", "min_rcl_length")}
+    esm_model = options["esm_model"]
+    finders = [open_finder(name, esm_model=esm_model, **rule) for name in dict.fromkeys(models)]
     for finder in finders:
         finder.settle(device)
     parts: dict[str, Part] = {"test": "test", "val": "validation", "train": "train"}
@@ -108,6 +108,7 @@ def evaluate(models: tuple[str, ...], **options: Any) -> int:
             options["output_dir"],
             screen.show,
             screen,
+            rule=rule,
             force=options["force"],
         )
     if not settings.display.quiet:

@@ -223,17 +223,19 @@ def run_rcl_evaluation(
     notify: Callable[[Notice], None],
     progress: StepProgress,
     *,
+    rule: Mapping[str, Json],
     force: bool = False,
 ) -> list[RclEvaluation]:
     """Measure all models on the same proteins, and write the report to ``folder``.
 
     The proteins come from the tables ``serpins`` and ``others``. With a ``split``, a table of
-    parts, only the proteins of ``part`` are measured.
+    parts, only the proteins of ``part`` are measured. ``rule`` is what was said about the regions,
+    for the report.
 
     Raises:
         VirNucProError: something is missing, damaged or in the way.
     """
-    disk, folder, rule = Disk(), folder.absolute(), finders[0].rule
+    disk, folder = Disk(), folder.absolute()
     proteins, warnings = read_proteins(serpins, others, LONGEST)
     if others is None:
         text = "no table of proteins without an RCL is named: precision and F1 are not defined"
@@ -252,9 +254,7 @@ def run_rcl_evaluation(
         "split": sha256_of(split) if split else None,
         "part": part if split else None,
         "models": {finder.label: finder.sha256 for finder in finders},
-        "thresholds": {finder.label: finder.rule.threshold for finder in finders},
-        "min consecutive": rule.min_consecutive,
-        "min rcl length": rule.min_rcl_length,
+        **{name.replace("_", " "): value for name, value in rule.items()},
     }
     wanted = WorkIdentity(f"the evaluation in {folder.name}", settings)
     with locked(lock_file(folder, REPORT), "this evaluation"):
