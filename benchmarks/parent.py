@@ -36,7 +36,7 @@ from virnucpro.executors.processes import ProcessPool
 from virnucpro.executors.transfer import Delivery, FilesOnDisk
 from virnucpro.layout import Molecule, RunLayout
 from virnucpro.settings import DisplaySettings
-from virnucpro.stages.embedding import SPAN, EmbeddingStage
+from virnucpro.stages.embedding import LEAST_SPAN, EmbeddingStage
 from virnucpro.store.disk import Disk
 from virnucpro.store.features import Features, encode_features
 from virnucpro.ui.run_screen import RunScreen
@@ -96,7 +96,7 @@ def join(folder: Path, molecule: Molecule) -> Seconds:
     """Join the parts of a split file."""
     layout, disk = RunLayout(folder, "x", 500), Disk()
     stage = EmbeddingStage(layout, disk, molecule, None, "bf16", 1024, None)  # type: ignore[arg-type]
-    content, size = part_features(molecule, SPAN[molecule]), SPAN[molecule]
+    content, size = part_features(molecule, LEAST_SPAN[molecule]), LEAST_SPAN[molecule]
     parts = []
     for start in range(0, FRAMES, size):
         path = layout.part(molecule, 1, start, start + size)
@@ -110,10 +110,10 @@ def join(folder: Path, molecule: Molecule) -> Seconds:
 
 def transfer(folder: Path, molecule: Molecule, spans: int = 20) -> Seconds:
     """Write the features of spans that were transferred; returns the seconds per span."""
-    content, disk = part_features(molecule, SPAN[molecule]), Disk()
+    content, disk = part_features(molecule, LEAST_SPAN[molecule]), Disk()
     files = FilesOnDisk(disk, lambda text: text)
-    output = disk.save(folder / "part.pt", content, SPAN[molecule], durable=False)
-    result = TaskResult(_task(output.path, (0, SPAN[molecule])), (output,))
+    output = disk.save(folder / "part.pt", content, LEAST_SPAN[molecule], durable=False)
+    result = TaskResult(_task(output.path, (0, LEAST_SPAN[molecule])), (output,))
     delivery = Delivery(TaskCompleted(0, result, 0.0, 0, SessionFigures()), (content,))
     with measured() as seconds:
         for _ in range(spans):
@@ -154,13 +154,13 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         seconds, spans = hand_out(Path(folder), options.workers, options.files)
     for molecule in molecules:
-        print_row("hand out", molecule, seconds, spans, SPAN[molecule])
+        print_row("hand out", molecule, seconds, spans, LEAST_SPAN[molecule])
     for molecule in molecules:
         joined = in_folder(lambda folder, molecule=molecule: join(folder, molecule))  # type: ignore[misc]
         print_row("join", molecule, joined, 1, FRAMES)
     for molecule in molecules:
         written = in_folder(lambda folder, molecule=molecule: transfer(folder, molecule))  # type: ignore[misc]
-        print_row("transfer", molecule, written, 1, SPAN[molecule])
+        print_row("transfer", molecule, written, 1, LEAST_SPAN[molecule])
 
 
 if __name__ == "__main__":

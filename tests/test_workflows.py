@@ -66,8 +66,8 @@ def test_the_module_of_nextflow_writes_what_it_declares(
     assert script is not None
     work = tmp_path / "work"
     work.mkdir()
-    for name in ("in put.fq.gz", "ma te.fq"):  # recognised by content
-        (work / name).write_text(f"@a\n{'GCTGAA' * 100}\n+\n{'IIIIII' * 100}\n")
+    for name, codons in (("in put.fq.gz", "GCTGAA"), ("ma te.fq", "GAAGCT")):  # by content
+        (work / name).write_text(f"@a\n{codons * 100}\n+\n{'IIIIII' * 100}\n")
     # Nextflow removes the indentation of a script.
     lines = [line.removeprefix("    ") for line in filled(script[1], mates).splitlines()]
     subprocess.run(

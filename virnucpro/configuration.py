@@ -7,6 +7,7 @@ checking and ``virnucpro utils generate-config``.
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
@@ -28,6 +29,7 @@ MOST = 2**31 - 1  # torch and the system take no larger count
 MOST_THREADS = 4096  # threads and processes; more of them end the process or the machine
 THREAD_COUNTS = ("threads", "tokenizer_threads", "cpu_workers")
 MAX_DEPTH = 16
+_OTHER_NUMBER = re.compile(r"[-+]?0[0-9a-zA-Z]|.*[_:]")  # octal, of base 60, and the like
 MAX_BYTES = 1 << 20  # a configuration is a page of text; more is a mistake or an attack
 
 
@@ -174,7 +176,7 @@ def _parse(path: Path) -> Mapping[str, Any]:
         raise ConfigError(f"configuration {path} cannot be read: {error}") from error
     try:
         _check_shape(path, text)
-        _refuse_repeated_keys(path, yaml.compose(text, yaml.SafeLoader))
+        _refuse_ambiguous(path, yaml.compose(text, yaml.SafeLoader))
         document = yaml.safe_load(text)
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else "?"
@@ -202,14 +204,26 @@ def _check_shape(path: Path, text: str) -> None:
             raise ConfigError(f"{path}: nested too deeply, this is not a configuration file")
 
 
-def _refuse_repeated_keys(path: Path, node: yaml.Node | None) -> None:
-    """Raise ConfigError where a key stands twice: YAML would silently take the last one."""
+def _refuse_ambiguous(path: Path, node: yaml.Node | None) -> None:
+    """Raise ConfigError for a key that stands twice, and for numbers that are not decimal.
+
+    YAML would silently take the last key, and read ``010`` as 8 and ``1:30`` as 90.
+    """
+    if (
+        isinstance(node, yaml.ScalarNode)
+        and node.tag.endswith((":int", ":float"))
+        and _OTHER_NUMBER.match(node.value)
+    ):
+        raise ConfigError(
+            f"{path}, line {node.start_mark.line + 1}: {node.value} is not a decimal number: write "
+            f"one, or put text in quotes"
+        )
     if not isinstance(node, yaml.CollectionNode):
         return
     names = set()
     for entry in node.value:
         name, value = entry if isinstance(node, yaml.MappingNode) else (None, entry)
-        _refuse_repeated_keys(path, value)
+        _refuse_ambiguous(path, value)
         if not isinstance(name, yaml.ScalarNode):
             continue
         if (name.tag, name.value) in names:

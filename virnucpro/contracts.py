@@ -147,7 +147,8 @@ class FailedTask:
 
 TaskOutcome = TaskResult | FailedTask
 ReportProgress = Callable[[int, int], None]
-"""Called by a session while it works, with the sequences and the tokens just finished."""
+"""Called by a session when it begins and while it works, with the sequences and the tokens just
+finished."""
 
 
 class Session(Protocol):

@@ -128,8 +128,7 @@ class SamplesFolder(OutputFolder):
     Attributes:
         summary_table: what became of each sample.
         overview: all samples with results as one page, with links to their reports.
-        lock: held by the command.
-        listed: the samples, for ``status``.
+        lock: held by the command, and there since the first one with several inputs.
         log: what the command showed.
         probe: proof of a shared folder, see :class:`virnucpro.executors.ray_worker.Probe`.
     """
@@ -139,9 +138,8 @@ class SamplesFolder(OutputFolder):
         self.summary_table = root / SAMPLES.place("")
         self.overview = root / "samples_overview.html"
         self.lock = lock_file(root, self.summary_table.name)
-        self.listed = self.checkpoints / "samples" / "samples.json"
-        self.log = self.listed.with_name("run.log")
-        self.probe = self.listed.with_name("cluster.probe")
+        self.log = self.checkpoints / "samples" / "run.log"
+        self.probe = self.log.with_name("cluster.probe")
 
     def sample(self, name: str) -> Path:
         """Return the folder of a sample."""

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 Row = TypeVar("Row", bound=NamedTuple)
 _RUN, _RCL_RUN = "_run.json", "_rcl_run.json"
 _RUN_KEYS = ("counts", "settings", "input")  # which no other file of this name has together
+INCOMPLETE = "incomplete"  # a key that the record of a run has while its tables are replaced
 
 
 class Rows(Iterator[Row], Generic[Row]):
@@ -146,6 +147,7 @@ class RunSummary:
         chunks: chunks per status.
         failures: records of which something could not be computed; the same call tries it again.
         notice: what a reader of the results must know, if anything.
+        seconds: what the stages took when the run was last computed.
     """
 
     records: int
@@ -155,6 +157,7 @@ class RunSummary:
     chunks: Mapping[str, int]
     failures: int
     notice: str
+    seconds: float
 
 
 @dataclass(frozen=True)
@@ -175,6 +178,7 @@ class PredictionRun:
     @cached_property
     def summary(self) -> RunSummary:
         """What came out."""
+        _refuse_incomplete(self)
         with _read(self.folder / f"{self.stem}{_RUN}"):
             counts = self.record["counts"]
             return RunSummary(
@@ -185,6 +189,7 @@ class PredictionRun:
                 chunks=dict(counts["chunks"]),
                 failures=int(counts["records_with_failures"]),
                 notice=str(self.record.get("notice", "")),
+                seconds=float(sum(dict(self.record.get("seconds", {})).values())),
             )
 
     def contigs(self) -> Rows[rows.ContigRow]:
@@ -269,7 +274,18 @@ def _read(path: Path) -> Iterator[None]:
         raise InputError(f"{path} was changed: the same command writes it again") from error
 
 
+def _refuse_incomplete(run: PredictionRun | RclRun) -> None:
+    """Raise InputError where a command was stopped while it replaced the tables of a run."""
+    if INCOMPLETE in run.record:
+        raise InputError(
+            f"{run.folder}: the tables of the run {run.stem} do not belong together, because the "
+            f"command that was writing them again has not finished: repeat it (virnucpro call, or "
+            f"predict)"
+        )
+
+
 def _rows(run: PredictionRun | RclRun, row_class: type[Row]) -> Rows[Row]:
+    _refuse_incomplete(run)
     table = ROW_CLASSES[row_class.__name__]
     return Rows(run.folder / table.place(run.stem), row_class)
 

@@ -247,7 +247,8 @@ FAILURES = ResultTable(
 
 SAMPLES = ResultTable(
     "samples_summary.tsv",
-    "One row per sample of a command with several inputs, in the order in which they were given.",
+    "One row per sample of commands with several inputs, in the order in which they were first "
+    "given. A later command adds its samples; those of earlier ones stay.",
     (
         _text("sample", "The name of the sample, and of the folder with its results.", "gut_07"),
         _text("file", "The input file.", "reads/gut_07.fq.gz"),

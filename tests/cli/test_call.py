@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from tests.conftest import Call
 from virnucpro.classifier.files import with_temperature
 from virnucpro.cli import run
 from virnucpro.settings import TOY_CLASSIFIER
+from virnucpro.store.disk import Disk
 from virnucpro.ui.step_screen import StepScreen
 
 CODONS = ["GCT", "ACC", "GGA", "TTC", "CAT", "AAG", "CTG", "GAT"]
@@ -196,6 +198,50 @@ def test_tables_that_are_missing_are_written_again(call: Calling, home: Path) ->
     (home / "out/a_contigs.tsv").write_text("half")
     assert call("call", home / "out", "--stem", "a").code == 0
     assert _tables(home / "out", "a") == before
+
+
+def test_what_a_killed_call_leaves_is_refused_until_it_is_repeated(
+    call: Calling, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is killed before each rename: all of its changes are renames."""
+    rename, out = Disk.rename, home / "out"
+    cuts = ("--stem", "a", "--min-score", "-1")
+    assert call("call", out, *cuts).code == 0
+    wanted, refused = _tables(out, "a"), 0
+    assert call("call", out).code == 0
+    default, left = _tables(out, "a"), [0]
+
+    def killed(disk: Disk, old: Path, new: Path) -> None:
+        left[0] -= 1
+        if left[0] < 0:
+            raise SystemExit(9)
+        rename(disk, old, new)
+
+    for renames in range(30):
+        left[0] = renames
+        code = 9
+        with monkeypatch.context() as patch, suppress(SystemExit):
+            patch.setattr(Disk, "rename", killed)
+            code = call("call", out, *cuts).code
+        tables = _tables(out, "a")
+        counts = json.loads((out / "a_run.json").read_bytes())["counts"]["calls"]
+        virus = tables["virus.tsv"].count(b"\n") - 1
+        belong_together = tables in (wanted, default) and virus == counts.get("virus", 0)
+        reported = call("report", out, "-o", home / "overview.html").code
+        assert reported == 65 or (reported == 0 and belong_together), renames
+        if reported == 65 and not refused:
+            record = ("--record", "a39", "-o", home / "a39.png")
+            assert call("plot", out, "--stem", "a", *record).code == 65
+            assert call("utils", "multiqc", out, "-o", home / "multiqc").code == 65
+        refused += reported == 65
+        assert call("call", out, *cuts).code == 0
+        assert _tables(out, "a") == wanted
+        assert call("report", out, "-o", home / "overview.html").code == 0
+        assert call("call", out, "--stem", "a").code == 0
+        if code == 0:
+            break
+    assert code == 0
+    assert refused > len(TABLES)
 
 
 def test_torch_is_not_needed(home: Path) -> None:

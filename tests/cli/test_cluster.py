@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import sys
 from pathlib import Path
 
@@ -9,6 +10,8 @@ import pytest
 
 from tests.cli.inputs import PLAIN
 from virnucpro.cli import run
+from virnucpro.errors import DeviceError
+from virnucpro.executors import cluster
 from virnucpro.layout import RunLayout
 from virnucpro.store.lock import locked
 
@@ -80,3 +83,15 @@ def test_what_a_killed_command_left_to_prove_a_shared_folder_is_removed(source: 
     left.write_text("a random word")
     assert _predict(source, "-q") == 0
     assert not left.exists()
+
+
+def test_a_head_that_is_gone_ends_the_command_as_a_lost_device(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(cluster, "ANSWER_SECONDS", 0.2)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = f"127.0.0.1:{server.getsockname()[1]}"
+        cluster.await_head(address)
+    with pytest.raises(DeviceError) as lost:
+        cluster.await_head(address)
+    assert lost.value.exit_code == 4

@@ -25,7 +25,7 @@ from virnucpro import errors
 from virnucpro.cli import run
 from virnucpro.cli.app import app
 from virnucpro.layout import Layout
-from virnucpro.stages.embedding import SPAN
+from virnucpro.stages.embedding import LEAST_SPAN, MOST_SPAN
 from virnucpro.store.lock import LockOwner, read_owner
 from virnucpro.store.rows import SAVE_SECONDS
 
@@ -210,9 +210,12 @@ def test_receipts_are_as_documented(finished: Path) -> None:
 
 def test_documented_numbers_are_those_of_the_program() -> None:
     text = " ".join(CHECKPOINTS.split())
-    sizes = f"{SPAN['nucleotide']:,} nucleotide or {SPAN['protein']:,} protein sequences"
+    nucleotide = f"{LEAST_SPAN['nucleotide']:,} nucleotide"
+    sizes = (
+        f"{nucleotide} or {LEAST_SPAN['protein']:,} to {MOST_SPAN['protein']:,} protein sequences"
+    )
     assert sizes in text
-    assert f"(with the up to {max(SPAN.values()):,} sequences of their span)" in text
+    assert f"(with the up to {max(MOST_SPAN.values()):,} sequences of their span)" in text
     assert SAVE_SECONDS == 5
     assert "saved every five seconds" in text
 

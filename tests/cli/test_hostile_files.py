@@ -128,6 +128,8 @@ def test_numbers_beyond_reason(
             "prediction:\n  batch_size: 1\n  batch_size: 2\n",
             "line 3: batch_size stands there twice",
         ),
+        ("parallelization: {threads: 010}", "010 is not a decimal number"),
+        ("translation:\n  sequences_per_file: 1:30", "line 2: 1:30 is not a decimal number"),
         ("prediction: {}\nprediction: {}\n", "line 2: prediction stands there twice"),
     ],
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -126,3 +127,44 @@ def test_the_track_of_a_record_is_a_picture(call: Calling, tmp_path: Path) -> No
     missing = call("plot", tmp_path, "--record", "hos")
     assert missing.code == 64
     assert "has no record 'hos'" in missing.err
+
+
+def test_a_page_that_was_changed_is_moved_aside(call: Calling, tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        write_run(tmp_path / name, mixed(), name)
+    command = ("report", tmp_path / "a", tmp_path / "b", "-o", tmp_path / "all.html")
+    assert call(*command).code == 0
+    pages = [tmp_path / "all.html", tmp_path / "a/a_report.html"]
+    written = [page.read_text() for page in pages]
+    for page, text in zip(pages, written, strict=True):
+        page.write_text(text.replace("</body>", "my words</body>"))
+    assert call(*command).code == 0
+    assert [page.read_text() for page in pages] == written
+    for page in pages:
+        kept = page.parent / f".checkpoints/{page.name}.previous.1/{page.name}"
+        assert "my words" in kept.read_text()
+
+
+def test_a_note_about_a_page_is_no_page(call: Calling, tmp_path: Path) -> None:
+    write_run(tmp_path / "a", mixed(), "a")
+    write_run(tmp_path / "b", mixed(), "b")
+    note = tmp_path / "note.md"
+    note.write_text("# Mine\n<!-- made from the minutes of Monday -->\n")
+    content = note.read_bytes()
+    assert call("report", tmp_path / "a", tmp_path / "b", "-o", note).code == 64
+    assert note.read_bytes() == content
+
+
+def test_an_input_whose_name_is_not_text_has_a_report(call: Calling, tmp_path: Path) -> None:
+    """Also in the overview, which leads to it."""
+    sources = [tmp_path / os.fsdecode(name) for name in (b"x\xff.fa", b"y.fa")]
+    for source in sources:
+        source.write_text(f">a\n{'GCTGAA' * 150}\n")
+        done = call("predict", source, "-o", tmp_path / "out", *TOY)
+        assert done.code == 0
+        assert "no report" not in done.err
+    report = next((tmp_path / "out").glob("x*_report.html"))
+    assert "x\\udcff" in report.read_text("utf-8")
+    overview = tmp_path / "all.html"
+    assert call("report", tmp_path / "out", "-o", overview).code == 0
+    assert "x%FF_report.html" in overview.read_text("utf-8")

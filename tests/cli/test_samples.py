@@ -24,8 +24,8 @@ from virnucpro.run.sample_list import (
     NamedFile,
     mates_among,
     named_files,
-    read_names,
     read_sample_list,
+    samples_of,
 )
 from virnucpro.run.samples import NamedInput, predict_samples
 from virnucpro.settings import AnalysisSettings, MachineSettings
@@ -134,14 +134,14 @@ def test_status_has_a_line_per_sample(folder: Path, capsys: pytest.CaptureFixtur
     capsys.readouterr()
     run(["status", "out"])
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0].startswith("s_a: failed: ")
-    assert lines[3].startswith("0 of 3 samples are finished")
+    assert lines[0] == "s_a: finished"
+    assert lines[3].startswith("1 of 3 samples is finished")
 
 
 def test_several_files_and_patterns_are_named_after_the_files(folder: Path) -> None:
     assert _predict("in/a.fa", "in/[bc].fa", "-q") == 0
     assert list(_rows(folder / "out")) == ["a", "b", "c"]
-    assert read_names(folder / "out") == [(name, f"in/{name}.fa", None) for name in GOOD]
+    assert list(samples_of(folder / "out")) == list(GOOD)
     _check_all(folder)
 
 
@@ -356,7 +356,7 @@ def test_a_run_of_a_single_input_beside_samples_is_not_forgotten(
     assert (folder / "out/samples_overview.html").read_bytes() == overview  # of the samples only
     assert run(["utils", "multiqc", "out", "-o", "multiqc"]) == 0
     names = {path.name.split("_")[0] for path in (folder / "multiqc").iterdir()}
-    assert names == {"a", "b", "c"}
+    assert names == {"s", "c"}
 
     before = _calls(folder / "out", "c")
     assert run(["call", "out", "--min-score", "-1", "-q"]) == 0
@@ -365,17 +365,15 @@ def test_a_run_of_a_single_input_beside_samples_is_not_forgotten(
 
 
 @pytest.mark.parametrize("mine", ["samples_summary.tsv", "samples_overview.html"])
-def test_call_leaves_both_where_one_is_a_file_of_the_user(
+def test_call_leaves_a_file_of_the_user(
     folder: Path, capsys: pytest.CaptureFixture[str], mine: str
 ) -> None:
     assert _predict("in/a.fa", "in/b.fa", "-q") == 0
-    files = [folder / "out" / name for name in ("samples_summary.tsv", "samples_overview.html")]
     (folder / "out" / mine).write_text("mine\n")
-    before = [path.read_bytes() for path in files]
     capsys.readouterr()
     assert run(["call", "out/a", "--min-score", "-1"]) == 0
-    assert "keep the counts of before" in capsys.readouterr().err
-    assert [path.read_bytes() for path in files] == before
+    assert mine in capsys.readouterr().err
+    assert (folder / "out" / mine).read_text() == "mine\n"
 
 
 def test_a_sample_whose_folder_cannot_be_written_stops_no_other(
@@ -464,11 +462,87 @@ def test_a_list_may_have_comments_and_blank_lines(tmp_path: Path) -> None:
     assert read_sample_list(path) == [("one", "in/a b.fa", None)]
 
 
-def test_a_damaged_list_of_samples_is_none(tmp_path: Path) -> None:
+def test_names_in_a_table_that_cannot_be_folders_do_not_count(tmp_path: Path) -> None:
     folder = SamplesFolder(tmp_path)
-    assert read_names(tmp_path) is None
-    folder.listed.parent.mkdir(parents=True)
-    folder.listed.write_text('{"samples": [["../..", "x"]]}')
-    assert read_names(tmp_path) is None
+    assert samples_of(tmp_path) == {}
+    cells = "\tx\tfailed" + "\tNA" * 7 + "\n"
+    folder.summary_table.write_text(f"{SAMPLES.header}../..{cells}a{cells}b\n")
+    assert list(samples_of(tmp_path)) == ["a"]
     with pytest.raises(UsageError):
         named_files(["/nowhere/*.fa"])
+
+
+def _contents(root: Path) -> dict[Path, bytes]:
+    """Return all files but locks and logs, which every command writes."""
+    files = (path for path in root.rglob("*") if path.is_file())
+    return {path: path.read_bytes() for path in files if path.name not in ("lock", "run.log")}
+
+
+def test_a_second_batch_adds_its_samples_and_forgets_none(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert _predict("in/a.fa", "in/b.fa", "-q") == 0
+    before = _rows(folder / "out")
+    assert _predict("in/c.fa", "in/b.fa", "in/wrong.fa", "-q") == 2
+    rows = _rows(folder / "out")
+    assert list(rows) == [*GOOD, "wrong"]
+    assert {name: rows[name] for name in before} == before
+    page = (folder / "out/samples_overview.html").read_text()
+    assert all(f'href="./{name}/{name}_report.html"' in page for name in GOOD)
+    capsys.readouterr()
+    assert run(["status", "out"]) == 0
+    assert "3 of 4 samples are finished" in capsys.readouterr().out
+    assert run(["call", "out", "--min-score", "-1", "-q"]) == 0
+    after = _rows(folder / "out")
+    assert all(int(after[name]["virus"]) > int(rows[name]["virus"]) for name in GOOD)
+    assert _predict("in/a.fa", "in/b.fa", "-q", "--force") == 0
+    assert {name: row["virus"] for name, row in _rows(folder / "out").items()} == {
+        **{name: rows[name]["virus"] for name in ("a", "b")},
+        **{name: after[name]["virus"] for name in ("c", "wrong")},
+    }
+    (folder / "out/samples_summary.tsv").unlink()
+    assert run(["report", "out"]) == 0  # the runs are the list
+    assert list(_rows(folder / "out")) == [*GOOD, "wrong"]
+
+
+def test_a_refused_command_changes_nothing_and_says_what_differs(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert _predict("in/a.fa", "in/b.fa", "-q") == 0
+    before = _contents(folder / "out")
+    capsys.readouterr()
+    assert _predict("in/a.fa", "in/b.fa", "-e", "300") == 3
+    shown = capsys.readouterr()
+    assert "chunk length: was 500, is 300" in shown.err
+    assert "called virus" not in shown.out
+    assert _contents(folder / "out") == before
+    assert _predict("in/a.fa", "in/b.fa", "in/c.fa", "-e", "300", "-q") == 2
+    assert [row["state"] for row in _rows(folder / "out").values()] == ["finished"] * 3
+
+
+def test_files_of_one_name_are_told_apart_by_their_samples(folder: Path) -> None:
+    for name in ("one", "two"):
+        (folder / name).mkdir()
+        (folder / name / "scaffolds.fa").write_bytes((folder / "in/a.fa").read_bytes())
+    lines = "".join(f"{name}\t{name}/scaffolds.fa\n" for name in ("one", "two"))
+    (folder / "samples.tsv").write_text(f"name\tfile\n{lines}")
+    assert _predict("--input-list", "samples.tsv", "-q") == 0
+    for number, folders in enumerate((["out"], ["out/one", "out/two"])):
+        assert run(["utils", "multiqc", *folders, "-o", f"multiqc{number}"]) == 0
+        for name in ("one", "two"):
+            text = (folder / f"multiqc{number}/{name}_virnucpro_calls_mqc.json").read_text()
+            assert list(json.loads(text)["data"]) == [name]
+
+
+def test_temporary_files_of_a_killed_process_are_removed(folder: Path) -> None:
+    assert _predict("in/a.fa", "in/b.fa", "-q") == 0
+    names = ("samples_summary.tsv", "samples_overview.html", "a/a_run.json", "b/b_report.html")
+    left = [
+        path.with_name(f".{path.name}.{host_name()}.{2**22 + 1}.tmp")
+        for path in (folder / "out" / name for name in names)
+    ]
+    for command in (["call", "out", "-q"], ["predict", "in/a.fa", "in/b.fa", "-o", "out", *TOY]):
+        for path in left:
+            path.touch()
+        assert run(command) == 0
+        assert [path for path in left if path.exists()] == []

@@ -20,8 +20,8 @@ from virnucpro.run.failures import update_failure_table, write_failed_records
 from virnucpro.run.prepare import prepare
 from virnucpro.run.request import PredictionRequest
 from virnucpro.settings import AnalysisSettings, MachineSettings
-from virnucpro.stages.chunking import input_stamp
-from virnucpro.store.disk import Disk, sha256_of
+from virnucpro.stages.chunking import hashed_input
+from virnucpro.store.disk import Disk
 from virnucpro.store.state import RunState
 
 DEVICES = [Device("cpu", 0), Device("cpu", 1)]
@@ -50,11 +50,11 @@ def poisoned_run(request: PredictionRequest, executor: Executor) -> int:
     """Carry out a run whose executor fails on ``POISON``; returns the number of failed records."""
     layout, disk = request.layout, Disk()
     prediction = prepare([request], DEVICES, disk, ignore)
-    source, digest = prediction.source, sha256_of(prediction.source.first)
-    seen = {source.first: input_stamp(source.first)}
-    state = RunState(str(source), {"input": digest, **prediction.identity()})
+    source = prediction.source
+    seen = [hashed_input(source.first)]
+    state = RunState(str(source), {"input": seen[0].sha256, **prediction.identity()})
     state = admitted_state(layout, disk, state, ignore, resume=True, force=False)
-    run = Run(layout, disk, prediction.stages(seen, {}), state, {source.first: digest})
+    run = Run(layout, disk, prediction.stages(seen, {}), state, {source.first: seen[0].sha256})
     try:
         outcome = execute(run, executor, ignore)
     finally:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
@@ -60,7 +61,7 @@ def test_a_replaced_model_ends_the_run_and_the_old_one_goes_on(
     shutil.copy(kept, model)
     other = _other_model(world)
     machine = {} if workers is None else {"device": "auto", "cpu_workers": workers}
-    with pytest.raises(ModelError, match=r"esm\.pt was replaced or changed while the run used it"):
+    with pytest.raises(ModelError, match=r"esm\.pt on \S+ is not the file"):
         _run(world, _when("protein_embeddings", lambda: other.replace(model), kind), **machine)
     assert not list(world.out.glob("in_protein/*ESM.pt*"))
     kept.replace(model)
@@ -73,7 +74,7 @@ def test_a_replaced_classifier_makes_no_scores(world: World, made: World) -> Non
     path, kept = world.home / "c.safetensors", world.home / "kept.safetensors"
     shutil.copy(path, kept)
     other = _other_classifier(world)
-    with pytest.raises(ModelError, match="was replaced or changed"):
+    with pytest.raises(ModelError, match="is not the file that the run began with"):
         _run(world, _when("prediction", lambda: other.replace(path)))
     assert not (world.out / "in_merged/prediction_results.txt").exists()
     kept.replace(path)
@@ -96,15 +97,39 @@ def test_a_replaced_classifier_makes_no_scores(world: World, made: World) -> Non
 def test_an_intermediate_file_that_changes_after_it_was_proved(
     world: World, made: World, stage: str, name: str
 ) -> None:
-    """Also where the earlier content is back before anybody looks again."""
     shutil.rmtree(world.out)
     path = world.out / name
 
     def change() -> None:
-        content = path.read_bytes()
-        path.write_bytes(content.replace(b"A", b"C", 1) if path.suffix != ".pt" else content)
+        content = bytearray(path.read_bytes())
+        content[len(content) // 2] ^= 1
+        path.write_bytes(content)
 
     with pytest.raises(OutputError, match=r"was changed while the run used it"):
         _run(world, _when(stage, change))
     _run(world, lambda event: None)
     assert _results(world.out) == _results(made.out)
+
+
+def test_a_file_that_keeps_its_content_is_not_a_changed_one(world: World, made: World) -> None:
+    """A link, a mode, a time of change or a copy put in its place change no result."""
+    shutil.rmtree(world.out)
+    inputs = [world.home / name for name in ("in.fa", "esm.pt", "c.safetensors")]
+
+    def disturb() -> None:
+        made_so_far = [path for path in world.out.rglob("*") if path.is_file()]
+        for number, path in enumerate([*inputs, *made_so_far]):
+            os.link(path, world.home / f"{number}.link")
+            path.chmod(0o444)
+            path.chmod(0o644)
+            os.utime(path)
+        for path in inputs:
+            shutil.copy(path, copy := path.with_name("copy"))
+            copy.replace(path)
+
+    for stage in ("chunking", "protein_embeddings", "merging", "prediction", "output"):
+        _run(world, _when(stage, disturb))
+        for link in world.home.glob("*.link"):
+            link.unlink()
+        assert _results(world.out) == _results(made.out)
+        shutil.rmtree(world.out)

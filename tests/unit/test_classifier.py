@@ -258,6 +258,6 @@ def test_encoders_must_fit(info, encoders, asked, verdict):
     ],
 )
 def test_widths_and_chunk_lengths_must_fit(info, name, lengths, chunk_length, verdict):
-    info = replace(info, path=Path(name), chunk_lengths=lengths)
+    info = replace(info, file=replace(info.file, path=Path(name)), chunk_lengths=lengths)
     assert verdict_of(info, (DNA, ESM), chunk_length) == verdict
     assert verdict_of(replace(info, input_width=32), (DNA, ESM), chunk_length) == "error"

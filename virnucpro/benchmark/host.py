@@ -24,7 +24,7 @@ from virnucpro.io.fasta import fasta_bytes
 from virnucpro.io.pairs import InputFiles
 from virnucpro.layout import MOLECULES, Molecule, RunLayout
 from virnucpro.stages.base import HostStage
-from virnucpro.stages.chunking import ChunkingStage, input_stamp
+from virnucpro.stages.chunking import ChunkingStage, hashed_input
 from virnucpro.stages.consensus import ConsensusStage
 from virnucpro.stages.embedding import EmbeddingStage
 from virnucpro.stages.embedding_session import EmbeddingSession
@@ -33,7 +33,7 @@ from virnucpro.stages.output import OutputStage
 from virnucpro.stages.prediction import PredictionStage
 from virnucpro.stages.splitting import SplittingStage
 from virnucpro.stages.translation import TranslationStage
-from virnucpro.store.disk import Disk, sha256_of
+from virnucpro.store.disk import Disk
 from virnucpro.store.ledger import Ledger
 
 ROWS = 5000  # chunks of the random records, each with an open frame
@@ -108,9 +108,10 @@ class _StageRun:
     def __init__(self, folder: Path, source: Path, chunk_length: int) -> None:
         self.disk = Disk()
         self.layout = RunLayout(folder, "bench", chunk_length)
-        self.input = InputFiles(source), {source: input_stamp(source)}
+        seen = hashed_input(source)
+        self.input = InputFiles(source), [seen]
         self.disk.make_folder(folder)
-        self.ledger = Ledger(self.layout, self.disk, {source: sha256_of(source)})
+        self.ledger = Ledger(self.layout, self.disk, {source: seen.sha256})
         self.place = (self.layout, self.disk)
 
     @property

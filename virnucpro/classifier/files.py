@@ -32,7 +32,7 @@ from safetensors.torch import save
 
 from virnucpro.classifier.contigs import ContigModel
 from virnucpro.classifier.scoring import Classifier
-from virnucpro.encoders.family import refuse_changed_models
+from virnucpro.encoders.family import refuse_changed_model
 from virnucpro.encoders.weights import (
     Weights,
     check_file,
@@ -42,7 +42,7 @@ from virnucpro.encoders.weights import (
 )
 from virnucpro.errors import ModelError
 from virnucpro.store.documents import parse_json
-from virnucpro.store.stamps import FileStamp, stamped_digest
+from virnucpro.store.stamps import HashedFile, hashed
 
 LABELS = ("others", "virus")  # class 0 and 1 of the released classifiers
 SCHEMA = 1
@@ -65,7 +65,7 @@ class ClassifierInfo:
     """What a classifier file says of itself; an empty tuple where it does not say.
 
     Attributes:
-        stamp: of the file, from before it was hashed.
+        file: the file as it was hashed.
         input_width: width of a merged embedding, nucleotide part first.
         hidden: units of the hidden layer.
         labels: class names, in the order of the scores.
@@ -77,9 +77,7 @@ class ClassifierInfo:
         extra: whatever its maker wrote down, such as the training command.
     """
 
-    path: Path
-    sha256: str
-    stamp: FileStamp
+    file: HashedFile
     input_width: int
     hidden: int
     labels: tuple[str, ...]
@@ -97,17 +95,15 @@ def inspect_classifier(path: Path) -> ClassifierInfo:
         ModelError: missing, damaged, refused, or no classifier.
     """
     check_file(path)
-    sha256, stamp = stamped_digest(path)
+    file = hashed(path)
     weights, metadata = _read(path)
-    refuse_changed_models({path: stamp})
+    refuse_changed_model(file)
     model = _build(weights, metadata)
     labels, encoders, lengths = (
         tuple(metadata.get(name, ())) for name in ("labels", "encoders", "chunk_lengths")
     )
     return ClassifierInfo(
-        path,
-        sha256,
-        stamp,
+        file,
         model.input_width,
         model.hidden,
         labels,

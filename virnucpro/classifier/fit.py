@@ -31,7 +31,7 @@ def check_fit(
         names = " and ".join(f"{source.name} ({source.dim})" for source in sources)
         verb = "give" if len(sources) > 1 else "gives"
         raise ModelError(
-            f"{info.path} takes {info.input_width} numbers per sequence, but {names} {verb} "
+            f"{info.file.path} takes {info.input_width} numbers per sequence, but {names} {verb} "
             f"{width}: choose the classifier that was trained with these encoders"
         )
     warnings: list[str] = []
@@ -42,14 +42,14 @@ def check_fit(
     if info.chunk_lengths and chunk_length not in info.chunk_lengths:
         lengths = " or ".join(map(str, info.chunk_lengths))
         raise ModelError(
-            f"{info.path} was trained for chunks of {lengths} bases, not {chunk_length}: use "
+            f"{info.file.path} was trained for chunks of {lengths} bases, not {chunk_length}: use "
             f"--expected-length {info.chunk_lengths[0]} or another classifier"
         )
-    named = re.match(r"(\d+)_model", info.path.name)  # 300_model.pth, 500_model.pth
+    named = re.match(r"(\d+)_model", info.file.path.name)  # 300_model.pth, 500_model.pth
     if named and not info.chunk_lengths and int(named[1]) != chunk_length:
         warnings.append(
-            f"{info.path.name} is, by its name, for chunks of {named[1]} bases, but chunks are "
-            f"{chunk_length}: scores may be far off"
+            f"{info.file.path.name} is, by its name, for chunks of {named[1]} bases, but chunks "
+            f"are {chunk_length}: scores may be far off"
         )
     return warnings
 
@@ -60,7 +60,7 @@ def _check_encoder(info: ClassifierInfo, source: EncoderSource) -> list[str]:
     asked = _short(source.name)
     family = "" if source.family == source.name else f" ({source.family})"
     error = ModelError(
-        f"{info.path} was trained with {' and '.join(info.encoders)}, not with {source.name}"
+        f"{info.file.path} was trained with {' and '.join(info.encoders)}, not with {source.name}"
         f"{family}: choose the classifier or the encoder accordingly"
     )
     if not named:
@@ -70,7 +70,9 @@ def _check_encoder(info: ClassifierInfo, source: EncoderSource) -> list[str]:
     released = [_short(name) for name in family_named(source.family).released]
     if len(released) > 1 and asked in released:  # its name tells it from the others
         raise error
-    return [f"{info.path.name} was trained with {', '.join(named)}; {source.name} is taken for it"]
+    return [
+        f"{info.file.path.name} was trained with {', '.join(named)}; {source.name} is taken for it"
+    ]
 
 
 def _check_digests(info: ClassifierInfo, *sources: EncoderSource) -> None:
@@ -83,8 +85,8 @@ def _check_digests(info: ClassifierInfo, *sources: EncoderSource) -> None:
     for source in sources:
         if known and source.sha256 not in known:
             raise ModelError(
-                f"{info.path} was trained together with its own encoders, and {source.path} is "
-                f"none of them: name the files that were written beside it"
+                f"{info.file.path} was trained together with its own encoders, and {source.path} "
+                f"is none of them: name the files that were written beside it"
             )
 
 

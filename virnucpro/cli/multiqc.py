@@ -14,7 +14,7 @@ from virnucpro.errors import UsageError
 from virnucpro.results import PredictionRun
 from virnucpro.run.sample_list import finished_runs
 from virnucpro.store.disk import Disk
-from virnucpro.store.documents import parse_json
+from virnucpro.store.guard import refuse_other_json
 
 COLOURS = {"virus": "#c0392b", "undecided": "#e0a030", "nonvirus": "#3a6ea5", "unscored": "#a0a0a0"}
 
@@ -28,16 +28,16 @@ def write_sections(folders: Sequence[Path], output: Path) -> Iterator[Path]:
         InputError: a table is damaged.
         OutputError: a file cannot be written.
     """
-    runs = [run for folder in folders for _, run in finished_runs(folder)]
-    stems = [run.stem for run in runs]
-    if twice := next((stem for stem in stems if stems.count(stem) > 1), None):
+    runs = [named for folder in folders for named in finished_runs(folder)]
+    names = [name for name, _ in runs]
+    if twice := next((name for name in names if names.count(name) > 1), None):
         raise UsageError(f"there are two runs with the name {twice!r}: name one of the folders")
     disk = Disk()
-    for run in runs:
+    for name, run in runs:
         calls = bases_by_call(run)
-        for section in (general_statistics(run, calls), call_bars(run)):
-            path = output / f"{run.stem}_{section['id']}_mqc.json"
-            _refuse_foreign(path, section["id"])
+        for section in (general_statistics(name, run, calls), call_bars(name, run)):
+            path = output / f"{name}_{section['id']}_mqc.json"
+            refuse_other_json(path, list(section), "--output-dir")
             disk.save(path, (json.dumps(section, indent=1) + "\n").encode())
             yield path
 
@@ -54,7 +54,7 @@ def bases_by_call(run: PredictionRun) -> dict[str, int]:
     return bases
 
 
-def general_statistics(run: PredictionRun, bases: dict[str, int]) -> dict[str, Json]:
+def general_statistics(name: str, run: PredictionRun, bases: dict[str, int]) -> dict[str, Json]:
     """Return the columns of a run in the general statistics; ``bases`` are those of each call."""
     shown = run.summary
     total = sum(bases.values())
@@ -69,11 +69,11 @@ def general_statistics(run: PredictionRun, bases: dict[str, int]) -> dict[str, J
         "id": "virnucpro_general",
         "plot_type": "generalstats",
         "headers": {
-            name: {"title": title, "description": text, "format": form, "scale": scale}
-            for name, title, text, form, scale in columns
+            key: {"title": title, "description": text, "format": form, "scale": scale}
+            for key, title, text, form, scale in columns
         },
         "data": {
-            run.stem: {
+            name: {
                 "virus_records": shown.calls.get("virus", 0),
                 "virus_share": round(share, 4),
                 "records": shown.records,
@@ -83,10 +83,10 @@ def general_statistics(run: PredictionRun, bases: dict[str, int]) -> dict[str, J
     }
 
 
-def call_bars(run: PredictionRun) -> dict[str, Json]:
+def call_bars(name: str, run: PredictionRun) -> dict[str, Json]:
     """Return the bar of a run: its records by call."""
     shown = run.summary
-    counts = {name: shown.calls.get(name, 0) for name in COLOURS}
+    counts = {call: shown.calls.get(call, 0) for call in COLOURS}
     counts["unscored"] = shown.records - shown.scored
     return {
         "id": "virnucpro_calls",
@@ -94,18 +94,6 @@ def call_bars(run: PredictionRun) -> dict[str, Json]:
         "description": "Records by call. What could not be scored is not called.",
         "plot_type": "bargraph",
         "pconfig": {"id": "virnucpro_calls_plot", "title": "VirNucPro: calls", "ylab": "records"},
-        "categories": {name: {"name": name, "color": colour} for name, colour in COLOURS.items()},
-        "data": {run.stem: counts},
+        "categories": {call: {"name": call, "color": colour} for call, colour in COLOURS.items()},
+        "data": {name: counts},
     }
-
-
-def _refuse_foreign(path: Path, name: str) -> None:
-    """Raise UsageError where a file is in the way that this command did not write."""
-    if not (path.is_symlink() or path.exists()):
-        return
-    try:
-        own = not path.is_symlink() and parse_json(path.read_bytes())["id"] == name
-    except (OSError, ValueError, LookupError, TypeError):
-        own = False
-    if not own:
-        raise UsageError(f"{path} is not a file of this command: name another --output-dir")

@@ -234,7 +234,8 @@ def _predict_several(
                 f"calls of its own; for one call per pair, use --input2 or the column input2 of "
                 f"--input-list"
             )
-        from virnucpro.run.samples import NamedInput, overview_of, predict_samples
+        from virnucpro.run.sample_table import overview_problem
+        from virnucpro.run.samples import NamedInput, predict_samples
 
         samples = [
             NamedInput(
@@ -243,9 +244,10 @@ def _predict_several(
             for name, file, mates in named
         ]
         outcomes = predict_samples(samples, folder.root, screen.show, interruption=interruption)
-        overview = overview_of(folder, outcomes, screen.show)
+        if problem := overview_problem(folder):
+            screen.warn(problem)
     if not settings.display.quiet:
-        _print(samples_text(outcomes, folder.summary_table, overview))
+        _print(samples_text(outcomes, folder, overview=not problem))
     complete = all(outcome.state == "finished" for outcome in outcomes)
     return EXIT_OK if complete else EXIT_PARTIAL
 

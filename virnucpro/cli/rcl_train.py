@@ -215,7 +215,7 @@ def train(**options: Any) -> int:
     names = ("threads", "no_progress")
     settings = shared.configuration({name: options[name] for name in names}, read_file=False)
 
-    from virnucpro.precision import supports
+    from virnucpro.precision import emulation_warnings, supports
     from virnucpro.rcl.fitting import fit_rcl
     from virnucpro.rcl.models import ENCODING_OF_WIDTH
     from virnucpro.rcl.settings import RCL_RECIPES, check_settings, read_rcl_configuration
@@ -237,6 +237,7 @@ def train(**options: Any) -> int:
     if values.get("mixed_precision"):
         every_has_bf16 = all(supports(device, "bf16") for device in devices)
         training = replace(training, precision="bf16" if every_has_bf16 else "fp16")
+    warnings += emulation_warnings(training.precision, devices)
     check_settings(training, len(devices))
     if "serpins" not in values:
         raise UsageError("name the table of proteins with an RCL: --serpins, or data.train_serpin")

@@ -37,6 +37,7 @@ def report(folders: tuple[Path, ...], output: Path | None) -> None:
     """
     from virnucpro.report.writing import refuse_other_file, text_of, write_overview, write_report
     from virnucpro.run.sample_list import finished_runs, runs_of_samples
+    from virnucpro.run.sample_table import renew_samples
     from virnucpro.store.disk import Disk
     from virnucpro.ui.step_screen import StepScreen
 
@@ -44,10 +45,10 @@ def report(folders: tuple[Path, ...], output: Path | None) -> None:
     runs = [named for folder in dict.fromkeys(folders) for named in finished_runs(folder)]
     if output is not None and len(runs) == 1:
         raise UsageError("--output names the overview of several runs, and there is only one")
-    overview, listed = output or Path("virnucpro_overview.html"), runs
-    if output is None and len(folders) == 1 and (samples := runs_of_samples(folders[0])):
-        overview, listed = SamplesFolder(folders[0]).overview, samples
-    if len(listed) > 1:
+    of_samples = output is None and len(folders) == 1 and bool(runs_of_samples(folders[0]))
+    common = SamplesFolder(folders[0]).overview if of_samples else Path("virnucpro_overview.html")
+    overview = output or common
+    if of_samples or len(runs) > 1:
         refuse_other_file(overview, text_of(overview))
     loaded = shared.configuration()
     screen = StepScreen(loaded.display)
@@ -56,6 +57,9 @@ def report(folders: tuple[Path, ...], output: Path | None) -> None:
             screen.begin(f"report of {name}", run.summary.records)
             path = write_report(run, disk, screen.show_report, again=True)
             screen.say(f"report: {path}")
-        if len(listed) > 1:
-            write_overview(overview, listed, disk)
+        if of_samples:
+            renew_samples(folders[0], screen.say)
+        elif len(runs) > 1:
+            write_overview(overview, runs, disk)
+        if of_samples or len(runs) > 1:
             screen.say(f"overview: {overview}")

@@ -12,7 +12,7 @@ import click
 import virnucpro.cli.shared as shared
 from virnucpro.errors import ResumeRefusedError, UsageError
 from virnucpro.formatting import is_or_are, printable, rough_duration
-from virnucpro.run.sample_list import failures, read_names
+from virnucpro.run.sample_list import samples_of
 from virnucpro.run.status import RunStatus, StageStatus, statuses
 
 SHOWN = 3  # files named per stage
@@ -35,14 +35,16 @@ def status(output_dir: Path, as_json: bool) -> None:
     device.
     """
     root = output_dir.absolute()
-    if samples := read_names(root):
+    if samples := samples_of(root):
         runs_of: dict[str, list[RunStatus]] = {}
-        failed = failures(root)
-        for name, *_ in samples:
+        failed = {name: row.message for name, row in samples.items() if row.state == "failed"}
+        for name in samples:
             try:
                 runs_of[name] = _runs_of(root / name)
             except ResumeRefusedError as error:
                 runs_of[name], failed[name] = [], str(error)
+            if {run.state for run in runs_of[name]} & {"running", "finished", "partial"}:
+                failed.pop(name, None)  # a later command of its own
         _show_samples(output_dir, runs_of, failed, _runs_of(root), as_json)
         return
     runs = statuses(root)
@@ -95,7 +97,7 @@ def _show_samples(
     for name, runs in samples.items():
         states = [run.state for run in runs]
         words = ", ".join(str(run.owner or _word(run)) for run in runs) or "not begun"
-        if name in failed and "running" not in states:
+        if name in failed:
             words = f"failed: {failed[name]}"
         else:
             finished += bool(states) and all(state == "finished" for state in states)

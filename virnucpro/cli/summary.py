@@ -11,6 +11,7 @@ from virnucpro.formatting import counted, is_or_are, percent
 from virnucpro.settings import DOUBTFUL, SHORTEST_WHOLE
 
 if TYPE_CHECKING:
+    from virnucpro.layout import SamplesFolder
     from virnucpro.run.predict import Summary
     from virnucpro.run.samples import SampleOutcome
     from virnucpro.stages.results import OutputFigures
@@ -148,7 +149,9 @@ def file_lines(files: Sequence[Path], root: Path) -> list[str]:
     return [f"Results in {shared.shown_path(root)}; open the first file first:", *rows]
 
 
-def samples_text(outcomes: Sequence[SampleOutcome], table: Path, overview: Path | None) -> str:
+def samples_text(
+    outcomes: Sequence[SampleOutcome], folder: SamplesFolder, *, overview: bool
+) -> str:
     """Return what became of several samples, in sentences, and the files about all of them."""
     summaries = [outcome.summary for outcome in outcomes if outcome.summary]
     lines = list(dict.fromkeys(summary.notice for summary in summaries if summary.notice))
@@ -161,10 +164,11 @@ def samples_text(outcomes: Sequence[SampleOutcome], table: Path, overview: Path 
             lines.append(f"  {outcome.sample.name}: some records could not be scored in full")
         elif outcome.state != "finished":
             lines.append(f"  {outcome.sample.name} {outcome.state}: {outcome.message}")
-    viral = sum(summary.results.calls.get("virus", 0) for summary in summaries)
-    records = sum(summary.records for summary in summaries)
-    lines.append(f"{viral:,} of {counted(records, 'record')} {is_or_are(viral)} called virus.")
-    lines.append(f"One row per sample: {shared.shown_path(table)}")
-    if overview is not None:
-        lines.append(f"All samples on one page: {shared.shown_path(overview)}")
+    if summaries:
+        viral = sum(summary.results.calls.get("virus", 0) for summary in summaries)
+        records = sum(summary.records for summary in summaries)
+        lines.append(f"{viral:,} of {counted(records, 'record')} {is_or_are(viral)} called virus.")
+    lines.append(f"One row per sample: {shared.shown_path(folder.summary_table)}")
+    if overview and folder.overview.exists():
+        lines.append(f"All samples on one page: {shared.shown_path(folder.overview)}")
     return "\n".join(lines)

@@ -62,13 +62,10 @@ def validate(source: Path, mates: Path | None, interleaved: bool, expected_lengt
     from virnucpro.formatting import counted
     from virnucpro.io.input_summary import summarise_input
     from virnucpro.io.pairs import InputFiles
-    from virnucpro.run.request import refuse_same_file
     from virnucpro.stages.chunking import duplicate_ids_error, input_notices
 
     files = InputFiles(source, mates, interleaved=interleaved)
     summary = summarise_input(files)
-    if mates is not None:
-        refuse_same_file(source, mates)
     if summary.duplicates:
         raise duplicate_ids_error(files, summary)
     noun = "pair" if files.paired else "record"

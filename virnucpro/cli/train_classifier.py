@@ -17,7 +17,7 @@ from virnucpro.formatting import counted
 
 if TYPE_CHECKING:
     from virnucpro.training.classifier.card import TrainingReport
-    from virnucpro.training.classifier.settings import TrainingSettings
+    from virnucpro.training.classifier.trainer import TrainingSettings
 
 EPILOG = """\b
 Examples:
@@ -94,6 +94,7 @@ def classifier(dataset: Path, output: Path, **options: Any) -> int:
     settings = shared.configuration({name: options[name] for name in ("threads", "no_progress")})
 
     shared.say_at_start(f"training {output} on {dataset}")
+    from virnucpro.precision import emulation_warnings
     from virnucpro.training.classifier.fitting import fit_classifier
     from virnucpro.ui.training_screen import TrainingScreen
 
@@ -101,7 +102,8 @@ def classifier(dataset: Path, output: Path, **options: Any) -> int:
     training = _training_settings(options, devices)
     choices = {name: options[name] for name in ("resume", "force", "tensorboard")}
     screen = TrainingScreen(settings.display)
-    with shared.shown_on(screen, settings.warnings) as interruption:
+    warnings = [*settings.warnings, *emulation_warnings(training.precision, devices)]
+    with shared.shown_on(screen, warnings) as interruption:
         report = fit_classifier(
             dataset, output, training, devices, screen.show, interruption, **choices
         )
@@ -113,7 +115,7 @@ def classifier(dataset: Path, output: Path, **options: Any) -> int:
 def _training_settings(options: dict[str, Any], devices: Sequence[Device]) -> TrainingSettings:
     """Return the settings of the recipe with the options in their place."""
     from virnucpro.precision import choose_precision
-    from virnucpro.training.classifier.settings import RECIPES
+    from virnucpro.training.classifier.trainer import RECIPES
 
     names = ("hidden", "epochs", "batch_size", "learning_rate", "patience", "seed", "precision")
     given = {name: options[name] for name in names if options[name] is not None}

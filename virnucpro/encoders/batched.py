@@ -10,9 +10,10 @@ from __future__ import annotations
 import time
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, suppress
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import ClassVar
 
 import numpy as np
@@ -30,7 +31,10 @@ from virnucpro.settings import CompileMode
 from virnucpro.store.rows import FinishedRows
 
 STEP = 8  # tokens: fused attention on a GPU wants rows of its bias to begin at 16 bytes
-AHEAD = 2  # batches whose tokens are ready before the GPU asks for them
+AHEAD = 8  # batches whose tokens are ready before the GPU asks for them, and batches in its queue
+BEGUN = 3  # batches of the next sequences that are queued before the last of these is awaited
+# 25 ms of an H200 (790 TFLOP/s measured in bf16): several batches of DNABERT-S, one of ESM-2 3B.
+QUEUED_FLOPS = 2e13
 # The largest block that makes glibc keep blocks of its size (mallopt(3), M_MMAP_THRESHOLD).
 LARGEST_KEPT_BLOCK = (32 << 20) - (1 << 16)
 
@@ -43,11 +47,13 @@ class Batch:
         indices: which of the sequences.
         tokens: number of their tokens, without padding.
         inputs: what the model takes, on the host.
+        embedded: float32 ``[B, dim]`` on the device, where that was begun ahead.
     """
 
     indices: Sequence[int]
     tokens: int
     inputs: tuple[torch.Tensor, ...]
+    embedded: torch.Tensor | None = None
 
     def pinned(self) -> Batch:
         """Return the same batch in page-locked memory, from which a GPU copies by itself."""
@@ -70,16 +76,16 @@ def make_batch(indices: Sequence[int], tokens: int, *inputs: npt.NDArray[np.gene
     return Batch(indices, tokens, tuple(map(torch.from_numpy, inputs)))
 
 
-@dataclass(frozen=True)
+@dataclass
 class PreparedBatches:
     """Batches of ``sequences`` that are being made, of a budget of ``amount``.
 
-    ``first`` is the first one, None where there are no sequences; ``rest`` are the others.
+    ``first`` are those that are made; ``rest`` are the others.
     """
 
     sequences: Sequence[str]
     amount: int
-    first: Batch | None
+    first: list[Batch]
     rest: Generator[Batch]
 
     def close(self) -> None:
@@ -88,8 +94,7 @@ class PreparedBatches:
 
     def __iter__(self) -> Iterator[Batch]:
         """Yield all of them."""
-        if self.first is not None:
-            yield self.first
+        yield from self.first
         yield from self.rest
 
 
@@ -172,12 +177,13 @@ class BatchedEncoder(ABC):
     # What a stage calls.
 
     def prepare(self, sequences: Sequence[str]) -> PreparedBatches:
-        """Begin to make the batches of ``sequences``: the first, and in a thread the next ones."""
+        """Begin to make the batches of ``sequences``: the first, and in a thread the others."""
         batches: Iterable[Batch] = self.batches(sequences)
         if self._on_gpu:
             batches = map(Batch.pinned, batches)
         amount, rest = self.budget.amount, prefetched(batches, self.ahead)
-        return PreparedBatches(sequences, amount, next(rest, None), rest)
+        first = list(islice(rest, BEGUN if self.ahead else 1))
+        return PreparedBatches(sequences, amount, first, rest)
 
     def encode(
         self,
@@ -185,13 +191,15 @@ class BatchedEncoder(ABC):
         report: ReportProgress,
         prepared: PreparedBatches | None = None,
         finished: FinishedRows | None = None,
+        following: Callable[[], PreparedBatches | None] = lambda: None,
     ) -> torch.Tensor:
         """Embed ``sequences``; float32 ``[n, dim]`` on the CPU, in their order.
 
-        ``report`` is called when a batch has been computed; on a GPU, the next one is already
+        ``report`` is called when a batch has been computed; on a GPU, the next ones are already
         queued by then, and on a CPU as many as it has cores. What was ``prepared`` for these
         sequences is used, unless the budget has changed since then. Batches that are ``finished``
-        are not computed, and the others are added there.
+        are not computed, and the others are added there. Before the last ones are awaited, the
+        first of ``following`` are begun, which is to be ``prepared`` in the next call.
         """
         started = time.perf_counter()
         if prepared is None or prepared.amount != self.budget.amount:
@@ -201,6 +209,7 @@ class BatchedEncoder(ABC):
         order: list[int] = []  # of each row, which sequence it is of
         ordered = torch.empty(len(sequences), self.dim)
         self.budget.largest = 0
+        report(0, 0)
 
         def unfinished(batches: Iterator[Batch]) -> Iterator[Batch]:
             for batch in batches:
@@ -209,6 +218,8 @@ class BatchedEncoder(ABC):
                 else:
                     ordered[list(batch.indices)] = known
                     report(len(batch.indices), batch.tokens)
+            if others := following():
+                self._begin(others)
 
         compute_all = self._compute_on_gpu if self._on_gpu else self._compute_on_cores
         with (
@@ -256,8 +267,10 @@ class BatchedEncoder(ABC):
 
     def compiling_pays(self, sequences: int) -> bool:
         """Return whether a GPU that embeds so many sequences gains from compiled blocks."""
-        weights = sum(p.numel() for p in self._stack.parameters())
-        return 2.0 * weights * self.typical_tokens * sequences >= self.compile_from_flops
+        return self._flops(self.typical_tokens * sequences) >= self.compile_from_flops
+
+    def _flops(self, tokens: int) -> float:
+        return 2.0 * sum(p.numel() for p in self._stack.parameters()) * tokens
 
     def compile(self) -> None:
         """Compile the blocks. Where that fails they stay as they are, and ``facts`` say why."""
@@ -321,8 +334,9 @@ class BatchedEncoder(ABC):
                 yield batch
 
     def _compute_on_gpu(self, batches: Iterator[Batch], rows: torch.Tensor) -> Generator[Batch]:
-        """Yield the same; the batch after it is in the GPU's queue by then."""
+        """Yield the same; ``QUEUED_FLOPS`` or ``AHEAD`` others are in the GPU's queue by then."""
         start = 0
+        flops = self._flops(1)
         queued: deque[tuple[torch.cuda.Event, Batch]] = deque()
         for batch in batches:
             embedded = self._compute(batch)
@@ -331,13 +345,23 @@ class BatchedEncoder(ABC):
             finished = torch.cuda.Event()  # type: ignore[no-untyped-call]
             finished.record(torch.cuda.current_stream(self.device))
             queued.append((finished, batch))
-            if len(queued) > 1:
+            tokens = sum(batch.tokens for _, batch in islice(queued, 1, None))
+            if tokens * flops >= QUEUED_FLOPS or len(queued) > AHEAD:
                 yield _await_oldest(queued)
         while queued:
             yield _await_oldest(queued)
 
+    def _begin(self, prepared: PreparedBatches) -> None:
+        """Queue the first batches. Where that fails, their own turn says why."""
+        with suppress(RuntimeError):  # out of memory, for example
+            prepared.first = [
+                replace(batch, embedded=self._compute(batch)) for batch in prepared.first
+            ]
+
     def _compute(self, batch: Batch) -> torch.Tensor:
         """Queue or compute one batch: float32 ``[B, dim]`` on the device."""
+        if batch.embedded is not None:
+            return batch.embedded
         with torch.inference_mode():
             return self.forward(
                 *(tensor.to(self.device, non_blocking=True) for tensor in batch.inputs)

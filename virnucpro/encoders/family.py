@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Literal
 
@@ -16,7 +16,8 @@ from virnucpro.contracts import Encoder, Json, ReportProgress
 from virnucpro.errors import ModelError, UsageError
 from virnucpro.layout import Molecule
 from virnucpro.precision import PRECISIONS
-from virnucpro.store.stamps import FileStamp, changed_files
+from virnucpro.store.disk import host_name
+from virnucpro.store.stamps import HashedFile
 
 if TYPE_CHECKING:
     import numpy as np
@@ -48,23 +49,19 @@ class EncoderSource:
         family: name of its family.
         name: what the user asked for.
         path: weights file or model folder; None where the family has no weights.
-        files: every file whose content decides the result, in a fixed order.
+        files: every file whose content decides the result, in a fixed order, as it was hashed.
         sha256: one digest over their contents, whatever the files are called.
         dim: width of an embedding.
         reading: what of a chunk it reads.
-        stamps: of ``files``, from before they were hashed.
-        host: the machine on which they were, where stamps mean something.
     """
 
     family: str
     name: str
     path: Path | None
-    files: tuple[Path, ...]
+    files: tuple[HashedFile, ...]
     sha256: str
     dim: int
-    stamps: Mapping[Path, FileStamp] = field(default_factory=dict)
     reading: Reading = "open frames"
-    host: str = ""
 
     @property
     def weights(self) -> Path:
@@ -75,18 +72,19 @@ class EncoderSource:
     def refuse_changed(self) -> None:
         """Raise ModelError where a file is not the one that was hashed any more.
 
-        What was loaded is what was hashed if this passes both before and afterwards.
+        What was loaded is what was hashed if this passes afterwards.
         """
-        refuse_changed_models(self.stamps)
+        for file in self.files:
+            refuse_changed_model(file)
 
 
-def refuse_changed_models(stamps: Mapping[Path, FileStamp]) -> None:
-    """Raise ModelError where one of the model files was replaced or written to."""
-    if changed := changed_files(stamps):
+def refuse_changed_model(file: HashedFile) -> None:
+    """Raise ModelError where a model file is gone or has other content."""
+    if file.changed:
         raise ModelError(
-            f"{changed[0]} was replaced or changed while the run used it, and nothing was made "
-            f"from the new file: put the earlier one back and run the same command again, or use "
-            f"the new one in another --output-dir"
+            f"{file.path} on {host_name()} is not the file that the run began with, and nothing "
+            f"was made from it: put that one there and run the same command again, or use the new "
+            f"one in another --output-dir"
         )
 
 

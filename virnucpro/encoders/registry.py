@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import importlib
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -25,8 +24,7 @@ from virnucpro.errors import ModelError, UsageError
 from virnucpro.layout import Molecule
 from virnucpro.models.store import check_digest, find_model, snapshot_caution
 from virnucpro.precision import AUTO
-from virnucpro.store.disk import host_name
-from virnucpro.store.stamps import stamped_digest
+from virnucpro.store.stamps import hashed
 
 if TYPE_CHECKING:
     from virnucpro.encoders.batched import BatchedEncoder
@@ -114,44 +112,14 @@ def locate(name: str, molecule: Molecule) -> EncoderSource:
         return EncoderSource(family.name, name, None, (), digest, width, reading=family.reading)
     from virnucpro.encoders.weights import check_file
 
-    files = family.files(path)
-    for file in files:
+    paths = family.files(path)
+    for file in paths:
         check_file(file)
-    digests, stamps = [], {}
-    for file in files:
-        digest, stamps[file] = stamped_digest(file)
-        check_digest(file, digest)
-        digests.append(digest)
-    digest, width = digest_of(digests), family.width(path)
-    source = EncoderSource(
-        family.name, name, path, files, digest, width, stamps, family.reading, host_name()
-    )
-    source.refuse_changed()
-    return source
-
-
-def seen_on_this_host(source: EncoderSource) -> EncoderSource:
-    """Return a source with the stamps of this machine; one of another machine is hashed again.
-
-    Raises:
-        ModelError: a file is missing here, or has other content than where it was located.
-    """
-    host = host_name()
-    if source.host in ("", host):
-        return source
-    try:
-        found = {file: stamped_digest(file) for file in source.files}
-    except OSError as error:
-        raise ModelError(
-            f"{source.name} is not on {host} as it is on {source.host} ({error.filename}: "
-            f"{error.strerror}): put it there under the same path"
-        ) from error
-    if digest_of([digest for digest, _ in found.values()]) != source.sha256:
-        raise ModelError(
-            f"{source.path} has other content on {host} than on {source.host}: copy it there again"
-        )
-    stamps = {file: stamp for file, (_, stamp) in found.items()}
-    return replace(source, stamps=stamps, host=host)
+    files = tuple(map(hashed, paths))
+    for found in files:
+        check_digest(found.path, found.sha256)
+    digest, width = digest_of([found.sha256 for found in files]), family.width(path)
+    return EncoderSource(family.name, name, path, files, digest, width, family.reading)
 
 
 def digest_of(digests: Sequence[str]) -> str:
@@ -228,7 +196,6 @@ def open_encoder(
     Raises:
         ModelError: the weights are missing, damaged, or do not fit their configuration.
     """
-    source.refuse_changed()
     options = OpenOptions(device, precision, budget, truncation)
     encoder = family_named(source.family).open(source, options)
     source.refuse_changed()

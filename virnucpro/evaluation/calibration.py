@@ -111,9 +111,9 @@ def check_made_by(info: ClassifierInfo, run: Path | None) -> bool:
         digest, path = str(classifier["sha256"]), str(classifier["path"])
     except (OSError, ValueError, KeyError, TypeError):
         return False
-    if digest != info.sha256:
+    if digest != info.file.sha256:
         raise UsageError(
             f"these predictions were made by {path} (SHA-256 {digest[:12]}...), which is not "
-            f"{info.path} ({info.sha256[:12]}...): predict again, or name that classifier"
+            f"{info.file.path} ({info.file.sha256[:12]}...): predict again, or name that classifier"
         )
     return True

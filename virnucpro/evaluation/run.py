@@ -120,7 +120,7 @@ def run_evaluation(request: EvaluationRequest, notify: Callable[[str], None]) ->
             notify("fitting a temperature")
             rows = sample if frames is predictions else join(frames, labels)
             calibration = fit_calibration(rows, classifier.temperature or 1.0)
-            content = with_temperature(classifier.path, calibration.temperature)
+            content = with_temperature(classifier.file.path, calibration.temperature)
             label = f"the calibrated classifier {output.name}"
             admit_work(WorkIdentity(label, {}), existing_classifier, disk, force=request.force)
             disk.save(output, content)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import signal
 import socket
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -78,6 +79,27 @@ def _check_answer(address: str) -> None:
         ) from error
 
 
+def await_head(address: str) -> None:
+    """Wait until the head of the cluster answers; Ray would end this process after a minute.
+
+    Raises:
+        DeviceError: it does not answer for ``ANSWER_SECONDS``.
+    """
+    host, _, port = address.rpartition(":")
+    deadline = time.monotonic() + ANSWER_SECONDS
+    while True:
+        try:
+            socket.create_connection((host.strip("[]"), int(port)), ANSWER_SECONDS).close()
+            return
+        except OSError as error:
+            if time.monotonic() > deadline:
+                raise DeviceError(
+                    f"the head of the Ray cluster, {address}, is gone ({error}): start the cluster "
+                    f"again, then run the same command again"
+                ) from error
+            time.sleep(1)
+
+
 def place_finder(machine: MachineSettings) -> Callable[[], list[Place]]:
     """Return what finds the places of the nodes that are alive: all GPUs, or all processors.
 
@@ -133,6 +155,8 @@ def _nodes() -> list[tuple[str, str, dict[str, float]]]:
     """Return name, id and resources of each node that is alive, in the order of their names."""
     import ray
 
+    if not ray.util.client.ray.is_connected():  # then the head may have an address of its own
+        await_head(ray.get_runtime_context().gcs_address)
     nodes = [
         (node["NodeManagerHostname"], node["NodeID"], node["Resources"])
         for node in ray.nodes()

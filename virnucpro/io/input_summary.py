@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from virnucpro.errors import InputError
-from virnucpro.io.pairs import InputFiles
+from virnucpro.io.pairs import InputFiles, PairedRecords
 from virnucpro.io.records import Record
 from virnucpro.layout import Molecule
 
@@ -29,6 +29,7 @@ class InputSummary:
         median_length: letters; the mean of the middle two, rounded down, for an even number.
         uracil: whether a ``U`` was read as ``T``.
         duplicates: the first five ids that occur more than once, in order of appearance.
+        swapped: whether the second mates of pairs are where the first ones belong.
     """
 
     records: int
@@ -37,6 +38,7 @@ class InputSummary:
     median_length: int
     uracil: bool
     duplicates: tuple[str, ...]
+    swapped: bool = False
 
 
 def summarise_input(
@@ -68,6 +70,7 @@ def summarise_input(
         median_length=int(np.median(sizes)),
         uracil=records.uracil,
         duplicates=_duplicated_ids(source, repeated, limit, molecule) if len(repeated) else (),
+        swapped=isinstance(records, PairedRecords) and records.swapped,
     )
 
 

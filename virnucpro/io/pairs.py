@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field
 from itertools import zip_longest
@@ -13,6 +14,8 @@ from virnucpro.io.text import shortened
 from virnucpro.layout import Molecule
 
 _NUMBERS = ("/1", "/2")  # what older instruments and many programs put behind the ids of mates
+_NUMBER_OF_MATE = re.compile(r"\S+(?:/([12])(?!\S)|[ \t]([12]):[YN]:)")
+_COMPARED = 1000  # pairs: mates of more pairs with the same bases are the same reads
 
 
 @dataclass(frozen=True)
@@ -72,9 +75,13 @@ class PairedRecords:
     The record of a pair is that of the first mate, with the second one as its ``mate``. Both have
     the id of the pair, which is that of the mates without ``/1`` and ``/2``, or ``.1`` and ``.2``;
     their headers are unchanged.
+
+    Attributes:
+        swapped: whether headers say that the first mates are the second ones, as far as was read.
     """
 
     def __init__(self, files: InputFiles, first: Records, second: Records) -> None:
+        self.swapped = False
         self._files = files
         self._first, self._second = first, second
         self._pairs = self._read()
@@ -95,6 +102,7 @@ class PairedRecords:
     def _read(self) -> Generator[Record, None, None]:
         with self._first, self._second:
             both = zip_longest(self._first, self._second)
+            number = equal = 0  # pairs, and those with the same bases in both mates
             for number, (first, second) in enumerate(both, 1):
                 if first is None or second is None:
                     raise self._unequal(number, first, second)
@@ -106,8 +114,23 @@ class PairedRecords:
                         f"{self._files} are not of one format: give both files as FASTQ, or both "
                         f"as FASTA"
                     )
+                if number <= _COMPARED:
+                    equal += first.sequence == second.sequence
+                    numbers = _number(first), _number(second)
+                    if equal == _COMPARED or numbers in (("1", "1"), ("2", "2")):
+                        raise self._repeated()
+                    self.swapped |= numbers == ("2", "1")
                 mate = Record(name, second.header, second.sequence, second.qualities)
                 yield Record(name, first.header, first.sequence, first.qualities, mate)
+            if 0 < number == equal:
+                raise self._repeated()
+
+    def _repeated(self) -> UsageError:
+        advice = _ADVICE_ON_ONE_FILE if self._files.interleaved else _ADVICE
+        return UsageError(
+            f"{self._files.paths[-1]} has the first mates again, where the second ones belong; "
+            f"{advice}"
+        )
 
     def _unequal(self, number: int, first: Record | None, second: Record | None) -> UsageError:
         if self._files.interleaved:
@@ -172,11 +195,20 @@ def pair_id(first: str, second: str) -> str | None:
     return first[:-2] if archived and len(first) > 2 else None
 
 
+def _number(record: Record) -> str:
+    """Return 1 or 2, where the header says which mate of a pair it is."""
+    found = _NUMBER_OF_MATE.match(record.header)
+    return (found[1] or found[2]) if found else ""
+
+
 def mate_headers(pair: Record, name: str) -> tuple[str, str]:
     """Return the headers of both mates in a file that holds both: their ids tell them apart.
 
     ``name`` is the id of the pair in results. What follows the ids is unchanged.
     """
     assert pair.mate is not None
-    first, second = (mate.header.split(None, 1)[1:] for mate in (pair, pair.mate))
-    return " ".join([name + _NUMBERS[0], *first]), " ".join([name + _NUMBERS[1], *second])
+    headers = []
+    for number, mate in zip(_NUMBERS, (pair, pair.mate), strict=True):
+        rest = mate.header.encode().split(None, 1)[1:]
+        headers.append(b" ".join([(name + number).encode(), *rest]).decode())
+    return headers[0], headers[1]

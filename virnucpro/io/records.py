@@ -37,7 +37,7 @@ class Record(NamedTuple):
     """One sequence of the input.
 
     Attributes:
-        id: first word of the header.
+        id: first word of the header, which ends at a space or tab.
         header: the whole header line without its ``>`` or ``@``.
         sequence: IUPAC letters, case kept, ``U`` read as ``T``, blanks removed; may be empty.
             Of a protein: any letter, and ``*``, case kept, blanks removed.
@@ -212,7 +212,7 @@ class Records:
         if len(head) > LONGEST_HEADER:
             raise _RecordError("the header is longer than 1 MiB; are the line ends missing?", head)
         header = head.decode()  # InputText has seen that it is UTF-8
-        words = header.split(None, 1)
+        words = head.split(None, 1)  # of bytes: at spaces and tabs, not at other blanks
         if not words:
             raise _RecordError("the header has no id; write one after the '>' or '@'")
         # isprintable is the fast test; it is false for tabs and odd blanks too, which are fine.
@@ -220,7 +220,7 @@ class Records:
             code = ord(control[0])
             raise _RecordError(f"control character 0x{code:02x} in the header; remove it", head)
         if self._molecule == "protein":
-            return Record(words[0], header, _residues(lines, head))
+            return Record(words[0].decode(), header, _residues(lines, head))
         letters = clean_letters(lines)
         if letters is None:
             down, message = describe_illegal_letter(lines)
@@ -228,11 +228,11 @@ class Records:
         sequence, uracil = letters
         if uracil:
             self.uracil = True
-        return Record(words[0], header, sequence)
+        return Record(words[0].decode(), header, sequence)
 
     def _error(self, line: int, fault: _RecordError) -> InputError:
-        words = fault.head[:1000].decode(errors="replace").split(None, 1)
-        named = f", record '{shortened(words[0])}'" if words else ""
+        words = fault.head[:1000].split(None, 1)
+        named = f", record '{shortened(words[0].decode(errors='replace'))}'" if words else ""
         return InputError(f"{self._path}: line {line + fault.down}{named}: {fault.message}")
 
 
@@ -283,13 +283,13 @@ def _plain_records(
     """
     text = b"\n".join(heads).decode()
     headers = text.split("\n")
-    words = [header.split(None, 1) for header in headers]
+    words = [head.split(None, 1) for head in heads]
     if not all(words) or max(map(len, heads)) > LONGEST_HEADER:
         return None
     if not "".join(headers).isprintable() and CONTROL.search(text):
         return None
     sequences = sequences_of(lines_of)
-    return None if sequences is None else ([word[0] for word in words], headers, sequences)
+    return None if sequences is None else ([word[0].decode() for word in words], headers, sequences)
 
 
 def _residues(lines: bytes, head: bytes) -> str:

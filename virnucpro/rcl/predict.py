@@ -46,7 +46,7 @@ from virnucpro.run.request import check_readable, check_writable
 from virnucpro.settings import MachineSettings
 from virnucpro.stages.chunking import (
     duplicate_ids_error,
-    input_digest,
+    hashed_input,
     refuse_changed_input,
 )
 from virnucpro.store.disk import Disk, sha256_of
@@ -242,9 +242,9 @@ def _predicted(
     began, finder = time.monotonic(), request.finder
     devices = choose_devices(request.machine, visible_gpus())
     layout = BlockLayout(state / "work", "rcl")
-    digest, seen = input_digest(source)
+    seen = hashed_input(source)
     settings: dict[str, Json] = {
-        "input": digest,
+        "input": seen.sha256,
         "model": finder.sha256,
         **vars(finder.rule),
         "duplicate ids": request.duplicate_ids,
@@ -264,7 +264,7 @@ def _predicted(
     run_state = RunState(request.source, settings)
     write_state(layout, disk, run_state)
     compute_blocks(stage, run_state, devices, request.machine, "rcl predict", emit, interruption)
-    refuse_changed_input({source: seen})
+    refuse_changed_input([seen])
     record = {
         "schema": 1,
         "producer": f"virnucpro {__version__}",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import os
 from collections.abc import Iterable, Sequence
 from html import escape
 from importlib.resources import files
@@ -58,7 +59,7 @@ def json_block(name: str, data: str) -> str:
 
 def file_link(name: str, text: str | None = None) -> str:
     """Return a link to a file beside the page."""
-    return f'<a href="./{quote(name)}">{escape(name if text is None else text)}</a>'
+    return f'<a href="./{quote(os.fsencode(name))}">{escape(name if text is None else text)}</a>'
 
 
 def definitions(rows: Iterable[tuple[str, str]]) -> str:

@@ -53,7 +53,7 @@ def overview_page(samples: NamedRuns, folder: Path) -> str:
 
 def _sample_row(name: str, run: PredictionRun, folder: Path) -> Iterator[str]:
     summary, record = run.summary, run.record
-    link = quote(os.path.relpath(Layout(run.folder, run.stem).report, folder))
+    link = quote(os.fsencode(os.path.relpath(Layout(run.folder, run.stem).report, folder)))
     yield f'<tr><td class="id"><a href="./{link}">{escape(name)}</a></td>'
     yield f"<td>{escape(str(record['settings']['analysis']['model_type']))}</td>"
     yield f'<td class="n">{summary.records:,}</td>'

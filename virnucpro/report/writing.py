@@ -1,4 +1,7 @@
-"""Writing reports and overviews: whether one is up to date, and that it replaces no other file."""
+"""Writing reports and overviews: whether one is up to date, and that it replaces no other file.
+
+The last line of a page proves its text: a page that somebody has changed is moved aside.
+"""
 
 from __future__ import annotations
 
@@ -8,12 +11,15 @@ from pathlib import Path
 
 from virnucpro.errors import InputError, UsageError
 from virnucpro.events import Emit, ReportFinished, ReportStarted, unseen
-from virnucpro.layout import Layout
+from virnucpro.layout import Layout, checkpoint_folder
 from virnucpro.report.document import MARK
 from virnucpro.report.overview import NamedRuns, overview_page
 from virnucpro.results import PredictionRun, open_run
 from virnucpro.store.disk import Disk, sha256_of
+from virnucpro.store.guard import ExistingWork, move_aside
 from virnucpro.version import __version__
+
+_LAST_LINE = "<!-- made from "
 
 
 def report_problem(layout: Layout, disk: Disk, emit: Emit = unseen) -> str:
@@ -44,21 +50,20 @@ def write_report(
     layout = Layout(run.folder, run.stem)
     path, source = layout.report, _source(layout)
     earlier = text_of(path)
-    if earlier is not None and not again and is_current(earlier, source):
+    if earlier is not None and not again and _source_of(earlier) == source:
         return path
     refuse_other_file(path, earlier)
     from virnucpro.report.page import report_page  # it imports numpy
 
     started = time.perf_counter()
     emit(ReportStarted(run.summary.records))
-    text = report_page(run, emit)
-    disk.save(path, (text + last_line(text, source)).encode())
+    _replace(path, earlier, report_page(run, emit), source, disk)
     emit(ReportFinished(time.perf_counter() - started))
     return path
 
 
 def write_overview(path: Path, runs: NamedRuns, disk: Disk) -> None:
-    """Write the overview of runs, unless it is there already.
+    """Write the overview of runs.
 
     Raises:
         InputError: the record of a run was changed.
@@ -66,9 +71,19 @@ def write_overview(path: Path, runs: NamedRuns, disk: Disk) -> None:
         OutputError: it cannot be written.
     """
     text, earlier = overview_page(runs, path.absolute().parent), text_of(path)
-    if text != earlier:
-        refuse_other_file(path, earlier)
-        disk.save(path, text.encode())
+    refuse_other_file(path, earlier)
+    _replace(path, earlier, text, __version__, disk)
+
+
+def _replace(path: Path, earlier: str | None, text: str, source: str, disk: Disk) -> None:
+    """Write a page; an ``earlier`` one that somebody has changed is moved aside."""
+    text = text.encode("utf-8", "backslashreplace").decode()  # a STEM need not be UTF-8
+    page = text + last_line(text, source)
+    if earlier is not None and _source_of(earlier) is None:
+        previous = checkpoint_folder(path.absolute().parent) / f"{path.name}.previous"
+        move_aside(ExistingWork(path.parent, previous, foreign_files=[path]), disk)
+    if page != earlier:
+        disk.save(path, page.encode())
 
 
 def _source(layout: Layout) -> str:
@@ -84,13 +99,14 @@ def _source(layout: Layout) -> str:
 
 def last_line(text: str, source: str) -> str:
     """Return the line behind a report that tells what it was made from, and proves its text."""
-    return f"<!-- made from {source}, text {hashlib.sha256(text.encode()).hexdigest()} -->\n"
+    return f"{_LAST_LINE}{source}, text {hashlib.sha256(text.encode()).hexdigest()} -->\n"
 
 
-def is_current(page: str, source: str) -> bool:
-    """Return whether a report was made from ``source`` and has not been changed since."""
-    text, _, _ = page.rpartition("<!-- made from ")
-    return page == text + last_line(text, source)
+def _source_of(page: str) -> str | None:
+    """Return what a page was made from; None where it was changed since, or is of somebody else."""
+    text, _, line = page.rpartition(_LAST_LINE)
+    source = line.partition(", text ")[0]
+    return source if page == text + last_line(text, source) else None
 
 
 def refuse_other_file(path: Path, text: str | None) -> None:
@@ -99,8 +115,7 @@ def refuse_other_file(path: Path, text: str | None) -> None:
     Raises:
         UsageError: it is one.
     """
-    own = text is not None and (MARK in text or "<!-- made from " in text)
-    if path.is_symlink() or (path.exists() and not own):
+    if path.is_symlink() or (path.exists() and MARK not in (text or "")):
         raise UsageError(f"{path} is not a report of this program: move it away, or rename it")
 
 

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from virnucpro.classifier.contigs import ContigModel
 from virnucpro.contracts import Json, OutputFile, TaskFigures
@@ -19,10 +19,12 @@ from virnucpro.events import Event, StepProgress
 from virnucpro.io.pairs import InputFiles
 from virnucpro.layout import STDIN, Layout, RunLayout
 from virnucpro.report.writing import report_problem
-from virnucpro.run.called_samples import folders_of_runs, renew_samples
+from virnucpro.results import INCOMPLETE
+from virnucpro.run.sample_list import folders_of_runs
+from virnucpro.run.sample_table import renew_samples
 from virnucpro.run.status import RunStatus, statuses
 from virnucpro.settings import Cuts, CutSettings
-from virnucpro.stages.chunking import ChunkingFigures, input_digest
+from virnucpro.stages.chunking import ChunkingFigures, hashed_input
 from virnucpro.stages.output import OutputStage
 from virnucpro.stages.results import OutputFigures, result_counts
 from virnucpro.store.disk import Disk
@@ -31,7 +33,7 @@ from virnucpro.store.guard import refuse_links
 from virnucpro.store.ledger import Ledger
 from virnucpro.store.lock import locked
 from virnucpro.store.receipts import Receipt, UnusableReceiptError, read_receipt
-from virnucpro.store.stamps import FileStamp
+from virnucpro.store.stamps import HashedFile
 from virnucpro.store.state import INPUT_NAMES, INTERLEAVED, MATES, RunState, read_state
 from virnucpro.version import __version__
 
@@ -68,14 +70,6 @@ class CalledRun:
     noun: str
 
 
-class FoundFile(NamedTuple):
-    """A file of the input of a run, its SHA-256 (hex), and its stamp from before it was hashed."""
-
-    path: Path
-    digest: str
-    stamp: FileStamp
-
-
 @dataclass(frozen=True)
 class FinishedRun:
     """A finished run with everything that its tables are made from."""
@@ -91,14 +85,14 @@ class FinishedRun:
         """Whether its input has both mates of each pair, one after the other."""
         return self.state.analysis.get(MATES) == INTERLEAVED
 
-    def stage(self, disk: Disk, found: Sequence[FoundFile], cuts: Cuts) -> OutputStage:
+    def stage(self, disk: Disk, found: Sequence[HashedFile], cuts: Cuts) -> OutputStage:
         """Return the stage that writes the tables with ``cuts``; ``found`` are the input files."""
         model = self.figures.contig_model
         return OutputStage(
             self.layout,
             disk,
             InputFiles(*(file.path for file in found), interleaved=self.interleaved),
-            {file.path: file.stamp for file in found},
+            found,
             self.figures.calibrated,
             ContigModel(*model) if model else None,
             cuts,
@@ -154,8 +148,8 @@ def call_again(request: CallRequest, screen: CallScreen) -> list[CalledRun]:
     for path in request.inputs:
         if not path.is_file():
             raise UsageError(f"--input {path} is not a file: check its path")
-        digest, seen = input_digest(path)
-        given[digest] = FoundFile(path.absolute(), digest, seen)
+        file = hashed_input(path.absolute())
+        given[file.sha256] = file
     runs = []
     for run in found:
         refuse_links(run.layout.state, run.layout.merged_folder)
@@ -168,7 +162,8 @@ def call_again(request: CallRequest, screen: CallScreen) -> list[CalledRun]:
             screen.begin(f"report of {run.layout.stem}", records)
             if problem := report_problem(run.layout, Disk(), screen.show_report):
                 screen.say(problem)
-    renew_samples([(run.layout.root, run.figures) for run in runs], screen.say)
+    for folder in dict.fromkeys(run.layout.root.parent for run in runs):
+        renew_samples(folder, screen.say)
     return runs
 
 
@@ -235,7 +230,7 @@ def _finished(layout: Layout) -> FinishedRun:
 def _called(
     run: FinishedRun,
     request: CallRequest,
-    given: Mapping[str, FoundFile],
+    given: Mapping[str, HashedFile],
     screen: CallScreen,
 ) -> CalledRun:
     """Write the tables of a run, unless they are those of the asked cuts.
@@ -250,7 +245,7 @@ def _called(
     cuts = request.cuts.cuts(calibrated=run.figures.calibrated)
     found = _input(run, given)
     disk, layout = Disk(), run.layout
-    ledger = Ledger(layout, disk, {file.path: file.digest for file in found})
+    ledger = Ledger(layout, disk, {file.path: file.sha256 for file in found})
     try:
         chunking = _Chunking(layout)
         (before,) = run.stage(disk, found, run.figures.cuts).plan(chunking)
@@ -267,8 +262,9 @@ def _called(
     (task,) = stage.plan(chunking)
     stale = ledger.check(task).stale
     figures = run.figures
+    for place, names in ((layout.root, layout.top_names()), (layout.state, None)):
+        disk.sweep(place, names)
     if stale:
-        disk.sweep(layout.root, layout.top_names())
         result = stage.run(task, lambda records, _tokens: screen.advance(records))
         ledger.commit(result)
         assert isinstance(result.figures, OutputFigures)
@@ -277,8 +273,8 @@ def _called(
     return CalledRun(layout, figures, stale, "pair" if stage.source.paired else "record")
 
 
-def _input(run: FinishedRun, given: Mapping[str, FoundFile]) -> list[FoundFile]:
-    """Return the files of the input of a run, in order: one, or two that may be the same.
+def _input(run: FinishedRun, given: Mapping[str, HashedFile]) -> list[HashedFile]:
+    """Return the files of the input of a run, in order: one or two.
 
     Raises:
         InputError: a file is not there any more, or it is another file now.
@@ -291,7 +287,7 @@ def _input(run: FinishedRun, given: Mapping[str, FoundFile]) -> list[FoundFile]:
     return files
 
 
-def _kept_input(run: FinishedRun, place: str, digest: str) -> FoundFile:
+def _kept_input(run: FinishedRun, place: str, digest: str) -> HashedFile:
     """Return a file of the input where the run found it.
 
     Raises:
@@ -306,10 +302,10 @@ def _kept_input(run: FinishedRun, place: str, digest: str) -> FoundFile:
             " was read from standard input, which was not kept" if piped else f", {source}, is gone"
         )
         raise InputError(f"{what}{where}; {advice}")
-    found, seen = input_digest(source)
-    if found != digest:
+    found = hashed_input(source)
+    if found.sha256 != digest:
         raise InputError(f"{what}, {source}, has changed since; {advice}")
-    return FoundFile(source, digest, seen)
+    return found
 
 
 def _update_record(
@@ -317,16 +313,17 @@ def _update_record(
 ) -> None:
     """Write the cuts and the new counts into ``STEM_run.json``; the rest stays."""
     cuts = asdict(figures.cuts)
-    if run.record["settings"].get("cuts") == cuts:
+    record = parse_json(run.layout.run_json.read_bytes())
+    if record["settings"].get("cuts") == cuts and INCOMPLETE not in record:
         return
-    record = {
-        **run.record,
+    record.pop(INCOMPLETE, None)
+    record |= {
         "called_again": {
             "virnucpro": __version__,
             "finished": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
             "command": list(command),
         },
-        "settings": {**run.record["settings"], "cuts": cuts},
-        "counts": {**run.record["counts"], **result_counts(figures)},
+        "settings": {**record["settings"], "cuts": cuts},
+        "counts": {**record["counts"], **result_counts(figures)},
     }
     disk.save(run.layout.run_json, (json.dumps(record, indent=1) + "\n").encode())

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 
 from virnucpro.io.chunks import record_of
 from virnucpro.io.frames import chunk_of
@@ -17,7 +16,7 @@ from virnucpro.store.disk import Disk
 from virnucpro.store.guard import ExistingWork, move_aside
 from virnucpro.store.lock import locked
 from virnucpro.store.receipts import FileFailure
-from virnucpro.store.stamps import FileStamp
+from virnucpro.store.stamps import HashedFile
 from virnucpro.tables import FAILURES, RECORDS
 
 
@@ -25,7 +24,7 @@ def write_failed_records(
     layout: Layout,
     disk: Disk,
     source: InputFiles,
-    seen: Mapping[Path, FileStamp],
+    seen: Sequence[HashedFile],
     failures: Sequence[FileFailure],
 ) -> int:
     """Bring the FASTA file of failed records up to date; returns the number of records in it.
@@ -33,7 +32,7 @@ def write_failed_records(
     Of a pair, both mates are in it, one after the other, with ids of their own.
 
     Raises:
-        InputError: the input is not the one that was ``seen`` when its digest was taken.
+        InputError: the input has other content than it was ``seen`` with.
     """
     if not failures:
         disk.remove(layout.failed_fasta)
@@ -87,7 +86,9 @@ def update_failure_table(
         disk.sweep(layout.root, {path.name})
         rows = []
         if path.exists():
-            lines = path.read_text("utf-8", "surrogateescape").splitlines(keepends=True)
+            # Only a line feed ends a row: an id may hold any other separator of lines.
+            with path.open(encoding="utf-8", errors="surrogateescape", newline="\n") as table:
+                lines = table.readlines()
             if lines[:1] == [FAILURES.header]:
                 stem = stem_of(_cell(label))
                 rows = [line for line in lines[1:] if stem_of(line.split("\t", 1)[0]) != stem]

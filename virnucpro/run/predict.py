@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from virnucpro.contracts import SPLITTING, Device, Json
@@ -28,12 +28,12 @@ from virnucpro.run.record import RunOutcome, run_record, write_record
 from virnucpro.run.request import PredictionRequest, check_request
 from virnucpro.run.workers import opened_workers
 from virnucpro.settings import SHIPPED_MODELS
-from virnucpro.stages.chunking import ChunkingFigures, input_digest, input_stamp
+from virnucpro.stages.chunking import ChunkingFigures, hashed_input
 from virnucpro.stages.results import OutputFigures, result_counts
 from virnucpro.stages.splitting import SplittingFigures
 from virnucpro.store.disk import Disk
 from virnucpro.store.lock import locked, refuse_held
-from virnucpro.store.stamps import FileStamp
+from virnucpro.store.stamps import HashedFile
 from virnucpro.store.state import INPUT_NAMES, RunState
 
 
@@ -109,12 +109,12 @@ def run_prediction(
 class AdmittedRun:
     """A run that is locked and may be carried out.
 
-    ``label`` names its input; ``seen`` are the stamps of its files.
+    ``label`` names its input; ``seen`` are its files as they were hashed.
     """
 
     run: Run
     label: str
-    seen: Mapping[Path, FileStamp]
+    seen: Sequence[HashedFile]
 
 
 @contextmanager
@@ -139,8 +139,8 @@ def admitted_run(
                     out.write(block)
         label = STDIN if from_stdin else str(source.first)
         try:
-            found = [input_digest(layout.incoming if from_stdin else p) for p in source.paths]
-            digests = [digest for digest, _ in found]
+            seen = [hashed_input(layout.incoming if from_stdin else p) for p in source.paths]
+            digests = [file.sha256 for file in seen]
             state = admitted_state(
                 layout,
                 disk,
@@ -156,10 +156,9 @@ def admitted_run(
         except VirNucProError:
             disk.remove(layout.incoming)  # the input of the run that is there stays as it is
             raise
-        seen = {path: stamp for path, (_, stamp) in zip(source.paths, found, strict=True)}
         if from_stdin:
             disk.move(layout.incoming, layout.spooled)
-            seen = {source.first: input_stamp(source.first)}
+            seen = [replace(seen[0], path=source.first)]
         stages = prediction.stages(seen, state.budgets)
         digests_of = dict(zip(source.paths, digests, strict=True))
         run = Run(layout, disk, stages, state, digests_of, features=prediction.features)
@@ -196,8 +195,8 @@ def finish(
         input=_input_record(request, admitted),
         models={
             "classifier": {
-                "path": str(prediction.classifier.path),
-                "sha256": prediction.classifier.sha256,
+                "path": str(prediction.classifier.file.path),
+                "sha256": prediction.classifier.file.sha256,
             }
         },
         settings={
@@ -232,9 +231,9 @@ def _input_record(request: PredictionRequest, admitted: AdmittedRun) -> dict[str
 def model_sizes(prediction: Prediction) -> dict[Path, int]:
     """Return the files that every worker reads, with their sizes in bytes."""
     return {
-        path: stamp.size
+        file.path: file.stamp.size
         for source in prediction.encoders.sources.values()
-        for path, stamp in source.stamps.items()
+        for file in source.files
     }
 
 

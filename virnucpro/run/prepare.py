@@ -15,7 +15,7 @@ from virnucpro.events import Emit, Notice
 from virnucpro.io.pairs import InputFiles
 from virnucpro.layout import STDIN, Layout, RunLayout
 from virnucpro.models.store import check_digest
-from virnucpro.precision import choose_precision
+from virnucpro.precision import choose_precision, emulation_warnings
 from virnucpro.run.request import PredictionRequest, classifier_path
 from virnucpro.run.windows import Features
 from virnucpro.settings import AnalysisSettings, Cuts, MachineSettings
@@ -29,7 +29,7 @@ from virnucpro.stages.splitting import SplittingStage
 from virnucpro.stages.translation import TranslationStage
 from virnucpro.store.disk import Disk
 from virnucpro.store.legacy import is_legacy_run
-from virnucpro.store.stamps import FileStamp
+from virnucpro.store.stamps import HashedFile
 from virnucpro.store.state import INTERLEAVED, MATES, read_state
 
 
@@ -58,12 +58,12 @@ class Prediction:
             return "dropped"
         return "auto" if self.machine.remove_intermediate else "kept"
 
-    def stages(self, seen: Mapping[Path, FileStamp], budgets: Mapping[str, int]) -> list[Stage]:
+    def stages(self, seen: Sequence[HashedFile], budgets: Mapping[str, int]) -> list[Stage]:
         """Return the list of stages. A new stage is added to the program here.
 
-        ``seen`` are the stamps of the files of the source from before their digests were taken: a
-        stage that reads the source commits nothing when it has changed since. ``budgets`` are the
-        batch budgets that an earlier start measured.
+        ``seen`` are the files of the source as they were hashed: a stage that reads them commits
+        nothing when one has changed since. ``budgets`` are the batch budgets that an earlier start
+        measured.
         """
         layout, disk, source, classifier = self.layout, self.disk, self.source, self.classifier
         analysis, machine, encoders = self.analysis, self.machine, self.encoders
@@ -94,7 +94,7 @@ class Prediction:
             "chunk length": self.layout.chunk_length,
             "sequences per file": self.analysis.sequences_per_file,
             "duplicate ids": self.analysis.duplicate_ids,
-            "classifier": self.classifier.sha256,
+            "classifier": self.classifier.file.sha256,
             **self.encoders.identity(),
             # Versions that embedded each of them did not say so.
             **({"identical sequences": "embedded once"} if self.dedup else {}),
@@ -122,7 +122,7 @@ def prepare(
     protein = locate(analysis.protein_model, "protein") if frames else None
     sources = (nucleotide,) if protein is None else (nucleotide, protein)
     classifier = inspect_classifier(classifier_path(analysis))
-    check_digest(classifier.path, classifier.sha256)
+    check_digest(classifier.file.path, classifier.file.sha256)
     cuts = request.cuts.cuts(calibrated=classifier.temperature is not None)
     for warning in check_fit(classifier, sources, analysis.chunk_length):
         emit(Notice("warning", warning))
@@ -132,7 +132,11 @@ def prepare(
             requested = requested_precision(each.layout, requested)
     precision = choose_precision(requested, devices)
     check_precision(precision, *sources)
-    for text in (*cautions(sources), *ignored_by(sources, request.analysis, request.machine)):
+    for text in (
+        *cautions(sources),
+        *ignored_by(sources, request.analysis, request.machine),
+        *emulation_warnings(precision, devices),
+    ):
         emit(Notice("warning", text))
     encoders = EncoderSetup(nucleotide, protein, precision, analysis.truncation)
     source, layout, machine = source_of(request), request.layout, request.machine

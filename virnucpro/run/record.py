@@ -14,6 +14,7 @@ from virnucpro.encoders.family import EncoderSource
 from virnucpro.events import Emit, Event, Notice, WorkerReady, WorkerReport
 from virnucpro.layout import Layout
 from virnucpro.precision import PRECISIONS
+from virnucpro.results import INCOMPLETE
 from virnucpro.stages.embedding import EncoderSetup, budget_key
 from virnucpro.store.disk import Disk
 from virnucpro.store.documents import parse_json
@@ -163,7 +164,7 @@ def write_record(
     """Write ``STEM_run.json``, unless nothing was computed and what is ``lasting`` is the same."""
     try:
         earlier = parse_json(layout.run_json.read_bytes())
-        unchanged = all(earlier[name] == document[name] for name in lasting)
+        unchanged = INCOMPLETE not in earlier and all(earlier[n] == document[n] for n in lasting)
     except (OSError, ValueError, KeyError, TypeError):
         unchanged = False
     if computed or not unchanged:

@@ -127,15 +127,6 @@ def check_paths(request: PredictionRequest, layout: Layout) -> None:
     _check_file(request.source, layout)
     if request.mates is not None:
         _check_file(request.mates, layout)
-        refuse_same_file(Path(request.source), Path(request.mates))
-
-
-def refuse_same_file(source: Path, mates: Path) -> None:
-    """Raise UsageError where the file of the second mates is that of the first ones."""
-    if source.samefile(mates):
-        raise UsageError(
-            f"--input2 {mates} is the same file as the input: name the file with the second mates"
-        )
 
 
 def _check_file(name: str, layout: Layout) -> None:

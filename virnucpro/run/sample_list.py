@@ -1,21 +1,20 @@
-"""The samples of a command with several inputs: their names and files, and where that is kept."""
+"""The samples of a command with several inputs: their names and files, and those of a folder."""
 
 from __future__ import annotations
 
 import glob
 import os
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
+from virnucpro.columns import MISSING
 from virnucpro.errors import InputError, UsageError
 from virnucpro.formatting import printable
 from virnucpro.layout import STDIN, SamplesFolder, stem_of
 from virnucpro.results import PredictionRun, open_runs
-from virnucpro.store.disk import Disk
-from virnucpro.store.documents import sealed, unsealed
 from virnucpro.tables import SAMPLES
 
 COLUMNS = ["name", "file"]
@@ -33,6 +32,14 @@ class NamedFile(NamedTuple):
     name: str
     file: str
     mates: str | None = None
+
+
+class ListedSample(NamedTuple):
+    """A row of the table of samples: the file of a sample, and what became of it, and why."""
+
+    file: str
+    state: str = "unfinished"
+    message: str = MISSING
 
 
 def are_several(sources: Sequence[str]) -> bool:
@@ -118,25 +125,33 @@ def read_sample_list(path: Path) -> list[NamedFile]:
     return named
 
 
-def write_names(folder: SamplesFolder, disk: Disk, named: Iterable[NamedFile]) -> None:
-    """Keep the names of all samples, for ``status``."""
-    disk.save(folder.listed, sealed({"samples": [[name, file] for name, file, _ in named]}))
+def samples_of(
+    root: Path, named: Mapping[str, ListedSample] | None = None
+) -> dict[str, ListedSample]:
+    """Return the samples of an output directory by their names; none where it has a single input.
 
-
-def read_names(root: Path) -> list[NamedFile] | None:
-    """Return the samples of an output directory; None where it is not one of several inputs."""
-    try:
-        document = unsealed(SamplesFolder(root).listed.read_bytes())
-        named = [NamedFile(str(name), str(file)) for name, file in document["samples"]]
-    except (OSError, ValueError, LookupError, TypeError):
-        return None
-    return None if list(_problems(named)) else named
+    These are the rows of its table, then those that a command has ``named``, and every other folder
+    with a run.
+    """
+    folder = SamplesFolder(root)
+    samples = {}
+    with suppress(OSError, ValueError, IndexError, InputError):
+        for name, *row in SAMPLES.read(folder.summary_table, "sample", "file", "state", "message"):
+            sample = ListedSample(*row)
+            has_results = sample.state in ("finished", "partial")
+            if _can_be_folder(name) and (folder.sample(name).is_dir() or not has_results):
+                samples[name] = sample
+    samples |= named or {}
+    if folder.lock.exists():
+        for path in sorted(root.glob("*/.checkpoints/runs/*/")):
+            samples.setdefault(path.parents[2].name, ListedSample(MISSING))
+    return samples
 
 
 def runs_of_samples(root: Path) -> list[tuple[str, PredictionRun]]:
     """Return the finished runs of the samples in an output directory, with their names."""
     runs = []
-    for name, *_ in read_names(root) or ():
+    for name in samples_of(root):
         with suppress(UsageError):  # a sample without results
             runs += [(name, run) for run in open_runs(SamplesFolder(root).sample(name))]
     return runs
@@ -145,31 +160,44 @@ def runs_of_samples(root: Path) -> list[tuple[str, PredictionRun]]:
 def finished_runs(root: Path) -> list[tuple[str, PredictionRun]]:
     """Return the finished runs in an output directory with their names.
 
-    These are the runs of samples, and then those of commands with a single input.
+    These are the runs of samples, and then those of commands with a single input. The run in the
+    folder of a sample has the name of the sample.
 
     Raises:
         UsageError: there is none.
     """
     of_samples = runs_of_samples(root)
+    root = root.absolute()
+    is_sample = SamplesFolder(root.parent).lock.exists()
     try:
-        return of_samples + [(run.stem, run) for run in open_runs(root)]
+        single = open_runs(root)
     except UsageError:
         if not of_samples:
             raise
         return of_samples
+    return of_samples + [(root.name if is_sample else run.stem, run) for run in single]
 
 
-def failures(root: Path) -> dict[str, str]:
-    """Return why samples failed at the last call, by their names, as the summary table has it."""
-    try:
-        rows = list(SAMPLES.read(SamplesFolder(root).summary_table, "sample", "state", "message"))
-        return {name: message for name, state, message in rows if state == "failed"}
-    except (OSError, ValueError, IndexError, InputError):
-        return {}
+def folders_of_runs(folder: Path, notify: Callable[[str], None]) -> list[Path]:
+    """Return the folders with finished runs: those of samples, and then the folder itself.
+
+    ``notify`` gets a sentence for each sample without one.
+    """
+    root, found = folder.absolute(), [folder.absolute()]
+    with suppress(UsageError):
+        found = list(dict.fromkeys(run.folder for _, run in finished_runs(root)))
+    for name in samples_of(root):
+        if root / name not in found:
+            notify(f"{name} has no results, and is left out")
+    return found
 
 
 def _is_pattern(source: str) -> bool:
     return any(letter in source for letter in _PATTERN) and not Path(source).exists()
+
+
+def _can_be_folder(name: str) -> bool:
+    return name.isprintable() and "/" not in name and name[:1] not in ("", ".", "-")
 
 
 def _problems(named: Iterable[NamedFile]) -> Iterable[str]:
@@ -177,7 +205,7 @@ def _problems(named: Iterable[NamedFile]) -> Iterable[str]:
     folder = SamplesFolder(Path())
     seen = {folder.summary_table.name: "the summary table", folder.overview.name: "the overview"}
     for name, file, _ in named:
-        if not name.isprintable() or "/" in name or name[:1] in ("", ".", "-"):
+        if not _can_be_folder(name):
             yield f"{printable(file)}: {printable(name)!r} cannot be the name of a folder"
         elif len(os.fsencode(name)) > LONGEST_NAME:
             yield f"{printable(file)}: its name is longer than {LONGEST_NAME} bytes"

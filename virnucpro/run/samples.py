@@ -27,9 +27,7 @@ from virnucpro.errors import (
 )
 from virnucpro.events import Emit, Event, Notice, StageAhead
 from virnucpro.executors.signals import Interruption
-from virnucpro.layout import SamplesFolder
-from virnucpro.report.writing import write_overview
-from virnucpro.results import open_run
+from virnucpro.layout import SamplesFolder, existing_paths
 from virnucpro.run.engine import (
     Execution,
     carry_out_embedding,
@@ -40,13 +38,12 @@ from virnucpro.run.engine import (
 from virnucpro.run.predict import AdmittedRun, Summary, admitted_run, finish, model_sizes
 from virnucpro.run.prepare import Prediction, prepare
 from virnucpro.run.request import PredictionRequest, check_input
-from virnucpro.run.sample_list import NamedFile, write_names
+from virnucpro.run.sample_list import ListedSample
+from virnucpro.run.sample_table import is_own_table, write_table
 from virnucpro.run.workers import Workers, opened_workers
 from virnucpro.store.disk import Disk
-from virnucpro.store.documents import parse_json
 from virnucpro.store.guard import ExistingWork, foreign_files_refusal, move_aside, refuse_links
 from virnucpro.store.lock import locked
-from virnucpro.tables import SAMPLES
 
 # Of the free space that the features of a group may take. The features of a group exist at the
 # same time; those of one sample do so in any case.
@@ -75,25 +72,12 @@ class SampleOutcome:
     sample: NamedInput
     state: SampleState = "unfinished"
     summary: Summary | None = None
-    seconds: float | None = None
-    message: str | None = None
+    error: VirNucProError | None = None
 
-    def line(self) -> str:
-        """Return the row of the summary table."""
-        calls = self.summary.results.calls if self.summary else {}
-        known = self.summary is not None
-        return SAMPLES.line(
-            sample=self.sample.name,
-            file=" ".join(self.sample.request.source.split()),
-            state=self.state,
-            records=self.summary.records if self.summary else None,
-            virus=calls.get("virus", 0) if known else None,
-            nonvirus=calls.get("nonvirus", 0) if known else None,
-            undecided=calls.get("undecided", 0) if known else None,
-            unscored=sum(self.summary.results.unscored.values()) if self.summary else None,
-            seconds=self.seconds,
-            message=" ".join(self.message.split()) if self.message else None,
-        )
+    @property
+    def message(self) -> str:
+        """Why there are no results, in one line."""
+        return " ".join(str(self.error or "").split())
 
 
 @dataclass(frozen=True)
@@ -132,46 +116,24 @@ def predict_samples(
     first = samples[0].request
     with locked(folder.lock, "these samples"):
         _admit_table(folder, disk, force=first.force)
-        write_names(folder, disk, [NamedFile(s.name, s.request.source) for s in samples])
+        _write_table(folder, disk, [SampleOutcome(sample) for sample in samples])
         with opened_workers(first.machine, folder.probe, emit, interruption, disk) as workers:
             study = Study(samples, workers, disk, emit)
             try:
                 study.carry_out()
             finally:
                 _write_table(folder, disk, study.outcomes)
+    errors = [outcome.error for outcome in study.outcomes]
+    if errors[0] and all(isinstance(error, ResumeRefusedError) for error in errors):
+        raise errors[0]
     return study.outcomes
 
 
-def overview_of(
-    folder: SamplesFolder, outcomes: Sequence[SampleOutcome], emit: Emit, disk: Disk | None = None
-) -> Path | None:
-    """Write the overview of the samples that have results, unless it is there already.
-
-    Returns its path; None where no sample has results, or where a file of the user is in the way,
-    of which a warning is given.
-
-    Raises:
-        OutputError: it cannot be written.
-    """
-    layouts = {o.sample.name: o.sample.request.layout for o in outcomes if o.summary}
-    if not layouts:
-        return None
-    try:
-        runs = [(name, open_run(layout.root, layout.stem)) for name, layout in layouts.items()]
-        write_overview(folder.overview, runs, disk or Disk())
-    except (InputError, UsageError) as error:
-        emit(Notice("warning", f"no overview was written: {error}"))
-        return None
-    return folder.overview
-
-
 def _write_table(folder: SamplesFolder, disk: Disk, outcomes: Sequence[SampleOutcome]) -> None:
-    """Write the summary table, unless it is there already."""
-    # A file name may hold bytes that are not text.
-    lines = [SAMPLES.header, *(outcome.line() for outcome in outcomes)]
-    text = "".join(lines).encode("utf-8", "surrogateescape")
-    if not folder.summary_table.exists() or folder.summary_table.read_bytes() != text:
-        disk.save(folder.summary_table, text, len(outcomes))
+    named = {
+        o.sample.name: ListedSample(o.sample.request.source, o.state, o.message) for o in outcomes
+    }
+    write_table(folder, disk, named)
 
 
 def _admit_table(folder: SamplesFolder, disk: Disk, *, force: bool) -> None:
@@ -181,16 +143,11 @@ def _admit_table(folder: SamplesFolder, disk: Disk, *, force: bool) -> None:
         UsageError: there is such a file.
     """
     path = folder.summary_table
-    refuse_links(folder.listed, folder.log)
-    if not (path.exists() or path.is_symlink()):
-        return
-    header = SAMPLES.header.encode()
-    if path.is_file() and not path.is_symlink():
-        with path.open("rb") as stream:
-            if stream.read(len(header)) == header:
-                return
+    refuse_links(folder.log)
     existing = ExistingWork(
-        folder.root, folder.checkpoints / "samples.previous", foreign_files=[path]
+        folder.root,
+        folder.checkpoints / "samples.previous",
+        foreign_files=() if is_own_table(path) else existing_paths(path),
     )
     if force:
         move_aside(existing, disk)
@@ -256,10 +213,8 @@ class Study:
         return True
 
     def _fail(self, sample: NamedInput, error: VirNucProError) -> None:
-        message = str(error).splitlines()[0]
-        outcome = SampleOutcome(sample, "failed", message=message)
-        self._outcomes[sample.name] = outcome
-        self._emit(Notice("warning", f"sample {sample.name} failed: {message}"))
+        self._outcomes[sample.name] = SampleOutcome(sample, "failed", error=error)
+        self._emit(Notice("warning", f"sample {sample.name} failed: {error}"))
 
     def _begin(
         self, sample: NamedInput, prediction: Prediction, locks: ExitStack
@@ -329,7 +284,6 @@ class Study:
                 sample,
                 "partial" if summary.failed_records else "finished",
                 summary,
-                _seconds(begun),
             )
 
 
@@ -337,9 +291,3 @@ def _size(sample: NamedInput) -> int:
     request = sample.request
     files = filter(None, (request.source, request.mates))
     return sum(Path(file).stat().st_size for file in files)
-
-
-def _seconds(begun: BegunSample) -> float:
-    """Return what the stages took when the run was last computed, as its record has it."""
-    record = parse_json(begun.prediction.layout.run_json.read_bytes())
-    return float(sum(record["seconds"].values()))

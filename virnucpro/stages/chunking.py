@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -27,7 +27,7 @@ from virnucpro.io.records import Record
 from virnucpro.layout import Molecule, RunLayout
 from virnucpro.stages.base import HostStage
 from virnucpro.store.disk import OutputWriter
-from virnucpro.store.stamps import FileStamp, stamp_of, stamped_digest
+from virnucpro.store.stamps import HashedFile, hashed
 from virnucpro.tables import PAIRS, RECORDS
 
 # A classifier has seen chunks of its own length; on reads of half of it accuracy is near chance
@@ -49,8 +49,8 @@ class ChunkingFigures(TaskFigures):
 class ChunkingStage(HostStage):
     """Cuts every record into overlapping chunks of the chunk length.
 
-    ``seen`` are the stamps of the files of the source from before their digests were taken: nothing
-    is committed where one has changed.
+    ``seen`` are the files of the source as they were hashed: nothing is committed where one has
+    changed.
     ``shortest`` is the shortest chunk that the classifier was made for, in bases.
     """
 
@@ -59,7 +59,7 @@ class ChunkingStage(HostStage):
 
     layout: RunLayout
     source: InputFiles
-    seen: Mapping[Path, FileStamp]
+    seen: Sequence[HashedFile]
     duplicate_ids: str
     shortest: int
 
@@ -136,40 +136,23 @@ class ChunkingStage(HostStage):
             report(1, 0)
 
 
-def input_stamp(source: Path) -> FileStamp:
-    """Return the stamp of an input, which changes when it is written to or replaced.
+def hashed_input(source: Path) -> HashedFile:
+    """Read an input for its digest.
 
     Raises:
         UsageError: the file is gone, or cannot be read any more.
     """
     try:
-        return stamp_of(source)
+        return hashed(source)
     except OSError as error:
         raise UsageError(f"{source}: cannot be read ({error.strerror}); put it back") from error
 
 
-def input_digest(source: Path) -> tuple[str, FileStamp]:
-    """Return the SHA-256 (hex) of an input, and its stamp from before it was hashed.
-
-    Raises:
-        UsageError: the file is gone, or cannot be read any more.
-    """
-    try:
-        return stamped_digest(source)
-    except OSError as error:
-        raise UsageError(f"{source}: cannot be read ({error.strerror}); put it back") from error
-
-
-def refuse_changed_input(seen: Mapping[Path, FileStamp]) -> None:
-    """Check that the files of an input are those whose stamps were taken.
-
-    Raises:
-        UsageError: a file is gone, or cannot be read any more.
-        InputError: a file was written to or replaced.
-    """
-    for path, stamp in seen.items():
-        if input_stamp(path) != stamp:
-            raise changed_input_error(path)
+def refuse_changed_input(seen: Sequence[HashedFile]) -> None:
+    """Raise InputError where a file of an input is gone or has other content than was hashed."""
+    for file in seen:
+        if file.changed:
+            raise changed_input_error(file.path)
 
 
 def changed_input_error(source: Path) -> InputError:
@@ -199,6 +182,8 @@ def input_notices(summary: InputSummary, length: int) -> tuple[str, ...]:
     notices = []
     if summary.uracil:
         notices.append("the input has U: read as T")
+    if summary.swapped:
+        notices.append("the second mates come first: the files of the mates may be swapped")
     if 0 < summary.median_length < SHORT_SHARE * length:  # empty records say nothing
         notices.append(
             f"half of the records have at most {summary.median_length} bases, but the "

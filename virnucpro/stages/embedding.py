@@ -33,7 +33,7 @@ from virnucpro.contracts import (
 )
 from virnucpro.encoders.batched import BatchedEncoder
 from virnucpro.encoders.family import EncoderSource
-from virnucpro.encoders.registry import family_named, open_encoder, seen_on_this_host
+from virnucpro.encoders.registry import family_named, open_encoder
 from virnucpro.errors import OutputError
 from virnucpro.io.fasta import read_fasta
 from virnucpro.layout import Layout, Molecule
@@ -44,10 +44,13 @@ from virnucpro.store import legacy
 from virnucpro.store.disk import Disk, sha256_of
 from virnucpro.store.features import Features, encode_features, load_features
 
-# Sequences per span. Forty spans of proteins let eight GPUs share one full file evenly (7.9 times
-# as fast as one; spans of 1,000: 5.0) and cost no more to write. DNABERT-S is sixteen times as
-# fast: what a span costs beside its sequences, some 10 ms, would weigh more than the balance.
-SPAN: Mapping[Molecule, int] = {"nucleotide": 2500, "protein": 250}
+# Sequences per span: a share of the run, so that many GPUs end together, but at least so many and
+# at most so many. Batches of 32,768 tokens are filled the better the larger a span is. DNABERT-S is
+# sixteen times as fast: what a span costs beside its sequences, some 10 ms, would weigh more than
+# the balance.
+SPANS = 640
+LEAST_SPAN: Mapping[Molecule, int] = {"nucleotide": 2500, "protein": 250}
+MOST_SPAN: Mapping[Molecule, int] = {"nucleotide": 2500, "protein": 2000}
 BYTES_PER_NUMBER = 4  # features are float32
 # The id of a frame in a feature file, on average, with its share of the rest of the file.
 BYTES_PER_ID = 32
@@ -141,9 +144,10 @@ class EmbeddingStage(SpannedStage):
         return legacy.take_over(self.layout, tasks, self.molecule, self.source.dim)
 
     def split(self, task: Task) -> list[Task]:
-        """Return spans of at most ``SPAN`` sequences, the same on every machine."""
+        """Return spans whose size follows from the sequences of the run alone."""
         lengths = [len(sequence) for _, sequence in read_fasta(task.inputs[0])]
-        size = SPAN[self.molecule]
+        share = max(self.sequences // SPANS, LEAST_SPAN[self.molecule])
+        size = min(share, MOST_SPAN[self.molecule])
         return [
             self._span(task, lengths, start, min(start + size, len(lengths)))
             for start in range(0, len(lengths), size)
@@ -206,9 +210,8 @@ class EmbeddingStage(SpannedStage):
         if device.kind == "cuda":
             torch.cuda.empty_cache()  # the blocks of the previous stage's model
         kept = None if self.budget else self.kept.get(budget_key(self.name, device))
-        source = seen_on_this_host(self.source)
         encoder = open_encoder(
-            source,
+            self.source,
             device.kind,
             self.precision,
             budget=self.budget or kept,
@@ -219,7 +222,7 @@ class EmbeddingStage(SpannedStage):
         facts = {**encoder.facts(), "precision": self.precision}
         if kept:
             facts["found"] = "kept"
-        return EmbeddingSession(encoder, source, self.molecule, self.disk, device, facts)
+        return EmbeddingSession(encoder, self.source, self.molecule, self.disk, device, facts)
 
 
 def budget_key(stage: str, device: Device) -> str:

@@ -95,6 +95,12 @@ class EmbeddingSession:
             return SpanBatches(records)
         return SpanBatches(records, self._encoder.prepare([text for _, text in records]))
 
+    def _following(self) -> PreparedBatches | None:
+        """Wait for the batches of the prepared span, if there is one and it can be read."""
+        if self._prepared is None or self._prepared[1].exception():
+            return None
+        return self._prepared[1].result().batches
+
     def _discard_prepared(self) -> None:
         """End the thread that makes batches which nobody will compute."""
         if self._prepared is not None:
@@ -124,7 +130,9 @@ class EmbeddingSession:
         with self._computing:
             if isinstance(self._encoder, BatchedEncoder):
                 with finished:
-                    data = self._encoder.encode(sequences, report, span.batches, finished)
+                    data = self._encoder.encode(
+                        sequences, report, span.batches, finished, self._following
+                    )
             else:
                 data = self._encoder.encode(sequences, report)
         host_wait = round(self._encoder.host_wait_seconds - waited, 3)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import math
 from array import array
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, suppress
 from dataclasses import asdict, astuple, dataclass
 from itertools import repeat
 from pathlib import Path
@@ -20,6 +21,7 @@ from virnucpro.io.chunks import record_of, record_spans
 from virnucpro.io.pairs import InputFiles
 from virnucpro.io.records import holds_qualities
 from virnucpro.layout import RunLayout
+from virnucpro.results import INCOMPLETE
 from virnucpro.settings import DEFAULT_CUTS, Cuts
 from virnucpro.stages.base import HostStage
 from virnucpro.stages.calls import Chunk, Scores, call_record
@@ -29,8 +31,9 @@ from virnucpro.stages.regions import MODEL as REGION_MODEL
 from virnucpro.stages.regions import Region, find_regions
 from virnucpro.stages.results import OutputFigures, ResultFiles
 from virnucpro.store.disk import OutputWriter
+from virnucpro.store.documents import parse_json
 from virnucpro.store.gzipped import gzip_into
-from virnucpro.store.stamps import FileStamp
+from virnucpro.store.stamps import HashedFile
 from virnucpro.tables import CONSENSUS, FRAMES, PAIRS
 
 PLAIN = 7  # outputs that are always there; then those of FASTQ reads and of pairs
@@ -40,8 +43,8 @@ PLAIN = 7  # outputs that are always there; then those of FASTQ reads and of pai
 class OutputStage(HostStage):
     """Writes the tables of chunks and records, and the records called virus.
 
-    ``seen`` are the stamps of the files of the source from before their digests were taken: nothing
-    is committed where one has changed. False discovery rates are given only where the scores are
+    ``seen`` are the files of the source as they were hashed: nothing is committed where one has
+    changed. False discovery rates are given only where the scores are
     ``calibrated`` probabilities. ``contig_model`` says how the chunks of a record are put together;
     None takes the rule of the original program. ``cuts`` say what a record needs to be called
     virus.
@@ -55,7 +58,7 @@ class OutputStage(HostStage):
 
     layout: RunLayout
     source: InputFiles
-    seen: Mapping[Path, FileStamp]
+    seen: Sequence[HashedFile]
     calibrated: bool
     contig_model: ContigModel | None = None
     cuts: Cuts = DEFAULT_CUTS
@@ -124,6 +127,7 @@ class OutputStage(HostStage):
                 raise changed_input_error(self.source.first)
             files.finish()
             refuse_changed_input(self.seen)
+            self._mark_record()
         figures = OutputFigures(
             statuses=dict(sorted(files.statuses.items())),
             calls=dict(sorted(files.calls.items())),
@@ -139,6 +143,13 @@ class OutputStage(HostStage):
             contig_model=() if self.contig_model is None else astuple(self.contig_model),
         )
         return TaskResult(task, tuple(writer.output for writer in writers), figures)
+
+    def _mark_record(self) -> None:
+        """Mark an earlier record of the run until another one describes the new results."""
+        path = self.layout.run_json
+        with suppress(OSError, ValueError, TypeError):  # there is none, or it was damaged
+            record = {**parse_json(path.read_bytes()), INCOMPLETE: True}
+            self.disk.save(path, (json.dumps(record, indent=1) + "\n").encode())
 
     def _files(self, writers: Sequence[OutputWriter], stack: ExitStack) -> ResultFiles:
         """Return the files of results in ``writers``; ``stack`` ends those that are compressed."""

@@ -22,7 +22,7 @@ from virnucpro.contracts import (
     Task,
     TaskResult,
 )
-from virnucpro.encoders.family import refuse_changed_models
+from virnucpro.encoders.family import refuse_changed_model
 from virnucpro.stages.base import HostStage
 from virnucpro.stages.copies import Scores, with_copies
 from virnucpro.stages.scoring import ScoringStage, proved_scores, scores_receipt
@@ -52,7 +52,7 @@ class PredictionStage(HostStage):
         if self.dedup:
             inputs += (self.layout.frames("nucleotide"), self.layout.copies_table)
         rows = receipts.outputs("translation")[0].rows
-        params = {"classifier": self.classifier.sha256}
+        params = {"classifier": self.classifier.file.sha256}
         task = self.whole(inputs, (self.layout.predictions,), params, rows)
         scores = (self.layout.scores(number) for number in range(1, files + 1))
         parts = [receipts.part(scores_receipt(path)) for path in scores]
@@ -87,9 +87,7 @@ class PredictionStage(HostStage):
 
     def _scored(self, paths: Sequence[Path]) -> Generator[tuple[list[str], Scores]]:
         """Yield ids and scores of all merged files, some at a time."""
-        stamps = {self.classifier.path: self.classifier.stamp}
-        refuse_changed_models(stamps)
-        classifier = load_classifier(self.classifier.path)
+        classifier = load_classifier(self.classifier.file.path)
 
         def scored(slab: tuple[list[str], torch.Tensor]) -> torch.Tensor:
             return classifier.scores(slab[1])
@@ -100,7 +98,7 @@ class PredictionStage(HostStage):
         ):
             for (ids, _), pairs in scores:
                 yield ids, pairs.numpy()
-        refuse_changed_models(stamps)
+        refuse_changed_model(self.classifier.file)
 
     def _slabs(self, paths: Sequence[Path]) -> Generator[tuple[list[str], torch.Tensor]]:
         """Ids and rows of all files, some at a time. The next file is read meanwhile."""

@@ -11,7 +11,7 @@ import torch
 
 from virnucpro.classifier.files import ClassifierInfo, load_classifier
 from virnucpro.contracts import OutputFile, Receipts, ReportProgress, Task, TaskResult
-from virnucpro.encoders.family import refuse_changed_models
+from virnucpro.encoders.family import refuse_changed_model
 from virnucpro.errors import OutputError
 from virnucpro.stages.base import HostStage
 from virnucpro.store.disk import sha256_of
@@ -34,7 +34,7 @@ class ScoringStage(HostStage):
 
     def plan(self, receipts: Receipts) -> list[Task]:
         """Return one task per split file."""
-        params = {"classifier": self.classifier.sha256}
+        params = {"classifier": self.classifier.file.sha256}
         tasks = []
         for number in self.files:
             merged, output = self.layout.merged(number), self.layout.scores(number)
@@ -48,12 +48,10 @@ class ScoringStage(HostStage):
         Raises:
             ModelError: the classifier was replaced since the run began.
         """
-        stamps = {self.classifier.path: self.classifier.stamp}
-        refuse_changed_models(stamps)
-        classifier = load_classifier(self.classifier.path)
+        classifier = load_classifier(self.classifier.file.path)
         features = load_features(task.inputs[0], "merged", mapped=True)
         scores = Features(features.ids, classifier.scores(features.data))
-        refuse_changed_models(stamps)
+        refuse_changed_model(self.classifier.file)
         output = self.disk.save(task.outputs[0], encode_features(scores, "scores"), len(scores.ids))
         report(len(scores.ids), 0)
         return TaskResult(task, (output,))

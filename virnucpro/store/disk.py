@@ -19,7 +19,7 @@ from typing import BinaryIO
 
 from virnucpro.contracts import OutputFile
 from virnucpro.errors import OutputError
-from virnucpro.store.stamps import stamped_digest
+from virnucpro.store.stamps import hashed
 
 BUFFER = 1 << 20  # bytes gathered before a write: large enough that the system call costs nothing
 Bytes = bytes | bytearray | memoryview
@@ -292,4 +292,4 @@ def _unwritable(path: Path, cause: BaseException | None) -> OutputError:
 
 def sha256_of(path: Path) -> str:
     """Return the SHA-256 (hex) of the content of a file."""
-    return stamped_digest(path)[0]
+    return hashed(path).sha256

@@ -20,7 +20,7 @@ from virnucpro.store.receipts import (
     read_receipt,
     receipt_document,
 )
-from virnucpro.store.stamps import FileStamp, changed_files, stamp_of, stamped_digest
+from virnucpro.store.stamps import HashedFile, hashed, stamp_of
 from virnucpro.version import __version__
 
 
@@ -49,8 +49,8 @@ class Ledger:
     """The receipts of one run.
 
     Digests form a chain from receipt to receipt: an input that an earlier stage wrote is known by
-    its receipt and not hashed again, only its stamp is compared. ``digests`` begins with that of
-    the input file.
+    its receipt, and hashed again only where its stamp is another one. ``digests`` begins with that
+    of the input file.
     """
 
     def __init__(self, layout: Layout, disk: Disk, digests: Mapping[Path, str]) -> None:
@@ -58,7 +58,7 @@ class Ledger:
         self._layout = layout
         self._disk = disk
         self._digests = dict(digests)
-        self._stamps: dict[Path, FileStamp] = {}
+        self._files: dict[Path, HashedFile] = {}
         self._receipts: dict[Path, Receipt] = {}
         self._receipts_of_spans: dict[Path, Receipt] = {}
         self._archive = read_archive(layout)
@@ -130,14 +130,15 @@ class Ledger:
         """
         task = result.task
         digest = fingerprint(task, [self._digest(p) for p in task.inputs])
-        stamps = {path: self._stamps[path] for path in task.inputs if path in self._stamps}
-        if changed := changed_files(stamps):
-            raise OutputError(
-                f"{changed[0]} was changed while the run used it: nothing was made from it; let "
-                f"no other program write there, then {self._disk.again}"
-            )
+        for file in [self._files[path] for path in task.inputs if path in self._files]:
+            if file.changed:
+                raise OutputError(
+                    f"{file.path} was changed while the run used it: nothing was made from it; let "
+                    f"no other program write there, then {self._disk.again}"
+                )
         for output in result.outputs:
-            self._stamps[output.path] = stamp_of(output.path)
+            stamp = stamp_of(output.path)
+            self._files[output.path] = HashedFile(output.path, output.sha256, stamp)
         receipt = Receipt(
             task.stage, digest, result.outputs, result.figures, origin, result.seconds
         )
@@ -161,7 +162,7 @@ class Ledger:
         self._write_archive(self._archive.removed.union(files))
         for path in files:
             self._disk.remove(path)
-            self._stamps.pop(path, None)  # it is known by its receipt
+            self._files.pop(path, None)  # it is known by its receipt
 
     def _write_archive(self, removed: Collection[Path]) -> None:
         """Write down which files are ``removed``, and all receipts that are known."""
@@ -190,16 +191,17 @@ class Ledger:
 
     def _digest(self, path: Path) -> str:
         if path not in self._digests:
-            self._digests[path], self._stamps[path] = stamped_digest(path)
+            self._files[path] = hashed(path)
+            self._digests[path] = self._files[path].sha256
         return self._digests[path]
 
     def _changed_content(self, output: OutputFile) -> str | None:
         """Return that an output, if it is not removed, has other content than it should have."""
         try:
-            digest, self._stamps[output.path] = stamped_digest(output.path)
+            found = self._files[output.path] = hashed(output.path)
         except FileNotFoundError:
             return None
-        if digest != output.sha256:
+        if found.sha256 != output.sha256:
             return f"{output.path.name} has other content than its receipt says"
         return None
 

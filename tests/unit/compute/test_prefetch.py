@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Iterator
 from contextlib import closing
+from typing import ClassVar
 
 import pytest
 import torch
 
-from tests.unit.encoders.small import fair_model, make_dnabert, open_path, save_fair, sequences
+from tests.unit.encoders.small import (
+    fair_model,
+    make_dnabert,
+    open_path,
+    quiet,
+    save_fair,
+    sequences,
+)
 from virnucpro.compute.threads import PREFETCH_THREAD, prefetched
+from virnucpro.encoders.batched import AHEAD, BEGUN
 from virnucpro.encoders.dnabert_s import SLICE
 
 
@@ -90,6 +100,82 @@ def test_encoding_is_the_same_to_the_bit_with_a_thread(encoder):
     assert sum(s for s, _ in reports[0]) == len(texts)
     assert encoder.host_wait_seconds > 0
     assert not _threads()
+
+
+class Event:
+    """Stands for an event of a GPU, and notes when it is awaited."""
+
+    log: ClassVar[list[str]] = []
+
+    def record(self, stream: object) -> None:
+        pass
+
+    def synchronize(self) -> None:
+        self.log.append("await")
+
+
+@pytest.fixture
+def log(encoder, monkeypatch):
+    """The encoder computes by the loop for a GPU; the log says what it does."""
+    forward = encoder.forward
+
+    def logged(*inputs: torch.Tensor) -> torch.Tensor:
+        log.append("compute")
+        return forward(*inputs)
+
+    log: list[str] = []
+    monkeypatch.setattr(Event, "log", log)
+    monkeypatch.setattr(torch.cuda, "Event", Event)
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda device: None)
+    monkeypatch.setattr(encoder, "_compute_on_cores", encoder._compute_on_gpu)
+    monkeypatch.setattr(encoder, "ahead", 2)
+    monkeypatch.setattr(encoder, "forward", logged)
+    return log
+
+
+def test_a_gpu_begins_the_next_sequences_before_the_last_of_these_are_awaited(encoder, log):
+    texts = [sequences([30] * 90, "ACGT", seed) for seed in range(3)]
+    plain = [encoder.encode(part, quiet) for part in texts]
+    batches = len(log) // 6  # each is computed once and awaited once
+    log.clear()
+    prepared = [encoder.prepare(part) for part in texts]
+    rows = []
+    for part, own, others in zip(texts, prepared, [*prepared[1:], None], strict=True):
+        rows.append(encoder.encode(part, quiet, own, following=lambda others=others: others))
+        done = len(rows) * batches
+        begun = min(done + BEGUN, len(texts) * batches)
+        assert (log.count("compute"), log.count("await")) == (begun, done)
+        last = len(log) - log[::-1].index("compute")
+        assert log[last:] == ["await"] * (len(log) - last)
+        assert len(log) - last > 1
+    assert all(torch.equal(a, b) for a, b in zip(rows, plain, strict=True))
+
+
+@pytest.mark.parametrize(("flops", "queued"), [(1.0, 2), (math.inf, AHEAD + 1)])
+def test_more_batches_are_in_the_queue_where_they_are_short(
+    encoder, log, monkeypatch, flops, queued
+):
+    monkeypatch.setattr("virnucpro.encoders.batched.QUEUED_FLOPS", flops)
+    encoder.encode(sequences([30] * 160, "ACGT"), quiet)
+    assert log.index("await") == queued
+    assert log[queued : queued + 3] == ["await", "compute", "await"]
+
+
+def test_what_cannot_be_begun_fails_in_its_own_turn(encoder, monkeypatch):
+    texts, others = sequences([30] * 9, "ACGT"), encoder.prepare(sequences([5] * 9, "ACGT"))
+    theirs, forward, failures = others.first[0].inputs[0], encoder.forward, []
+
+    def full(*inputs: torch.Tensor) -> torch.Tensor:
+        if inputs[0] is theirs:
+            failures.append(torch.OutOfMemoryError())
+            raise failures[-1]
+        return forward(*inputs)
+
+    monkeypatch.setattr(encoder, "forward", full)
+    assert len(encoder.encode(texts, quiet, following=lambda: others)) == len(texts)
+    assert len(failures) == 1
+    with pytest.raises(torch.OutOfMemoryError):
+        encoder.encode(others.sequences, quiet, others)
 
 
 def test_no_thread_is_left_when_the_consumer_fails(encoder):

@@ -94,7 +94,7 @@ def test_scores_that_say_nothing_are_refused() -> None:
 
 def test_predictions_of_another_classifier_are_refused(tmp_path: Path) -> None:
     info, run = inspect_classifier(TOY_CLASSIFIER), tmp_path / "s_run.json"
-    said = {"sha256": info.sha256, "path": "x.pth"}
+    said = {"sha256": info.file.sha256, "path": "x.pth"}
     run.write_text(json.dumps({"models": {"classifier": said}}))
     assert check_made_by(info, run)
     run.write_text(json.dumps({"models": {"classifier": said | {"sha256": "0" * 64}}}))

@@ -66,9 +66,9 @@ def test_only_the_numbers_of_mates_are_taken_off() -> None:
 
 def test_one_file_may_be_compressed_and_the_other_not(tmp_path: Path) -> None:
     files = _files(tmp_path, _fastq("r1", "r2"), "")
-    files.paths[1].write_bytes(gzip.compress(_fastq("r1", "r2", bases="ACGU").encode()))
+    files.paths[1].write_bytes(gzip.compress(_fastq("r1", "r2", bases="GGGU").encode()))
     pairs = files.records()
-    assert [pair.mate.sequence for pair in pairs if pair.mate] == ["ACGT", "ACGT"]
+    assert [pair.mate.sequence for pair in pairs if pair.mate] == ["GGGT", "GGGT"]
     assert pairs.uracil
 
 
@@ -108,7 +108,7 @@ def test_the_summary_counts_pairs_and_the_bases_of_both_mates(tmp_path: Path) ->
 
 
 def test_a_pair_that_occurs_twice_is_renamed(tmp_path: Path) -> None:
-    files = _files(tmp_path, _fastq("r1/1", "r1/1"), _fastq("r1/2", "r1/2"))
+    files = _files(tmp_path, _fastq("r1/1", "r1/1"), _fastq("r1/2", "r1/2", bases="GG"))
     assert summarise_input(files).duplicates == ("r1",)
     assert [pair.id for pair in map(RecordRenamer(files), files.records())] == ["r1", "r1_2"]
 
@@ -119,3 +119,31 @@ def test_no_chunk_spans_both_mates() -> None:
     assert record_spans((7, 5), 3) == [*chunk_spans(7, 3), *second]
     assert record_spans((0, 2), 3) == [(0, 2)]
     assert record_spans((2, 0), 3) == [(0, 2)]
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        (_fastq("r1", "r2"), _fastq("r1", "r2")),
+        (_fastq("r1/1"), _fastq("r1/1", bases="GG")),
+        (_fastq("r1").replace("of", "2:N:0"), _fastq("r1", bases="GG").replace("of", "2:N:0")),
+        ("".join(_fastq(f"r{n}") for n in range(1100)), _fastq(*(f"r{n}" for n in range(1000)))),
+    ],
+    ids=["the same sequences", "the same number", "the same number of new ids", "a thousand"],
+)
+def test_first_mates_twice_are_no_pairs(tmp_path: Path, first: str, second: str) -> None:
+    with pytest.raises(UsageError, match="has the first mates again"):
+        list(_files(tmp_path, first, second).records())
+    mates = zip(*(text.splitlines(keepends=True) for text in (first, second)), strict=False)
+    lines = [[*some] for some in zip(*[iter(mates)] * 4, strict=True)]
+    both = "".join("".join(line[side] for line in four) for four in lines for side in (0, 1))
+    (tmp_path / "both.fq").write_text(both)
+    with pytest.raises(UsageError, match="has the first mates again"):
+        list(InputFiles(tmp_path / "both.fq", interleaved=True).records())
+
+
+@pytest.mark.parametrize("header", ["r1/{}", "r1 {}:N:0:ACGT"])
+def test_swapped_files_are_noticed(tmp_path: Path, header: str) -> None:
+    first, second = (_fastq(header.format(n), bases="ACG" * n) for n in (1, 2))
+    assert summarise_input(_files(tmp_path, second, first)).swapped
+    assert not summarise_input(_files(tmp_path, first, second)).swapped

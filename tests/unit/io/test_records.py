@@ -57,6 +57,11 @@ ACCEPTED = [
     ("20-path-like", b">../../x\nAC\n>/etc/x\nGG\n", [("../../x", "AC"), ("/etc/x", "GG")]),
     ("21-quotes", b">\"a',b[red]\nAC\n", [("\"a',b[red]", "AC")]),
     ("22-utf8", ">séquence_β x\nAC\n".encode(), [("séquence_β", "AC")]),
+    (
+        "22-odd-blanks",
+        ">a\xa01 x\nAC\n>a\u3000 2\nG\n>\ta\u2028b\tx\nT\n".encode(),
+        [("a\xa01", "AC"), ("a\u3000", "G"), ("a\u2028b", "T")],
+    ),
     ("22-utf8-fastq", "@é\nAC\n+\nII\n".encode(), [("é", "AC")]),
     ("27-fastq", b"@a x\nACGTAC\n+a x\n@IIII+\n@b\nGG\n+\n>I\n", PAIRS),
     ("27-fastq-crlf", b"@a\r\nAC\r\n+\r\nII\r\n", [("a", "AC")]),

@@ -19,7 +19,7 @@ from virnucpro.run.status import statuses
 from virnucpro.settings import AnalysisSettings, MachineSettings
 from virnucpro.stages.base import HostStage
 from virnucpro.store.documents import sealed, unsealed
-from virnucpro.store.stamps import FileStamp
+from virnucpro.store.stamps import HashedFile
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,7 +50,9 @@ class CountStage(HostStage):
 def request_(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PredictionRequest:
     stages = Prediction.stages
 
-    def with_count(self: Prediction, seen: FileStamp, budgets: dict[str, int]) -> list[Stage]:
+    def with_count(
+        self: Prediction, seen: list[HashedFile], budgets: dict[str, int]
+    ) -> list[Stage]:
         return [*stages(self, seen, budgets), CountStage(self.layout, self.disk)]
 
     monkeypatch.setattr(Prediction, "stages", with_count)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -63,6 +64,17 @@ def test_joined_spans_are_the_file(stage: EmbeddingStage, task: Task) -> None:
     whole = stage.open(Device("cpu"))(task, lambda n, t: None)
     assert whole.outputs == done.outputs
     assert not torch.equal(found.data[0], found.data[1])
+
+
+@pytest.mark.parametrize(
+    ("sequences", "size"), [(COUNT, 250), (160_000, 250), (320_000, 500), (9_000_000, 2000)]
+)
+def test_spans_are_a_share_of_the_run(
+    stage: EmbeddingStage, task: Task, sequences: int, size: int
+) -> None:
+    spans = replace(stage, sequences=sequences).split(task)
+    assert spans[0].count == min(size, COUNT)
+    assert replace(stage, sequences=sequences, molecule="nucleotide").split(task)[0].count == COUNT
 
 
 def test_what_failed_has_no_row(stage: EmbeddingStage, task: Task) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from virnucpro.training.lite.balance import MOST_WEIGHT, GcShares, GroupLosses, gc_of
+from virnucpro.training.lite.genomes import MOST_WEIGHT, GcShares, GroupLosses, gc_of
 
 
 def windows_of(gc, count):

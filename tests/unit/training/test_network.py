@@ -11,14 +11,14 @@ import torch.nn.functional as F
 from torch import nn
 
 from virnucpro.classifier.scoring import Classifier
-from virnucpro.training.classifier.network import (
+from virnucpro.training.classifier.trainer import (
     EPS,
+    RECIPES,
     ClassifierNetwork,
     GlobalBatchNorm,
     dropout_mask,
     fold_standardisation,
 )
-from virnucpro.training.classifier.settings import RECIPES
 from virnucpro.training.group import TrainingGroup
 
 ALONE = TrainingGroup(0, 1, torch.device("cpu"))

@@ -13,8 +13,7 @@ from virnucpro.errors import InputError
 from virnucpro.executors.signals import Interruption
 from virnucpro.store.disk import Disk
 from virnucpro.training.classifier.features import find_features, moments
-from virnucpro.training.classifier.settings import RECIPES
-from virnucpro.training.classifier.trainer import TrainingPlan
+from virnucpro.training.classifier.trainer import RECIPES, TrainingPlan
 from virnucpro.training.group import TrainingGroup
 from virnucpro.training.loop import train_network
 from virnucpro.training.processes import train_on

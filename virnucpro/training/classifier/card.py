@@ -20,7 +20,7 @@ from virnucpro.layout import MOLECULES
 from virnucpro.metrics.classification import auroc, confusion_counts, metric_text
 from virnucpro.metrics.temperature import log_loss
 from virnucpro.settings import SHIPPED_MODELS, AnalysisSettings
-from virnucpro.training.classifier.settings import TrainingSettings
+from virnucpro.training.classifier.trainer import TrainingSettings
 from virnucpro.training.data.dataset import PARTS, Dataset
 from virnucpro.version import __version__
 

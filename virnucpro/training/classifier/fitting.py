@@ -29,9 +29,12 @@ from virnucpro.training.classifier.features import (
     find_features,
     moments,
 )
-from virnucpro.training.classifier.network import EPS, fold_standardisation
-from virnucpro.training.classifier.settings import TrainingSettings
-from virnucpro.training.classifier.trainer import TrainingPlan
+from virnucpro.training.classifier.trainer import (
+    EPS,
+    TrainingPlan,
+    TrainingSettings,
+    fold_standardisation,
+)
 from virnucpro.training.data.dataset import LABELS, PARTS, Dataset, Part, read_embedding_record
 from virnucpro.training.packages import require_packages
 from virnucpro.training.progress import TrainingEvent

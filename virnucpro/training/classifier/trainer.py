@@ -1,15 +1,20 @@
-"""The training of the classifier, as each process runs it."""
+"""The training of the classifier, as each process runs it: settings, network and loop.
+
+The settings are those of the original program, and modern ones. The network is the same with both.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 import torch
 import torch.nn.functional as F
+from torch import nn
 
 from virnucpro.metrics.classification import auroc
 from virnucpro.metrics.temperature import log_loss
@@ -19,15 +24,183 @@ from virnucpro.training.classifier.features import (
     RowNumbers,
     epoch_windows,
 )
-from virnucpro.training.classifier.network import (
-    ClassifierNetwork,
-    dropout_mask,
-    weight_decay_groups,
-)
-from virnucpro.training.classifier.settings import TrainingSettings
 from virnucpro.training.group import TrainingGroup
-from virnucpro.training.loop import EpochPlan, TrainingLoop
+from virnucpro.training.loop import EpochPlan, TrainingLoop, cosine_rate, random_seed
 from virnucpro.training.progress import ReportEvent, StopRequested
+
+RecipeName = Literal["original", "modern"]
+STEP_EPOCHS, STEP_FACTOR = 10, 0.85  # train.py of the original: StepLR(step_size=10, gamma=0.85)
+
+
+@dataclass(frozen=True)
+class TrainingSettings:
+    """Everything that decides the weights, beside the data.
+
+    Attributes:
+        recipe: the name of the settings that these started from.
+        optimizer: SGD with ``momentum``, or AdamW with ``weight_decay`` on the two matrices.
+        schedule: the schedule of the learning rate: ``step``, or ``cosine`` with a warm-up.
+        standardise: whether inputs get mean 0 and variance 1. At the end this is folded into the
+            first layer, so that the finished classifier takes embeddings as they are.
+        epochs: the largest number of epochs.
+        batch_size: frames per step, over all processes together.
+        learning_rate: its highest value.
+        momentum: of SGD.
+        weight_decay: of AdamW.
+        hidden: units of the hidden layer.
+        dropout: the fraction of hidden units that are left out at each step.
+        patience: epochs without a lower validation loss before training stops.
+        seed: the seed of first weights, order and dropout.
+        precision: the arithmetic of the matrix products in training; all else is fp32.
+    """
+
+    recipe: RecipeName
+    optimizer: Literal["sgd", "adamw"]
+    schedule: Literal["step", "cosine"]
+    standardise: bool
+    epochs: int
+    batch_size: int
+    learning_rate: float
+    momentum: float = 0.0
+    weight_decay: float = 0.0
+    hidden: int = 512
+    dropout: float = 0.5
+    patience: int = 5
+    seed: int = 42
+    precision: str = "fp32"
+
+    def rate(self, epochs: float) -> float:
+        """Return the learning rate after so many ``epochs``."""
+        if self.schedule == "step":
+            return self.learning_rate * STEP_FACTOR ** (int(epochs) // STEP_EPOCHS)
+        return cosine_rate(self.learning_rate, epochs, self.epochs)
+
+
+RECIPES: dict[RecipeName, TrainingSettings] = {
+    # train.py of https://github.com/Li-Jing-1997/VirNucPro: 512 hidden units, dropout 0.5, SGD
+    # with these numbers, batches of 32, at most 200 epochs, early stopping after 5.
+    "original": TrainingSettings(
+        recipe="original",
+        optimizer="sgd",
+        schedule="step",
+        standardise=False,
+        epochs=200,
+        batch_size=32,
+        learning_rate=0.0002,
+        momentum=0.9,
+    ),
+    # Batches of 512 keep a GPU busy. With them, AdamW at its usual rate needs some tens of epochs.
+    # There is weight decay and no label smoothing, because smoothed labels bend the scores, which
+    # are calibrated afterwards.
+    "modern": TrainingSettings(
+        recipe="modern",
+        optimizer="adamw",
+        schedule="cosine",
+        standardise=True,
+        epochs=40,
+        batch_size=512,
+        learning_rate=0.001,
+        weight_decay=0.01,
+    ),
+}
+
+
+EPS, MOMENTUM = 1e-5, 0.1  # torch's defaults for BatchNorm1d
+
+
+class GlobalBatchNorm(nn.Module):
+    """Batch normalisation of ``[n, hidden]`` over the rows of all processes."""
+
+    def __init__(self, hidden: int, group: TrainingGroup) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(hidden))
+        self.bias = nn.Parameter(torch.zeros(hidden))
+        self.running_mean: torch.Tensor
+        self.running_var: torch.Tensor
+        self.register_buffer("running_mean", torch.zeros(hidden))
+        self.register_buffer("running_var", torch.ones(hidden))
+        self._group = group
+
+    def forward(self, x: torch.Tensor, rows: int) -> torch.Tensor:
+        """Normalise ``x``; in training with the statistics of the ``rows`` of the whole batch."""
+        if not self.training:
+            statistics = self.running_mean, self.running_var
+            return F.batch_norm(x, *statistics, self.weight, self.bias, eps=EPS)
+        mean = self._group.total(x.sum(0)) / rows  # [hidden]
+        centred = x - mean
+        variance = self._group.total((centred * centred).sum(0)) / rows
+        with torch.no_grad():
+            unbiased = variance * rows / max(rows - 1, 1)
+            self.running_mean.lerp_(mean, MOMENTUM)
+            self.running_var.lerp_(unbiased, MOMENTUM)
+        return centred * (variance + EPS).rsqrt() * self.weight + self.bias
+
+
+class ClassifierNetwork(nn.Module):
+    """Linear layer, batch normalisation, ReLU, dropout, linear layer."""
+
+    def __init__(self, width: int, settings: TrainingSettings, group: TrainingGroup) -> None:
+        """Draw the first weights as the original does (Xavier), from the seed of the settings."""
+        super().__init__()
+        random = torch.Generator().manual_seed(settings.seed)
+        self.hidden_layer = _linear(width, settings.hidden, random)
+        # Batch normalisation takes this bias out again. Its gradient consists of rounding errors,
+        # which AdamW would turn into full steps.
+        self.hidden_layer.bias.requires_grad_(False)
+        self.bn1 = GlobalBatchNorm(settings.hidden, group)
+        self.output_layer = _linear(settings.hidden, 2, random)
+        self._keep_probability = 1 - settings.dropout
+
+    def forward(self, x: torch.Tensor, mask: torch.Tensor, rows: int) -> torch.Tensor:
+        """Return the logits ``[n, 2]`` of ``[n, width]``.
+
+        ``mask`` ``[n, hidden]`` holds the units that dropout keeps; it is read in training only.
+        ``rows`` is the number of rows of the whole batch.
+        """
+        x = self.hidden_layer(x).float()  # [n, hidden]
+        x = F.relu(self.bn1(x, rows))
+        if self.training:
+            x = x * mask / self._keep_probability
+        return torch.as_tensor(self.output_layer(x)).float()  # [n, 2]
+
+
+def _linear(width: int, units: int, random: torch.Generator) -> nn.Linear:
+    layer = nn.Linear(width, units, device="meta").to_empty(device="cpu")
+    nn.init.xavier_uniform_(layer.weight, generator=random)
+    nn.init.uniform_(layer.bias, -(width**-0.5), width**-0.5, generator=random)  # torch's default
+    return layer
+
+
+def dropout_mask(rows: int, settings: TrainingSettings, epoch: int, batch: int) -> torch.Tensor:
+    """Return which units are kept in a batch: bool ``[rows, hidden]``.
+
+    The mask is the same on every process and device.
+    """
+    random = torch.Generator().manual_seed(random_seed(settings.seed, epoch, batch))
+    mask = torch.empty(rows, settings.hidden, dtype=torch.bool)
+    return mask.bernoulli_(1 - settings.dropout, generator=random)
+
+
+def weight_decay_groups(network: nn.Module, weight_decay: float) -> list[dict[str, object]]:
+    """Return parameter groups for AdamW: weight decay is for matrices and kernels only.
+
+    Decay would distort scales and biases. Parameters that are not trained are in no group.
+    """
+    trained = [parameter for parameter in network.parameters() if parameter.requires_grad]
+    return [
+        {"params": [p for p in trained if p.ndim > 1], "weight_decay": weight_decay},
+        {"params": [p for p in trained if p.ndim <= 1], "weight_decay": 0.0},
+    ]
+
+
+def fold_standardisation(
+    state: dict[str, torch.Tensor], mean: np.ndarray, deviation: np.ndarray
+) -> dict[str, torch.Tensor]:
+    """Return the state for inputs ``x`` of a network trained on ``(x - mean) / deviation``."""
+    weight = state["hidden_layer.weight"].double().numpy() / deviation  # [hidden, width]
+    bias = state["hidden_layer.bias"].double().numpy() - weight @ mean
+    first_layer = {"hidden_layer.weight": weight, "hidden_layer.bias": bias}
+    return state | {name: torch.from_numpy(value).float() for name, value in first_layer.items()}
 
 
 @dataclass(frozen=True)

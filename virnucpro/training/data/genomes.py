@@ -24,9 +24,9 @@ from virnucpro.io.frames import FRAME_LABELS, open_frames
 from virnucpro.io.records import read_records
 from virnucpro.io.text import shortened
 from virnucpro.layout import Molecule
-from virnucpro.stages.chunking import changed_input_error, input_stamp
+from virnucpro.stages.chunking import changed_input_error, hashed_input, refuse_changed_input
 from virnucpro.store.disk import Disk
-from virnucpro.store.stamps import FileStamp
+from virnucpro.store.stamps import HashedFile
 from virnucpro.training.data.dataset import PARTS, LabelledFrame, Part
 from virnucpro.training.data.genbank import GenomeRecord, is_genbank, read_genbank
 from virnucpro.training.data.relatives import Sketch, sketch
@@ -73,15 +73,11 @@ class SurveyedRecord:
 
 @dataclass(frozen=True)
 class GenomeFile:
-    """A file of the table: its path, its name in the table, its rows, and its stamp.
+    """A file of the table as it was hashed, with its name in the table and its rows."""
 
-    The stamp (size and time of change) shows whether the file was written to since.
-    """
-
-    path: Path
+    source: HashedFile
     name: str
     rows: tuple[SourceRow, ...]
-    stamp: FileStamp
 
 
 @dataclass(frozen=True)
@@ -93,15 +89,17 @@ class GenomeSurvey:
     sketches: list[Sketch]
 
 
-def genome_files(rows: Sequence[SourceRow]) -> tuple[GenomeFile, ...]:
-    """Return the files of the table, each once, in the order of their first rows."""
+def genome_files(rows: Sequence[SourceRow], progress: StepProgress) -> tuple[GenomeFile, ...]:
+    """Hash the files of the table, each once, in the order of their first rows."""
     rows_by_path: dict[Path, list[SourceRow]] = {}
     for row in rows:
         rows_by_path.setdefault(row.path, []).append(row)
-    return tuple(
-        GenomeFile(path, file_rows[0].file, tuple(file_rows), input_stamp(path))
-        for path, file_rows in rows_by_path.items()
-    )
+    progress.begin("checksums of the genomes", len(rows_by_path))
+    files = []
+    for path, file_rows in rows_by_path.items():
+        files.append(GenomeFile(hashed_input(path), file_rows[0].file, tuple(file_rows)))
+        progress.advance(1)
+    return tuple(files)
 
 
 def read_genome_file(path: Path) -> Iterator[GenomeRecord]:
@@ -131,13 +129,13 @@ def survey_genomes(
         UsageError, InputError: as :func:`read_genome_file`; or a row takes no record, or its
             patterns find no name of a genome or taxon in one.
     """
-    progress.begin("reading genomes", sum(file.stamp.size for file in files))
+    progress.begin("reading genomes", sum(file.source.stamp.size for file in files))
     records: list[SurveyedRecord] = []
     sketches: list[Sketch] = []
     last_number: dict[str, int] = {}  # of every name in use: the last number appended to it
     for file in files:
         used_lines: set[int] = set()
-        for record in read_genome_file(file.path):
+        for record in read_genome_file(file.source.path):
             row = next((row for row in file.rows if row.matches(record.header)), None)
             name = _unique_name(record.id, last_number)
             records.append(_survey_record(table, file, row, record, name))
@@ -150,7 +148,7 @@ def survey_genomes(
                     f"{table}: line {row.line}: the row of {row.file} is for no record of it: it "
                     f"matches none, or earlier rows take them all"
                 )
-        progress.advance(file.stamp.size)
+        progress.advance(file.source.stamp.size)
     return GenomeSurvey(files, records, sketches)
 
 
@@ -166,8 +164,8 @@ def _survey_record(
     if genome is None or taxon is None:
         raise InputError(
             f"{table}: line {row.line}: {'taxon' if genome else 'genome'} finds no name in the "
-            f"header of {file.path}, '{shortened(record.header)}': correct the pattern, or leave "
-            f"these records to another row with match"
+            f"header of {file.source.path}, '{shortened(record.header)}': correct the pattern, or "
+            f"leave these records to another row with match"
         )
     return SurveyedRecord(name, file.name, row, genome, taxon, bases)
 
@@ -334,13 +332,12 @@ def records_of_parts(survey: GenomeSurvey) -> Iterator[tuple[int, GenomeRecord]]
     """
     number = -1
     for file in survey.files:
-        for record in read_genome_file(file.path):
+        for record in read_genome_file(file.source.path):
             number += 1
             if number >= len(survey.records) or (
                 len(record.sequence) != survey.records[number].bases
             ):
-                raise changed_input_error(file.path)
+                raise changed_input_error(file.source.path)
             if survey.records[number].part is not None:
                 yield number, record
-        if input_stamp(file.path) != file.stamp:
-            raise changed_input_error(file.path)
+        refuse_changed_input([file.source])

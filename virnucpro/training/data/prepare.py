@@ -13,7 +13,7 @@ from virnucpro.contracts import Json
 from virnucpro.errors import InputError, UsageError
 from virnucpro.events import StepProgress
 from virnucpro.layout import MOLECULES, Layout
-from virnucpro.store.disk import Disk, sha256_of
+from virnucpro.store.disk import Disk
 from virnucpro.store.guard import (
     ExistingWork,
     WorkIdentity,
@@ -128,14 +128,14 @@ def prepare_dataset(
     if dataset.root.exists() and not dataset.root.is_dir():
         raise UsageError(f"--output-dir {dataset.root} is a file: name a folder")
     rows = read_genome_table(settings.table, settings.folder)
-    files = genome_files(rows)
     existing = _existing_work(dataset, settings.content, {}, force=force)
     if not force and (refusal := foreign_files_refusal(existing)):
         raise refusal
     disk.make_folder(dataset.lock.parent)
     state = [dataset.begun_file, dataset.previous]
     with locked(dataset.lock, "this data set", state=state):
-        identity = _identity(settings, rows, files, progress)
+        files = genome_files(rows, progress)
+        identity = _identity(settings, rows, files)
         wanted = _work_identity(dataset, identity)
         existing = _existing_work(dataset, settings.content, identity, force=force)
         admission = admit_work(wanted, existing, disk, force=force)
@@ -225,19 +225,13 @@ def _identity(
     settings: DatasetSettings,
     rows: tuple[SourceRow, ...],
     files: tuple[GenomeFile, ...],
-    progress: StepProgress,
 ) -> dict[str, Json]:
     """Return what decides about the data set: settings, rows, and checksums of the files."""
     row_text = json.dumps([row.identity() for row in rows])
-    progress.begin("checksums of the genomes", sum(file.stamp.size for file in files))
-    sources = []
-    for file in files:
-        sources.append({"file": file.name, "sha256": sha256_of(file.path)})
-        progress.advance(file.stamp.size)
     return {
         **settings.identity(),
         "table": hashlib.sha256(row_text.encode()).hexdigest(),
-        "sources": sources,
+        "sources": [{"file": file.name, "sha256": file.source.sha256} for file in files],
     }
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +20,7 @@ from virnucpro.encoders.lite import LITE, lite_to_bytes, read_lite
 from virnucpro.errors import ResumeRefusedError
 from virnucpro.events import StepProgress
 from virnucpro.executors.signals import Interruption
+from virnucpro.formatting import clock_time
 from virnucpro.layout import checkpoint_folder, lock_file
 from virnucpro.metrics.classification import auroc
 from virnucpro.metrics.temperature import fit_temperature
@@ -27,8 +29,7 @@ from virnucpro.store.documents import parse_json
 from virnucpro.store.lock import locked
 from virnucpro.store.migrations import current_schema, upgraded
 from virnucpro.training.data.dataset import Dataset, Part
-from virnucpro.training.lite.genomes import GenomeSet, load_genomes, measured_windows
-from virnucpro.training.lite.masks import read_mask
+from virnucpro.training.lite.genomes import GenomeSet, load_genomes, measured_windows, read_mask
 from virnucpro.training.lite.trainer import (
     LiteModel,
     LitePlan,
@@ -40,12 +41,21 @@ from virnucpro.training.run import TrainingFiles, begin_training, run_training
 from virnucpro.training.savepoint import Savepoint
 from virnucpro.version import __version__
 
+TIMED_STEPS = 5  # after which the time left is told
 MEASURED_PARTS: tuple[Part, ...] = ("validation", "test")
 MEASURED_WINDOWS = 4000  # per part and chunk length
 CHUNKS_PER_CONTIG = (1, 2, 3, 4, 6, 10, 16)
 CONTIGS_PER_COUNT = 600
 Measured = dict[int, tuple[npt.NDArray[np.float64], npt.NDArray[np.bool_]]]
 """Margins and labels of windows, by chunk length."""
+
+
+class LiteDisplay(StepProgress, Protocol):
+    """Shows the progress of a training."""
+
+    def say(self, text: str) -> None:
+        """Show a line."""
+        ...
 
 
 def training_files(root: Path) -> TrainingFiles:
@@ -65,7 +75,7 @@ def fit_lite(
     dataset: Dataset,
     root: Path,
     settings: LiteTrainingSettings,
-    progress: StepProgress,
+    progress: LiteDisplay,
     *,
     interruption: Interruption,
     start: Path | None = None,
@@ -159,16 +169,21 @@ def _check_encoder(files: TrainingFiles) -> None:
         )
 
 
-def _steps_report(progress: StepProgress, point: Savepoint, steps: int) -> ReportEvent:
-    """Return a function that shows the steps of the training's only epoch."""
-    shown = steps if point.finished else point.batch
-    progress.begin("training", steps - shown)
+def _steps_report(progress: LiteDisplay, point: Savepoint, steps: int) -> ReportEvent:
+    """Return a function that shows the steps of the training's only epoch, and the time left."""
+    first = shown = steps if point.finished else point.batch
+    progress.begin("training", steps - first)
+    began, told = time.monotonic(), False
 
     def report(event: TrainingEvent) -> None:
-        nonlocal shown
+        nonlocal shown, told
         seen = event.seen if isinstance(event, EpochProgress) else steps
         progress.advance(seen - shown)
         shown = seen
+        if not told and seen - first >= TIMED_STEPS:
+            told = True
+            seconds = (time.monotonic() - began) / (seen - first)
+            progress.say(f"{seconds:.2f} s per step: {clock_time(seconds * (steps - seen))} left")
 
     return report
 

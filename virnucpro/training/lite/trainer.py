@@ -16,10 +16,18 @@ from torch import nn
 
 from virnucpro.encoders.lite_network import LiteNetwork, LiteShape
 from virnucpro.errors import ModelError
-from virnucpro.training.classifier.network import weight_decay_groups
+from virnucpro.precision import emulated_on_cpu
+from virnucpro.training.classifier.trainer import weight_decay_groups
 from virnucpro.training.group import TrainingGroup
-from virnucpro.training.lite.balance import GcShares, GroupLosses, gc_of
-from virnucpro.training.lite.genomes import Bases, GenomeSet, WindowSampler, mutated
+from virnucpro.training.lite.genomes import (
+    Bases,
+    GcShares,
+    GenomeSet,
+    GroupLosses,
+    WindowSampler,
+    gc_of,
+    mutated,
+)
 from virnucpro.training.loop import EpochPlan, TrainingLoop
 from virnucpro.training.progress import ReportEvent, StopRequested
 
@@ -124,8 +132,9 @@ Windows = tuple[Bases, npt.NDArray[np.int64]]
 class LiteLoop(TrainingLoop):
     """Trains a model on windows of genomes: the windows of a batch have one length.
 
-    A training is one epoch, whose batches are drawn as they are trained on. The same plan gives the
-    same weights on one machine with the same number of threads, also if it was interrupted.
+    A training is one epoch, whose batches are drawn as they are trained on. It multiplies in bf16
+    where the processor has instructions for it, else in fp32. The same plan gives the same weights
+    on one machine with the same number of threads, also if it was interrupted.
     """
 
     def __init__(
@@ -163,7 +172,7 @@ class LiteLoop(TrainingLoop):
             report,
             stop_requested,
             averaged=settings.steps / AVERAGED,
-            precision="bf16",
+            precision="fp32" if emulated_on_cpu("bf16") else "bf16",
         )
         self._random = np.random.default_rng(settings.seed)
         self._group_losses = GroupLosses(len(genomes.group_names))
