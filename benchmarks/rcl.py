@@ -25,10 +25,9 @@ import torch
 from benchmarks.encoders import measured_precisions
 from virnucpro.contracts import Device
 from virnucpro.rcl.encodings import RESIDUE_ENCODINGS
-from virnucpro.rcl.features import TableFeatures
 from virnucpro.rcl.models import MASKED, PADDED, RclModel
 from virnucpro.rcl.networks import NETWORKS
-from virnucpro.rcl.proteins import AnnotatedProtein, read_protein_table
+from virnucpro.rcl.proteins import AnnotatedProtein, read_proteins
 from virnucpro.rcl.rule import RegionRule, find_region
 from virnucpro.rcl.settings import NETWORK_DEFAULTS, RCL_RECIPES
 from virnucpro.rcl.training import RclTrainingPlan
@@ -47,7 +46,7 @@ def prediction_work(
     """Return a function that finds the RCLs of all proteins once."""
     torch.manual_seed(0)
     width = RESIDUE_ENCODINGS[encoding].width
-    network = NETWORKS["unet"].module(width).eval()
+    network = NETWORKS["unet"](width).eval()
     model = RclModel(network, "unet", {}, encoding, PADDED if padded else MASKED)
     sequences = [protein.sequence for protein in proteins]
 
@@ -73,7 +72,7 @@ def training_work(
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "training.pt"
         save_savepoint(path, Savepoint({}), Disk())
-        plan = RclTrainingPlan(settings, proteins, proteins[:1], TableFeatures(encoding), path)
+        plan = RclTrainingPlan(settings, proteins, proteins[:1], RESIDUE_ENCODINGS[encoding], path)
         group = TrainingGroup(0, 1, torch.device("cpu"))
         loop = plan.loop(group, lambda event: None, lambda: False)
     loop.model.train()
@@ -94,8 +93,8 @@ def main() -> None:
     parser.add_argument("--encoding", choices=sorted(RESIDUE_ENCODINGS), default="onehot")
     options = parser.parse_args()
     torch.set_num_threads(1)
-    whole = read_protein_table(options.table, with_rcl=True, max_length=MAX_LENGTH)
-    table = sorted(whole.proteins, key=lambda protein: len(protein.sequence))
+    whole, _ = read_proteins(options.table, None, MAX_LENGTH)
+    table = sorted(whole, key=lambda protein: len(protein.sequence))
     first = max((len(table) - options.proteins) // 2, 0)
     proteins = table[first : first + options.proteins]
     lengths = [len(protein.sequence) for protein in (proteins[0], proteins[-1])]

@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 import multiprocessing
 import os
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from os import PathLike
@@ -201,7 +200,7 @@ def rcl_predict(
         source: a FASTA or FASTQ file of proteins, plain, gzip, bz2 or xz.
         output_dir: folder of the results; None is ``STEM_rcl``.
         model: name of a shipped model, a model file, or the folder of a training; None is
-            ``blosum_unet``.
+            ``hmm``.
         esm_model: the ESM-2 model for a network that needs one.
         threshold: probability above which a residue counts, 0 to 1; None is that of the model.
         min_consecutive: residues in a row that must be above it; shorter runs are passed over.
@@ -217,7 +216,8 @@ def rcl_predict(
         on_progress: called with a :class:`Progress` whenever there is more to say.
 
     Raises:
-        VirNucProError: see ``virnucpro.errors``; no file is left half written.
+        VirNucProError: see ``virnucpro.errors``; no file is left half written, and finished blocks
+            of proteins are kept.
     """
     _refuse_in_worker("rcl_predict")
     if threshold is not None and not 0 <= threshold <= 1:
@@ -226,35 +226,23 @@ def rcl_predict(
         raise UsageError("min_consecutive and min_rcl_length must be 1 or more")
     machine = {"device": device, "gpus": gpus, "threads": threads, "duplicate_ids": duplicate_ids}
     settings = _settings(None, machine)
-    from virnucpro.executors.processes import settled_devices
-
-    devices = settled_devices(settings.machine)
     from virnucpro.rcl.finders import DEFAULT_MODEL, open_finder
-    from virnucpro.rcl.predict import STEPS, run_rcl_prediction
-    from virnucpro.rcl.request import RclRequest
+    from virnucpro.rcl.predict import RclRequest, run_rcl_prediction
 
-    finder = open_finder(
-        model or DEFAULT_MODEL,
-        threshold=threshold,
-        min_consecutive=min_consecutive,
-        min_rcl_length=min_rcl_length,
-        esm_model=esm_model,
-    )
     rule = {"min_consecutive": min_consecutive, "min_rcl_length": min_rcl_length}
     files = {"sequences": sequences, "loops": loops, "residues": residues}
     values = {"model": model, "esm_model": esm_model, "threshold": threshold, **rule, **machine}
     request = RclRequest(
         os.fspath(source),
         None if output_dir is None else Path(output_dir),
-        finder,
-        devices,
-        {"threshold": finder.threshold, **rule},
+        open_finder(model or DEFAULT_MODEL, threshold=threshold, esm_model=esm_model, **rule),
+        settings.machine,
         **files,
         duplicate_ids=settings.analysis.duplicate_ids,
         force=force,
         command=_command("rcl_predict", source, output_dir, values | files),
     )
-    run_rcl_prediction(request, StepObserver(len(STEPS), on_progress), logger.info)
+    run_rcl_prediction(request, RunObserver(LogFile(None), on_progress).take)
     return open_rcl_run(request.root, request.stem)
 
 
@@ -335,30 +323,3 @@ class RunObserver:
                     0.0 if finished else stage.remaining,
                 )
             )
-
-
-class StepObserver:
-    """Takes the steps of a search for RCLs to ``on_progress``."""
-
-    def __init__(self, steps: int, on_progress: OnProgress | None) -> None:
-        self._steps, self._on_progress = steps, on_progress
-        self._title, self._number = "", 0
-        self._total = self._done = self._began = 0.0
-
-    def begin(self, title: str, total: float) -> None:
-        """Begin a step of ``total`` units."""
-        self._title, self._number = title, self._number + 1
-        self._total, self._done, self._began = total, 0.0, time.monotonic()
-        self._report()
-
-    def advance(self, amount: float) -> None:
-        """Report that ``amount`` more units of the step are finished."""
-        self._done += amount
-        self._report()
-
-    def _report(self) -> None:
-        if self._on_progress is None:
-            return
-        share = min(self._done / self._total, 1.0) if self._total else 1.0
-        left = (time.monotonic() - self._began) * (1 - share) / share if share else None
-        self._on_progress(Progress(self._title, self._number, self._steps, share, left))

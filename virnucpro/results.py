@@ -5,6 +5,7 @@ Imports neither torch nor numpy.
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -69,7 +70,7 @@ class Rows(Iterator[Row], Generic[Row]):
                 line += 1
                 values = [parse(cell) for parse, cell in zip(parsers, cells, strict=True)]
                 yield self._row_class._make(values)
-        except (OSError, EOFError, ValueError) as error:
+        except (OSError, EOFError, ValueError, zlib.error) as error:
             raise self._damage(f"line {line} or the next: {error}") from error
 
     def _damage(self, reason: str) -> InputError:

@@ -20,7 +20,7 @@ from pathlib import Path
 import numpy as np
 
 from virnucpro.rcl.encodings import AMINO_ACIDS
-from virnucpro.rcl.proteins import AnnotatedProtein, read_protein_table
+from virnucpro.rcl.proteins import AnnotatedProtein, read_proteins
 
 
 def cut(protein: AnnotatedProtein, start: int, stop: int) -> AnnotatedProtein | None:
@@ -54,7 +54,7 @@ def main() -> None:
     random = np.random.default_rng(0)
     rows = csv.writer(sys.stdout, lineterminator="\n")
     rows.writerow(["id", "rcl_start", "rcl_end", "Sequence"])
-    for protein in read_protein_table(options.table, with_rcl=True, max_length=1 << 20).proteins:
+    for protein in read_proteins(options.table, None, 1 << 20)[0]:
         length = len(protein.sequence)
         altered: AnnotatedProtein | None
         if options.insert:

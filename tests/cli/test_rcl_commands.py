@@ -13,7 +13,7 @@ import yaml
 
 from tests.unit.encoders.small import fair_model, save_fair
 from tests.unit.rcl.made_proteins import proteins, write_tables
-from virnucpro.rcl.model_files import read_rcl_model
+from virnucpro.rcl.models import read_rcl_model
 
 PAGE = Path(__file__).parents[2] / "docs/rcl.md"
 CONFIG = {
@@ -83,4 +83,4 @@ def test_every_command_of_the_table_runs(
     assert {words[0] for words in commands} == set(MORE)
     assert trainings >= 6
     assert len(list(Path().glob("out*/proteins_blosum_*_thr0p60.fasta"))) == 2
-    assert Path("D/proteins_blosum_RCL_predictions_thr0p50.tsv").is_file()
+    assert Path("D/proteins_hmm_RCL_predictions_thr0p50.tsv").is_file()

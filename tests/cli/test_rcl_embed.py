@@ -8,8 +8,8 @@ import torch
 
 from tests.unit.encoders.small import fair_model, save_fair
 from tests.unit.rcl.made_proteins import proteins, write_tables
-from virnucpro.rcl.model_files import read_rcl_model
-from virnucpro.rcl.stored_features import open_features
+from virnucpro.rcl.features import open_features
+from virnucpro.rcl.models import read_rcl_model
 
 WIDTH = 320  # that of ESM-2 8M
 OPTIONS = ("--checkpoint-every", 16, "--device", "cpu", "-t", 1)
@@ -37,13 +37,12 @@ def test_features_are_those_of_fair_esm_and_are_computed_once(call, esm, tables,
     assert len(files) == 2
     features = open_features(folder)
     assert features.width == WIDTH
-    encoder = features.opened()
     alphabet = {letter: 4 + n for n, letter in enumerate("LAGVSERTIDPKQNFYMHWCXBUZO.-")}
     for protein in proteins(20)[::7]:
         tokens = torch.tensor([[0, *(alphabet[letter] for letter in protein.sequence), 2]])
         with torch.no_grad():
             expected = model(tokens, repr_layers=[1])["representations"][1][0, 1:-1]
-        rows = encoder.encode(protein.sequence)
+        rows = features.encode(protein.sequence)
         assert rows.shape == (len(protein.sequence), WIDTH)
         np.testing.assert_allclose(rows, expected.numpy(), atol=2e-3, rtol=2e-3)  # float16
     assert "Nothing to compute" in call(*start).out
@@ -90,21 +89,12 @@ def test_training_on_features(call, esm, tables, tmp_path):
     assert call(*train, "--encoding", "onehot", "--precomputed", folder).code == 64
 
 
-def test_archives_of_the_original(call, tables, tmp_path):
-    made = proteins(20)
-    longest = max(len(protein.sequence) for protein in made)
-    sequences = [protein.sequence for protein in made]
-    encodings = np.random.default_rng(0).normal(size=(len(made), longest, WIDTH)).astype(np.float32)
-    plain, pickled = tmp_path / "plain.npz", tmp_path / "pickled.npz"
-    np.savez(plain, encodings=encodings, sequences=np.array(sequences))
-    np.savez(pickled, encodings=encodings, sequences=np.array(sequences, object))
-    features = open_features(plain)
-    assert features.width == WIDTH
-    rows = features.opened().encode(sequences[3])
-    assert np.array_equal(rows, encodings[3, : len(sequences[3])])
+def test_archives_of_the_original_are_refused(call, tables, tmp_path):
+    """What they hold is pickled; the message has the command that makes features again."""
+    archive = tmp_path / "features.npz"
+    np.savez(archive, sequences=np.array(["MKLV"], object))
     train = ("rcl", "train", "--encoding", "esm2", "--model", "cnn", *tables, "--device", "cpu")
-    refused = call(*train, "--precomputed", pickled, "--output-dir", tmp_path / "runs")
-    assert refused.code == 64
-    assert "virnucpro rcl embed" in refused.err
-    none = call(*train, "--precomputed", tmp_path, "--output-dir", tmp_path / "runs")
-    assert none.code == 64
+    for path in (archive, tmp_path):
+        refused = call(*train, "--precomputed", path, "--output-dir", tmp_path / "runs")
+        assert refused.code == 64
+        assert "virnucpro rcl embed" in refused.err

@@ -7,8 +7,7 @@ import torch
 
 from tests.unit.rcl.made_proteins import write_tables
 from virnucpro.rcl.finders import DEFAULT_MODEL, shipped_models
-from virnucpro.rcl.model_files import read_rcl_model, write_rcl_model
-from virnucpro.rcl.models import RclModel
+from virnucpro.rcl.models import RclModel, read_rcl_model, write_rcl_model
 from virnucpro.rcl.networks import NETWORKS
 from virnucpro.store.disk import Disk
 
@@ -22,7 +21,7 @@ def models(tmp_path):
     paths = []
     for number in range(2):
         torch.manual_seed(number)
-        network = NETWORKS["cnn"].module(21, **settings).eval()
+        network = NETWORKS["cnn"](21, **settings).eval()
         paths.append(tmp_path / f"m{number}.safetensors")
         write_rcl_model(paths[-1], RclModel(network, "cnn", settings, "onehot"), Disk())
     return paths

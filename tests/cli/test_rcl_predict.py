@@ -5,12 +5,9 @@ from __future__ import annotations
 import gzip
 import io
 import json
-import os
-import random
 import re
-import shutil
-import signal
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -19,376 +16,229 @@ import torch
 from virnucpro.layout import lock_file
 from virnucpro.rcl.encodings import AMINO_ACIDS, RESIDUE_ENCODINGS
 from virnucpro.rcl.finders import shipped_models
-from virnucpro.rcl.model_files import write_rcl_model
-from virnucpro.rcl.models import RclModel
+from virnucpro.rcl.models import RclModel, write_rcl_model
 from virnucpro.rcl.networks import NETWORKS
-from virnucpro.rcl.predict import run_rcl_prediction
 from virnucpro.store.disk import Disk, sha256_of
 from virnucpro.store.documents import sealed, unsealed
-from virnucpro.store.guard import WorkIdentity, save_identity
 from virnucpro.store.lock import locked
 
-
-def protein(length: int, seed: int) -> str:
-    return "".join(random.Random(seed).choices(AMINO_ACIDS, k=length))
-
-
-@pytest.fixture
-def model(tmp_path: Path) -> Path:
-    """A network that finds residues in runs of hydrophobic ones."""
-    torch.manual_seed(0)
-    network = NETWORKS["cnn"].module(21, channels=[4], kernel_sizes=[7])
-    with torch.no_grad():
-        weights = torch.tensor(
-            [1.0 if letter in "AILMFVWC" else -0.4 for letter in AMINO_ACIDS] + [0]
-        )
-        network.conv_layers[0].conv.weight.copy_(weights[None, :, None].expand(4, 21, 7) / 3)
-        network.output[0].weight.copy_(torch.tensor([[-2.0] * 4, [2.0] * 4])[..., None])
-        network.output[0].bias.copy_(torch.tensor([2.0, -2.0]))
-    path = tmp_path / "my_model.safetensors"
-    settings = {"channels": [4], "kernel_sizes": [7]}
-    write_rcl_model(path, RclModel(network.eval(), "cnn", settings, "onehot"), Disk())
-    return path
-
-
 LOOP = "AILMFVAILMFVAILMFVAI"
-PROTEINS = {
-    "with": "G" * 30 + LOOP + "D" * 30,
-    "without": "GDEK" * 20,
-    "short": "G" * 30 + "AILMFVAI" + "D" * 30,
-    "empty": "",
-    "tiny": "G",
-    "long": "GDEK" * 600 + LOOP + "GDEK" * 100,
-    "small": ("G" * 30 + LOOP + "D" * 30).lower(),
+PROTEINS = {  # with the status of each
+    "with": ("G" * 30 + LOOP + "D" * 30, "found"),
+    "without": ("GDEK" * 20, "below_threshold"),
+    "short": ("G" * 30 + "AILMFVAI" + "D" * 30, "too_short"),
+    "empty": ("", "empty"),
+    "tiny": ("G", "below_threshold"),
+    "long": ("GDEK" * 600 + LOOP + "GDEK" * 100, "found"),
+    "small": (("G" * 30 + LOOP + "D" * 30).lower(), "found"),
 }
+STEM = "some.proteins"
 
 
 @pytest.fixture
 def fasta(tmp_path: Path) -> Path:
-    path = tmp_path / "some.proteins.fa"
-    path.write_text("".join(f">{name} text\n{seq}\n" for name, seq in PROTEINS.items()))
+    path = tmp_path / f"{STEM}.fa"
+    path.write_text("".join(f">{name} text\n{seq}\n" for name, (seq, _) in PROTEINS.items()))
     return path
+
+
+@pytest.fixture
+def predict(call: Callable, tmp_path: Path, fasta: Path) -> Callable:
+    """Predict with a network that finds residues in runs of hydrophobic ones."""
+    torch.manual_seed(0)
+    settings = {"channels": [4], "kernel_sizes": [7]}
+    network = NETWORKS["cnn"](21, **settings)
+    with torch.no_grad():
+        weights = [1.0 if letter in "AILMFVWC" else -0.4 for letter in AMINO_ACIDS] + [0]
+        filters = torch.tensor(weights)[None, :, None].expand(4, 21, 7) / 3
+        network.conv_layers[0].conv.weight.copy_(filters)
+        network.output[0].weight.copy_(torch.tensor([[-2.0] * 4, [2.0] * 4])[..., None])
+        network.output[0].bias.copy_(torch.tensor([2.0, -2.0]))
+    path = tmp_path / "my_model.safetensors"
+    write_rcl_model(path, RclModel(network.eval(), "cnn", settings, "onehot"), Disk())
+
+    def _predict(*options: object, source: object = fasta, out: Path = tmp_path / "out") -> object:
+        return call("rcl", "predict", source, "-o", out, "-m", path, *options)
+
+    return _predict
 
 
 def rows(path: Path) -> dict[str, list[str]]:
     return {line.split("\t")[0]: line.split("\t")[1:] for line in path.read_text().splitlines()[1:]}
 
 
-def test_every_protein_has_a_row(call, tmp_path: Path, fasta: Path, model: Path) -> None:
+def results(out: Path) -> dict[str, bytes]:
+    """The result files but the record, those that are compressed as what is in them."""
+    files = {path.name: path for path in out.iterdir() if path.is_file()}
+    content = {n: p.read_bytes() for n, p in files.items() if not n.endswith("run.json")}
+    return {n: gzip.decompress(c) if n.endswith(".gz") else c for n, c in content.items()}
+
+
+def test_every_protein_has_a_row(predict, tmp_path):
     out = tmp_path / "out"
-    result = call(
-        "rcl", "predict", fasta, "-o", out, "-m", model, "-seq_fasta", "-RCL_fasta", "--residues"
-    )
-    assert result.code == 0, result.err
+    done = predict("-seq_fasta", "-RCL_fasta", "--residues")
+    assert done.code == 0, done.err
     assert re.match(
-        r"my_model.safetensors:\w{8} found an RCL in 3 of 7 proteins \(42.9 %\)", result.out
+        r"my_model.safetensors:\w{8} found an RCL in 3 of 7 proteins \(42.9 %", done.out
     )
-    assert sorted(path.name for path in out.iterdir() if path.is_file()) == [
-        "some.proteins_onehot_RCL_only_thr0p50.fasta",
-        "some.proteins_onehot_RCL_predictions_thr0p50.tsv",
-        "some.proteins_onehot_with_RCL_thr0p50.fasta",
-        "some.proteins_rcl.gff3",
-        "some.proteins_rcl.tsv",
-        "some.proteins_rcl_residues.tsv.gz",
-        "some.proteins_rcl_run.json",
-    ]
-    table = rows(out / "some.proteins_rcl.tsv")
-    assert {name: row[5] for name, row in table.items()} == {
-        "with": "found",
-        "without": "below_threshold",
-        "short": "too_short",
-        "empty": "empty",
-        "tiny": "below_threshold",
-        "long": "found",
-        "small": "found",
-    }
+    files = results(out)
+    names = ["onehot_RCL_only_thr0p50.fasta", "onehot_RCL_predictions_thr0p50.tsv"]
+    names += ["onehot_with_RCL_thr0p50.fasta", "rcl.gff3", "rcl.tsv", "rcl_residues.tsv.gz"]
+    assert sorted(files) == [f"{STEM}_{name}" for name in names]
+    loops, positions, sequences, gff, _, residues = (
+        files[name].decode().splitlines() for name in sorted(files)
+    )
+    table = rows(out / f"{STEM}_rcl.tsv")
+    assert {n: row[5] for n, row in table.items()} == {n: s for n, (_, s) in PROTEINS.items()}
     length, start, end, loop, confidence, _, label = table["with"]
-    assert (length, PROTEINS["with"][int(start) - 1 : int(end)]) == ("80", loop)
+    assert (length, PROTEINS["with"][0][int(start) - 1 : int(end)]) == ("80", loop)
     assert set(loop) <= set(LOOP + "GD")
     assert 0.5 < float(confidence) <= 1
-    assert label.startswith("my_model.safetensors:")
     assert table["small"][3] == loop.lower()
     assert int(table["long"][1]) - 2400 == pytest.approx(int(start) - 30, abs=2)
-    positions = (out / "some.proteins_onehot_RCL_predictions_thr0p50.tsv").read_text()
-    assert positions.splitlines()[:2] == [
-        "Accession\tRCL_start_position\tRCL_end_position",
-        f"with\t{start}\t{end}",
-    ]
-    sequences = (out / "some.proteins_onehot_with_RCL_thr0p50.fasta").read_text()
-    assert sequences.startswith(f">with\n{PROTEINS['with']}\n>long\n{PROTEINS['long'][:80]}\n")
-    loops = (out / "some.proteins_onehot_RCL_only_thr0p50.fasta").read_text()
-    assert loops.startswith(f">with RCL {start} - {end}\n{loop}\n>long RCL ")
-    gff = (out / "some.proteins_rcl.gff3").read_text().splitlines()
+    assert positions[0] == "Accession\tRCL_start_position\tRCL_end_position"
+    assert positions[1] == f"with\t{start}\t{end}"
+    long = PROTEINS["long"][0]
+    assert sequences[:4] == [">with", PROTEINS["with"][0], ">long", long[:80]]
+    assert loops[:2] == [f">with RCL {start} - {end}", loop]
+    assert loops[2].startswith(">long RCL ")
     assert gff[:2] == ["##gff-version 3", "##sequence-region with 1 80"]
     assert gff[2].split("\t")[:5] == ["with", "virnucpro", "polypeptide_region", start, end]
-    with gzip.open(out / "some.proteins_rcl_residues.tsv.gz", "rt") as file:
-        residues = file.read().splitlines()
-    assert len(residues) == 1 + sum(map(len, PROTEINS.values()))
+    assert len(residues) == 1 + sum(len(sequence) for sequence, _ in PROTEINS.values())
     assert [line.split("\t")[:3] for line in residues[1:3]] == [
         ["with", "1", "G"],
         ["with", "2", "G"],
     ]
+    record = json.loads((out / f"{STEM}_rcl_run.json").read_text())
+    assert record["statuses"]["found"] == 3
+    assert record["model"]["name"] == label
+    assert record["settings"]["min_consecutive"] == 12
+    assert "1 protein with more than 1,024" in record["notices"][0]
+    assert [path.name for path in (out / ".checkpoints").iterdir()] == [f"{STEM}_rcl.lock"]
 
 
-def test_results_do_not_depend_on_how_proteins_are_grouped(
-    call, tmp_path: Path, fasta: Path, model: Path
-) -> None:
-    tables = []
-    for number, options in enumerate(([], ["--chunk-size", 2], ["--batch-size", 3])):
-        out = tmp_path / f"out{number}"
-        assert call("rcl", "predict", fasta, "-o", out, "-m", model, *options).code == 0
-        tables.append((out / "some.proteins_rcl.tsv").read_text())
-    assert tables[0] == tables[1] == tables[2]
+def test_results_do_not_depend_on_groups_and_devices(predict, tmp_path):
+    """Two workers on the CPU stand for two GPUs; blocks of the same size give the same bytes."""
+    more = ("--residues", "--seq-fasta", "--rcl-fasta", "-t", 2)
+    whole, blocks, small, double = (tmp_path / name for name in "abcd")
+    assert predict(*more, "-d", "cpu", out=whole).code == 0
+    assert predict(*more, "-d", "cpu", "--chunk-size", 2, out=blocks).code == 0
+    assert predict(*more, "-d", "cpu", "--batch-size", 3, out=small).code == 0
+    done = predict(*more, "--cpu-workers", 2, "--chunk-size", 2, out=double)
+    assert done.code == 0, done.err
+    assert results(blocks) == results(double)
+    for out in (blocks, small):
+        assert rows(out / f"{STEM}_rcl.tsv") == rows(whole / f"{STEM}_rcl.tsv")
+    record = json.loads((double / f"{STEM}_rcl_run.json").read_text())
+    assert record["devices"] == ["CPU", "CPU"]
 
 
-def test_several_processes_write_the_same_bytes(
-    call, tmp_path: Path, fasta: Path, model: Path
-) -> None:
-    """Two workers on the CPU stand for two GPUs."""
-    files = []
-    options = ("-m", model, "--chunk-size", 2, "--residues", "--seq-fasta", "--rcl-fasta", "-t", 2)
-    for devices in (("--device", "cpu"), ("--cpu-workers", 2)):
-        out = tmp_path / devices[0]
-        done = call("rcl", "predict", fasta, "-o", out, *options, *devices)
-        assert done.code == 0, done.err
-        assert ("computing in 2 processes: CPU, CPU" in done.err) == ("--cpu-workers" in devices)
-        paths = [path for path in out.iterdir() if path.is_file()]
-        files.append({p.name: p.read_bytes() for p in paths if not p.name.endswith("run.json")})
-    assert len(files[0]) == 6
-    assert files[0] == files[1]
-    record = json.loads((tmp_path / "--cpu-workers/some.proteins_rcl_run.json").read_text())
-    assert '"devices": ["CPU", "CPU"]' in json.dumps(record)
-
-
-def test_a_second_start_and_another_threshold(
-    call, tmp_path: Path, fasta: Path, model: Path
-) -> None:
+def test_a_second_start_and_another_threshold(predict, tmp_path):
     out = tmp_path / "out"
-    arguments = ("rcl", "predict", fasta, "-o", out, "-m", model)
-    assert call(*arguments).code == 0
-    again = call(*arguments)
+    assert predict().code == 0
+    again = predict()
     assert again.code == 0
     assert "nothing to compute" in again.err
     assert "3 of 7 proteins" in again.out
-    refused = call(*arguments, "--threshold", 0.6)
+    refused = predict("--threshold", 0.6)
     assert refused.code == 3
     assert "threshold: was 0.5, is 0.6" in refused.err
-    forced = call(*arguments, "--threshold", 0.6, "--force")
-    assert forced.code == 0
-    assert (out / "some.proteins_onehot_RCL_predictions_thr0p60.tsv").exists()
-    assert not (out / "some.proteins_onehot_RCL_predictions_thr0p50.tsv").exists()
-    (out / "some.proteins_rcl.gff3").unlink()  # is made again
-    assert call(*arguments, "--threshold", 0.6).code == 0
-    assert (out / "some.proteins_rcl.gff3").exists()
+    assert predict("--threshold", 0.6, "--force").code == 0
+    assert (out / f"{STEM}_onehot_RCL_predictions_thr0p60.tsv").exists()
+    assert not (out / f"{STEM}_onehot_RCL_predictions_thr0p50.tsv").exists()
+    (out / f"{STEM}_rcl.gff3").unlink()  # is made again
+    assert predict("--threshold", 0.6).code == 0
+    assert (out / f"{STEM}_rcl.gff3").exists()
 
 
-def test_a_record_that_names_files_elsewhere_moves_none_of_them(
-    call, tmp_path: Path, fasta: Path, model: Path
-) -> None:
+def test_a_record_that_names_files_elsewhere_moves_none_of_them(predict, tmp_path):
     """Not even if its digest is right: somebody may have made it."""
-    out, mine = tmp_path / "out", tmp_path / "mine.txt"
+    mine = tmp_path / "mine.txt"
     mine.write_text("of the user\n")
-    arguments = ("rcl", "predict", fasta, "-o", out, "-m", model)
-    assert call(*arguments).code == 0
-    record = out / "some.proteins_rcl_run.json"
+    assert predict().code == 0
+    record = tmp_path / "out" / f"{STEM}_rcl_run.json"
     made = unsealed(record.read_bytes())
-    files = {**made["files"], "../mine.txt": sha256_of(mine)}
-    record.write_bytes(sealed(made | {"files": files}))
-    assert call(*arguments, "--threshold", 0.6, "--force").code == 0
-    assert mine.read_text() == "of the user\n"
-    state = out / ".checkpoints" / "rcl" / "some.proteins"
-    begun = WorkIdentity("the RCL prediction of it", {"files": ["../mine.txt", 7]})
-    state.mkdir(parents=True, exist_ok=True)
-    save_identity(state / "begun.json", begun, Disk())
-    assert call(*arguments, "--threshold", 0.7, "--force").code == 0
+    record.write_bytes(sealed(made | {"files": {**made["files"], "../mine.txt": sha256_of(mine)}}))
+    assert predict("--threshold", 0.6, "--force").code == 0
     assert mine.read_text() == "of the user\n"
 
 
 @pytest.mark.parametrize("finished", [False, True])
-def test_files_of_the_user_are_not_overwritten(
-    call, tmp_path: Path, fasta: Path, model: Path, finished: bool
-) -> None:
+def test_files_of_the_user_are_not_overwritten(predict, tmp_path, finished):
     out = tmp_path / "out"
-    arguments = ("rcl", "predict", fasta, "-o", out, "-m", model)
     if finished:
-        assert call(*arguments).code == 0
+        assert predict().code == 0
     out.mkdir(exist_ok=True)
     names = ["rcl.tsv", "rcl_run.json", "onehot_RCL_predictions_thr0p50.tsv"]
     for name in names:
-        (out / f"some.proteins_{name}").write_text("mine")
-    refused = call(*arguments)
+        (out / f"{STEM}_{name}").write_text("mine")
+    refused = predict()
     assert refused.code == 64
     for name in names:
         assert name in refused.err
-        assert (out / f"some.proteins_{name}").read_text() == "mine"
-    assert call(*arguments, "--force").code == 0
-    aside = [path for path in out.rglob("some.proteins_*") if ".checkpoints" in path.parts]
-    assert sum(path.read_bytes() == b"mine" for path in aside) == 3
+        assert (out / f"{STEM}_{name}").read_text() == "mine"
+    assert predict("--force").code == 0
+    aside = [path for path in out.rglob(f"{STEM}_*") if ".checkpoints" in path.parts]
+    assert sum(path.is_file() and path.read_bytes() == b"mine" for path in aside) == 3
 
 
-def test_a_link_is_not_followed(call, tmp_path: Path, fasta: Path, model: Path) -> None:
-    out, target = tmp_path / "out", tmp_path / "target"
-    out.mkdir()
-    target.write_text("mine")
-    (out / "some.proteins_rcl.tsv").symlink_to(target)
-    assert call("rcl", "predict", fasta, "-o", out, "-m", model).code == 64
-    assert target.read_text() == "mine"
-    (out / "some.proteins_rcl.tsv").unlink()
-    elsewhere = tmp_path / "elsewhere"
+def test_links_are_not_followed_and_locks_hold(predict, tmp_path):
+    out, elsewhere = tmp_path / "out", tmp_path / "elsewhere"
     elsewhere.mkdir()
-    shutil.rmtree(out / ".checkpoints", ignore_errors=True)
-    (out / ".checkpoints").symlink_to(elsewhere)
-    refused = call("rcl", "predict", fasta, "-o", out, "-m", model)
-    assert refused.code == 3
-    assert "symbolic link" in refused.err
-    assert not list(elsewhere.iterdir())
+    (elsewhere / "target").write_text("mine")
+    with locked(lock_file(out, f"{STEM}_rcl"), "these proteins"):
+        assert predict().code == 5
+    (out / f"{STEM}_rcl.tsv").symlink_to(elsewhere / "target")
+    assert predict().code == 64
+    (out / f"{STEM}_rcl.tsv").unlink()
+    linked = tmp_path / "linked"
+    linked.mkdir()
+    (linked / ".checkpoints").symlink_to(elsewhere)
+    assert predict(out=linked).code == 3
+    assert {path.name: path.read_text() for path in elsewhere.iterdir()} == {"target": "mine"}
 
 
-def test_one_process_at_a_time(call, tmp_path: Path, fasta: Path, model: Path) -> None:
-    out = tmp_path / "out"
-    with locked(lock_file(out, "some.proteins_rcl"), "these proteins"):
-        refused = call("rcl", "predict", fasta, "-o", out, "-m", model)
-    assert refused.code == 5
-    assert "is working on these proteins" in refused.err
-
-
-def test_an_interruption_leaves_nothing_and_the_same_command_starts_again(
-    call, tmp_path: Path, fasta: Path, model: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def interrupted(*_: object, **__: object) -> None:
-        os.kill(os.getpid(), signal.SIGTERM)
-
-    arguments = ("rcl", "predict", fasta, "-o", tmp_path / "out", "-m", model)
-    with monkeypatch.context() as patch:
-        patch.setattr(RclModel, "probabilities", interrupted)
-        stopped = call(*arguments)
-    assert stopped.code == 143
-    assert "run the same command again" in stopped.err
-    assert [path.name for path in (tmp_path / "out").iterdir()] == [".checkpoints"]
-    assert call(*arguments).code == 0
-
-
-def test_standard_input_and_compression(
-    call, tmp_path: Path, fasta: Path, model: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_standard_input_and_compression(predict, tmp_path, fasta, monkeypatch):
     packed = tmp_path / "packed.faa.gz"
     packed.write_bytes(gzip.compress(fasta.read_bytes()))
-    assert call("rcl", "predict", packed, "-o", tmp_path / "a", "-m", model).code == 0
-    text = io.TextIOWrapper(io.BytesIO(packed.read_bytes()))
-    monkeypatch.setattr(sys, "stdin", text)
-    assert call("rcl", "predict", "-", "-o", tmp_path / "b", "-m", model).code == 0
+    assert predict(source=packed, out=tmp_path / "a").code == 0
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(packed.read_bytes())))
+    assert predict(source="-", out=tmp_path / "b").code == 0
     table = (tmp_path / "a" / "packed_rcl.tsv").read_text()
     assert table == (tmp_path / "b" / "stdin_rcl.tsv").read_text()
-    assert not list((tmp_path / "b" / ".checkpoints").rglob("input*"))
+    assert not (tmp_path / "b" / ".checkpoints" / "rcl").exists()
 
 
-@pytest.mark.parametrize(
-    ("text", "code", "message"),
-    [
-        (">a\n" + "ACGT" * 30 + "\n", 65, "line 2, record 'a': looks like nucleotides"),
-        (">a\nMK-L\n", 65, "line 2, record 'a': '-' is no amino acid"),
-        (">a\nMKL\n>a\nMKLL\n", 65, "record ids occur more than once: a"),
-        ("", 65, "no sequences"),
-        ("MKL\n", 65, "text before the first '>'"),
-    ],
-)
-def test_input_that_cannot_be_right(
-    call, tmp_path: Path, model: Path, text: str, code: int, message: str
-) -> None:
-    path = tmp_path / "p.fa"
-    path.write_text(text)
-    result = call("rcl", "predict", path, "-o", tmp_path / "out", "-m", model)
-    assert result.code == code
-    assert message in result.err
-    assert not list((tmp_path / "out").glob("p*"))
-
-
-def test_duplicate_ids_are_renamed_on_request(call, tmp_path: Path, model: Path) -> None:
+def test_duplicate_ids_are_renamed_on_request(predict, tmp_path):
     path = tmp_path / "p.fa"
     path.write_text(">a\nMKL\n>a\nMKLL\n")
-    arguments = ("rcl", "predict", path, "-o", tmp_path / "out", "-m", model)
-    assert call(*arguments, "--duplicate-ids", "rename").code == 0
+    assert predict(source=path).code == 65
+    assert not list((tmp_path / "out").glob("p*"))
+    assert predict("--duplicate-ids", "rename", source=path).code == 0
     assert list(rows(tmp_path / "out" / "p_rcl.tsv")) == ["a", "a_2"]
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"),
+    ("code", "text", "options"),
     [
-        (["-m", "no_such_model"], "neither a shipped model"),
-        (["--threshold", "1.5"], "--threshold"),
-        (["--batch-size", "0"], "--batch-size"),
-        (["--min-consecutive", "9" * 23], "--min-consecutive"),
+        (65, ">a\n" + "ACGT" * 30 + "\n", []),  # nucleotides
+        (65, "", []),
+        (64, ">a\nMKL\n", ["-m", "no_such_model"]),
+        (64, ">a\nMKL\n", ["-m", "esm.safetensors"]),  # its ESM-2 is not here
+        (64, ">a\nMKL\n", ["--threshold", "1.5"]),
     ],
 )
-def test_wrong_options(
-    call, tmp_path: Path, fasta: Path, arguments: list[str], message: str
-) -> None:
-    result = call("rcl", "predict", fasta, "-o", tmp_path / "out", *arguments)
-    assert result.code == 64
-    assert message in result.err
+def test_what_is_refused(predict, tmp_path, monkeypatch, code, text, options):
+    monkeypatch.chdir(tmp_path)
+    network = NETWORKS["cnn"](320, channels=[2], kernel_sizes=[3]).eval()
+    model = RclModel(network, "cnn", {}, "esm2_8m")
+    write_rcl_model(tmp_path / "esm.safetensors", model, Disk())
+    path = tmp_path / "p.fa"
+    path.write_text(text)
+    assert predict(*options, source=path).code == code
+    assert not list((tmp_path / "out").glob("p*"))
 
 
-def test_an_encoding_that_needs_esm2_says_so(call, tmp_path: Path, fasta: Path) -> None:
-    network = NETWORKS["cnn"].module(320, channels=[2], kernel_sizes=[3]).eval()
-    path = tmp_path / "esm.safetensors"
-    write_rcl_model(path, RclModel(network, "cnn", {}, "esm2_8m"), Disk())
-    result = call("rcl", "predict", fasta, "-o", tmp_path / "out", "-m", path)
-    assert result.code == 64
-    assert "esm2_t6_8M_UR50D" in result.err
-
-
-def test_the_record_says_what_ran(call, tmp_path: Path, fasta: Path, model: Path) -> None:
-    out = tmp_path / "out"
-    assert call("rcl", "predict", fasta, "-o", out, "-m", model).code == 0
-    record = json.loads((out / "some.proteins_rcl_run.json").read_text())
-    assert record["statuses"]["found"] == 3
-    assert re.fullmatch("my_model.safetensors:[0-9a-f]{8}", record["model"]["name"])
-    assert record["settings"]["min_consecutive"] == 12
-    assert "1 protein with more than 1,024" in record["notices"][0]
-
-
-def test_shipped_models_are_named_by_their_files() -> None:
+def test_shipped_models_are_named_by_their_files():
     assert all(re.fullmatch(r"[a-z0-9_]+", name) for name in shipped_models())
     assert all(name.split("_")[0] in (*RESIDUE_ENCODINGS, "hmm") for name in shipped_models())
-
-
-class FullDisk(Disk):
-    """A disk that is full after some bytes."""
-
-    def __init__(self, room: int) -> None:
-        self.room = room
-
-    def write(self, stream, data) -> None:
-        self.room -= len(data)
-        if self.room < 0:
-            raise OSError(28, "No space left on device")
-        super().write(stream, data)
-
-
-def test_a_full_disk_leaves_nothing_behind(tmp_path: Path, fasta: Path, model: Path) -> None:
-    from virnucpro.contracts import Device
-    from virnucpro.errors import OutputError
-    from virnucpro.rcl.finders import open_finder
-    from virnucpro.rcl.request import RclRequest
-
-    class Silent:
-        def begin(self, title: str, total: float) -> None: ...
-        def advance(self, amount: float) -> None: ...
-
-    out = tmp_path / "out"
-    device = Device("cpu", 0, "CPU")
-    for room in (0, 300, 700, 900, 1500, 2500):
-        request = RclRequest(
-            str(fasta),
-            out,
-            open_finder(str(model)),
-            [device],
-            {},
-            sequences=True,
-            residues=True,
-        )
-        with pytest.raises(OutputError, match="free some space"):
-            run_rcl_prediction(request, Silent(), print, FullDisk(room))
-        assert not [p for p in out.iterdir() if p.suffix == ".tmp"]
-    summary = run_rcl_prediction(request, Silent(), print)
-    assert summary.found == 3

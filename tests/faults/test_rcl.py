@@ -1,24 +1,20 @@
-"""``rcl embed`` and ``rcl train``: full disks, Ctrl-C and kills at their writes."""
+"""``rcl embed``, ``predict`` and ``train``: full disks, Ctrl-C and kills at their writes."""
 
 from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import yaml
 
-from tests.faults.processes import running, until, workers_of
 from tests.faults.struck import full, interrupt, struck_write
 from tests.unit.encoders.small import fair_model, save_fair
-from tests.unit.rcl.made_proteins import write_tables
+from tests.unit.rcl.made_proteins import proteins, write_tables
 from virnucpro.store.disk import Disk
-from virnucpro.training.savepoint import load_savepoint
 
 CODES = {full: 6, interrupt: 130}
-MESSAGES = {full: "No space left on device; free some space", interrupt: "the same command"}
 CONFIG = {
     "models": {"cnn": {"channels": [4], "kernel_sizes": [3]}},
     "training": {"epochs": 2, "batch_size": 8},
@@ -30,6 +26,8 @@ def inputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Tables, a configuration, and a small ESM-2."""
     folder = tmp_path_factory.mktemp("inputs")
     write_tables(folder, 12)
+    records = [f">{protein.accession}\n{protein.sequence}\n" for protein in proteins(12)]
+    (folder / "proteins.fa").write_text("".join(records))
     (folder / "config.yaml").write_text(yaml.safe_dump(CONFIG))
     save_fair(fair_model(layers=1, width=320, heads=4), folder / "tiny.pt")
     return folder
@@ -45,22 +43,29 @@ def _embed(inputs: Path, out: Path) -> list[object]:
     return ["rcl", "embed", *options, *_tables(inputs), "--output-dir", out]
 
 
+def _predict(inputs: Path, out: Path) -> list[object]:
+    options = ("--chunk-size", 7, "--residues", "--rcl-fasta", "--device", "cpu", "-t", 1)
+    return ["rcl", "predict", inputs / "proteins.fa", *options, "-o", out]
+
+
 def _tables(inputs: Path) -> tuple[object, ...]:
     tables = ("--serpins", inputs / "serpins.csv", "--others", inputs / "others.csv")
     return (*tables, "--device", "cpu", "-t", 1)
 
 
 def _results(out: Path) -> dict[str, bytes]:
-    """The content of all files; scalars have the time in them, and state that of the lock."""
+    """The content of all files; scalars and records have the time in them."""
     files = {str(path.relative_to(out)): path for path in out.rglob("*") if path.is_file()}
     kept = {name: path for name, path in files.items() if ".checkpoints" not in name}
-    return {name: b"" if "tfevents" in name else path.read_bytes() for name, path in kept.items()}
+    timed = ("tfevents", "_run.json")
+    return {
+        name: b"" if any(word in name for word in timed) else path.read_bytes()
+        for name, path in kept.items()
+    }
 
 
-@pytest.mark.parametrize("command", [_train, _embed])
-def test_full_disks_and_ctrl_c_lose_nothing(
-    call: Callable, inputs: Path, tmp_path: Path, command: Callable, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.parametrize("command", [_train, _embed, _predict])
+def test_full_disks_and_ctrl_c_lose_nothing(call, inputs, tmp_path, command, monkeypatch):
     """Start after start meets one of them, each a write later than the one before."""
     assert call(*command(inputs, tmp_path / "whole")).code == 0
     words = command(inputs, tmp_path / "out")
@@ -72,17 +77,14 @@ def test_full_disks_and_ctrl_c_lose_nothing(
         if done.code == 0:
             break
         assert done.code == CODES[strike], done.err
-        assert MESSAGES[strike] in done.err
         assert "Traceback" not in done.err
         assert not list((tmp_path / "out").rglob("*.tmp"))
     assert number > 4
     assert _results(tmp_path / "out") == _results(tmp_path / "whole")
 
 
-@pytest.mark.parametrize("command", [_train, _embed])
-def test_kills_lose_nothing(
-    call: Callable, start: Callable, inputs: Path, tmp_path: Path, command: Callable
-) -> None:
+@pytest.mark.parametrize("command", [_train, _embed, _predict])
+def test_kills_lose_nothing(call, start, inputs, tmp_path, command):
     assert call(*command(inputs, tmp_path / "whole")).code == 0
     words = command(inputs, tmp_path / "out")
     for number in range(2, 100, 2):
@@ -93,38 +95,3 @@ def test_kills_lose_nothing(
     assert number > 4
     assert _results(tmp_path / "out") == _results(tmp_path / "whole")
     assert not [name for _, _, names in os.walk(tmp_path) for name in names if name[-4:] == ".tmp"]
-
-
-@pytest.mark.skipif(not Path("/proc").exists(), reason="looks processes up in /proc")
-def test_a_training_in_two_processes_is_killed_and_interrupted(
-    call: Callable, start: Callable, inputs: Path, tmp_path: Path
-) -> None:
-    """One of them, then the command, then Ctrl-C: nothing stays, and the end is the same."""
-    longer = tmp_path / "longer.yaml"
-    longer.write_text(yaml.safe_dump({**CONFIG, "training": {"epochs": 40, "patience": 40}}))
-    words = ["rcl", "train", "--model", "cnn", "--config", longer, "--split", "random"]
-    words += [*_tables(inputs)[:4], "--processes", 2, "-t", 2, "--batch-size", 8, "--resume"]
-    assert call(*words, "--output-dir", tmp_path / "whole").code == 0
-    out = tmp_path / "out"
-    savepoint = out / "run_001/.checkpoints/training.pt"
-
-    def epochs() -> int:
-        return load_savepoint(savepoint).epoch if savepoint.exists() else 0
-
-    for victim, number, code in ((1, 9, 4), (None, 9, -9), (None, 2, 130)):
-        before = epochs()
-        process = start("virnucpro", *words, "--output-dir", out)
-        until(lambda: epochs() > before or process.poll() is not None)  # noqa: B023
-        children = workers_of(process.pid)
-        assert len(children) == 2, process.err
-        os.kill(process.pid if victim is None else children[victim], number)
-        assert process.wait() == code, process.err
-        until(lambda: not any(running(child) for child in children))  # noqa: B023
-        if code == 4:
-            message = "on CPU ended by signal 9: out of memory?; the same command goes on from"
-            assert f"training process {victim} {message}" in process.err
-        assert "Traceback" not in process.err
-    done = call(*words, "--output-dir", out)
-    assert done.code == 0
-    assert "going on in epoch" in done.err
-    assert _results(out) == _results(tmp_path / "whole")

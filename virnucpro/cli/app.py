@@ -34,12 +34,12 @@ TRAIN_COMMANDS = {
 }
 RCL_COMMANDS = {
     "predict": "virnucpro.cli.rcl_predict:predict",
-    "embed": "virnucpro.cli.rcl_embed:embed",
+    "embed": "virnucpro.cli.rcl_train:embed",
     "train": "virnucpro.cli.rcl_train:train",
     "evaluate": "virnucpro.cli.rcl_evaluate:evaluate",
-    "plot": "virnucpro.cli.rcl_plot:plot",
-    "profile": "virnucpro.cli.rcl_profile:profile",
-    "validate": "virnucpro.cli.rcl_validate:validate",
+    "plot": "virnucpro.cli.rcl_predict:plot",
+    "profile": "virnucpro.cli.rcl_tables:profile",
+    "validate": "virnucpro.cli.rcl_tables:validate",
 }
 EPILOG = """\b
 Examples:

@@ -80,45 +80,40 @@ def evaluate(models: tuple[str, ...], **options: Any) -> int:
     names = ("device", "gpus", "threads", "no_progress")
     settings = shared.configuration({name: options[name] for name in names})
     device = shared.measured_device(options)
-    from virnucpro.encoders.registry import locate
-    from virnucpro.rcl.comparison import (
-        RclEvaluationRequest,
-        count_rows,
+    from virnucpro.rcl.evaluation import (
+        RESIDUE_METRICS,
+        SEQUENCE_METRICS,
         run_rcl_evaluation,
         text_table,
     )
-    from virnucpro.rcl.evaluation import RESIDUE_METRICS, SEQUENCE_METRICS
-    from virnucpro.rcl.features import ResidueFeatures
     from virnucpro.rcl.finders import open_finder
-    from virnucpro.rcl.models import WINDOW
     from virnucpro.training.data.dataset import Part
     from virnucpro.ui.training_screen import TrainingScreen
 
     rule = {name: options[name] for name in ("threshold", "min_consecutive", "min_rcl_length")}
-    features = None
-    if options["esm_model"]:
-        features = ResidueFeatures(locate(options["esm_model"], "protein"), WINDOW)
-    finders = [open_finder(model, features=features, **rule) for model in dict.fromkeys(models)]
+    esm_model = options["esm_model"]
+    finders = [open_finder(name, esm_model=esm_model, **rule) for name in dict.fromkeys(models)]
     for finder in finders:
         finder.settle(device)
     parts: dict[str, Part] = {"test": "test", "val": "validation", "train": "train"}
-    request = RclEvaluationRequest(
-        options["serpins"],
-        options["others"],
-        options["split"],
-        parts[options["dataset"]],
-        finders,
-        {name.replace("_", " "): value for name, value in rule.items()},
-        options["output_dir"],
-        options["force"],
-    )
     screen = TrainingScreen(settings.display)
     advice = "nothing was written; run the same command again"
     with shared.shown_on(screen, settings.warnings, advice=advice):
-        evaluations = run_rcl_evaluation(request, screen)
+        evaluations = run_rcl_evaluation(
+            finders,
+            options["serpins"],
+            options["others"],
+            options["split"],
+            parts[options["dataset"]],
+            options["output_dir"],
+            screen.show,
+            screen,
+            rule=rule,
+            force=options["force"],
+        )
     if not settings.display.quiet:
         shown = (*SEQUENCE_METRICS, *(RESIDUE_METRICS if options["aa"] else ()))
-        rows = [*text_table(evaluations, shown), *count_rows(evaluations)]
+        rows = text_table(evaluations, shown)
         widths = [max(len(row[place]) for row in rows) for place in range(len(rows[0]))]
         for row in rows:
             cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))

@@ -27,7 +27,7 @@ max_length_option = click.option(
 threshold_option = click.option(
     "--threshold",
     type=shared.SHARE,
-    help="Probability above which a residue counts, 0 to 1.  [default: that of the model]",
+    help="Probability above which a residue counts, 0 to 1.  [default: what the model says]",
 )
 shortest_option = click.option(
     "--min-rcl-length", type=shared.COUNT, default=7, help="Residues of the shortest RCL."

@@ -1,26 +1,28 @@
-"""``virnucpro rcl predict``: finds the reactive center loop in proteins."""
+"""``virnucpro rcl predict`` and ``plot``: the reactive center loops of proteins, and pictures."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import click
 
 import virnucpro.cli.shared as shared
 from virnucpro.cli.rcl_options import esm_model_option, shortest_option, threshold_option
-from virnucpro.errors import UsageError
+from virnucpro.formatting import counted
 
-EPILOG = """\b
+PREDICT_EPILOG = """\b
 Examples:
   virnucpro rcl predict proteins.fa --output-dir results
-  virnucpro rcl predict proteome.faa.gz -o results --model hmm --rcl-fasta
+  virnucpro rcl predict proteome.faa.gz -o results --model blosum_unet --rcl-fasta
   virnucpro rcl predict proteins.fa -o results --model runs/run_003 --threshold 0.7
   zcat *.faa.gz | virnucpro rcl predict - -o results --residues
 
 """ + shared.exit_codes(0, 3, 4, 5, 6, 64, 65, 130)
 
 
-@click.command(epilog=EPILOG, short_help="Find the RCL in each protein of a file.")
+@click.command(epilog=PREDICT_EPILOG, short_help="Find the RCL in each protein of a file.")
 @click.argument("proteins", metavar="PROTEINS")
 @click.option(
     "-o", "--output-dir", type=shared.FOLDER, help="Folder of the results.  [default: STEM_rcl]"
@@ -29,8 +31,9 @@ Examples:
     "-m",
     "--model",
     metavar="MODEL",
-    help="Name of a shipped model, or a model file, or the folder of a training (run_001).  "
-    "hmm, which needs the extra rcl, finds more of the distant serpins.  [default: blosum_unet]",
+    default="hmm",
+    help="Name of a shipped model (hmm, blosum_unet), or a model file, or the folder of a training "
+    "(run_001).",
 )
 @esm_model_option
 @threshold_option
@@ -70,44 +73,27 @@ Examples:
 @shared.force_option
 @shared.no_progress_option
 @shared.global_options
-def predict(proteins: str, model: str | None, **options: Any) -> int:
+def predict(proteins: str, model: str, **options: Any) -> int:
     """Find the reactive center loop (RCL) in each protein of PROTEINS.
 
     PROTEINS is FASTA or FASTQ, plain, gzip, bz2 or xz; - is standard input. Every protein has a row
     in STEM_rcl.tsv, with its RCL or the reason why none was found.
 
-    All visible GPUs compute, or those of --gpus, a block of --chunk-size proteins at a time. The
+    All visible GPUs compute, or the GPUs of --gpus, a block of --chunk-size proteins at a time. The
     results do not depend on how many there are.
     """
-    settings = shared.configuration(
-        {name: options[name] for name in ("device", "gpus", "cpu_workers", "threads")}
-        | {name: options[name] for name in ("duplicate_ids", "no_progress")}
-    )
-    from virnucpro.executors.processes import settled_devices
+    settings = shared.configuration(options)
+    from virnucpro.layout import Layout
+    from virnucpro.rcl.finders import open_finder
+    from virnucpro.rcl.predict import RclRequest, describe_record, run_rcl_prediction
+    from virnucpro.ui.run_screen import RunScreen
 
-    devices = settled_devices(settings.machine)
-    from virnucpro.rcl.finders import DEFAULT_MODEL, open_finder
-    from virnucpro.rcl.output import describe_summary
-    from virnucpro.rcl.predict import run_rcl_prediction
-    from virnucpro.rcl.request import RclRequest
-    from virnucpro.ui.step_screen import StepScreen
-
-    if options["batch_size"] and options["batch_size"] > options["chunk_size"]:
-        raise UsageError("--batch-size is larger than --chunk-size: make it smaller")
-    rule = {name: options[name] for name in ("min_consecutive", "min_rcl_length")}
-    finder = open_finder(
-        model or DEFAULT_MODEL,
-        threshold=options["threshold"],
-        batch_size=options["batch_size"],
-        esm_model=options["esm_model"],
-        **rule,
-    )
+    names = ("threshold", "min_consecutive", "min_rcl_length", "batch_size", "esm_model")
     request = RclRequest(
         proteins,
         options["output_dir"],
-        finder,
-        devices,
-        {"threshold": finder.threshold, **rule},
+        open_finder(model, **{name: options[name] for name in names}),
+        settings.machine,
         sequences=options["seq_fasta"],
         loops=options["rcl_fasta"],
         residues=options["residues"],
@@ -116,11 +102,61 @@ def predict(proteins: str, model: str | None, **options: Any) -> int:
         force=options["force"],
         command=shared.command_line(),
     )
-    screen = StepScreen(settings.display)
-    with shared.shown_on(
-        screen, settings.warnings, advice="nothing was written; run the same command again"
-    ):
-        summary = run_rcl_prediction(request, screen, screen.say)
+    screen = RunScreen(
+        replace(settings.display, auto_log=False), Layout(request.root, request.stem)
+    )
+    with shared.shown_on(screen, settings.warnings) as interruption:
+        record = run_rcl_prediction(request, screen.show, interruption)
     if not settings.display.quiet:
-        click.echo("\n".join(describe_summary(summary, request)))
+        click.echo("\n".join(describe_record(record, request.root)))
     return 0
+
+
+PLOT_EPILOG = """\b
+Examples:
+  virnucpro rcl predict proteins.fa -o results --residues
+  virnucpro rcl plot results
+  virnucpro rcl plot results P01011 P05545 --format svg -o figures
+"""
+
+
+@click.command(epilog=PLOT_EPILOG, short_help="Draw the probability along proteins, and their RCL.")
+@click.argument("results", type=shared.FILE, metavar="RESULTS")
+@click.argument("ids", nargs=-1, metavar="[ID]...")
+@click.option(
+    "-o", "--output-dir", type=shared.FOLDER, help="Folder of the pictures.  [default: STEM_plots]"
+)
+@click.option(
+    "--format", "suffix", type=click.Choice(["png", "svg", "pdf"]), default="png", help="Format."
+)
+@click.option("--most", type=shared.COUNT, default=100, help="Draw at most so many proteins.")
+@shared.force_option
+@shared.short_options
+def plot(
+    results: Path,
+    ids: tuple[str, ...],
+    output_dir: Path | None,
+    suffix: str,
+    most: int,
+    force: bool,
+) -> None:
+    """Draw a picture of each protein of RESULTS: an output directory of rcl predict --residues.
+
+    Drawn are the proteins with an RCL, or those with the IDs given. The upper panel has the
+    probability along the whole protein, the lower one the residues of the RCL.
+    """
+    from virnucpro.layout import picture_name
+    from virnucpro.rcl.plots import draw_protein, read_predictions, residues_table
+
+    table = residues_table(results)
+    stem = table.name.removesuffix("_rcl_residues.tsv.gz")
+    folder = output_dir or table.with_name(f"{stem}_plots")
+    pictures = 0
+    for protein, residues, threshold in read_predictions(table, frozenset(ids), most):
+        path = folder / picture_name(protein.accession, suffix)
+        content = draw_protein(protein, residues, threshold, suffix)
+        shared.save_picture(path, content, force=force, option="--output-dir")
+        pictures += 1
+    shared.say(f"{counted(pictures, 'picture')} in {folder}")
+    if pictures == most and not ids:
+        shared.say(f"only the first {most:,} are drawn: use --most N, or name proteins")

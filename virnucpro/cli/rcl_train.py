@@ -1,4 +1,4 @@
-"""``virnucpro rcl train``: trains a network of the RCL predictor."""
+"""``virnucpro rcl embed`` and ``train``: features of proteins, and networks."""
 
 from __future__ import annotations
 
@@ -9,18 +9,121 @@ from typing import TYPE_CHECKING, Any
 import click
 
 import virnucpro.cli.shared as shared
-from virnucpro.cli.rcl_options import esm_model_option, others_option
+from virnucpro.cli.rcl_options import (
+    esm_model_option,
+    max_length_option,
+    others_option,
+    serpins_option,
+)
 from virnucpro.cli.training_options import training_device_options, training_devices
-from virnucpro.contracts import Device
 from virnucpro.errors import EXIT_OK, UsageError
 from virnucpro.formatting import counted
 
 if TYPE_CHECKING:
-    from virnucpro.rcl.configuration import RclConfiguration
-    from virnucpro.rcl.settings import RclTrainingSettings
+    from virnucpro.configuration import Configuration
+    from virnucpro.rcl.features import ProteinFeatures
+    from virnucpro.settings import DisplaySettings
 
+DEVICES = ("device", "multi_gpu", "gpu_ids", "processes")
 ENCODINGS = ("onehot", "blosum", "esm2", "esm2_650m")
-EPILOG = """\b
+ESM_MODEL = "esm2_t33_650M_UR50D"  # that of the encoding esm2_650m
+EMBED_EPILOG = """\b
+Examples:
+  virnucpro rcl embed --serpins serpins.csv --others others.csv -o features
+  virnucpro rcl train --encoding esm2_650m --precomputed features --serpins serpins.csv
+      --others others.csv
+
+""" + shared.exit_codes(0, 3, 4, 5, 6, 64, 65, 130)
+
+
+@click.command(epilog=EMBED_EPILOG, short_help="Compute features of proteins by an ESM-2 model.")
+@click.option(
+    "--encoding",
+    type=click.Choice(["esm2", "esm2_650m"]),
+    default="esm2_650m",
+    help="With esm2, name the model with --esm-model.",
+)
+@esm_model_option
+@serpins_option
+@others_option
+@click.option(
+    "-o",
+    "--output-dir",
+    type=shared.FOLDER,
+    default=Path("rcl_features"),
+    help="Folder of the features.",
+)
+@max_length_option
+@click.option(
+    "--checkpoint-every",
+    type=shared.COUNT,
+    default=64,
+    help="Proteins per file; a finished file is not computed again.",
+)
+@shared.setting_option("--esm-batch-size", "protein_batch")
+@shared.device_options
+@shared.setting_option("--cpu-workers", "cpu_workers")
+@shared.precision_option
+@shared.threads_option
+@shared.resume_option
+@shared.force_option
+@shared.no_progress_option
+@shared.global_options
+def embed(**options: Any) -> int:
+    """Compute the features of each residue of the proteins of tables, each protein once.
+
+    The work is done by workers as in predict: the same command again computes only what is missing.
+    """
+    settings = shared.configuration(options)
+    if options["encoding"] == "esm2" and not options["esm_model"]:
+        raise UsageError("--encoding esm2 needs the model: --esm-model")
+    computed = embedded(
+        settings.display,
+        options["serpins"],
+        options["others"],
+        options["max_length"],
+        model=options["esm_model"] or ESM_MODEL,
+        folder=options["output_dir"],
+        machine=settings.machine,
+        precision=settings.analysis.precision,
+        per_file=options["checkpoint_every"],
+        resume=options["resume"],
+        force=options["force"],
+    )
+    if not settings.display.quiet:
+        if not computed:
+            click.echo("Nothing to compute: all features are there and intact.")
+        click.echo(f"Features: {options['output_dir']}")
+        click.echo(
+            f"Next: virnucpro rcl train --encoding {options['encoding']} --precomputed "
+            f"{options['output_dir']} --serpins {options['serpins']}"
+        )
+    return EXIT_OK
+
+
+def embedded(
+    display: DisplaySettings,
+    serpins: Path,
+    others: Path | None,
+    max_length: int,
+    *,
+    folder: Path,
+    **options: Any,
+) -> int:
+    """Compute features on a screen of their own; return the files that this start computed."""
+    from virnucpro.rcl.embedding import embed_residues, feature_layout
+    from virnucpro.rcl.proteins import read_proteins
+    from virnucpro.ui.run_screen import RunScreen
+
+    proteins, warnings = read_proteins(serpins, others, max_length)
+    screen = RunScreen(display, feature_layout(folder))
+    with shared.shown_on(screen, warnings) as interruption:
+        return embed_residues(
+            proteins, folder=folder, emit=screen.show, interruption=interruption, **options
+        )
+
+
+TRAIN_EPILOG = """\b
 Examples:
   virnucpro rcl train --encoding blosum --model unet --serpins serpins.csv --others others.csv
   virnucpro rcl train --encoding onehot --model cnn --config config.yaml --epochs 20
@@ -32,7 +135,7 @@ The configuration file is the config.yaml of RCL-identifier. Options win over it
 """ + shared.exit_codes(0, 3, 4, 5, 6, 64, 65, 130)
 
 
-@click.command(epilog=EPILOG, short_help="Train a network on serpins and other proteins.")
+@click.command(epilog=TRAIN_EPILOG, short_help="Train a network on serpins and other proteins.")
 @click.option(
     "--encoding", type=click.Choice(ENCODINGS), default="onehot", help="What a residue becomes."
 )
@@ -42,7 +145,7 @@ The configuration file is the config.yaml of RCL-identifier. Options win over it
 @click.option(
     "--precomputed",
     type=shared.FILE,
-    help="Folder of rcl embed, or an .npz file of RCL-identifier, for ESM-2 encodings.",
+    help="Folder of rcl embed, for ESM-2 encodings.",
 )
 @esm_model_option
 @click.option("--serpins", type=shared.FILE, help="Table of proteins with an RCL (CSV).")
@@ -108,101 +211,90 @@ def train(**options: Any) -> int:
     The same command continues an unfinished training of the same data and settings. It gives the
     same files to the byte on the CPU.
     """
-    names = ("threads", "no_progress")
     path = shared.configuration_file()
+    names = ("threads", "no_progress")
     settings = shared.configuration({name: options[name] for name in names}, read_file=False)
 
-    from virnucpro.precision import emulation_warnings
-    from virnucpro.rcl.configuration import RclConfiguration, read_rcl_configuration
-    from virnucpro.rcl.features import ProteinFeatures, TableFeatures
-    from virnucpro.rcl.fitting import RclTrainingRequest, fit_rcl
-    from virnucpro.rcl.models import encoding_of_width
-    from virnucpro.rcl.settings import check_settings
+    from virnucpro.precision import emulation_warnings, supports
+    from virnucpro.rcl.fitting import fit_rcl
+    from virnucpro.rcl.models import ENCODING_OF_WIDTH
+    from virnucpro.rcl.settings import RCL_RECIPES, check_settings, read_rcl_configuration
     from virnucpro.ui.training_screen import TrainingScreen
 
-    file = read_rcl_configuration(path) if path else RclConfiguration()
-    devices = _devices(options, file, settings.machine.threads)
-    training = _training_settings(options, file, devices)
-    check_settings(training, len(devices))
-    serpins = options["serpins"] or file.serpins
-    if serpins is None:
-        raise UsageError("name the table of proteins with an RCL: --serpins, or data.train_serpin")
-    tensorboard = options["tensorboard"]
-    if tensorboard is None:
-        tensorboard = file.tensorboard is not False
-    runs = options["output_dir"] or file.runs or Path("runs")
-    others = options["others"] or file.others
-    features: ProteinFeatures = TableFeatures(training.encoding)
-    if training.encoding not in ("onehot", "blosum"):
-        from virnucpro.cli.rcl_embed import features_for_training
-
-        tables = (serpins, others, training.max_length)
-        features = features_for_training(options, file, tables, runs, settings)
-        training = replace(training, encoding=encoding_of_width(features.width))
-    elif options["precomputed"]:
-        raise UsageError(f"--precomputed is for ESM-2 encodings, not for {training.encoding}")
-    request = RclTrainingRequest(
-        serpins=serpins,
-        others=others,
-        runs=runs,
-        settings=training,
-        features=features,
-        devices=devices,
-        split=options["split"] or ("random" if training.recipe == "original" else "clusters"),
-        tensorboard=tensorboard,
-        resume=options["resume"],
-        force=options["force"],
-    )
-    screen = TrainingScreen(settings.display)
-    warnings = [file.warning] if file.warning else []
+    file, warnings = read_rcl_configuration(path) if path else ({}, [])
+    # Options win over the file, and one of the options about devices over all of its keys on them.
+    given = {name: value for name, value in options.items() if value is not None}
+    if given.keys() & set(DEVICES) or not file.get("multi_gpu"):
+        file.pop("gpu_ids", None)
+    if given.keys() & set(DEVICES):
+        file = {name: value for name, value in file.items() if name not in DEVICES}
+    if options["encoding"] != "esm2":
+        file.pop("esm_model", None)
+    values = file | given
+    chosen = {name: values.get(name) for name in DEVICES}
+    devices = training_devices(chosen, settings.machine.threads, chosen["device"])
+    training = RCL_RECIPES[options["recipe"]].with_values(values)
+    if values.get("mixed_precision"):
+        every_has_bf16 = all(supports(device, "bf16") for device in devices)
+        training = replace(training, precision="bf16" if every_has_bf16 else "fp16")
     warnings += emulation_warnings(training.precision, devices)
+    check_settings(training, len(devices))
+    if "serpins" not in values:
+        raise UsageError("name the table of proteins with an RCL: --serpins, or data.train_serpin")
+    runs = values.get("output_dir") or values.get("runs", Path("runs"))
+    features = _features(values, settings, training.max_length, runs)
+    if features.width not in ENCODING_OF_WIDTH:
+        raise UsageError(f"no encoding has {features.width} numbers per residue")
+    training = replace(training, encoding=ENCODING_OF_WIDTH[features.width])
+    split = values.get("split") or ("random" if training.recipe == "original" else "clusters")
+    screen = TrainingScreen(settings.display)
     with shared.shown_on(screen, warnings) as interruption:
-        result = fit_rcl(request, screen, interruption)
+        folder, point = fit_rcl(
+            training,
+            features,
+            (values["serpins"], values.get("others")),
+            split,
+            runs,
+            devices,
+            screen.show,
+            screen,
+            interruption,
+            tensorboard=values.get("tensorboard", True),
+            resume=options["resume"],
+            force=options["force"],
+        )
     if not settings.display.quiet:
-        metrics = result.metrics
+        metrics = point.history[point.best_epoch - 1]
         click.echo(
-            f"Trained for {counted(result.epochs, 'epoch')}; kept epoch {result.best_epoch}: "
+            f"Trained for {counted(point.epoch, 'epoch')}; kept epoch {point.best_epoch}: "
             f"F1 {metrics['f1']:.4f}, MCC {metrics['mcc']:.4f}, AUROC {metrics['auc']:.4f} of the "
             f"residues of the validation part."
         )
-        click.echo(f"Model: {result.folder / 'best_model.safetensors'}")
-        click.echo(f"Next: virnucpro rcl predict proteins.fa --model {result.folder} -o results")
+        click.echo(f"Model: {folder / 'best_model.safetensors'}")
+        click.echo(f"Next: virnucpro rcl predict proteins.fa --model {folder} -o results")
     return EXIT_OK
 
 
-def _devices(
-    options: dict[str, Any], file: RclConfiguration, threads: int | None
-) -> tuple[Device, ...]:
-    """Return one GPU or the CPU, unless options or the configuration file ask for more.
+def _features(
+    values: dict[str, Any], settings: Configuration, max_length: int, runs: Path
+) -> ProteinFeatures:
+    """Return the features that ``--precomputed`` names; without, compute them beside the runs."""
+    from virnucpro.rcl.encodings import RESIDUE_ENCODINGS
+    from virnucpro.rcl.features import open_features
 
-    An option about devices replaces all that the file says about them.
-
-    Raises:
-        UsageError: the options contradict each other.
-    """
-    names = ("device", "multi_gpu", "gpu_ids", "processes")
-    if not any(options[name] for name in names):
-        options = {
-            "device": file.device,
-            "multi_gpu": file.multi_gpu,
-            "gpu_ids": file.gpu_ids if file.multi_gpu else None,
-            "processes": None,
-        }
-    return training_devices(options, threads, options["device"])
-
-
-def _training_settings(
-    options: dict[str, Any], file: RclConfiguration, devices: tuple[Device, ...]
-) -> RclTrainingSettings:
-    """Return the settings of the recipe, with those of the file, then the options, on top."""
-    from virnucpro.precision import supports
-    from virnucpro.rcl.settings import RCL_RECIPES
-
-    training = file.applied_to(RCL_RECIPES[options["recipe"]])
-    names = ("epochs", "batch_size", "learning_rate", "patience", "seed")
-    given = {name: options[name] for name in names if options[name] is not None}
-    mixed = options["mixed_precision"]
-    if mixed if mixed is not None else file.mixed_precision:
-        every_has_bf16 = all(supports(device, "bf16") for device in devices)
-        given["precision"] = "bf16" if every_has_bf16 else "fp16"
-    return replace(training, encoding=options["encoding"], model=options["model"], **given)
+    encoding, stored = values["encoding"], values.get("precomputed")
+    if encoding in RESIDUE_ENCODINGS:
+        if stored:
+            raise UsageError(f"--precomputed is for ESM-2 encodings, not for {encoding}")
+        return RESIDUE_ENCODINGS[encoding]
+    if stored:
+        return open_features(stored)
+    model = values.get("esm_model") or ESM_MODEL
+    folder = runs / f"features_{Path(model).name}"
+    device = "cpu" if values.get("processes") else values.get("device", "auto")
+    machine = replace(settings.machine, device=device)
+    if values.get("gpu_ids"):
+        machine = replace(machine, gpus=values["gpu_ids"])
+    tables = (values["serpins"], values.get("others"), max_length)
+    embedded(settings.display, *tables, model=model, folder=folder, machine=machine, resume=True)
+    return open_features(folder)

@@ -1,50 +1,31 @@
 """Features of proteins by an ESM-2 model, a vector per residue, computed by the workers of a run.
 
-::
-
-    FEATURES/
-      index.json                    encoder, width, and the files below
-      features_0001.safetensors ... one tensor per protein, float16 ``[L, width]``, by the
-                                    SHA-256 of its sequence; the shortest proteins first
+:mod:`virnucpro.rcl.features` describes and reads the files.
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar, Literal
 
 import torch
 from safetensors.torch import save
 
-from virnucpro.contracts import (
-    Device,
-    Json,
-    Receipts,
-    ReportProgress,
-    Session,
-    SessionFigures,
-    Stage,
-    Task,
-    TaskResult,
-)
+from virnucpro.contracts import Device, Json, ReportProgress, SessionFigures, Task, TaskResult
 from virnucpro.devices import choose_devices, visible_gpus
 from virnucpro.encoders.esm2 import Esm2Encoder
 from virnucpro.encoders.family import EncoderSource
 from virnucpro.encoders.registry import check_precision, locate, open_encoder
-from virnucpro.errors import InputError, UsageError
 from virnucpro.events import Emit, Notice
-from virnucpro.executors.executor import open_executor
 from virnucpro.executors.signals import Interruption
 from virnucpro.io.fasta import read_fasta
-from virnucpro.layout import Layout, existing_paths
 from virnucpro.precision import choose_precision, emulation_warnings
+from virnucpro.rcl.blocks import BlockLayout, BlockStage, compute_blocks, save_blocks
+from virnucpro.rcl.features import INDEX, check_esm2, sequence_key
 from virnucpro.rcl.proteins import AnnotatedProtein
-from virnucpro.rcl.stored_features import INDEX, sequence_key
-from virnucpro.run.engine import Run, admitted_state, execute
+from virnucpro.run.engine import admitted_state
 from virnucpro.run.request import check_writable
 from virnucpro.settings import MachineSettings
 from virnucpro.stages.embedding import budget_key
@@ -53,88 +34,44 @@ from virnucpro.store.documents import sealed
 from virnucpro.store.lock import locked
 from virnucpro.store.state import RunState
 
-STEM = "features"
 SCHEMA = 1
 PROTEINS_PER_FILE = 64
 CHECKED = "LAGVSERTIDPKQNFYMHWC"  # a sequence that is known to be good
 
 
-class FeatureLayout(Layout):
-    """The files of stored features."""
-
-    def __init__(self, root: Path) -> None:
-        super().__init__(root, STEM)
-        self.index = root / INDEX
-
-    def block(self, number: int) -> Path:
-        """Return the FASTA file of the proteins of block ``number``, from 1."""
-        return self.state / f"proteins_{number:04d}.fa"
-
-    def residues(self, number: int) -> Path:
-        """Return the file of the features of block ``number``."""
-        return self.root / f"features_{number:04d}.safetensors"
-
-    def owned(self) -> list[Path]:
-        """Return everything of the features that exists, the state last."""
-        return existing_paths(
-            *sorted(self.root.glob("features_*.safetensors")), self.index, self.state
-        )
-
-
 @dataclass(frozen=True)
-class ResidueStage(Stage):
+class ResidueStage(BlockStage):
     """Embeds the residues of proteins, a file of proteins per task.
 
     Attributes:
-        layout: of the features.
-        disk: what writes.
         source: the ESM-2 model.
         precision: its arithmetic.
-        counts: proteins of each block.
-        weights: residues of each block.
         longest: residues of the longest protein.
         budget: tokens per batch; None measures.
         kept: budgets that an earlier start found.
     """
 
-    layout: FeatureLayout
-    disk: Disk
     source: EncoderSource
     precision: str
-    counts: tuple[int, ...]
-    weights: tuple[int, ...]
     longest: int
     budget: int | None
     kept: Mapping[str, int]
 
-    runs_on: ClassVar[Literal["host", "worker"]] = "worker"
-    version = 1
+    name = "residue_features"
+    suffixes = ("safetensors",)
 
     @property
-    def name(self) -> str:
-        """Unique in a run."""
-        return "residue_features"
+    def params(self) -> dict[str, Json]:
+        """What decides the features."""
+        return {"encoder": self.source.sha256, "precision": self.precision}
 
-    def plan(self, receipts: Receipts) -> list[Task]:
-        """Return one task per block."""
-        params = {"encoder": self.source.sha256, "precision": self.precision}
-        tasks = []
-        for number, (count, weight) in enumerate(zip(self.counts, self.weights, strict=True), 1):
-            output = self.layout.residues(number)
-            receipt = self.layout.state / f"{output.name}.done"
-            inputs = (self.layout.block(number),)
-            task = Task(self.name, self.version, inputs, (output,), receipt, params)
-            tasks.append(replace(task, weight=weight, count=count))
-        return tasks
-
-    def open(self, device: Device) -> Session:
+    def open(self, device: Device) -> ResidueSession:
         """Load the model."""
-        kept = self.kept.get(budget_key(self.name, device))
         encoder = open_encoder(
             self.source,
             device.kind,
             self.precision,
-            budget=self.budget or kept,
+            budget=self.budget or self.kept.get(budget_key(self.name, device)),
             truncation=self.longest,
         )
         assert isinstance(encoder, Esm2Encoder)
@@ -186,100 +123,62 @@ class ResidueSession:
         return SessionFigures(peak)
 
 
-@dataclass(frozen=True)
-class RclEmbedRequest:
-    """What the user asked for.
-
-    Attributes:
-        proteins: what is embedded; equal sequences are embedded once.
-        model: name or path of the ESM-2 model.
-        folder: of the features.
-        machine: devices, threads and batches.
-        precision: ``auto`` or a name of the table of precisions.
-        per_file: proteins per file, after which nothing of them is computed again.
-        resume: continue what is there.
-        force: start over.
-    """
-
-    proteins: Sequence[AnnotatedProtein]
-    model: str
-    folder: Path
-    machine: MachineSettings
-    precision: str = "auto"
-    per_file: int = PROTEINS_PER_FILE
-    resume: bool = False
-    force: bool = False
+def feature_layout(folder: Path) -> BlockLayout:
+    """Return the files of stored features."""
+    return BlockLayout(folder.absolute(), "features")
 
 
 def embed_residues(
-    request: RclEmbedRequest,
+    proteins: Sequence[AnnotatedProtein],
+    model: str,
+    folder: Path,
+    machine: MachineSettings,
     emit: Emit,
+    *,
+    precision: str = "auto",
+    per_file: int = PROTEINS_PER_FILE,
+    resume: bool = False,
+    force: bool = False,
     interruption: Interruption | None = None,
-    disk: Disk | None = None,
 ) -> int:
     """Compute features, or what is missing of them; return the files that this start computed.
+
+    Equal sequences are embedded once. A file has the features of ``per_file`` proteins, of which
+    nothing is computed again once it is finished.
 
     Raises:
         VirNucProError: see ``virnucpro.errors``; nothing that was finished is lost.
     """
-    disk = disk or Disk()
-    layout = FeatureLayout(request.folder.absolute())
-    devices = choose_devices(request.machine, visible_gpus())
-    precision = choose_precision(request.precision, devices)
-    source = locate(request.model, "protein")
-    if source.family != "esm2":
-        raise UsageError(f"{request.model} is not an ESM-2 model: features per residue need one")
+    disk, layout = Disk(), feature_layout(folder)
+    devices = choose_devices(machine, visible_gpus())
+    precision = choose_precision(precision, devices)
+    source = locate(model, "protein")
+    check_esm2(source)
     check_precision(precision, source)
     for warning in emulation_warnings(precision, devices):
         emit(Notice("warning", warning))
     check_writable(layout)
-    unique = {protein.sequence: protein.accession for protein in request.proteins}
+    unique = {protein.sequence: protein.accession for protein in proteins}
     order = sorted(unique, key=lambda sequence: (len(sequence), sequence))
-    size = request.per_file
-    blocks = [order[start : start + size] for start in range(0, len(order), size)]
-    state = RunState(
-        str(layout.root),
-        {
-            "model": source.sha256,
-            "precision": precision,
-            "proteins per file": size,
-            "proteins": hashlib.sha256("\n".join(order).encode()).hexdigest(),
-        },
-    )
-    with ExitStack() as stack:
-        stack.enter_context(locked(layout.lock))
-        names = {layout.residues(number).name for number in range(1, len(blocks) + 1)}
-        disk.sweep(layout.root, {*names, layout.index.name})
-        state = admitted_state(
-            layout, disk, state, emit, resume=request.resume, force=request.force
-        )
-        for number, block in enumerate(blocks, 1):
-            text = "".join(f">{unique[sequence]}\n{sequence}\n" for sequence in block).encode()
-            path = layout.block(number)
-            if not path.exists() or path.read_bytes() != text:
-                disk.save(path, text)
-        stage = ResidueStage(
-            layout,
-            disk,
-            source,
-            precision,
-            tuple(len(block) for block in blocks),
-            tuple(sum(map(len, block)) for block in blocks),
-            len(order[-1]),
-            request.machine.protein_batch,
-            state.budgets,
-        )
-        executor = open_executor(devices, request.machine, interruption)
-        stack.callback(executor.close)
-        run = Run(layout, disk, [stage], state, command="rcl embed")
+    analysis = {
+        "model": source.sha256,
+        "precision": precision,
+        "proteins per file": per_file,
+        "proteins": hashlib.sha256("\n".join(order).encode()).hexdigest(),
+    }
+    with locked(layout.lock):
+        disk.sweep(layout.root, {INDEX})
+        state = RunState(str(layout.root), analysis)
+        state = admitted_state(layout, disk, state, emit, resume=resume, force=force)
+        pairs = [(unique[sequence], sequence) for sequence in order]
+        starts = range(0, len(pairs), per_file)
+        blocks = save_blocks(layout, disk, (pairs[n : n + per_file] for n in starts))
         emit(Notice("info", f"{len(order):,} different proteins in {len(blocks):,} files"))
-        outcome = execute(run, executor, emit)
-        files = [layout.residues(number) for number in range(1, len(blocks) + 1)]
-        if failed := [path for path in files if not path.exists()]:
-            raise InputError(
-                f"{len(failed):,} files could not be computed, {failed[0].name} among them: the "
-                f"same command tries them again"
-            )
+        longest, budget = len(order[-1]), machine.protein_batch
+        stage = ResidueStage(
+            layout, disk, blocks, source, precision, longest, budget, state.budgets
+        )
+        computed = compute_blocks(stage, state, devices, machine, "rcl embed", emit, interruption)
         index: dict[str, Json] = {
             "schema": SCHEMA,
             "content": "rcl features",
@@ -287,7 +186,7 @@ def embed_residues(
             "model_sha256": source.sha256,
             "precision": precision,
             "width": source.dim,
-            "files": {path.name: sha256_of(path) for path in files},
+            "files": {path.name: sha256_of(path) for path in stage.outputs(*stage.suffixes)},
         }
-        disk.save(layout.index, sealed(index))
-    return outcome.computed.total()
+        disk.save(layout.root / INDEX, sealed(index))
+    return computed

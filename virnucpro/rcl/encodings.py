@@ -6,6 +6,7 @@ networks trained by it can be used here.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,7 +18,7 @@ UNKNOWN = "X"
 
 # BLOSUM62 (Henikoff and Henikoff 1992, doi:10.1073/pnas.89.22.10915). Rows as in AMINO_ACIDS, then
 # X, which is the mean over the other rows; columns A R N D C Q E G H I L K M F P S T W Y V.
-_BLOSUM62 = """
+BLOSUM62 = """
 A  4 -1 -2 -2  0 -1 -1  0 -2 -1 -1 -1 -1 -2 -1  1  0 -3 -2  0
 C  0 -3 -3 -3  9 -3 -4 -3 -3 -1 -1 -3 -1 -2 -3 -1 -1 -2 -2 -1
 D -2 -2  1  6 -3  0  2 -1 -1 -3 -4 -1 -3 -3 -1  0 -1 -4 -3 -3
@@ -45,7 +46,7 @@ X -0.8 -1.1 -0.95 -1.35 -1.65 -0.65 -0.9 -1.75 -0.9 -1.4 -1.3 -0.9 -0.7 -1.3 -1.
 
 @dataclass(frozen=True)
 class ResidueEncoding:
-    """An encoding that looks each residue up in a table.
+    """An encoding that looks each residue up in a table; a :class:`ProteinFeatures`.
 
     Attributes:
         name: what users call it.
@@ -61,18 +62,26 @@ class ResidueEncoding:
         """Numbers per residue."""
         return int(self.table.shape[1])
 
+    def missing(self, sequences: Sequence[str]) -> list[str]:
+        """Return nothing: every letter has its row."""
+        return []
+
     def encode(self, sequence: str) -> npt.NDArray[np.float32]:
         """Return the rows of a protein, float32 ``[len(sequence), width]``."""
         letters = np.frombuffer(sequence.encode("ascii", "replace"), np.uint8)
-        return self.table[_ROW_OF_BYTE[letters]]
+        return self.table[ROW_OF_BYTE[letters]]
+
+    def encode_all(self, sequences: Sequence[str]) -> list[npt.NDArray[np.float32]]:
+        """Return the rows of each protein."""
+        return [self.encode(sequence) for sequence in sequences]
 
 
-_ROW_OF_BYTE = np.full(256, len(AMINO_ACIDS), np.intp)
-_ROW_OF_BYTE[np.frombuffer(AMINO_ACIDS.encode(), np.uint8)] = np.arange(len(AMINO_ACIDS))
+ROW_OF_BYTE = np.full(256, len(AMINO_ACIDS), np.intp)
+ROW_OF_BYTE[np.frombuffer(AMINO_ACIDS.encode(), np.uint8)] = np.arange(len(AMINO_ACIDS))
 
 ONE_HOT = ResidueEncoding("onehot", np.eye(len(AMINO_ACIDS) + 1, dtype=np.float32))
 BLOSUM = ResidueEncoding(
     "blosum",
-    np.array([row.split()[1:] for row in _BLOSUM62.strip().splitlines()], np.float32),
+    np.array([row.split()[1:] for row in BLOSUM62.strip().splitlines()], np.float32),
 )
 RESIDUE_ENCODINGS = {encoding.name: encoding for encoding in (ONE_HOT, BLOSUM)}

@@ -1,93 +1,143 @@
-"""Where the numbers of a protein come from: a table of residues, stored features, or an ESM-2."""
+"""Where the numbers of a protein come from: stored features, or an ESM-2 (or a table of residues).
+
+``rcl embed`` stores features of ESM-2 in a folder::
+
+    FEATURES/
+      index.json                    encoder, width, and the files below
+      features_0001.safetensors ... one tensor per protein, float16 ``[L, width]``, by the
+                                    SHA-256 of its sequence; the shortest proteins first
+"""
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from functools import cache
+from pathlib import Path
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 import torch
+from safetensors import SafetensorError, safe_open
 
+from virnucpro.compute.threads import one_thread
 from virnucpro.contracts import Device
 from virnucpro.encoders.esm2 import Esm2Encoder
 from virnucpro.encoders.family import EncoderSource
 from virnucpro.encoders.registry import open_encoder
-from virnucpro.errors import UsageError
+from virnucpro.errors import InputError, UsageError
 from virnucpro.precision import choose_precision
-from virnucpro.rcl.encodings import RESIDUE_ENCODINGS
+from virnucpro.store.disk import sha256_of
+from virnucpro.store.documents import unsealed
+
+INDEX = "index.json"
+AGAIN = "repeat virnucpro rcl embed"
+ARCHIVE = (
+    "features of RCL-identifier are not read, because their pickled objects could run any program: "
+    "make them again with virnucpro rcl embed --serpins FILE --others FILE"
+)
 
 
-class ProteinEncoder(Protocol):
-    """Turns proteins into numbers."""
+class ProteinFeatures(Protocol):
+    """Turns proteins into numbers. Picklable.
+
+    Attributes:
+        name: what decides the numbers, beside the sequence.
+    """
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def width(self) -> int:
+        """Numbers per residue."""
+        ...
+
+    def missing(self, sequences: Sequence[str]) -> list[str]:
+        """Return the ``sequences`` that cannot be encoded."""
+        ...
 
     def encode(self, sequence: str) -> npt.NDArray[np.float32]:
         """Return the rows of a protein, float32 ``[len(sequence), width]``."""
         ...
 
 
-class ProteinFeatures(Protocol):
-    """What is sent to each process, which then opens it. Picklable."""
-
-    @property
-    def width(self) -> int:
-        """Numbers per residue."""
-        ...
-
-    @property
-    def identity(self) -> str:
-        """What decides the numbers, beside the sequence."""
-        ...
-
-    def missing(self, sequences: Sequence[str]) -> list[str]:
-        """Return those of ``sequences`` that cannot be encoded."""
-        ...
-
-    def opened(self) -> ProteinEncoder:
-        """Return what encodes proteins in this process."""
-        ...
-
-
 @dataclass(frozen=True)
-class TableFeatures:
-    """An encoding that looks each residue up in a table: ``onehot`` or ``blosum``."""
+class StoredFeatures:
+    """Features that ``rcl embed`` stored. They are read when they are needed.
 
-    encoding: str
+    Attributes:
+        files: that hold them.
+        width: numbers per residue.
+        name: SHA-256 of the index, which names the SHA-256 of every file.
+    """
 
-    @property
-    def width(self) -> int:
-        """Numbers per residue."""
-        return RESIDUE_ENCODINGS[self.encoding].width
-
-    @property
-    def identity(self) -> str:
-        """The name of the encoding."""
-        return self.encoding
+    files: tuple[Path, ...]
+    width: int
+    name: str
 
     def missing(self, sequences: Sequence[str]) -> list[str]:
-        """Return nothing: every letter has its row."""
-        return []
+        """Return the ``sequences`` that have no features."""
+        known = _opened(self.files)
+        return [sequence for sequence in sequences if sequence_key(sequence) not in known]
 
-    def opened(self) -> ProteinEncoder:
-        """Return the encoding."""
-        return RESIDUE_ENCODINGS[self.encoding]
+    def encode(self, sequence: str) -> npt.NDArray[np.float32]:
+        """Return the features of a protein, float32 ``[len(sequence), width]``."""
+        key = sequence_key(sequence)
+        with one_thread():
+            rows: torch.Tensor = _opened(self.files)[key].get_tensor(key)
+            return rows.float().numpy()
 
 
-class ResidueFeatures:
+@cache
+def _opened(files: tuple[Path, ...]) -> dict[str, Any]:
+    """Return the open file of each protein, by its key, once per process."""
+    found: dict[str, Any] = {}
+    for path in files:
+        try:
+            file = safe_open(path, "pt")
+            found |= dict.fromkeys(file.keys(), file)  # type: ignore[no-untyped-call]
+        except (SafetensorError, OSError) as error:
+            raise InputError(f"{path} cannot be read ({error}): {AGAIN}") from error
+    return found
+
+
+def sequence_key(sequence: str) -> str:
+    """Return the name of a protein in a file of features."""
+    return hashlib.sha256(sequence.encode()).hexdigest()[:32]
+
+
+def open_features(folder: Path) -> StoredFeatures:
+    """Find the features that ``rcl embed`` stored in a folder.
+
+    Raises:
+        UsageError: there are none.
+        InputError: the index is damaged.
+    """
+    index = folder / INDEX
+    if not index.is_file():
+        reason = ARCHIVE if folder.suffix == ".npz" else "expected a folder of virnucpro rcl embed"
+        raise UsageError(f"{folder} has no features: {reason}")
+    try:
+        document = unsealed(index.read_bytes())
+        # Only the last component: an index must not point out of its folder.
+        files = tuple(folder.absolute() / Path(name).name for name in document["files"])
+        return StoredFeatures(files, int(document["width"]), sha256_of(index))
+    except (OSError, ValueError, LookupError, TypeError) as error:
+        raise InputError(f"{index} is damaged: {AGAIN}") from error
+
+
+class Esm2Features:
     """An ESM-2 model that computes features where they are needed.
 
     It is loaded when it is first called; until then it can be sent to a process.
     """
 
     def __init__(self, source: EncoderSource, longest: int) -> None:
-        """``longest`` is the number of residues of a sequence that count.
-
-        Raises:
-            UsageError: ``source`` is not an ESM-2 model.
-        """
-        if source.family != "esm2":
-            raise UsageError(f"{source.name} is not an ESM-2 model: features per residue need one")
+        """``longest`` is the number of residues of a sequence that count."""
+        check_esm2(source)
         self._source, self._longest = source, longest
         self._device = Device("cpu")
         self._encoder: Esm2Encoder | None = None
@@ -106,14 +156,16 @@ class ResidueFeatures:
         if self._encoder is None:
             precision = choose_precision("auto", [self._device])
             encoder = open_encoder(
-                self._source,
-                self._device.kind,
-                precision,
-                budget=None,
-                truncation=self._longest,
+                self._source, self._device.kind, precision, budget=None, truncation=self._longest
             )
             assert isinstance(encoder, Esm2Encoder)
             self._encoder = encoder
         rows = self._encoder.encode_residues(sequences, lambda sequences, tokens: None)
         # As they are stored, and as a network is trained on them.
         return [row.to(torch.float16).float().numpy() for row in rows]
+
+
+def check_esm2(source: EncoderSource) -> None:
+    """Raise UsageError where a model is not an ESM-2: others have no features per residue."""
+    if source.family != "esm2":
+        raise UsageError(f"{source.name} is not an ESM-2 model: features per residue need one")

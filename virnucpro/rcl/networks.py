@@ -3,8 +3,9 @@
 Their layers, and the names of their parameters, are those of RCL-identifier (MIT license), so that
 its checkpoints can be loaded.
 
-Shapes: B proteins, L residues (padded), E numbers per residue, C channels. Every network takes
-float32 ``[B, L, E]`` and returns logits ``[B, L, 2]``: not RCL, RCL.
+Shapes: B proteins, L residues (padded), E numbers per residue, C channels. Every network is made
+with the width E and its settings. It takes float32 ``[B, L, E]`` and a mask, and returns logits
+``[B, L, 2]``: not RCL, RCL.
 
 Proteins of a batch differ in length. What stands behind the end of a protein is treated in one of
 two ways, and a network must be used in the way in which it was trained:
@@ -14,13 +15,13 @@ two ways, and a network must be used in the way in which it was trained:
 * With a mask, bool ``[B, L]``, True for the residues of a protein, the padding has no influence:
   the logits of a protein are the same in every batch, apart from rounding. Activations behind the
   end are set to zero after every layer. Batch norm, pooling and interpolation average over residues
-  only, and an LSTM ends where the protein ends.
+  only, and an LSTM ends where the protein ends. Inner layers get it as float ``[B, 1, L]``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from itertools import pairwise
 
 import torch
 import torch.nn.functional as F
@@ -41,25 +42,21 @@ class MaskedBatchNorm(nn.BatchNorm1d):
     """
 
     def forward(self, x: torch.Tensor, mask: torch.Tensor | None = None) -> torch.Tensor:
-        """Return ``x`` ``[B, C, L]`` normalised; ``mask`` is float ``[B, 1, L]``, 1 or 0."""
-        if mask is None or not self.training:
+        """Return ``x`` ``[B, C, L]`` normalised, with zeros behind the end of each protein."""
+        if mask is None:
             return super().forward(x)
+        if not self.training:
+            return super().forward(x) * mask
         assert self.running_mean is not None
         assert self.running_var is not None
         assert self.num_batches_tracked is not None
-        together = distributed.is_available() and distributed.is_initialized()
         # float32 also under mixed precision: a sum of 10,000 residues overflows float16.
-        values, mask = x.float(), mask.float()
-        sums = torch.cat([(values * mask).sum((0, 2)), mask.sum().reshape(1)])
-        if together:
-            sums = SumOverProcesses.apply(sums)  # type: ignore[no-untyped-call]
+        values, residues = x.float(), mask.float()
+        sums = _total(torch.cat([(values * residues).sum((0, 2)), residues.sum().reshape(1)]))
         count = sums[-1].clamp(min=1)
         mean = sums[:-1] / count
         centred = values - mean[:, None]
-        squares = (centred.square() * mask).sum((0, 2))
-        if together:
-            squares = SumOverProcesses.apply(squares)  # type: ignore[no-untyped-call]
-        variance = squares / count
+        variance = _total((centred.square() * residues).sum((0, 2))) / count
         with torch.no_grad():
             self.num_batches_tracked.add_(1)
             share = self.momentum or 0.0
@@ -68,12 +65,15 @@ class MaskedBatchNorm(nn.BatchNorm1d):
             unbiased = variance.detach() * count / (count - 1).clamp(min=1)
             self.running_var.lerp_(unbiased, share)
         scale = self.weight * torch.rsqrt(variance + self.eps)
-        return (centred * scale[:, None] + self.bias[:, None]).to(x.dtype)
+        return (centred * scale[:, None] + self.bias[:, None]).to(x.dtype) * mask
 
 
-def _zeroed(x: torch.Tensor, mask: torch.Tensor | None) -> torch.Tensor:
-    """Return ``x`` ``[B, C, L]`` with zeros behind the end of each protein, if there is a mask."""
-    return x if mask is None else x * mask
+def _total(sums: torch.Tensor) -> torch.Tensor:
+    """Return the sum over the processes that train together."""
+    if not (distributed.is_available() and distributed.is_initialized()):
+        return sums
+    total: torch.Tensor = SumOverProcesses.apply(sums)  # type: ignore[no-untyped-call]
+    return total
 
 
 class ConvLayer(nn.Module):
@@ -85,10 +85,10 @@ class ConvLayer(nn.Module):
         self.bn = MaskedBatchNorm(outputs)
         self.dropout = nn.Dropout(dropout)
 
-    def forward(self, x: torch.Tensor, mask: torch.Tensor | None = None) -> torch.Tensor:
-        """Return the activations of the layer; ``mask`` is float ``[B, 1, L]``, 1 or 0."""
-        activations = self.dropout(F.relu(self.bn(self.conv(x), mask)))
-        return _zeroed(activations, mask)
+    def forward(self, x: torch.Tensor, mask: torch.Tensor | None) -> torch.Tensor:
+        """Return the activations; ReLU and dropout leave zeros as they are."""
+        activations: torch.Tensor = self.dropout(F.relu(self.bn(self.conv(x), mask)))
+        return activations
 
 
 class RclCnn(nn.Module):
@@ -101,19 +101,21 @@ class RclCnn(nn.Module):
         kernel_sizes: Sequence[int] = (7, 5, 5, 3),
         dropout: float = 0.3,
     ) -> None:
-        """``width`` is the number of values per residue, E."""
         super().__init__()
-        inputs = (width, *channels)
         self.conv_layers = nn.ModuleList(
             ConvLayer(before, after, kernel, dropout)
-            for before, after, kernel in zip(inputs, channels, kernel_sizes, strict=False)
+            for (before, after), kernel in zip(
+                pairwise((width, *channels)), kernel_sizes, strict=True
+            )
         )
         self.output = nn.Sequential(nn.Conv1d(channels[-1], 2, 1))
 
     def forward(self, x: torch.Tensor, mask: torch.Tensor | None = None) -> torch.Tensor:
-        """Return the logits ``[B, L, 2]``; ``mask`` is bool ``[B, L]``."""
-        residues = None if mask is None else mask[:, None].to(x.dtype)
-        x = _zeroed(x.transpose(1, 2), residues)  # [B, E, L]
+        """Return the logits ``[B, L, 2]``."""
+        x, residues = x.transpose(1, 2), None  # [B, E, L]
+        if mask is not None:
+            residues = mask[:, None].to(x.dtype)
+            x = x * residues
         for layer in self.conv_layers:
             x = layer(x, residues)
         logits: torch.Tensor = self.output(x)  # [B, 2, L]
@@ -135,11 +137,10 @@ class DoubleConv(nn.Module):
             nn.ReLU(),
         )
 
-    def forward(self, x: torch.Tensor, mask: torch.Tensor | None = None) -> torch.Tensor:
-        """Return the activations of the block; ``mask`` is float ``[B, 1, L]``, 1 or 0."""
+    def forward(self, x: torch.Tensor, mask: torch.Tensor | None) -> torch.Tensor:
+        """Return the activations of the block."""
         for layer in self.double_conv:
-            # ReLU and dropout leave zeros as they are.
-            x = _zeroed(layer(x, mask), mask) if isinstance(layer, MaskedBatchNorm) else layer(x)
+            x = layer(x, mask) if isinstance(layer, MaskedBatchNorm) else layer(x)
         return x
 
 
@@ -169,13 +170,11 @@ class RclUnet(nn.Module):
         dropout: float = 0.25,
         attention: bool = True,
     ) -> None:
-        """``width`` is the number of values per residue, E."""
         super().__init__()
         channels = [base_filters * 2 ** min(level, 2) for level in range(depth)]
         self.input_proj = nn.Conv1d(width, base_filters, 1)
         self.encoder_blocks = nn.ModuleList(
-            DoubleConv(before, after, dropout)
-            for before, after in zip([base_filters, *channels], channels, strict=False)
+            DoubleConv(*ends, dropout) for ends in pairwise([base_filters, *channels])
         )
         self.bottleneck = DoubleConv(channels[-1], 2 * channels[-1], dropout)
         gates, decoders = [], []
@@ -194,65 +193,62 @@ class RclUnet(nn.Module):
         )
 
     def forward(self, x: torch.Tensor, mask: torch.Tensor | None = None) -> torch.Tensor:
-        """Return the logits ``[B, L, 2]``; ``mask`` is bool ``[B, L]``.
+        """Return the logits ``[B, L, 2]``.
 
-        Without a mask, L must be at least 2 to the power of the depth.
+        Without a mask, L must be at least 2 to the power of the depth. With a mask, a position
+        below the top stands for one residue or more; at an odd end it stands for those that there
+        are.
         """
+        length, masks = x.shape[1], list[torch.Tensor | None]([None])
         if mask is not None:
-            return self._masked(x, mask)
-        x = self.input_proj(x.transpose(1, 2))  # [B, C, L]
-        skips = []
-        for block in self.encoder_blocks:
-            skips.append(block(x))
-            x = F.avg_pool1d(skips[-1], 2)
-        x = self.bottleneck(x)
-        for level, skip in enumerate(reversed(skips)):
-            x = F.interpolate(x, scale_factor=2, mode="linear", align_corners=True)
-            if x.shape[-1] != skip.shape[-1]:  # an odd length lost its last residue when pooled
-                x = F.interpolate(x, skip.shape[-1], mode="linear", align_corners=True)
-            x = self._decoded(level, x, skip, None)
-        logits: torch.Tensor = self.output(x)  # [B, 2, L]
-        return logits.transpose(1, 2)
-
-    def _masked(self, x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
-        """Return the logits of proteins without the influence of their padding.
-
-        A position below the top stands for one residue or more; at an odd end it stands for those
-        that there are. The original's interpolation stretches each position by the padded length,
-        so that it would depend on the batch. Here a position is placed in the middle of the two
-        that it stands for.
-        """
-        length = x.shape[1]
-        padding = -length % 2 ** len(self.encoder_blocks)
-        masks = [F.pad(mask, (0, padding))[:, None].to(x.dtype)]
-        x = F.pad(x, (0, 0, 0, padding)).transpose(1, 2) * masks[0]
-        x = self.input_proj(x) * masks[0]  # [B, C, L]
+            padding = -length % 2 ** len(self.encoder_blocks)
+            masks = [F.pad(mask, (0, padding))[:, None].to(x.dtype)]
+            x = F.pad(x, (0, 0, 0, padding))
+        x = _zeroed(self.input_proj(_zeroed(x.transpose(1, 2), masks[0])), masks[0])  # [B, C, L]
         skips = []
         for block in self.encoder_blocks:
             skips.append(block(x, masks[-1]))
-            present = F.avg_pool1d(masks[-1], 2)  # share of residues: 0, 0.5 or 1
-            x = F.avg_pool1d(skips[-1], 2) / present.clamp(min=0.5)
-            masks.append((present > 0).to(x.dtype))
+            x, below = _halved(skips[-1], masks[-1])
+            masks.append(below)
         x = self.bottleneck(x, masks[-1])
         for level, skip in enumerate(reversed(skips)):
-            below, mask = masks[-1 - level], masks[-2 - level]
-            x, present = (
-                F.interpolate(values, scale_factor=2, mode="linear", align_corners=False)
-                for values in (x, below)
-            )
-            x = x / present.clamp(min=0.25) * mask
-            x = self._decoded(level, x, skip, mask)
+            x = _doubled(x, masks[-1 - level], masks[-2 - level], skip.shape[-1])
+            if self.attention_gates:
+                skip = self.attention_gates[level](x, skip)
+            x = self.decoder_blocks[level](torch.cat([skip, x], dim=1), masks[-2 - level])
         logits: torch.Tensor = self.output(x)  # [B, 2, L]
         return logits.transpose(1, 2)[:, :length]
 
-    def _decoded(
-        self, level: int, x: torch.Tensor, skip: torch.Tensor, mask: torch.Tensor | None
-    ) -> torch.Tensor:
-        """Return the output of a decoder from what is below it and from its skip connection."""
-        if self.attention_gates:
-            skip = self.attention_gates[level](x, skip)
-        activations: torch.Tensor = self.decoder_blocks[level](torch.cat([skip, x], dim=1), mask)
-        return activations
+
+def _zeroed(x: torch.Tensor, mask: torch.Tensor | None) -> torch.Tensor:
+    """Return ``x`` ``[B, C, L]`` with zeros behind the end of each protein, if there is a mask."""
+    return x if mask is None else x * mask
+
+
+def _halved(x: torch.Tensor, mask: torch.Tensor | None) -> tuple[torch.Tensor, torch.Tensor | None]:
+    """Return the means of two residues each, and the mask of these."""
+    if mask is None:
+        return F.avg_pool1d(x, 2), None
+    present = F.avg_pool1d(mask, 2)  # share of residues: 0, 0.5 or 1
+    return F.avg_pool1d(x, 2) / present.clamp(min=0.5), (present > 0).to(x.dtype)
+
+
+def _doubled(
+    x: torch.Tensor, below: torch.Tensor | None, mask: torch.Tensor | None, length: int
+) -> torch.Tensor:
+    """Return ``x`` interpolated to twice its length; ``below`` is its mask, ``mask`` the new one.
+
+    The original's interpolation stretches each position by the padded length, so that it would
+    depend on the batch. With a mask, a position is placed in the middle of the two that it stands
+    for.
+    """
+    if below is None or mask is None:
+        x = F.interpolate(x, scale_factor=2, mode="linear", align_corners=True)
+        if x.shape[-1] != length:  # an odd length lost its last residue when pooled
+            x = F.interpolate(x, length, mode="linear", align_corners=True)
+        return x
+    x, present = (F.interpolate(values, scale_factor=2, mode="linear") for values in (x, below))
+    return x / present.clamp(min=0.25) * mask
 
 
 class RclLstm(nn.Module):
@@ -261,15 +257,10 @@ class RclLstm(nn.Module):
     def __init__(
         self, width: int, hidden_dim: int = 256, num_layers: int = 2, dropout: float = 0.3
     ) -> None:
-        """``width`` is the number of values per residue, E."""
         super().__init__()
+        between = dropout if num_layers > 1 else 0.0
         self.lstm = nn.LSTM(
-            width,
-            hidden_dim,
-            num_layers,
-            batch_first=True,
-            bidirectional=True,
-            dropout=dropout if num_layers > 1 else 0.0,
+            width, hidden_dim, num_layers, batch_first=True, bidirectional=True, dropout=between
         )
         self.dropout = nn.Dropout(dropout)
         self.fc = nn.Sequential(
@@ -280,7 +271,7 @@ class RclLstm(nn.Module):
         )
 
     def forward(self, x: torch.Tensor, mask: torch.Tensor | None = None) -> torch.Tensor:
-        """Return the logits ``[B, L, 2]``; ``mask`` is bool ``[B, L]``, one residue or more each.
+        """Return the logits ``[B, L, 2]``; with a mask, of one residue or more per protein.
 
         With a mask, the pass from the end begins at the last residue.
         """
@@ -295,26 +286,5 @@ class RclLstm(nn.Module):
         return logits
 
 
-@dataclass(frozen=True)
-class NetworkKind:
-    """A kind of network, and the settings that the configuration has for it.
-
-    Attributes:
-        name: what users call it.
-        module: builds the network from the width of the encoding and the settings.
-        settings: names of the keyword arguments that ``module`` takes.
-    """
-
-    name: str
-    module: type[nn.Module]
-    settings: tuple[str, ...]
-
-
-NETWORKS = {
-    kind.name: kind
-    for kind in (
-        NetworkKind("cnn", RclCnn, ("channels", "kernel_sizes", "dropout")),
-        NetworkKind("unet", RclUnet, ("base_filters", "depth", "dropout", "attention")),
-        NetworkKind("lstm", RclLstm, ("hidden_dim", "num_layers", "dropout")),
-    )
-}
+NETWORKS: dict[str, type[nn.Module]] = {"cnn": RclCnn, "unet": RclUnet, "lstm": RclLstm}
+"""The kinds of networks. Each takes the width of the encoding, and settings by keyword."""

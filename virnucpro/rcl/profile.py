@@ -2,7 +2,7 @@
 
 A protein is compared with the profile. Where it matches, it is aligned to the profile, and the
 residues in the columns of the RCL are its RCL. No network takes part. The package pyhmmer (Larralde
-and Zeller 2023, doi:10.1093/bioinformatics/btad214) does the work; it is an extra.
+and Zeller 2023, doi:10.1093/bioinformatics/btad214) does the work.
 
 The file is one of HMMER 3 (ASCII). Its description holds, as JSON, the columns of the RCL::
 
@@ -21,7 +21,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -29,7 +29,7 @@ import numpy.typing as npt
 from virnucpro.contracts import Json
 from virnucpro.encoders.weights import check_file
 from virnucpro.errors import ModelError, UsageError
-from virnucpro.rcl.rule import RclRegion
+from virnucpro.rcl.rule import RclRegion, RclResult
 from virnucpro.store.documents import parse_json
 
 PROFILE_SUFFIX = ".hmm"
@@ -38,47 +38,12 @@ MOST_CHANCE = 1e-10
 2,560 proteins that are not serpins has less than 10, the worst of 1,423 serpins has 7e-15."""
 TRAINING_LENGTHS = (300, 700)
 """Residues of serpins that the profile is made from: neither fragments nor several domains."""
-_ROUNDS = 2  # of alignment; a third one changes nothing
-_FLANK = 20  # residues that are aligned beyond what matched
-_LARGEST_FILE = 64 << 20  # bytes; the profile of serpins has 190 kB
+ROUNDS = 2  # of alignment; a third one changes nothing
+FLANK = 20  # residues that are aligned beyond what matched
+LARGEST_FILE = 64 << 20  # bytes; the profile of serpins has 190 kB
 # HMMER takes what is not a letter of an amino acid, such as a stop sign, for something else.
-_NOT_A_LETTER = re.compile("[^A-Z]")
-_AGAIN = "make it again with 'virnucpro rcl profile'"
-
-ProfileStatus = Literal["found", "no_serpin", "incomplete"]
-
-
-def import_pyhmmer() -> Any:
-    """Return the package pyhmmer.
-
-    Raises:
-        UsageError: it is not installed; the message names the extra.
-    """
-    try:
-        import pyhmmer
-    except ImportError:
-        raise UsageError(
-            "the model hmm needs pyhmmer, which is not installed: pip install 'virnucpro[rcl]', or "
-            "choose a network with --model"
-        ) from None
-    return pyhmmer
-
-
-@dataclass(frozen=True)
-class ProfileResult:
-    """What the profile says about a protein.
-
-    Attributes:
-        status: ``found``; ``no_serpin`` where the protein does not match; ``incomplete`` where it
-            matches, but has no residue in the columns of the RCL.
-        region: the RCL, if found. Its confidence is the mean probability of its residues.
-        probabilities: float32 ``[L]``: for residues of the region the posterior probability of
-            their place in the alignment, 0 for all others.
-    """
-
-    status: ProfileStatus
-    region: RclRegion | None
-    probabilities: npt.NDArray[np.float32]
+NOT_A_LETTER = re.compile("[^A-Z]")
+AGAIN = "make it again with 'virnucpro rcl profile'"
 
 
 @dataclass(frozen=True)
@@ -97,20 +62,23 @@ class RclProfile:
     training: Mapping[str, Json]
     sha256: str = ""
 
-    def find(self, sequences: Sequence[str]) -> list[ProfileResult]:
+    def find(self, sequences: Sequence[str]) -> list[RclResult]:
         """Return the RCL of each protein. The results do not depend on the other proteins.
 
-        A protein with several serpin domains has the RCL of the last one that is complete:
-        annotated proteins have it there, with one exception among eight.
+        The status is ``found``; ``no_serpin`` where the protein does not match; ``incomplete``
+        where it matches, but has no residue in the columns of the RCL. A protein with several
+        serpin domains has the RCL of the last one that is complete: annotated proteins have it
+        there, with one exception among eight.
         """
-        pyhmmer = import_pyhmmer()
+        import pyhmmer
+
         pipeline = pyhmmer.plan7.Pipeline(_alphabet(), Z=1, E=MOST_CHANCE)
         hits = pipeline.search_hmm(self.hmm, _block(sequences))
         copies = {int(hit.name): self._copies(hit, len(sequences[int(hit.name)])) for hit in hits}
         spans = [(number, span) for number, found in sorted(copies.items()) for span in found]
         placed = self.place([sequences[number][start:stop] for number, (start, stop) in spans])
         results = [
-            ProfileResult(
+            RclResult(
                 "incomplete" if number in copies else "no_serpin",
                 None,
                 np.zeros(len(sequence), np.float32),
@@ -128,7 +96,7 @@ class RclProfile:
             probabilities[start + begin : start + end + 1] = posterior[begin : end + 1]
             confidence = float(posterior[begin : end + 1].mean(dtype=np.float64))
             region = RclRegion(start + begin + 1, start + end + 1, confidence)
-            results[number] = ProfileResult("found", region, probabilities)
+            results[number] = RclResult("found", region, probabilities)
         return results
 
     def _copies(self, hit: Any, length: int) -> list[tuple[int, int]]:
@@ -149,8 +117,8 @@ class RclProfile:
         for number, copy in enumerate(copies):
             # What the profile has before and behind the pieces may be there without a match, but
             # not beyond a neighbour.
-            start = copy[0].env_from - copy[0].alignment.hmm_from - _FLANK
-            stop = copy[-1].env_to + self.hmm.M - copy[-1].alignment.hmm_to + _FLANK
+            start = copy[0].env_from - copy[0].alignment.hmm_from - FLANK
+            stop = copy[-1].env_to + self.hmm.M - copy[-1].alignment.hmm_to + FLANK
             before = copies[number - 1][-1].env_to if number else 0
             behind = copies[number + 1][0].env_from if number + 1 < len(copies) else length
             start = max(start, min(before, copy[0].env_from - 1))
@@ -167,11 +135,12 @@ class RclProfile:
         """
         if not sequences:
             return []
-        pyhmmer = import_pyhmmer()
+        import pyhmmer
+
         block = _block(sequences)
         aligner = pyhmmer.plan7.TraceAligner()
         traces = aligner.compute_traces(self.hmm, block)
-        alignment = aligner.align_traces(self.hmm, block, traces, all_consensus_cols=True)
+        alignment: Any = aligner.align_traces(self.hmm, block, traces, all_consensus_cols=True)
         is_column = np.frombuffer(alignment.reference.encode(), "S1") != b"."
         column = np.where(is_column, np.cumsum(is_column), 0)
         placed = []
@@ -210,24 +179,24 @@ def read_profile(path: Path) -> RclProfile:
 
     Raises:
         ModelError: it is missing, damaged, or not a profile with RCL columns.
-        UsageError: pyhmmer is not installed.
     """
+    import pyhmmer
+
     check_file(path)
-    pyhmmer = import_pyhmmer()
-    if path.stat().st_size > _LARGEST_FILE:
+    if path.stat().st_size > LARGEST_FILE:
         raise ModelError(f"{path} is too large for a profile of one family of proteins")
     content = path.read_bytes()
     try:
         with pyhmmer.plan7.HMMFile(io.BytesIO(content)) as file:
             profiles = list(file)
     except (OSError, ValueError, EOFError, RuntimeError, pyhmmer.errors.EaselError) as error:
-        raise ModelError(f"{path} is not a profile of HMMER 3 ({error}): {_AGAIN}") from error
+        raise ModelError(f"{path} is not a profile of HMMER 3 ({error}): {AGAIN}") from error
     document = None
     if len(profiles) == 1:
         with suppress(ValueError):
             document = parse_json(profiles[0].description or "null")
     if not isinstance(document, dict) or document.get("content") != "rcl":
-        raise ModelError(f"{path} is not a profile with RCL columns: {_AGAIN}")
+        raise ModelError(f"{path} is not a profile with RCL columns: {AGAIN}")
     columns, training = document.get("rcl_columns"), document.get("training")
     if (
         document.get("schema") != 1
@@ -237,7 +206,7 @@ def read_profile(path: Path) -> RclProfile:
         or not 1 <= columns[0] < columns[1] <= profiles[0].M
         or not profiles[0].alphabet.is_amino()
     ):
-        raise ModelError(f"{path}: its description is damaged: {_AGAIN}")
+        raise ModelError(f"{path}: its description is damaged: {AGAIN}")
     sha256 = hashlib.sha256(content).hexdigest()
     return RclProfile(profiles[0], (columns[0], columns[1]), training, sha256)
 
@@ -253,9 +222,10 @@ def build_profile(
     the file. The same proteins give the same profile.
 
     Raises:
-        UsageError: pyhmmer is not installed, or there are fewer than two serpins of these lengths.
+        UsageError: there are fewer than two serpins of these lengths.
     """
-    pyhmmer = import_pyhmmer()
+    import pyhmmer
+
     shortest, longest = TRAINING_LENGTHS
     chosen = sorted({serpin for serpin in serpins if shortest <= len(serpin[0]) <= longest})
     if len(chosen) < 2:
@@ -266,8 +236,8 @@ def build_profile(
     median = sorted(range(len(chosen)), key=lambda number: (len(chosen[number][0]), number))
     builder = pyhmmer.plan7.Builder(alphabet)
     hmm, _, _ = builder.build(block[median[len(chosen) // 2]], background)
-    for _ in range(_ROUNDS):
-        alignment = pyhmmer.hmmalign(hmm, block, cpus=1, trim=False, digitize=True)
+    for _ in range(ROUNDS):
+        alignment: Any = pyhmmer.hmmalign(hmm, block, cpus=1, trim=False, digitize=True)
         alignment.name = "serpin"
         # Insertions make the alignment so long that every row would count as a fragment, whose
         # gaps do not count: the profile would have a column for each insertion.
@@ -286,17 +256,20 @@ def build_profile(
 @cache
 def _alphabet() -> Any:
     """Return the alphabet of proteins. One for all: a profile does not keep its alphabet alive."""
-    return import_pyhmmer().easel.Alphabet.amino()
+    import pyhmmer
+
+    return pyhmmer.easel.Alphabet.amino()
 
 
 def _block(sequences: Sequence[str]) -> Any:
     """Return proteins as HMMER reads them; the name of each is its number."""
-    easel = import_pyhmmer().easel
+    from pyhmmer import easel
+
     return easel.DigitalSequenceBlock(
         _alphabet(),
         [
             easel.TextSequence(
-                name=str(number), sequence=_NOT_A_LETTER.sub("X", sequence.upper())
+                name=str(number), sequence=NOT_A_LETTER.sub("X", sequence.upper())
             ).digitize(_alphabet())
             for number, sequence in enumerate(sequences)
         ],

@@ -1,6 +1,6 @@
-"""Tables of proteins with and without an RCL, as RCL-identifier has them.
+"""Tables of proteins with and without an RCL, as RCL-identifier has them, read and checked.
 
-A table is a CSV file with the columns ``id`` and ``Sequence``; that of serpins also has
+A table is a CSV file with the columns ``id`` and ``Sequence``; a table of serpins also has
 ``rcl_start`` and ``rcl_end``, counted from 1, both inclusive. Other columns are not read.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 import csv
 import io
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,10 +17,17 @@ import numpy as np
 import numpy.typing as npt
 
 from virnucpro.errors import InputError
+from virnucpro.formatting import counted
+from virnucpro.rcl.encodings import AMINO_ACIDS
 
 COLUMNS = ("id", "Sequence")
 REGION_COLUMNS = ("rcl_start", "rcl_end")
 NAMED_ROWS = 3  # rows with a problem that a message names
+# RCLs of the 1,384 training serpins have 11 to 68 residues, half of them 25 to 28.
+SHORT_RCL, LONG_RCL = 10, 50
+# What stands in tables of RCL-identifier where there is no annotation.
+NO_VALUE = ("", "nan", "no result", "no start", "no end", "#value!")
+LISTED = 50  # problems that a report lists before it only counts the others
 
 
 @dataclass(frozen=True)
@@ -53,40 +60,68 @@ class AnnotatedProtein:
 
 
 @dataclass(frozen=True)
-class ProteinTable:
-    """The proteins of a table that can be used.
+class RowProblem:
+    """Something that is wrong with a row.
 
     Attributes:
-        path: the file.
-        proteins: in the order of the table.
-        skipped: the line and the problem of each row that cannot be used.
+        problem: a phrase, the same for all rows that have the problem.
+        value: what is there.
+        is_error: whether the row is wrong; otherwise somebody should look at it.
+        is_skipped: whether training leaves the row out.
     """
 
-    path: Path
-    proteins: Sequence[AnnotatedProtein]
-    skipped: Sequence[tuple[int, str]]
-
-    def warning(self) -> str | None:
-        """Return a sentence on the rows that were skipped; None where there are none."""
-        if not self.skipped:
-            return None
-        reasons = Counter(problem for _, problem in self.skipped)
-        texts = []
-        for problem, count in reasons.items():
-            lines = [str(line) for line, reason in self.skipped if reason == problem]
-            more = ", ..." if count > NAMED_ROWS else ""
-            texts.append(f"{count:,} {problem} (line {', '.join(lines[:NAMED_ROWS])}{more})")
-        return f"{self.path}: {len(self.skipped):,} rows are skipped: {'; '.join(texts)}"
+    problem: str
+    value: str
+    is_error: bool = True
+    is_skipped: bool = True
 
 
-def read_protein_table(path: Path, *, with_rcl: bool, max_length: int) -> ProteinTable:
-    """Read a table; rows that cannot be used are skipped, and listed with their problem.
+def read_proteins(
+    serpins: Path, others: Path | None, max_length: int
+) -> tuple[list[AnnotatedProtein], list[str]]:
+    """Read a table of proteins with an RCL, and one of proteins without, where it is named.
 
-    ``with_rcl`` says whether its proteins are serpins with an annotated RCL. Proteins of more than
-    ``max_length`` residues are skipped.
+    Rows that cannot be used are skipped, and so are proteins of more than ``max_length`` residues;
+    the second value has a sentence on them per table.
 
     Raises:
-        InputError: the file cannot be read, is not such a table, or has no row that can be used.
+        InputError: a file cannot be read, is not such a table, or has no row that can be used.
+    """
+    proteins: list[AnnotatedProtein] = []
+    warnings: list[str] = []
+    for path, with_rcl in ((serpins, True), (others, False)):
+        if path is None:
+            continue
+        used = len(proteins)
+        skipped: list[tuple[int, str]] = []
+        for line, row in table_rows(path, (*COLUMNS, *(REGION_COLUMNS if with_rcl else ()))):
+            problems = row_problems(row, max_length, with_rcl=with_rcl)
+            if reason := next((p.problem for p in problems if p.is_skipped), None):
+                skipped.append((line, reason))
+                continue
+            ends = (int(float(row[name])) for name in REGION_COLUMNS) if with_rcl else ()
+            proteins.append(AnnotatedProtein(row["id"].strip(), residues_of(row), *ends))
+        if skipped:
+            warnings.append(_skipped_text(path, skipped))
+        if len(proteins) == used:
+            raise InputError(warnings[-1] if skipped else f"{path} has no rows below its header")
+    return proteins, warnings
+
+
+def _skipped_text(path: Path, skipped: Sequence[tuple[int, str]]) -> str:
+    texts = []
+    for problem, count in Counter(problem for _, problem in skipped).items():
+        lines = [str(line) for line, reason in skipped if reason == problem]
+        more = ", ..." if count > NAMED_ROWS else ""
+        texts.append(f"{count:,} {problem} (line {', '.join(lines[:NAMED_ROWS])}{more})")
+    return f"{path}: {len(skipped):,} rows are skipped: {'; '.join(texts)}"
+
+
+def table_rows(path: Path, needed: Sequence[str]) -> Iterator[tuple[int, dict[str, str]]]:
+    """Yield the number of the last line of each row of a CSV table, and its cells by column.
+
+    Raises:
+        InputError: the file cannot be read, or lacks one of the ``needed`` columns.
     """
     try:
         text = path.read_bytes().decode("utf-8-sig")
@@ -95,51 +130,129 @@ def read_protein_table(path: Path, *, with_rcl: bool, max_length: int) -> Protei
     except UnicodeDecodeError as error:
         raise InputError(f"{path} is not a text file in UTF-8: is it the CSV table?") from error
     reader = csv.DictReader(io.StringIO(text, newline=""), restkey="", restval="")
-    columns = (*COLUMNS, *(REGION_COLUMNS if with_rcl else ()))
-    proteins: list[AnnotatedProtein] = []
-    skipped: list[tuple[int, str]] = []
     try:
-        missing = [name for name in columns if name not in (reader.fieldnames or ())]
-        if missing:
+        if missing := [name for name in needed if name not in (reader.fieldnames or ())]:
             raise InputError(
                 f"{path} has no column {' and no column '.join(missing)}: expected a CSV table "
-                f"with the columns {', '.join(columns)}"
+                f"with the columns {', '.join(needed)}"
             )
         for row in reader:
-            protein = _protein(row, with_rcl, max_length)
-            if isinstance(protein, str):
-                skipped.append((reader.line_num, protein))
-            else:
-                proteins.append(protein)
+            yield reader.line_num, row
     except csv.Error as error:
         place = f"{path}, after line {reader.line_num}"
         raise InputError(f"{place}: not a row of a CSV table ({error})") from error
-    table = ProteinTable(path, proteins, skipped)
-    if not proteins:
-        raise InputError(table.warning() or f"{path} has no rows below its header")
-    return table
 
 
-def _protein(row: dict[str, str], with_rcl: bool, max_length: int) -> AnnotatedProtein | str:
-    """Return the protein of a row, or why it cannot be used."""
-    accession, sequence = row["id"].strip(), "".join(row["Sequence"].split())
+def residues_of(row: Mapping[str, str]) -> str:
+    """Return the sequence of a row without spaces and the sign of a final stop codon."""
+    return "".join(row["Sequence"].split()).rstrip("*")
+
+
+def row_problems(
+    row: Mapping[str, str], max_length: int, *, with_rcl: bool
+) -> Iterator[RowProblem]:
+    """Yield all that is wrong with a row by itself; ``with_rcl`` asks for coordinates, too."""
+    accession, sequence = row["id"].strip(), residues_of(row)
+    name = accession or "no id"
     if not accession:
-        return "without an id"
+        yield RowProblem("without an id", sequence[:20])
     if not sequence:
-        return "without a sequence"
-    if not (sequence.isascii() and sequence.rstrip("*").isalpha()):
-        return "whose sequence holds other characters than letters"
-    sequence = sequence.rstrip("*")  # a stop codon
+        yield RowProblem("without a sequence", name)
+        return
+    if others := sorted(set("".join(row["Sequence"].split()).upper()) - set(AMINO_ACIDS)):
+        # Letters such as X and a final * can be encoded, others such as - shift all positions.
+        wrong = not (sequence.isascii() and sequence.isalpha())
+        problem = "with letters that are not one of the 20 amino acids"
+        yield RowProblem(problem, f"{name}: {' '.join(others)}", wrong, wrong)
     if len(sequence) > max_length:
-        return f"of more than {max_length:,} residues"
-    if not with_rcl:
-        return AnnotatedProtein(accession, sequence)
+        problem = f"of more than {max_length:,} residues, which training leaves out"
+        yield RowProblem(problem, f"{name}: {len(sequence):,}", is_error=False)
+    if with_rcl:
+        yield from _region_problems(row, name, sequence)
+
+
+def _region_problems(row: Mapping[str, str], name: str, sequence: str) -> Iterator[RowProblem]:
+    texts = [row[column].strip() for column in REGION_COLUMNS]
+    value = f"{name}: {texts[0]} to {texts[1]} of {len(sequence)}"
+    if any(text.lower() in NO_VALUE for text in texts):
+        yield RowProblem("without an annotated RCL", value)
+        return
     try:
-        start, end = (float(row[name]) for name in REGION_COLUMNS)
-    except ValueError:
-        return "whose rcl_start or rcl_end is not a number"
-    if not (start.is_integer() and end.is_integer()):
-        return "whose rcl_start or rcl_end is not a whole number"
+        ends = [float(text) for text in texts]
+        start, end = map(int, ends)
+    except (ValueError, OverflowError):
+        start, end, ends = 0, 0, []
+    if ends != [start, end]:
+        yield RowProblem("whose rcl_start or rcl_end is not a whole number", value)
+        return
     if not 1 <= start <= end <= len(sequence):
-        return "whose RCL lies outside the sequence, or ends before it starts"
-    return AnnotatedProtein(accession, sequence, int(start), int(end))
+        problem = "whose RCL lies outside the sequence, or ends before it starts"
+        yield RowProblem(problem, value)
+        return
+    loop, annotated = sequence[start - 1 : end], "".join((row.get("rcl_seq") or "").split())
+    if annotated and annotated.upper() != loop.upper():
+        problem = "whose rcl_seq is not what lies at its coordinates"
+        yield RowProblem(problem, f"{name}: {annotated}, not {loop}", is_skipped=False)
+    if not SHORT_RCL <= len(loop) <= LONG_RCL:
+        bound = f"shorter than {SHORT_RCL}" if len(loop) < SHORT_RCL else f"longer than {LONG_RCL}"
+        yield RowProblem(f"whose RCL is {bound} residues", value, is_error=False, is_skipped=False)
+
+
+def check_tables(paths: Iterable[Path], max_length: int) -> tuple[list[str], bool]:
+    """Check every row of tables in CSV, with the columns of RCL-identifier.
+
+    ``id`` and ``Sequence`` are needed; ``rcl_start``, ``rcl_end`` and ``rcl_seq`` are checked where
+    they are. Ids and sequences that occur more than once are found over all tables together.
+    ``max_length`` is the length in residues from which training leaves a protein out.
+
+    Returns:
+        The report as lines of text, and whether a row is wrong.
+
+    Raises:
+        InputError: a table cannot be read, or has no such columns.
+    """
+    lines: list[str] = []
+    problems: list[tuple[str, RowProblem]] = []
+    firsts: dict[tuple[str, str], tuple[Path, int, tuple[str, ...]]] = {}
+    for path in paths:
+        rows = annotated = 0
+        for line, row in table_rows(path, COLUMNS):
+            with_rcl = set(REGION_COLUMNS) <= row.keys()
+            found = list(row_problems(row, max_length, with_rcl=with_rcl))
+            rows += 1
+            annotated += with_rcl and not any(problem.is_error for problem in found)
+            found += _repeats(row, path, line, firsts)
+            problems += [(f"{path}, line {line}", problem) for problem in found]
+        lines.append(f"{path}: {counted(rows, 'row')}, {annotated:,} with an RCL")
+    for severity, is_error in (("error", True), ("warning", False)):
+        listed = [(place, problem) for place, problem in problems if problem.is_error == is_error]
+        lines += ["", f"{counted(len(listed), severity)}"]
+        kinds = Counter(problem.problem for _, problem in listed)
+        lines += [f"  {count:>6,}  {problem}" for problem, count in kinds.most_common()]
+        for place, problem in listed[:LISTED]:
+            lines.append(f"{severity}: {place}: {problem.problem}: {problem.value}")
+        if len(listed) > LISTED:
+            lines.append(f"and {len(listed) - LISTED:,} more")
+    return lines, any(problem.is_error for _, problem in problems)
+
+
+def _repeats(
+    row: Mapping[str, str],
+    path: Path,
+    line: int,
+    firsts: dict[tuple[str, str], tuple[Path, int, tuple[str, ...]]],
+) -> Iterable[RowProblem]:
+    """Yield what of a row an earlier row had; ``firsts`` has the first row with each of these."""
+    accession = row["id"].strip()
+    region = tuple(row.get(name, "").strip() for name in REGION_COLUMNS)
+    for what, text in (("an id", accession), ("a sequence", residues_of(row).upper())):
+        here = (path, line, region)
+        first = firsts.setdefault((what, text), here) if text else here
+        if first == here:
+            continue
+        where = "before" if first[0] == path else "in an earlier table"
+        problem = f"with {what} that occurs {where}"
+        if what == "a sequence" and first[2] != region:
+            problem += ", with another RCL"
+        value = f"{accession or 'no id'} ({first[0]}, line {first[1]})"
+        yield RowProblem(problem, value, is_error=False)

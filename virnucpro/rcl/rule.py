@@ -43,11 +43,27 @@ class RclRegion:
         return self.end - self.start + 1
 
 
+@dataclass(frozen=True)
+class RclResult:
+    """What a model says about a protein.
+
+    Attributes:
+        status: as in the table ``STEM_rcl.tsv``.
+        region: the RCL, if it is found.
+        probabilities: float32 ``[L]``, of each residue to belong to the RCL; with a profile, of its
+            place in the alignment, and 0 outside the region.
+    """
+
+    status: str
+    region: RclRegion | None
+    probabilities: npt.NDArray[np.float32]
+
+
 def find_region(probabilities: npt.NDArray[np.float32], rule: RegionRule) -> RclRegion | None:
     """Return the RCL of a protein; None if no run of residues satisfies the rule.
 
-    ``probabilities`` are float32 ``[L]``, one per residue. The longest run is the RCL, the first
-    one of those of equal length.
+    ``probabilities`` are float32 ``[L]``, one per residue. The longest run is the RCL, and of
+    runs of equal length the first one.
     """
     above = np.concatenate(([False], probabilities > rule.threshold, [False]))
     starts, stops = np.flatnonzero(above[1:] != above[:-1]).reshape(-1, 2).T

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -25,6 +26,7 @@ FIRST_RATE = 0.02  # share of the highest rate with which a cosine schedule begi
 LEAST_FRAGMENT = 40  # residues: longer than an RCL with its neighbours
 SHARE_AVERAGED = 0.1  # of all steps: the most that the running mean of the weights reaches back
 IGNORED = -1  # label of what is not a residue
+METRICS = ("accuracy", "precision", "recall", "f1", "f1_macro", "mcc", "auc")
 Rows = npt.NDArray[np.int64]
 
 
@@ -45,8 +47,7 @@ class RclTrainingPlan:
         return RclLoop(self, group, report, stop_requested)
 
 
-@dataclass(frozen=True)
-class RclBatch:
+class RclBatch(NamedTuple):
     """The proteins of a batch that this process takes.
 
     Attributes:
@@ -77,7 +78,7 @@ class RclLoop(TrainingLoop):
         settings = plan.settings
         self._plan, self._settings = plan, settings
         torch.manual_seed(settings.seed)
-        network = NETWORKS[settings.model].module(plan.features.width, **settings.network)
+        network = NETWORKS[settings.model](plan.features.width, **settings.network)
         network = network.to(group.device)
         optimizers = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}
         optimizer = optimizers[settings.optimizer](
@@ -98,7 +99,7 @@ class RclLoop(TrainingLoop):
             averaged=averaged,
             precision=settings.precision,
         )
-        self._features = plan.features.opened()
+        self._features = plan.features
         self._weights = torch.tensor(settings.loss_weights, device=group.device)
 
     def _lengths(self) -> Rows:
@@ -134,7 +135,7 @@ class RclLoop(TrainingLoop):
         self, proteins: Sequence[AnnotatedProtein], rows: Rows, windows: Sequence[slice]
     ) -> RclBatch:
         settings, group = self._settings, self.group
-        # Every world-th protein: those of one process are as long as those of the others.
+        # Every world-th protein, so that all processes have proteins of about the same length.
         own = range(group.rank, len(rows), group.world)
         lengths = [windows[place].stop - windows[place].start for place in range(len(rows))]
         length = settings.max_length
@@ -227,20 +228,13 @@ def residue_metrics(
     ``margins`` are float64 ``[n]``: the logit of RCL less the other one.
     """
     if not np.isfinite(margins).all():
-        return dict.fromkeys(
-            ("accuracy", "precision", "recall", "f1", "f1_macro", "mcc", "auc"), float("nan")
-        )
+        return dict.fromkeys(METRICS, float("nan"))
     counts = confusion_counts(truth, margins > 0)
     others = confusion_counts(~truth, margins <= 0)
-    return {
-        "accuracy": counts.accuracy or 0.0,
-        "precision": counts.precision or 0.0,
-        "recall": counts.recall or 0.0,
-        "f1": counts.f1 or 0.0,
-        "f1_macro": ((counts.f1 or 0.0) + (others.f1 or 0.0)) / 2,
-        "mcc": counts.mcc or 0.0,
-        "auc": auroc(truth, margins) or 0.0,
-    }
+    names = ("accuracy", "precision", "recall", "f1", "mcc")
+    values = {name: getattr(counts, name) or 0.0 for name in names}
+    macro = (values["f1"] + (others.f1 or 0.0)) / 2
+    return {**values, "f1_macro": macro, "auc": auroc(truth, margins) or 0.0}
 
 
 def plateau_rate(settings: RclTrainingSettings, history: Sequence[float]) -> float:

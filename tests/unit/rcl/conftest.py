@@ -29,7 +29,7 @@ def rcl_reference(reference: Path) -> Path:
 def small_model() -> Callable[..., RclModel]:
     def make(kind: str = "unet", encoding: str = "onehot", padding: Padding = MASKED) -> RclModel:
         torch.manual_seed(7)
-        network = NETWORKS[kind].module(RESIDUE_ENCODINGS[encoding].width, **SMALL[kind])
+        network = NETWORKS[kind](RESIDUE_ENCODINGS[encoding].width, **SMALL[kind])
         for name, buffer in network.named_buffers():  # as after a training
             if name.endswith(("running_mean", "running_var")):
                 buffer.uniform_(0.1, 1.5)

@@ -2,31 +2,27 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from sklearn.metrics import matthews_corrcoef, roc_auc_score
 
 from tests.unit.rcl.made_proteins import proteins
-from virnucpro.rcl.evaluation import evaluate_finder, missed
-from virnucpro.rcl.finders import RclResult
-from virnucpro.rcl.rule import RegionRule, find_region
+from virnucpro.rcl.evaluation import evaluate_finder
+from virnucpro.rcl.rule import RclResult, RegionRule, find_region
 
 RULE = RegionRule(0.5, 1, 7)
 PROTEINS = proteins(20)
 
 
-class Quiet:
-    def begin(self, title, total):
-        pass
-
-    def advance(self, amount):
-        pass
+QUIET = SimpleNamespace(begin=lambda title, total: None, advance=lambda amount: None)
 
 
 class Known:
     """A model that knows the answers, but for an error of some residues, and of some proteins."""
 
-    label, encoding, sha256, threshold = "known", "onehot", "", 0.5
+    label, encoding, sha256, rule = "known", "onehot", "", RULE
 
     def __init__(self, shift=0, noise=0.0, blind=()):
         self.shift, self.noise, self.blind = shift, noise, blind
@@ -48,43 +44,39 @@ class Known:
 
 
 def test_a_model_that_is_always_right():
-    evaluation = evaluate_finder(Known(), PROTEINS, Quiet())
+    evaluation = evaluate_finder(Known(), PROTEINS, QUIET)
     assert set(evaluation.metrics.values()) == {1.0}
     assert set(evaluation.intervals.values()) == {(1.0, 1.0)}
     assert evaluation.count(has_rcl=True, found=True) == 20
     assert evaluation.count(has_rcl=False, found=False) == 10
-    assert not list(missed(evaluation))
+    metrics = evaluate_finder(Known(), PROTEINS[:20], QUIET).metrics  # without the others
+    assert (metrics["precision"], metrics["f1"], metrics["recall"]) == (None, None, 1.0)
+    assert not any(outcome.missed for outcome in evaluation.outcomes)
 
 
 @pytest.mark.parametrize(("shift", "exact"), [(1, 1.0), (2, 1.0), (3, 0.0)])
 def test_shifted_regions(shift, exact):
-    metrics = evaluate_finder(Known(shift), PROTEINS, Quiet()).metrics
+    metrics = evaluate_finder(Known(shift), PROTEINS, QUIET).metrics
     assert metrics["mean_iou"] == pytest.approx((17 - shift) / (17 + shift))
     assert metrics["exact"] == exact
     assert metrics["recall"] == metrics["precision"] == 1.0
 
 
 def test_missed_proteins_and_intervals():
-    evaluation = evaluate_finder(Known(blind=("S0", "S1")), PROTEINS, Quiet())
+    evaluation = evaluate_finder(Known(blind=("S0", "S1")), PROTEINS, QUIET)
     assert evaluation.metrics["recall"] == evaluation.metrics["mean_iou"] == pytest.approx(0.9)
     assert evaluation.metrics["accuracy"] == pytest.approx(28 / 30)
     low, high = evaluation.intervals["recall"]
     assert 0.7 <= low < 0.9 < high <= 1.0
-    assert [outcome.protein.accession for outcome in missed(evaluation)] == ["S0", "S1"]
-    again = evaluate_finder(Known(blind=("S0", "S1")), PROTEINS, Quiet())
+    wrong = [outcome.protein.accession for outcome in evaluation.outcomes if outcome.missed]
+    assert wrong == ["S0", "S1"]
+    again = evaluate_finder(Known(blind=("S0", "S1")), PROTEINS, QUIET)
     assert again.intervals == evaluation.intervals
-
-
-def test_without_proteins_that_have_no_rcl():
-    metrics = evaluate_finder(Known(), PROTEINS[:20], Quiet()).metrics
-    assert metrics["precision"] is None
-    assert metrics["f1"] is None
-    assert metrics["recall"] == 1.0
 
 
 def test_residues_are_measured_as_scikit_learn_does():
     model = Known(noise=0.4)
-    metrics = evaluate_finder(model, PROTEINS, Quiet()).metrics
+    metrics = evaluate_finder(model, PROTEINS, QUIET).metrics
     scores = np.concatenate([r.probabilities for r in model.find([p.sequence for p in PROTEINS])])
     truth = np.concatenate([p.labels() for p in PROTEINS])
     assert metrics["residue_mcc"] == pytest.approx(matthews_corrcoef(truth, scores > 0.5))

@@ -2,6 +2,7 @@
 
 import json
 import random
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -10,18 +11,21 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from safetensors.torch import save_file
+from safetensors import safe_open
+from safetensors.torch import load_file, save_file
 
 from virnucpro.errors import ModelError
 from virnucpro.rcl.encodings import AMINO_ACIDS
-from virnucpro.rcl.model_files import read_rcl_model, write_rcl_model
 from virnucpro.rcl.models import (
     PADDED,
     WINDOW,
     RclModel,
+    read_rcl_model,
     windows_of,
+    write_rcl_model,
 )
 from virnucpro.rcl.networks import NETWORKS, RCL, MaskedBatchNorm
+from virnucpro.rcl.rule import RegionRule, find_region
 from virnucpro.store.disk import Disk
 
 Make = Callable[..., RclModel]
@@ -36,7 +40,7 @@ PROTEINS = [protein(length, length) for length in (1, 2, 15, 16, 17, 33, 100, 10
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_protein_has_the_same_probabilities_in_every_batch(small_model: Make, kind: str) -> None:
+def test_a_protein_has_the_same_probabilities_in_every_batch(small_model, kind):
     model = small_model(kind)
     alone = [model.probabilities([sequence])[0] for sequence in PROTEINS]
     together = model.probabilities(PROTEINS[::-1])[::-1]
@@ -47,7 +51,7 @@ def test_a_protein_has_the_same_probabilities_in_every_batch(small_model: Make, 
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_stands_behind_the_end_has_no_influence(small_model: Make, kind: str) -> None:
+def test_what_stands_behind_the_end_has_no_influence(small_model, kind):
     network = small_model(kind).network
     x = torch.rand(2, 70, 21)
     mask = torch.arange(70) < torch.tensor([[70], [37]])
@@ -58,7 +62,7 @@ def test_what_stands_behind_the_end_has_no_influence(small_model: Make, kind: st
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_training_with_a_mask_does_not_depend_on_the_padding(kind: str, small_model: Make) -> None:
+def test_training_with_a_mask_does_not_depend_on_the_padding(kind, small_model):
     def gradients(padding: int) -> dict[str, torch.Tensor]:
         network = small_model(kind).network.train().requires_grad_(True)
         for module in network.modules():
@@ -77,7 +81,7 @@ def test_training_with_a_mask_does_not_depend_on_the_padding(kind: str, small_mo
         torch.testing.assert_close(value, expected[name], rtol=1e-3, atol=1e-4, msg=name)
 
 
-def test_the_masked_batch_norm_is_that_of_torch_on_the_residues() -> None:
+def test_the_masked_batch_norm_is_that_of_torch_on_the_residues():
     torch.manual_seed(0)
     ours, theirs = MaskedBatchNorm(5).train(), torch.nn.BatchNorm1d(5).train()
     x = torch.rand(3, 5, 20) * 4 + 100
@@ -91,7 +95,7 @@ def test_the_masked_batch_norm_is_that_of_torch_on_the_residues() -> None:
 
 
 @pytest.mark.parametrize("length", [0, 1, 1023, 1024, 1025, 1536, 1537, 5000, 35_213])
-def test_windows_take_each_residue_once_and_far_from_cuts(length: int) -> None:
+def test_windows_take_each_residue_once_and_far_from_cuts(length):
     taken = []
     for start, kept in windows_of(length):
         taken += range(length)[kept]
@@ -102,7 +106,7 @@ def test_windows_take_each_residue_once_and_far_from_cuts(length: int) -> None:
 
 
 @pytest.mark.parametrize("padding", ["masked", PADDED])
-def test_long_and_empty_proteins(small_model: Make, padding: Any) -> None:
+def test_long_and_empty_proteins(small_model, padding):
     model = small_model("cnn", padding=padding)
     sequence = protein(3000)
     long, empty = model.probabilities([sequence, ""])
@@ -114,9 +118,7 @@ def test_long_and_empty_proteins(small_model: Make, padding: Any) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("encoding", ["onehot", "blosum"])
-def test_a_model_is_read_as_it_was_written(
-    small_model: Make, tmp_path: Path, kind: str, encoding: str
-) -> None:
+def test_a_model_is_read_as_it_was_written(small_model, tmp_path, kind, encoding):
     model = replace(small_model(kind, encoding), threshold=0.4, training={"epochs": 3})
     path = tmp_path / "model.safetensors"
     write_rcl_model(path, model, Disk())
@@ -134,19 +136,37 @@ def test_a_model_is_read_as_it_was_written(
     assert len(content) < 2.2 * sum(v.numel() for v in model.network.state_dict().values()) + 9000
 
 
-@pytest.mark.parametrize(
-    "name", ["blosum_cnn", "blosum_unet", "onehot_cnn", "onehot_lstm", "onehot_unet"]
-)
-def test_checkpoints_of_the_original(rcl_reference: Path, name: str) -> None:
+REFERENCE = ("blosum_cnn", "blosum_unet", "onehot_cnn", "onehot_lstm", "onehot_unet")
+
+
+def probes(folder: Path) -> dict[str, str]:
+    records = [record.split("\n") for record in (folder / "probes.fa").read_text().split(">")[1:]]
+    return {header.split()[0]: "".join(lines) for header, *lines in records}
+
+
+@pytest.mark.parametrize("name", REFERENCE)
+def test_checkpoints_of_the_original(rcl_reference, name):
+    """They give its probabilities, and the rule gives its tables (``rcl/reference``)."""
     model = read_rcl_model(rcl_reference / f"{name}.pt")
     assert (f"{model.encoding}_{model.kind}", model.padding) == (name, PADDED)
-    records = (rcl_reference / "probes.fa").read_text().split(">")[1:]
-    sequences = ["".join(record.split("\n")[1:]) for record in records]
-    probabilities = model.probabilities(sequences, batch_size=5)
+    proteins = probes(rcl_reference)
+    probabilities = model.probabilities(list(proteins.values()), batch_size=5)
     expected = np.load(rcl_reference / f"{name}.npz")["probabilities"][:, :, RCL]
     for row, values in zip(expected, probabilities, strict=True):
         if len(values) <= WINDOW:
             np.testing.assert_allclose(values, row[: len(values)], rtol=0, atol=1e-5)
+    tables = sorted(rcl_reference.glob(f"{name}.thr*.min*.tsv"))
+    assert tables
+    for table in tables:
+        threshold, minimum = re.findall(r"thr(0\.\d+)\.min(\d+)", table.name)[0]
+        rule = RegionRule(float(threshold), int(minimum), 7)
+        rows = []
+        for (accession, sequence), row in zip(proteins.items(), expected, strict=True):
+            region = find_region(row[: len(sequence)], rule)
+            if region is not None:
+                rows.append([accession, str(region.start), str(region.end)])
+        lines = table.read_text().splitlines()[1:]
+        assert rows == [line.split("\t")[:3] for line in lines], table.name
 
 
 # --- hostile files ---------------------------------------------------------------------------
@@ -170,77 +190,46 @@ def changed(model: RclModel, name: str, value: torch.Tensor | None) -> dict[str,
     return content
 
 
-HOSTILE = {
-    "a pickle that runs code": (lambda m: checkpoint(m, config=Evil()), "refused"),
-    "no weights": (lambda m: {"epoch": 1}, "model_state_dict"),
-    "weights that are a list": (lambda m: checkpoint(m, model_state_dict=[1]), "named weights"),
-    "a name that is a number": (lambda m: checkpoint(m, model_state_dict={1: 2}), "named weights"),
-    "another network": (lambda m: checkpoint(m, model_state_dict={"a": torch.ones(3)}), "network"),
-    "NaN": (lambda m: changed(m, "conv_layers.0.bn.weight", torch.full((8,), torch.nan)), "NaN"),
-    "a wrong shape": (lambda m: changed(m, "conv_layers.0.bn.weight", torch.ones(9)), "shape"),
-    "a missing weight": (lambda m: changed(m, "conv_layers.1.bn.weight", None), "conv_layers.1.bn"),
-    "an unknown weight": (lambda m: changed(m, "psi.weight", torch.ones(2)), "psi"),
-    "a negative variance": (
-        lambda m: changed(m, "conv_layers.0.bn.running_var", -torch.ones(8)),
-        "negative",
+HOSTILE: dict[str, Callable[[RclModel], Any]] = {
+    "a pickle that runs code": lambda m: checkpoint(m, config=Evil()),
+    "no weights": lambda m: {"epoch": 1},
+    "weights that are a list": lambda m: checkpoint(m, model_state_dict=[1]),
+    "a name that is a number": lambda m: checkpoint(m, model_state_dict={1: 2}),
+    "another network": lambda m: checkpoint(m, model_state_dict={"a": torch.ones(3)}),
+    "NaN": lambda m: changed(m, "conv_layers.0.bn.weight", torch.full((8,), torch.nan)),
+    "a wrong shape": lambda m: changed(m, "conv_layers.0.bn.weight", torch.ones(9)),
+    "a missing weight": lambda m: changed(m, "conv_layers.1.bn.weight", None),
+    "an unknown weight": lambda m: changed(m, "psi.weight", torch.ones(2)),
+    "a negative variance": lambda m: changed(m, "conv_layers.0.bn.running_var", -torch.ones(8)),
+    "an even kernel": lambda m: changed(m, "conv_layers.0.conv.weight", torch.ones(8, 21, 4)),
+    "no such width": lambda m: changed(m, "conv_layers.0.conv.weight", torch.ones(8, 77, 7)),
+    "4 TB in 4 bytes": lambda m: changed(
+        m, "conv_layers.0.conv.weight", torch.ones(1).expand(10**6, 21, 49_999)
     ),
-    "a convolution of even length": (
-        lambda m: changed(m, "conv_layers.0.conv.weight", torch.ones(8, 21, 4)),
-        "even",
-    ),
-    "a width without encoding": (
-        lambda m: changed(m, "conv_layers.0.conv.weight", torch.ones(8, 77, 7)),
-        "77",
-    ),
-    "a tensor of 4 TB in 4 bytes": (
-        lambda m: changed(m, "conv_layers.0.conv.weight", torch.ones(1).expand(10**6, 21, 49_999)),
-        "named weights",
-    ),
-    "no dimensions": (
-        lambda m: changed(m, "conv_layers.0.conv.weight", torch.tensor(1.0)),
-        "shape",
-    ),
+    "no dimensions": lambda m: changed(m, "conv_layers.0.conv.weight", torch.tensor(1.0)),
 }
 
 
 @pytest.mark.parametrize("case", HOSTILE)
-def test_hostile_checkpoints_are_refused(
-    small_model: Make, tmp_path: Path, capsys: pytest.CaptureFixture[str], case: str
-) -> None:
-    make, message = HOSTILE[case]
+def test_hostile_checkpoints_are_refused(small_model, tmp_path, capsys, case):
     path = tmp_path / "best_model.pt"
-    torch.save(make(small_model("cnn")), path)
-    with pytest.raises(ModelError, match=message) as refusal:
+    torch.save(HOSTILE[case](small_model("cnn")), path)
+    with pytest.raises(ModelError, match=str(path)):
         read_rcl_model(tmp_path)
-    assert str(path) in str(refusal.value)
     assert "printed" not in capsys.readouterr().out
 
 
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("schema", 2),
-        ("schema", "1"),
-        ("content", "classifier"),
-        ("kind", "graph"),
-        ("settings", []),
-        ("encoding", 3),
-        ("encoding", "blosum"),
-        ("encoding", "esm2_650m"),
-        ("padding", "padded 10"),
-        ("threshold", 1.5),
-        ("threshold", "0.5"),
-        ("training", None),
-    ],
-)
-def test_hostile_metadata_is_refused(
-    small_model: Make, tmp_path: Path, name: str, value: Any
-) -> None:
+METADATA = [
+    ("schema", 2), ("schema", "1"), ("content", "classifier"), ("kind", "graph"), ("settings", []),
+    ("encoding", 3), ("encoding", "blosum"), ("encoding", "esm2_650m"), ("padding", "padded 10"),
+    ("threshold", 1.5), ("threshold", "0.5"), ("training", None),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "value"), METADATA)
+def test_hostile_metadata_is_refused(small_model, tmp_path, name, value):
     path = tmp_path / "model.safetensors"
     write_rcl_model(path, small_model("cnn"), Disk())
-    from safetensors import safe_open
-    from safetensors.torch import load_file
-
     with safe_open(path, "pt") as file:
         metadata = json.loads(file.metadata()["virnucpro"])
     save_file(load_file(path), path, {"virnucpro": json.dumps(metadata | {name: value})})
@@ -248,19 +237,16 @@ def test_hostile_metadata_is_refused(
         read_rcl_model(path)
 
 
-def test_damaged_missing_and_other_files(small_model: Make, tmp_path: Path) -> None:
+def test_damaged_missing_and_other_files(small_model, tmp_path):
     path = tmp_path / "model.safetensors"
     write_rcl_model(path, small_model("unet"), Disk())
     content = path.read_bytes()
+    (tmp_path / "empty").mkdir()
     for damaged in (b"", content[:100], content[:-7], b"\xff" * 99):
         path.write_bytes(damaged)
-        with pytest.raises(ModelError, match=str(path)):
-            read_rcl_model(path)
-    with pytest.raises(ModelError, match="missing"):
-        read_rcl_model(tmp_path / "none.pt")
-    (tmp_path / "empty").mkdir()
-    with pytest.raises(ModelError, match="run_001"):
-        read_rcl_model(tmp_path / "empty")
+        for place in (path, tmp_path / "none.pt", tmp_path / "empty"):
+            with pytest.raises(ModelError, match=str(place)):
+                read_rcl_model(place)
     model = small_model("cnn")
     model.network.state_dict()["output.0.bias"].fill_(1e30)
     with pytest.raises(ModelError, match="NaN or infinite"):

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import random
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
 
-from virnucpro.errors import ModelError, UsageError
+from virnucpro.errors import ModelError
 from virnucpro.rcl.encodings import AMINO_ACIDS
 from virnucpro.rcl.finders import open_finder
 from virnucpro.rcl.profile import RclProfile, build_profile, read_profile
-
-pytest.importorskip("pyhmmer")
 
 # Human alpha-1-antichymotrypsin, UniProtKB P01011 (CC BY 4.0).
 SERPIN = (
@@ -52,7 +48,7 @@ def profile() -> RclProfile:
         (SERPIN + changed(SERPIN, 0.1, 5), len(SERPIN)),
     ],
 )
-def test_the_rcl_is_found(profile: RclProfile, sequence: str, shift: int) -> None:
+def test_the_rcl_is_found(profile, sequence, shift):
     (result,) = profile.find([sequence])
     assert result.region is not None
     assert (result.region.start, result.region.end) == (START + shift, END + shift)
@@ -63,7 +59,7 @@ def test_the_rcl_is_found(profile: RclProfile, sequence: str, shift: int) -> Non
     assert result.region.confidence > 0.8
 
 
-def test_others_and_fragments(profile: RclProfile) -> None:
+def test_others_and_fragments(profile):
     results = profile.find([changed("M" * 400, 1, 3), SERPIN[:340], "M", SERPIN])
     assert [result.status for result in results] == [
         "no_serpin",
@@ -74,7 +70,7 @@ def test_others_and_fragments(profile: RclProfile) -> None:
     assert results[3].region == profile.find([SERPIN])[0].region
 
 
-def test_posterior_probabilities_belong_to_their_residues(profile: RclProfile) -> None:
+def test_posterior_probabilities_belong_to_their_residues(profile):
     insertion = SERPIN[:380] + "DEDKDEDKDED" + SERPIN[380:]
     (result,) = profile.find([insertion])
     assert result.region is not None
@@ -86,7 +82,7 @@ def test_posterior_probabilities_belong_to_their_residues(profile: RclProfile) -
     assert (posterior[100:300] > 0.9).all()  # in the middle of a domain there is no doubt
 
 
-def test_a_profile_is_read_as_it_was_written(profile: RclProfile, tmp_path: Path) -> None:
+def test_a_profile_is_read_as_it_was_written(profile, tmp_path):
     path = tmp_path / "p.hmm"
     path.write_bytes(profile.to_bytes())
     again = read_profile(path)
@@ -109,7 +105,7 @@ def test_a_profile_is_read_as_it_was_written(profile: RclProfile, tmp_path: Path
             read_profile(path)
 
 
-def test_the_shipped_profile_finds_the_rcl_of_a_serpin() -> None:
+def test_the_shipped_profile_finds_the_rcl_of_a_serpin():
     finder = open_finder("hmm")
     (result,) = finder.find([SERPIN])
     assert result.region is not None
@@ -117,13 +113,7 @@ def test_the_shipped_profile_finds_the_rcl_of_a_serpin() -> None:
     assert finder.label == "hmm"
 
 
-def test_without_pyhmmer_the_error_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "pyhmmer", None)
-    with pytest.raises(UsageError, match=r"virnucpro\[rcl\]"):
-        open_finder("hmm")
-
-
-def test_the_command(call, tmp_path: Path) -> None:
+def test_the_command(call, tmp_path):
     table, output = tmp_path / "serpins.csv", tmp_path / "my.hmm"
     rows = [f"s{n},{START},{END},{changed(SERPIN, 0.2, n)}\n" for n in range(2)]
     table.write_text("id,rcl_start,rcl_end,Sequence\n" + "".join(rows))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,12 +10,12 @@ import pytest
 from tests.unit.rcl.made_proteins import protein
 from virnucpro.errors import InputError
 from virnucpro.rcl.encodings import AMINO_ACIDS
-from virnucpro.rcl.proteins import AnnotatedProtein, read_protein_table
-from virnucpro.rcl.similarity import IDENTITY, identity
+from virnucpro.rcl.proteins import AnnotatedProtein, read_proteins
 from virnucpro.rcl.splits import (
+    IDENTITY,
     cluster_split,
+    identity,
     original_split,
-    read_split,
     split_of_table,
     split_text,
 )
@@ -25,44 +24,31 @@ HEADER = "id,rcl_start,rcl_end,Sequence\n"
 
 
 def test_rows_that_cannot_be_used_are_counted(tmp_path):
+    """``rcl validate`` has a test for each reason."""
     table = tmp_path / "t.csv"
     rows = ("A,2,4,MKLV", "B,,,MKLV", "C,0,3,MKLV", "D,2,9,MKLV", "E,3,2,MKLV", "F,1.0,2.0,MK*",
             "G,1.5,2,MKLV", ",1,2,MKLV", "I,1,2,", "J,1,2,MK1V", "K,1,2," + "M" * 30, "L,1")  # fmt: skip
     table.write_text("\ufeff" + HEADER + "\n".join(rows) + "\n")
-    read = read_protein_table(table, with_rcl=True, max_length=20)
-    assert [(p.accession, p.sequence, p.start, p.end) for p in read.proteins] == [
-        ("A", "MKLV", 2, 4),
-        ("F", "MK", 1, 2),
-    ]
-    assert read.proteins[0].labels().tolist() == [0, 1, 1, 1]
-    assert len(read.skipped) == 10
-    assert "10 rows are skipped" in read.warning()
-    assert "3 whose RCL lies outside the sequence, or ends before it starts (line 4, 5, 6)" in (
-        read.warning()
-    )
-    others = read_protein_table(table, with_rcl=False, max_length=20)
-    assert "B" in [p.accession for p in others.proteins]
-    assert not others.proteins[0].has_rcl
+    made, warnings = read_proteins(table, table, 20)
+    used = [(p.accession, p.sequence, p.start, p.end) for p in made if p.has_rcl]
+    assert used == [("A", "MKLV", 2, 4), ("F", "MK", 1, 2)]
+    assert made[0].labels().tolist() == [0, 1, 1, 1]
+    assert "10 rows are skipped" in warnings[0]
+    assert "1 without an annotated RCL (line 3)" in warnings[0]
+    assert [p.accession for p in made if not p.has_rcl] == ["A", "B", "C", "D", "E", "F", "G"]
 
 
 @pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        (b"", "has no column id and no column Sequence"),
-        (b"id,Sequence\nA,MK\n", "has no column rcl_start"),
-        (HEADER.encode(), "has no rows"),
-        (HEADER.encode() + b"A,1,9,MK\n", "1 rows are skipped"),
-        (b"\xff\xfe\x00", "not a text file"),
-        (HEADER.encode() + b'A,1,2,"' + b"M" * 200_000 + b'"\n', "after line 1: not a row"),
-    ],
-)
-def test_files_that_are_not_tables(tmp_path, content, message):
+    "content",
+    [b"", b"id,Sequence\nA,MK\n", HEADER.encode(), HEADER.encode() + b"A,1,9,MK\n", b"\xff\xfe\x00",
+     HEADER.encode() + b'A,1,2,"' + b"M" * 200_000 + b'"\n'],
+)  # fmt: skip
+def test_files_that_are_not_tables(tmp_path, content):
     path = tmp_path / "t.csv"
     path.write_bytes(content)
-    with pytest.raises(InputError, match=message):
-        read_protein_table(path, with_rcl=True, max_length=100)
-    with pytest.raises(InputError, match="cannot be read"):
-        read_protein_table(tmp_path, with_rcl=True, max_length=100)
+    for file in (path, tmp_path):
+        with pytest.raises(InputError, match=str(file)):
+            read_proteins(file, None, 100)
 
 
 def test_the_random_split_is_that_of_scikit_learn():
@@ -75,21 +61,13 @@ def test_the_random_split_is_that_of_scikit_learn():
         assert sorted(train) == [n for n in range(count) if parts[n] == "train"]
 
 
-def test_the_split_of_the_small_tables_is_that_of_the_original(reference: Path):
+def test_the_split_of_the_small_tables_is_that_of_the_original(rcl_reference):
     """The share of RCL residues in its validation part is in its history."""
-    folder = reference.parent / "rcl" / "reference"
-    if not folder.is_dir():
-        pytest.skip("the reference outputs of the RCL predictor are not here")
-    tables = [
-        read_protein_table(
-            folder / f"train_{name}.csv", with_rcl=name == "serpins", max_length=1024
-        )
-        for name in ("serpins", "others")
-    ]
-    made = [protein for table in tables for protein in table.proteins]
+    tables = (rcl_reference / f"train_{name}.csv" for name in ("serpins", "others"))
+    made, _ = read_proteins(*tables, 1024)
     parts = original_split(len(made), 0.8, 42)
     labels = [p.labels() for p, part in zip(made, parts, strict=True) if part == "validation"]
-    history = json.loads((folder / "onehot_unet.history.json").read_text())
+    history = json.loads((rcl_reference / "onehot_unet.history.json").read_text())
     assert 1 - history["val_metrics"]["accuracy"][0] == pytest.approx(
         float(np.concatenate(labels).mean()), abs=1e-12
     )
@@ -133,9 +111,9 @@ def test_a_split_is_read_again(tmp_path):
     path = tmp_path / "split.tsv"
     path.write_bytes(split_text(made, parts, None))
     assert split_of_table(made, path) == parts
-    assert len(read_split(path)) == 5
-    with pytest.raises(InputError, match="gives no part to S9"):
-        split_of_table([protein(9, 60)], path)
-    path.write_text("id\tpart\nA\tsomewhere\n")
-    with pytest.raises(InputError, match="not a table of parts"):
-        read_split(path)
+    other = protein(9, 60)
+    assert split_of_table([other], path, missing_part="train") == ["train"]
+    for content in (path.read_bytes(), b"id\tpart\nS9\tsomewhere\n", b"\xff"):
+        path.write_bytes(content)
+        with pytest.raises(InputError, match=str(path)):
+            split_of_table([other], path)
