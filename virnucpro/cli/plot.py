@@ -42,14 +42,14 @@ def plot(
 ) -> None:
     """Draw the scores of all chunks along a record of a finished run in DIR, with its regions."""
     from virnucpro.layout import Layout, picture_name
-    from virnucpro.report.pictures import draw_track, find_track
+    from virnucpro.report.tracks import find_track, track_picture
     from virnucpro.results import open_run
 
     suffix = _format(output, chosen)
     run = open_run(folder, stem)
     track = find_track(run, record)
     path = output or Layout(folder, run.stem).plots / picture_name(record, suffix)
-    shared.save_picture(path, draw_track(track, suffix), force=force, option="--output")
+    shared.save_picture(path, track_picture(track, suffix), force=force, option="--output")
     shared.say(f"picture: {path}")
 
 
