@@ -49,7 +49,7 @@ def report(folders: tuple[Path, ...], output: Path | None) -> None:
     common = SamplesFolder(folders[0]).overview if of_samples else Path("virnucpro_overview.html")
     overview = output or common
     if of_samples or len(runs) > 1:
-        earlier_page(overview)
+        earlier_page(overview)  # refuses another file before any report is written
     loaded = shared.configuration()
     screen = StepScreen(loaded.display)
     with shared.shown_on(screen, loaded.warnings):
