@@ -69,13 +69,14 @@ def _keys() -> Iterator[ConfigKey]:
 
 KEYS = {key.key: key for key in _keys()}
 
-# Keys of the configuration files of version 1 that no longer have an effect.
+# Keys of earlier configuration files that no longer have an effect.
 OBSOLETE_KEYS = (
     "version",
     "features.dnabert.trust_remote_code",
     "features.esm.representation_layer",
     "parallelization.enabled",
     "checkpointing",
+    "cluster.files",
     "files.keep_files",
     "logging.format",
     "logging.level",

@@ -25,8 +25,7 @@ MODEL_TYPES: tuple[ModelType, ...] = get_args(ModelType)
 SHOWN_MODEL_TYPES = tuple(name for name in MODEL_TYPES if name != "toy")
 DuplicateIds = Literal["error", "rename"]
 DUPLICATE_ID_CHOICES: tuple[DuplicateIds, ...] = get_args(DuplicateIds)
-ClusterFiles = Literal["shared", "transfer"]
-CLUSTER_FILES_CHOICES: tuple[ClusterFiles, ...] = get_args(ClusterFiles)
+
 NO_CLUSTER = "none"
 Preset = Literal["default", "relaxed", "conservative"]
 PRESET_CHOICES: tuple[Preset, ...] = get_args(Preset)
@@ -104,8 +103,10 @@ class AnalysisSettings:
     chunk_length: int | None = setting(
         None, "prediction.expected_length", "Bases per chunk.", "that of the model type"
     )
-    sequences_per_file: int = setting(
-        10_000, "prediction.sequences_per_file", "Frames per split file."
+    sequences_per_file: int | None = setting(
+        None,
+        "prediction.sequences_per_file",
+        "At most so many frames per split file; null chooses by the number of frames.",
     )
     nucleotide_model: str = setting(
         "zhihan1996/DNABERT-S",
@@ -326,13 +327,6 @@ class MachineSettings:
         "cluster.address",
         "Ray cluster whose nodes embed for predict: auto for the one that this node belongs to, "
         "HOST:PORT or ray://HOST:PORT. --cpu-workers is then the number for each node.",
-    )
-    cluster_files: ClusterFiles = setting(
-        "shared",
-        "cluster.files",
-        "How the nodes of a cluster get at files: shared is a folder that all of them see under "
-        "the same path, transfer sends files through Ray.",
-        choices=CLUSTER_FILES_CHOICES,
     )
     no_features: bool = setting(
         False,

@@ -48,7 +48,7 @@ SECTIONS = {
     "Hardware": (
         *("--device", "--gpus", "--cpu-workers", "--precision", "--compile", "--esm-batch-size"),
         *("--dnabert-batch-size", "--batch-size", "--num-workers", "--threads", "--parallel"),
-        *("--cluster", "--cluster-files"),
+        "--cluster",
     ),
     "Calls": ("--min-score", "--max-fdr", "--min-length", "--relaxed", "--conservative"),
     "Run": ("--resume", "--force", "--config", "--help"),
@@ -116,7 +116,6 @@ SECTIONS = {
 )
 @shared.encoder_options
 @shared.setting_option("--cluster", "cluster", metavar="ADDRESS")
-@shared.setting_option("--cluster-files", "cluster_files")
 @shared.setting_option("-b", "--batch-size", "classifier_rows")
 @shared.setting_option("--duplicate-ids", "duplicate_ids")
 @shared.setting_option("--dedup/--no-dedup", "dedup")
