@@ -25,7 +25,7 @@ from virnucpro.formatting import (
     short_number,
 )
 from virnucpro.ui.log import worker_label
-from virnucpro.ui.progress import StageProgress, Work, WorkerProgress
+from virnucpro.ui.progress import StageProgress, WorkerProgress, added
 from virnucpro.ui.readings import GpuReading
 from virnucpro.ui.terminal import SHORTEST_BAR, bar_line
 
@@ -130,44 +130,34 @@ class Dashboard:
             groups.setdefault(worker.device.host, []).append(worker)
         return groups
 
-    def _state(self, workers: Sequence[WorkerProgress]) -> str:
-        states = {worker.state_shown(self.progress.now) for worker in workers}
-        return next(state for state in STYLES if state in states)
-
-    def _rate(self, workers: Sequence[WorkerProgress]) -> Work | None:
-        """Return the work per second of those at work; None while it is too early to tell."""
-        now = self.progress.now
-        rates = [w.rate.per_second(now) for w in workers if w.state_shown(now) == "busy"]
-        known = [rate for rate in rates if rate is not None]
-        return Work(*map(sum, zip(*known, strict=True))) if known else None
-
     def _row(self, workers: Sequence[WorkerProgress]) -> dict[str, str]:
-        """Return the figures of a row by the titles of the columns."""
-        progress, work, state = self.progress, self._rate(workers), self._state(workers)
+        """Return the figures of a row by the titles of the columns, and its state."""
+        progress, now, worker = self.progress, self.progress.now, workers[0]
+        states = {worker.state_shown(now) for worker in workers}
+        state = next(state for state in STYLES if state in states)
+        busy = [worker for worker in workers if worker.state_shown(now) == "busy"]
+        work = added(worker.rate.per_second(now) for worker in busy)
         sequences = sum(worker.sequences for worker in workers)
         row = {
+            "state": state,
             "tasks": short_number(sum(worker.tasks for worker in workers)),
             "sequences": f"{sequences:,}" if sequences < 10_000_000 else short_number(sequences),
             "part": percent(progress.part(sequences)),
             "seq/s": short_number(work.sequences) if work else "" if state == "busy" else state,
             "tok/s": short_number(work.tokens) if work else "",
         }
-        worker = workers[0]
-        if len(self._groups()) < len(progress.workers):
-            busy = sum(worker.state_shown(progress.now) == "busy" for worker in workers)
-            return row | {"busy": f"{busy}/{len(workers)}"}
-        if worker.number in self.readings:
-            row |= reading_texts(self.readings[worker.number])
+        if len(workers) > 1:
+            return row | {"busy": f"{len(busy)}/{len(workers)}"}
         if worker.task is not None:
-            row["now"] = f"{clock_time(progress.now - worker.since)} {worker.task.name}"
-        return row
+            row["now"] = f"{clock_time(now - worker.since)} {worker.task.name}"
+        return row | reading_texts(self.readings.get(worker.number))
 
     def _table(self, width: int) -> Table:
         """Return the table of workers or nodes. The longest bar is as far as the whole stage is."""
         groups = self._groups()
         rows = {label: self._row(workers) for label, workers in groups.items()}
-        widest = max(SHORTEST_LABEL, min(LONGEST_LABEL, width - SPEED_WIDTH - 2))
-        label_width = min(widest, max(SHORTEST_LABEL, *map(len, groups)))
+        longest = min(LONGEST_LABEL, width - SPEED_WIDTH - 2, max(map(len, groups)))
+        label_width = max(SHORTEST_LABEL, longest)
         left = width - (label_width - SHORTEST_LABEL)  # long labels take the room of columns
         known = {title for row in rows.values() for title in row}
         columns = [c for c in COLUMNS if c[0] in known and (not c[2] or c[2] <= left)]
@@ -181,23 +171,28 @@ class Dashboard:
             table.columns[-1].justify = "left" if title in ("", "now") else "right"
         done = {label: sum(w.sequences for w in workers) for label, workers in groups.items()}
         most = max(1, *done.values())
-        for label, workers in groups.items():
+        for label, row in rows.items():
             cells: list[RenderableType] = [Text(label)]
             if room:
                 share = (self.progress.share or 0) * done[label] / most
                 cells.append(ProgressBar(1.0, share, width=room, complete_style="cyan"))
-            cells += [Text(rows[label].get(title, "")) for title, _, _ in columns]
-            table.add_row(*cells, style=STYLES[self._state(workers)])
+            cells += [Text(row.get(title, "")) for title, _, _ in columns]
+            table.add_row(*cells, style=STYLES[row["state"]])
         return table
 
 
-def reading_texts(reading: GpuReading) -> dict[str, str]:
-    """Return memory, utilisation, temperature and power in words; empty where it is not known."""
-    memory, total = reading.memory_used, reading.memory_total
-    used = "" if memory is None else f"{gibibytes(memory)}/" if total else memory_size(memory)
-    return {
-        "memory": f"{used}{memory_size(total)}" if used and total else used,
-        "util": "" if reading.utilisation is None else f"{reading.utilisation} %",
-        "temp": "" if reading.temperature is None else f"{reading.temperature} C",
-        "power": "" if reading.power is None else f"{reading.power:.0f} W",
-    }
+def reading_texts(reading: GpuReading | None) -> dict[str, str]:
+    """Return memory, utilisation, temperature and power in words, as far as they are known."""
+    if reading is None:
+        return {}
+    used, total = reading.memory_used, reading.memory_total
+    texts = (
+        {}
+        if used is None or total is None
+        else {"memory": f"{gibibytes(used)}/{memory_size(total)}"}
+    )
+    figures = ("util", reading.utilisation, " %"), ("temp", reading.temperature, " C")
+    for title, value, unit in (*figures, ("power", reading.power, " W")):
+        if value is not None:
+            texts[title] = f"{value:.0f}{unit}"
+    return texts

@@ -9,7 +9,7 @@ from __future__ import annotations
 import statistics
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import Literal, NamedTuple
 
@@ -53,6 +53,12 @@ class Work(NamedTuple):
 NOTHING = Work()
 
 
+def added(works: Iterable[Work | None]) -> Work | None:
+    """Return the sum of works; None where none is known."""
+    known = [work for work in works if work is not None]
+    return Work(*map(sum, zip(*known, strict=True))) if known else None
+
+
 class RecentRate:
     """Adds up work as it is reported, and tells the rate of the last half minute."""
 
@@ -84,7 +90,7 @@ class WorkerProgress:
 
     Attributes:
         since: when its state or its task began; ``last_report``: when it last reported anything.
-        finished, current: the work of its finished tasks, and what is done of its current task.
+        done, current: all that it has done, and the part of it that belongs to its current task.
         task_seconds: how long its latest tasks took.
     """
 
@@ -96,14 +102,14 @@ class WorkerProgress:
     state: WorkerState = "loading"
     task: Task | None = None
     tasks: int = 0
-    finished: Work = NOTHING
+    done: Work = NOTHING
     current: Work = NOTHING
     task_seconds: deque[float] = field(default_factory=lambda: deque(maxlen=20))
 
     @property
     def sequences(self) -> int:
         """Number of sequences done in this stage."""
-        return round(self.finished.sequences + self.current.sequences)
+        return round(self.done.sequences)
 
     @property
     def usual_seconds(self) -> float | None:
@@ -119,15 +125,13 @@ class WorkerProgress:
     def enter(self, state: WorkerState, now: float, task: Task | None = None) -> None:
         """Enter a state; what was done of an unfinished task is taken back."""
         self.state, self.task, self.since, self.last_report = state, task, now, now
-        self.current = NOTHING
+        self.done, self.current = self.done.plus(self.current, -1), NOTHING
 
-    def work(self, sequences: int, tokens: int) -> Work:
-        """Return progress on the current task with the planned weight of its sequences."""
-        weight = 0.0
-        if self.task is not None and self.task.count:
-            open_weight = self.task.weight - self.current.weight
-            weight = min(open_weight, self.task.weight * sequences / self.task.count)
-        return Work(sequences, tokens, weight)
+    def count(self, work: Work, now: float) -> None:
+        """Take work on the current task into account."""
+        self.done, self.current = self.done.plus(work), self.current.plus(work)
+        self.rate.add(now, work)
+        self.last_report = now
 
 
 class StageProgress:
@@ -147,9 +151,8 @@ class StageProgress:
         self.tasks_done = self.failed = 0
         self.encoding = event.on_workers and event.todo > 0
         self.started = self._working_since = now
-        self._rate = RecentRate(now)
         self._workers: dict[int, WorkerProgress] = {}
-        for number in self._devices if self.encoding else ():
+        for number in self._devices if self.encoding else (0,):  # the host has the number 0
             self._worker(number)
 
     def update(self, event: Event) -> None:
@@ -157,11 +160,11 @@ class StageProgress:
         now = self.now
         match event:
             case Progressed(number, sequences, tokens):
-                worker = self._worker(number)
-                work = worker.work(sequences, tokens)
-                worker.current = worker.current.plus(work)
-                worker.last_report = now
-                self._count(worker, work)
+                worker, weight = self._worker(number), 0.0
+                if (current := worker.task) is not None and current.count:
+                    weight = current.weight * sequences / current.count
+                    weight = min(current.weight - worker.current.weight, weight)
+                worker.count(Work(sequences, tokens, weight), now)
             case StageStarted():
                 self._begin(event)
             case ReportStarted(records):  # the last part of the last stage; others may follow
@@ -171,7 +174,7 @@ class StageProgress:
             case WorkerReady(number, device):
                 if not any(worker.tasks or worker.task for worker in self._workers.values()):
                     # Loading models is not progress: the rate begins with the first worker.
-                    self._working_since, self._rate = now, RecentRate(now)
+                    self._working_since = now
                 self._devices[number], self.encoding = device, True
                 worker = self._worker(number)
                 worker.device, worker.rate = device, RecentRate(now)
@@ -180,9 +183,8 @@ class StageProgress:
                 self._worker(number).enter("busy", now, task)
             case TaskFinished(number, task, seconds):
                 worker = self._worker(number)
-                rest = Work(0, 0, task.weight - worker.current.weight)
-                worker.finished = worker.finished.plus(worker.current).plus(rest)
-                self._count(worker, rest)
+                worker.count(Work(0, 0, task.weight - worker.current.weight), now)
+                worker.current = NOTHING  # it is kept
                 worker.tasks += 1
                 worker.task_seconds.append(seconds)
                 self.tasks_done += 1
@@ -196,12 +198,8 @@ class StageProgress:
                 self._devices.pop(number, None)
                 self._worker(number).enter("dead", now)
 
-    def _count(self, worker: WorkerProgress, work: Work) -> None:
-        worker.rate.add(self.now, work)
-        self._rate.add(self.now, work)
-
     def _worker(self, number: int) -> WorkerProgress:
-        """Return a worker, or the host, whose stages come without a :class:`WorkerReady`."""
+        """Return a worker; the host comes without a :class:`WorkerReady`."""
         if number not in self._workers:
             device, now = self._devices.get(number, Device("cpu")), self.now
             self._workers[number] = WorkerProgress(number, device, now, now, RecentRate(now))
@@ -231,7 +229,7 @@ class StageProgress:
         """Share of the stage that is done, 0 to 1, by weight, sequences or tasks, as known."""
         stage = self.stage
         if stage.tokens and stage.sequences:
-            done = sum(w.finished.weight + w.current.weight for w in self._workers.values())
+            done = sum(worker.done.weight for worker in self._workers.values())
             return min(1.0, done / stage.tokens)
         if stage.sequences:
             return min(1.0, self.sequences / stage.sequences)
@@ -240,7 +238,7 @@ class StageProgress:
     @property
     def per_second(self) -> Work | None:
         """Work per second of all workers; None while it is too early to tell."""
-        return self._rate.per_second(self.now)
+        return added(worker.rate.per_second(self.now) for worker in self._workers.values())
 
     @property
     def now(self) -> float:

@@ -48,7 +48,7 @@ class RunScreen(ProgressScreen):
             self._board.progress.update(event)
             title = self._board.progress.title
         if isinstance(event, SequencesFailed):
-            self._print(f"warning: {text}", "yellow")
+            self.print(f"warning: {text}", "yellow")
         elif text and self.verbose:
             self.say(text, "dim")
         elif isinstance(event, StageFinished | ReportFinished) and event.seconds >= LINE_SECONDS:

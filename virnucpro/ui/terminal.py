@@ -99,18 +99,19 @@ class ProgressScreen(ABC):
         """Look at what the events do not tell, once per second; return warnings to print."""
         return []
 
-    def end(self) -> None:
+    def end(self) -> None:  # noqa: B027
         """End what is under way; called when the command has succeeded."""
-        return
 
-    def release(self) -> None:
+    def release(self) -> None:  # noqa: B027
         """Let go of what :meth:`check` uses, at the end."""
-        return
 
     def notice(self, notice: Notice) -> None:
         """Print a sentence for people and write it to the log."""
+        if notice.level == "warning":
+            self.print(f"warning: {notice.message}", "yellow")
+        else:
+            self.say(notice.message)
         self.log.line(f"{notice.level}: {notice.message}")
-        self._print_notice(notice)
 
     def warn(self, message: str) -> None:
         """Print a warning and write it to the log."""
@@ -119,16 +120,10 @@ class ProgressScreen(ABC):
     def say(self, text: str, style: str = "") -> None:
         """Print a line above the picture, unless only warnings are to be shown."""
         if not self.quiet:
-            self._print(text, style)
+            self.print(text, style)
 
-    def _print_notice(self, notice: Notice) -> None:
-        if notice.level == "warning":
-            self._print(f"warning: {notice.message}", "yellow")
-        else:
-            self.say(notice.message)
-
-    def _print(self, text: str, style: str) -> None:
-        # On a terminal, lines are broken between words; a file gets each message as one line.
+    def print(self, text: str, style: str) -> None:
+        """Print a line above the picture: between words on a terminal, whole into a file."""
         soft_wrap = not self.console.is_terminal
         self.console.print(Text(printable(text), style=style), soft_wrap=soft_wrap)
 
@@ -163,23 +158,18 @@ class ProgressScreen(ABC):
 
     def tick(self) -> None:
         """Do what is due once per second: check, print warnings, and write the plain line."""
-        warnings = [Notice("warning", message) for message in self.check()]
-        line = ""
-        if self.clock() - self.last_line >= LINE_SECONDS:
+        with suppress(OutputError):  # a full disk ends the command at its own next write
+            for message in self.check():
+                self.warn(message)
             with self.lock:
-                line = " | ".join(self.line_parts())
-        for warning in warnings:
-            self._print_notice(warning)
-        if line:
-            self.last_line = self.clock()
-            if not self.draws:
-                self.say(line)
-        # A full disk ends the command at its own next write, with the words for it.
-        with suppress(OutputError):
-            for warning in warnings:
-                self.log.line(f"{warning.level}: {warning.message}")
-            if line and self.logs_lines:
-                self.log.line(line)
+                due = self.clock() - self.last_line >= LINE_SECONDS
+                line = " | ".join(self.line_parts()) if due else ""
+            if line:
+                self.last_line = self.clock()
+                if not self.draws:
+                    self.say(line)
+                if self.logs_lines:
+                    self.log.line(line)
 
     def __enter__(self: _Screen) -> _Screen:
         """Start the display."""

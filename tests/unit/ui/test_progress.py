@@ -29,7 +29,7 @@ def test_a_worker_has_its_part_of_what_is_done() -> None:
         stage.work(worker, number, 5)
     progress = stage.progress
     first, second = progress.workers
-    assert (first.tasks, first.sequences, first.finished.tokens) == (3, 300, 21_000)
+    assert (first.tasks, first.sequences, first.done.tokens) == (3, 300, 21_000)
     assert (progress.part(first.sequences), progress.part(second.sequences)) == (0.75, 0.25)
     assert (progress.sequences, progress.tasks_done, progress.share) == (400, 4, 0.4)
     assert first.usual_seconds == 5
