@@ -30,8 +30,7 @@ from virnucpro.events import (
 EARLY_SHARE, EARLY_SECONDS = 0.02, 10.0  # of a stage; before both, no time is forecast
 IDLE_AFTER = 2.0  # seconds without a task before a worker is called idle
 WINDOW = 30.0  # seconds that a rate is of: soon right after a change, and still calm to look at
-SLOT = 1.0  # seconds; a host stage reports every record, and not each report can be kept
-FEWEST_SLOTS = 10  # kept at any age: on a CPU one batch may take longer than the window
+FEWEST_REPORTS = 10  # kept at any age: on a CPU one batch may take longer than the window
 EARLIEST = 1.0  # seconds; before that, a rate is noise
 
 Clock = Callable[[], float]
@@ -63,25 +62,20 @@ class RecentRate:
     """Adds up work as it is reported, and tells the rate of the last half minute."""
 
     def __init__(self, now: float) -> None:
-        self._slots = deque([(now, now, NOTHING)])  # first and last time, and all work until then
+        self._reports = deque([(now, NOTHING)])  # with all work until then
 
     def add(self, now: float, work: Work) -> None:
         """Take work into account that was finished since the last call."""
-        first, _, total = self._slots[-1]
-        if len(self._slots) > 1 and now - first < SLOT:
-            self._slots.pop()
-        else:
-            first = now
-        self._slots.append((first, now, total.plus(work)))
-        while len(self._slots) > FEWEST_SLOTS and self._slots[0][1] < now - WINDOW:
-            self._slots.popleft()
+        self._reports.append((now, self._reports[-1][1].plus(work)))
+        while len(self._reports) > FEWEST_REPORTS and self._reports[0][0] < now - WINDOW:
+            self._reports.popleft()
 
     def per_second(self, now: float) -> Work | None:
         """Return the work per second; None while it is too early to tell."""
-        begin, before = self._slots[0][1:]
-        if now - begin < EARLIEST or len(self._slots) == 1:
+        begin, before = self._reports[0]
+        if now - begin < EARLIEST or len(self._reports) == 1:
             return None
-        return NOTHING.plus(self._slots[-1][2].plus(before, -1), 1 / (now - begin))
+        return NOTHING.plus(self._reports[-1][1].plus(before, -1), 1 / (now - begin))
 
 
 @dataclass
