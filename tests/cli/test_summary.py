@@ -45,63 +45,44 @@ SUMMARY = Summary(
 NOTHING = {"statuses": {"ambiguous": 4}, "calls": {"unscored": 4}, "with_regions": 0}
 ONE = {"calls": {"virus": 1, "nonvirus": 1, "undecided": 1, "unscored": 1}, "sure": 1}
 ONE |= {"statuses": {"scored": 3, "ambiguous": 1}, "with_regions": 1, "more_regions": 1}
+USUAL = """\
+10 of 100 records are called virus, 7 of them surely (tier high).
+3 more records are not viral as a whole, but hold 4 viral regions, such as proviruses.
+75 records are called nonvirus, and 5 are undecided.
+10 records were not judged,"""
+SINGULAR = """\
+1 of 4 records is called virus, 1 of them surely (tier high).
+1 more record is not viral as a whole, but holds 1 viral region, such as proviruses.
+1 record is called nonvirus, and 1 is undecided.
+1 record was not judged, because nothing of it could be scored. It may be viral:
+  1 unscored: only ambiguous letters
+"""
+FILES = """
+Results in /elsewhere/results; open the first file first:
+  a_virus.tsv  the records called virus, the surest first
+  a_merged/prediction_results.txt
+  a_run.json   how the results were made"""
 
 
 @pytest.mark.parametrize(
-    ("changes", "of_results", "beginning", "inside"),
+    ("changes", "of_results", "said", "unsaid"),
     [
-        (
-            {},
-            {},
-            "10 of 100 records are called virus, 7 of them surely (tier high).\n"
-            "3 more records are not viral as a whole, but hold 4 viral regions, such as proviruses.\n"
-            "75 records are called nonvirus, and 5 are undecided.\n"
-            "10 records were not judged,",
-            ["  8 unscored: no frame without a stop codon\n", "Shorter chunks (-e"],
-        ),
-        (
-            {},
-            ONE,
-            "1 of 4 records is called virus, 1 of them surely (tier high).\n"
-            "1 more record is not viral as a whole, but holds 1 viral region, such as proviruses.\n"
-            "1 record is called nonvirus, and 1 is undecided.\n"
-            "1 record was not judged, because nothing of it could be scored. It may be viral:\n"
-            "  1 unscored: only ambiguous letters\n",
-            [],
-        ),
-        ({}, NOTHING, "None of the 4 records could be scored.\n4 records were", []),
-        ({"reading": "whole chunks"}, {}, "10 of", ["fewer than 30 known bases"]),
-        (
-            {},
-            {"highest_rate": 0.27, "doubtful": 6},
-            "10 of",
-            ["an estimated 27 % are none", "leaves 4 of them: virnucpro call /elsewhere/results -"],
-        ),
-        (
-            {},
-            {},
-            "10 of",
-            [
-                "Results in /elsewhere/results; open the first file first:\n"
-                "  a_virus.tsv  the records called virus, the surest first\n"
-                "  a_merged/prediction_results.txt\n"
-                "  a_run.json   how the results were made"
-            ],
-        ),
+        ({}, {}, [USUAL, "  8 unscored: no frame without a stop", "Shorter chunks (-e"], "fdr"),
+        ({}, {}, [FILES], "fdr"),
+        ({}, ONE, [SINGULAR], "fdr"),
+        ({}, NOTHING, ["None of the 4 records could be scored.\n4 records were"], "surely"),
+        ({"reading": "whole chunks"}, {}, ["fewer than 30 known bases"], "ambiguous letters"),
+        ({"chunk_length": 150}, {}, ["8 unscored"], "Shorter chunks"),
+        ({}, {"highest_rate": 0.27, "doubtful": 6}, ["27 % are none", "leaves 4 of them"], "None"),
+        ({}, {"highest_rate": 0.27}, ["call /elsewhere/results --max-fdr 0.1\n"], "None"),
     ],
 )
 def test_a_run_is_told_in_sentences(
-    changes: dict, of_results: dict, beginning: str, inside: list[str]
+    changes: dict, of_results: dict, said: list[str], unsaid: str
 ) -> None:
-    results = replace(RESULTS, **of_results)
-    text = summary_text(replace(SUMMARY, results=results, **changes), ROOT)
-    assert text.startswith(beginning)
-    assert not [words for words in inside if words not in text]
-    assert ("--max-fdr" in text) == ("doubtful" in of_results)
-
-
-def test_chunks_that_are_short_already_need_no_advice() -> None:
-    assert "Shorter chunks" not in summary_text(replace(SUMMARY, chunk_length=150), ROOT)
+    text = summary_text(replace(SUMMARY, results=replace(RESULTS, **of_results), **changes), ROOT)
+    assert not [words for words in said if words not in text]
+    assert unsaid not in text
 
 
 def test_the_readme_shows_what_the_terminal_shows() -> None:

@@ -87,7 +87,8 @@ def draw_figures(content: Content) -> Iterator[tuple[str, str, str]]:
             axes = figure.subplots()
             axes.grid()
             words = draw(axes, content)
-            yield title, page_svg(figure, f"{title}. {words}"), words
+            drawing = page_svg(figure, f"{title}. {words}")
+        yield title, drawing, words
 
 
 def page_style(salt: str) -> AbstractContextManager[None]:

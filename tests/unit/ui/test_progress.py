@@ -39,6 +39,9 @@ def test_remaining_time_goes_by_weight_not_by_tokens_as_counted() -> None:
     stage = Worked(gpu(0))
     stage.work(0, 0, 20)  # 100 of 1,000 sequences; the tokens differ from the weight
     assert stage.progress.remaining == pytest.approx(180)
+    heavy = file_task(1, weight=50_000)
+    stage.update(TaskStarted(0, heavy), TaskFinished(0, heavy, 1.0))
+    assert stage.progress.share == 0.6
 
 
 @pytest.mark.parametrize(
