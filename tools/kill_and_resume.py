@@ -28,15 +28,10 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 from tests.faults.processes import files_under
+from tools.fault_sweep import RESULTS as RESULTS_OF_IN
 from virnucpro.cli import run
 
-RESULTS = (
-    "reads_merged/prediction_results.txt",
-    "reads_merged/prediction_results_highestscore.csv",
-    "reads_chunks.tsv",
-    "reads_contigs.tsv",
-    "reads_virus.fna",
-)
+RESULTS = [name.replace("in_", "reads_", 1) for name in RESULTS_OF_IN]
 TOY = ("-m", "toy", "-e", "100")
 POLL_SECONDS = 0.005
 KILLED_AT_WORK = 0.8  # share of the kills that come after new work was proved
@@ -88,12 +83,12 @@ def import_what_runs_import(folder: Path, predict_options: list[str]) -> None:
 
 
 def proved_work(out: Path) -> set[tuple[Path, int]]:
-    """Return the receipts and saved rows in a folder, each with its time of change."""
+    """Return the receipts in a folder, each with its time of change."""
     proofs = set()
-    for path in files_under(out, ".done") | files_under(out, ".rows"):
+    for path in files_under(out, ".done"):
         try:
             proofs.add((path, path.stat().st_mtime_ns))
-        except FileNotFoundError:  # a run removes those of spans when their file is joined
+        except FileNotFoundError:  # a run that ends removes receipts of intermediate files
             continue
     return proofs
 

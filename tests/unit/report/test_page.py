@@ -98,6 +98,18 @@ def test_sections_tiles_and_rows_are_in_order(page: Page) -> None:
     assert page.values("data-kind", "tr") == rows
 
 
+def test_regions_come_before_length_and_length_before_the_order_of_the_input(
+    tmp_path: Path,
+) -> None:
+    records = [Shown(name, "nonvirus", [0.1] * 4, 0.5) for name in ("first", "second", "third")]
+    records.append(Shown("long", "nonvirus", [0.1] * 8, 0.5))
+    records.append(Shown("host", "nonvirus", [0.1] * 3 + [0.9] * 2, 0.6, [(3, 4)]))
+    page = page_of(tmp_path, records)
+    names = ["host", "long", "first", "second", "third"]
+    assert page.texts["h3"][:5] == names
+    assert [cell for cell in page.texts["td"] if cell in names] == ["long", "host", *names[2:]]
+
+
 def test_nothing_is_loaded_and_only_the_own_script_may_run(page: Page) -> None:
     assert not [*page.values("src"), *page.values("srcset"), *page.values("data")]
     policy = str(page.values("content")[0])
