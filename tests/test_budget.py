@@ -29,7 +29,7 @@ LINES = {
     "metrics": 375,
     "models": 1286,
     "rcl": 5321,
-    "report": 1320,
+    "report": 1321,
     "run": 3045,
     "stages": 2510,
     "store": 2234,

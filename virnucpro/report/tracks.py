@@ -155,6 +155,7 @@ def draw_track(track: Track) -> Figure:
     axes.set(xlim=(0, track.row.length), ylim=(LOWEST, 1), yticks=(1, 0, -1, UNSCORED))
     axes.set_yticklabels(["1", "0", "-1", "none"])
     axes.xaxis.set_major_formatter("{x:,.0f}")
+    axes.locator_params(axis="x", nbins=6)  # each number takes a millisecond
     axes.grid(axis="y")
     axes.tick_params(axis="y", length=0)
     axes.spines[["top", "right", "left"]].set_visible(False)

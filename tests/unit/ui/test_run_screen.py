@@ -24,7 +24,7 @@ from tests.unit.ui.simulated import (
     host_stage,
     terminal,
 )
-from virnucpro.contracts import Device, FailedSequences, SessionFigures
+from virnucpro.contracts import FailedSequences, SessionFigures
 from virnucpro.errors import OutputError
 from virnucpro.events import (
     Event,
@@ -185,9 +185,6 @@ def test_a_long_stage_leaves_a_line(shown: Shown) -> None:
 @pytest.mark.parametrize(
     ("event", "text"),
     [
-        (TaskFinished(0, file_task(0), 1.5), "host finished output_0_ESM.pt after 1.50 s"),
-        (WorkerReady(1, Device("cpu"), STAGE, 1), "CPU 1 ready for protein_embeddings after 1.0 s"),
-        (WorkerDied(3, gpu(1), "signal 9"), "worker 3 on GPU 1 NVIDIA H200 died: signal 9"),
         (
             WorkerReport(0, gpu(2), STAGE, 90, 10, 7, SessionFigures(peak_memory=2**31)),
             "GPU 2 NVIDIA H200: 7 tasks of protein_embeddings, idle 10.0 % of 100.0 s, peak memory 2.0 GiB",
