@@ -165,7 +165,7 @@ def test_warnings_say_what_to_be_careful_about(tmp_path: Path) -> None:
     for words in ("Model type lite: small.", "is not calibrated", "not judged, because", "shorter"):
         assert words in text, words
     assert 'id="fdr"' not in text
-    calm = page_of(tmp_path / "b", [Shown("a", "virus", [0.9] * 4, 0.01)])
+    calm = page_of(tmp_path / "b", [Shown("a", "virus", [0.9], 0.01, length=300)])
     assert "warnings" not in calm.values("class")
     assert "Figures are drawn from 10 scored records on; this run has 1." in calm.text
     empty = page_of(tmp_path / "c", [])
