@@ -13,17 +13,15 @@ from virnucpro.settings import DisplaySettings
 from virnucpro.ui.step_screen import StepScreen
 
 
-def _screen(stream: io.StringIO, hand: Hand, **display: object) -> StepScreen:
-    return StepScreen(DisplaySettings(**display), Console(file=stream, width=200), hand)  # type: ignore[arg-type]
-
-
-def _on_a_terminal(stream: Terminal) -> Console:
-    return Console(file=stream, width=100, force_terminal=True, color_system=None)
+def screen_on(stream: io.StringIO, hand: Hand, **display: object) -> StepScreen:
+    terminal = {"force_terminal": True, "color_system": None} if stream.isatty() else {}
+    console = Console(file=stream, width=200, **terminal)  # type: ignore[arg-type]
+    return StepScreen(DisplaySettings(**display), console, hand)  # type: ignore[arg-type]
 
 
 def test_a_line_every_ten_seconds_without_a_terminal() -> None:
     stream, hand = io.StringIO(), Hand()
-    with _screen(stream, hand) as screen:
+    with screen_on(stream, hand) as screen:
         screen.begin("reading", 400)
         for _ in range(4):
             hand.now += 5
@@ -42,7 +40,7 @@ def test_a_line_every_ten_seconds_without_a_terminal() -> None:
 
 def test_a_download_says_bytes_and_counts_only_what_came_now() -> None:
     stream, hand = io.StringIO(), Hand()
-    with _screen(stream, hand) as screen:
+    with screen_on(stream, hand) as screen:
         report = screen.transfer("model.pt")
         report(5_000_000_000, 8_000_000_000)  # an earlier download had left so much
         hand.now += 10
@@ -65,7 +63,7 @@ def test_a_download_says_bytes_and_counts_only_what_came_now() -> None:
 @pytest.mark.parametrize("level", ["WARNING", "ERROR"])
 def test_quiet_shows_warnings_only(level: str) -> None:
     stream, hand = io.StringIO(), Hand()
-    with _screen(stream, hand, level=level) as screen:
+    with screen_on(stream, hand, level=level) as screen:
         screen.begin("reading", 0)
         hand.now += 30
         screen.advance(1)
@@ -76,11 +74,13 @@ def test_quiet_shows_warnings_only(level: str) -> None:
 
 def test_a_bar_on_a_terminal_that_is_gone_afterwards() -> None:
     stream = Terminal()
-    with StepScreen(DisplaySettings(), _on_a_terminal(stream), Hand()) as screen:
-        screen.begin("reading", 4)
-        screen.advance(1)
-        screen.begin("writing", 4)
-        screen.advance(2)
+    with screen_on(stream, Hand()) as screen:
+        screen.transfer("model.pt")
+        time.sleep(0.3)
+        assert stream.getvalue() == "", "nothing is drawn before a download reports"
+        for title in ("reading", "writing"):
+            screen.begin(title, 4)
+            screen.advance(2)
         time.sleep(0.6)  # it is drawn four times per second
     text = stream.getvalue()
     assert "writing" in text
@@ -89,23 +89,10 @@ def test_a_bar_on_a_terminal_that_is_gone_afterwards() -> None:
     assert text.rindex("\x1b[?25h") > text.rindex("\x1b[?25l")
 
 
-def test_nothing_is_drawn_before_a_download_reports() -> None:
-    stream = Terminal()
-    with StepScreen(DisplaySettings(), _on_a_terminal(stream), Hand()) as screen:
-        screen.transfer("model.pt")
-        time.sleep(0.3)
-    assert stream.getvalue() == ""
-
-
 def test_a_step_that_failed_is_not_said_to_have_ended() -> None:
     stream, hand = io.StringIO(), Hand()
-
-    def fail() -> None:
-        with _screen(stream, hand) as screen:
-            screen.begin("reading", 4)
-            hand.now += 30
-            raise ValueError("full")
-
-    with pytest.raises(ValueError, match="full"):
-        fail()
+    with pytest.raises(ValueError, match="full"), screen_on(stream, hand) as screen:  # noqa: PT012
+        screen.begin("reading", 4)
+        hand.now += 30
+        raise ValueError("full")
     assert stream.getvalue() == ""

@@ -24,9 +24,9 @@ def shown(events, **display):
     return console.file.getvalue().splitlines()
 
 
-def epoch(number, best=None):
+def epoch(number, best=None, seconds=6.0):
     return EpochEnded(
-        number, 20, 0.5, {"validation_loss": 0.4, "auroc": 0.9}, 2e-4, best or number, 6.0
+        number, 20, 0.5, {"validation_loss": 0.4, "auroc": 0.9}, 2e-4, best or number, seconds
     )
 
 
@@ -36,7 +36,7 @@ EVENTS = [
     (6, epoch(1)),
     (12, epoch(2)),
     (13, Notice("warning", "3 frames are left out")),
-    (18, epoch(3, best=2)),
+    (18, epoch(3, best=2, seconds=12.0)),
     (22, EpochProgress(4, 20, 66, 100, "frames")),
 ]
 
@@ -47,7 +47,7 @@ def test_a_line_every_ten_seconds():
         "epoch 2 of at most 20: loss 0.5000, validation 0.4000, AUROC 0.9000 (the best so far); "
         "at most 1:48 left",
         "warning: 3 frames are left out",
-        "epoch 4 of at most 20: 66 % of its frames; at most 1:42 left",
+        "epoch 4 of at most 20: 66 %, validation 0.4000, AUROC 0.9000, at most 2:16 left",
     ]
 
 
