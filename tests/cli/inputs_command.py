@@ -1,4 +1,4 @@
-"""Bad and odd options and configurations: rows 55 to 76, as (row, what is given, message, advice)."""
+"""Bad and odd options and names: rows 55 to 70, as (row, what is given, message, advice)."""
 
 from __future__ import annotations
 
@@ -29,34 +29,6 @@ OPTIONS = (
     ("an option that is not there", ("--gpu", "0"), "No such option", "--gpus"),
     ("a model type that is not there", ("-m", "800"), "'800' is not one of", "'300', '500', 'lite', 'custom'"),
     ("custom without a classifier", ("-m", "custom"), "needs the classifier and its chunk length", "--model-path FILE --expected-length N"),
-)  # fmt: skip
-
-# Content of a configuration file; exit 64. FILE stands for its path.
-BOMB = b"a: &a [x, x]\n" + b"".join(
-    b"%c: &%c [*%c, *%c]\n" % (c, c, c - 1, c - 1) for c in range(98, 122)
-)
-CONFIGURATIONS = (
-    ("71 not YAML", b"prediction:\n  batch_size: [1, 2\n", "FILE, line 3", "this is not plain YAML"),
-    ("71 a tab", b"prediction:\n\tbatch_size: 1\n", "FILE, line 2", "this is not plain YAML"),
-    ("71 a control character", b"prediction: \x07\n", "FILE", "this is not plain YAML"),
-    ("71 latin-1", b"# caf\xe9\n", "FILE cannot be read", "utf-8"),
-    ("71 binary", bytes(range(256)), "FILE cannot be read", "utf-8"),
-    ("71 endless nesting", b"a: " + b"[" * 500_000, "FILE: nested too deeply", "not a configuration file"),
-    ("71 far too large", b"#" * (2 << 20), "FILE is larger than 1 MiB", "not a configuration file"),
-    ("72 unknown key", b"prediction:\n  batch_sise: 1\n", "FILE: unknown key prediction.batch_sise", "did you mean prediction.batch_size?"),
-    ("72 unknown group", b"xyz: 1\n", "FILE: unknown key xyz", "virnucpro utils generate-config"),
-    ("73 text for a number", b"prediction:\n  batch_size: many\n", "FILE: prediction.batch_size", "must be a whole number of 1 or more, not 'many'"),
-    ("73 zero", b"features:\n  esm:\n    toks_per_batch: 0\n", "features.esm.toks_per_batch", "a whole number of 1 or more, not 0"),
-    ("73 a fraction", b"parallelization:\n  threads: 1.5\n", "parallelization.threads", "a whole number of 1 or more, not 1.5"),
-    ("73 yes for a number", b"prediction:\n  num_workers: yes\n", "prediction.num_workers", "a whole number of 1 or more, not True"),
-    ("73 number for a switch", b"device:\n  fallback_to_cpu: 1\n", "device.fallback_to_cpu", "must be true or false, not 1"),
-    ("73 a list for text", b"device:\n  gpus: [0, 1]\n", "device.gpus", "must be text"),
-    ("73 a group for a value", b"prediction:\n  batch_size:\n    esm: 1\n", "prediction.batch_size", "must be a whole number"),
-    ("73 no such choice", b"device:\n  precision: int8\n", "device.precision", "must be one of auto, fp32, bf16, fp16, fp8"),
-    ("74 a python object", b"device: !!python/object/apply:os.system ['touch ran']\n", "FILE, line 1", "this is not plain YAML"),
-    ("75 alias bomb", BOMB, "FILE: aliases (*name) are not accepted", "write the value out"),
-    ("76 a list", b"- 1\n- 2\n", "FILE: expected keys and values, found a list", "expected keys and values"),
-    ("76 a word", b"fast\n", "FILE: expected keys and values, found a str", "expected keys and values"),
 )  # fmt: skip
 
 # Names of the output directory and of the input; all accepted.

@@ -95,11 +95,11 @@ OPTIONS: dict[str, list[Change]] = {
         Change("--dedup"),
         Change("--no-dedup", refused=("identical sequences: was embedded once, is not set",)),
     ],
-    "--min-score": [Change("--min-score 0.1"), Change("--min-score 0.1 --relaxed", code=64)],
+    "--min-score": [Change("--min-score 0.1"), Change("--min-score 0.1 --relaxed")],
     "--max-fdr": [Change("--max-fdr 0.1", code=64)],  # the toy classifier is not calibrated
     "--min-length": [Change("--min-length 100")],
     "--relaxed": [Change("--relaxed")],
-    "--conservative": [Change("--conservative"), Change("--conservative --relaxed", code=64)],
+    "--conservative": [Change("--conservative"), Change("--conservative --relaxed")],
     "--resume": [Change("")],
     "--force": [
         Change("--force"),
@@ -130,7 +130,6 @@ KEYS_CHANGED: dict[str, list[Change]] = {
     "features.esm.truncation_seq_length": [Change("10", refused=("truncation: was 1024, is 10",))],
     "prediction.models.300": [Change("other.pth")],
     "prediction.models.500": [Change("other.pth")],
-    "calls.preset": [Change("conservative")],
     "parallelization.num_workers": [Change("1")],
     "device.fallback_to_cpu": [Change("false")],
     "files.auto_cleanup": [Change("false")],
@@ -143,7 +142,7 @@ def test_every_option_and_every_key_is_in_the_tables() -> None:
     names = {max(parameter.opts, key=len) for parameter in predict.params}
     assert names == OPTIONS.keys()
     settings = {parameter.name for parameter in predict.params}
-    keys = {name for name, key in KEYS.items() if key.setting not in settings}
+    keys = {name for name, key in KEYS.items() if key.name not in settings}
     assert keys == KEYS_CHANGED.keys()
 
 

@@ -7,16 +7,15 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
-import click
 import pytest
 
+from tests.cli.test_help import COMMANDS
 from tests.faults.processes import until
 from tests.forked import ForkedCommand, run_forked
 from virnucpro import __version__
-from virnucpro.cli.app import app
 from virnucpro.cli.demo import write_example
 from virnucpro.configuration import default_yaml
 
@@ -24,32 +23,11 @@ ROOT = Path(__file__).parents[2]
 TOY = ("--model-type", "toy", "--device", "cpu")
 
 
-def _commands(
-    command: click.Command, path: str = "virnucpro"
-) -> Iterator[tuple[str, click.Command]]:
-    yield path, command
-    if isinstance(command, click.Group):
-        context = click.Context(command)
-        for name in command.list_commands(context):
-            found = command.get_command(context, name)
-            assert found is not None
-            yield from _commands(found, f"{path} {name}")
-
-
 @pytest.fixture
 def example(tmp_path: Path) -> Path:
     path = tmp_path / "in/example.fa"
     write_example(path)
     return path
-
-
-@pytest.mark.parametrize(("path", "command"), list(_commands(app)), ids=lambda v: str(v)[:40])
-def test_every_command_explains_itself(path: str, command: click.Command) -> None:
-    assert command.help
-    for parameter in command.params:
-        if isinstance(parameter, click.Option) and parameter.name not in ("help", "version"):
-            assert parameter.help or parameter.show_default, (path, parameter.name)
-    assert isinstance(command, click.Group) or "virnucpro" in (command.epilog or command.help or "")
 
 
 def test_ctrl_c_while_modules_are_imported_ends_with_a_message(tmp_path: Path) -> None:
@@ -158,7 +136,7 @@ def test_shared_options_work_in_both_places(
 
 
 def test_no_option_of_before_is_gone() -> None:
-    names = {o for p in dict(_commands(app))["virnucpro predict"].params for o in p.opts}
+    names = {o for p in COMMANDS["virnucpro predict"].params for o in p.opts}
     before = "-m --model-type -p --model-path -e --expected-length -o --output-dir -d --device "
     before += "-b --batch-size -w --num-workers -k --keep-intermediate --resume -f --force "
     before += "--no-progress --dnabert-batch-size --esm-batch-size --parallel -t --threads"
@@ -220,7 +198,6 @@ def test_sigterm_ends_in_good_order_and_resume_goes_on(
         (("models", "ftech", "500"), "Did you mean 'fetch'?"),
         (("utils", "listdevices"), "Did you mean 'list-devices'?"),
         (("train", "clasifier"), "Did you mean 'classifier'?"),
-        (("call-my-dog",), "The commands are: predict, demo, call, status, report, plot, models"),
         (("predict", "x.fa", "--modle-type", "lite"), "'--model-type'"),
         (("evaluate", "x", "--label", "y"), "'--labels'"),
     ],
@@ -232,10 +209,6 @@ def test_what_is_mistyped_gets_a_suggestion(
     done = call(*words)
     assert done.code == 64
     assert suggestion in done.err
-
-
-def test_a_file_in_place_of_a_command(call: Callable, example: Path) -> None:
-    assert f"virnucpro predict {example}" in call(example).err
 
 
 @pytest.mark.parametrize("flags", [("--resume", "--force"), ("-f", "--resume")], ids=str)

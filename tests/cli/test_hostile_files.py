@@ -1,4 +1,4 @@
-"""Model files and configurations made to break the reader: a message within seconds, exit 64."""
+"""Model files made to break the reader: a message within seconds, exit 64."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.cli.inputs import PLAIN, TOY
+from tests.cli.inputs import PLAIN
 from tests.cli.test_inputs_models import (
     CLASSIFIER,
     NUCLEOTIDE,
@@ -113,31 +113,6 @@ def test_numbers_beyond_reason(
     source = tmp_path / "sample.fa"
     source.write_bytes(PLAIN)
     done = call("predict", source, "-o", tmp_path / "out", "-m", "toy", *options)
-    assert "Traceback" not in done.err
-    assert done.code == 64, done.err
-    assert says in done.err
-    assert not (tmp_path / "out").exists()
-
-
-@pytest.mark.parametrize(
-    ("text", "says"),
-    [
-        ("translation: {sequences_per_file: " + "9" * 23 + "}", "sequences_per_file"),
-        ("parallelization: {threads: 99999999999999}", "must be at most 4,096"),
-        (
-            "prediction:\n  batch_size: 1\n  batch_size: 2\n",
-            "line 3: batch_size stands there twice",
-        ),
-        ("parallelization: {threads: 010}", "010 is not a decimal number"),
-        ("translation:\n  sequences_per_file: 1:30", "line 2: 1:30 is not a decimal number"),
-        ("prediction: {}\nprediction: {}\n", "line 2: prediction stands there twice"),
-    ],
-)
-def test_configurations(call: Callable, tmp_path: Path, text: str, says: str) -> None:
-    source, config = tmp_path / "sample.fa", tmp_path / "c.yaml"
-    source.write_bytes(PLAIN)
-    config.write_text(text)
-    done = call("predict", source, "-o", tmp_path / "out", *TOY, "-c", config)
     assert "Traceback" not in done.err
     assert done.code == 64, done.err
     assert says in done.err

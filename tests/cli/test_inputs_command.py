@@ -1,4 +1,4 @@
-"""Bad and odd command lines and configurations through the real command line (rows 55 to 76)."""
+"""Bad and odd command lines through the real command line (rows 55 to 70)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tests.cli.inputs import (
     table,
     written,
 )
-from tests.cli.inputs_command import CONFIGURATIONS, NAMES, OPTIONS
+from tests.cli.inputs_command import NAMES, OPTIONS
 from tests.forked import run_forked
 
 
@@ -287,52 +287,12 @@ def test_68_the_input_twice_or_not_at_all(
     assert not (tmp_path / "out").exists()
 
 
-# --- configuration files
-
-
-@pytest.mark.parametrize(
-    ("content", "says", "advice"),
-    [row[1:] for row in CONFIGURATIONS],
-    ids=[row[0] for row in CONFIGURATIONS],
-)
-def test_configurations(
-    call: Callable,
-    source: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    content: bytes,
-    says: str,
-    advice: str,
+def test_a_configuration_that_is_refused_leaves_nothing(
+    call: Callable, source: Path, tmp_path: Path
 ) -> None:
-    monkeypatch.chdir(tmp_path)
+    """What is refused is in the tables of ``tests/unit/test_configuration``."""
     config = tmp_path / "my.yaml"
-    config.write_bytes(content)
+    config.write_text("prediction: {batch_sise: 1}")
     done = call("predict", source, "-o", tmp_path / "out", *TOY, "-c", config)
-    check_refused(done, 64, (says.replace("FILE", str(config)),), advice)
+    check_refused(done, 64, (f"{config}: unknown key",), "did you mean prediction.batch_size?")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["my.yaml", "sample.fa"]
-
-
-def test_70_a_folder_is_no_configuration(call: Callable, source: Path, tmp_path: Path) -> None:
-    done = call("predict", source, "-o", tmp_path / "out", *TOY, "-c", tmp_path)
-    check_refused(done, 64, (f"configuration {tmp_path} cannot be read",), "Is a directory")
-
-
-@pytest.mark.parametrize(
-    ("content", "warning"),
-    [
-        (b"", ""),
-        (b"# nothing\n", ""),
-        (b"\xef\xbb\xbfprediction:\n  batch_size: 7\n", ""),
-        (b"prediction:\n", ""),
-        (b"version: 1\nprogress:\n  enabled: true\nvalidation: {}\n", "no longer have an effect"),
-    ],
-    ids=["empty", "comment", "byte-order mark", "heading", "keys of older files"],
-)
-def test_odd_configurations_that_are_fine(
-    call: Callable, source: Path, tmp_path: Path, content: bytes, warning: str
-) -> None:
-    config = tmp_path / "my.yaml"
-    config.write_bytes(content)
-    done = call("predict", source, "-o", tmp_path / "out", *TOY, "-c", config)
-    check_accepted(done)
-    assert done.err.count("no longer have an effect") == bool(warning)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tools.document_tables import FILES, ROWS, documented, markdown, path_of, row_module
+from tools.document_tables import PAGES, ROWS, documented, markdown, path_of, row_module
 from virnucpro.errors import InputError
 from virnucpro.layout import RunLayout
 from virnucpro.run.predict import run_prediction
@@ -101,7 +101,7 @@ def test_cells_are_parsed_by_the_type_of_their_column() -> None:
 
 
 def test_the_documentation_has_the_columns_of_every_table() -> None:
-    text = FILES.read_text(encoding="utf-8")
+    text = PAGES[0].read_text(encoding="utf-8")
     for table in ALL_TABLES:
         assert f"<!-- columns of {path_of(table)} -->" in text
     assert documented(text) == text, "run python -m tools.document_tables"

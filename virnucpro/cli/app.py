@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from importlib import import_module
 from typing import Any
 
@@ -11,37 +10,6 @@ import click
 import virnucpro.cli.shared as shared
 from virnucpro.version import __version__
 
-COMMANDS = {
-    "predict": "virnucpro.cli.predict:predict",
-    "demo": "virnucpro.cli.demo:demo",
-    "call": "virnucpro.cli.call:call",
-    "status": "virnucpro.cli.status:status",
-    "report": "virnucpro.cli.report:report",
-    "plot": "virnucpro.cli.plot:plot",
-    "models": "virnucpro.cli.models:models",
-    "train": "virnucpro.cli.app:train",
-    "evaluate": "virnucpro.cli.evaluate:evaluate",
-    "rcl": "virnucpro.cli.app:rcl",
-    "profile": "virnucpro.cli.profile:profile",
-    "benchmark": "virnucpro.cli.benchmark:benchmark",
-    "utils": "virnucpro.cli.tools:utils",
-}
-TRAIN_COMMANDS = {
-    "download": "virnucpro.cli.train_download:download",
-    "prepare": "virnucpro.cli.train_prepare:prepare",
-    "embed": "virnucpro.cli.train_embed:embed",
-    "classifier": "virnucpro.cli.train_classifier:classifier",
-    "lite": "virnucpro.cli.train_lite:lite",
-}
-RCL_COMMANDS = {
-    "predict": "virnucpro.cli.rcl_predict:predict",
-    "embed": "virnucpro.cli.rcl_embed:embed",
-    "train": "virnucpro.cli.rcl_train:train",
-    "evaluate": "virnucpro.cli.rcl_evaluate:evaluate",
-    "plot": "virnucpro.cli.rcl_plot:plot",
-    "profile": "virnucpro.cli.rcl_profile:profile",
-    "validate": "virnucpro.cli.rcl_validate:validate",
-}
 EPILOG = """\b
 Examples:
   virnucpro demo
@@ -61,33 +29,38 @@ Examples:
 """
 
 
-class LazyGroup(shared.SuggestingGroup):
+class LazyGroup(click.Group):
     """A group whose sub-commands are imported when they are called.
 
     So ``--version`` and a mistyped command are answered at once.
     """
 
-    def __init__(self, *args: Any, commands_at: Mapping[str, str], **kwargs: Any) -> None:
-        """``commands_at`` maps each name to ``module:object``, in the order of the help text."""
+    def __init__(self, *args: Any, modules: str, names: str, **kwargs: Any) -> None:
+        """``names`` are separated by spaces, in the order of the help text.
+
+        The command ``x`` is the object ``x`` of the module ``virnucpro.cli.`` + ``modules`` + x.
+        """
         super().__init__(*args, **kwargs)
-        self.commands_at = commands_at
+        self.modules = modules
+        self.commands.update((name, click.Command(name)) for name in names.split())
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the names in the order of the help text."""
-        return list(self.commands_at)
+        return list(self.commands)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Import and return a command; None if there is no such command."""
-        if cmd_name not in self.commands_at:
-            return None
-        module, name = self.commands_at[cmd_name].split(":")
-        command: click.Command = getattr(import_module(module), name)
+        command = self.commands.get(cmd_name)
+        if command is not None and command.callback is None:
+            module = import_module(f"virnucpro.cli.{self.modules}{cmd_name}")
+            self.commands[cmd_name] = command = getattr(module, cmd_name)
         return command
 
 
 @click.group(
     cls=LazyGroup,
-    commands_at=COMMANDS,
+    modules="",
+    names="predict demo call status report plot models train evaluate rcl profile benchmark utils",
     context_settings={
         "help_option_names": ["-h", "--help"],
         "max_content_width": 100,
@@ -103,9 +76,10 @@ def app() -> None:
     """Find viral sequences in FASTA and FASTQ files."""
 
 
-@click.group(
+@app.group(
     cls=LazyGroup,
-    commands_at=TRAIN_COMMANDS,
+    modules="train_",
+    names="download prepare embed classifier lite",
     short_help="Train a classifier, or small encoders, on your own genomes.",
     epilog=TRAIN_EPILOG,
 )
@@ -114,9 +88,10 @@ def train() -> None:
     """Train a classifier, or small encoders, on your own labelled genomes."""
 
 
-@click.group(
+@app.group(
     cls=LazyGroup,
-    commands_at=RCL_COMMANDS,
+    modules="rcl_",
+    names="predict embed train evaluate plot profile validate",
     short_help="Find the reactive center loop in serpins.",
     epilog=RCL_EPILOG,
 )
