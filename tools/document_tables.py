@@ -11,7 +11,6 @@ declarations.
 from __future__ import annotations
 
 import re
-import textwrap
 from pathlib import Path
 
 import click
@@ -27,22 +26,11 @@ from virnucpro.settings import (
     DisplaySettings,
     MachineSettings,
 )
-from virnucpro.tables import ALL_TABLES, ROW_CLASSES
+from virnucpro.tables import ALL_TABLES
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "docs" / name for name in ("files.md", "usage.md", "python.md")]
 CONFIGURATION = ROOT / "config" / "default_config.yaml"
-ROWS = ROOT / "virnucpro" / "rows.py"
-ROWS_HEAD = '''"""The rows of tables as classes, for Python programs.
-
-Written by ``python -m tools.document_tables`` from the declarations in ``tables.py``: change those.
-"""
-
-from __future__ import annotations
-
-from typing import NamedTuple
-'''
-LINK = re.compile(r"\[([^]]*)\]\([^)]*\)")
 DEPENDING = {
     AnalysisSettings: "scores",
     CutSettings: "calls",
@@ -59,7 +47,7 @@ def path_of(table: ResultTable) -> str:
 
 def markdown(table: ResultTable) -> str:
     """Return what the documentation says about a table: its rows, then a line per column."""
-    content = table.content.format(stem="PART")
+    content = " ".join((table.row.__doc__ or "").split()).format(stem="PART")
     lines = [content if table.has_header else f"{content} It has no header."]
     lines += ["", "| column | example | meaning |", "|---|---|---|"]
     for column in table.columns:
@@ -97,32 +85,7 @@ def documented(text: str) -> str:
     return PART.sub(lambda match: match[1] + parts[match[2]] + match[3], text)
 
 
-def row_class(name: str, table: ResultTable) -> str:
-    """Return the class of a row: a field per column, with its meaning."""
-    lines = [
-        f"class {name}(NamedTuple):",
-        f'    """A row of ``{path_of(table)}``.',
-        "",
-        "    Attributes:",
-    ]
-    for column in table.columns:
-        meaning = f"{column.name}: {LINK.sub(lambda found: found[1], column.meaning)}"
-        meaning += " None where there is none." if column.optional else ""
-        lines += textwrap.wrap(meaning, 99, initial_indent=" " * 8, subsequent_indent=" " * 12)
-    lines += ['    """', ""]
-    for column in table.columns:
-        kind = f"{column.type.__name__} | None" if column.optional else column.type.__name__
-        lines.append(f"    {column.name}: {kind}")
-    return "\n".join(lines) + "\n"
-
-
-def row_module() -> str:
-    """Return the module of the row classes."""
-    return "\n\n".join([ROWS_HEAD, *(row_class(name, ROW_CLASSES[name]) for name in ROW_CLASSES)])
-
-
 if __name__ == "__main__":
     for page in PAGES:
         page.write_text(documented(page.read_text(encoding="utf-8")), encoding="utf-8")
-    ROWS.write_text(row_module(), encoding="utf-8")
     CONFIGURATION.write_text(default_yaml(), encoding="utf-8")

@@ -12,8 +12,7 @@ import pytest
 
 import virnucpro
 from virnucpro.errors import InputError, UsageError
-from virnucpro.rows import ContigRow, RclResidueRow
-from virnucpro.tables import CONTIGS, RCL_RESIDUES, ROW_CLASSES
+from virnucpro.tables import CONTIGS, RCL_RESIDUES, ContigRow, RclResidueRow
 
 # Ids that readers of comma-separated files take for quotes, comments, gaps or ends of lines.
 IDS = ["NA", '"a', "#b", "'c", "d\re", " f ", "g,h", "ж", "\u2028i", "None", "nan", "1"]
@@ -143,12 +142,6 @@ def test_a_compressed_table_is_read(tmp_path: Path) -> None:
     (tmp_path / RCL_RESIDUES.place("p")).write_bytes(cut)
     with pytest.raises(InputError, match="changed or cut off"):
         list(run.residues())
-
-
-def test_a_table_declared_for_python_has_a_method() -> None:
-
-    text = Path(virnucpro.results.__file__).read_text()
-    assert all(f"rows.{name}]" in text for name in ROW_CLASSES)
 
 
 def test_importing_the_package_imports_nothing_heavy() -> None:

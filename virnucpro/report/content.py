@@ -15,9 +15,9 @@ import numpy.typing as npt
 from virnucpro.errors import InputError
 from virnucpro.events import Emit, Progressed
 from virnucpro.results import PredictionRun
-from virnucpro.rows import ContigRow, RegionRow
 from virnucpro.settings import Cuts
 from virnucpro.stages.calls import LITTLE
+from virnucpro.tables import ContigRow, RegionRow
 
 CALLS = ("virus", "undecided", "nonvirus", "unscored")
 MOST_ROWS = 5000  # of the table

@@ -11,8 +11,7 @@ from virnucpro.columns import MISSING
 from virnucpro.errors import InputError
 from virnucpro.formatting import counted
 from virnucpro.results import PredictionRun
-from virnucpro.rows import ContigRow, RegionRow
-from virnucpro.tables import CHUNKS
+from virnucpro.tables import CHUNKS, ContigRow, RegionRow
 
 # The drawing, in units of the SVG; a page shows about one per pixel.
 WIDTH, HEIGHT = 800, 172
