@@ -81,14 +81,13 @@ class Rows(Iterator[Row], Generic[Row]):
             UsageError: pandas is not installed.
             InputError: the file is not what the program wrote.
         """
-        package = _package("pandas")
         types = {str: "string", int: "Int64", float: "float64", bool: "boolean"}
-        frame: pandas.DataFrame = package.DataFrame(
-            {
-                column.name: package.Series(values, dtype=types[column.type])
-                for column, values in self._columns()
-            }
-        )
+        package = _package("pandas")
+        columns = {
+            column.name: package.Series(values, dtype=types[column.type])
+            for column, values in self._columns()
+        }
+        frame: pandas.DataFrame = package.DataFrame(columns)
         return frame
 
     def to_polars(self) -> polars.DataFrame:
@@ -98,14 +97,9 @@ class Rows(Iterator[Row], Generic[Row]):
             UsageError: polars is not installed.
             InputError: the file is not what the program wrote.
         """
-        package = _package("polars")
-        types = {str: "String", int: "Int64", float: "Float64", bool: "Boolean"}
-        frame: polars.DataFrame = package.DataFrame(
-            [
-                package.Series(column.name, values, dtype=getattr(package, types[column.type]))
-                for column, values in self._columns()
-            ]
-        )
+        schema = {column.name: column.type for column in self.table.columns}
+        columns = {column.name: values for column, values in self._columns()}
+        frame: polars.DataFrame = _package("polars").DataFrame(columns, schema=schema)
         return frame
 
     def _columns(self) -> Iterator[tuple[Column, list[Any]]]:

@@ -230,6 +230,7 @@ def test_generate_config(call: Callable, tmp_path: Path) -> None:
     path = tmp_path / "c.yaml"
     assert call("utils", "generate-config", "-o", path).code == 0
     assert path.read_text() == default_yaml()
+    path.write_text("mine")
     assert call("utils", "generate-config", "-o", path).code == 64
     assert call("utils", "generate-config", "-o", path, "--force").code == 0
 

@@ -339,8 +339,8 @@ def measured_device(options: Mapping[str, Any]) -> Device:
     return settled_device(configuration(given).machine)
 
 
-def save_picture(path: Path, content: bytes, *, force: bool, option: str) -> None:
-    """Write a picture, unless the same one is there; ``option`` says where pictures go.
+def save_output(path: Path, content: bytes, *, force: bool, option: str) -> None:
+    """Write a file that ``option`` names, unless the same one is there.
 
     Raises:
         UsageError: another file of that name is there, and not ``force`` (exit 64).
@@ -352,10 +352,13 @@ def save_picture(path: Path, content: bytes, *, force: bool, option: str) -> Non
 
     if path.is_file() and not path.is_symlink() and path.read_bytes() == content:
         return
-    previous = checkpoint_folder(path.parent) / "plots.previous"
+    previous = checkpoint_folder(path.parent) / f"{path.name}.previous"
     refuse_links(previous)
     foreign = [path] if path.exists() or path.is_symlink() else []
     existing = ExistingWork(path.parent, previous, foreign_files=foreign, option=option)
     disk = Disk()
-    admit_work(WorkIdentity("the pictures", {}), existing, disk, force=force)
+    admit_work(WorkIdentity("the file", {}), existing, disk, force=force)
     disk.save(path, content, durable=False)
+
+
+save_picture = save_output
