@@ -25,6 +25,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
+from virnucpro.executors.transfer import Delivery, FilesOnDisk
 
 from benchmarks.scheduling import make_files
 from tests.contract.counting import Counting
@@ -33,7 +34,6 @@ from virnucpro.contracts import Device, SessionFigures, Task, TaskResult
 from virnucpro.executors.executor import Executor
 from virnucpro.executors.pool import TaskCompleted
 from virnucpro.executors.processes import ProcessPool
-from virnucpro.executors.transfer import Delivery, FilesOnDisk
 from virnucpro.layout import Molecule, RunLayout
 from virnucpro.settings import DisplaySettings
 from virnucpro.stages.embedding import LEAST_SPAN, EmbeddingStage

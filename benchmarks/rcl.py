@@ -23,7 +23,7 @@ from pathlib import Path
 import torch
 
 from virnucpro.contracts import Device
-from virnucpro.precision import supports
+from virnucpro.precision import measured_precisions
 from virnucpro.rcl.encodings import RESIDUE_ENCODINGS
 from virnucpro.rcl.features import TableFeatures
 from virnucpro.rcl.models import MASKED, PADDED, RclModel
@@ -101,7 +101,7 @@ def main() -> None:
     lengths = [len(protein.sequence) for protein in (proteins[0], proteins[-1])]
     print(f"{len(proteins)} proteins of {lengths[0]} to {lengths[1]} residues; ", end="")
     print(f"U-Net on {options.encoding}, one thread, torch {torch.__version__}")
-    precisions = ["fp32", *(["bf16"] if supports(Device("cpu"), "bf16") else [])]
+    precisions = measured_precisions(Device("cpu"))
     works: dict[tuple[str, int, str], Work] = {}
     for size in SIZES:
         for padded, way in ((True, "padded to 1,024"), (False, "this program")):

@@ -12,19 +12,17 @@ import heapq
 import random
 import tempfile
 import time
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from virnucpro.contracts import Device, FailedTask, Task
+from virnucpro.contracts import Device, FailedSequences, Task
 from virnucpro.events import (
-    FileFinished,
     Notice,
     Progressed,
+    SequencesFailed,
     StageFinished,
     StageStarted,
-    TaskFailed,
     TaskFinished,
     TaskStarted,
     WorkerDied,
@@ -35,7 +33,7 @@ from virnucpro.settings import DisplaySettings
 from virnucpro.ui.readings import GpuReading
 from virnucpro.ui.run_screen import RunScreen
 
-SPAN, LENGTH = 1000, 168  # sequences per span, tokens per sequence
+FRAMES, LENGTH = 1000, 168  # sequences per span, tokens per sequence
 SPEED = 210.0  # sequences per second and GPU
 
 
@@ -69,11 +67,10 @@ def device(number: int, per_node: int | None) -> Device:
 
 
 def task(number: int, folder: Path) -> Task:
-    file, start = 1 + number // 10, number % 10 * SPAN
-    name = f"{start:08d}-{start + SPAN:08d}.pt"
+    out = folder / f"output_{number + 1}_ESM.pt"
     return Task(
-        "protein_embeddings", 1, (folder / f"output_{file}.fa",), (folder / name,), folder / f"{name}.done",
-        weight=SPAN * LENGTH, span=(start, start + SPAN), count=SPAN,
+        "protein_embeddings", 1, (folder / f"output_{number + 1}.fa",), (out,), Path("x.done"),
+        weight=FRAMES * LENGTH, count=FRAMES,
     )  # fmt: skip
 
 
@@ -97,26 +94,23 @@ class Run:
         return now < end
 
     def play(self, end: float) -> None:
-        """Play until ``end``, or until every span is finished."""
+        """Play until ``end``, or until every file is finished."""
         show = self._show
         started = self._clock()
-        files, sequences = self._pieces // 10, self._pieces * SPAN
+        sequences = self._pieces * FRAMES
         show(
             StageStarted(
                 "protein_embeddings",
                 5,
-                files,
+                self._pieces,
                 self._pieces,
                 sequences,
                 sequences * LENGTH,
-                (),
-                files,
                 title="Protein embeddings (ESM-2)",
                 stages=9,
                 on_workers=True,
             )
         )
-        pieces_left = Counter(dict.fromkeys(range(1, files + 1), 10))
         due: list[tuple[float, int, Task | None, int]] = []
         for number in range(len(self._devices)):
             heapq.heappush(due, (started + 14 + number, number, None, 0))
@@ -130,19 +124,11 @@ class Run:
                 gpu = self._devices[number]
                 show(WorkerReady(number, gpu, "protein_embeddings", then - started))
             elif current is not None:
-                show(Progressed(number, SPAN // 10, SPAN // 10 * LENGTH))
+                show(Progressed(number, FRAMES // 10, FRAMES // 10 * LENGTH))
                 done += 1
             if done == 10 and current is not None:
                 show(TaskFinished(number, current, self._clock() - begun[number]))
                 self._mishaps(number, current)
-                file = int(current.inputs[0].stem.split("_")[1])
-                pieces_left[file] -= 1
-                if not pieces_left[file]:
-                    show(
-                        FileFinished(
-                            "protein_embeddings", replace(current, span=None, count=10 * SPAN)
-                        )
-                    )
                 current, done = None, 0
             if current is None:
                 if taken == self._pieces:
@@ -151,17 +137,14 @@ class Run:
                 begun[number] = self._clock()
                 show(TaskStarted(number, current))
             slow = 0.4 if number == 5 else 1.0
-            step = SPAN / 10 / (SPEED * slow * self._random.uniform(0.85, 1.15))
+            step = FRAMES / 10 / (SPEED * slow * self._random.uniform(0.85, 1.15))
             heapq.heappush(due, (self._clock() + step, number, current, done))
         show(StageFinished("protein_embeddings", 5, self._clock() - started))
 
     def _mishaps(self, number: int, current: Task) -> None:
         if self._random.random() < 0.005:
-            single = replace(current, count=0, weight=0, span=(17, 18))  # as after many halvings
-            poison = FailedTask(
-                single, "ArithmeticError", "embedding is not finite", ("[red]read_17",)
-            )
-            self._show(TaskFailed(number, poison))
+            poison = FailedSequences("ArithmeticError", "not finite", ("[red]read_17",))
+            self._show(SequencesFailed(number, current, (poison,)))
         if number == 6 and self._random.random() < 0.01:
             self._show(WorkerDied(number, self._devices[number], "signal 9"))
             self._show(

@@ -24,9 +24,9 @@ from virnucpro.events import (
     Progressed,
     ReportFinished,
     ReportStarted,
+    SequencesFailed,
     StageFinished,
     StageStarted,
-    TaskFailed,
 )
 from virnucpro.results import PredictionRun, RclRun, open_rcl_run, open_run
 from virnucpro.run.request import PredictionRequest, check_request
@@ -275,7 +275,7 @@ class RunObserver:
             logger.log(level, event.message)
             return
         text = self._events.write(event)
-        if isinstance(event, TaskFailed):
+        if isinstance(event, SequencesFailed):
             logger.warning(text)
         self._progress.update(event)
         finished = isinstance(event, StageFinished | ReportFinished)

@@ -34,6 +34,7 @@ OBSOLETE_KEYS = (
     "features.esm.representation_layer",
     "parallelization.enabled",
     "checkpointing",
+    "cluster.files",
     "files.keep_files",
     "logging.format",
     "logging.level",

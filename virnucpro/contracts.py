@@ -66,6 +66,15 @@ class FailedSequences:
     ids: tuple[str, ...]
 
 
+@dataclass(frozen=True)
+class FailedRow:
+    """A record of a file, by its place from 0, that cannot be computed, and why."""
+
+    row: int
+    error: str
+    message: str
+
+
 @dataclass(frozen=True, kw_only=True)
 class TaskFigures:
     """What a finished task keeps in its receipt beside its outputs.
@@ -97,10 +106,15 @@ class Task:
         receipt: where the proof of its completion is kept.
         params: everything else that can change the result, and nothing that cannot.
         weight: rough cost (tokens or bytes), for scheduling and progress only.
-        span: half-open range of records of the input that this task covers; None for all.
         count: number of sequences in the task, for progress only.
         figures: the class of the figures that its receipt keeps.
+        trial: half-open range of records to compute without writing anything, to find out whether
+            they can be computed; None for the task itself.
+        excluded: records that are known to fail. They are left out, and named in the figures.
         parts: files with receipts of their own that hold what it would compute from its inputs.
+        root: the output directory; its receipt names files relative to it.
+        fingerprint: SHA-256 (hex) of all that decides its result. Both are empty until the engine
+            has decided that the task is to be carried out.
     """
 
     stage: str
@@ -110,16 +124,18 @@ class Task:
     receipt: Path
     params: Mapping[str, Json] = field(default_factory=dict)
     weight: int = 0
-    span: tuple[int, int] | None = None
     count: int = 0
     figures: type[TaskFigures] = TaskFigures
+    trial: tuple[int, int] | None = None
+    excluded: tuple[FailedRow, ...] = ()
     parts: tuple[OutputFile, ...] = ()
+    root: Path = Path()
+    fingerprint: str = ""
 
     @property
     def name(self) -> str:
-        """The first output, or the stage, with the span where there is one; for messages."""
-        base = self.outputs[0].name if self.outputs else self.stage
-        return base if self.span is None else f"{base}[{self.span[0]}:{self.span[1]}]"
+        """The name of the first output, or of the stage; for messages."""
+        return self.outputs[0].name if self.outputs else self.stage
 
 
 @dataclass(frozen=True)
@@ -132,20 +148,6 @@ class TaskResult:
     seconds: float = 0.0
 
 
-@dataclass(frozen=True)
-class FailedTask:
-    """A task that cannot be carried out, after every retry and bisection.
-
-    ``ids`` are the sequences it covers, which get no embedding.
-    """
-
-    task: Task
-    error: str
-    message: str
-    ids: tuple[str, ...] = ()
-
-
-TaskOutcome = TaskResult | FailedTask
 ReportProgress = Callable[[int, int], None]
 """Called by a session when it begins and while it works, with the sequences and the tokens just
 finished."""
@@ -256,21 +258,6 @@ class Receipts(Protocol):
 
 
 @dataclass(frozen=True)
-class FeatureWindow:
-    """Split files whose features are there at the same time, in a run that does not keep them.
-
-    Attributes:
-        files: their numbers, from 1.
-        sequences: the sequences of the whole run, for each encoder.
-        budgets: the batch budgets that are known by now.
-    """
-
-    files: tuple[int, ...]
-    sequences: int
-    budgets: Mapping[str, int]
-
-
-@dataclass(frozen=True)
 class DiskNeed:
     """The bytes that the outputs of a stage take, and what they are, for messages."""
 
@@ -296,14 +283,11 @@ class Stage(ABC):
             several tasks at once, in threads; those of a ``worker`` go to the devices.
         intermediate: whether the outputs are removed after a run without failures.
         reads_intermediate: whether it reads such files, so that it cannot be done again alone.
-        in_windows: whether it makes or reads features, a window of split files after the other
-            where they are not kept.
     """
 
     runs_on: ClassVar[Literal["host", "worker"]] = "host"
     intermediate: ClassVar[bool] = False
     reads_intermediate: ClassVar[bool] = True
-    in_windows: ClassVar[bool] = False
 
     @property
     @abstractmethod
@@ -337,21 +321,17 @@ class Stage(ABC):
     def open(self, device: Device) -> Session:
         """Load what the tasks need. Called once per worker, in the worker."""
 
-    def with_tasks(self, tasks: Sequence[Task]) -> Stage:
-        """Return the stage as it is opened for a run in which it planned ``tasks``."""
-        return self
+    def by_file(self) -> Stage | None:
+        """Return the stage that does its part of the work for single split files, if it has one.
 
-    def within(self, window: FeatureWindow) -> Stage:
-        """Return what is done for the files of a window; only for stages ``in_windows``."""
-        return self
+        It has a task per split file, in their order: those of the files whose features exist.
+        """
+        return None
 
-    def writing_to(self, disk: object) -> Stage:
-        """Return the stage as it is opened where it writes through another ``disk``.
+    def opened_for(self, sequences: int, budgets: Mapping[str, int]) -> Stage:
+        """Return the stage as it is opened for so many sequences in all, on worker devices.
 
-        On a node without the folders of the run, that is a
-        :class:`virnucpro.executors.transfer.MemoryDisk`. There a session reads nothing but model
-        files and ``Task.inputs``, whose paths are other ones than in the parent process, and
-        writes nothing but ``Task.outputs``.
+        ``budgets`` are the batch budgets that are known by now.
         """
         return self
 
@@ -368,31 +348,6 @@ class Stage(ABC):
         A result is committed before the next one is asked for.
         """
         return ()
-
-
-class SpannedStage(Stage):
-    """A stage whose tasks cover files of many sequences, and are carried out in spans of them."""
-
-    @abstractmethod
-    def split(self, task: Task) -> list[Task]:
-        """Return the spans that a stale task is carried out in, in file order."""
-
-    @abstractmethod
-    def halve(self, task: Task) -> tuple[Task, Task] | None:
-        """Return two smaller spans with the same records, or None for a single record."""
-
-    @abstractmethod
-    def ids(self, task: Task) -> tuple[str, ...]:
-        """Return the ids of the sequences that a span covers, to name what failed."""
-
-    @abstractmethod
-    def join(
-        self, task: Task, parts: Sequence[TaskResult], failures: Sequence[FailedTask]
-    ) -> TaskResult:
-        """Assemble the outputs of ``task`` from its spans, which are in file order.
-
-        Called in a thread, for two files at a time: it changes nothing but those outputs.
-        """
 
 
 class Encoder(Protocol):

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from virnucpro.contracts import Device, FailedTask, Json, SessionFigures, Task
+from virnucpro.contracts import Device, FailedSequences, Json, SessionFigures, Task
 
 
 @dataclass(frozen=True)
@@ -25,10 +25,10 @@ class StageAhead:
 class StageStarted:
     """A stage begins: ``todo`` of ``total`` tasks are stale, with their summed weight and count.
 
-    ``reasons`` says why, in words, the most frequent first; ``files`` counts those that the tasks
-    belong to. ``stages`` is the number of stages of the run; ``number`` counts them from 1.
-    ``title`` names the stage for people. ``on_workers`` says where it runs. ``ahead`` are the
-    stages that the command has still to do after this one.
+    ``reasons`` says why, in words, the most frequent first. ``stages`` is the number of stages of
+    the run; ``number`` counts them from 1. ``title`` names the stage for people. ``on_workers``
+    says where it runs: there, a task is a split file. ``ahead`` are the stages that the command has
+    still to do after this one.
     """
 
     stage: str
@@ -38,7 +38,6 @@ class StageStarted:
     sequences: int
     tokens: int
     reasons: tuple[str, ...] = ()
-    files: int = 0
     title: str = field(kw_only=True)
     stages: int = field(kw_only=True)
     on_workers: bool = field(kw_only=True)
@@ -112,19 +111,12 @@ class TaskFinished:
 
 
 @dataclass(frozen=True)
-class FileFinished:
-    """All spans of a file are there and joined; ``task`` is that of the whole file."""
-
-    stage: str
-    task: Task
-
-
-@dataclass(frozen=True)
-class TaskFailed:
-    """A task was given up; its sequences get no score."""
+class SequencesFailed:
+    """Sequences of a task were given up; they get no score."""
 
     worker: int
-    failed: FailedTask
+    task: Task
+    failures: tuple[FailedSequences, ...]
 
 
 @dataclass(frozen=True)
@@ -166,8 +158,7 @@ Event = (
     | TaskStarted
     | Progressed
     | TaskFinished
-    | FileFinished
-    | TaskFailed
+    | SequencesFailed
     | WorkerDied
     | WorkerReport
     | Notice

@@ -243,15 +243,6 @@ class Layout(OutputFolder):
         """Embeddings of a split file; ``number`` may be a placeholder."""
         return self.folder(molecule) / f"output_{number}_{FEATURE_SUFFIX[molecule]}.pt"
 
-    def part(self, molecule: Molecule, number: int, start: int, stop: int) -> Path:
-        """Embeddings of the records ``start:stop`` of a split file, until they are joined."""
-        whole = self.features(molecule, number)
-        return whole.with_suffix(".parts") / f"{start:08d}-{stop:08d}.pt"
-
-    def part_folders(self) -> list[Path]:
-        """Folders of parts that exist."""
-        return [path for m in MOLECULES for path in sorted(self.folder(m).glob("*.parts"))]
-
     def merged(self, number: int | str) -> Path:
         """Both embeddings of a split file side by side; ``number`` may be a placeholder."""
         return self.merged_folder / f"output_{number}_merged.pt"

@@ -7,6 +7,7 @@ prepares a model: name it in :data:`virnucpro.compute.arithmetic.PREPARATIONS`.
 
 from __future__ import annotations
 
+import platform
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -29,7 +30,8 @@ class Precision:
             :data:`virnucpro.compute.arithmetic.PREPARATIONS`, which replaces them.
         capability: CUDA compute capability below which a GPU is refused; (0, 0) for none.
         automatic_from: capability from which ``auto`` may choose it; None for never.
-        on_cpu: ``fast``, ``slow`` (allowed, but not measured unless asked for), or ``refused``.
+        on_cpu: ``fast`` where the processor has instructions for it (:func:`emulated_on_cpu`),
+            ``slow`` (allowed, but not measured unless asked for), or ``refused``.
         needs_compiling: where blocks run as written, it is slower than 16 bits on a GPU.
         least_cosine: cosine of an embedding and the same one in fp32, at least.
         largest_difference: between a number of an embedding and the same one in fp32, for models
@@ -116,17 +118,50 @@ PRECISION_CHOICES = (AUTO, *PRECISIONS)  # of the option --precision and the con
 
 
 def supports(device: Device, precision: str) -> bool:
-    """Return whether ``device`` can compute in ``precision`` without emulating it."""
+    """Return whether ``device`` may compute in ``precision``. A processor may emulate it."""
     row = PRECISIONS[precision]
     if device.kind == "cpu":
         return row.on_cpu != "refused"
     return device.capability >= row.capability
 
 
+def emulated_on_cpu(precision: str) -> bool:
+    """Return whether this processor has no instructions for the type of a precision.
+
+    That is what oneDNN may use, so its ``ONEDNN_MAX_CPU_ISA`` counts.
+    """
+    import torch
+
+    dtype = PRECISIONS[precision].dtype
+    if dtype == "float32":
+        return False
+    if not torch._C._has_mkldnn:
+        return True
+    if dtype == "float16":
+        return not bool(torch.ops.mkldnn._is_mkldnn_fp16_supported())
+    # With AVX-512 alone, oneDNN says yes and converts: a training takes three times as long.
+    x86 = platform.machine() in ("x86_64", "AMD64")
+    if x86 and not torch.cpu._is_avx512_bf16_supported():
+        return True
+    return not bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
+
+
+def emulation_warnings(precision: str, devices: Sequence[Device]) -> list[str]:
+    """Return a sentence if a run computes on a processor that emulates its precision."""
+    if all(device.kind != "cpu" for device in devices) or not emulated_on_cpu(precision):
+        return []
+    return [
+        f"this processor has no instructions for {precision}, so a run takes 3 to 8 times as long "
+        f"as in fp32: use --precision fp32"
+    ]
+
+
 def measured_precisions(device: Device) -> tuple[str, ...]:
     """Return the precisions that a benchmark of ``device`` measures where none is named."""
-    slow_on_cpu = {row.name for row in _ROWS if row.on_cpu == "slow" and device.kind == "cpu"}
-    return tuple(name for name in PRECISIONS if supports(device, name) and name not in slow_on_cpu)
+    names = [name for name in PRECISIONS if supports(device, name)]
+    if device.kind != "cpu":
+        return tuple(names)
+    return tuple(n for n in names if PRECISIONS[n].on_cpu == "fast" and not emulated_on_cpu(n))
 
 
 def choose_precision(requested: str, devices: Sequence[Device]) -> str:

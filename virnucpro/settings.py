@@ -155,8 +155,8 @@ class AnalysisSettings:
         "Bases per chunk.",
         "500; of type 300: 300; custom needs it",
     )
-    sequences_per_file: Count = setting(
-        10_000, "prediction.sequences_per_file", "", "Frames per split file."
+    sequences_per_file: Count | None = setting(
+        None, "prediction.sequences_per_file", "", "Most frames per split file.", "by their number"
     )
     nucleotide_model: str = setting(
         "zhihan1996/DNABERT-S",
@@ -383,13 +383,6 @@ class MachineSettings:
         "--cluster ADDRESS",
         "Ray cluster whose nodes embed for predict: auto for the one that this node belongs to, "
         "HOST:PORT or ray://HOST:PORT. --cpu-workers is then the number for each node.",
-    )
-    cluster_files: Literal["shared", "transfer"] = setting(
-        "shared",
-        "cluster.files",
-        "--cluster-files",
-        "How the nodes of a cluster get at files: shared is a folder that all of them see under "
-        "the same path, transfer sends files through Ray.",
     )
     no_features: bool = setting(
         False,

@@ -77,7 +77,6 @@ OPTIONS: dict[str, list[Change]] = {
     "--cpu-workers": [Change("--cpu-workers 1")],
     # Nothing answers there; tests/contract/test_ray.py and tests/slow have a cluster.
     "--cluster": [Change("--cluster 127.0.0.1:9", code=64), Change("--cluster head", code=64)],
-    "--cluster-files": [Change("--cluster-files transfer")],  # without a cluster, it does nothing
     "--compile": [Change("--compile never"), Change("--compile always", code=64)],
     "--precision": [
         Change("--precision fp32"),
@@ -123,7 +122,9 @@ OPTIONS: dict[str, list[Change]] = {
 # Those that no option replaces.
 KEYS_CHANGED: dict[str, list[Change]] = {
     "prediction.sequences_per_file": [
-        Change("50", refused=("sequences per file: was 10000, is 50",))
+        Change(
+            "50", refused=("frames per file: was by their number, is by their number, at most 50",)
+        )
     ],
     "features.dnabert.model_name": [Change("lite")],  # of other model types
     "features.esm.model_name": [Change("lite")],

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import click
 import pytest
+from virnucpro.store.rows import SAVE_SECONDS
 
 from benchmarks import expected_rates
 from tests.cli.test_help import COMMANDS
@@ -27,7 +28,6 @@ from virnucpro.cli.app import app
 from virnucpro.layout import Layout
 from virnucpro.stages.embedding import LEAST_SPAN, MOST_SPAN
 from virnucpro.store.lock import LockOwner, read_owner
-from virnucpro.store.rows import SAVE_SECONDS
 
 ROOT = Path(__file__).parents[2]
 USAGE = (ROOT / "docs/usage.md").read_text()

@@ -12,9 +12,9 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+import virnucpro.run.windows as windows
 
 import virnucpro.run.engine as engine
-import virnucpro.run.windows as windows
 from tests.contract.poisoned import PoisonedExecutor
 from tests.forked import run_forked
 from virnucpro.contracts import Device

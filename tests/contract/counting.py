@@ -18,22 +18,21 @@ import ctypes
 import os
 import signal
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar, Literal
 
 from virnucpro.contracts import (
     Device,
     FailedSequences,
-    FailedTask,
     Json,
     Receipts,
     ReportProgress,
     Session,
     SessionFigures,
-    SpannedStage,
+    Stage,
     Task,
     TaskFigures,
     TaskResult,
@@ -41,13 +40,14 @@ from virnucpro.contracts import (
 from virnucpro.errors import OutputError
 from virnucpro.io.fasta import read_fasta
 from virnucpro.store.disk import Disk
+from virnucpro.store.receipts import write_receipt
 
 Opening = Literal["well", "raises", "dies", "segfault", "dies once", "dies on 1", "hangs on 1"]
 
 
 @dataclass(frozen=True)
-class Counting(SpannedStage):
-    """Writes ``id length`` lines for the records of FASTA files, in spans of ``span``.
+class Counting(Stage):
+    """Writes ``id length`` lines for the records of FASTA files.
 
     ``broken`` is the index of a device on which every task ends the process, ``wrong`` that of a
     device that computes wrong values only. ``batch`` is in sequences; ``uncompiled_calls`` is what
@@ -56,7 +56,6 @@ class Counting(SpannedStage):
 
     files: tuple[Path, ...]
     folder: Path
-    span: int = 10
     seconds_per_base: float = 0.0
     opening: Opening = "well"
     broken: int = -9
@@ -73,55 +72,12 @@ class Counting(SpannedStage):
     def plan(self, receipts: Receipts | None = None) -> list[Task]:
         tasks = []
         for path in self.files:
-            rows = sum(1 for _ in read_fasta(path))
+            lengths = [len(sequence) for _, sequence in read_fasta(path)]
             out = self.folder / f"{path.stem}.txt"
-            task = Task("counting", 1, (path,), (out,), out.with_suffix(".done"), count=rows)
+            receipt = out.with_suffix(".done")
+            task = Task("counting", 1, (path,), (out,), receipt, {}, sum(lengths), len(lengths))
             tasks.append(task)
         return tasks
-
-    def split(self, task: Task) -> list[Task]:
-        lengths = [len(sequence) for _, sequence in read_fasta(task.inputs[0])]
-        bounds = range(0, task.count, self.span)
-        return [self._piece(task, lengths, a, min(a + self.span, task.count)) for a in bounds]
-
-    def _piece(self, task: Task, lengths: Sequence[int], start: int, stop: int) -> Task:
-        out = self.folder / f"{task.inputs[0].stem}.parts" / f"{start:06d}-{stop:06d}.txt"
-        return replace(
-            task,
-            outputs=(out,),
-            receipt=out.with_suffix(".txt.done"),
-            span=(start, stop),
-            count=stop - start,
-            weight=sum(lengths[start:stop]),
-        )
-
-    def halve(self, task: Task) -> tuple[Task, Task] | None:
-        assert task.span is not None
-        start, stop = task.span
-        middle = (start + stop) // 2
-        if stop - start < 2:
-            return None
-        lengths = [len(sequence) for _, sequence in read_fasta(task.inputs[0])]
-        return (
-            self._piece(task, lengths, start, middle),
-            self._piece(task, lengths, middle, stop),
-        )
-
-    def ids(self, task: Task) -> tuple[str, ...]:
-        assert task.span is not None
-        return tuple(name for name, _ in read_fasta(task.inputs[0], *task.span))
-
-    def join(
-        self, task: Task, parts: Sequence[TaskResult], failures: Sequence[FailedTask]
-    ) -> TaskResult:
-        text = b"".join(part.outputs[0].path.read_bytes() for part in parts)
-        out = Disk().save(task.outputs[0], text, text.count(b"\n"))
-        failed = tuple(FailedSequences(f.error, f.message, f.ids) for f in failures)
-        return TaskResult(task, (out,), TaskFigures(failures=failed))
-
-    def writing_to(self, disk: object) -> Counting:
-        assert isinstance(disk, Disk)
-        return replace(self, disk=disk)
 
     def open(self, device: Device) -> Session:
         if self.opening == "raises":
@@ -169,14 +125,21 @@ class CountingSession:
         self._prepared = task, self._reader.submit(self._read, task)
 
     def _read(self, task: Task) -> list[tuple[str, str]]:
-        assert task.span is not None
         time.sleep(self._stage.host_seconds)
-        return list(read_fasta(task.inputs[0], *task.span))
+        return list(read_fasta(task.inputs[0], *(task.trial or (0, None))))
 
     def compute(self, task: Task, report: ReportProgress) -> Callable[[], TaskResult]:
         prepared, self._prepared = self._prepared, None
         is_prepared = prepared is not None and prepared[0] == task
         records = prepared[1].result() if prepared and is_prepared else self._read(task)
+        start = task.trial[0] if task.trial else 0
+        excluded = {failed.row - start: failed for failed in task.excluded}
+        failures = tuple(
+            FailedSequences(failed.error, failed.message, (records[row][0],))
+            for row, failed in excluded.items()
+            if 0 <= row < len(records)
+        )
+        records = [record for row, record in enumerate(records) if row not in excluded]
         lines = []
         if self._device.index == self._stage.broken:
             os._exit(3)
@@ -191,14 +154,16 @@ class CountingSession:
         def write() -> TaskResult:
             time.sleep(self._stage.host_seconds)
             self.check()
-            text = "".join(lines).encode()
-            whole = task.span is None
-            output = self._stage.disk.save(task.outputs[0], text, len(lines), durable=whole)
             if any(name.startswith("report") for name, _ in records):
                 os.kill(os.getpid(), signal.SIGKILL)
             if any(name.startswith("unwritable") for name, _ in records):
                 raise ArithmeticError("a result is not a number")
-            return TaskResult(task, (output,))
+            if task.trial is not None:
+                return TaskResult(task, ())
+            output = self._stage.disk.save(task.outputs[0], "".join(lines).encode(), len(lines))
+            result = TaskResult(task, (output,), TaskFigures(failures=failures))
+            write_receipt(self._stage.disk, result)
+            return result
 
         return write
 

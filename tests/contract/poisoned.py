@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from virnucpro.contracts import (
     Device,
-    FailedTask,
     Receipts,
     ReportProgress,
     Session,
-    SpannedStage,
     Stage,
     Task,
-    TaskOutcome,
     TaskResult,
 )
 from virnucpro.events import Emit
@@ -26,7 +23,7 @@ from virnucpro.io.fasta import read_fasta
 
 @dataclass(frozen=True)
 class PoisonedSession:
-    """Raises on tasks with one of the sequences ``poison``; each task takes ``seconds`` more."""
+    """Raises over each of the sequences ``poison``; each task takes ``seconds`` more."""
 
     session: Session
     poison: frozenset[str]
@@ -34,17 +31,20 @@ class PoisonedSession:
 
     def __call__(self, task: Task, report: ReportProgress) -> TaskResult:
         time.sleep(self.seconds)
-        names = [name for name, _ in read_fasta(task.inputs[0], *(task.span or (0, None)))]
+        start, stop = task.trial or (0, None)
+        excluded = {failed.row for failed in task.excluded}
+        records = enumerate(read_fasta(task.inputs[0], start, stop), start)
+        names = [name for row, (name, _) in records if row not in excluded]
         if not self.poison.isdisjoint(names):
             raise ValueError("cannot embed this")
         return self.session(task, report)
 
 
 @dataclass(frozen=True)
-class PoisonedStage(SpannedStage):
+class PoisonedStage(Stage):
     """A stage whose sessions are poisoned."""
 
-    stage: SpannedStage
+    stage: Stage
     poison: frozenset[str]
     seconds: float = 0.0
 
@@ -57,19 +57,8 @@ class PoisonedStage(SpannedStage):
     def plan(self, receipts: Receipts) -> list[Task]:
         return self.stage.plan(receipts)
 
-    def split(self, task: Task) -> list[Task]:
-        return self.stage.split(task)
-
-    def halve(self, task: Task) -> tuple[Task, Task] | None:
-        return self.stage.halve(task)
-
-    def ids(self, task: Task) -> tuple[str, ...]:
-        return self.stage.ids(task)
-
-    def join(
-        self, task: Task, parts: Sequence[TaskResult], failures: Sequence[FailedTask]
-    ) -> TaskResult:
-        return self.stage.join(task, parts, failures)
+    def opened_for(self, sequences: int, budgets: Mapping[str, int]) -> PoisonedStage:
+        return PoisonedStage(self.stage.opened_for(sequences, budgets), self.poison, self.seconds)
 
     def open(self, device: Device) -> Session:
         return PoisonedSession(self.stage.open(device), self.poison, self.seconds)
@@ -83,8 +72,7 @@ class PoisonedExecutor(Executor):
         self._poison = frozenset(poison)
         self._seconds = seconds
 
-    def run(self, stage: Stage, tasks: Iterable[Task], emit: Emit) -> Iterator[TaskOutcome]:
+    def run(self, stage: Stage, tasks: Iterable[Task], emit: Emit) -> Iterator[TaskResult]:
         if stage.name == "protein_embeddings":
-            assert isinstance(stage, SpannedStage)
             stage = PoisonedStage(stage, self._poison, self._seconds)
         return super().run(stage, tasks, emit)

@@ -1,25 +1,41 @@
-"""Run the counting stage as the pipeline would, with spans, ledger and receipts."""
+"""Run the counting stage as the engine would, with ledger and receipts."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from tests.contract.counting import Counting
-from virnucpro.contracts import TaskOutcome
+from virnucpro.contracts import TaskResult
 from virnucpro.events import Event
 from virnucpro.executors.executor import Executor
 from virnucpro.layout import RunLayout
-from virnucpro.run.spans import Spans
 from virnucpro.store.disk import Disk
 from virnucpro.store.ledger import Ledger
 
 
-def fasta(folder: Path, name: str, ids: list[str]) -> Path:
+def fasta(folder: Path, name: str, ids: Sequence[str]) -> Path:
     """A file whose n-th sequence (from 0) has 5 + n letters."""
     path = folder / name
     path.write_text("".join(f">{i}\n{'A' * (5 + n)}\n" for n, i in enumerate(ids)))
     return path
+
+
+def fastas(folder: Path, ids: Sequence[str], size: int) -> tuple[Path, ...]:
+    """Files of ``size`` of the sequences each: ``f0000.fa`` and so on."""
+    starts = range(0, len(ids), size)
+    return tuple(fasta(folder, f"f{n:04d}.fa", ids[n : n + size]) for n in starts)
+
+
+def written(folder: Path) -> list[str]:
+    """Return the ids in all results, in the order of the files."""
+    texts = [path.read_text() for path in sorted(folder.glob("f*.txt"))]
+    return [line.split()[0] for text in texts for line in text.splitlines()]
+
+
+def failed_ids(results: Sequence[TaskResult]) -> list[str]:
+    """Return the ids that were given up, in order."""
+    return sorted(i for r in results for failed in r.figures.failures for i in failed.ids)
 
 
 def run_stage(
@@ -27,20 +43,18 @@ def run_stage(
     executor: Executor,
     folder: Path,
     see: Callable[[Event], None] = lambda event: None,
-) -> tuple[list[TaskOutcome], list[Event]]:
-    """Do what is stale, commit what comes back; ``see`` gets each event as it happens."""
+) -> tuple[list[TaskResult], list[Event]]:
+    """Do what is stale, accept what comes back; ``see`` gets each event as it happens."""
     ledger = Ledger(RunLayout(folder, "x", 500), Disk(), {})
-    stale = [task for task in stage.plan() if ledger.check(task).stale]
+    todo = [ledger.reopened(task) for task in stage.plan() if ledger.check(task).stale]
     events: list[Event] = []
 
     def emit(event: Event) -> None:
         events.append(event)
         see(event)
 
-    outcomes = []
-    with Spans(stage, stale, ledger, Disk()) as spans:
-        for outcome in executor.run(stage, spans.todo, emit):
-            spans.add(outcome)
-            outcomes.append(outcome)
-        spans.rest()
-    return outcomes, events
+    results = []
+    for result in executor.run(stage, todo, emit):
+        ledger.accept(result)
+        results.append(result)
+    return results, events

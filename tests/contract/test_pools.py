@@ -10,7 +10,7 @@ import pytest
 
 from tests.contract.counting import Counting
 from tests.contract.pools import ANY_POOL, POOLS, SURVIVING_POOLS
-from tests.contract.running import fasta
+from tests.contract.running import fastas
 from virnucpro.contracts import Device, Task
 from virnucpro.executors.pool import (
     PoolEvent,
@@ -48,8 +48,8 @@ def surviving_pool(request: pytest.FixtureRequest) -> Iterator[WorkerPool]:
 
 
 def _stage(folder: Path, ids: list[str], **options: float) -> tuple[Counting, list[Task]]:
-    stage = Counting((fasta(folder, "f.fa", ids),), folder, span=2, **options)  # type: ignore[arg-type]
-    return stage, stage.split(stage.plan()[0])
+    stage = Counting(fastas(folder, ids, 2), folder, **options)  # type: ignore[arg-type]
+    return stage, stage.plan()
 
 
 def _until(pool: WorkerPool, enough: Callable[[PoolEvent], bool]) -> list[PoolEvent]:
@@ -95,7 +95,7 @@ def test_work_is_done_in_the_order_in_which_it_was_given(pool: WorkerPool, tmp_p
 
 
 def test_failures_are_described(pool: WorkerPool, tmp_path: Path) -> None:
-    stage, tasks = _stage(tmp_path, ["a", "poison", "c"])
+    stage, tasks = _stage(tmp_path, ["a", "cuda", "c"])
     worker = pool.start()
     assert worker is not None
     pool.open(worker, stage, 0)
@@ -103,7 +103,7 @@ def test_failures_are_described(pool: WorkerPool, tmp_path: Path) -> None:
     failed = _until(pool, _is(WorkFailed))[-1]
     assert isinstance(failed, WorkFailed)
     assert failed.task == tasks[0]
-    assert (failed.failure.kind, failed.failure.error) == ("data", "ValueError")
+    assert (failed.failure.kind, failed.failure.error) == ("device", "RuntimeError")
     pool.submit(worker, tasks[1])  # and the worker goes on
     _until(pool, _is(TaskCompleted))
 

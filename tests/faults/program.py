@@ -19,7 +19,8 @@ from virnucpro.executors.signals import interruptible
 
 
 def main(folder: Path, seconds_per_base: float, grace: float) -> int:
-    stage = Counting((folder / "f.fa",), folder, span=4, seconds_per_base=seconds_per_base)
+    files = tuple(sorted(folder.glob("f*.fa")))
+    stage = Counting(files, folder, seconds_per_base=seconds_per_base)
     with interruptible() as interruption:
         pool = ProcessPool([Device("cpu")] * 2, tokenizer_threads=1)
         executor = Executor(pool, 1, interruption, TimeLimits(grace=grace))

@@ -79,9 +79,7 @@ def test_data_is_on_the_disk_before_its_receipt(tmp_path: Path) -> None:
     order = disk.order
     names = [n for verb, n in order if verb == "rename" and n.endswith(".pt")]
     files = [name for name in names if name.startswith("output_")]
-    parts = [name for name in names if name not in files]
-    assert len(files) == 6
-    assert len(parts) >= 6
+    assert len(files) >= 6
     for name in files:  # others may be written at the same time, in other threads
         data = order.index(("rename", name))
         receipt = order.index(("rename", f"{name}.done"))
@@ -89,12 +87,6 @@ def test_data_is_on_the_disk_before_its_receipt(tmp_path: Path) -> None:
         assert order.index(("sync", name)) < data
         assert order.index(("sync folder", folder), data) < order.index(("sync", f"{name}.done"))
         assert order.index(("sync", f"{name}.done")) < receipt
-        if folder != "in_merged":  # parts go when the file that holds their rows is safe
-            gone = order.index(("rmdir", name.removesuffix(".pt") + ".parts"))
-            assert order.index(("sync folder", folder), receipt) < gone
-    for name in set(parts):  # nobody waits for the disk; what is torn is seen by its checksum
-        assert ("sync", name) not in order
-        assert order.index(("rename", name)) < order.index(("rename", f"{name}.done"))
 
 
 def _molecule(name: str) -> str:

@@ -11,8 +11,8 @@ import pytest
 
 from tests.contract.counting import Counting
 from tests.contract.pools import ANY_POOL, POOLS, SURVIVING_POOLS
-from tests.contract.running import fasta, run_stage
-from virnucpro.contracts import Device, FailedTask, TaskOutcome
+from tests.contract.running import failed_ids, fasta, fastas, run_stage, written
+from virnucpro.contracts import Device, TaskResult
 from virnucpro.errors import DeviceError, OutputError
 from virnucpro.events import Event, Notice, Progressed, WorkerDied, WorkerReport
 from virnucpro.executors.executor import Executor
@@ -55,12 +55,10 @@ def died() -> Callable[[str], str]:
     return lambda way: way
 
 
-def _check(ids: list[str], bad: list[str], outcomes: list[TaskOutcome], folder: Path) -> None:
+def _check(ids: list[str], bad: list[str], outcomes: list[TaskResult], folder: Path) -> None:
     """Every good sequence is there exactly once, in file order, and only the bad are given up."""
-    failed = [name for o in outcomes if isinstance(o, FailedTask) for name in o.ids]
-    assert sorted(failed) == sorted(bad)
-    written = [line.split()[0] for line in (folder / "f.txt").read_text().splitlines()]
-    assert written == [name for name in ids if name not in bad]
+    assert failed_ids(outcomes) == sorted(bad)
+    assert written(folder) == [name for name in ids if name not in bad]
 
 
 def _of(events: list[Event], kind: type) -> list[Any]:
@@ -83,17 +81,17 @@ def test_two_deadly_sequences_are_found_and_no_other_lost(
     pool: Make, tmp_path: Path, fault: str
 ) -> None:
     events = _find_two(pool(2), tmp_path, fault, "WorkerDied")
-    # A span twice, its halves once, one sequence twice.
-    assert len(_of(events, WorkerDied)) == 5 + 6
+    # Each file twice, then its halves: 0-3, 1-3, 3 twice, and 3-6, 4-6, 5 twice.
+    assert len(_of(events, WorkerDied)) == 2 * (2 + 2 + 2)
 
 
 def _find_two(executor: Executor, folder: Path, fault: str, error: str) -> list[Event]:
     ids = [f"a{n}" for n in range(18)]
     ids[3], ids[11] = bad = [f"{fault}3", f"{fault}11"]
-    stage = Counting((fasta(folder, "f.fa", ids),), folder, span=6)
+    stage = Counting(fastas(folder, ids, 6), folder)
     outcomes, events = run_stage(stage, executor, folder)
     _check(ids, bad, outcomes, folder)
-    assert {o.error for o in outcomes if isinstance(o, FailedTask)} == {error}
+    assert {failed.error for o in outcomes for failed in o.figures.failures} == {error}
     assert sum(event.sequences for event in _of(events, Progressed)) == 16
     return events
 
@@ -108,7 +106,7 @@ def test_a_file_of_which_nothing_can_be_computed(any_pool: Make, tmp_path: Path)
 
 def test_a_sequence_that_never_ends_is_found(pool: Make, tmp_path: Path) -> None:
     ids = ["a0", "a1", "a2", "hang3", "a4", "a5"]
-    stage = Counting((fasta(tmp_path, "f.fa", ids),), tmp_path, span=2)
+    stage = Counting(fastas(tmp_path, ids, 2), tmp_path)
     outcomes, events = run_stage(stage, pool(2, silence=1.0), tmp_path)
     _check(ids, ["hang3"], outcomes, tmp_path)
     assert "stalled: no sign of life" in _warnings(events)
@@ -129,7 +127,7 @@ def test_a_death_that_does_not_come_again_costs_nothing(
 def test_with_smaller_batches_everything_fits(any_pool: Make, tmp_path: Path) -> None:
     ids = [f"a{n}" for n in range(20)]
     ids[5] = "fat5"
-    stage = Counting((fasta(tmp_path, "f.fa", ids),), tmp_path, span=10)
+    stage = Counting(fastas(tmp_path, ids, 10), tmp_path)
     outcomes, events = run_stage(stage, any_pool(1), tmp_path)
     _check(ids, [], outcomes, tmp_path)
     assert "batches are 8 times smaller" in _warnings(events)
@@ -141,7 +139,7 @@ def test_with_smaller_batches_everything_fits(any_pool: Make, tmp_path: Path) ->
 
 def test_batches_made_smaller_in_vain_grow_again(any_pool: Make, tmp_path: Path) -> None:
     ids = ["obese0", *(f"a{n}" for n in range(1, 12))]
-    stage = Counting((fasta(tmp_path, "f.fa", ids),), tmp_path, span=4)
+    stage = Counting(fastas(tmp_path, ids, 4), tmp_path)
     outcomes, events = run_stage(stage, any_pool(1), tmp_path)
     _check(ids, ["obese0"], outcomes, tmp_path)
     assert [event.figures.peak_memory for event in _of(events, WorkerReport)] == [8000]
@@ -155,7 +153,7 @@ def test_a_model_that_loads_at_the_second_attempt(pool: Make, tmp_path: Path) ->
 
 def test_a_device_that_never_opens_does_not_hold_up_the_others(pool: Make, tmp_path: Path) -> None:
     ids = [f"a{n}" for n in range(30)]
-    stage = Counting((fasta(tmp_path, "f.fa", ids),), tmp_path, 5, opening="hangs on 1")
+    stage = Counting(fastas(tmp_path, ids, 5), tmp_path, opening="hangs on 1")
     outcomes, _ = run_stage(stage, pool(2), tmp_path)
     _check(ids, [], outcomes, tmp_path)
 
@@ -168,7 +166,7 @@ def test_a_device_on_which_no_model_opens_is_given_up(pool: Make, tmp_path: Path
         if isinstance(event, Notice) and given_up in event.message:
             (tmp_path / "go3").touch()
 
-    stage = Counting((fasta(tmp_path, "f.fa", ids),), tmp_path, 2, opening="dies on 1")
+    stage = Counting(fastas(tmp_path, ids, 2), tmp_path, opening="dies on 1")
     outcomes, events = run_stage(stage, pool(2), tmp_path, see)
     _check(ids, [], outcomes, tmp_path)
     assert given_up in _warnings(events)
@@ -211,7 +209,7 @@ def test_a_device_on_which_everything_dies_is_given_up(pool: Make, tmp_path: Pat
             deaths.append(event)
             (tmp_path / f"go{len(deaths)}").touch()
 
-    stage = Counting((fasta(tmp_path, "f.fa", ids),), tmp_path, 4, broken=1)
+    stage = Counting(fastas(tmp_path, ids, 4), tmp_path, broken=1)
     outcomes, events = run_stage(stage, pool(2), tmp_path, see)
     _check(ids, [], outcomes, tmp_path)
     assert "died over tasks that others finished" in _warnings(events)
@@ -222,7 +220,7 @@ def test_a_device_on_which_everything_dies_is_given_up(pool: Make, tmp_path: Pat
 def test_where_everything_dies_the_run_ends(pool: Make, tmp_path: Path) -> None:
     ids = [f"exit{n}" for n in range(200)]
     stage = Counting((fasta(tmp_path, "f.fa", ids),), tmp_path)
-    with pytest.raises(DeviceError, match=r"30 attempts in a row failed.*exit code 7") as raised:
+    with pytest.raises(DeviceError, match=r"40 attempts in a row failed.*exit code 7") as raised:
         run_stage(stage, pool(2), tmp_path)
     assert raised.value.exit_code == 4
 
@@ -241,8 +239,8 @@ def test_a_pool_can_be_used_after_a_stage_that_was_left_early(
     any_pool: Make, tmp_path: Path
 ) -> None:
     executor = any_pool(2)
-    stage = Counting((fasta(tmp_path, "f.fa", ["a0", "a1"]),), tmp_path, 1, 0.02)
-    ledgerless = executor.run(stage, stage.split(stage.plan()[0]), lambda event: None)
+    stage = Counting(fastas(tmp_path, ["a0", "a1"], 1), tmp_path, 0.02)
+    ledgerless = executor.run(stage, stage.plan(), lambda event: None)
     next(ledgerless)
     ledgerless.close()
     outcomes, _ = run_stage(stage, executor, tmp_path)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.contract.running import fasta
+from tests.contract.running import fastas, written
 from tests.faults.processes import family, files_under, running, until
 from tests.forked import run_forked
 
@@ -43,22 +43,21 @@ def start(tmp_path: Path) -> Iterator[Start]:
 
 
 def _counting(start: Start, folder: Path, slow: float, grace: float) -> subprocess.Popen[bytes]:
-    if not (folder / "f.fa").exists():
-        fasta(folder, "f.fa", IDS)
+    if not (folder / "f0000.fa").exists():
+        fastas(folder, IDS, 4)
     return start("tests.faults.program", folder, slow, grace)
 
 
-def _parts(folder: Path) -> set[str]:
-    return {path.name for path in _proved_parts(folder)}
+def _proved(folder: Path) -> set[Path]:
+    return files_under(folder, ".done")
 
 
-def _proved_parts(folder: Path) -> set[Path]:
-    return {path for path in files_under(folder, ".done") if path.parent.suffix == ".parts"}
+def _features(folder: Path) -> set[Path]:
+    return files_under(folder, ".pt.done")
 
 
 def _complete(folder: Path) -> bool:
-    expected = [f"{name} {5 + n}" for n, name in enumerate(IDS)]
-    return (folder / "f.txt").read_text().splitlines() == expected
+    return written(folder) == IDS
 
 
 @pytest.mark.parametrize(
@@ -68,19 +67,18 @@ def test_tasks_in_flight_are_kept_and_the_next_run_does_the_rest(
     start: Start, tmp_path: Path, number: int, code: int
 ) -> None:
     process = _counting(start, tmp_path, 0.005, 20)
-    until(lambda: _parts(tmp_path))
+    until(lambda: _proved(tmp_path))
     workers = family(process.pid)
-    before = len(_parts(tmp_path))
+    before = len(_proved(tmp_path))
     os.killpg(process.pid, number)  # everybody gets it, as from a terminal or from Slurm
     assert process.wait(200) == code
-    kept = {path: path.stat().st_mtime_ns for path in tmp_path.glob("*.parts/*.txt")}
-    assert before + 1 <= len(_parts(tmp_path)) <= before + 3  # two at work, one perhaps in between
+    kept = {path: path.stat().st_mtime_ns for path in tmp_path.glob("f*.txt")}
+    assert before + 1 <= len(_proved(tmp_path)) <= before + 3  # two at work, one perhaps in between
     assert len(workers) == 3
     until(lambda: not any(map(running, workers)))
     again = _counting(start, tmp_path, 0.0, 20)
-    until(lambda: again.poll() is not None or kept.keys() < files_under(tmp_path, ".txt"))
-    assert all(path.stat().st_mtime_ns == at for path, at in kept.items() if path.exists())
     assert again.wait(200) == 0
+    assert all(path.stat().st_mtime_ns == at for path, at in kept.items())
     assert _complete(tmp_path)
 
 
@@ -98,7 +96,7 @@ def test_a_task_longer_than_the_grace_is_not_waited_for(start: Start, tmp_path: 
 
 def test_a_second_signal_ends_at_once(start: Start, tmp_path: Path) -> None:
     process = _counting(start, tmp_path, 0.1, 250)
-    until(lambda: _parts(tmp_path))
+    until(lambda: _proved(tmp_path))
     workers = family(process.pid)
     process.send_signal(signal.SIGINT)
     time.sleep(0.7)
@@ -111,7 +109,7 @@ def test_a_second_signal_ends_at_once(start: Start, tmp_path: Path) -> None:
 @pytest.mark.parametrize("moment", ["loading", "working"])
 def test_nobody_outlives_a_parent_that_is_killed(start: Start, tmp_path: Path, moment: str) -> None:
     process = _counting(start, tmp_path, 0.01, 60)
-    until(lambda: len(family(process.pid)) == 3 if moment == "loading" else _parts(tmp_path))
+    until(lambda: len(family(process.pid)) == 3 if moment == "loading" else _proved(tmp_path))
     workers = family(process.pid)
     process.kill()
     process.wait()
@@ -122,7 +120,7 @@ def test_nobody_outlives_a_parent_that_is_killed(start: Start, tmp_path: Path, m
 
 @pytest.fixture(scope="module")
 def records(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """700 records without a stop codon in their first frame: five spans for one encoder, 17 for the other."""
+    """700 records without a stop codon in their first frame: nine split files."""
     path = tmp_path_factory.mktemp("in") / "many.fa"
     with path.open("w") as file:
         for number in range(700):
@@ -161,7 +159,7 @@ def test_a_whole_run_goes_on_where_it_was_ended(
 ) -> None:
     out = tmp_path / "out"
     process = start(*_predict(records, out, "--cpu-workers", 2))
-    until(lambda: _proved_parts(out))
+    until(lambda: _features(out))
     workers = family(process.pid)
     process.send_signal(number)
     assert process.wait(200) == code
@@ -174,7 +172,7 @@ def test_a_whole_run_goes_on_where_it_was_ended(
 def test_ctrl_c_without_workers(start: Start, records: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     process = start(*_predict(records, out))
-    until(lambda: _proved_parts(out))
+    until(lambda: _features(out))
     process.send_signal(signal.SIGINT)
     assert process.wait(200) == 130
     assert b"run the same command again" in (tmp_path / "stderr").read_bytes()

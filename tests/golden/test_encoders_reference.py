@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from tests.golden.comparison import TOLERANCE, same_label
 from virnucpro.classifier.files import load_classifier
 from virnucpro.compute.threads import one_thread
 from virnucpro.encoders.registry import locate, open_encoder
@@ -72,8 +73,8 @@ def compare(classifier_file: Path, merged: list[Path], predictions: Path) -> Non
         rows = classifier.scores(content["data"])
         for name, (others, virus) in zip(content["ids"], rows.tolist(), strict=True):
             call, first, second = wanted[name]
-            assert call == ("virus" if virus > others else "others")
-            assert (others, virus) == pytest.approx((first, second), abs=1e-5)
+            assert (others, virus) == pytest.approx((first, second), abs=TOLERANCE)
+            assert same_label("virus" if virus > others else "others", call, others, virus)
 
 
 def test_scores(reference):
@@ -85,7 +86,7 @@ def test_scores(reference):
 
 @pytest.mark.parametrize("precision", PRECISIONS)
 def test_frames_that_keep_their_label(reference, precision):
-    """67 in fp32 and fp16, 66 in bf16, 60 in fp8 at least. One frame is a tie in fp32. These models are tiny: the released ones average more."""
+    """67 in fp32 and fp16, 66 in bf16, 60 in fp8 at least; one is a tie. These models are tiny: the released ones average more."""
     classifier = load_classifier(reference / "models" / "mlp_160_24.pth")
     folder = reference / "original_500"
     wanted = scores(folder / "sample_merged" / "prediction_results.txt")
@@ -99,7 +100,7 @@ def test_frames_that_keep_their_label(reference, precision):
         rows = classifier.scores(torch.cat(parts, dim=1)).tolist()
         calls = ["virus" if virus > others else "others" for others, virus in rows]
         found |= dict(zip(records, calls, strict=True))
-    same = [name for name, call in found.items() if call == wanted[name][0]]
+    same = [name for name, call in found.items() if same_label(call, *wanted[name])]
     print(precision, len(same), "of", len(wanted))
     assert len(found) == len(wanted) == 67
     assert len(same) >= PRECISIONS[precision].least_same_calls * 67

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import os
 import re
@@ -12,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from tests.forked import run_forked
+from tests.golden.comparison import assert_same_consensus, assert_same_predictions
 
-TOLERANCE = 1e-5
 PREDICTIONS = "sample_merged/prediction_results.txt"
 CONSENSUS = "sample_merged/prediction_results_highestscore.csv"
 
@@ -49,22 +48,10 @@ def _pieces(log: str) -> dict[str, int]:
     return {name: int(n) for name, n in re.findall(r"stage \d (\w+): (\d+) tasks?", log)}
 
 
-def _table(path: Path) -> list[dict[str, str]]:
-    with path.open(newline="") as stream:
-        return list(csv.DictReader(stream, delimiter="\t"))
-
-
 def _check_results(out: Path, reference: Path) -> None:
-    ours, theirs = (_table(d / PREDICTIONS) for d in (out, reference / "original_500"))
-    for column in ("Sequence_ID", "Prediction"):
-        assert [row[column] for row in ours] == [row[column] for row in theirs]
-    for row, expected in zip(ours, theirs, strict=True):
-        for score in ("score1", "score2"):
-            assert float(row[score]) == pytest.approx(float(expected[score]), abs=TOLERANCE)
-    labels = {
-        r["Modified_ID"]: r["Is_Virus"] for r in _table(reference / "original_500" / CONSENSUS)
-    }
-    assert {r["Modified_ID"]: r["Is_Virus"] for r in _table(out / CONSENSUS)} == labels
+    original, older = reference / "original_500", reference / "legacy_complete"
+    assert_same_predictions(out / PREDICTIONS, original / PREDICTIONS)
+    assert_same_consensus(out / CONSENSUS, original / CONSENSUS, older / CONSENSUS)
 
 
 @pytest.mark.parametrize(("folder", "missing"), [("legacy_interrupted", 1), ("legacy_complete", 0)])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import random
 import shutil
@@ -15,11 +14,16 @@ import torch
 
 from tests.faults.processes import files_under, until
 from tests.forked import Call, ForkedCommand, run_forked
+from tests.golden.comparison import (
+    TOLERANCE,
+    assert_same_consensus,
+    assert_same_predictions,
+    read_table,
+)
 from virnucpro.io.fasta import read_fasta
 from virnucpro.store.documents import sealed, unsealed
 from virnucpro.store.features import Kind, load_features
 
-TOLERANCE = 1e-5
 RESULTS = (
     "sample_merged/prediction_results.txt",
     "sample_merged/prediction_results_highestscore.csv",
@@ -128,49 +132,26 @@ def test_new_feature_files_hold_one_tensor(undisturbed: Path) -> None:
         assert document["schema"] == 1
 
 
-def _table(path: Path) -> list[dict[str, str]]:
-    with path.open(newline="") as stream:
-        return list(csv.DictReader(stream, delimiter="\t"))
-
-
 def test_predictions_are_the_originals(tables: Path, reference: Path) -> None:
-    ours = _table(tables / RESULTS[0])
-    theirs = _table(reference / "original_500" / RESULTS[0])
-    assert list(ours[0]) == ["Sequence_ID", "Prediction", "score1", "score2"]
-    by_id = {row["Sequence_ID"]: row for row in theirs}
-    assert [row["Sequence_ID"] for row in ours] == [row["Sequence_ID"] for row in theirs]
-    for row in ours:
-        assert row["Prediction"] == by_id[row["Sequence_ID"]]["Prediction"]
-        for score in ("score1", "score2"):
-            assert float(row[score]) == pytest.approx(
-                float(by_id[row["Sequence_ID"]][score]), abs=TOLERANCE
-            )
+    assert_same_predictions(tables / RESULTS[0], reference / "original_500" / RESULTS[0])
 
 
 def test_consensus_is_the_originals(tables: Path, reference: Path) -> None:
-    ours = _table(tables / RESULTS[1])
-    labels = {
-        r["Modified_ID"]: r["Is_Virus"] for r in _table(reference / "original_500" / RESULTS[1])
-    }
-    assert {r["Modified_ID"]: r["Is_Virus"] for r in ours} == labels
-    older = _table(reference / "legacy_complete" / RESULTS[1])
-    assert [r["Modified_ID"] for r in ours] == [r["Modified_ID"] for r in older]
-    for row, expected in zip(ours, older, strict=True):
-        for score in ("max_score_0", "max_score_1"):
-            assert float(row[score]) == pytest.approx(float(expected[score]), abs=TOLERANCE)
+    original, older = (reference / run / RESULTS[1] for run in ("original_500", "legacy_complete"))
+    assert_same_consensus(tables / RESULTS[1], original, older)
 
 
 def test_every_record_and_chunk_is_accounted_for(results: Path, source: Path) -> None:
-    contigs = _table(results / "sample_contigs.tsv")
+    contigs = read_table(results / "sample_contigs.tsv")
     text = source.read_text()
     headers = [line[1:].split()[0] for line in text.splitlines() if line.startswith(">")]
     assert [row["record"] for row in contigs] == headers
-    chunks = _table(results / "sample_chunks.tsv")
+    chunks = read_table(results / "sample_chunks.tsv")
     assert [row["chunk"] for row in chunks] == [
         i for i, _ in _records(results / "sample_chunked500.fa")
     ]
     scored = [row["chunk"] for row in chunks if row["status"] == "scored"]
-    assert scored == [row["Modified_ID"] for row in _table(results / RESULTS[1])]
+    assert scored == [row["Modified_ID"] for row in read_table(results / RESULTS[1])]
     status = {row["record"]: row["status"] for row in contigs}
     assert status["tiny_2bp"] == "too_short"
     assert status["all_n"] == "ambiguous"

@@ -2,13 +2,27 @@
 
 from __future__ import annotations
 
+import os
+import platform
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 import torch
 
+from virnucpro import precision
 from virnucpro.compute.arithmetic import PREPARATIONS, torch_dtype
 from virnucpro.contracts import Device
 from virnucpro.errors import UsageError
-from virnucpro.precision import PRECISIONS, choose_precision, measured_precisions
+from virnucpro.precision import (
+    PRECISIONS,
+    choose_precision,
+    emulation_warnings,
+    measured_precisions,
+)
+
+ROOT = Path(__file__).parents[2]
 
 A100 = Device("cuda", 0, "A100", "GPU-aaaa", 80 << 30, (8, 0))
 H200 = Device("cuda", 1, "H200", "GPU-bbbb", 141 << 30, (9, 0))
@@ -18,7 +32,7 @@ L4 = Device("cuda", 4, "L4", "GPU-eeee", 24 << 30, (8, 9))
 
 
 @pytest.mark.parametrize(
-    ("requested", "devices", "precision"),
+    ("requested", "devices", "chosen"),
     [
         ("auto", [A100, H200], "bf16"),
         ("auto", [A100, V100], "fp16"),
@@ -29,8 +43,8 @@ L4 = Device("cuda", 4, "L4", "GPU-eeee", 24 << 30, (8, 9))
         ("fp8", [H200, L4], "fp8"),
     ],
 )
-def test_precision(requested: str, devices: list[Device], precision: str) -> None:
-    assert choose_precision(requested, devices) == precision
+def test_precision(requested: str, devices: list[Device], chosen: str) -> None:
+    assert choose_precision(requested, devices) == chosen
 
 
 def test_a_precision_that_one_gpu_lacks_is_refused() -> None:
@@ -62,9 +76,38 @@ def test_an_unknown_precision_is_refused_with_those_that_there_are() -> None:
         (Device("cpu"), ("fp32", "bf16")),
     ],
 )
+@pytest.mark.usefixtures("every_instruction")
 def test_what_a_benchmark_measures(device: Device, names: tuple[str, ...]) -> None:
     described = {"fp32", "bf16", "fp16", "fp8"}
     assert tuple(name for name in measured_precisions(device) if name in described) == names
+
+
+@pytest.fixture
+def every_instruction(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(precision, "emulated_on_cpu", lambda name: False)
+
+
+def test_a_processor_that_emulates(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(precision, "emulated_on_cpu", lambda name: name != "fp32")
+    assert measured_precisions(Device("cpu")) == ("fp32",)
+    assert measured_precisions(A100) == ("fp32", "bf16", "fp16")
+    assert choose_precision("auto", [Device("cpu")]) == "fp32"
+    assert choose_precision("bf16", [Device("cpu")]) == "bf16"
+    (warning,) = emulation_warnings("bf16", [Device("cpu"), Device("cpu")])
+    assert "3 to 8 times as long" in warning
+    assert emulation_warnings("fp32", [Device("cpu")]) == []
+    assert emulation_warnings("bf16", [A100]) == []
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="its instructions cannot be masked")
+def test_masked_instructions_are_not_used() -> None:
+    """As on a processor with AVX2 alone, whatever this one has."""
+    code = "from virnucpro.precision import *; print(*filter(emulated_on_cpu, PRECISIONS))"
+    masked = os.environ | {"ONEDNN_MAX_CPU_ISA": "AVX2"}
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=masked, cwd=ROOT, capture_output=True, check=True
+    )
+    assert done.stdout.split() == [b"bf16", b"fp16", b"fp8"]
 
 
 @pytest.mark.parametrize("name", PRECISIONS)

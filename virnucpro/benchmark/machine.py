@@ -15,11 +15,16 @@ import torch
 
 from virnucpro.compute.arithmetic import torch_dtype
 from virnucpro.contracts import Device, Json
+from virnucpro.precision import PRECISIONS, emulated_on_cpu, supports
 from virnucpro.version import __version__
 
 T = TypeVar("T")
-# Side of the square matrices: 1.1 TFLOP on a GPU, 17 GFLOP on a CPU.
+# Sides of the square matrices: up to 1.1 TFLOP on a GPU, 17 GFLOP on a CPU.
+SMALLEST_SIDE = 128
 SIDE = {"cuda": 8192, "cpu": 2048}
+# From here on a product can be timed. That of twice the side took up to 27 times as long (bf16 from
+# 512 to 1,024 on a CPU with AVX2 alone), which is less than two seconds then.
+TIMEABLE_SECONDS = 0.05
 # A GPU lowers its clock within tenths of a second where it meets its power limit, so a shorter
 # measurement shows a rate that no model can have. A CPU needs this long for a single product.
 SUSTAINED_SECONDS = {"cuda": 0.3, "cpu": 0.0}
@@ -39,9 +44,15 @@ def machine_facts(device: Device) -> dict[str, Json]:
         "system": f"{platform.system()} {platform.release()}",
         "cuda": torch.version.cuda,
         "float32_matmul_precision": torch.get_float32_matmul_precision(),
+        "emulated": _emulated(device),
         "virnucpro": __version__,
     }
     return facts | {name: package_version(name) for name in PACKAGES}
+
+
+def _emulated(device: Device) -> list[str]:
+    names = [name for name in PRECISIONS if device.kind == "cpu" and supports(device, name)]
+    return [name for name in names if emulated_on_cpu(name)]
 
 
 def package_version(package: str) -> str | None:
@@ -74,20 +85,24 @@ class MatrixProduct:
     """
 
     def __init__(self, device: torch.device, precision: str) -> None:
-        """Find how many products a call must have to take ``SUSTAINED_SECONDS``."""
-        side = SIDE[device.type]
-        self._a, self._b = (
-            torch.randn(side, side, device=device).to(torch_dtype(precision)) for _ in range(2)
-        )
-        self._out = torch.empty_like(self._a)
+        """Find how large matrices can be, and how many products take ``SUSTAINED_SECONDS``."""
+        side, seconds = SMALLEST_SIDE // 2, 0.0
         self._count = 1
-        for _ in range(2):  # the first one also loads the library
-            started = time.perf_counter()
-            self()
-            synchronise(device)
-            seconds = time.perf_counter() - started
+        while side < SIDE[device.type] and seconds < TIMEABLE_SECONDS:
+            side *= 2
+            self._a, self._b = (
+                torch.randn(side, side, device=device).to(torch_dtype(precision)) for _ in range(2)
+            )
+            self._out = torch.empty_like(self._a)
+            seconds = min(self._seconds(device) for _ in range(2))  # the first one loads a library
         self._count = max(1, math.ceil(SUSTAINED_SECONDS[device.type] / seconds))
         self.flops = 2 * side**3 * self._count
+
+    def _seconds(self, device: torch.device) -> float:
+        started = time.perf_counter()
+        self()
+        synchronise(device)
+        return time.perf_counter() - started
 
     def __call__(self) -> None:
         """Start it. On a GPU it is finished when :func:`synchronise` returns."""

@@ -105,9 +105,11 @@ def why_not_claimed(accuracy: Mapping[str, Json], enough: float, chunks: int) ->
 def _title(document: Mapping[str, Json]) -> str:
     machine, work = document["machine"], document["workload"]
     device = machine["device"] if machine["device_memory"] else machine["cpu"]
+    emulated = ", ".join(machine["emulated"])
     return (
         f"{device}, {machine['threads']} threads, torch {machine['torch']}; {work['name']}: "
         f"{work['sequences']:,} frames of chunks of {work['chunk_length']} bases"
+        f"{emulated and '; emulated, so only measured if named: '}{emulated}"
     )
 
 

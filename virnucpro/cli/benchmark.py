@@ -11,7 +11,12 @@ import click
 import virnucpro.cli.shared as shared
 from virnucpro.contracts import Device, Json
 from virnucpro.errors import UsageError, VirNucProError
-from virnucpro.precision import PRECISIONS, choose_precision, measured_precisions
+from virnucpro.precision import (
+    PRECISIONS,
+    choose_precision,
+    emulation_warnings,
+    measured_precisions,
+)
 from virnucpro.store.guard import refuse_other_json
 
 if TYPE_CHECKING:
@@ -161,11 +166,17 @@ def _request(models: tuple[str, ...], device: Device, options: dict[str, Any]) -
             "--budget is tokens for ESM-2 and sequences for DNABERT-S: name models of one kind"
         )
     requested = options["requested_precisions"]
-    plan = MeasurementPlan(
-        device.kind,
+    precisions = (
         tuple(choose_precision(name, [device]) for name in requested)
         if requested
-        else measured_precisions(device),
+        else measured_precisions(device)
+    )
+    for precision in precisions:
+        for warning in emulation_warnings(precision, [device]):
+            shared.say(f"warning: {warning}")
+    plan = MeasurementPlan(
+        device.kind,
+        precisions,
         options["budget"],
         options["seconds"],
         options["peers"],

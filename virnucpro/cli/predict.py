@@ -45,7 +45,7 @@ SECTIONS = {
     "Hardware": (
         *("--device", "--gpus", "--cpu-workers", "--precision", "--compile", "--esm-batch-size"),
         *("--dnabert-batch-size", "--batch-size", "--num-workers", "--threads", "--parallel"),
-        *("--cluster", "--cluster-files"),
+        "--cluster",
     ),
     "Calls": ("--min-score", "--max-fdr", "--min-length", "--relaxed", "--conservative"),
     "Run": ("--resume", "--force", "--config", "--help"),

@@ -81,12 +81,14 @@ def profile(family: str, as_json: bool, output: Path | None, **options: Any) -> 
     """
     shared.say_at_start(f"measuring {family}")
     from virnucpro.benchmark.budget_curve import best_budget, doubled_budgets, measure_budgets
-    from virnucpro.precision import choose_precision
+    from virnucpro.precision import choose_precision, emulation_warnings
     from virnucpro.store.disk import Disk
 
     refuse_other_json(output, ("model", "points", "recommended"), "--output")
     device = shared.measured_device(options)
     precision = choose_precision(shared.configuration(options).analysis.precision, [device])
+    for warning in emulation_warnings(precision, [device]):
+        shared.say(f"warning: {warning}")
     encoder = _encoder(family, device, precision, options)
     encoder.optimise()
     molecule = family_named(family).molecule

@@ -115,6 +115,7 @@ def train(**options: Any) -> int:
     path = shared.configuration_file()
     settings = shared.configuration({name: options[name] for name in names}, read_file=False)
 
+    from virnucpro.precision import emulation_warnings
     from virnucpro.rcl.configuration import RclConfiguration, read_rcl_configuration
     from virnucpro.rcl.features import ProteinFeatures, TableFeatures
     from virnucpro.rcl.fitting import RclTrainingRequest, fit_rcl
@@ -156,7 +157,9 @@ def train(**options: Any) -> int:
         force=options["force"],
     )
     screen = TrainingScreen(settings.display)
-    with shared.shown_on(screen, [file.warning] if file.warning else []) as interruption:
+    warnings = [file.warning] if file.warning else []
+    warnings += emulation_warnings(training.precision, devices)
+    with shared.shown_on(screen, warnings) as interruption:
         result = fit_rcl(request, screen, interruption)
     if not settings.display.quiet:
         metrics = result.metrics

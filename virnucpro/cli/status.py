@@ -171,7 +171,7 @@ def _resume(run: RunStatus) -> str:
 
 def _todo(status: StageStatus) -> str:
     """Return the title of a stage with the sequences that it still has to do."""
-    if not status.stage.spanned:
+    if not status.stage.embeds:
         return status.stage.title
     if status.remaining is None:
         return f"{status.stage.title} of sequences still to be counted"

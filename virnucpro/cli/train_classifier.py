@@ -99,6 +99,7 @@ def classifier(dataset: Path, output: Path, **options: Any) -> int:
     settings = shared.configuration({name: options[name] for name in ("threads", "no_progress")})
 
     shared.say_at_start(f"training {output} on {dataset}")
+    from virnucpro.precision import emulation_warnings
     from virnucpro.training.classifier.fitting import ClassifierRequest, fit_classifier
     from virnucpro.ui.training_screen import TrainingScreen
 
@@ -107,7 +108,8 @@ def classifier(dataset: Path, output: Path, **options: Any) -> int:
     choices = (options["resume"], options["force"], options["tensorboard"])
     request = ClassifierRequest(dataset, output, training, devices, *choices)
     screen = TrainingScreen(settings.display)
-    with shared.shown_on(screen, settings.warnings) as interruption:
+    warnings = [*settings.warnings, *emulation_warnings(training.precision, devices)]
+    with shared.shown_on(screen, warnings) as interruption:
         report = fit_classifier(request, screen.show, interruption)
     if not settings.display.quiet:
         click.echo("\n".join(_summary(report, output)))

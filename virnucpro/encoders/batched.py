@@ -28,7 +28,6 @@ from virnucpro.compute.threads import CoreThreads, prefetched
 from virnucpro.contracts import Json, ReportProgress
 from virnucpro.encoders.weights import moved
 from virnucpro.settings import CompileMode
-from virnucpro.store.rows import FinishedRows
 
 STEP = 8  # tokens: fused attention on a GPU wants rows of its bias to begin at 16 bytes
 AHEAD = 8  # batches whose tokens are ready before the GPU asks for them, and batches in its queue
@@ -190,16 +189,14 @@ class BatchedEncoder(ABC):
         sequences: Sequence[str],
         report: ReportProgress,
         prepared: PreparedBatches | None = None,
-        finished: FinishedRows | None = None,
         following: Callable[[], PreparedBatches | None] = lambda: None,
     ) -> torch.Tensor:
         """Embed ``sequences``; float32 ``[n, dim]`` on the CPU, in their order.
 
         ``report`` is called when a batch has been computed; on a GPU, the next ones are already
         queued by then, and on a CPU as many as it has cores. What was ``prepared`` for these
-        sequences is used, unless the budget has changed since then. Batches that are ``finished``
-        are not computed, and the others are added there. Before the last ones are awaited, the
-        first of ``following`` are begun, which is to be ``prepared`` in the next call.
+        sequences is used, unless the budget has changed since then. Before the last batches are
+        awaited, the first of ``following`` are begun, which is to be ``prepared`` in the next call.
         """
         started = time.perf_counter()
         if prepared is None or prepared.amount != self.budget.amount:
@@ -207,31 +204,24 @@ class BatchedEncoder(ABC):
         self.host_wait_seconds += time.perf_counter() - started
         rows = torch.empty(len(sequences), self.dim, pin_memory=self._on_gpu)  # in batch order
         order: list[int] = []  # of each row, which sequence it is of
-        ordered = torch.empty(len(sequences), self.dim)
         self.budget.largest = 0
         report(0, 0)
 
-        def unfinished(batches: Iterator[Batch]) -> Iterator[Batch]:
-            for batch in batches:
-                if finished is None or (known := finished.rows(batch.indices)) is None:
-                    yield batch
-                else:
-                    ordered[list(batch.indices)] = known
-                    report(len(batch.indices), batch.tokens)
+        def with_following(batches: Iterator[Batch]) -> Iterator[Batch]:
+            yield from batches
             if others := following():
                 self._begin(others)
 
         compute_all = self._compute_on_gpu if self._on_gpu else self._compute_on_cores
         with (
             closing(prepared),
-            closing(compute_all(unfinished(self._timed(iter(prepared))), rows)) as computed,
+            closing(compute_all(with_following(self._timed(iter(prepared))), rows)) as computed,
         ):
             for batch in computed:
                 order += batch.indices
-                if finished is not None:
-                    finished.add(batch.indices, rows[len(order) - len(batch.indices) : len(order)])
                 report(len(batch.indices), batch.tokens)
-        return ordered.index_copy_(0, torch.tensor(order).long(), rows[: len(order)])
+        ordered = torch.empty(len(sequences), self.dim)
+        return ordered.index_copy_(0, torch.tensor(order).long(), rows)
 
     @property
     def block_calls(self) -> BlockCalls:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 
-from virnucpro.contracts import Device, Stage, Task, TaskOutcome, TaskResult
+from virnucpro.contracts import Device, Stage, Task, TaskResult
 from virnucpro.events import Emit, Progressed, TaskFinished, TaskStarted
 from virnucpro.executors.local import LocalPool
 from virnucpro.executors.pool import WorkerPool
@@ -60,7 +58,7 @@ class Executor:
         self._interruption = interruption or Interruption()
         self._limits = limits or TimeLimits()
 
-    def run(self, stage: Stage, tasks: Iterable[Task], emit: Emit) -> Iterator[TaskOutcome]:
+    def run(self, stage: Stage, tasks: Iterable[Task], emit: Emit) -> Iterator[TaskResult]:
         """Carry out ``tasks``; outcomes of a worker stage come in the order of completion.
 
         Before an error is raised, the outcomes of all finished tasks are yielded.
@@ -94,7 +92,7 @@ class Executor:
 
 def run_host_stage(
     stage: Stage, tasks: Iterable[Task], emit: Emit, threads: int
-) -> Iterator[TaskOutcome]:
+) -> Iterator[TaskResult]:
     """Carry out the tasks of a host stage in this process; any error ends the run.
 
     Outcomes come in order. Up to ``HOST_TASKS`` tasks run at a time, on ``threads`` threads in
@@ -106,20 +104,16 @@ def run_host_stage(
     if threads == 1 or len(todo) == 1:
         for task in todo:
             emit(TaskStarted(0, task))
-            started = time.perf_counter()
             reporter = ProgressReporter(lambda *counts: emit(Progressed(0, *counts)))
             result = session(task, reporter)
             reporter.flush()
-            seconds = time.perf_counter() - started
-            emit(TaskFinished(0, task, seconds))
-            yield replace(result, seconds=seconds)
+            emit(TaskFinished(0, task, result.seconds))
+            yield result
         return
 
     def carry_out(task: Task) -> tuple[TaskResult, list[tuple[int, int]]]:
         reports: list[tuple[int, int]] = []
-        started = time.perf_counter()
-        result = session(task, lambda *counts: reports.append(counts))
-        return replace(result, seconds=time.perf_counter() - started), reports
+        return session(task, lambda *counts: reports.append(counts)), reports
 
     workers = min(threads, HOST_TASKS)
     with ThreadPoolExecutor(workers, HOST_THREAD, set_torch_threads, (1,)) as pool:

@@ -16,7 +16,6 @@ from typing import Any
 
 from virnucpro.contracts import Device, OutputFile, Stage, Task
 from virnucpro.events import Emit, Notice
-from virnucpro.executors.failures import describe_failure
 from virnucpro.executors.pool import (
     HandleEvent,
     PoolEvent,
@@ -25,12 +24,9 @@ from virnucpro.executors.pool import (
     WorkerExited,
     WorkerLost,
     WorkerSilent,
-    WorkFailed,
 )
 from virnucpro.executors.processes import OpenStage, RunTask
 from virnucpro.executors.ray_worker import EVENT_THREAD, Probe, Refusal, actor_class, software
-from virnucpro.executors.transfer import Delivery, FilesOnDisk
-from virnucpro.store.disk import Disk
 
 NODE_SECONDS = 2.0  # between two looks at the nodes of the cluster
 JOIN_SECONDS = 60.0  # a node imports the program from a slow shared folder
@@ -84,13 +80,11 @@ class RayPool:
         tokenizer_threads: int,
         probe: Probe | None = None,
         emit: Emit = lambda event: None,
-        transfer: Disk | None = None,
     ) -> None:
         """``find_places`` returns those of the nodes that are alive now.
 
         ``probe`` is asked of every worker before it is used; ``emit`` gets a notice of each node
-        that cannot be used, and of each worker that joins later. With a disk for ``transfer``,
-        workers need not see the folders of the run: this process reads and writes for them.
+        that cannot be used, and of each worker that joins later.
         """
         import ray
 
@@ -99,8 +93,6 @@ class RayPool:
         self._tokenizer_threads = tokenizer_threads
         self._probe = probe
         self._emit = emit
-        self._files = FilesOnDisk(transfer, ray.put) if transfer else None
-        self._unread: list[WorkFailed] = []  # tasks whose inputs could not be read here
         self._needed: dict[Path, int] = {}
         self._numbers = itertools.count()
         self._places: set[Place] = set()  # of nodes that are alive; each gets one worker, once
@@ -181,9 +173,7 @@ class RayPool:
             concurrency_groups={EVENT_THREAD: 1},
             scheduling_strategy=NodeAffinitySchedulingStrategy(place.node, soft=False),
         )(actor_class())
-        handle = create.remote(
-            number, device, self._tokenizer_threads, sees_folders=self._files is None
-        )
+        handle = create.remote(number, device, self._tokenizer_threads)
         return PooledActor(place, handle, None)
 
     def _admit(self, replies: set[Any]) -> None:
@@ -246,23 +236,16 @@ class RayPool:
 
     def submit(self, worker: int, task: Task) -> None:
         """Have a worker carry out ``task``, after those that it has."""
-        try:
-            inputs = self._files.inputs(task) if self._files else []
-        except OSError as error:
-            self._unread.append(WorkFailed(worker, task, describe_failure(error), 0.0))
-            return
-        self._give(worker, RunTask(task), *inputs)
+        self._give(worker, RunTask(task))
 
-    def _give(self, worker: int, message: OpenStage | RunTask, *inputs: Any) -> None:
+    def _give(self, worker: int, message: OpenStage | RunTask) -> None:
         actor = self._actors[worker]
         actor.unfinished += 1
         actor.silence = 0.0
-        actor.handle.give.remote(message, *inputs)
+        actor.handle.give.remote(message)
 
     def wait(self, seconds: float, handle: HandleEvent) -> None:
         """Handle the events of each worker; :class:`WorkerSilent` if it has none."""
-        while self._unread:
-            handle(self._unread.pop())
         self._look_at_nodes()
         actors = list(self._actors.items())
         expected = [*self._coming.values(), *self._actors.values()]
@@ -295,7 +278,7 @@ class RayPool:
     def _deliver(self, worker: int, actor: PooledActor, handle: HandleEvent) -> None:
         actor.silence = 0.0
         try:
-            events: list[PoolEvent | Delivery] = self._ray.get(actor.reply)
+            events: list[PoolEvent] = self._ray.get(actor.reply)
         except self._ray.exceptions.RayError:
             host = actor.place.host
             reason = f"its process on {host} is gone; the logs of Ray on {host} may say why"
@@ -307,10 +290,6 @@ class RayPool:
                 return
             if not isinstance(event, ProgressMade):
                 actor.unfinished -= 1
-            if isinstance(event, Delivery):
-                assert self._files is not None
-                handle(self._files.written(event))
-                continue
             if isinstance(event, TaskCompleted):
                 await_files(event.result.outputs)
             handle(event)

@@ -14,11 +14,10 @@ from virnucpro.contracts import Device
 from virnucpro.devices import MASK, visible_gpus
 from virnucpro.executors.pool import PoolEvent
 from virnucpro.executors.processes import OpenStage, RunTask, serve_tasks, settle_on_device
-from virnucpro.executors.transfer import Delivery, FilesInMemory
 from virnucpro.version import __version__
 
 EVENT_THREAD = "events"  # an actor delivers events in it while it takes messages in another
-NO_SHARED_FOLDER = "without a folder that all nodes share, give --cluster-files transfer"
+NO_SHARED_FOLDER = "all nodes need the output directory under the same path"
 
 
 @dataclass(frozen=True)
@@ -44,11 +43,9 @@ def software() -> dict[str, str]:
 class Mailbox:
     """The end of a worker's pipe that :func:`serve_tasks` reads and writes."""
 
-    def __init__(self, files: FilesInMemory | None = None) -> None:
-        """``files`` travel with messages and events, if the worker does not see the folders."""
-        self._files = files
+    def __init__(self) -> None:
         self._received: SimpleQueue[OpenStage | RunTask] = SimpleQueue()
-        self._sent: SimpleQueue[PoolEvent | Delivery] = SimpleQueue()
+        self._sent: SimpleQueue[PoolEvent] = SimpleQueue()
 
     def poll(self) -> bool:
         """Return whether a message is there."""
@@ -60,15 +57,13 @@ class Mailbox:
 
     def send(self, event: PoolEvent) -> None:
         """Keep an event until it is fetched."""
-        self._sent.put(event if self._files is None else self._files.sent_out(event))
+        self._sent.put(event)
 
-    def put(self, message: OpenStage | RunTask, inputs: tuple[bytes, ...] = ()) -> None:
-        """Deliver a message to the worker, with the input files of a task where these travel."""
-        if self._files is not None:
-            message = self._files.taken_in(message, inputs)
+    def put(self, message: OpenStage | RunTask) -> None:
+        """Deliver a message to the worker."""
         self._received.put(message)
 
-    def events(self) -> list[PoolEvent | Delivery]:
+    def events(self) -> list[PoolEvent]:
         """Return all events that were not fetched; wait for the first one."""
         events = [self._sent.get()]
         while not self._sent.empty():
@@ -86,22 +81,14 @@ def reserved_gpu() -> Device | None:
 class RayWorker:
     """The actor: a worker on the node that it was placed on. It works in a thread of its own."""
 
-    def __init__(
-        self,
-        number: int,
-        device: Device | None,
-        tokenizer_threads: int,
-        *,
-        sees_folders: bool = True,
-    ) -> None:
+    def __init__(self, number: int, device: Device | None, tokenizer_threads: int) -> None:
         """Settle this process on its device, before torch is imported for it.
 
-        Ray has made the GPU that it reserved the only one that is visible. A worker that does not
-        see the folders of the run gets and sends files with its messages.
+        Ray has made the GPU that it reserved the only one that is visible.
         """
         device = device or reserved_gpu()
         self._device = device
-        self._mailbox = Mailbox(None if sees_folders else FilesInMemory())
+        self._mailbox = Mailbox()
         if device is not None:
             settle_on_device(device, tokenizer_threads)
             Thread(target=self._serve, args=(number, device), daemon=True).start()
@@ -137,11 +124,11 @@ class RayWorker:
             if not path.is_file() or path.stat().st_size != size
         ]
 
-    def give(self, message: OpenStage | RunTask, *inputs: bytes) -> None:
-        """Take a message; they are dealt with in their order. ``inputs`` are files of its task."""
-        self._mailbox.put(message, inputs)
+    def give(self, message: OpenStage | RunTask) -> None:
+        """Take a message; they are dealt with in their order."""
+        self._mailbox.put(message)
 
-    def events(self) -> list[PoolEvent | Delivery]:
+    def events(self) -> list[PoolEvent]:
         """Return the next events; waits for one."""
         return self._mailbox.events()
 
@@ -154,7 +141,7 @@ def actor_class() -> type[RayWorker]:
         """The name that Ray and ``ps`` show."""
 
         @ray.method(concurrency_group=EVENT_THREAD)  # type: ignore[untyped-decorator]
-        def events(self) -> list[PoolEvent | Delivery]:
+        def events(self) -> list[PoolEvent]:
             """Return the next events, in a thread that may wait for them."""
             return RayWorker.events(self)
 

@@ -1,18 +1,21 @@
 """The retry policy: what becomes of a task that failed, and when a device or the run is given up.
 
-A sequence that cannot be computed is found by dividing the task that holds it until the sequence
-is alone. What may have another cause is tried again first: by another worker, or in a fresh one
-with the smallest batches. The policy only keeps count; the scheduler carries out what it decides.
+A sequence that cannot be computed is found by trials: a worker computes fewer and fewer records of
+the file, until one is alone, and writes nothing. Then the file is computed without it. A sequence
+that raises an error is searched for by the worker that met it; one that ends its worker by the
+parent process, which gives each trial to a fresh worker. What may have another cause is tried
+again first: by another worker, or in a fresh one with the smallest batches. The policy only keeps
+count; the scheduler carries out what it decides.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from virnucpro.contracts import FailedTask, SpannedStage, Stage, Task
+from virnucpro.contracts import FailedRow, Task
 from virnucpro.errors import DeviceError
 from virnucpro.executors.failures import FailureKind
 
@@ -23,9 +26,11 @@ MAX_OPENINGS = 3
 # device is given up. One or two may be chance.
 MAX_EXITS_ON_DEVICE = 3
 # Failed attempts in a row, with nothing finished in between, after which the run ends: the cause
-# is not the sequences. To find one deadly sequence among 1,000 takes 13 attempts, six neighbours
-# among 250 take about 25.
-MAX_FAILURES_IN_A_ROW = 30
+# is not the sequences. To find one deadly sequence among 10,000 takes up to 17 attempts, six
+# neighbours take about 32.
+MAX_FAILURES_IN_A_ROW = 40
+# Searches of a file that end without finding a sequence: the file as a whole is at fault.
+MAX_VAIN_SEARCHES = 2
 
 
 @dataclass
@@ -36,50 +41,99 @@ class WorkerExit:
         worker: its number.
         receipts: of the tasks that it had and that were not finished since: one of them may have
             ended it.
-        alone: it had only one task.
         finished_elsewhere: none of its tasks was then finished by the same worker.
     """
 
     worker: int
     receipts: set[Path]
-    alone: bool
     finished_elsewhere: bool = True
 
 
-@dataclass(frozen=True)
-class RetryDecision:
-    """What becomes of a task that was not finished.
+class FaultSearch:
+    """Finds the records of a task that cannot be computed, by trials of fewer and fewer of them.
 
     Attributes:
-        tasks: what is carried out instead: the task itself, its two halves, or nothing.
-        failed: the task, if it is given up.
-        smallest_batches: ``tasks`` is to be carried out by a fresh worker that goes one sequence
-            at a time.
+        found: the records that failed alone.
     """
 
-    tasks: tuple[Task, ...] = ()
-    failed: FailedTask | None = None
-    smallest_batches: bool = False
+    def __init__(self, task: Task, times: int = 1) -> None:
+        """A record is given up when it has failed alone ``times`` times."""
+        self._task = task
+        self._times = times
+        self._failed_alone = 0
+        self._untried: list[tuple[int, int]] = []  # the next range is the last one
+        self.found: list[FailedRow] = []
+        self._divide(0, task.count + len(task.excluded))
+
+    def trial(self) -> Task | None:
+        """Return the next trial; None at the end of the search."""
+        if not self._untried:
+            return None
+        start, stop = self._untried[-1]
+        left_out = sum(start <= failed.row < stop for failed in self._task.excluded)
+        return replace(self._task, trial=(start, stop), count=stop - start - left_out)
+
+    def passed(self) -> None:
+        """Note that the present trial was computed."""
+        self._untried.pop()
+        self._failed_alone = 0
+
+    def failed(self, error: str, message: str) -> None:
+        """Note that the present trial could not be computed, and why."""
+        start, stop = self._untried[-1]
+        if stop - start > 1:
+            self._untried.pop()
+            self._divide(start, stop)
+            return
+        self._failed_alone += 1
+        if self._failed_alone == self._times:
+            self.found.append(FailedRow(start, error, message))
+            self.passed()
+
+    def remainder(self) -> Task:
+        """Return the task without the records that were found."""
+        excluded = (*self._task.excluded, *self.found)
+        return replace(self._task, excluded=excluded, count=self._task.count - len(self.found))
+
+    def _divide(self, start: int, stop: int) -> None:
+        middle = (start + stop) // 2
+        halves = [(start, middle), (middle, stop)] if stop - start > 1 else [(start, stop)]
+        self._untried += halves[::-1]
+
+
+@dataclass
+class TaskHistory:
+    """What went wrong with a task that is not finished yet.
+
+    Attributes:
+        exits: of the workers that had it.
+        search: for the records that end workers.
+        vain_searches: searches that found none.
+        fresh: it was given to a fresh worker with the smallest batches.
+    """
+
+    exits: list[WorkerExit] = field(default_factory=list)
+    search: FaultSearch | None = None
+    vain_searches: int = 0
+    fresh: bool = False
 
 
 class RetryPolicy:
     """Decides what is tried again in one stage. Tasks are known by their receipts."""
 
-    def __init__(self, stage: Stage) -> None:
-        """``stage`` divides its tasks and names the sequences in them, if it is a spanned one."""
-        self._stage = stage
-        self._exits: dict[Path, list[WorkerExit]] = {}  # of workers that had an unfinished task
-        self._halves: set[Path] = set()  # of tasks that ended workers, or that did not fit
+    def __init__(self) -> None:
+        self._histories: dict[Path, TaskHistory] = {}
         self._exits_on_device: Counter[int] = Counter()
         self._failed_openings: Counter[int] = Counter()
         self._failures_in_a_row = 0
         self._last_failure = ""
+        self._final_error: DeviceError | None = None
 
     @property
     def limit_error(self) -> DeviceError | None:
-        """The error that ends the run, once too many attempts in a row have failed."""
-        if self._failures_in_a_row < MAX_FAILURES_IN_A_ROW:
-            return None
+        """The error that ends the run, once it cannot go on."""
+        if self._final_error or self._failures_in_a_row < MAX_FAILURES_IN_A_ROW:
+            return self._final_error
         return DeviceError(
             f"{self._failures_in_a_row} attempts in a row failed; the last failure: "
             f"{self._last_failure}. Check the device, then run the same command again"
@@ -87,15 +141,15 @@ class RetryPolicy:
 
     def exited_over(self, worker: int, task: Task) -> bool:
         """Return whether this worker has exited before while it had ``task``."""
-        exits = self._exits.get(task.receipt, [])
-        return any(worker_exit.worker == worker for worker_exit in exits)
+        history = self._histories.get(task.receipt)
+        return history is not None and any(end.worker == worker for end in history.exits)
 
     def runs_alone(self, task: Task) -> bool:
         """Return whether a worker must have no other task beside ``task``.
 
         It may end its worker, and a GPU writes one task and prepares another while it computes.
         """
-        return task.receipt in self._exits or task.receipt in self._halves
+        return task.receipt in self._histories
 
     def after_opening(self, worker: int) -> None:
         """Note that a worker has opened the stage."""
@@ -113,68 +167,79 @@ class RetryPolicy:
         """
         self._failures_in_a_row = 0
         broken = []
-        for worker_exit in self._exits.pop(task.receipt, []):
+        history = self._histories.pop(task.receipt, TaskHistory())
+        for worker_exit in history.exits:
             other = worker_exit.worker
             worker_exit.receipts.remove(task.receipt)
-            worker_exit.finished_elsewhere &= other != worker
+            worker_exit.finished_elsewhere &= other != worker and history.search is None
             if worker_exit.finished_elsewhere and not worker_exit.receipts:
                 self._exits_on_device[other] += 1
                 if self._exits_on_device[other] == MAX_EXITS_ON_DEVICE:
                     broken.append(other)
         return broken
 
-    def after_data_error(self, task: Task, error: str, message: str) -> RetryDecision:
-        """Decide on a task in which a sequence is wrong: it is divided at once."""
-        return self._divide(task, error, message)
+    def after_trial(self, task: Task) -> Task:
+        """Return what is computed after a trial that could be: the next one, or the whole."""
+        self._failures_in_a_row = 0
+        search = self._histories[task.receipt].search
+        assert search is not None
+        search.passed()
+        return self._next(task, search)
 
-    def after_exit(self, worker: int, tasks: Sequence[Task], reason: str) -> RetryDecision:
-        """Decide on the unfinished tasks that a worker had when it exited.
+    def after_exit(self, worker: int, tasks: Sequence[Task], reason: str) -> tuple[Task, ...]:
+        """Return what is tried after a worker exited, of the unfinished ``tasks`` that it had.
 
         If there are two, either may have ended the worker: each is tried again as the only task of
-        a worker. A task over which a worker then exits is divided at its second exit, the halves at
-        their first. A single sequence is given up only after two exits over it alone.
+        a worker. A task over which two workers have exited is searched for the sequence that ends
+        them. A sequence is given up only after two exits over it alone.
         """
         self._count_failure(reason)
-        worker_exit = WorkerExit(worker, {task.receipt for task in tasks}, alone=len(tasks) == 1)
+        worker_exit = WorkerExit(worker, {task.receipt for task in tasks})
         for task in tasks:
-            self._exits.setdefault(task.receipt, []).append(worker_exit)
-        if not worker_exit.alone:
-            return RetryDecision(tuple(tasks))
+            self._histories.setdefault(task.receipt, TaskHistory()).exits.append(worker_exit)
+        if len(tasks) != 1:
+            return tuple(tasks)
         (task,) = tasks
-        exits = self._exits[task.receipt]
-        if task.count > 1:
-            try_again = len(exits) == 1 and task.receipt not in self._halves
-        else:
-            try_again = sum(earlier.alone for earlier in exits) == 1
-        if try_again:
-            return RetryDecision((task,))
-        return self._divide(task, "WorkerDied", reason, remember=True)
+        history = self._histories[task.receipt]
+        if task.trial is not None and history.search is not None:
+            history.search.failed("WorkerDied", reason)
+            return (self._next(task, history.search),)
+        if len(history.exits) == 1:
+            return (task,)
+        history.search = FaultSearch(task, times=2)
+        return (self._next(task, history.search),)
 
-    def after_out_of_memory(
-        self, task: Task, error: str, message: str, reason: str, *, had_smallest_batches: bool
-    ) -> RetryDecision:
-        """Decide on a task that did not fit, not even with the smallest batches of its worker.
+    def after_out_of_memory(self, task: Task, reason: str) -> bool:
+        """Return whether a task that did not fit is tried again in a fresh worker.
 
-        It is tried once more in a fresh worker, since memory may have been lost to fragmentation
-        or to an earlier failure, then divided. The halves are divided without that attempt.
+        Memory may have been lost to fragmentation or to an earlier failure. The fresh worker
+        computes one sequence at a time, and leaves out those that do not fit even then. That it
+        fails all the same ends the run.
         """
         self._count_failure(reason)
-        if had_smallest_batches or task.receipt in self._halves:
-            return self._divide(task, error, message, remember=True)
-        return RetryDecision((task,), smallest_batches=True)
+        history = self._histories.setdefault(task.receipt, TaskHistory())
+        if history.fresh:
+            self._final_error = DeviceError(
+                f"{reason}, although each sequence is computed alone. Free memory, or use another "
+                f"device, then run the same command again"
+            )
+        first, history.fresh = not history.fresh, True
+        return first
 
     def _count_failure(self, reason: str) -> None:
         self._failures_in_a_row += 1
         self._last_failure = reason
 
-    def _divide(
-        self, task: Task, error: str, message: str, *, remember: bool = False
-    ) -> RetryDecision:
-        stage = self._stage
-        halves = stage.halve(task) if isinstance(stage, SpannedStage) else None
-        if halves is None:
-            ids = stage.ids(task) if isinstance(stage, SpannedStage) else ()
-            return RetryDecision(failed=FailedTask(task, error, message, ids))
-        if remember:
-            self._halves.update(half.receipt for half in halves)
-        return RetryDecision(halves)
+    def _next(self, task: Task, search: FaultSearch) -> Task:
+        """Return the next trial of a search, or at its end the task without what was found."""
+        if trial := search.trial():
+            return trial
+        history = self._histories[task.receipt]
+        if not search.found:
+            history.vain_searches += 1
+        if history.vain_searches == MAX_VAIN_SEARCHES:
+            self._final_error = DeviceError(
+                f"{task.name} ends its worker, but no part of it does: {self._last_failure}. Check "
+                f"the memory of the machine, then run the same command again"
+            )
+        return search.remainder()

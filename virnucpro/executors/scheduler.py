@@ -7,13 +7,13 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from virnucpro.contracts import Device, SessionFigures, Stage, Task, TaskOutcome
+from virnucpro.contracts import Device, SessionFigures, Stage, Task, TaskResult
 from virnucpro.errors import DeviceError, RunInterruptedError, VirNucProError
 from virnucpro.events import (
     Emit,
     Notice,
     Progressed,
-    TaskFailed,
+    SequencesFailed,
     TaskFinished,
     TaskStarted,
     WorkerDied,
@@ -32,14 +32,13 @@ from virnucpro.executors.pool import (
     WorkerSilent,
     WorkFailed,
 )
-from virnucpro.executors.retry import RetryDecision, RetryPolicy
+from virnucpro.executors.retry import RetryPolicy
 from virnucpro.executors.signals import Interruption
+from virnucpro.executors.worker import SMALLEST_BATCHES
 
 WAIT_SECONDS = 0.5  # longest wait between two looks at signals and at workers that are silent
 # Tasks per worker at the end of a stage that are handed out heaviest first.
 TAIL_TASKS = 4
-# Halvings that bring every batch budget down to one sequence: two to the 20th is a million.
-SMALLEST_BATCHES = 20
 
 
 @dataclass(frozen=True)
@@ -119,18 +118,18 @@ class Scheduler:
         self._interruption = interruption
         self._limits = limits
         self._clock = clock
-        self._policy = RetryPolicy(stage)
+        self._policy = RetryPolicy()
         self._tasks = tasks
         self._queue: list[Task] = []  # the next task is the last one
         self._workers: dict[int, WorkerState] = {}
-        self._outcomes: deque[TaskOutcome] = deque()
+        self._outcomes: deque[TaskResult] = deque()
         self._final_error: VirNucProError | None = None
         self._deadline = 0.0
         self._first_task_began: float | None = None
         self._uncompiled_reported = False
 
-    def outcomes(self) -> Iterator[TaskOutcome]:
-        """Yield outcomes in the order in which tasks are finished or given up.
+    def outcomes(self) -> Iterator[TaskResult]:
+        """Yield results in the order in which tasks are finished.
 
         Raises:
             RunInterruptedError: a signal arrived.
@@ -245,10 +244,18 @@ class Scheduler:
                 self._check_silence(worker, seconds)
 
     def _after_completion(self, worker: WorkerState, event: TaskCompleted) -> None:
+        if worker.tasks[0].trial is not None:
+            self._take_back_progress(worker)
+            self._queue.append(self._policy.after_trial(self._take_task(worker, event.seconds)))
+            self._end_at_limit()
+            self._restore_batches(worker)
+            return
         task = self._take_task(worker, event.seconds)
         worker.finished_tasks += 1
         worker.figures = event.figures
         self._check_compiled_calls(worker)
+        if failures := event.result.figures.failures:
+            self._emit(SequencesFailed(worker.number, task, failures))
         self._emit(TaskFinished(worker.number, task, event.seconds))
         self._outcomes.append(event.result)
         if event.halvings:
@@ -293,12 +300,6 @@ class Scheduler:
         elif task is None:
             reason = f"{worker.title} cannot load the model: {text}"
             self._after_failed_opening(worker, reason, failure.kind)
-        elif failure.kind == "data":
-            self._take_task(worker, event.seconds)
-            decision = self._policy.after_data_error(task, failure.error, failure.message)
-            self._carry_out(worker, decision)
-            self._begin_task(worker)
-            self._restore_batches(worker)
         elif failure.kind == "broken":
             self._give_up_device(
                 worker,
@@ -313,23 +314,16 @@ class Scheduler:
 
     def _after_out_of_memory(self, worker: WorkerState, event: WorkFailed) -> None:
         task = self._take_task(worker, event.seconds)
-        failure = event.failure
-        decision = self._policy.after_out_of_memory(
-            task,
-            failure.error,
-            failure.message,
-            f"{worker.title} is out of memory: {failure.message}",
-            had_smallest_batches=worker.smallest_batches,
-        )
+        reason = f"{worker.title} is out of memory: {event.failure.message}"
+        is_tried_again = self._policy.after_out_of_memory(task, reason)
         self._end_at_limit()
-        if decision.smallest_batches and self._final_error is None:
+        if is_tried_again and self._final_error is None:
             text = f"{worker.title} has too little memory for {task.name}"
             self._emit(Notice("warning", f"{text}: it is tried once more in a fresh worker"))
             self._replace(worker, smallest_batches=True)
             self._submit(worker, task)
         else:
             self._replace(worker)
-            self._carry_out(worker, decision)
 
     def _after_exit(self, worker: WorkerState, reason: str) -> None:
         """Deal with a worker that died, or that has to be ended."""
@@ -346,11 +340,11 @@ class Scheduler:
         if worker.tasks:
             worker.busy_seconds += self._clock() - worker.task_began
         # Any of its tasks may have ended it: a GPU writes one and computes or prepares another.
-        decision = self._policy.after_exit(worker.number, tuple(worker.tasks), text)
+        tasks = self._policy.after_exit(worker.number, tuple(worker.tasks), text)
         worker.tasks.clear()
         self._end_at_limit()
         self._replace(worker)
-        self._carry_out(worker, decision)
+        self._queue.extend(reversed(tasks))
 
     def _after_loss(self, worker: WorkerState, reason: str) -> None:
         """Go on without a worker that is gone with its device; others do its tasks."""
@@ -379,12 +373,6 @@ class Scheduler:
             worker.stall_reported = True
             text = f"{worker.title} stalled: {silence}; it is ended after {limit:.0f} s"
             self._emit(Notice("warning", text))
-
-    def _carry_out(self, worker: WorkerState, decision: RetryDecision) -> None:
-        self._queue.extend(reversed(decision.tasks))
-        if decision.failed is not None:
-            self._emit(TaskFailed(worker.number, decision.failed))
-            self._outcomes.append(decision.failed)
 
     def _take_task(self, worker: WorkerState, seconds: float) -> Task:
         """Take the task from a worker that is through with it, successfully or not."""

@@ -23,7 +23,7 @@ from virnucpro.contracts import (
     TaskResult,
 )
 from virnucpro.errors import RunInterruptedError
-from virnucpro.executors.failures import WorkFailure, describe_failure
+from virnucpro.executors.failures import FailureKind, WorkFailure, describe_failure
 from virnucpro.executors.pool import (
     PoolEvent,
     ProgressMade,
@@ -31,9 +31,12 @@ from virnucpro.executors.pool import (
     TaskCompleted,
     WorkFailed,
 )
+from virnucpro.executors.retry import FaultSearch
 
 WRITER_THREAD = "write"
 REPORT_SECONDS = 0.2  # between two progress events; a display needs no more
+# Halvings that bring every batch budget down to one sequence: two to the 20th is a million.
+SMALLEST_BATCHES = 20
 
 T = TypeVar("T")
 ComputeTask = Callable[[Task, ReportProgress], TaskResult | Callable[[], TaskResult]]
@@ -104,6 +107,7 @@ class TaskRunner:
         self._send = send
         self._next_task = next_task
         self._session: Session | None = None
+        self._searched_for: tuple[FailureKind, ...] = ("data",)
         self._writer = ThreadPoolExecutor(1, WRITER_THREAD)
         self._writing: Future[None] | None = None
 
@@ -128,15 +132,19 @@ class TaskRunner:
             self._send(WorkFailed(self._worker, None, describe_failure(error), seconds))
             return
         self._session = session
+        # With the smallest batches, a sequence that does not fit is at fault itself.
+        smallest = halvings == SMALLEST_BATCHES
+        self._searched_for = ("data", "memory") if smallest else ("data",)
         self._send(StageOpened(self._worker, time.perf_counter() - started, facts))
 
     def run(self, task: Task) -> None:
         """Carry out ``task``; while memory runs out, halve the batches and try again.
 
-        Sends progress, then :class:`TaskCompleted` or :class:`WorkFailed`. Where the device
-        computes by itself (:class:`virnucpro.contracts.PipelinedSession`), this returns when
-        ``task`` is computed; it is written in a thread while the next call computes. Events of two
-        tasks never mix: the second task's wait for the first's.
+        Sequences that raise an error are searched for, and left out. Sends progress, then
+        :class:`TaskCompleted` or :class:`WorkFailed`. Where the device computes by itself
+        (:class:`virnucpro.contracts.PipelinedSession`), this returns when ``task`` is computed; it
+        is written in a thread while the next call computes. Events of two tasks never mix: the
+        second task's wait for the first's.
 
         Raises:
             RunInterruptedError: a signal arrived, and this is the process that catches signals.
@@ -169,35 +177,79 @@ class TaskRunner:
                 # gone when the session releases the memory that it does not use.
                 gc.collect()
             if outcome.kind != "memory" or not halve_batches(session, 1):
-                seconds = time.perf_counter() - started
-                self._send(WorkFailed(self._worker, task, _checked(session, outcome), seconds))
-                return
+                break
             halvings += 1
         self._await_writing()
-        reporter.flush()
-        seconds = time.perf_counter() - started
-        figures = session.figures() if isinstance(session, ModelSession) else SessionFigures()
-        if isinstance(outcome, TaskResult):
-            self._send(TaskCompleted(self._worker, outcome, seconds, halvings, figures))
+        if isinstance(outcome, TaskResult | WorkFailure):
+            self._finish(session, task, reporter, outcome, started, halvings)
             return
+        reporter.flush()
         self._writing = self._writer.submit(
-            self._write, session, task, outcome, seconds, halvings, figures
+            self._write, session, task, reporter, outcome, started, halvings
         )
 
     def _write(
         self,
         session: Session,
         task: Task,
+        reporter: ProgressReporter,
         write: Callable[[], TaskResult],
-        seconds: float,
+        started: float,
         halvings: int,
-        figures: SessionFigures,
     ) -> None:
-        result = _attempt(write)
-        if isinstance(result, WorkFailure):
-            self._send(WorkFailed(self._worker, task, _checked(session, result), seconds))
-        else:
-            self._send(TaskCompleted(self._worker, result, seconds, halvings, figures))
+        seconds = time.perf_counter() - started
+        written = _attempt(write)
+        now = time.perf_counter()  # the device computes the next task meanwhile
+        self._finish(session, task, reporter, written, now - seconds, halvings)
+
+    def _finish(
+        self,
+        session: Session,
+        task: Task,
+        reporter: ProgressReporter,
+        outcome: TaskResult | WorkFailure,
+        started: float,
+        halvings: int,
+    ) -> None:
+        """Send what became of a task, which was begun at ``started``."""
+        if isinstance(outcome, WorkFailure):
+            reporter.take_back()
+            outcome = _checked(session, outcome)
+            if task.trial is None and outcome.kind in self._searched_for:
+                outcome = self._without_faulty(session, task, outcome, reporter)
+        reporter.flush()
+        seconds = time.perf_counter() - started
+        if isinstance(outcome, WorkFailure):
+            self._send(WorkFailed(self._worker, task, outcome, seconds))
+            return
+        figures = session.figures() if isinstance(session, ModelSession) else SessionFigures()
+        self._send(TaskCompleted(self._worker, outcome, seconds, halvings, figures))
+
+    def _without_faulty(
+        self, session: Session, task: Task, failure: WorkFailure, report: ProgressReporter
+    ) -> TaskResult | WorkFailure:
+        """Find the sequences that raise an error, and carry out ``task`` without them.
+
+        Where none raises one alone, the device is taken to be at fault.
+        """
+        while True:
+            search = FaultSearch(task)
+            while trial := search.trial():
+                outcome = _attempt(partial(session, trial, report))
+                report.take_back()
+                if isinstance(outcome, TaskResult):
+                    search.passed()
+                elif outcome.kind in self._searched_for:
+                    search.failed(outcome.error, outcome.message)
+                else:
+                    return outcome
+            if not search.found:
+                return replace(failure, kind="device")
+            task = search.remainder()
+            result = _attempt(partial(session, task, report))
+            if isinstance(result, TaskResult) or result.kind not in self._searched_for:
+                return result
+            report.take_back()
 
     def _await_writing(self) -> None:
         """Wait until the task before this one is written and reported."""

@@ -41,7 +41,7 @@ from virnucpro.executors.executor import open_executor
 from virnucpro.executors.signals import Interruption
 from virnucpro.io.fasta import read_fasta
 from virnucpro.layout import Layout, existing_paths
-from virnucpro.precision import choose_precision
+from virnucpro.precision import choose_precision, emulation_warnings
 from virnucpro.rcl.proteins import AnnotatedProtein
 from virnucpro.rcl.stored_features import INDEX, sequence_key
 from virnucpro.run.engine import Run, admitted_state, execute
@@ -230,6 +230,8 @@ def embed_residues(
     if source.family != "esm2":
         raise UsageError(f"{request.model} is not an ESM-2 model: features per residue need one")
     check_precision(precision, source)
+    for warning in emulation_warnings(precision, devices):
+        emit(Notice("warning", warning))
     check_writable(layout)
     unique = {protein.sequence: protein.accession for protein in request.proteins}
     order = sorted(unique, key=lambda sequence: (len(sequence), sequence))

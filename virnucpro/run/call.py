@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Protocol
 
 from virnucpro.classifier.contigs import ContigModel
-from virnucpro.contracts import Json, OutputFile, TaskFigures
+from virnucpro.contracts import Device, Json, OutputFile, TaskFigures
 from virnucpro.errors import InputError, UsageError
 from virnucpro.events import Event, StepProgress
 from virnucpro.io.pairs import InputFiles
@@ -197,7 +197,7 @@ def _unfinished(run: RunStatus) -> str:
         return f"is not one of virnucpro predict, but of virnucpro {run.command}"
     if run.owner is not None:
         return f"is not finished: {run.owner} works on it"
-    if any(not s.complete for s in run.stages if not s.stage.spanned and s.stage.name != "output"):
+    if any(not s.complete for s in run.stages if not s.stage.embeds and s.stage.name != "output"):
         return "is not finished: finish it with the same virnucpro predict command"
     return ""
 
@@ -265,8 +265,9 @@ def _called(
     for place, names in ((layout.root, layout.top_names()), (layout.state, None)):
         disk.sweep(place, names)
     if stale:
-        result = stage.run(task, lambda records, _tokens: screen.advance(records))
-        ledger.commit(result)
+        carry_out = stage.open(Device("cpu"))
+        result = carry_out(ledger.reopened(task), lambda records, _: screen.advance(records))
+        ledger.accept(result)
         assert isinstance(result.figures, OutputFigures)
         figures = result.figures
     _update_record(run, figures, request.command, disk)

@@ -1,40 +1,41 @@
-"""The one engine: it brings the stages of a run up to date, whatever the run is for."""
+"""The engine: takes runs through their stages, and decides what of each stage is still to do.
+
+Of each stage it plans the tasks, asks the ledger which have no valid receipt, has the executor
+carry those out, and accepts each result. An interrupted run continues exactly where it stopped.
+"""
 
 from __future__ import annotations
 
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from virnucpro.contracts import SpannedStage, Stage, Task, TaskOutcome, TaskResult
-from virnucpro.events import (
-    Emit,
-    FileFinished,
-    Notice,
-    StageAhead,
-    StageFinished,
-    StageStarted,
-)
+from virnucpro.contracts import Stage, Task
+from virnucpro.events import Emit, Notice, StageAhead, StageFinished, StageStarted
 from virnucpro.executors.executor import Executor
 from virnucpro.layout import Layout
-from virnucpro.run.ahead import stages_ahead
+from virnucpro.run.features import (
+    Features,
+    check_window,
+    drop_features,
+    files_to_score,
+    frames_of_files,
+    frames_per_window,
+)
 from virnucpro.run.files import check_space, sweep
+from virnucpro.run.forecast import stages_ahead
 from virnucpro.run.record import RunOutcome, WorkerTable
-from virnucpro.run.shared_stage import SharedStage
-from virnucpro.run.spans import Spans
 from virnucpro.run.status import write_stage_list
-from virnucpro.run.windows import Features, FeatureWindows, feature_windows
 from virnucpro.store.disk import Disk
 from virnucpro.store.ledger import Ledger
 from virnucpro.store.state import RunState, admit_run, read_state, write_state
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class Run:
-    """One input through all stages; everything that the engine has to know of it.
+    """One input on its way through all stages; everything that the engine has to know of it.
 
     Attributes:
         layout: every path of the run.
@@ -48,6 +49,9 @@ class Run:
         runs_ahead: stages of other runs that the same command has still to do after these.
         features: whether they are kept until the end, or dropped as soon as they are scored;
             ``auto`` drops them where the disk cannot hold them.
+        ledger: the receipts, from :meth:`begin` on.
+        outcome: what was done so far, from :meth:`begin` on.
+        unscored: where features are dropped, the split files that have no scores yet.
     """
 
     layout: Layout
@@ -60,6 +64,42 @@ class Run:
     stages_in_all: int = 0
     runs_ahead: tuple[StageAhead, ...] = ()
     features: Features = "kept"
+    ledger: Ledger = field(init=False)
+    outcome: RunOutcome = field(init=False)
+    unscored: list[int] | None = field(init=False, default=None)
+    _space_checked: bool = field(init=False, default=False)
+
+    def begin(self, emit: Emit) -> None:
+        """Remove what killed processes left, and see what of a finished run can be relied on."""
+        sweep(self.layout, self.disk)
+        write_stage_list(self.layout, self.disk, self.command, self.stages)
+        self.ledger = Ledger(self.layout, self.disk, self.digests)
+        self.outcome = RunOutcome(self.ledger)
+        begun = self.layout.score_files()  # features are gone before all files have scores
+        if self.ledger.has_removed_outputs and not begun and (reason := self._distrusted()):
+            text = "the intermediate files of the finished run, since removed, are needed again"
+            emit(Notice("warning", f"{text}: {reason}"))
+            self.ledger.forget_removed()
+
+    def check_space_once(self, stage: Stage, emit: Emit) -> None:
+        """Check the disk before the first stage that needs much of it."""
+        if stage.disk_need(self.ledger) and self.unscored is None and not self._space_checked:
+            check_space(self.layout, self.stages, self.ledger, emit)
+            self._space_checked = True
+
+    def _distrusted(self) -> str | None:
+        """Return why the files that a finished run kept do not suffice; None where they do.
+
+        After the intermediate files are removed, only the stages behind them can be done again,
+        and only where their inputs exist.
+        """
+        for stage in self.stages:
+            verdicts = [(task, self.ledger.check(task)) for task in stage.plan(self.ledger)]
+            stale = [(task, verdict) for task, verdict in verdicts if verdict.stale]
+            if stale:
+                complete = all(path.exists() for task, _ in stale for path in task.inputs)
+                return None if complete and not stage.intermediate else stale[0][1].reason
+        return None
 
 
 def admitted_state(
@@ -86,16 +126,17 @@ def execute(run: Run, executor: Executor, emit: Emit) -> RunOutcome:
     Raises:
         VirNucProError: whatever ends a run; what was committed before stays valid.
     """
-    execution = Execution(run, emit)
-    workers = noted_workers([execution], emit)
+    run.begin(emit)
+    workers = noted_workers([run], emit)
     embedding = embedding_positions(run.stages)
     for position in range(embedding.start):
-        carry_out_stage([execution], position, executor, workers, emit)
+        carry_out_stage([run], position, executor, workers, emit)
     if embedding:
-        carry_out_embedding([execution], executor, workers, emit)
+        carry_out_embedding([run], executor, workers, emit)
     for position in range(embedding.stop, len(run.stages)):
-        carry_out_stage([execution], position, executor, workers, emit)
-    return execution.finished(workers)
+        carry_out_stage([run], position, executor, workers, emit)
+    run.outcome.note_workers(workers)
+    return run.outcome
 
 
 def embedding_positions(stages: Sequence[Stage]) -> range:
@@ -104,217 +145,134 @@ def embedding_positions(stages: Sequence[Stage]) -> range:
     return range(positions[0], positions[-1] + 1) if positions else range(0)
 
 
-class Execution:
-    """An admitted run on its way through its stages.
-
-    Attributes:
-        windows: the split files that are still to be scored, where features are not kept.
-    """
-
-    def __init__(self, run: Run, emit: Emit) -> None:
-        """Remove what killed processes left, and see what of a finished run can be relied on."""
-        self.run = run
-        sweep(run.layout, run.disk)
-        write_stage_list(run.layout, run.disk, run.command, run.stages)
-        ledger = Ledger(run.layout, run.disk, run.digests)
-        self.outcome = RunOutcome(ledger)
-        self._space_checked = False
-        self.windows: FeatureWindows | None = None
-        begun = run.layout.score_files()  # features are gone before all files have scores
-        if (
-            ledger.has_removed_outputs
-            and not begun
-            and (reason := _reason_to_distrust(run, ledger))
-        ):
-            text = "the intermediate files of the finished run, since removed, are needed again"
-            emit(Notice("warning", f"{text}: {reason}"))
-            ledger.forget_removed()
-
-    @property
-    def ledger(self) -> Ledger:
-        """The receipts of the run."""
-        return self.outcome.ledger
-
-    def plan(self, position: int, emit: Emit) -> PlannedStage:
-        """Plan a stage, and find out what of it is to do."""
-        stage = self.run.stages[position]
-        if self.windows and self.windows.present:
-            stage = stage.within(self.windows.present)
-        tasks = stage.plan(self.ledger)
-        stale, reasons = _stale(tasks, self.ledger)
-        stage = stage.with_tasks(tasks)
-        stale = _adopt(stage, stale, self.ledger, emit)
-        unchecked = self.windows is None and not self._space_checked
-        if stale and stage.disk_need(self.ledger) and unchecked:
-            check_space(self.run.layout, self.run.stages, self.ledger, emit)
-            self._space_checked = True
-        return PlannedStage(
-            self, stage, tasks, reasons, Spans(stage, stale, self.ledger, self.run.disk)
-        )
-
-    def ahead(self, position: int) -> tuple[StageAhead, ...]:
-        """Return what is still to do behind a stage."""
-        later = self.run.stages[position + 1 :]
-        if self.windows and self.windows.present:
-            own = self.windows.ahead(later)
-        else:
-            own = stages_ahead(later, self.ledger)
-        return (*own, *self.run.runs_ahead)
-
-    def finished(self, workers: WorkerTable) -> RunOutcome:
-        """Return what was done, after the last stage; ``workers`` are those that did it."""
-        self.outcome.workers, self.outcome.budgets = workers.rows(), workers.budgets
-        return self.outcome
-
-
-@dataclass(frozen=True)
-class PlannedStage:
-    """A stage of a run, with its tasks and the spans of those that are stale."""
-
-    execution: Execution
-    stage: Stage
-    tasks: Sequence[Task]
-    reasons: tuple[str, ...]
-    spans: Spans
-
-    @property
-    def weight(self) -> int:
-        """The weight of all that is to do."""
-        return sum(task.weight for task in self.spans.todo)
-
-    def add(self, result: TaskOutcome, emit: Emit) -> None:
-        """Commit a task that was carried out, or note that it failed."""
-        for task in self.spans.add(result):
-            emit(FileFinished(self.stage.name, task))
-        outcome = self.execution.outcome
-        outcome.computed[self.stage.name] += 1
-        if isinstance(result, TaskResult) and isinstance(self.stage, SpannedStage):
-            waited = outcome.host_wait.get(self.stage.name, 0.0)
-            waited += result.figures.host_wait_seconds
-            outcome.host_wait[self.stage.name] = waited
-
-    def end(self, seconds: float, emit: Emit) -> None:
-        """Wait for the files that are still being joined, and note what the stage took."""
-        for task in self.spans.rest():
-            emit(FileFinished(self.stage.name, task))
-        for task in self.tasks:
-            for notice in self.execution.ledger.figures(task.receipt).notices:
-                emit(Notice("warning", notice))
-        spent = self.execution.outcome.seconds
-        spent[self.stage.name] = spent.get(self.stage.name, 0.0) + seconds
-
-
-def noted_workers(executions: Sequence[Execution], emit: Emit) -> WorkerTable:
+def noted_workers(runs: Sequence[Run], emit: Emit) -> WorkerTable:
     """Return what takes note of the workers of one run, or of several that share them.
 
     Batch budgets that are measured are kept with each of the runs.
     """
 
     def save(budgets: Mapping[str, int]) -> None:
-        for execution in executions:
-            run = execution.run
+        for run in runs:
             write_state(run.layout, run.disk, replace(run.state, budgets=budgets))
 
-    known = {name: n for e in executions for name, n in e.run.state.budgets.items()}
+    known = {name: n for run in runs for name, n in run.state.budgets.items()}
     return WorkerTable(known, save, emit)
 
 
 def carry_out_stage(
-    executions: Sequence[Execution],
+    runs: Sequence[Run],
     position: int,
     executor: Executor,
     workers: WorkerTable,
     emit: Emit,
+    files: Mapping[Run, Sequence[int]] | None = None,
 ) -> None:
     """Bring one stage up to date, of one run or of several runs with the same models.
 
     Several runs share a stage of the workers: its model is loaded once, and the last tasks of one
-    run are done beside the first ones of the next.
+    run are done beside the first ones of the next. With ``files``, only the tasks of those split
+    files are carried out, by the stage that works file by file.
 
     Raises:
         VirNucProError: whatever ends a run; what was committed before stays valid.
     """
     started = time.perf_counter()
-    with ExitStack() as stack:
-        planned = [execution.plan(position, emit) for execution in executions]
-        for item in planned:
-            stack.enter_context(item.spans)
-        stage = planned[0].stage if len(planned) == 1 else _shared(planned)
-        emit(_started(planned, position, stage))
-        owners = {task.inputs: item for item in planned for task in item.spans.todo}
-        todo = [task for item in planned for task in item.spans.todo]
-        for result in executor.run(stage, todo, workers.show):
-            owners[result.task.inputs].add(result, emit)
-        elapsed = time.perf_counter() - started
-        total = sum(item.weight for item in planned)
-        for item in planned:
-            share = item.weight / total if total else 1 / len(planned)
-            item.end(elapsed * share, emit)
-    number = executions[0].run.stages_before + position + 1
-    emit(StageFinished(stage.name, number, time.perf_counter() - started))
-
-
-def carry_out_embedding(
-    executions: Sequence[Execution], executor: Executor, workers: WorkerTable, emit: Emit
-) -> None:
-    """Carry out the stages of the workers, of one run or of several with the same models.
-
-    Where features are not kept, what reads them is done, too, for one window after the other.
-
-    Raises:
-        VirNucProError: whatever ends a run; what was committed before stays valid.
-    """
-    stages = executions[0].run.stages
-    for execution in executions:
-        run = execution.run
-        execution.windows = feature_windows(
-            run.layout, run.stages, run.features, execution.ledger, emit
-        )
-    kept = [execution for execution in executions if execution.windows is None]
-    for position in embedding_positions(stages) if kept else ():
-        carry_out_stage(kept, position, executor, workers, emit)
-    while window := _next_window(executions, workers.budgets):
-        members = [execution for execution, _ in window]
-        for position, stage in enumerate(stages):
-            if stage.runs_on == "worker":
-                carry_out_stage(members, position, executor, workers, emit)
-            elif stage.in_windows:
-                for member in members:
-                    carry_out_stage([member], position, executor, workers, emit)
-        for _, windows in window:
-            windows.end()
-
-
-def _next_window(
-    executions: Sequence[Execution], budgets: Mapping[str, int]
-) -> list[tuple[Execution, FeatureWindows]]:
-    """Return the runs that have files in the next window; none after the last one."""
-    window: list[tuple[Execution, FeatureWindows]] = []
-    room = 0
-    for execution in executions:
-        if (windows := execution.windows) is None:
-            continue
-        room = room if window else windows.most_frames()
-        if taken := windows.begin(room, budgets, first=not window):
-            window.append((execution, windows))
-            room -= taken
-    return window
-
-
-def _shared(planned: Sequence[PlannedStage]) -> SharedStage:
-    first = planned[0].stage
-    owners = {}
+    planned = [_planned(run, position, None if files is None else files[run], emit) for run in runs]
+    stage = planned[0].stage
+    if stage.runs_on == "worker":
+        stage = stage.opened_for(sum(item.sequences for item in planned), workers.budgets)
+    ahead = tuple(item for run in runs for item in _ahead(run, position, files))
+    emit(_started(planned, position, stage, ahead))
+    todo = [task for item in planned for task in item.todo]
+    owners = {task.receipt: item.run for item in planned for task in item.todo}
+    for result in executor.run(stage, todo, workers.show):
+        run = owners[result.task.receipt]
+        run.ledger.accept(result)
+        run.outcome.add(result)
+    elapsed = time.perf_counter() - started
+    total = sum(item.weight for item in planned)
     for item in planned:
-        assert isinstance(item.stage, SpannedStage)
-        owners.update({task.inputs: item.stage for task in item.tasks})
-    opened = first.with_tasks([task for item in planned for task in item.tasks])
-    return SharedStage(opened, owners)
+        share = item.weight / total if total else 1 / len(planned)
+        item.run.outcome.add_seconds(stage.name, elapsed * share)
+        for task in item.tasks:
+            for notice in item.run.ledger.figures(task.receipt).notices:
+                emit(Notice("warning", notice))
+    emit(StageFinished(stage.name, runs[0].stages_before + position + 1, elapsed))
 
 
-def _started(planned: Sequence[PlannedStage], position: int, stage: Stage) -> StageStarted:
+@dataclass(frozen=True)
+class PlannedStage:
+    """A stage of a run: all of its tasks, those to do with why, and the sequences of the run."""
+
+    run: Run
+    stage: Stage
+    tasks: Sequence[Task]
+    todo: Sequence[Task]
+    reasons: tuple[str, ...]
+    sequences: int
+
+    @property
+    def weight(self) -> int:
+        """The weight of all that is to do."""
+        return sum(task.weight for task in self.todo)
+
+
+def _planned(run: Run, position: int, files: Sequence[int] | None, emit: Emit) -> PlannedStage:
+    """Plan a stage of a run, or of it the tasks of some split files; see what is to do."""
+    stage = run.stages[position]
+    if files is not None:
+        stage = stage.by_file() or stage
+    tasks = stage.plan(run.ledger)
+    sequences = sum(task.count for task in tasks)
+    if files is not None:
+        tasks = [tasks[number - 1] for number in files]
+    verdicts = [run.ledger.check(task) for task in tasks]
+    stale = [task for task, verdict in zip(tasks, verdicts, strict=True) if verdict.stale]
+    reasons = Counter(v.reason for v in verdicts if v.stale and v.reason != "no receipt")
+    texts = tuple(f"{reason} ({count}x)" for reason, count in reasons.most_common(3))
+    stale = _adopted(run, stage, stale, emit)
+    if stale:
+        run.check_space_once(stage, emit)
+    todo = [run.ledger.reopened(task) for task in stale]
+    return PlannedStage(run, stage, tasks, todo, texts, sequences)
+
+
+def _adopted(run: Run, stage: Stage, stale: list[Task], emit: Emit) -> list[Task]:
+    """Commit what an earlier version of the program left; returns the tasks that remain."""
+    adopted = set()
+    for item in stage.adopt(stale):
+        if isinstance(item, str):
+            emit(Notice("warning", item))
+            continue
+        run.ledger.adopt(item)
+        adopted.add(item.task.receipt)
+    return [task for task in stale if task.receipt not in adopted]
+
+
+def _ahead(
+    run: Run, position: int, files: Mapping[Run, Sequence[int]] | None
+) -> tuple[StageAhead, ...]:
+    """Return what is still to do behind a stage."""
+    if files is None:
+        own = stages_ahead(run.stages[position + 1 :], run.ledger)
+    else:
+        frames = frames_of_files(run.layout, run.ledger)
+        present = sum(frames[number - 1] for number in files[run])
+        pending = sum(frames[number - 1] for number in run.unscored or ())
+        own = [
+            StageAhead(stage.name, pending + (present if number > position else 0))
+            for number, stage in enumerate(run.stages)
+            if stage.runs_on == "worker"
+        ]
+    return (*own, *run.runs_ahead)
+
+
+def _started(
+    planned: Sequence[PlannedStage], position: int, stage: Stage, ahead: tuple[StageAhead, ...]
+) -> StageStarted:
     """Return the event that a stage begins, with what is to do in all of its runs."""
-    run = planned[0].execution.run
-    todo = [task for item in planned for task in item.spans.todo]
+    run = planned[0].run
+    todo = [task for item in planned for task in item.todo]
     return StageStarted(
         stage.name,
         run.stages_before + position + 1,
@@ -323,45 +281,64 @@ def _started(planned: Sequence[PlannedStage], position: int, stage: Stage) -> St
         sum(task.count for task in todo),
         sum(task.weight for task in todo),
         tuple(dict.fromkeys(reason for item in planned for reason in item.reasons)),
-        sum(item.spans.files for item in planned),
         title=stage.title,
         stages=run.stages_in_all or len(run.stages),
         on_workers=stage.runs_on == "worker",
-        ahead=tuple(stage for item in planned for stage in item.execution.ahead(position)),
+        ahead=ahead,
     )
 
 
-def _stale(tasks: Sequence[Task], ledger: Ledger) -> tuple[list[Task], tuple[str, ...]]:
-    """Return the tasks that have to be carried out, and the most frequent reasons in words."""
-    verdicts = [ledger.check(task) for task in tasks]
-    stale = [task for task, verdict in zip(tasks, verdicts, strict=True) if verdict.stale]
-    reasons = Counter(v.reason for v in verdicts if v.stale and v.reason != "no receipt")
-    return stale, tuple(f"{reason} ({count}x)" for reason, count in reasons.most_common(3))
+def carry_out_embedding(
+    runs: Sequence[Run], executor: Executor, workers: WorkerTable, emit: Emit
+) -> None:
+    """Carry out the stages of the workers, of one run or of several with the same models.
 
+    Where features are not kept, what reads them is done, too, for some split files after the
+    other, so that the features of few files exist at the same time.
 
-def _adopt(stage: Stage, stale: list[Task], ledger: Ledger, emit: Emit) -> list[Task]:
-    """Commit what an earlier version of the program left; returns the tasks that remain."""
-    adopted = set()
-    for item in stage.adopt(stale):
-        if isinstance(item, str):
-            emit(Notice("warning", item))
-            continue
-        ledger.discard(item.task)
-        ledger.commit(item, origin="legacy")
-        adopted.add(item.task.receipt)
-    return [task for task in stale if task.receipt not in adopted]
-
-
-def _reason_to_distrust(run: Run, ledger: Ledger) -> str | None:
-    """Return why the files that a finished run kept do not suffice; None where they do.
-
-    After the intermediate files are removed, only the stages behind them can be done again, and
-    only where their inputs exist.
+    Raises:
+        VirNucProError: whatever ends a run; what was committed before stays valid.
     """
-    for stage in run.stages:
-        verdicts = [(task, ledger.check(task)) for task in stage.plan(ledger)]
-        stale = [(task, verdict) for task, verdict in verdicts if verdict.stale]
-        if stale:
-            complete = all(path.exists() for task, _ in stale for path in task.inputs)
-            return None if complete and not stage.intermediate else stale[0][1].reason
-    return None
+    stages = runs[0].stages
+    for run in runs:
+        run.unscored = files_to_score(run.layout, run.stages, run.features, run.ledger, emit)
+    kept = [run for run in runs if run.unscored is None]
+    for position in embedding_positions(stages) if kept else ():
+        carry_out_stage(kept, position, executor, workers, emit)
+    by_file = [n for n, stage in enumerate(stages) if stage.by_file() is not None]
+    while window := _next_window(runs):
+        for position in by_file:
+            if stages[position].runs_on == "worker":
+                carry_out_stage(list(window), position, executor, workers, emit, window)
+                continue
+            for run in window:
+                carry_out_stage([run], position, executor, workers, emit, window)
+        for run, files in window.items():
+            drop_features(run.layout, run.ledger, files)
+
+
+def _next_window(runs: Sequence[Run]) -> dict[Run, list[int]]:
+    """Take the next split files to score together, by run; none after the last ones.
+
+    Raises:
+        OutputError: the disk cannot hold the features of a single file.
+    """
+    window: dict[Run, list[int]] = {}
+    room = 0
+    for run in runs:
+        if not run.unscored:
+            continue
+        frames = frames_of_files(run.layout, run.ledger)
+        if not window:
+            room = frames_per_window(run.layout, run.stages, run.ledger)
+        taken: list[int] = []
+        while run.unscored:
+            rows = frames[run.unscored[0] - 1]
+            if rows > room and (window or taken):
+                break
+            taken.append(run.unscored.pop(0))
+            room -= rows
+        if taken:
+            check_window(run.layout, run.stages, run.ledger, sum(frames[n - 1] for n in taken))
+            window[run] = taken
+    return window

@@ -20,7 +20,7 @@ def sweep(layout: Layout, disk: Disk) -> None:
     disk.sweep(layout.root, layout.top_names())
     disk.sweep(layout.home)
     own = (layout.merged_folder, *(layout.folder(molecule) for molecule in MOLECULES))
-    for folder in (*own, *layout.part_folders()):
+    for folder in own:
         disk.sweep(folder)
     if layout.state.is_dir():
         for folder in (layout.state, *layout.state.rglob("*/")):
@@ -56,8 +56,6 @@ def tidy_up(
     layout: Layout, disk: Disk, stages: Sequence[Stage], ledger: Ledger, *, keep_intermediate: bool
 ) -> None:
     """Remove what a run without failures does not need any more; its receipts stay as proof."""
-    for folder in layout.part_folders():  # of files that were joined just before a kill
-        disk.remove_tree(folder)
     if keep_intermediate:
         return
     intermediate = {stage.name for stage in stages if stage.intermediate} | {ScoringStage.name}

@@ -15,9 +15,9 @@ from virnucpro.events import Emit, Notice
 from virnucpro.io.pairs import InputFiles
 from virnucpro.layout import STDIN, Layout, RunLayout
 from virnucpro.models.store import check_digest
-from virnucpro.precision import choose_precision
+from virnucpro.precision import choose_precision, emulation_warnings
+from virnucpro.run.features import Features
 from virnucpro.run.request import PredictionRequest, classifier_path
-from virnucpro.run.windows import Features
 from virnucpro.settings import AnalysisSettings, Cuts, MachineSettings
 from virnucpro.stages.chunking import ChunkingStage
 from virnucpro.stages.consensus import ConsensusStage
@@ -28,14 +28,19 @@ from virnucpro.stages.prediction import PredictionStage
 from virnucpro.stages.splitting import SplittingStage
 from virnucpro.stages.translation import TranslationStage
 from virnucpro.store.disk import Disk
-from virnucpro.store.legacy import is_legacy_run
+from virnucpro.store.legacy import frames_per_file, is_legacy_run
 from virnucpro.store.stamps import HashedFile
 from virnucpro.store.state import INTERLEAVED, MATES, read_state
+
+FRAMES_PER_FILE = "frames per file"  # in the state of a run
 
 
 @dataclass(frozen=True)
 class Prediction:
-    """Everything that a prediction needs, found and checked before it starts."""
+    """Everything that a prediction needs, found and checked before it starts.
+
+    ``frames_per_file`` is the size of the split files of a run that version 1 began.
+    """
 
     source: InputFiles
     layout: RunLayout
@@ -45,6 +50,7 @@ class Prediction:
     encoders: EncoderSetup
     classifier: ClassifierInfo
     cuts: Cuts
+    frames_per_file: int | None = None
 
     @property
     def dedup(self) -> bool:
@@ -74,7 +80,12 @@ class Prediction:
             ChunkingStage(layout, disk, source, seen, analysis.duplicate_ids, shortest),
             TranslationStage(layout, disk, encoders.nucleotide.reading),
             SplittingStage(
-                layout, disk, analysis.sequences_per_file, encoders.molecules, self.dedup
+                layout,
+                disk,
+                analysis.sequences_per_file,
+                self.frames_per_file,
+                encoders.molecules,
+                self.dedup,
             ),
             *encoders.stages(layout, disk, machine, budgets),
             MergingStage(layout, disk, encoders.molecules),
@@ -85,14 +96,23 @@ class Prediction:
 
     def of(self, request: PredictionRequest) -> Prediction:
         """Return the prediction of another input with the same models and settings."""
-        analysis = replace(self.analysis, dedup=finds_copies(request))
-        return replace(self, source=source_of(request), layout=request.layout, analysis=analysis)
+        return replace(
+            self,
+            source=source_of(request),
+            layout=request.layout,
+            analysis=replace(self.analysis, dedup=finds_copies(request)),
+            frames_per_file=kept_frames_per_file(request),
+        )
+
+    def _most_frames(self) -> str:
+        most = self.analysis.sequences_per_file
+        return "by their number" if most is None else f"by their number, at most {most:,}"
 
     def identity(self) -> dict[str, Json]:
         """Return everything that decides the results, beside the input."""
         return {
             "chunk length": self.layout.chunk_length,
-            "sequences per file": self.analysis.sequences_per_file,
+            FRAMES_PER_FILE: self.frames_per_file or self._most_frames(),
             "duplicate ids": self.analysis.duplicate_ids,
             "classifier": self.classifier.file.sha256,
             **self.encoders.identity(),
@@ -132,7 +152,11 @@ def prepare(
             requested = requested_precision(each.layout, requested)
     precision = choose_precision(requested, devices)
     check_precision(precision, *sources)
-    for text in (*cautions(sources), *ignored_by(sources, request.analysis, request.machine)):
+    for text in (
+        *cautions(sources),
+        *ignored_by(sources, request.analysis, request.machine),
+        *emulation_warnings(precision, devices),
+    ):
         emit(Notice("warning", text))
     encoders = EncoderSetup(nucleotide, protein, precision, analysis.truncation)
     source, layout, machine = source_of(request), request.layout, request.machine
@@ -175,6 +199,20 @@ def finds_copies(request: PredictionRequest) -> bool:
     if earlier := read_state(layout):
         return "identical sequences" in earlier.analysis
     return not is_legacy_run(layout)
+
+
+def kept_frames_per_file(request: PredictionRequest) -> int | None:
+    """Return the size of the split files of a run that version 1 began; None for any other.
+
+    Raises:
+        ResumeRefusedError: a newer version left the run.
+    """
+    if request.force:
+        return None
+    if earlier := read_state(request.layout):
+        kept = earlier.analysis.get(FRAMES_PER_FILE)
+        return kept if isinstance(kept, int) else None
+    return frames_per_file(request.layout) if is_legacy_run(request.layout) else None
 
 
 def requested_precision(layout: Layout, requested: str) -> str:

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 
-from virnucpro.contracts import Device, Json
+from virnucpro.contracts import Device, Json, TaskResult
 from virnucpro.encoders.family import EncoderSource
 from virnucpro.events import Emit, Event, Notice, WorkerReady, WorkerReport
 from virnucpro.layout import Layout
@@ -42,6 +42,21 @@ class RunOutcome:
     computed: Counter[str] = field(default_factory=Counter)
     workers: list[dict[str, Json]] = field(default_factory=list)
     budgets: Mapping[str, int] = field(default_factory=dict)
+
+    def add(self, result: TaskResult) -> None:
+        """Count a task that was carried out."""
+        name = result.task.stage
+        self.computed[name] += 1
+        if waited := result.figures.host_wait_seconds:
+            self.host_wait[name] = self.host_wait.get(name, 0.0) + waited
+
+    def add_seconds(self, stage: str, seconds: float) -> None:
+        """Count time that a stage, or some files of it, took."""
+        self.seconds[stage] = self.seconds.get(stage, 0.0) + seconds
+
+    def note_workers(self, workers: WorkerTable) -> None:
+        """Keep what the workers reported, after the last stage."""
+        self.workers, self.budgets = workers.rows(), workers.budgets
 
     @property
     def failures(self) -> list[FileFailure]:

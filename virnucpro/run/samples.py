@@ -29,7 +29,6 @@ from virnucpro.events import Emit, Event, Notice, StageAhead
 from virnucpro.executors.signals import Interruption
 from virnucpro.layout import SamplesFolder, existing_paths
 from virnucpro.run.engine import (
-    Execution,
     carry_out_embedding,
     carry_out_stage,
     embedding_positions,
@@ -87,13 +86,12 @@ class BegunSample:
     sample: NamedInput
     prediction: Prediction
     admitted: AdmittedRun
-    execution: Execution
 
     @property
     def disk_need(self) -> int:
         """Bytes that its features take."""
-        ledger = self.execution.ledger
-        needs = (stage.disk_need(ledger) for stage in self.admitted.run.stages)
+        run = self.admitted.run
+        needs = (stage.disk_need(run.ledger) for stage in run.stages)
         return sum(need.bytes for need in needs if need)
 
 
@@ -227,8 +225,9 @@ class Study:
                 admitted = stack.enter_context(admitted_run(sample.request, own, self._disk, emit))
                 # How long the other samples take is not known, but that they do.
                 others = (StageAhead("other samples"),) if len(self._samples) > 1 else ()
-                execution = Execution(replace(admitted.run, runs_ahead=others), emit)
-                begun = BegunSample(sample, own, admitted, execution)
+                admitted.run.runs_ahead = others
+                admitted.run.begin(emit)
+                begun = BegunSample(sample, own, admitted)
                 self._on_host(begun, range(embedding_positions(admitted.run.stages).start))
                 locks.push(stack.pop_all())
                 return begun
@@ -250,28 +249,28 @@ class Study:
 
     def _on_host(self, begun: BegunSample, positions: range) -> None:
         emit = self._emit_of(begun.sample)
-        workers = noted_workers([begun.execution], emit)
+        workers = noted_workers([begun.admitted.run], emit)
         for position in positions:
-            carry_out_stage([begun.execution], position, self._workers.executor, workers, emit)
+            carry_out_stage([begun.admitted.run], position, self._workers.executor, workers, emit)
 
     def _embed(self, group: Sequence[BegunSample]) -> None:
         """Embed a group together, and then finish its runs one after the other."""
         if not group:
             return
-        executions = [begun.execution for begun in group]
+        runs = [begun.admitted.run for begun in group]
         stages = group[0].admitted.run.stages
-        workers = noted_workers(executions, self._emit)
-        carry_out_embedding(executions, self._workers.executor, workers, self._emit)
+        workers = noted_workers(runs, self._emit)
+        carry_out_embedding(runs, self._workers.executor, workers, self._emit)
         for begun in group:
             sample = begun.sample
             try:
                 self._on_host(begun, range(embedding_positions(stages).stop, len(stages)))
-                outcome = begun.execution.finished(workers)
+                begun.admitted.run.outcome.note_workers(workers)
                 summary = finish(
                     sample.request,
                     begun.prediction,
                     begun.admitted,
-                    outcome,
+                    begun.admitted.run.outcome,
                     self._workers.devices,
                     self._emit_of(sample),
                 )

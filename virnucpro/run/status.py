@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from virnucpro.contracts import SPLITTING, OutputFile, SpannedStage, Stage
+from virnucpro.contracts import SPLITTING, OutputFile, Stage
 from virnucpro.errors import UsageError
 from virnucpro.layout import Layout, OutputFolder
 from virnucpro.store import legacy
@@ -20,7 +20,7 @@ from virnucpro.store.disk import Disk
 from virnucpro.store.documents import sealed, unsealed
 from virnucpro.store.ledger import Archive, read_archive, receipt_or_problem
 from virnucpro.store.lock import A_RUN, LockOwner, read_owner
-from virnucpro.store.receipts import FileFailure, Receipt
+from virnucpro.store.receipts import FileFailure
 from virnucpro.store.state import read_state
 
 RunProgress = Literal["running", "finished", "partial", "interrupted", "legacy", "legacy finished"]
@@ -33,7 +33,7 @@ class ListedStage:
     Attributes:
         name: see :class:`virnucpro.contracts.Stage`.
         title: see there.
-        spanned: whether its tasks are carried out in spans, so that sequences are counted.
+        embeds: whether it runs on the workers, so that sequences are counted.
         reads_intermediate: whether it needs files that the end of a run removes.
         file_pattern: its output for split file ``{number}``, relative to the output directory;
             None where it has one task.
@@ -41,7 +41,7 @@ class ListedStage:
 
     name: str
     title: str
-    spanned: bool
+    embeds: bool
     reads_intermediate: bool
     file_pattern: str | None
 
@@ -52,7 +52,7 @@ def write_stage_list(layout: Layout, disk: Disk, command: str, stages: Sequence[
         {
             "name": stage.name,
             "title": stage.title,
-            "spanned": isinstance(stage, SpannedStage),
+            "embeds": stage.runs_on == "worker",
             "reads_intermediate": stage.reads_intermediate,
             "file_pattern": stage.file_pattern
             and stage.file_pattern.relative_to(layout.root).as_posix(),
@@ -74,7 +74,7 @@ def read_stage_list(layout: Layout) -> tuple[str, list[ListedStage]]:
             ListedStage(
                 str(row["name"]),
                 str(row["title"]),
-                bool(row["spanned"]),
+                bool(row["embeds"]),
                 bool(row["reads_intermediate"]),
                 None if row["file_pattern"] is None else str(row["file_pattern"]),
             )
@@ -149,7 +149,7 @@ class RunStatus:
     @property
     def seconds_left(self) -> float | None:
         """What embedding the rest takes on one device; None where that cannot be told."""
-        seconds = [s.seconds_left for s in self.stages if s.stage.spanned]
+        seconds = [s.seconds_left for s in self.stages if s.stage.embeds]
         known = [value for value in seconds if value is not None]
         return sum(known) if seconds and len(known) == len(seconds) else None
 
@@ -208,7 +208,7 @@ def _run_status(root: Path, stem: str) -> RunStatus | None:
         stages, failures = _stages(layout, Archive(), listed)  # removed files are needed again
     if owner:
         state = "running"
-    elif failures and all(s.complete for s in stages if not s.stage.spanned):
+    elif failures and all(s.complete for s in stages if not s.stage.embeds):
         state = "partial"
     else:
         state = "finished" if all(s.complete for s in stages) else "interrupted"
@@ -245,7 +245,7 @@ def _per_file(
     files: Sequence[OutputFile],
     failures: list[FileFailure],
 ) -> StageStatus:
-    """Return the status of a stage with a task per split file, with spans that are finished."""
+    """Return the status of a stage with a task per split file."""
     missing = []
     done = timed = 0
     seconds = 0.0
@@ -257,26 +257,19 @@ def _per_file(
         if isinstance(receipt, str):
             reason = "left by an earlier version, to be examined" if path in noted else receipt
             missing.append(f"{path.name}: {reason}")
-            parts = sorted(path.with_suffix(".parts").glob("*.done"))
-            looks = [receipt_or_problem(layout, part, Archive()) for part in parts]
-            receipts = [part for part in looks if isinstance(part, Receipt)]
-        else:
-            receipts = [receipt]
-            if receipt.failed:
-                missing.append(f"{path.name}: {len(receipt.failed)} sequences failed")
-                failures += receipt.failures
-        done += min(file.rows, sum(_rows(r) for r in receipts))
-        computed = [r for r in receipts if r.seconds > 0]
-        timed += sum(_rows(r) for r in computed)
-        seconds += sum(r.seconds for r in computed)
+            continue
+        if receipt.failed:
+            missing.append(f"{path.name}: {len(receipt.failed)} sequences failed")
+            failures += receipt.failures
+        rows = sum(output.rows for output in receipt.outputs)
+        done += min(file.rows, rows)
+        if receipt.seconds > 0:
+            timed += rows
+            seconds += receipt.seconds
     status = StageStatus(stage, len(files) - len(missing), len(files), missing=tuple(missing))
-    if not stage.spanned:
+    if not stage.embeds:
         return status
     total = sum(file.rows for file in files)
     return StageStatus(
         stage, status.files_done, len(files), done, total, tuple(missing), seconds, timed
     )
-
-
-def _rows(receipt: Receipt) -> int:
-    return sum(output.rows for output in receipt.outputs)

@@ -60,8 +60,8 @@ def opened_workers(
 ) -> Iterator[Workers]:
     """Have workers for the duration of the block: on this machine, or on a cluster.
 
-    ``probe`` is a file where they write, which each node of a cluster must see under the same path
-    unless files are transferred. One that a killed process left is removed.
+    ``probe`` is a file where they write, which each node of a cluster must see under the same path.
+    One that a killed process left is removed.
 
     Raises:
         UsageError: an option is wrong, or no node of the cluster can be used (exit 64).
@@ -96,12 +96,11 @@ def _cluster_workers(
     from virnucpro.executors.ray_pool import RayPool
 
     emit(Notice("info", f"connecting to the Ray cluster {machine.cluster}"))
-    shared = machine.cluster_files == "shared"
     with ExitStack() as stack:
         stack.enter_context(connected(machine.cluster))
-        probe = stack.enter_context(_probe_file(path, disk)) if shared else None
+        probe = stack.enter_context(_probe_file(path, disk))
         places, threads = place_finder(machine), machine.tokenizer_threads
-        pool = RayPool(places, threads, probe, emit, None if shared else disk)
+        pool = RayPool(places, threads, probe, emit)
         stack.callback(pool.close)
         pool.gather()
         _refuse_without_workers(pool)
@@ -133,6 +132,6 @@ def _refuse_without_workers(pool: RayPool) -> None:
         return
     reasons = "; ".join(pool.refusals) or "no node has a free GPU or processor"
     raise UsageError(
-        f"no node of the cluster can be used: {reasons}. All nodes need the models under the same "
-        f"path, the same versions and, unless files are transferred, the output directory"
+        f"no node of the cluster can be used: {reasons}. All nodes need the models and the output "
+        f"directory under the same paths, and the same versions"
     )

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from abc import abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import ClassVar
 
@@ -20,6 +21,7 @@ from virnucpro.contracts import (
 )
 from virnucpro.layout import Layout
 from virnucpro.store.disk import Disk
+from virnucpro.store.receipts import write_receipt
 
 
 @dataclass(frozen=True)
@@ -43,8 +45,16 @@ class HostStage(Stage):
         """Carry out one task."""
 
     def open(self, device: Device) -> Session:
-        """Return :meth:`run`: there is nothing to load."""
-        return self.run
+        """Return what carries out a task and writes its receipt: there is nothing to load."""
+
+        def carry_out(task: Task, report: ReportProgress) -> TaskResult:
+            started = time.perf_counter()
+            result = self.run(task, report)
+            result = replace(result, seconds=time.perf_counter() - started)
+            write_receipt(self.disk, result)
+            return result
+
+        return carry_out
 
     def whole(
         self,

@@ -1,13 +1,11 @@
-"""An encoder at work in a worker: spans of split files to embeddings in part files."""
+"""An encoder at work in a worker: split files to feature files with their receipts."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
-from functools import partial
-from hashlib import sha256
 from threading import Lock
 
 import torch
@@ -15,6 +13,7 @@ import torch
 from virnucpro.contracts import (
     Device,
     Encoder,
+    FailedSequences,
     Json,
     ReportProgress,
     SessionFigures,
@@ -29,22 +28,26 @@ from virnucpro.io.fasta import read_fasta
 from virnucpro.layout import Molecule
 from virnucpro.store.disk import Disk
 from virnucpro.store.features import Features, all_finite, encode_features
-from virnucpro.store.rows import SAVE_SECONDS, FinishedRows
+from virnucpro.store.receipts import write_receipt
 
 CHECKED_FRAMES = 4  # a batch of one sequence would be compiled by itself
-READER_THREAD = "span-ahead"
+READER_THREAD = "file-ahead"
 
 
 @dataclass(frozen=True)
-class SpanBatches:
-    """A span that was read, and its batches, where an encoder makes them ahead."""
+class FileBatches:
+    """A split file that was read, and its batches, where an encoder makes them ahead.
+
+    ``failures`` are the records that are left out.
+    """
 
     records: list[tuple[str, str]]
+    failures: tuple[FailedSequences, ...]
     batches: PreparedBatches | None = None
 
 
 class EmbeddingSession:
-    """An encoder on its device, called on spans.
+    """An encoder on its device, called on split files.
 
     A :class:`virnucpro.contracts.ModelSession` and :class:`virnucpro.contracts.PipelinedSession`.
     """
@@ -69,31 +72,40 @@ class EmbeddingSession:
         self._device = device
         self._facts = facts
         self._reader = ThreadPoolExecutor(1, READER_THREAD)
-        self._prepared: tuple[Task, Future[SpanBatches]] | None = None
+        self._prepared: tuple[Task, Future[FileBatches]] | None = None
         self._computing = Lock()
         if device.kind == "cuda":
             torch.cuda.reset_peak_memory_stats()  # leave out what loading and measuring took
 
     def __call__(self, task: Task, report: ReportProgress) -> TaskResult:
-        """Embed a span and write its part file.
+        """Embed a file and write its features and their receipt.
+
+        Of a trial nothing is written.
 
         Raises:
             ArithmeticError: an embedding has NaN or infinite values.
-            OutputError: the part file cannot be written.
+            OutputError: a file cannot be written.
         """
         return self.compute(task, report)()
 
     def prepare(self, task: Task) -> None:
-        """Read a span and begin to make its batches, in a thread."""
+        """Read a file and begin to make its batches, in a thread."""
         self._discard_prepared()
         self._prepared = task, self._reader.submit(self._read, task)
 
-    def _read(self, task: Task) -> SpanBatches:
-        start, stop = task.span or (0, None)
-        records = list(read_fasta(task.inputs[0], start, stop))
-        if not isinstance(self._encoder, BatchedEncoder):
-            return SpanBatches(records)
-        return SpanBatches(records, self._encoder.prepare([text for _, text in records]))
+    def _read(self, task: Task) -> FileBatches:
+        start, stop = task.trial or (0, None)
+        excluded = {failed.row: failed for failed in task.excluded}
+        records, failures = [], []
+        for row, record in enumerate(read_fasta(task.inputs[0], start, stop), start):
+            if failed := excluded.get(row):
+                failures.append(FailedSequences(failed.error, failed.message, (record[0],)))
+            else:
+                records.append(record)
+        batches = None
+        if isinstance(self._encoder, BatchedEncoder):
+            batches = self._encoder.prepare([text for _, text in records])
+        return FileBatches(records, tuple(failures), batches)
 
     def _following(self) -> PreparedBatches | None:
         """Wait for the batches of the prepared span, if there is one and it can be read."""
@@ -110,29 +122,19 @@ class EmbeddingSession:
                 batches.close()
 
     def compute(self, task: Task, report: ReportProgress) -> Callable[[], TaskResult]:
-        """Embed a span; what is returned checks the embeddings and writes the part file."""
+        """Embed a file; what is returned checks the embeddings and writes the features."""
         started, waited = time.perf_counter(), self._encoder.host_wait_seconds
         if self._prepared is not None and self._prepared[0] == task:
             future, self._prepared = self._prepared[1], None
-            span = future.result()
+            file = future.result()
         else:
             self._discard_prepared()
-            span = self._read(task)
+            file = self._read(task)
         waited -= time.perf_counter() - started
-        sequences = [sequence for _, sequence in span.records]
-        finished = FinishedRows(
-            task.outputs[0].with_suffix(".rows"),
-            self._disk,
-            self._encoder.dim,
-            partial(self._identity, task, sequences),
-            SAVE_SECONDS,
-        )
+        sequences = [sequence for _, sequence in file.records]
         with self._computing:
             if isinstance(self._encoder, BatchedEncoder):
-                with finished:
-                    data = self._encoder.encode(
-                        sequences, report, span.batches, finished, self._following
-                    )
+                data = self._encoder.encode(sequences, report, file.batches, self._following)
             else:
                 data = self._encoder.encode(sequences, report)
         host_wait = round(self._encoder.host_wait_seconds - waited, 3)
@@ -141,16 +143,17 @@ class EmbeddingSession:
             # Weights may be read from their file as they are used.
             self._source.refuse_changed()
             if not all_finite(data):
-                finished.remove()
                 raise ArithmeticError(f"embedding of {task.name} is not finite")
-            features = Features([name for name, _ in span.records], data)
+            if task.trial is not None:
+                return TaskResult(task, ())
+            features = Features([name for name, _ in file.records], data)
             content = encode_features(features, self._molecule)
-            output = self._disk.save(
-                task.outputs[0], content, len(features.ids), durable=task.span is None
-            )
-            finished.remove()
-            figures = TaskFigures(host_wait_seconds=host_wait)
-            return TaskResult(task, (output,), figures, time.perf_counter() - started)
+            output = self._disk.save(task.outputs[0], content, len(features.ids))
+            figures = TaskFigures(failures=file.failures, host_wait_seconds=host_wait)
+            seconds = time.perf_counter() - started
+            result = TaskResult(task, (output,), figures, seconds)
+            write_receipt(self._disk, result)
+            return result
 
         return write
 
@@ -167,11 +170,6 @@ class EmbeddingSession:
             data = self._encoder.encode([frame] * CHECKED_FRAMES, lambda sequences, tokens: None)
         if not all_finite(data):
             raise ArithmeticError("its embedding is not finite")
-
-    def _identity(self, task: Task, sequences: Sequence[str]) -> Json:
-        """Return what decides the rows of a batch, beside the choice of its sequences."""
-        text = sha256("\n".join(sequences).encode()).hexdigest()
-        return [task.stage, task.version, dict(task.params), self._device.kind, text]
 
     def facts(self) -> Mapping[str, Json]:
         """Return what was known when it was opened."""

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import ClassVar
 
 import torch
 
-from virnucpro.contracts import FeatureWindow, Receipts, ReportProgress, Task, TaskResult
+from virnucpro.contracts import Receipts, ReportProgress, Task, TaskResult
 from virnucpro.io.fasta import read_fasta
 from virnucpro.layout import MOLECULES, Molecule
 from virnucpro.stages.base import HostStage
@@ -26,17 +25,13 @@ class IncompleteFeaturesError(AssertionError):
 class MergingStage(HostStage):
     """Writes ``[nucleotide | protein]`` rows in the order of the split file.
 
-    With one of the ``molecules`` alone, a row is its embedding. ``files`` are the numbers of the
-    split files; None for all.
+    With one of the ``molecules`` alone, a row is its embedding.
     """
 
     name: ClassVar[str] = "merging"
     intermediate: ClassVar[bool] = True
 
-    in_windows: ClassVar[bool] = True
-
     molecules: tuple[Molecule, ...] = MOLECULES
-    files: Sequence[int] | None = None
 
     @property
     def file_pattern(self) -> Path:
@@ -47,7 +42,7 @@ class MergingStage(HostStage):
         """Return one task per split file; what failed in any molecule is left out."""
         tasks = []
         count = len(split_files(receipts, self.layout, "nucleotide"))
-        for number in range(1, count + 1) if self.files is None else self.files:
+        for number in range(1, count + 1):
             halves = [self.layout.features(molecule, number) for molecule in self.molecules]
             failed = {
                 name
@@ -63,9 +58,9 @@ class MergingStage(HostStage):
             tasks.append(replace(task, receipt=output.with_name(output.name + ".done")))
         return tasks
 
-    def within(self, window: FeatureWindow) -> MergingStage:
-        """Return the stage for the files of a window."""
-        return replace(self, files=window.files)
+    def by_file(self) -> MergingStage:
+        """Return the stage itself: it has a task per split file."""
+        return self
 
     def run(self, task: Task, report: ReportProgress) -> TaskResult:
         """Merge one file.

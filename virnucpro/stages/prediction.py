@@ -15,7 +15,6 @@ from virnucpro.classifier.files import ClassifierInfo, load_classifier
 from virnucpro.classifier.scoring import INNER_BATCH
 from virnucpro.compute.threads import CoreThreads, prefetched
 from virnucpro.contracts import (
-    FeatureWindow,
     OutputFile,
     Receipts,
     ReportProgress,
@@ -39,7 +38,6 @@ class PredictionStage(HostStage):
     """
 
     name: ClassVar[str] = "prediction"
-    in_windows: ClassVar[bool] = True
 
     classifier: ClassifierInfo
     rows: int
@@ -59,9 +57,9 @@ class PredictionStage(HostStage):
         proved = tuple(part for part in parts if part is not None)
         return [replace(task, parts=proved if len(proved) == files else ())]
 
-    def within(self, window: FeatureWindow) -> ScoringStage:
+    def by_file(self) -> ScoringStage:
         """Return what makes the parts of the predictions, while there are features."""
-        return ScoringStage(self.layout, self.disk, self.classifier, window.files)
+        return ScoringStage(self.layout, self.disk, self.classifier)
 
     def run(self, task: Task, report: ReportProgress) -> TaskResult:
         """Score the rows of every file, in input order, on all threads that torch may use.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import ClassVar
@@ -14,13 +13,14 @@ from virnucpro.contracts import OutputFile, Receipts, ReportProgress, Task, Task
 from virnucpro.encoders.family import refuse_changed_model
 from virnucpro.errors import OutputError
 from virnucpro.stages.base import HostStage
+from virnucpro.stages.splitting import split_files
 from virnucpro.store.disk import sha256_of
 from virnucpro.store.features import Features, encode_features, load_features
 
 
 @dataclass(frozen=True)
 class ScoringStage(HostStage):
-    """Classifies the merged features of the split ``files``, by their numbers.
+    """Classifies the merged features of the split files, one after the other.
 
     It comes before the stage of predictions, which then reads its files instead of features. A
     score depends on its row and the place of that in the file, so they are the same to the bit.
@@ -30,13 +30,12 @@ class ScoringStage(HostStage):
     intermediate: ClassVar[bool] = True
 
     classifier: ClassifierInfo
-    files: Sequence[int]
 
     def plan(self, receipts: Receipts) -> list[Task]:
         """Return one task per split file."""
         params = {"classifier": self.classifier.file.sha256}
         tasks = []
-        for number in self.files:
+        for number in range(1, len(split_files(receipts, self.layout, "nucleotide")) + 1):
             merged, output = self.layout.merged(number), self.layout.scores(number)
             task = self.whole((merged,), (output,), params)
             tasks.append(replace(task, receipt=scores_receipt(output)))

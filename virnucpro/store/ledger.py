@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from virnucpro.contracts import Json, OutputFile, Task, TaskFigures, TaskResult
@@ -19,6 +19,8 @@ from virnucpro.store.receipts import (
     parsed_receipt,
     read_receipt,
     receipt_document,
+    receipt_of,
+    write_receipt,
 )
 from virnucpro.store.stamps import HashedFile, hashed, stamp_of
 from virnucpro.version import __version__
@@ -60,7 +62,6 @@ class Ledger:
         self._digests = dict(digests)
         self._files: dict[Path, HashedFile] = {}
         self._receipts: dict[Path, Receipt] = {}
-        self._receipts_of_spans: dict[Path, Receipt] = {}
         self._archive = read_archive(layout)
 
     @property
@@ -113,25 +114,26 @@ class Ledger:
         """
         return receipt.fingerprint == fingerprint(task, [self._digest(p) for p in task.inputs])
 
-    def discard(self, task: Task) -> None:
-        """Remove a stale receipt, before anything of the task is written again."""
-        self._disk.remove(task.receipt)
-
-    def commit(self, result: TaskResult, origin: str = "computed") -> Receipt:
-        """Write the receipt of a finished task: from here on it counts.
-
-        The receipt of a span need not outlive a power cut, and neither does its part file
-        (``Disk.create``): a torn file is found when it is checked, and eight GPUs finish a hundred
-        spans per second.
+    def reopened(self, task: Task) -> Task:
+        """Return a stale task as it is carried out, after its old receipt is removed.
 
         Raises:
-            OutputError: the receipt cannot be written, or an input was changed since it was
-                hashed.
+            FileNotFoundError: one of its inputs is missing.
+        """
+        self._disk.remove(task.receipt)
+        digest = fingerprint(task, [self._digest(path) for path in task.inputs])
+        return replace(task, fingerprint=digest, root=self._layout.root)
+
+    def accept(self, result: TaskResult, origin: str = "computed") -> None:
+        """Count a finished task, whose receipt is written.
+
+        Raises:
+            OutputError: an input was changed since it was hashed. The receipt is removed.
         """
         task = result.task
-        digest = fingerprint(task, [self._digest(p) for p in task.inputs])
         for file in [self._files[path] for path in task.inputs if path in self._files]:
             if file.changed:
+                self._disk.remove(task.receipt)
                 raise OutputError(
                     f"{file.path} was changed while the run used it: nothing was made from it; let "
                     f"no other program write there, then {self._disk.again}"
@@ -139,13 +141,17 @@ class Ledger:
         for output in result.outputs:
             stamp = stamp_of(output.path)
             self._files[output.path] = HashedFile(output.path, output.sha256, stamp)
-        receipt = Receipt(
-            task.stage, digest, result.outputs, result.figures, origin, result.seconds
-        )
-        content = sealed(receipt_document(receipt, self._layout.root))
-        self._disk.save(task.receipt, content, durable=task.span is None)
-        self._remember(task, receipt)
-        return receipt
+        self._remember(task, receipt_of(result, origin))
+
+    def adopt(self, result: TaskResult) -> None:
+        """Write the receipt of a task whose outputs an earlier version of the program left.
+
+        Raises:
+            OutputError: it cannot be written.
+        """
+        result = replace(result, task=self.reopened(result.task))
+        write_receipt(self._disk, result, "legacy")
+        self.accept(result, "legacy")
 
     def remove(self, receipts: Iterable[tuple[Path, Receipt]], keep: frozenset[Path]) -> None:
         """Delete outputs that a finished run no longer needs; the archive keeps their receipts.
@@ -185,8 +191,7 @@ class Ledger:
         self._archive = read_archive(self._layout)
 
     def _remember(self, task: Task, receipt: Receipt) -> None:
-        receipts = self._receipts if task.span is None else self._receipts_of_spans
-        receipts[task.receipt] = receipt
+        self._receipts[task.receipt] = receipt
         self._digests.update({output.path: output.sha256 for output in receipt.outputs})
 
     def _digest(self, path: Path) -> str:
@@ -207,11 +212,6 @@ class Ledger:
 
     # --- what stages and reports ask
 
-    def proved_span(self, task: Task) -> TaskResult:
-        """Return the result of a span that its receipt proved, as if it had just been computed."""
-        receipt = self._receipts_of_spans[task.receipt]
-        return TaskResult(task, receipt.outputs, receipt.figures, receipt.seconds)
-
     def outputs(self, stage: str) -> tuple[OutputFile, ...]:
         """Return the outputs of a finished whole-file stage."""
         return self._receipts[self._layout.receipt(stage)].outputs
@@ -225,7 +225,7 @@ class Ledger:
         return self._receipts[receipt].outputs[0] if receipt in self._receipts else None
 
     def receipts(self) -> list[tuple[Path, Receipt]]:
-        """Return the receipts that were proved or written in this run, but those of spans."""
+        """Return the receipts that were proved or written in this run."""
         return list(self._receipts.items())
 
 

@@ -100,10 +100,6 @@ def changed_settings(layout: Layout, analysis: Mapping[str, Json]) -> dict[str, 
     length = config.get("expected_length") if isinstance(config, dict) else None
     if isinstance(length, int) and length != analysis["chunk length"]:
         changed["chunk length"] = length
-    first, requested = _count(layout.split("nucleotide", 1)), analysis["sequences per file"]
-    several = layout.split("nucleotide", 2).exists()
-    if first > requested or (several and 0 < first < requested):
-        changed["sequences per file"] = first
     return changed
 
 
@@ -125,11 +121,12 @@ def _chunk_files(state: Mapping[str, Json]) -> list[str]:
         return []
 
 
-def _count(path: Path) -> int:
+def frames_per_file(layout: Layout) -> int | None:
+    """Return how many frames a split file of the run has; None where there is none."""
     try:
-        return sum(1 for _ in read_fasta(path))
+        return sum(1 for _ in read_fasta(layout.split("nucleotide", 1))) or None
     except (OSError, ValueError):
-        return 0
+        return None
 
 
 # --- what the run left

@@ -12,8 +12,9 @@ from dataclasses import asdict, dataclass, field, fields, is_dataclass
 from pathlib import Path
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
-from virnucpro.contracts import FailedSequences, Json, OutputFile, Task, TaskFigures
-from virnucpro.store.documents import unsealed
+from virnucpro.contracts import FailedSequences, Json, OutputFile, Task, TaskFigures, TaskResult
+from virnucpro.store.disk import Disk
+from virnucpro.store.documents import sealed, unsealed
 from virnucpro.store.migrations import current_schema, upgraded
 from virnucpro.version import __version__
 
@@ -68,8 +69,8 @@ def failed_ids(figures: TaskFigures) -> tuple[str, ...]:
 def fingerprint(task: Task, input_digests: list[str]) -> str:
     """Return the SHA-256 (hex) of everything that decides the result of ``task``.
 
-    That is the stage and its version, the parameters, the contents of the inputs and the span of
-    sequences, but not paths, times or hardware.
+    That is the stage and its version, the parameters and the contents of the inputs, but not paths,
+    times or hardware.
     """
     canonical = json.dumps(
         {
@@ -77,12 +78,34 @@ def fingerprint(task: Task, input_digests: list[str]) -> str:
             "version": task.version,
             "params": dict(task.params),
             "inputs": input_digests,
-            "span": task.span,
+            "span": None,  # of versions that had tasks for parts of files
         },
         sort_keys=True,
         separators=(",", ":"),
     )
     return hashlib.sha256(canonical.encode()).hexdigest()
+
+
+def write_receipt(disk: Disk, result: TaskResult, origin: str = "computed") -> None:
+    """Write the receipt of a finished task, whose files are safe: from here on it counts.
+
+    A task that no ledger has handed out has no fingerprint, and gets no receipt.
+
+    Raises:
+        OutputError: it cannot be written.
+    """
+    if not result.task.fingerprint:
+        return
+    content = sealed(receipt_document(receipt_of(result, origin), result.task.root))
+    disk.save(result.task.receipt, content)
+
+
+def receipt_of(result: TaskResult, origin: str = "computed") -> Receipt:
+    """Return what the receipt of a finished task says."""
+    task = result.task
+    return Receipt(
+        task.stage, task.fingerprint, result.outputs, result.figures, origin, result.seconds
+    )
 
 
 def receipt_document(receipt: Receipt, root: Path) -> dict[str, Json]:

@@ -16,7 +16,7 @@ from virnucpro.executors.executor import Executor, open_executor
 from virnucpro.executors.signals import Interruption
 from virnucpro.formatting import counted
 from virnucpro.layout import Molecule
-from virnucpro.precision import choose_precision
+from virnucpro.precision import choose_precision, emulation_warnings
 from virnucpro.run.engine import Run, admitted_state, execute
 from virnucpro.run.failures import update_failure_table
 from virnucpro.run.files import tidy_up
@@ -81,7 +81,11 @@ def embed(
     for layout in layouts:
         check_writable(layout)
     sources = tuple(encoders.sources.values())
-    for text in (*cautions(sources), *ignored_by(sources, request.analysis, request.machine)):
+    for text in (
+        *cautions(sources),
+        *ignored_by(sources, request.analysis, request.machine),
+        *emulation_warnings(encoders.precision, devices),
+    ):
         emit(Notice("warning", text))
     with ExitStack() as stack:
         for layout in layouts:

@@ -26,7 +26,7 @@ from virnucpro.formatting import (
     rate_text,
     short_number,
 )
-from virnucpro.ui.labels import task_label, worker_label
+from virnucpro.ui.labels import worker_label
 from virnucpro.ui.nodes import NodeProgress, nodes_shown
 from virnucpro.ui.readings import GpuReading, HostReading
 from virnucpro.ui.stage_progress import StageProgress, WorkerProgress
@@ -59,11 +59,10 @@ class Dashboard:
         """The stage, its files or tasks, the time, and failures, as separate texts."""
         progress = self.progress
         parts = [progress.title]
-        if progress.files > 1:
-            parts.append(f"{progress.files_done:,} of {progress.files:,} files")
-        elif progress.tasks > 1:
+        if progress.tasks > 1:
+            unit = "files" if progress.encoding else "tasks"
             tasks_done = min(progress.tasks_done, progress.tasks)
-            parts.append(f"{tasks_done:,} of {progress.tasks:,} tasks")
+            parts.append(f"{tasks_done:,} of {progress.tasks:,} {unit}")
         if progress.encoding and all(w.state == "loading" for w in progress.workers):
             parts.append("loading the model")
         if (remaining := progress.run_remaining) is not None:
@@ -179,7 +178,7 @@ def _workers(board: Dashboard, node: NodeProgress) -> str:
 def _task(board: Dashboard, worker: WorkerProgress) -> str:
     if worker.task is None:
         return ""
-    return f"{clock_time(board.progress.now - worker.since)} {task_label(worker.task)}"
+    return f"{clock_time(board.progress.now - worker.since)} {worker.task.name}"
 
 
 WORK_COLUMNS: tuple[RowColumn[Row], ...] = (

@@ -1,8 +1,8 @@
-"""What workers and tasks are called, on the screen and in the log alike."""
+"""What workers are called, on the screen and in the log alike."""
 
 from __future__ import annotations
 
-from virnucpro.contracts import Device, Task
+from virnucpro.contracts import Device
 
 
 def worker_label(worker: int, device: Device) -> str:
@@ -18,10 +18,3 @@ def worker_name(worker: int, device: Device) -> str:
     """Return the label of a worker with the name of its GPU: ``GPU 3 NVIDIA H200``."""
     label = worker_label(worker, device)
     return f"{label} {device.name}" if device.kind == "cuda" else label
-
-
-def task_label(task: Task) -> str:
-    """Return the name of a task; that of a span is its file and range: ``output_7.fa[0:1000]``."""
-    if task.span is None or not task.inputs:
-        return task.name
-    return f"{task.inputs[0].name}[{task.span[0]}:{task.span[1]}]"

@@ -4,24 +4,21 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import Counter
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TextIO
 
 from virnucpro.errors import OutputError
 from virnucpro.events import (
     Event,
-    FileFinished,
     Notice,
     Progressed,
     ReportFinished,
     ReportStarted,
+    SequencesFailed,
     StageFinished,
     StageStarted,
-    TaskFailed,
     TaskFinished,
     TaskStarted,
     WorkerDied,
@@ -30,7 +27,7 @@ from virnucpro.events import (
 )
 from virnucpro.formatting import counted, memory_size, percent, printable, seconds_text
 from virnucpro.store.disk import explain_write_errors, open_without_links
-from virnucpro.ui.labels import task_label, worker_name
+from virnucpro.ui.labels import worker_name
 
 
 class LogFile:
@@ -97,22 +94,12 @@ class LogFile:
                 self._stream.close()
 
 
-@dataclass
-class SplitFileWork:
-    """What has been done for one split file: sequences, seconds, and tasks by worker."""
-
-    sequences: int = 0
-    seconds: float = 0.0
-    tasks: Counter[str] = field(default_factory=Counter)
-
-
 class EventLog:
-    """Writes the events of a run to a log file, and sums up each split file after its stage."""
+    """Writes the events of a run to a log file."""
 
     def __init__(self, log: LogFile) -> None:
         self._log = log
         self._workers: dict[int, str] = {}
-        self._files: dict[str, SplitFileWork] = {}
 
     def write(self, event: Event) -> str | None:
         """Write a line for an event, and return its text; None for mere progress.
@@ -125,27 +112,9 @@ class EventLog:
             self._log.open()
         elif isinstance(event, WorkerReady):
             self._workers[event.worker] = worker_name(event.worker, event.device)
-        elif isinstance(event, TaskFinished) and event.task.span is not None:
-            work = self._files.setdefault(event.task.inputs[0].name, SplitFileWork())
-            work.sequences += event.task.count
-            work.seconds += event.seconds
-            work.tasks[self._workers.get(event.worker, "host")] += 1
-        elif isinstance(event, StageFinished):
-            self._write_files()
         if text := describe(event, self._workers):
             self._log.line(text)
         return text
-
-    def _write_files(self) -> None:
-        for name in sorted(self._files, key=lambda name: (len(name), name)):  # 2 before 10
-            work = self._files[name]
-            workers = ", ".join(f"{worker} ({n})" for worker, n in sorted(work.tasks.items()))
-            self._log.line(
-                f"{name}: {counted(work.sequences, 'sequence')} in "
-                f"{counted(work.tasks.total(), 'task')}, {seconds_text(work.seconds, 2)} of work, "
-                f"on {workers}"
-            )
-        self._files.clear()
 
 
 def describe(event: Event, workers: Mapping[int, str] | None = None) -> str | None:
@@ -173,15 +142,16 @@ def describe(event: Event, workers: Mapping[int, str] | None = None) -> str | No
             return f"{name}{uuid} ready for {stage} after {seconds_text(seconds)}{details}"
         case TaskStarted(worker, task):
             sequences = counted(task.count, "sequence")
-            return f"{names.get(worker, 'host')} started {task_label(task)} ({sequences})"
+            return f"{names.get(worker, 'host')} started {task.name} ({sequences})"
         case TaskFinished(worker, task, seconds):
             duration = seconds_text(seconds, 2)
-            return f"{names.get(worker, 'host')} finished {task_label(task)} after {duration}"
-        case TaskFailed(worker, failed):
-            failure = f"{task_label(failed.task)}: {failed.error}: {failed.message}"
-            return f"{names.get(worker, 'host')} gave up {failure}"
-        case FileFinished(_, task):
-            return f"{task.outputs[0].name} is complete: {counted(task.count, 'sequence')}"
+            return f"{names.get(worker, 'host')} finished {task.name} after {duration}"
+        case SequencesFailed(worker, task, failures):
+            reasons = "; ".join(
+                f"{counted(len(failed.ids), 'sequence')} ({failed.error}: {failed.message})"
+                for failed in failures
+            )
+            return f"{names.get(worker, 'host')} gave up in {task.name}: {reasons}"
         case WorkerDied(worker, device, reason):
             return f"worker {worker} on {worker_name(worker, device)} died: {reason}"
         case WorkerReport():

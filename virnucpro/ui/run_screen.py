@@ -6,7 +6,7 @@ import time
 
 from rich.console import Console, Group
 
-from virnucpro.events import Event, Notice, ReportFinished, StageFinished, TaskFailed
+from virnucpro.events import Event, Notice, ReportFinished, SequencesFailed, StageFinished
 from virnucpro.formatting import clock_time
 from virnucpro.layout import Layout, SamplesFolder
 from virnucpro.settings import DisplaySettings
@@ -59,7 +59,7 @@ class RunScreen(ProgressScreen):
         with self.lock:
             self._progress.update(event)
             title = self._progress.title
-        if isinstance(event, TaskFailed):
+        if isinstance(event, SequencesFailed):
             self._print(f"warning: {text}", "yellow")
         elif text and self.verbose:
             self.say(text, "dim")

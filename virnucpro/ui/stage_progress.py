@@ -17,12 +17,11 @@ from typing import Literal
 from virnucpro.contracts import Device, Task
 from virnucpro.events import (
     Event,
-    FileFinished,
     Progressed,
     ReportStarted,
+    SequencesFailed,
     StageFinished,
     StageStarted,
-    TaskFailed,
     TaskFinished,
     TaskStarted,
     WorkerDied,
@@ -112,7 +111,6 @@ class StageProgress:
         self.stage_title = event.title
         self.tasks, self.expected, self.weight = event.todo, event.sequences, event.tokens
         self.tasks_done = self.failed = 0
-        self.files, self.files_done = event.files, 0
         self._ahead = event.ahead
         self.encoding = event.on_workers and event.todo > 0
         self.started = self._working_since = now
@@ -168,16 +166,13 @@ class StageProgress:
                 self._worker(number).enter("busy", now, task)
             case TaskFinished(number, task, seconds):
                 self._finish(self._worker(number), task, seconds)
-            case FileFinished():
-                self.files_done += 1
             case StageFinished(stage):
                 if self.encoding and self.sequences and now > self._working_since:
                     self._rates[stage] = self.sequences / (now - self._working_since)
-            case TaskFailed(number, failed):
-                self.failed += len(failed.ids) or failed.task.count or 1
-                self._given_up.add(WorkAmount(failed.task.count, 0, failed.task.weight))
-                if (worker := self._worker(number)).state == "busy":
-                    worker.enter("idle", now)
+            case SequencesFailed(_, _, failures):
+                count = sum(len(failed.ids) for failed in failures)
+                self.failed += count
+                self._given_up.add(WorkAmount(count, 0, 0))
             case WorkerDied(number):
                 self._devices.pop(number, None)
                 self._worker(number).enter("dead", now)
@@ -227,7 +222,7 @@ class StageProgress:
         """Share of the stage that is done, 0 to 1, by weight, sequences or tasks, as known."""
         if self.weight and self.expected:
             done = sum(w.finished.weight + w.current.weight for w in self._workers.values())
-            return min(1.0, (done + self._given_up.weight) / self.weight)
+            return min(1.0, done / self.weight)
         if self.expected:
             return min(1.0, self.sequences / self.expected)
         return min(1.0, self.tasks_done / self.tasks) if self.tasks > 1 else None

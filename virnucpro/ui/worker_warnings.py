@@ -9,7 +9,7 @@ import statistics
 from collections.abc import Iterable
 
 from virnucpro.formatting import clock_time, percent
-from virnucpro.ui.labels import task_label, worker_name
+from virnucpro.ui.labels import worker_name
 from virnucpro.ui.stage_progress import StageProgress, WorkerProgress
 
 STALL_FACTOR = 5  # times the usual duration of the worker's tasks, without any progress
@@ -41,7 +41,7 @@ def stalled_workers(workers: list[WorkerProgress], now: float) -> dict[int, str]
         limit = stall_limit(worker, workers)
         if worker.state not in ("busy", "loading") or limit is None or silence < limit:
             continue
-        work = task_label(worker.task) if worker.task else "loading the model"
+        work = worker.task.name if worker.task else "loading the model"
         usual = worker.usual_seconds
         habit = "" if usual is None else f"; its tasks usually take {usual:.0f} s"
         name = worker_name(worker.number, worker.device)

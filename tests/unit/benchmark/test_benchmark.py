@@ -10,6 +10,7 @@ import torch
 from virnucpro.benchmark.accuracy import agrees_with_fp32, labels_agree
 from virnucpro.benchmark.encoders import Measurement, TimedProduct, _rates, ratio
 from virnucpro.benchmark.implementations import fair_esm, own_implementation, transformers_esm
+from virnucpro.benchmark.machine import MatrixProduct
 from virnucpro.benchmark.measuring import compare_rows, time_in_turns
 from virnucpro.benchmark.models import (
     count_work,
@@ -104,6 +105,13 @@ def test_the_share_is_that_of_the_product():
     assert found["sequences_per_second"] == 2.5
     assert found["tokens_per_second"] == 250
     assert found["share_of_matmul"] == 1.5  # 300 in 4 s, beside 50 in 1 s
+
+
+def test_a_slow_product_is_a_small_one(monkeypatch):
+    """bf16 on a processor that emulates it: 13 seconds for matrices of 1,024."""
+    seconds = {128: 0.001, 256: 0.14, 512: 1.9, 1024: 13.3}
+    monkeypatch.setattr(MatrixProduct, "_seconds", lambda self, _: seconds[len(self._a)])
+    assert MatrixProduct(torch.device("cpu"), "bf16").flops == 2 * 256**3
 
 
 def test_operations_are_counted():

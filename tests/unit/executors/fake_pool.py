@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from virnucpro.contracts import (
     Device,
-    FailedTask,
+    FailedSequences,
     Receipts,
     Session,
-    SpannedStage,
     Stage,
     Task,
+    TaskFigures,
     TaskResult,
 )
 from virnucpro.executors.failures import WorkFailure
@@ -30,7 +30,7 @@ from virnucpro.executors.pool import (
 )
 
 
-class FakeStage(SpannedStage):
+class FakeStage(Stage):
     """Tasks over sequences that are only numbers; nothing is ever computed."""
 
     runs_on = "worker"
@@ -42,8 +42,8 @@ class FakeStage(SpannedStage):
     def task(self, start: int, stop: int, weight: int = 0) -> Task:
         """Return the task for the sequences from ``start`` to before ``stop``."""
         receipt = Path(f"{start}-{stop}.done")
-        span = (start, stop)
-        return Task("fake", 1, (), (), receipt, weight=weight, span=span, count=stop - start)
+        params = {"start": start, "stop": stop}
+        return Task("fake", 1, (), (), receipt, params, weight, count=stop - start)
 
     def tasks(self, count: int, size: int = 4) -> list[Task]:
         """Return ``count`` tasks of ``size`` sequences."""
@@ -52,28 +52,24 @@ class FakeStage(SpannedStage):
     def plan(self, receipts: Receipts) -> list[Task]:
         raise NotImplementedError
 
-    def split(self, task: Task) -> list[Task]:
-        raise NotImplementedError
-
-    def join(
-        self, task: Task, parts: Sequence[TaskResult], failures: Sequence[FailedTask]
-    ) -> TaskResult:
-        raise NotImplementedError
-
     def open(self, device: Device) -> Session:
         raise NotImplementedError
 
-    def halve(self, task: Task) -> tuple[Task, Task] | None:
-        """Return both halves; None for one sequence."""
-        assert task.span is not None
-        start, stop = task.span
-        middle = (start + stop) // 2
-        return None if task.count == 1 else (self.task(start, middle), self.task(middle, stop))
 
-    def ids(self, task: Task) -> tuple[str, ...]:
-        """Return the numbers of the sequences, as text."""
-        assert task.span is not None
-        return tuple(map(str, range(*task.span)))
+def sequences_of(task: Task) -> list[int]:
+    """Return the numbers of the sequences that a task, or a trial of it, computes."""
+    start, stop = task.trial or (0, task.params["stop"] - task.params["start"])
+    excluded = {failed.row for failed in task.excluded}
+    return [task.params["start"] + row for row in range(start, stop) if row not in excluded]
+
+
+def result_of(task: Task) -> TaskResult:
+    """Return a result that names what was excluded."""
+    failures = tuple(
+        FailedSequences(f.error, f.message, (str(task.params["start"] + f.row),))
+        for f in task.excluded
+    )
+    return TaskResult(task, (), TaskFigures(failures=failures))
 
 
 @dataclass
@@ -165,7 +161,7 @@ class FakePool:
                 handle(WorkerExited(number, "signal 9"))
             else:
                 worker.writing = None
-                handle(TaskCompleted(number, TaskResult(written, ()), self.STEP))
+                handle(TaskCompleted(number, result_of(written), self.STEP))
             return
         if not worker.work:
             handle(WorkerSilent(number, 1e6))  # nobody may mind: it has nothing to do
@@ -197,7 +193,7 @@ class FakePool:
             worker.writing = task
         else:
             halvings = int(behaviour == "ok after a halving")
-            handle(TaskCompleted(number, TaskResult(task, ()), self.STEP, halvings))
+            handle(TaskCompleted(number, result_of(task), self.STEP, halvings))
 
     def restart(self, worker: int) -> None:
         self._workers[worker] = FakeWorker(self._workers[worker].device)

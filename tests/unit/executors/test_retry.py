@@ -8,65 +8,90 @@ from pathlib import Path
 import pytest
 
 from tests.unit.executors.fake_pool import FakeStage
-from virnucpro.contracts import Device, FailedTask, Receipts, Session, Stage, Task
+from virnucpro.contracts import FailedRow, Task
 from virnucpro.executors import retry, scheduler
 from virnucpro.executors.retry import (
     MAX_EXITS_ON_DEVICE,
     MAX_FAILURES_IN_A_ROW,
     MAX_OPENINGS,
-    RetryDecision,
+    FaultSearch,
     RetryPolicy,
 )
 
 STAGE = FakeStage()
 
 
-def _policy() -> RetryPolicy:
-    return RetryPolicy(STAGE)
+def _searched(task: Task, bad: set[int], times: int = 1) -> tuple[FaultSearch, list[bool]]:
+    """Search a task whose ``bad`` rows always fail; returns the search and how each trial ended."""
+    search, ends = FaultSearch(task, times), []
+    while trial := search.trial():
+        assert trial.trial is not None
+        rows = set(range(*trial.trial)) - {failed.row for failed in trial.excluded}
+        assert trial.count == len(rows)
+        ends.append(rows.isdisjoint(bad))
+        if ends[-1]:
+            search.passed()
+        else:
+            search.failed("ValueError", "bad letter")
+    return search, ends
 
 
-def test_halves_of_a_deadly_task_are_divided_at_their_first_exit() -> None:
-    policy, task = _policy(), STAGE.task(0, 4)
-    assert policy.after_exit(0, [task], "signal 9").tasks == (task,)
+@pytest.mark.parametrize(
+    ("count", "bad"),
+    [(1, {0}), (1, set()), (2, {1}), (7, {0, 3, 6}), (9, set(range(9))), (10_000, {5000})],
+)
+def test_a_search_finds_what_fails_alone(count: int, bad: set[int]) -> None:
+    task = STAGE.task(0, count)
+    search, _ = _searched(task, bad)
+    assert search.found == [FailedRow(row, "ValueError", "bad letter") for row in sorted(bad)]
+    assert search.remainder().count == count - len(bad)
+    again, ends = _searched(search.remainder(), bad)  # what was found is left out
+    assert (again.found, all(ends)) == ([], True)
+
+
+def test_six_deadly_neighbours_are_found_before_the_run_would_end() -> None:
+    for first in (0, 4997, 9994):
+        search, ends = _searched(STAGE.task(0, 10_000), set(range(first, first + 6)), times=2)
+        assert len(search.found) == 6
+        in_a_row = max(len(run) for run in "".join("+" if ok else "-" for ok in ends).split("+"))
+        assert in_a_row + 2 < MAX_FAILURES_IN_A_ROW  # and two exits over the whole file
+
+
+def test_a_deadly_task_is_searched_after_its_second_exit() -> None:
+    policy, task = RetryPolicy(), STAGE.task(0, 4)
+    assert policy.after_exit(0, [task], "signal 9") == (task,)
     assert policy.exited_over(0, task)
     assert not policy.exited_over(1, task)
-    halves = policy.after_exit(1, [task], "signal 9").tasks
-    assert halves == (STAGE.task(0, 2), STAGE.task(2, 4))
-    quarters = policy.after_exit(1, [halves[0]], "signal 9").tasks
-    assert quarters == (STAGE.task(0, 1), STAGE.task(1, 2))
-    assert policy.after_exit(1, [quarters[0]], "signal 9").tasks == (quarters[0],)  # once more
-    failed = policy.after_exit(0, [quarters[0]], "worker 0 died (signal 9)").failed
-    assert failed is not None
-    assert (failed.error, failed.ids) == ("WorkerDied", ("0",))
-    assert failed.message == "worker 0 died (signal 9)"
+    trials = []
+    (following,) = policy.after_exit(1, [task], "signal 9")
+    while following.trial:  # row 1 is deadly
+        trials.append(following.trial)
+        if following.trial[0] <= 1 < following.trial[1]:
+            (following,) = policy.after_exit(1, [following], "worker 0 died (signal 9)")
+        else:
+            following = policy.after_trial(following)
+    assert trials == [(0, 2), (0, 1), (1, 2), (1, 2), (2, 4)]
+    assert following.excluded == (FailedRow(1, "WorkerDied", "worker 0 died (signal 9)"),)
+    assert following.count == 3
 
 
-def test_the_tasks_of_a_worker_are_tried_alone_before_one_is_divided_or_given_up() -> None:
-    policy, span, single = _policy(), STAGE.task(0, 4), STAGE.task(4, 5)
-    assert not policy.runs_alone(span)
-    assert policy.after_exit(0, [span, single], "signal 9").tasks == (span, single)
-    assert policy.runs_alone(span)
-    assert policy.runs_alone(single)
-    halves = policy.after_exit(1, [span], "signal 9").tasks
-    assert halves == (STAGE.task(0, 2), STAGE.task(2, 4))
-    assert all(map(policy.runs_alone, halves))
-    # A sequence that is given up is lost, so an exit over two tasks does not count against it.
-    assert policy.after_exit(1, [single], "signal 9").tasks == (single,)
-    assert policy.after_exit(0, [single], "signal 9").failed is not None
-
-
-def test_a_task_that_was_finished_after_all_may_have_company_again() -> None:
-    policy, first, second = _policy(), STAGE.task(0, 4), STAGE.task(4, 8)
-    policy.after_exit(0, [first, second], "signal 9")
-    policy.after_success(0, first)
+def test_the_tasks_of_a_worker_are_tried_alone_before_one_is_searched() -> None:
+    policy, first, second = RetryPolicy(), STAGE.task(0, 4), STAGE.task(4, 8)
     assert not policy.runs_alone(first)
+    assert policy.after_exit(0, [first, second], "signal 9") == (first, second)
+    assert policy.runs_alone(first)
     assert policy.runs_alone(second)
+    (trial,) = policy.after_exit(1, [first], "signal 9")
+    assert trial.trial == (0, 2)
+    policy.after_success(0, second)
+    assert not policy.runs_alone(second)
+    assert policy.runs_alone(trial)
 
 
 def test_too_many_failures_in_a_row_are_an_error() -> None:
-    policy, task = _policy(), STAGE.task(0, 4)
+    policy, task = RetryPolicy(), STAGE.task(0, 4)
     for _ in range(MAX_FAILURES_IN_A_ROW - 1):
-        assert policy.after_exit(0, [], "worker 0 died") == RetryDecision()
+        assert policy.after_exit(0, [], "worker 0 died") == ()
     assert policy.limit_error is None
     policy.after_success(0, task)
     for _ in range(MAX_FAILURES_IN_A_ROW):
@@ -76,7 +101,7 @@ def test_too_many_failures_in_a_row_are_an_error() -> None:
 
 
 def test_only_what_others_finish_counts_against_a_device() -> None:
-    policy = _policy()
+    policy = RetryPolicy()
     for number in range(2 * MAX_EXITS_ON_DEVICE):
         task = STAGE.task(number, number + 1)
         policy.after_exit(0, [task], "signal 9")
@@ -89,7 +114,7 @@ def test_only_what_others_finish_counts_against_a_device() -> None:
 
 
 def test_an_exit_over_two_tasks_counts_once_and_only_if_others_finish_both() -> None:
-    policy = _policy()
+    policy = RetryPolicy()
     for number in range(MAX_EXITS_ON_DEVICE):
         tasks = [STAGE.task(2 * number, 2 * number + 1), STAGE.task(2 * number + 1, 2 * number + 2)]
         policy.after_exit(0, tasks, "signal 9")
@@ -104,32 +129,15 @@ def test_an_exit_over_two_tasks_counts_once_and_only_if_others_finish_both() -> 
 
 
 def test_out_of_memory_has_one_attempt_with_the_smallest_batches() -> None:
-    policy, task = _policy(), STAGE.task(0, 4)
-    first = policy.after_out_of_memory(
-        task, "MemoryError", "too large", "worker 0", had_smallest_batches=False
-    )
-    assert first == RetryDecision((task,), smallest_batches=True)
-    second = policy.after_out_of_memory(
-        task, "MemoryError", "too large", "worker 0", had_smallest_batches=True
-    )
-    assert not second.smallest_batches
-    third = policy.after_out_of_memory(
-        second.tasks[0], "MemoryError", "too large", "worker 0", had_smallest_batches=False
-    )
-    assert third.tasks == (STAGE.task(0, 1), STAGE.task(1, 2))
-
-
-def test_a_wrong_sequence_is_divided_at_once_and_its_halves_are_not_suspected() -> None:
-    policy = _policy()
-    halves = policy.after_data_error(STAGE.task(0, 4), "ValueError", "bad letter").tasks
-    assert policy.after_exit(0, [halves[0]], "signal 9").tasks == halves[:1]
-    failed = policy.after_data_error(STAGE.task(0, 1), "ValueError", "bad letter").failed
-    assert failed is not None
-    assert (failed.error, failed.message, failed.ids) == ("ValueError", "bad letter", ("0",))
+    policy, task = RetryPolicy(), STAGE.task(0, 4)
+    assert policy.after_out_of_memory(task, "worker 0 is out of memory")
+    assert policy.limit_error is None
+    assert not policy.after_out_of_memory(task, "worker 0 is out of memory")
+    assert "worker 0 is out of memory" in str(policy.limit_error)
 
 
 def test_a_device_is_given_up_after_failed_openings_in_a_row() -> None:
-    policy = _policy()
+    policy = RetryPolicy()
     for _ in range(2):
         policy.after_opening(0)
         for _ in range(MAX_OPENINGS - 1):
@@ -137,26 +145,6 @@ def test_a_device_is_given_up_after_failed_openings_in_a_row() -> None:
     assert not policy.after_failed_opening(1, "memory")
     assert policy.after_failed_opening(0, "memory")
     assert policy.after_failed_opening(1, "data")  # the same happens every time
-
-
-class WholeStage(Stage):
-    """A stage without spans that runs on workers."""
-
-    runs_on = "worker"
-    name = "whole"
-
-    def plan(self, receipts: Receipts) -> list[Task]:
-        raise NotImplementedError
-
-    def open(self, device: Device) -> Session:
-        raise NotImplementedError
-
-
-def test_a_stage_without_spans_has_nothing_to_divide() -> None:
-    task = STAGE.task(0, 4)
-    decision = RetryPolicy(WholeStage()).after_data_error(task, "ValueError", "bad letter")
-    assert decision.tasks == ()
-    assert decision.failed == FailedTask(task, "ValueError", "bad letter", ())
 
 
 @pytest.mark.parametrize("module", [retry, scheduler])

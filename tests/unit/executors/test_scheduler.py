@@ -8,14 +8,13 @@ from typing import Any
 
 import pytest
 
-from tests.unit.executors.fake_pool import Behaviour, FakePool, FakeStage
-from virnucpro.contracts import FailedTask, Task, TaskOutcome, TaskResult
+from tests.unit.executors.fake_pool import Behaviour, FakePool, FakeStage, sequences_of
+from virnucpro.contracts import Task, TaskResult
 from virnucpro.errors import DeviceError, OutputError, RunInterruptedError, VirNucProError
 from virnucpro.events import (
     Event,
     Notice,
     Progressed,
-    TaskFailed,
     TaskFinished,
     TaskStarted,
     WorkerDied,
@@ -35,20 +34,19 @@ class Trial:
     """Some tasks on a fake pool: what came of them, and the error at the end."""
 
     pool: FakePool
-    outcomes: list[TaskOutcome] = field(default_factory=list)
+    outcomes: list[TaskResult] = field(default_factory=list)
     events: list[Event] = field(default_factory=list)
     error: VirNucProError | None = None
 
     @property
     def finished(self) -> list[int]:
         """The sequences of all results."""
-        spans = [o.task.span for o in self.outcomes if isinstance(o, TaskResult)]
-        return sorted(number for span in spans if span for number in range(*span))
+        return sorted(number for o in self.outcomes for number in sequences_of(o.task))
 
     @property
     def failed(self) -> list[tuple[str, tuple[str, ...]]]:
         """Error and ids of what was given up."""
-        return [(o.error, o.ids) for o in self.outcomes if isinstance(o, FailedTask)]
+        return [(f.error, f.ids) for o in self.outcomes for f in o.figures.failures]
 
     @property
     def warnings(self) -> str:
@@ -94,7 +92,7 @@ def run(
     assert pool.most_submitted <= 2
     assert len(set(trial.finished)) == len(trial.finished)
     if trial.error is None:
-        sequences = {number for task in tasks for number in range(*task.span)}  # type: ignore[misc]
+        sequences = {number for task in tasks for number in sequences_of(task)}
         given_up = {int(name) for _, ids in trial.failed for name in ids}
         assert set(trial.finished) | given_up == sequences
         assert sum(trial.of(Progressed, "sequences")) == len(trial.finished)
@@ -103,7 +101,12 @@ def run(
 
 def holds(task: Task | None, *sequences: int) -> bool:
     """Whether a task covers one of the sequences."""
-    return task is not None and any(n in range(*task.span) for n in sequences)  # type: ignore[misc]
+    return task is not None and not set(sequences_of(task)).isdisjoint(sequences)
+
+
+def attempts_over(trial: Trial, sequence: int) -> list[list[int]]:
+    """Return what was computed at each attempt that held a sequence."""
+    return [sequences_of(task) for _, task in trial.pool.attempts if holds(task, sequence)]
 
 
 def always_ok(worker: int, task: Task | None, halvings: int) -> str:
@@ -119,10 +122,9 @@ def test_every_task_is_carried_out_once_by_all_workers() -> None:
     assert not trial.warnings
 
 
-@pytest.mark.parametrize("behaviour", ["ok", "data"])
-def test_a_task_is_started_after_the_one_before_it_has_ended(behaviour: str) -> None:
+def test_a_task_is_started_after_the_one_before_it_has_ended() -> None:
     """Also where it was queued behind that one: so the display shows what is being computed."""
-    trial = run(lambda w, task, h: behaviour if task else "ok", STAGE.tasks(9, size=1), workers=2)
+    trial = run(always_ok, STAGE.tasks(9, size=1), workers=2)
     current: dict[int, Task] = {}
     for event in trial.events:
         match event:
@@ -131,8 +133,6 @@ def test_a_task_is_started_after_the_one_before_it_has_ended(behaviour: str) -> 
                 current[worker] = task
             case TaskFinished(worker, task, _):
                 assert current.pop(worker) == task
-            case TaskFailed(worker, failed):
-                assert current.pop(worker) == failed.task
             case Progressed(worker, _, _):
                 assert worker in current
     assert not current
@@ -164,17 +164,16 @@ def test_a_task_whose_worker_was_killed_is_retried_by_another_one() -> None:
 
 
 def test_a_worker_that_dies_over_a_task_while_it_writes_another() -> None:
-    """Both are carried out again, each alone, and only the task that ends its worker is divided."""
+    """Both are carried out again, each alone, and only the task that ends its worker is searched."""
 
     def behaviour(worker: int, task: Task | None, halvings: int) -> str:
         return "exits" if holds(task, 13) else "ok"
 
     trial = run(behaviour, STAGE.tasks(6), workers=1, overlapping=True)
     assert trial.failed == [("WorkerDied", ("13",))]
-    spans = {task.span for _, task in trial.pool.attempts}
-    divided = {span for span in spans if span and span[1] - span[0] < 4}
-    assert all(12 <= start < 16 for start, _ in divided)
-    assert len(divided) == 4  # 12-14, 14-16, 12, 13
+    trials = {task.trial for _, task in trial.pool.attempts if task.trial}
+    assert trials == {(0, 2), (2, 4), (0, 1), (1, 2)}
+    assert all(holds(task, 12, 13, 14, 15) for _, task in trial.pool.attempts if task.trial)
 
 
 @pytest.mark.parametrize("behaviour", ["exits", "exits writing"])
@@ -192,8 +191,8 @@ def test_only_what_ends_its_worker_is_given_up(
         overlapping=True,
     )
     assert sorted(int(name) for _, ids in trial.failed for name in ids) == list(deadly)
-    divided = {task.span for _, task in trial.pool.attempts if task.count < size}
-    assert all(span and span[0] // size in {n // size for n in deadly} for span in divided)
+    searched = {task.params["start"] for _, task in trial.pool.attempts if task.trial}
+    assert searched <= {n - n % size for n in deadly}
 
 
 @pytest.mark.parametrize("workers", [1, 3])
@@ -216,26 +215,18 @@ def test_after_a_death_no_other_task_goes_to_the_worker_of_a_task_that_it_had(
     scheduler = Scheduler(STAGE, tasks, pool, events.append, Interruption(), LIMITS, pool.clock)
     list(scheduler.outcomes())
     deaths = [event for event in events if isinstance(event, WorkerDied)]
-    assert len(deaths) == 3  # together with its neighbour, then twice alone
-    with_five = [[task.span for task in group] for group in submitted if tasks[5] in group]
-    assert with_five[-2:] == [[(5, 6)]] * 2
+    assert len(deaths) == 4  # together with its neighbour, alone, and twice in the search
+    groups = [[task.receipt for task in group] for group in submitted]
+    with_five = [group for group in groups if tasks[5].receipt in group]
+    assert with_five[-2:] == [[tasks[5].receipt]] * 2
 
 
 @pytest.mark.parametrize("workers", [1, 3])
-def test_a_task_that_ends_its_worker_twice_is_divided(workers: int) -> None:
+def test_a_task_that_ends_its_worker_twice_is_searched(workers: int) -> None:
     trial = run(lambda w, task, h: "exits" if holds(task, 5) else "ok", STAGE.tasks(6), workers)
     assert trial.failed == [("WorkerDied", ("5",))]
-    spans = [task.span for _, task in trial.pool.attempts if holds(task, 5)]
-    # The task twice, its half once, the sequence twice.
-    assert spans == [(4, 8), (4, 8), (4, 6), (5, 6), (5, 6)]
-
-
-def test_a_sequence_that_is_wrong_is_found_without_a_retry() -> None:
-    trial = run(lambda w, task, h: "data" if holds(task, 5) else "ok", STAGE.tasks(6))
-    assert trial.failed == [("FakeError", ("5",))]
-    spans = [task.span for _, task in trial.pool.attempts if holds(task, 5)]
-    assert spans == [(4, 8), (4, 6), (5, 6)]
-    assert not any(call.startswith("restart") for call in trial.pool.calls)
+    assert attempts_over(trial, 5) == [[4, 5, 6, 7], [4, 5, 6, 7], [4, 5], [5], [5]]
+    assert [4, 6, 7] in [sequences_of(task) for _, task in trial.pool.attempts]
 
 
 def test_a_device_that_does_not_answer_is_an_exit() -> None:
@@ -273,19 +264,19 @@ def test_what_does_not_fit_is_tried_alone_with_the_smallest_batches() -> None:
     assert "once more in a fresh worker" in trial.warnings
 
 
-def test_what_does_not_even_fit_alone_is_divided_at_once() -> None:
+def test_what_does_not_fit_into_a_fresh_worker_ends_the_run() -> None:
+    """A fresh worker leaves out single sequences that do not fit; more it cannot do."""
     trial = run(lambda w, task, h: "memory" if holds(task, 5) else "ok", STAGE.tasks(6))
-    assert trial.failed == [("FakeError", ("5",))]
-    spans = [task.span for _, task in trial.pool.attempts if holds(task, 5)]
-    assert spans == [(4, 8), (4, 8), (4, 6), (5, 6)]
+    assert isinstance(trial.error, DeviceError)
+    assert "although each sequence is computed alone" in str(trial.error)
 
 
-def test_a_worker_is_used_again_after_its_task_failed_with_the_smallest_batches() -> None:
-    def behaviour(worker: int, task: Task | None, halvings: int) -> str:
-        return ("data" if halvings else "memory") if holds(task, 5) else "ok"
-
-    trial = run(behaviour, STAGE.tasks(6), workers=1)
-    assert [ids for _, ids in trial.failed] == [("5",)]
+def test_a_file_that_only_ends_its_worker_as_a_whole_ends_the_run() -> None:
+    trial = run(
+        lambda w, task, h: "exits" if task and not task.trial else "ok", STAGE.tasks(1), workers=1
+    )
+    assert isinstance(trial.error, DeviceError)
+    assert "no part of it does" in str(trial.error)
 
 
 def test_batches_stay_halved_after_a_restart() -> None:

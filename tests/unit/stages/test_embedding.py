@@ -1,4 +1,4 @@
-"""Spans of a file, embedded one by one, are the file."""
+"""A split file becomes a feature file with a receipt, less the sequences that cannot be computed."""
 
 from __future__ import annotations
 
@@ -8,18 +8,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from virnucpro.contracts import (
-    Device,
-    FailedTask,
-    FeatureWindow,
-    ReportProgress,
-    Task,
-    TaskResult,
-)
+from virnucpro.contracts import Device, FailedRow, ReportProgress, Task, TaskResult
 from virnucpro.encoders.registry import locate
 from virnucpro.encoders.toy import ToyEncoder
-from virnucpro.errors import DeviceError, OutputError
-from virnucpro.events import Event, TaskFailed
+from virnucpro.errors import DeviceError
+from virnucpro.events import Event, SequencesFailed
 from virnucpro.executors.executor import Executor
 from virnucpro.executors.local import LocalPool
 from virnucpro.io.fasta import fasta_bytes, read_fasta
@@ -27,6 +20,7 @@ from virnucpro.layout import RunLayout
 from virnucpro.stages.embedding import EmbeddingStage
 from virnucpro.store.disk import Disk
 from virnucpro.store.features import load_features
+from virnucpro.store.receipts import read_receipt
 
 COUNT = 620
 
@@ -43,64 +37,46 @@ def task(stage: EmbeddingStage) -> Task:
     pairs = ((f"r{n}", "MKV" * (1 + n % 7) + "LIND"[n % 4]) for n in range(COUNT))
     path, out = stage.layout.split("protein", 1), stage.layout.features("protein", 1)
     Disk().save(path, fasta_bytes(pairs))
-    return Task(
-        "protein_embeddings", 1, (path,), (out,), out.with_name(out.name + ".done"), count=COUNT
-    )
+    receipt = out.with_name(out.name + ".done")
+    task = Task("protein_embeddings", 1, (path,), (out,), receipt, count=COUNT)
+    return replace(task, root=stage.layout.root, fingerprint="f" * 64)
 
 
-def _embedded(stage: EmbeddingStage, task: Task) -> list[TaskResult]:
-    session = stage.open(Device("cpu"))
-    return [session(span, lambda n, t: None) for span in stage.split(task)]
+def _embedded(stage: EmbeddingStage, task: Task) -> TaskResult:
+    return stage.open(Device("cpu"))(task, lambda n, t: None)
 
 
-def test_joined_spans_are_the_file(stage: EmbeddingStage, task: Task) -> None:
-    parts = _embedded(stage, task)
-    assert [part.task.span for part in parts] == [(0, 250), (250, 500), (500, 620)]
-    done = stage.join(task, parts, [])
+def test_a_file_becomes_features_with_a_receipt(stage: EmbeddingStage, task: Task) -> None:
+    done = _embedded(stage, task)
     found = load_features(task.outputs[0], "protein")
-    records = list(read_fasta(task.inputs[0]))
-    assert found.ids == [name for name, _ in records]
-    assert done.outputs[0].rows == COUNT
-    whole = stage.open(Device("cpu"))(task, lambda n, t: None)
-    assert whole.outputs == done.outputs
+    assert found.ids == [name for name, _ in read_fasta(task.inputs[0])]
     assert not torch.equal(found.data[0], found.data[1])
+    receipt = read_receipt(task.receipt, stage.layout.root)
+    assert (receipt.outputs, receipt.fingerprint) == (done.outputs, task.fingerprint)
+    assert done.outputs[0].rows == COUNT
 
 
-@pytest.mark.parametrize(
-    ("sequences", "size"), [(COUNT, 250), (160_000, 250), (320_000, 500), (9_000_000, 2000)]
-)
-def test_spans_are_a_share_of_the_run(
-    stage: EmbeddingStage, task: Task, sequences: int, size: int
-) -> None:
-    spans = replace(stage, sequences=sequences).split(task)
-    assert spans[0].count == min(size, COUNT)
-    assert replace(stage, sequences=sequences, molecule="nucleotide").split(task)[0].count == COUNT
-
-
-def test_what_failed_has_no_row(stage: EmbeddingStage, task: Task) -> None:
-    first, second, third = _embedded(stage, task)
-    failed = FailedTask(second.task, "ValueError", "why", stage.ids(second.task))
-    done = stage.join(task, [first, third], [failed])
+def test_what_is_excluded_has_no_row(stage: EmbeddingStage, task: Task) -> None:
+    rows = (0, 250, 619)
+    done = _embedded(
+        stage, replace(task, excluded=tuple(FailedRow(row, "ValueError", "why") for row in rows))
+    )
     ids = load_features(task.outputs[0], "protein").ids
-    assert ids == [f"r{n}" for n in (*range(250), *range(500, 620))]
-    assert done.figures.failures[0].ids == tuple(f"r{n}" for n in range(250, 500))
+    assert ids == [f"r{n}" for n in range(COUNT) if n not in rows]
+    assert [failed.ids for failed in done.figures.failures] == [(f"r{row}",) for row in rows]
+    assert read_receipt(task.receipt, stage.layout.root).failed == tuple(f"r{row}" for row in rows)
 
 
 def test_nothing_but_failures_is_a_file_without_rows(stage: EmbeddingStage, task: Task) -> None:
-    failed = FailedTask(task, "ValueError", "why", stage.ids(task))
-    stage.join(task, [], [failed])
+    excluded = tuple(FailedRow(row, "ValueError", "why") for row in range(COUNT))
+    _embedded(stage, replace(task, excluded=excluded))
     assert load_features(task.outputs[0], "protein").data.shape == (0, stage.source.dim)
 
 
-def test_a_part_that_the_disk_has_lost_is_not_joined(stage: EmbeddingStage, task: Task) -> None:
-    parts = _embedded(stage, task)
-    path = parts[1].outputs[0].path
-    content = bytearray(path.read_bytes())
-    content[len(content) // 2] ^= 1  # a number: the file can still be read
-    path.write_bytes(content)
-    with pytest.raises(OutputError, match="other content than was written to it"):
-        stage.join(task, parts, [])
+def test_a_trial_writes_nothing(stage: EmbeddingStage, task: Task) -> None:
+    assert _embedded(stage, replace(task, trial=(7, 9))).outputs == ()
     assert not task.outputs[0].exists()
+    assert not task.receipt.exists()
 
 
 @pytest.mark.parametrize("everything", [True, False])
@@ -120,21 +96,11 @@ def test_a_kernel_that_gives_nan_is_told_from_a_wrong_sequence(
     monkeypatch.setattr(ToyEncoder, "encode", wrong)
     executor = Executor(LocalPool(Device("cpu")), 1)
     events: list[Event] = []
-    outcomes = executor.run(stage, stage.split(task), events.append)
+    outcomes = executor.run(stage, [task], events.append)
     if everything:
         with pytest.raises(DeviceError, match="the model is at fault and not the input"):
             list(outcomes)
-        assert not any(isinstance(event, TaskFailed) for event in events)
+        assert not any(isinstance(event, SequencesFailed) for event in events)
         return
-    failed = {name for o in outcomes if isinstance(o, FailedTask) for name in o.ids}
+    failed = {name for o in outcomes for each in o.figures.failures for name in each.ids}
     assert failed == {f"r{n}" for n in range(COUNT) if n % 7 == 0 and n % 4 == 0}
-
-
-def test_in_a_window_batches_and_compiling_are_those_of_the_whole_run(
-    stage: EmbeddingStage, task: Task
-) -> None:
-    """Else a run without features would compute other last bits, or measure in each window."""
-    within = stage.within(FeatureWindow((1,), 50 * COUNT, {"a budget": 7}))
-    assert within.with_tasks([task]).sequences == 50 * COUNT
-    assert within.kept == {"a budget": 7}
-    assert stage.with_tasks([task]).sequences == COUNT

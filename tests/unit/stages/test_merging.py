@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from virnucpro.contracts import Device, ReportProgress, Stage, Task, TaskOutcome, TaskResult
+from virnucpro.contracts import Device, ReportProgress, Stage, Task, TaskResult
 from virnucpro.errors import OutputError
 from virnucpro.events import Event, Progressed, TaskFinished, TaskStarted
 from virnucpro.executors.executor import HOST_TASKS, Executor
@@ -98,7 +98,7 @@ EXECUTORS = pytest.mark.parametrize(
 )
 
 
-def _run(executor: Any, stage: Stage, tasks: list[Task]) -> tuple[list[TaskOutcome], list[Event]]:
+def _run(executor: Any, stage: Stage, tasks: list[Task]) -> tuple[list[TaskResult], list[Event]]:
     events: list[Event] = []
     before = torch.get_num_threads()
     try:

@@ -39,6 +39,7 @@ class Stops:
     def __init__(self, after=10**9):
         self.interruption = Interruption()
         self.steps = {}
+        self.said = []
         self._after = after
         self._title = ""
 
@@ -49,8 +50,12 @@ class Stops:
 
     def advance(self, amount):
         self.steps[self._title] += amount
+        self.done = self.steps.get("training")
         if self.steps.get("training") == self._after and self.interruption.number is None:
             self.interruption.receive(15)
+
+    def say(self, text):
+        self.said.append((self.done, text))
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -120,6 +125,14 @@ def test_the_same_again_is_the_same_to_the_byte(dataset, done, tmp_path):
     fit(dataset, tmp_path / "other", replace(SETTINGS, seed=1))
     other = contents(tmp_path / "other")
     assert all(other[name] != data for name, data in contents(done).items())
+
+
+def test_the_time_left_is_told_within_ten_steps(dataset, tmp_path):
+    stops = Stops()
+    fit(dataset, tmp_path, replace(SETTINGS, steps=10), stops)
+    (told,) = stops.said
+    assert told[0] <= 10
+    assert re.fullmatch(r"\d+\.\d\d s per step: .* left", told[1])
 
 
 REGION = "r\t{record}\t{start}\t{end}\t1\t1\t1\t0.9\t-0.9\tFalse\n"

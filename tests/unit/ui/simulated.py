@@ -57,17 +57,16 @@ def gpu(number: int, name: str = "NVIDIA H200") -> Device:
     return Device("cuda", number, name, f"GPU-{number}", 140 * 2**30, (9, 0))
 
 
-def span(start: int, count: int = 100, weight: int = 10_000, file: str = "output_1.fa") -> Task:
-    name = f"{start:08d}-{start + count:08d}.pt"
+def file_task(number: int, count: int = 100, weight: int = 10_000) -> Task:
+    """The task of a split file."""
     return Task(
         "protein_embeddings",
         1,
-        (Path("/run") / file,),
-        (Path("/run") / name,),
+        (Path(f"/run/output_{number}.fa"),),
+        (Path(f"/run/output_{number}_ESM.pt"),),
         Path("/run/x.done"),
         {},
         weight,
-        (start, start + count),
         count,
     )
 

@@ -8,12 +8,12 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
-from tests.unit.ui.simulated import FULL, Hand, begin, gpu, span
-from virnucpro.contracts import Device, FailedTask
+from tests.unit.ui.simulated import FULL, Hand, begin, file_task, gpu
+from virnucpro.contracts import Device, FailedSequences
 from virnucpro.events import (
     Progressed,
+    SequencesFailed,
     StageStarted,
-    TaskFailed,
     TaskFinished,
     TaskStarted,
     WorkerDied,
@@ -32,9 +32,7 @@ def _lines(board: Dashboard, width: int, *, ascii_only: bool = False) -> list[st
     return console.file.getvalue().splitlines()
 
 
-def _running(
-    workers: int = 8, scale: int = 1, file: str = "output_1.fa", hand: Hand | None = None
-) -> Dashboard:
+def _running(workers: int = 8, scale: int = 1, hand: Hand | None = None) -> Dashboard:
     hand = hand or Hand()
     progress = StageProgress(hand)
     progress.update(begin(1200, 1000 * scale, 168_000 * scale))
@@ -43,7 +41,7 @@ def _running(
     for n in range(12):
         hand.now += 5
         for number in range(workers):
-            task = span(1000 * n, 1000 * scale, 168_000 * scale, file)
+            task = file_task(n, 1000 * scale, 168_000 * scale)
             progress.update(TaskStarted(number, task))
             progress.update(Progressed(number, 1000 * scale, 160_000 * scale))
             if n < 11:
@@ -56,7 +54,7 @@ def test_eight_gpus_in_eighty_columns() -> None:
     lines = _lines(_running(), 80)
     assert len(lines) <= 13
     text = "\n".join(lines)
-    assert lines[0].startswith("[5/9] ESM-2  88 of 1,200 tasks  11:")
+    assert lines[0].startswith("[5/9] ESM-2  88 of 1,200 files  11:")
     assert "96,000 of 1,200,000 seq" in lines[1]
     assert "8.0 %" in lines[1]
     for title in ("tasks", "sequences", "part", "seq/s", "tok/s", "memory", "util", "temp"):
@@ -72,7 +70,7 @@ def test_eight_gpus_in_eighty_columns() -> None:
 @pytest.mark.parametrize("scale", [1, 10_000])
 @pytest.mark.parametrize("ascii_only", [True, False])
 def test_no_line_is_wider_than_the_terminal(width: int, scale: int, ascii_only: bool) -> None:
-    board = _running(8, scale, "output_äöü_[red]" + "x" * 100 + ".fa")
+    board = _running(8, scale)
     lines = _lines(board, width, ascii_only=ascii_only)
     assert max(map(len, lines)) <= width
     assert sum(line.startswith("GPU") for line in lines) == 8  # one line a GPU, not folded
@@ -81,9 +79,9 @@ def test_no_line_is_wider_than_the_terminal(width: int, scale: int, ascii_only: 
 
 
 def test_a_wide_terminal_has_room_for_power_and_the_task() -> None:
-    text = "\n".join(_lines(_running(2, file="[red]x.fa"), 140))
+    text = "\n".join(_lines(_running(2), 140))
     assert "612 W" in text
-    assert "0:00 [red]x.fa[11000:12000]" in text  # literal, no markup
+    assert "0:00 output_11_ESM.pt" in text
 
 
 def test_the_state_of_a_worker_and_failures_are_seen() -> None:
@@ -91,7 +89,9 @@ def test_the_state_of_a_worker_and_failures_are_seen() -> None:
     board = _running(3, hand=hand)
     progress = board.progress
     progress.update(WorkerDied(1, gpu(1), "signal 9"))
-    progress.update(TaskFailed(2, FailedTask(span(0, 1, 1), "E", "m", ("a", "b", "c"))))
+    failures = (FailedSequences("E", "m", ("a", "b", "c")),)
+    progress.update(SequencesFailed(2, file_task(11), failures))
+    progress.update(TaskFinished(2, file_task(11), 5.0))
     assert " idle " not in "\n".join(_lines(board, 80))  # between two tasks it does not flicker
     hand.now += 3
     lines = _lines(board, 80)
@@ -143,7 +143,7 @@ def test_a_bar(share: float, drawn: str) -> None:
 def test_the_plain_line_has_the_same_figures() -> None:
     board = _running(2)
     line = one_line(board.line_parts())
-    assert line.startswith("[5/9] ESM-2, 22 of 1,200 tasks, ")
+    assert line.startswith("[5/9] ESM-2, 22 of 1,200 files, ")
     assert (
         "24,000 of 1,200,000 seq 400/s 64.0k tok/s (2.0 %) | GPU 0 11 tasks 12,000 (50 %)" in line
     )
@@ -178,11 +178,11 @@ def _cluster(nodes: int, gpus: int, hand: Hand | None = None, name: str = "node"
         progress.update(WorkerReady(number, device, "protein_embeddings", 1.0))
     for n in range(4):
         for number in range(len(workers)):
-            progress.update(TaskStarted(number, span(1000 * n, 1000, 168_000)))
+            progress.update(TaskStarted(number, file_task(n, 1000, 168_000)))
         hand.now += 5
         for number in range(len(workers)):
             progress.update(Progressed(number, 1000, 168_000))
-            progress.update(TaskFinished(number, span(1000 * n, 1000, 168_000), 5.0))
+            progress.update(TaskFinished(number, file_task(n, 1000, 168_000), 5.0))
     return Dashboard(progress)
 
 

@@ -12,16 +12,16 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from tests.unit.ui.simulated import FULL, FixedReader, Hand, begin, gpu, span, terminal
-from virnucpro.contracts import Device, FailedTask, SessionFigures
+from tests.unit.ui.simulated import FULL, FixedReader, Hand, begin, file_task, gpu, terminal
+from virnucpro.contracts import Device, FailedSequences, SessionFigures
 from virnucpro.errors import OutputError
 from virnucpro.events import (
     Event,
     Notice,
     Progressed,
+    SequencesFailed,
     StageFinished,
     StageStarted,
-    TaskFailed,
     TaskFinished,
     TaskStarted,
     WorkerDied,
@@ -38,7 +38,7 @@ SHOW_CURSOR = "\x1b[?25h"
 
 
 def _events() -> list[Event]:
-    task = span(0)
+    task = file_task(0)
     return [
         begin(),
         WorkerReady(0, gpu(0), "protein_embeddings", 12.3, {"precision": "bf16", "budget": 65536}),
@@ -72,9 +72,8 @@ def test_the_log_names_the_gpu_and_the_seconds_of_each_file(layout: Layout) -> N
         "GPU 0 NVIDIA H200 (GPU-0) ready for protein_embeddings after 12.3 s: precision bf16, budget 65536"
         in log
     )
-    assert "GPU 0 NVIDIA H200 started output_1.fa[0:100] (100 sequences)" in log
-    assert "GPU 0 NVIDIA H200 finished output_1.fa[0:100] after 2.50 s" in log
-    assert "output_1.fa: 100 sequences in 1 task, 2.50 s of work, on GPU 0 NVIDIA H200 (1)" in log
+    assert "GPU 0 NVIDIA H200 started output_0_ESM.pt (100 sequences)" in log
+    assert "GPU 0 NVIDIA H200 finished output_0_ESM.pt after 2.50 s" in log
 
 
 def test_the_log_names_the_node_and_the_gpu(layout: Layout) -> None:
@@ -82,15 +81,14 @@ def test_the_log_names_the_node_and_the_gpu(layout: Layout) -> None:
     with RunScreen(DisplaySettings(), layout, _piped(), FixedReader()) as screen:
         screen.show(begin())
         screen.show(WorkerReady(0, device, "protein_embeddings", 12.3))
-        screen.show(TaskStarted(0, span(0)))
-        screen.show(TaskFinished(0, span(0), 2.5))
+        screen.show(TaskStarted(0, file_task(0)))
+        screen.show(TaskFinished(0, file_task(0), 2.5))
         screen.show(WorkerDied(0, device, "signal 9"))
         screen.show(StageFinished("protein_embeddings", 5, 3.0))
     log = layout.log.read_text()
     name = "node7 GPU 3 NVIDIA H200"
     assert f"{name} (GPU-3) ready for protein_embeddings" in log
-    assert f"{name} finished output_1.fa[0:100]" in log
-    assert f"2.50 s of work, on {name} (1)" in log
+    assert f"{name} finished output_0_ESM.pt" in log
     assert f"worker 0 on {name} died: signal 9" in log
 
 
@@ -109,7 +107,7 @@ def test_the_line_goes_to_the_log_whatever_is_shown(layout: Layout, shown: str) 
         screen.tick()
     lines = [line for line in layout.log.read_text().splitlines() if "[5/9] ESM-2" in line]
     assert len(lines) == 1
-    for figure in ("1 of 10 tasks", "50 of 1,000", "GPU 0", "34/140 GiB", "99 %", "61 C", "host"):
+    for figure in ("1 of 10 files", "50 of 1,000", "GPU 0", "34/140 GiB", "99 %", "61 C", "host"):
         assert figure in lines[0]
     plain = [line for line in _text(console).splitlines() if line.startswith("[5/9] ESM-2,")]
     assert len(plain) == (1 if shown == "plain" else 0)
@@ -165,10 +163,10 @@ def test_forced_colours_make_no_terminal(layout: Layout) -> None:
 
 def test_ids_and_messages_are_literal(layout: Layout) -> None:
     console = _piped()
-    failed = FailedTask(span(0, 1), "ValueError", "[bold]no[/bold] \x1b[2J", ("[red]id[/red]",))
+    failed = FailedSequences("ValueError", "[bold]no[/bold] \x1b[2J", ("[red]id[/red]",))
     with RunScreen(DisplaySettings(), layout, console, FixedReader()) as screen:
         screen.show(begin())
-        screen.show(TaskFailed(0, failed))
+        screen.show(SequencesFailed(0, file_task(1), (failed,)))
         screen.show(Notice("warning", "[link=x]record[/link] :smile: 12"))
         screen.show(Notice("info", "[/nothing]"))
     for text in (_text(console), layout.log.read_text()):
@@ -183,7 +181,7 @@ def test_a_stall_is_on_the_screen_and_in_the_log_once(layout: Layout) -> None:
     with RunScreen(
         DisplaySettings(level="WARNING"), layout, console, FixedReader(), hand
     ) as screen:
-        for event in (*_events(), TaskStarted(0, span(100))):
+        for event in (*_events(), TaskStarted(0, file_task(100))):
             screen.show(event)
         for _ in range(5):
             hand.now += 61
@@ -203,7 +201,7 @@ def test_a_long_stage_leaves_a_line(layout: Layout) -> None:
 @pytest.mark.parametrize(
     ("event", "text"),
     [
-        (TaskFinished(0, span(0), 1.5), "host finished output_1.fa[0:100] after 1.50 s"),
+        (TaskFinished(0, file_task(0), 1.5), "host finished output_0_ESM.pt after 1.50 s"),
         (WorkerReady(1, Device("cpu"), "protein_embeddings", 1), "CPU 1 ready for protein_embeddings after 1.0 s"),
         (WorkerDied(3, gpu(1), "signal 9"), "worker 3 on GPU 1 NVIDIA H200 died: signal 9"),
         (
@@ -225,10 +223,10 @@ def test_a_host_stage_is_not_the_work_of_a_gpu(tmp_path: Path) -> None:
         for event in (
             *_events(),
             StageStarted("merging", 6, 1, 1, 0, 0, title="Merging", stages=9, on_workers=False),
-            TaskStarted(0, span(5)),
+            TaskStarted(0, file_task(5)),
         ):
             writer.write(event)
-    assert "host started output_1.fa[5:105]" in path.read_text()
+    assert "host started output_5_ESM.pt" in path.read_text()
 
 
 def test_a_full_disk_is_an_error_with_advice() -> None:

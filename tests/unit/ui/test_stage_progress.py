@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
-from tests.unit.ui.simulated import Hand, begin, gpu, span
-from virnucpro.contracts import FailedTask, Task
+from tests.unit.ui.simulated import Hand, begin, file_task, gpu
+from virnucpro.contracts import FailedSequences
 from virnucpro.events import (
-    FileFinished,
     Progressed,
     ReportStarted,
+    SequencesFailed,
     StageAhead,
     StageFinished,
     StageStarted,
-    TaskFailed,
     TaskFinished,
     TaskStarted,
     WorkerDied,
@@ -40,7 +38,7 @@ def progress(hand: Hand) -> StageProgress:
 def _work(
     progress: StageProgress, hand: Hand, worker: int, start: int, seconds: float, steps: int = 4
 ) -> None:
-    task = span(start)
+    task = file_task(start)
     progress.update(TaskStarted(worker, task))
     for _ in range(steps):
         hand.now += seconds / steps
@@ -80,7 +78,7 @@ def test_no_forecast_at_the_start(
     progress.update(begin(tasks=1))
     hand.now += 300  # loading the model takes its time, which is no measure of the work
     progress.update(WorkerReady(0, gpu(0), "protein_embeddings", 300))
-    progress.update(TaskStarted(0, span(0)))
+    progress.update(TaskStarted(0, file_task(0)))
     hand.now += seconds
     if share_done:
         progress.update(Progressed(0, share_done, share_done * 70))
@@ -93,7 +91,7 @@ def test_what_a_dead_worker_had_begun_is_taken_back(progress: StageProgress, han
     progress.update(begin())
     progress.update(WorkerReady(0, gpu(0), "protein_embeddings", 1.0))
     _work(progress, hand, 0, 0, 5)
-    progress.update(TaskStarted(0, span(100)))
+    progress.update(TaskStarted(0, file_task(100)))
     progress.update(Progressed(0, 60, 4200))
     assert progress.sequences == 160
     progress.update(WorkerDied(0, gpu(0), "signal 9"))
@@ -103,24 +101,21 @@ def test_what_a_dead_worker_had_begun_is_taken_back(progress: StageProgress, han
     assert (progress.sequences, progress.share, progress.workers[0].state) == (200, 0.2, "idle")
 
 
-def test_halves_and_failures_end_at_all_done(progress: StageProgress, hand: Hand) -> None:
+def test_trials_and_failures_end_at_all_done(progress: StageProgress, hand: Hand) -> None:
     progress.update(begin(tasks=1))
     progress.update(WorkerReady(0, gpu(0), "protein_embeddings", 1.0))
-    progress.update(TaskStarted(0, span(0)))
-    progress.update(Progressed(0, 80, 0))
-    for half in (span(0, 99, 9_900), span(99, 1, 100)):
-        progress.update(TaskStarted(0, half))
-        hand.now += 1
-        if half.count == 99:
-            progress.update(Progressed(0, 99, 0))
-            progress.update(TaskFinished(0, half, 1.0))
-    progress.update(TaskFailed(0, FailedTask(span(99, 1, 100), "ValueError", "bad", ("r",))))
-    assert (progress.sequences, progress.share, progress.failed, progress.workers[0].state) == (
-        100,
-        1.0,
-        1,
-        "idle",
-    )
+    for sequences in (80, 50):  # of an attempt that failed, and of a trial
+        progress.update(TaskStarted(0, file_task(1)))
+        progress.update(Progressed(0, sequences, 0))
+        progress.update(Progressed(0, -sequences, 0))
+    rest = replace(file_task(1), count=99)
+    progress.update(TaskStarted(0, rest))
+    hand.now += 1
+    progress.update(Progressed(0, 99, 0))
+    progress.update(SequencesFailed(0, rest, (FailedSequences("ValueError", "bad", ("r",)),)))
+    progress.update(TaskFinished(0, rest, 1.0))
+    done = (progress.sequences, progress.share, progress.failed, progress.workers[0].state)
+    assert done == (100, 1.0, 1, "idle")
 
 
 def test_the_next_stage_knows_the_workers_but_not_the_dead(progress: StageProgress) -> None:
@@ -146,7 +141,7 @@ def test_a_stage_of_the_host(progress: StageProgress, hand: Hand) -> None:
             "translation", 2, 1, 1, 1000, 0, title="Translation", stages=9, on_workers=False
         )
     )
-    progress.update(TaskStarted(0, span(0, 1000, 0)))
+    progress.update(TaskStarted(0, file_task(0, 1000, 0)))
     hand.now += 10
     for _ in range(250):
         progress.update(Progressed(0, 1, 0))
@@ -159,9 +154,9 @@ def test_a_stage_of_the_host(progress: StageProgress, hand: Hand) -> None:
     progress.update(
         StageStarted("merging", 6, 4, 4, 0, 0, title="Merging", stages=9, on_workers=False)
     )
-    progress.update(TaskStarted(0, span(0)))
+    progress.update(TaskStarted(0, file_task(0)))
     hand.now += 10
-    progress.update(TaskFinished(0, span(0), 10))
+    progress.update(TaskFinished(0, file_task(0), 10))
     assert progress.share == 0.25
 
 
@@ -182,34 +177,6 @@ def test_the_rate_of_rare_reports_does_not_fall_to_nothing_between_them() -> Non
     for minute in range(1, 30):
         rate.add(60.0 * minute, WorkAmount(600))
         assert rate.per_second(60.0 * minute).sequences == pytest.approx(10)  # type: ignore[union-attr]
-
-
-def test_files_are_counted_where_a_stage_has_several() -> None:
-    progress = StageProgress(lambda: 0.0)
-    progress.update(
-        StageStarted(
-            "protein_embeddings",
-            5,
-            3,
-            12,
-            1200,
-            1200,
-            files=3,
-            title="ESM-2",
-            stages=9,
-            on_workers=True,
-        )
-    )
-    whole = Task(
-        "protein_embeddings",
-        1,
-        (Path("output_1.fa"),),
-        (Path("output_1_ESM.pt"),),
-        Path("r"),
-        count=400,
-    )
-    progress.update(FileFinished("protein_embeddings", whole))
-    assert "1 of 3 files" in Dashboard(progress).heading
 
 
 def _of_records(records: int) -> StageStarted:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.unit.ui.simulated import Hand, begin, gpu, span
+from tests.unit.ui.simulated import Hand, begin, file_task, gpu
 from virnucpro.contracts import Device
 from virnucpro.events import Progressed, TaskFinished, TaskStarted, WorkerReady
 from virnucpro.ui.stage_progress import StageProgress
@@ -34,21 +34,21 @@ def test_stalled(usual: float | None, silent: float, warns: bool) -> None:
     hand = Hand()
     progress = _meter(hand, [gpu(0)])
     if usual is not None:
-        progress.update(TaskStarted(0, span(0)))
-        progress.update(TaskFinished(0, span(0), usual))
-    progress.update(TaskStarted(0, span(100)))
+        progress.update(TaskStarted(0, file_task(0)))
+        progress.update(TaskFinished(0, file_task(0), usual))
+    progress.update(TaskStarted(0, file_task(100)))
     hand.now += silent
     found = stalled_workers(progress.workers, hand.now)
     assert bool(found) is warns
     if warns:
         assert found[0].startswith("GPU 0 NVIDIA H200 has made no progress for")
-        assert "output_1.fa[100:200]" in found[0]
+        assert "output_100_ESM.pt" in found[0]
 
 
 def test_an_idle_worker_and_the_first_piece_on_a_cpu_are_not_stalled() -> None:
     hand = Hand()
     progress = _meter(hand, [gpu(0), Device("cpu")])
-    progress.update(TaskStarted(1, span(0)))
+    progress.update(TaskStarted(1, file_task(0)))
     hand.now += 9999
     assert stalled_workers(progress.workers, hand.now) == {}
 
@@ -57,7 +57,7 @@ def test_a_stall_is_said_once_and_again_only_after_progress() -> None:
     hand = Hand()
     progress = _meter(hand, [gpu(0)])
     watch = WorkerWatch(progress)
-    progress.update(TaskStarted(0, span(0)))
+    progress.update(TaskStarted(0, file_task(0)))
     said = []
     for _ in range(3):
         hand.now += 700
@@ -80,7 +80,7 @@ def _run(
 ) -> list[str]:
     said = []
     for worker in range(len(speeds)):
-        progress.update(TaskStarted(worker, span(0, 10**6, 10**8)))
+        progress.update(TaskStarted(worker, file_task(0, 10**6, 10**8)))
     for _ in range(seconds):
         hand.now += 1
         for worker, speed in enumerate(speeds):

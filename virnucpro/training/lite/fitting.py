@@ -8,7 +8,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +19,7 @@ from virnucpro.classifier.files import classifier_to_bytes
 from virnucpro.encoders.lite import LITE, lite_to_bytes, read_lite
 from virnucpro.events import StepProgress
 from virnucpro.executors.signals import Interruption
+from virnucpro.formatting import clock_time
 from virnucpro.metrics.classification import auroc
 from virnucpro.metrics.temperature import fit_temperature
 from virnucpro.store.disk import Disk, sha256_of
@@ -43,17 +44,26 @@ from virnucpro.training.lite.trainer import (
 from virnucpro.version import __version__
 
 SAVE_SECONDS = 60.0
+TIMED_STEPS = 5  # after which the time left is told
 MEASURED_PARTS: tuple[Part, ...] = ("validation", "test")
 MEASURED_WINDOWS = 4000  # per part and chunk length
 CHUNKS_PER_CONTIG = (1, 2, 3, 4, 6, 10, 16)
 CONTIGS_PER_COUNT = 600
 
 
+class LiteDisplay(StepProgress, Protocol):
+    """Shows the progress of a training."""
+
+    def say(self, text: str) -> None:
+        """Show a line."""
+        ...
+
+
 def fit_lite(
     dataset: Dataset,
     root: Path,
     settings: LiteTrainingSettings,
-    progress: StepProgress,
+    progress: LiteDisplay,
     *,
     interruption: Interruption,
     start: Path | None = None,
@@ -106,10 +116,15 @@ def fit_lite(
             trainer.load_state(state)
         progress.begin("training", settings.steps - trainer.step)
         with interruption.held():  # leaving it raises Interrupted, after the state is saved
-            saved = time.monotonic()
+            began = saved = time.monotonic()
+            first_step = trainer.step
             while trainer.step < settings.steps and interruption.number is None:
                 trainer.advance()
                 progress.advance(1)
+                if trainer.step == first_step + TIMED_STEPS:
+                    seconds = (time.monotonic() - began) / TIMED_STEPS
+                    rest = clock_time(seconds * (settings.steps - trainer.step))
+                    progress.say(f"{seconds:.2f} s per step: {rest} left")
                 if time.monotonic() - saved > SAVE_SECONDS:
                     _save_state(files, identity, trainer, disk)
                     saved = time.monotonic()

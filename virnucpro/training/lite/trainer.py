@@ -16,6 +16,7 @@ from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 from virnucpro.encoders.lite_network import LiteNetwork, LiteShape
 from virnucpro.errors import ModelError
+from virnucpro.precision import emulated_on_cpu
 from virnucpro.training.classifier.network import weight_decay_groups
 from virnucpro.training.lite.balance import GcShares, GroupLosses, gc_of
 from virnucpro.training.lite.genomes import Bases, GenomeSet, WindowSampler, mutated
@@ -97,8 +98,9 @@ class LiteModel(nn.Module):
 class LiteTrainer:
     """Trains a model on windows of ``genomes``: those of a batch have one of ``lengths``.
 
-    The same arguments give the same weights on one machine with the same number of threads, also
-    if the training was stopped and continued with :meth:`state`.
+    It multiplies in bf16 where the processor has instructions for it, else in fp32. The same
+    arguments give the same weights on one machine with the same number of threads, also if the
+    training was stopped and continued with :meth:`state`.
     """
 
     def __init__(
@@ -137,6 +139,7 @@ class LiteTrainer:
         self._average = AveragedModel(self._model, multi_avg_fn=running_mean, use_buffers=True)
         groups = weight_decay_groups(self._model, settings.weight_decay)
         self._optimizer = torch.optim.AdamW(groups, lr=settings.learning_rate)
+        self._bf16 = not emulated_on_cpu("bf16")
 
     def advance(self) -> None:
         """Train on one batch."""
@@ -146,7 +149,7 @@ class LiteTrainer:
             parameters["lr"] = settings.rate(self.step)
         windows, records = self._draw()
         labels = torch.from_numpy(self._genomes.virus[records].astype(np.int64))
-        with torch.autocast("cpu", torch.bfloat16):
+        with torch.autocast("cpu", torch.bfloat16, enabled=self._bf16):
             logits = model(torch.from_numpy(windows).long())
         smoothing = settings.label_smoothing
         losses = F.cross_entropy(logits, labels, label_smoothing=smoothing, reduction="none")

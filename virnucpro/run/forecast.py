@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from virnucpro.contracts import SPLITTING, SpannedStage, Stage
+from virnucpro.contracts import SPLITTING, Stage
 from virnucpro.events import StageAhead
 from virnucpro.store.ledger import Ledger
 
@@ -16,7 +16,7 @@ HOST_SECONDS = {"translation": 40, "merging": 50, "prediction": 45, "consensus":
 REPORT_SECONDS = 50
 
 
-def stages_ahead(later: Sequence[Stage], ledger: Ledger) -> tuple[StageAhead, ...]:
+def stages_ahead(later: Sequence[Stage], ledger: Ledger) -> list[StageAhead]:
     """Return what is to do in the ``later`` stages of a run, and after them for its report.
 
     Of an embedding stage that is the number of sequences, of a stage of the host the seconds.
@@ -24,7 +24,7 @@ def stages_ahead(later: Sequence[Stage], ledger: Ledger) -> tuple[StageAhead, ..
     """
     receipts = {receipt.stage: receipt for _, receipt in ledger.receipts()}
     if SPLITTING not in receipts:
-        return tuple(StageAhead(item.name) for item in later)
+        return [StageAhead(item.name) for item in later]
     files = [file for file in receipts[SPLITTING].outputs if file.path.suffix == ".fa"]
     molecules = len({file.path.parent for file in files})  # they have the same frames
     frames = sum(file.rows for file in files) / max(molecules, 1)
@@ -35,7 +35,7 @@ def stages_ahead(later: Sequence[Stage], ledger: Ledger) -> tuple[StageAhead, ..
         scale *= 1e6
     ahead = []
     for item in later:
-        if isinstance(item, SpannedStage):
+        if item.runs_on == "worker":
             todo = [task for task in item.plan(ledger) if not task.receipt.exists()]
             ahead.append(StageAhead(item.name, sum(task.count for task in todo)))
         elif item.name in HOST_SECONDS:
@@ -46,4 +46,4 @@ def stages_ahead(later: Sequence[Stage], ledger: Ledger) -> tuple[StageAhead, ..
     if chunking := receipts.get("chunking"):  # other runs have no report
         records = chunking.outputs[1].rows
         ahead.append(StageAhead("report", seconds=scale * REPORT_SECONDS * records / 1e6))
-    return tuple(ahead)
+    return ahead
