@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from importlib import import_module
 from typing import Any
 
@@ -10,6 +11,20 @@ import click
 import virnucpro.cli.shared as shared
 from virnucpro.version import __version__
 
+COMMANDS = (
+    *("predict", "demo", "call", "status", "report", "plot", "models", "train", "evaluate", "rcl"),
+    *("profile", "benchmark", "utils"),
+)
+TRAIN_COMMANDS = ("download", "prepare", "embed", "classifier", "lite")
+RCL_COMMANDS = {
+    "predict": "rcl_predict",
+    "embed": "rcl_embed",
+    "train": "rcl_train",
+    "evaluate": "rcl_evaluate",
+    "plot": "rcl_plot",
+    "profile": "rcl_profile",
+    "validate": "rcl_validate",
+}
 EPILOG = """\b
 Examples:
   virnucpro demo
@@ -35,14 +50,11 @@ class LazyGroup(click.Group):
     So ``--version`` and a mistyped command are answered at once.
     """
 
-    def __init__(self, *args: Any, modules: str, names: str, **kwargs: Any) -> None:
-        """``names`` are separated by spaces, in the order of the help text.
-
-        The command ``x`` is the object ``x`` of the module ``virnucpro.cli.`` + ``modules`` + x.
-        """
+    def __init__(self, *args: Any, modules: Mapping[str, str], **kwargs: Any) -> None:
+        """``modules`` maps each name to a module of this folder, in the order of the help text."""
         super().__init__(*args, **kwargs)
         self.modules = modules
-        self.commands.update((name, click.Command(name)) for name in names.split())
+        self.commands.update((name, click.Command(name)) for name in modules)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the names in the order of the help text."""
@@ -52,15 +64,14 @@ class LazyGroup(click.Group):
         """Import and return a command; None if there is no such command."""
         command = self.commands.get(cmd_name)
         if command is not None and command.callback is None:
-            module = import_module(f"virnucpro.cli.{self.modules}{cmd_name}")
+            module = import_module(f"virnucpro.cli.{self.modules[cmd_name]}")
             self.commands[cmd_name] = command = getattr(module, cmd_name)
         return command
 
 
 @click.group(
     cls=LazyGroup,
-    modules="",
-    names="predict demo call status report plot models train evaluate rcl profile benchmark utils",
+    modules={name: name for name in COMMANDS},
     context_settings={
         "help_option_names": ["-h", "--help"],
         "max_content_width": 100,
@@ -78,8 +89,7 @@ def app() -> None:
 
 @app.group(
     cls=LazyGroup,
-    modules="train_",
-    names="download prepare embed classifier lite",
+    modules={name: f"train_{name}" for name in TRAIN_COMMANDS},
     short_help="Train a classifier, or small encoders, on your own genomes.",
     epilog=TRAIN_EPILOG,
 )
@@ -90,8 +100,7 @@ def train() -> None:
 
 @app.group(
     cls=LazyGroup,
-    modules="rcl_",
-    names="predict embed train evaluate plot profile validate",
+    modules=RCL_COMMANDS,
     short_help="Find the reactive center loop in serpins.",
     epilog=RCL_EPILOG,
 )
