@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from tests.cli.inputs import PLAIN
 from tests.cli.test_inputs_models import (
     CLASSIFIER,
     NUCLEOTIDE,
@@ -95,25 +94,3 @@ def test_hostile_models(run: Callable, models: Path, change: Callable[[Path], No
     assert str(models) in done.err
     assert time.process_time() - started < SECONDS
     assert not (models.parent / "out/sample_contigs.tsv").exists()
-
-
-@pytest.mark.parametrize(
-    ("options", "says"),
-    [
-        (("-t", "99999999999999"), "-t"),
-        (("-w", "99999999999999"), "-w"),
-        (("-b", "9" * 23), "-b"),
-        (("--cpu-workers", "9" * 9), "--cpu-workers"),
-        (("-e", "9" * 23), "-e"),
-    ],
-)
-def test_numbers_beyond_reason(
-    call: Callable, tmp_path: Path, options: tuple[str, ...], says: str
-) -> None:
-    source = tmp_path / "sample.fa"
-    source.write_bytes(PLAIN)
-    done = call("predict", source, "-o", tmp_path / "out", "-m", "toy", *options)
-    assert "Traceback" not in done.err
-    assert done.code == 64, done.err
-    assert says in done.err
-    assert not (tmp_path / "out").exists()
