@@ -80,7 +80,11 @@ def test_a_missing_package_is_named(tmp_path: Path, monkeypatch, name: str) -> N
         getattr(rows, f"to_{name}")()
 
 
-def test_several_runs_in_a_folder_are_told_apart_by_name(tmp_path: Path) -> None:
+def test_runs_in_a_folder_are_told_apart_by_name(tmp_path: Path) -> None:
+    (tmp_path / "s_run.json").write_text('{"counts": ')
+    for folder, message in ((tmp_path, "virnucpro status"), (tmp_path / "no", "not a directory")):
+        with pytest.raises(UsageError, match=message):
+            virnucpro.open_run(folder)
     write_run(tmp_path, "a")
     write_run(tmp_path, "b_rcl")
     with pytest.raises(UsageError, match=r"as stem \(option --stem\): a, b_rcl"):
@@ -90,16 +94,6 @@ def test_several_runs_in_a_folder_are_told_apart_by_name(tmp_path: Path) -> None
         virnucpro.open_run(tmp_path, "c")
     with pytest.raises(UsageError, match="no finished run of rcl predict"):
         virnucpro.open_rcl_run(tmp_path)
-
-
-def test_a_folder_without_a_run_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="virnucpro status"):
-        virnucpro.open_run(tmp_path)
-    with pytest.raises(UsageError, match="is not a directory"):
-        virnucpro.open_run(tmp_path / "none")
-    (tmp_path / "s_run.json").write_text('{"counts": ')
-    with pytest.raises(UsageError, match="no finished run"):
-        virnucpro.open_run(tmp_path)
 
 
 @pytest.mark.parametrize(

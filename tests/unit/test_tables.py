@@ -141,25 +141,8 @@ def test_the_files_of_a_run_are_as_declared(tmp_path: Path) -> None:
                     assert column.text(value) == cell
 
 
-def test_every_table_of_a_run_lies_where_the_layout_says(tmp_path: Path) -> None:
+def test_every_table_of_a_run_lies_where_it_is_declared(tmp_path: Path) -> None:
     layout = RunLayout(tmp_path, "a{b}", 500)
-    paths = (
-        layout.contigs_table,
-        layout.chunks_table,
-        layout.predictions,
-        layout.consensus,
-        layout.failed_table,
-        layout.records_table,
-        layout.frames_table,
-        layout.copies_table,
-    )
-    assert [path.relative_to(tmp_path).as_posix() for path in paths] == [
-        "a{b}_contigs.tsv",
-        "a{b}_chunks.tsv",
-        "a{b}_merged/prediction_results.txt",
-        "a{b}_merged/prediction_results_highestscore.csv",
-        "failed_files.txt",
-        ".checkpoints/runs/a{b}/state/records.tsv",
-        ".checkpoints/runs/a{b}/state/frames.tsv",
-        ".checkpoints/runs/a{b}/state/copies.tsv",
-    ]
+    places = {table.place("a{b}") for table in RUN_TABLES}
+    paths = (value for value in vars(layout).values() if isinstance(value, Path))
+    assert places <= {path.relative_to(tmp_path).as_posix() for path in paths}
