@@ -19,7 +19,7 @@ from __future__ import annotations
 import argparse
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -136,12 +136,6 @@ def print_row(work: str, molecule: Molecule, seconds: Seconds, times: float, fra
     )
 
 
-def in_folder(measure: Callable[[Path], Seconds]) -> Seconds:
-    """Measure in a folder that is removed."""
-    with tempfile.TemporaryDirectory() as folder:
-        return measure(Path(folder))
-
-
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -155,12 +149,10 @@ def main() -> None:
         seconds, spans = hand_out(Path(folder), options.workers, options.files)
     for molecule in molecules:
         print_row("hand out", molecule, seconds, spans, LEAST_SPAN[molecule])
-    for molecule in molecules:
-        joined = in_folder(lambda folder, molecule=molecule: join(folder, molecule))  # type: ignore[misc]
-        print_row("join", molecule, joined, 1, FRAMES)
-    for molecule in molecules:
-        written = in_folder(lambda folder, molecule=molecule: transfer(folder, molecule))  # type: ignore[misc]
-        print_row("transfer", molecule, written, 1, LEAST_SPAN[molecule])
+        with tempfile.TemporaryDirectory() as folder:
+            print_row("join", molecule, join(Path(folder), molecule), 1, FRAMES)
+            written = transfer(Path(folder), molecule)
+            print_row("transfer", molecule, written, 1, LEAST_SPAN[molecule])
 
 
 if __name__ == "__main__":

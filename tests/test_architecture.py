@@ -41,7 +41,6 @@ ORDER = (
     "run",
     "training",
     "evaluation",
-    "benchmark",
     "rcl",
     "ui",
     "api",

@@ -13,7 +13,7 @@ from virnucpro.version import __version__
 
 COMMANDS = (
     *("predict", "demo", "call", "status", "report", "plot", "models", "train", "evaluate", "rcl"),
-    *("profile", "benchmark", "utils"),
+    *("profile", "utils"),
 )
 TRAIN_COMMANDS = ("download", "prepare", "embed", "classifier", "lite")
 RCL_COMMANDS = {

@@ -1,6 +1,6 @@
 """Two runs in one output directory, with sequences that fail, while workers are killed at random.
 
-    python -m tools.two_runs FOLDER --records 20000 --kills 20 --seed 1
+    python -m tests.faults.two_runs FOLDER --records 20000 --kills 20 --seed 1
 
 Both use the toy model type on two worker processes each. The results, the table of failures and
 the failed records must be those of the same two runs, one after the other and without kills. A
