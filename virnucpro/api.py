@@ -90,8 +90,7 @@ def predict(
         on_progress: called with a :class:`Progress` whenever there is more to say.
         settings: any of :data:`virnucpro.settings.SETTINGS`, such as ``device``, ``gpus``,
             ``threads``, ``chunk_length``, ``classifier`` or ``min_score``; and
-            ``keep_intermediate``. None leaves a setting as it is. ``help(virnucpro.predict)`` and
-            ``docs/python.md`` list all of them.
+            ``keep_intermediate``. None leaves a setting as it is.
 
     Raises:
         VirNucProError: see ``virnucpro.errors``; nothing that was finished is lost.

@@ -51,7 +51,7 @@ BASES = _shown_as("N", click.IntRange(3, MOST))
 SECONDS = _shown_as("X", click.FloatRange(min=0))
 SHARE = _shown_as("X", click.FloatRange(0, 1))
 FILE = _shown_as("FILE", NamedPath(path_type=Path))
-INPUT = NamedPath(path_type=str)  # a file, a pattern or -
+INPUT = NamedPath(path_type=str, readable=False)  # a file, a pattern or -
 FOLDER = _shown_as("DIR", NamedPath(path_type=Path))
 
 EXIT_CODES = {
