@@ -26,7 +26,7 @@ lint: .venv/checked
 
 bench: .venv/tested  ## host stages in records per second, and how well 8 workers share the work
 	$(BIN)/python -m benchmarks.reading
-	$(BIN)/python -m benchmarks.scheduling --workers 1,8 --seconds 40 --spans 250
+	$(BIN)/python -m benchmarks.scheduling --workers 1,8 --seconds 40
 
 gpu:  ## check the GPU path and measure it, with the packages that PYTHON has; twice ten minutes
 	$(PYTHON) -m benchmarks.gpu facts .gpu; facts=$$?; \

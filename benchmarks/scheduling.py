@@ -2,12 +2,11 @@
 
 The sleep is proportional to the tokens.
 
-    python -m benchmarks.scheduling [--workers 1,2,4,8] [--seconds 24] [--spans 1000,500,250,125]
-                                    [--sequences 10000]
+    python -m benchmarks.scheduling [--workers 1,2,4,8] [--seconds 24] [--frames 10000]
 
 ``gain`` is the device time of all tasks divided by the time from the first task to the last commit. It
-says how many times faster the workers are than one worker that never waits. Spans, receipts, commits
-and joins are those of a run. ``idle`` is the share of the workers' time without a task, from their
+says how many times faster the workers are than one worker that never waits. The split files are as
+large as those of a run, and receipts are written as there. ``idle`` is the share of the workers' time without a task, from their
 reports.
 """
 
@@ -27,8 +26,7 @@ from virnucpro.contracts import Device
 from virnucpro.events import Event, TaskStarted, WorkerReport
 from virnucpro.executors.executor import Executor
 from virnucpro.executors.processes import ProcessPool
-
-SPLIT_FILE = 10_000  # sequences of a split file, as a run has them by default
+from virnucpro.stages.splitting import frames_per_file
 
 
 @dataclass(frozen=True)
@@ -68,11 +66,11 @@ def uneven_files(files: int = 200) -> list[int]:
 
 
 def measure_scheduling(
-    folder: Path, counts: Sequence[int], workers: int, span: int, seconds: float
+    folder: Path, counts: Sequence[int], workers: int, seconds: float
 ) -> SchedulingResult:
     """Run a stage whose devices need ``seconds`` in all."""
     files, residues = make_files(folder, counts)
-    stage = Counting(files, folder, span, seconds / residues, batch=64)
+    stage = Counting(files, folder, seconds / residues, batch=64)
     first: list[float] = []
 
     def note_first_task(event: Event) -> None:
@@ -96,14 +94,14 @@ def measure_scheduling(
     return SchedulingResult(elapsed, busy, idle, len(outcomes))
 
 
-def print_row(name: str, counts: Sequence[int], workers: int, span: int, seconds: float) -> None:
+def print_row(name: str, counts: Sequence[int], workers: int, seconds: float) -> None:
     """Measure one row of the table."""
     with tempfile.TemporaryDirectory() as folder:
-        f = measure_scheduling(Path(folder), counts, workers, span, seconds)
+        f = measure_scheduling(Path(folder), counts, workers, seconds)
     share = 100 * f.idle / (f.idle + f.busy)
     print(
-        f"{name:28} {span:5} {workers:7} {f.tasks:5} {f.elapsed:8.2f} "
-        f"{seconds / f.elapsed:5.2f} {share:.1f} %",
+        f"{name:28} {workers:7} {f.tasks:5} {f.elapsed:8.2f} {seconds / f.elapsed:5.2f} "
+        f"{share:.1f} %",
         flush=True,
     )
 
@@ -112,18 +110,16 @@ def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--workers", default="1,2,4,8", help="numbers of workers")
-    parser.add_argument("--spans", default="1000,500,250,125", help="sequences per span")
     parser.add_argument("--seconds", type=float, default=24.0, help="device time in all")
-    parser.add_argument("--sequences", type=int, default=10_000, help="of the one input")
+    parser.add_argument("--frames", type=int, default=10_000, help="of the one input")
     options = parser.parse_args()
-    print(f"{'work':28} {'span':>5} {'workers':>7} {'tasks':>5} {'seconds':>8} {'gain':>5} idle")
-    full, rest = divmod(options.sequences, SPLIT_FILE)
-    one = [SPLIT_FILE] * full + [rest] * (rest > 0)
-    works = ((f"one input of {options.sequences:,}", one), ("200 uneven files", uneven_files()))
+    print(f"{'work':28} {'workers':>7} {'files':>5} {'seconds':>8} {'gain':>5} idle")
+    full, rest = divmod(options.frames, frames_per_file(options.frames, proteins=True))
+    one = [frames_per_file(options.frames, proteins=True)] * full + [rest] * (rest > 0)
+    works = ((f"one input of {options.frames:,}", one), ("200 uneven files", uneven_files()))
     for name, counts in works:
-        for span in map(int, options.spans.split(",")):
-            for workers in map(int, options.workers.split(",")):
-                print_row(name, counts, workers, span, options.seconds)
+        for workers in map(int, options.workers.split(",")):
+            print_row(name, counts, workers, options.seconds)
 
 
 if __name__ == "__main__":

@@ -103,7 +103,7 @@ def test_out_of_memory_in_a_worker_halves_its_batches(models: Models, device, tm
     events: list[Event] = []
     pool = Executor(ProcessPool([where], tokenizer_threads=1), host_threads=1)
     try:
-        outcomes = list(pool.run(stage, stage.split(stage.whole(proteins)), events.append))
+        outcomes = list(pool.run(stage, [stage.whole(proteins)], events.append))
     finally:
         pool.close()
     done = [outcome for outcome in outcomes if isinstance(outcome, TaskResult)]
