@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
+from virnucpro.columns import ResultTable
 from virnucpro.tables import CHUNKS, CONTIGS, REGIONS, VIRUS
 
 LENGTH = 500  # bases per chunk
@@ -27,106 +28,49 @@ class Shown:
     regions: Sequence[tuple[int, int]] = ()
     length: int = 0
 
-    @property
-    def bases(self) -> int:
-        """The length of the record."""
-        return self.length or LENGTH * len(self.scores)
 
-    @property
-    def score(self) -> float | None:
-        """The score of the record, here simply that of its chunks."""
-        known = [score for score in self.scores if score is not None]
-        return 2 * sum(known) / len(known) - 1 if known else None
-
-
-@dataclass
-class Made:
-    """The tables of a run while they are written."""
-
-    contigs: list[str] = field(default_factory=lambda: [CONTIGS.header])
-    virus: list[str] = field(default_factory=lambda: [VIRUS.header])
-    regions: list[str] = field(default_factory=lambda: [REGIONS.header])
-    chunks: list[str] = field(default_factory=lambda: [CHUNKS.header])
-
-    def add(self, record: Shown) -> None:
-        """Append the rows of a record."""
-        scored = sum(score is not None for score in record.scores)
-        self.contigs.append(
-            CONTIGS.line(
-                record=record.id,
-                length=record.bases,
-                chunks=len(record.scores),
-                chunks_scored=scored,
-                coverage=scored / len(record.scores),
-                call=record.call,
-                virus_score=record.score,
-                tier="high" if scored > 1 else "low" if scored else None,
-                confident_viral=0,
-                confident_nonviral=0,
-                undecided=scored,
-                status="scored" if scored else "no_open_frame",
-                fdr=record.fdr,
-                regions=len(record.regions),
-                viral_bases=sum(LENGTH * (b - a + 1) for a, b in record.regions)
-                or (record.bases if record.call == "virus" else 0),
-            )
-        )
-        if record.call == "virus":
-            self.virus.append(
-                VIRUS.line(
-                    record=record.id,
-                    length=record.bases,
-                    score=record.score,
-                    fdr=record.fdr,
-                    tier="high" if scored > 1 else "low",
-                    chunks_scored=scored,
-                    coverage=scored / len(record.scores),
-                    evidence="ok" if scored > 1 else "one chunk",
-                )
-            )
-        for first, last in record.regions:
-            start, end = LENGTH * first + 1, LENGTH * (last + 1)
-            self.regions.append(
-                REGIONS.line(
-                    region=f"{record.id}|region_{start}_{end}",
-                    record=record.id,
-                    start=start,
-                    end=end,
-                    length=end - start + 1,
-                    chunks=last - first + 1,
-                    chunks_scored=last - first + 1,
-                    score=0.9,
-                    flank_score=-0.8,
-                    at_edge=False,
-                )
-            )
-        for number, score in enumerate(record.scores):
-            self.chunks.append(
-                CHUNKS.line(
-                    record=record.id,
-                    chunk=f"{record.id}_chunk_{number + 1}",
-                    start=LENGTH * number + 1,
-                    end=min(LENGTH * (number + 1), record.bases),
-                    status="no_open_frame" if score is None else "scored",
-                    frames=0 if score is None else 2,
-                    max_score_0=None if score is None else 1 - score,
-                    max_score_1=score,
-                )
-            )
+def rows_of(shown: Shown) -> Iterator[tuple[ResultTable, dict[str, object]]]:
+    """Yield the rows of a record, each with its table; what is left out is the table's example."""
+    length = shown.length or LENGTH * len(shown.scores)
+    known = [score for score in shown.scores if score is not None]
+    score = 2 * sum(known) / len(known) - 1 if known else None
+    coverage = len(known) / len(shown.scores)
+    common = {"record": shown.id, "length": length, "chunks_scored": len(known), "fdr": shown.fdr}
+    common |= {"coverage": coverage, "tier": "high" if len(known) > 1 else "low" if known else None}
+    viral = sum(LENGTH * (b - a + 1) for a, b in shown.regions)
+    yield (
+        CONTIGS,
+        common
+        | {"chunks": len(shown.scores), "call": shown.call, "virus_score": score}
+        | {"status": "scored" if known else "no_open_frame", "regions": len(shown.regions)}
+        | {"viral_bases": viral or (length if shown.call == "virus" else 0)},
+    )
+    if shown.call == "virus":
+        yield VIRUS, common | {"score": score, "evidence": "ok" if len(known) > 1 else "one chunk"}
+    for first, last in shown.regions:
+        start, end, chunks = LENGTH * first + 1, LENGTH * (last + 1), last - first + 1
+        region = {"region": f"{shown.id}|region_{start}_{end}", "record": shown.id, "start": start}
+        region |= {"end": end, "length": end - start + 1, "chunks": chunks, "chunks_scored": chunks}
+        yield REGIONS, region | {"score": 0.9, "flank_score": -0.8, "at_edge": False}
+    for number, of_chunk in enumerate(shown.scores):
+        chunk = {"record": shown.id, "chunk": f"{shown.id}_chunk_{number + 1}"}
+        chunk |= {"start": LENGTH * number + 1, "end": min(LENGTH * (number + 1), length)}
+        others = None if of_chunk is None else 1 - of_chunk
+        yield CHUNKS, chunk | {"max_score_0": others, "max_score_1": of_chunk}
 
 
 def write_run(folder: Path, records: Sequence[Shown], stem: str = "s", **changes: object) -> None:
     """Write the files of a finished run that a report is made from."""
-    made = Made()
+    lines = {table: [table.header] for table in (CONTIGS, VIRUS, REGIONS, CHUNKS)}
+    examples = {t: {c.name: c.parse(c.example) for c in t.columns} for t in lines}
     for record in records:
-        made.add(record)
+        for table, cells in rows_of(record):
+            lines[table].append(table.line(**(examples[table] | cells)))
     folder.mkdir(parents=True, exist_ok=True)
-    tables = ((CONTIGS, made.contigs), (VIRUS, made.virus), (REGIONS, made.regions))
-    for table, lines in (*tables, (CHUNKS, made.chunks)):
+    for table, texts in lines.items():
         path = folder / table.place(stem)
-        path.write_text("".join(lines), encoding="utf-8", newline="\n")
+        path.write_text("".join(texts), encoding="utf-8", newline="\n")
     calls = [record.call for record in records]
-    hosts = sum(bool(record.regions) and record.call != "virus" for record in records)
     document = {
         "virnucpro": "2.0.0",
         "versions": {"python": "3.11"},
@@ -140,7 +84,9 @@ def write_run(folder: Path, records: Sequence[Shown], stem: str = "s", **changes
             "records_scored": len(records) - calls.count("unscored"),
             "records_unscored": {"no_open_frame": calls.count("unscored")},
             "calls": {call: calls.count(call) for call in sorted(set(calls))},
-            "records_with_regions_not_called_virus": hosts,
+            "records_with_regions_not_called_virus": sum(
+                bool(record.regions) and record.call != "virus" for record in records
+            ),
             "chunks": {"scored": 1},
             "records_with_failures": 0,
         },
@@ -155,12 +101,10 @@ def write_run(folder: Path, records: Sequence[Shown], stem: str = "s", **changes
 
 def mixed(count: int = 40) -> list[Shown]:
     """Return viruses, a host with a provirus, and records of all other calls."""
-    records = [
-        Shown("host", "nonvirus", [0.05] * 20 + [0.95] * 10 + [0.1, None, 0.05], 0.6, [(20, 29)])
-    ]
+    host = [0.05] * 20 + [0.95] * 10 + [0.1, None, 0.05]
+    records = [Shown("host", "nonvirus", host, 0.6, [(20, 29)])]
     for number in range(count):
         records.append(Shown(f"virus_{number}", "virus", [0.9, 0.8, None, 0.95], 0.001 * number))
         records.append(Shown(f"other_{number}", "nonvirus", [0.1] * (1 + number % 5), 0.5))
     records.append(Shown("unsure", "undecided", [0.5], 0.3, length=300))
-    records.append(Shown("silent", "unscored", [None]))
-    return records
+    return [*records, Shown("silent", "unscored", [None])]

@@ -53,7 +53,7 @@ def dashboard_page(folder: Path) -> str:
         runs.append(InstantRun(screen, devices, 1200, clock))
         runs[0].play(SECONDS)
         screen.check()
-        console.print(screen.picture(COLUMNS, ascii_only=False))
+        console.print(screen.picture(COLUMNS))
     page = console.export_html(theme=MONOKAI, inline_styles=True)
     return page.replace("<body>", '<body style="margin: 0; padding: 12px; font-size: 14px">')
 

@@ -30,14 +30,14 @@ from virnucpro.events import (
 )
 from virnucpro.layout import RunLayout
 from virnucpro.settings import DisplaySettings
-from virnucpro.ui.readings import GpuReading
+from virnucpro.ui.readings import GpuReader, GpuReading
 from virnucpro.ui.run_screen import RunScreen
 
 FRAMES, LENGTH = 1000, 168  # sequences per span, tokens per sequence
 SPEED = 210.0  # sequences per second and GPU
 
 
-class InventedReadings:
+class InventedReadings(GpuReader):
     """Readings of GPUs that do not exist."""
 
     def read(self, device: Device) -> GpuReading | None:

@@ -31,8 +31,8 @@ from virnucpro.events import (
 from virnucpro.results import PredictionRun, RclRun, open_rcl_run, open_run
 from virnucpro.run.request import PredictionRequest, check_request
 from virnucpro.settings import SETTINGS, DisplaySettings
-from virnucpro.ui.log import EventLog, LogFile
-from virnucpro.ui.stage_progress import StageProgress
+from virnucpro.ui.log import LogFile
+from virnucpro.ui.progress import StageProgress
 
 logger = logging.getLogger("virnucpro")
 """Takes notices and warnings; Python shows warnings on standard error unless told otherwise."""
@@ -258,7 +258,6 @@ class RunObserver:
 
     def __init__(self, log: LogFile, on_progress: OnProgress | None) -> None:
         self._log = log
-        self._events = EventLog(log)
         self._progress = StageProgress()
         self._on_progress = on_progress
 
@@ -273,21 +272,21 @@ class RunObserver:
             level = logging.WARNING if event.level == "warning" else logging.INFO
             logger.log(level, event.message)
             return
-        text = self._events.write(event)
+        text = self._log.event(event)
         if isinstance(event, SequencesFailed):
             logger.warning(text)
         self._progress.update(event)
         finished = isinstance(event, StageFinished | ReportFinished)
         begun = isinstance(event, StageStarted | ReportStarted)
         if self._on_progress and (begun or finished or isinstance(event, Progressed)):
-            stage = self._progress
+            told, stage = self._progress, self._progress.stage
             self._on_progress(
                 Progress(
-                    stage.stage_title,
+                    stage.title,
                     stage.number,
                     stage.stages,
-                    1.0 if finished else stage.share or 0.0,
-                    0.0 if finished else stage.remaining,
+                    1.0 if finished else told.share or 0.0,
+                    0.0 if finished else told.remaining,
                 )
             )
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from virnucpro.cli.summary import call_lines, summary_text
+import pytest
+
+from virnucpro.cli.summary import summary_text
 from virnucpro.run.predict import Summary
 from virnucpro.settings import Cuts
 from virnucpro.stages.results import OutputFigures
@@ -40,63 +42,66 @@ SUMMARY = Summary(
 )
 
 
-def test_the_first_lines_say_what_was_found() -> None:
-    lines = summary_text(SUMMARY, ROOT).splitlines()
-    assert lines[:3] == [
-        "10 of 100 records are called virus, 7 of them surely (tier high).",
-        "3 more records are not viral as a whole, but hold 4 viral regions, such as proviruses.",
-        "75 records are called nonvirus, and 5 are undecided.",
-    ]
+NOTHING = {"statuses": {"ambiguous": 4}, "calls": {"unscored": 4}, "with_regions": 0}
+ONE = {"calls": {"virus": 1, "nonvirus": 1, "undecided": 1, "unscored": 1}, "sure": 1}
+ONE |= {"statuses": {"scored": 3, "ambiguous": 1}, "with_regions": 1, "more_regions": 1}
 
 
-def test_one_record_is_told_in_the_singular() -> None:
-    calls = {"virus": 1, "nonvirus": 1, "undecided": 1, "unscored": 1}
-    statuses = {"scored": 3, "ambiguous": 1}
-    one = replace(RESULTS, statuses=statuses, calls=calls, sure=1, with_regions=1, more_regions=1)
-    assert summary_text(replace(SUMMARY, results=one), ROOT).splitlines()[:5] == [
-        "1 of 4 records is called virus, 1 of them surely (tier high).",
-        "1 more record is not viral as a whole, but holds 1 viral region, such as proviruses.",
-        "1 record is called nonvirus, and 1 is undecided.",
-        "1 record was not judged, because nothing of it could be scored. It may be viral:",
-        "  1 unscored: only ambiguous letters",
-    ]
+@pytest.mark.parametrize(
+    ("changes", "of_results", "beginning", "inside"),
+    [
+        (
+            {},
+            {},
+            "10 of 100 records are called virus, 7 of them surely (tier high).\n"
+            "3 more records are not viral as a whole, but hold 4 viral regions, such as proviruses.\n"
+            "75 records are called nonvirus, and 5 are undecided.\n"
+            "10 records were not judged,",
+            ["  8 unscored: no frame without a stop codon\n", "Shorter chunks (-e"],
+        ),
+        (
+            {},
+            ONE,
+            "1 of 4 records is called virus, 1 of them surely (tier high).\n"
+            "1 more record is not viral as a whole, but holds 1 viral region, such as proviruses.\n"
+            "1 record is called nonvirus, and 1 is undecided.\n"
+            "1 record was not judged, because nothing of it could be scored. It may be viral:\n"
+            "  1 unscored: only ambiguous letters\n",
+            [],
+        ),
+        ({}, NOTHING, "None of the 4 records could be scored.\n4 records were", []),
+        ({"reading": "whole chunks"}, {}, "10 of", ["fewer than 30 known bases"]),
+        (
+            {},
+            {"highest_rate": 0.27, "doubtful": 6},
+            "10 of",
+            ["an estimated 27 % are none", "leaves 4 of them: virnucpro call /elsewhere/results -"],
+        ),
+        (
+            {},
+            {},
+            "10 of",
+            [
+                "Results in /elsewhere/results; open the first file first:\n"
+                "  a_virus.tsv  the records called virus, the surest first\n"
+                "  a_merged/prediction_results.txt\n"
+                "  a_run.json   how the results were made"
+            ],
+        ),
+    ],
+)
+def test_a_run_is_told_in_sentences(
+    changes: dict, of_results: dict, beginning: str, inside: list[str]
+) -> None:
+    results = replace(RESULTS, **of_results)
+    text = summary_text(replace(SUMMARY, results=results, **changes), ROOT)
+    assert text.startswith(beginning)
+    assert not [words for words in inside if words not in text]
+    assert ("--max-fdr" in text) == ("doubtful" in of_results)
 
 
-def test_unscored_records_may_be_viral_and_shorter_chunks_help() -> None:
-    text = summary_text(SUMMARY, ROOT)
-    assert "10 records were not judged" in text
-    assert "They may be viral:" in text
-    assert "  8 unscored: no frame without a stop codon" in text
-    assert "Shorter chunks (-e" in text
+def test_chunks_that_are_short_already_need_no_advice() -> None:
     assert "Shorter chunks" not in summary_text(replace(SUMMARY, chunk_length=150), ROOT)
-    whole = replace(SUMMARY, reading="whole chunks")
-    assert "fewer than 30 known bases" in summary_text(whole, ROOT)
-
-
-def test_calls_that_contradict_the_rates_are_told_with_a_way_out() -> None:
-    assert not any("fdr" in line for line in call_lines(RESULTS, ROOT))
-    doubtful = replace(RESULTS, highest_rate=0.27, doubtful=6)
-    line = call_lines(doubtful, ROOT)[-1]
-    assert line.startswith("Of the records called virus, an estimated 27 % are none (column fdr).")
-    assert "leaves 4 of them" in line
-    assert line.endswith("virnucpro call /elsewhere/results --max-fdr 0.1")
-
-
-def test_the_files_are_listed_with_what_they_hold() -> None:
-    lines = summary_text(SUMMARY, ROOT).splitlines()
-    assert lines[-4:] == [
-        "Results in /elsewhere/results; open the first file first:",
-        "  a_virus.tsv  the records called virus, the surest first",
-        "  a_merged/prediction_results.txt",
-        "  a_run.json   how the results were made",
-    ]
-
-
-def test_nothing_scored_nothing_viral() -> None:
-    nothing = replace(RESULTS, statuses={"ambiguous": 4}, calls={"unscored": 4}, with_regions=0)
-    assert call_lines(nothing, ROOT) == ["None of the 4 records could be scored."]
-    without = replace(RESULTS, calls={"nonvirus": 90}, with_regions=0, highest_rate=0.0)
-    assert call_lines(without, ROOT)[0] == "0 of 100 records are called virus."
 
 
 def test_the_readme_shows_what_the_terminal_shows() -> None:

@@ -93,7 +93,7 @@ def test_rows_and_tracks_can_be_saved(page: Browser) -> None:
     assert len(lines) == 44
     assert lines[0].startswith("id\tkind\tlength\tscore\tfdr")
     assert track.read_text(encoding="utf-8").startswith("<svg")
-    assert ".track .v{" in track.read_text(encoding="utf-8")
+    assert "currentColor" in track.read_text(encoding="utf-8")
     assert page.messages() == []
 
 
@@ -111,12 +111,12 @@ def test_ids_are_copied_to_the_clipboard(page: Browser) -> None:
 def test_a_track_tells_the_scores_under_the_pointer_and_by_keys(page: Browser) -> None:
     said = "return document.querySelector('.track-box output').textContent"
     page.run(
-        "const svg = document.querySelector('.track'); const place = svg.getBoundingClientRect();"
+        "const svg = document.querySelector('.track-box svg'); const place = svg.getBoundingClientRect();"
         "svg.dispatchEvent(new PointerEvent('pointermove', {clientX: place.left + 0.7 * "
         "place.width, clientY: place.top + 20}))"
     )
     assert "virus 0.950, others 0.050" in page.run(said)
-    key = "document.querySelector('.track').dispatchEvent(new KeyboardEvent('keydown', {{key: '{}'}}))"
+    key = "document.querySelector('.track-box svg').dispatchEvent(new KeyboardEvent('keydown', {{key: '{}'}}))"
     page.run(key.format("End"))
     assert page.run(said) == "Chunk 33, bases 16,001 to 16,500: virus 0.050, others 0.950"
     page.run(key.format("ArrowLeft"))
@@ -135,7 +135,7 @@ def test_it_is_readable_in_light_and_dark_and_on_a_phone(page: Browser) -> None:
     content, shown = page.run(wide)
     assert content <= shown == 360, "nothing but tables and tracks scrolls sideways"
     drawn = (
-        "return [...document.querySelectorAll('.figures svg, .track')].every((svg) => "
+        "return [...document.querySelectorAll('.figures svg, .track-box svg')].every((svg) => "
         "svg.getBoundingClientRect().width > 250 && svg.getBoundingClientRect().height > 80)"
     )
     assert page.run(drawn)

@@ -42,25 +42,15 @@ def plot(
 ) -> None:
     """Draw the scores of all chunks along a record of a finished run in DIR, with its regions."""
     from virnucpro.layout import Layout, picture_name
-    from virnucpro.report.pictures import draw_track, find_track
+    from virnucpro.report.tracks import find_track, track_picture
     from virnucpro.results import open_run
 
-    suffix = _format(output, chosen)
+    named = output.suffix.lower().removeprefix(".") if output else ""
+    suffix = chosen or named or FORMATS[0]
+    if suffix not in FORMATS or named not in ("", suffix):
+        raise UsageError(f"--output {output}: the name must end in .png or .svg, as --format says")
     run = open_run(folder, stem)
     track = find_track(run, record)
     path = output or Layout(folder, run.stem).plots / picture_name(record, suffix)
-    shared.save_picture(path, draw_track(track, suffix), force=force, option="--output")
+    shared.save_picture(path, track_picture(track, suffix), force=force, option="--output")
     shared.say(f"picture: {path}")
-
-
-def _format(output: Path | None, chosen: str | None) -> str:
-    """Return the format of the picture: the ``chosen`` one, or that of the name of ``output``.
-
-    Raises:
-        UsageError: the name belongs to another format.
-    """
-    named = output.suffix.lower().removeprefix(".") if output else ""
-    if named and named not in ((chosen,) if chosen else FORMATS):
-        suffixes = f".{chosen}" if chosen else " or ".join(f".{name}" for name in FORMATS)
-        raise UsageError(f"--output {output}: the name of the picture must end in {suffixes}")
-    return chosen or named or FORMATS[0]

@@ -35,7 +35,7 @@ def report(folders: tuple[Path, ...], output: Path | None) -> None:
     predict writes it at its end. A report is one page that needs no network. Of several runs, an
     overview is written too: samples by counts, with links to their reports.
     """
-    from virnucpro.report.writing import refuse_other_file, text_of, write_overview, write_report
+    from virnucpro.report.writing import earlier_page, write_overview, write_report
     from virnucpro.run.sample_list import finished_runs, runs_of_samples
     from virnucpro.run.sample_table import renew_samples
     from virnucpro.store.disk import Disk
@@ -49,7 +49,7 @@ def report(folders: tuple[Path, ...], output: Path | None) -> None:
     common = SamplesFolder(folders[0]).overview if of_samples else Path("virnucpro_overview.html")
     overview = output or common
     if of_samples or len(runs) > 1:
-        refuse_other_file(overview, text_of(overview))
+        earlier_page(overview)  # refuses another file before any report is written
     loaded = shared.configuration()
     screen = StepScreen(loaded.display)
     with shared.shown_on(screen, loaded.warnings):

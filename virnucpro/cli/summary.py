@@ -51,19 +51,30 @@ FILES = {
 
 def summary_text(summary: Summary, root: Path) -> str:
     """Return the result of a run in sentences; paths are relative to the current folder."""
-    results = summary.results
+    results, noun = summary.results, "pair" if summary.pairs else "record"
+    in_frames = summary.reading == "open frames"
     lines = [summary.notice] if summary.notice else []
     if summary.computed == 0:
         lines.append("Nothing to compute: this run was already finished, its results are intact.")
-    noun = "pair" if summary.pairs else "record"
     lines += call_lines(results, root, noun)
-    lines += _unscored_lines(summary, noun)
+    if total := sum(results.unscored.values()):
+        was, it, they = ("was", "it", "It") if total == 1 else ("were", "them", "They")
+        lines.append(
+            f"{counted(total, noun)} {was} not judged, because nothing of {it} could be scored. "
+            f"{they} may be viral:"
+        )
+        reasons = UNSCORED_REASONS if in_frames else UNSCORED_WHOLE
+        lines += [f"  {n:,} unscored: {reasons[reason]}" for reason, n in results.unscored.items()]
+    if results.unscored.get("no_open_frame") and summary.chunk_length > SHORTEST_ADVISED:
+        lines.append(
+            "  Shorter chunks (-e, and a classifier for them) have open frames more often: of "
+            "viral contigs, 13 % had none at 500 bases, 3 % at 300, and under 1 % at 150."
+        )
     if chunks := sum(results.chunks.values()):
         scored = f"{results.chunks.get('scored', 0):,} of {chunks:,} chunks were scored"
-        frames = f", from {summary.frames:,} open frames"
-        lines.append(f"{scored}{frames if summary.reading == 'open frames' else ''}.")
+        lines.append(f"{scored}{f', from {summary.frames:,} open frames' if in_frames else ''}.")
     if summary.copies:
-        what = "open frames" if summary.reading == "open frames" else "chunks"
+        what = "open frames" if in_frames else "chunks"
         lines.append(
             f"  {summary.copies:,} of {summary.frames:,} {what} "
             f"({percent(summary.copies / summary.frames, 1)}) are the same as an earlier one, "
@@ -79,7 +90,7 @@ def summary_text(summary: Summary, root: Path) -> str:
             f"{counted(summary.failed_records, noun)} could not be scored in full: see "
             f"failed_files.txt; the same command tries them again."
         )
-    return "\n".join([*lines, *file_lines(summary.files, root)])
+    return "\n".join([*lines, *_file_lines(summary.files, root)])
 
 
 def call_lines(results: OutputFigures, root: Path, noun: str = "record") -> list[str]:
@@ -90,62 +101,35 @@ def call_lines(results: OutputFigures, root: Path, noun: str = "record") -> list
     calls, records = results.calls, results.records
     if results.scored == 0:
         return [f"None of the {counted(records, noun)} could be scored."]
-    virus = calls.get("virus", 0)
+    virus, nonvirus, undecided = (calls.get(c, 0) for c in ("virus", "nonvirus", "undecided"))
     surely = f", {results.sure:,} of them surely (tier high)" if virus else ""
     lines = [f"{virus:,} of {counted(records, noun)} {is_or_are(virus)} called virus{surely}."]
-    if results.with_regions:
-        more = results.with_regions
+    if more := results.with_regions:
         lines.append(
             f"{counted(more, 'more record')} {is_or_are(more)} not viral as a whole, but "
             f"{'holds' if more == 1 else 'hold'} {counted(results.more_regions, 'viral region')}, "
             f"such as proviruses."
         )
-    nonvirus, undecided = calls.get("nonvirus", 0), calls.get("undecided", 0)
     lines.append(
         f"{counted(nonvirus, noun)} {is_or_are(nonvirus)} called nonvirus, and "
         f"{undecided:,} {is_or_are(undecided)} undecided."
     )
     if virus and results.highest_rate > DOUBTFUL:
-        kept = virus - results.doubtful
         lines.append(
-            f"Of the {noun}s called virus, an estimated {percent(results.highest_rate)} are "
-            f"none (column fdr). To keep this at {percent(DOUBTFUL)}, which leaves {kept:,} of "
-            f"them: virnucpro call {shared.shown_path(root)} --max-fdr {DOUBTFUL:g}"
+            f"Of the {noun}s called virus, an estimated {percent(results.highest_rate)} are none "
+            f"(column fdr). To keep this at {percent(DOUBTFUL)}, which leaves "
+            f"{virus - results.doubtful:,} of them: virnucpro call {shared.shown_path(root)} "
+            f"--max-fdr {DOUBTFUL:g}"
         )
     return lines
 
 
-def _unscored_lines(summary: Summary, noun: str) -> list[str]:
-    """Return what was not judged, why, and what can be done."""
-    unscored = summary.results.unscored
-    if not unscored:
-        return []
-    total = sum(unscored.values())
-    if total == 1:
-        lines = [
-            f"1 {noun} was not judged, because nothing of it could be scored. It may be viral:"
-        ]
-    else:
-        lines = [
-            f"{total:,} {noun}s were not judged, because nothing of them could be scored. They may "
-            f"be viral:"
-        ]
-    reasons = UNSCORED_REASONS if summary.reading == "open frames" else UNSCORED_WHOLE
-    lines += [f"  {count:,} unscored: {reasons[reason]}" for reason, count in unscored.items()]
-    if unscored.get("no_open_frame") and summary.chunk_length > SHORTEST_ADVISED:
-        lines.append(
-            "  Shorter chunks (-e, and a classifier for them) have open frames more often: of "
-            "viral contigs, 13 % had none at 500 bases, 3 % at 300, and under 1 % at 150."
-        )
-    return lines
-
-
-def file_lines(files: Sequence[Path], root: Path) -> list[str]:
+def _file_lines(files: Sequence[Path], root: Path) -> list[str]:
     """Return the list of the files of results, each with what it holds."""
     names = [str(path.relative_to(root)) for path in files]
-    texts = [next((FILES[end] for end in FILES if name.endswith(end)), "") for name in names]
-    width = max(len(name) for name, text in zip(names, texts, strict=True) if text)
-    rows = (f"  {n:{width}}  {t}".rstrip() for n, t in zip(names, texts, strict=True))
+    texts = {name: t for name in names for end, t in FILES.items() if name.endswith(end)}
+    width = max(map(len, texts))
+    rows = (f"  {name:{width}}  {texts.get(name, '')}".rstrip() for name in names)
     return [f"Results in {shared.shown_path(root)}; open the first file first:", *rows]
 
 

@@ -6,45 +6,31 @@ from collections.abc import Iterator, Mapping
 from html import escape
 from pathlib import Path
 
+import numpy as np
+
 from virnucpro.contracts import Json
 from virnucpro.formatting import counted, is_or_are, percent
-from virnucpro.report.content import Content, Tally
-from virnucpro.report.document import definitions
+from virnucpro.report.content import Content
+from virnucpro.report.document import KINDS, definitions, share
 from virnucpro.settings import DOUBTFUL
 
 NOTEWORTHY = 0.05  # of the records or bases; a smaller share is not worth a warning
-KINDS = {
-    "virus": "virus",
-    "region": "with viral regions",
-    "undecided": "undecided",
-    "nonvirus": "nonvirus",
-    "unscored": "not judged",
-}
-"""The kinds of rows of the table and of tiles, with their names for people."""
-
-
-def share(part: float, whole: float) -> str:
-    """Return a share in percent, with which a small one is not mistaken for none."""
-    if not part or not whole:
-        return "0 %"
-    return percent(part / whole, 1) if part / whole >= 0.001 else "< 0.1 %"
 
 
 def answer(content: Content) -> str:
     """Return the answer of the run in one or two sentences."""
     records, bases = counted(content.records, content.noun), counted(content.bases, "base")
-    virus, hosts = content.tallies["virus"], content.hosts
+    virus, hosts = content.tallies["virus"], content.tallies["region"].records
     if not content.records:
         return f"The input has no {content.noun}s."
     if not content.scored:
         return f"None of the {records} could be scored, so nothing is said about them."
     text = f"{virus.records:,} of {records} {is_or_are(virus.records)} called virus"
     if virus.records:
-        text += f", {content.sure:,} of them surely; these are {virus.bases:,} of {bases}"
-    if hosts.records:
-        verb = "holds" if hosts.records == 1 else "hold"
-        more = counted(hosts.records, "more record")
-        text += f". {more} {verb} viral regions, such as proviruses"
+        text += f", {content.counts['sure']:,} of them surely; these are {virus.bases:,} of {bases}"
+    if hosts:
+        verb = "holds" if hosts == 1 else "hold"
+        text += f". {counted(hosts, 'more record')} {verb} viral regions, such as proviruses"
     return f"{text}."
 
 
@@ -53,28 +39,28 @@ def warnings(content: Content) -> Iterator[str]:
     summary = content.run.summary
     if summary.notice:
         yield f"{summary.notice[0].upper()}{summary.notice[1:]}."
-    if content.calibrated is False:
+    if content.scored and not content.calibrated:
         yield (
             "The classifier is not calibrated: a score is not a probability, and there is no "
             "estimated false discovery rate (fdr)."
         )
-    if content.highest_rate > DOUBTFUL:
+    highest_rate = np.fmax.reduce(content.of_call("virus")["fdr"], initial=0)
+    if highest_rate > DOUBTFUL:
         yield (
-            f"Of the {content.noun}s called virus, an estimated {percent(content.highest_rate)} "
+            f"Of the {content.noun}s called virus, an estimated {percent(highest_rate)} "
             f"are none. Take those of the tier high, or those with a small fdr."
         )
-    unscored = content.tallies["unscored"]
-    share_of_bases = _part(unscored.bases, content.bases)
-    if max(_part(unscored.records, content.records), share_of_bases) >= NOTEWORTHY:
+    records, bases = content.tallies["unscored"]
+    if max(records / max(content.records, 1), bases / max(content.bases, 1)) >= NOTEWORTHY:
         yield (
-            f"{counted(unscored.records, content.noun)} "
-            f"({share(unscored.records, content.records)}, and "
-            f"{share(unscored.bases, content.bases)} of the bases) were not judged, because "
+            f"{counted(records, content.noun)} ({share(records, content.records)}, and "
+            f"{share(bases, content.bases)} of the bases) were not judged, because "
             f"nothing of them could be scored. They may be viral."
         )
-    if _part(content.short, content.records) >= NOTEWORTHY:
+    short = int((2 * content.figures["length"] < content.chunk_length).sum())
+    if short > NOTEWORTHY * content.records:
         yield (
-            f"{counted(content.short, content.noun)} ({share(content.short, content.records)}) are "
+            f"{counted(short, content.noun)} ({share(short, content.records)}) are "
             f"shorter than half a chunk. The model was trained with chunks of "
             f"{content.chunk_length:,} bases and knows less about such short ones."
         )
@@ -85,34 +71,24 @@ def warnings(content: Content) -> Iterator[str]:
         )
 
 
-def _part(part: int, whole: int) -> float:
-    return part / whole if whole else 0.0
-
-
 def answer_section(content: Content) -> Iterator[str]:
     """Yield the first section."""
-    record, settings = content.run.record, content.run.record["settings"]["analysis"]
-    cuts = content.cuts
+    record, cuts = content.run.record, content.cuts
+    model = record["settings"]["analysis"]["model_type"]
     conditions = [f"virus score above {cuts.min_score:g}"]
     if cuts.max_fdr < 1:
         conditions.append(f"fdr of at most {cuts.max_fdr:g}")
     if cuts.min_length > 1:
         conditions.append(f"at least {cuts.min_length:,} bases")
+    amount = f"{counted(content.records, content.noun)}, {counted(content.bases, 'base')}"
     yield f'<p class="answer">{escape(answer(content))}</p>'
     yield definitions(
-        [
-            (
-                "Input",
-                f"{escape(_input_name(record['input']))}: "
-                f"{counted(content.records, content.noun)}, {counted(content.bases, 'base')}",
-            ),
-            (
-                "Model",
-                f"{escape(str(settings['model_type']))}, chunks of {content.chunk_length:,} bases",
-            ),
-            ("Called virus", escape(", ".join(conditions))),
-            ("Finished", escape(str(record["finished"]).replace("T", " "))),
-        ]
+        {
+            "Input": f"{_input_name(record['input'])}: {amount}",
+            "Model": f"{model}, chunks of {content.chunk_length:,} bases",
+            "Called virus": ", ".join(conditions),
+            "Finished": str(record["finished"]).replace("T", " "),
+        }
     )
     if found := list(warnings(content)):
         yield '<div class="warnings" role="note"><strong>Please note</strong><ul>'
@@ -132,20 +108,16 @@ def tiles_section(content: Content) -> Iterator[str]:
     """Yield the tiles; the script makes them filter the table."""
     yield '<div class="tiles">'
     for kind, name in KINDS.items():
-        tally = content.hosts if kind == "region" else content.tallies[kind]
-        total = content.regions if kind == "region" else tally.records
-        remark = f"{share(tally.records, content.records)} of the {content.noun}s"
+        records, bases = content.tallies[kind]
+        total, noun = records, content.noun
+        remark = f"{share(records, content.records)} of the {noun}s"
         if kind == "region":
+            total = content.counts["regions"]
             remark = "called nonvirus or undecided; the bases are those of the regions"
-        yield _tile(kind, name, tally, remark, total, content.noun)
+        yield (
+            f'<button type="button" class="tile {kind}" data-kind="{kind}" data-total="{total}">'
+            f'<span>{name}</span><span class="number">{records:,}</span>'
+            f"<span>{noun if records == 1 else f'{noun}s'}, {counted(bases, 'base')}</span>"
+            f'<span class="muted">{remark}</span></button>'
+        )
     yield "</div>"
-
-
-def _tile(kind: str, name: str, tally: Tally, remark: str, total: int, noun: str) -> str:
-    records = noun if tally.records == 1 else f"{noun}s"
-    return (
-        f'<button type="button" class="tile {kind}" data-kind="{kind}" data-total="{total}">'
-        f'<span>{name}</span><span class="number">{tally.records:,}</span>'
-        f"<span>{records}, {counted(tally.bases, 'base')}</span>"
-        f'<span class="muted">{remark}</span></button>'
-    )

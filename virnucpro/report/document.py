@@ -6,17 +6,26 @@ import base64
 import hashlib
 import json
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from importlib.resources import files
 from urllib.parse import quote
 
 from virnucpro.contracts import Json
+from virnucpro.formatting import percent
 from virnucpro.version import __version__
 
-GENERATOR = f'<meta name="generator" content="VirNucPro {__version__}">'
 MARK = '<meta name="generator" content="VirNucPro '
 """Tells a page of the program from a file of the user."""
+
+KINDS = {
+    "virus": "virus",
+    "region": "with viral regions",
+    "undecided": "undecided",
+    "nonvirus": "nonvirus",
+    "unscored": "not judged",
+}
+"""The kinds of rows of the table and of tiles, with their names for people."""
 
 
 def part(name: str) -> str:
@@ -24,61 +33,55 @@ def part(name: str) -> str:
     return (files(__package__) / name).read_text(encoding="utf-8")
 
 
-def page(title: str, body: Iterable[str], *, script: str = "", style: str = "") -> str:
+def page(title: str, body: Iterable[str], script: str = "") -> str:
     """Return a page that loads nothing, and runs no other script than its own."""
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    scripts = f"'sha256-{digest}'" if script else "'none'"
-    policy = (
-        f"default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; "
-        f"form-action 'none'; script-src {scripts}"
-    )
-    return "\n".join(
-        [
-            '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">',
-            f'<meta http-equiv="Content-Security-Policy" content="{policy}">',
-            '<meta name="viewport" content="width=device-width, initial-scale=1">',
-            GENERATOR,
-            f"<title>{escape(title)}</title>",
-            f"<style>{part('page.css')}</style>",
-            style,
-            "</head>\n<body>",
-            *body,
-            f"<footer>Made by VirNucPro {__version__}. This page loads nothing from the network."
-            f"</footer>",
-            f"<script>{script}</script>" if script else "",
-            "</body>\n</html>\n",
-        ]
-    )
-
-
-def json_block(name: str, data: str) -> str:
-    """Return JSON within a page; no text in it can end the element."""
-    safe = data.replace("<", "\\u003c")
-    return f'<script type="application/json" id="{name}">{safe}</script>'
+    lines = "\n".join(body)
+    return f"""<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'; \
+img-src data:; base-uri 'none'; form-action 'none'; script-src 'sha256-{digest}'">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+{MARK}{__version__}">
+<title>{escape(title)}</title>
+<style>{part("page.css")}</style>
+</head>
+<body>
+{lines}
+<footer>Made by VirNucPro {__version__}. This page loads nothing from the network.</footer>
+<script>{script}</script>
+</body>
+</html>
+"""
 
 
 def file_link(name: str, text: str | None = None) -> str:
-    """Return a link to a file beside the page."""
+    """Return a link to a file, by its path from the folder of the page."""
     return f'<a href="./{quote(os.fsencode(name))}">{escape(name if text is None else text)}</a>'
 
 
-def definitions(rows: Iterable[tuple[str, str]]) -> str:
-    """Return a list of names and what they are; the values are HTML."""
-    return "<dl>" + "".join(f"<dt>{escape(n)}</dt><dd>{v}</dd>" for n, v in rows) + "</dl>"
+def definitions(rows: Mapping[str, str]) -> str:
+    """Return a list of names and what they are."""
+    items = (f"<dt>{escape(n)}</dt><dd>{escape(v)}</dd>" for n, v in rows.items())
+    return f"<dl>{''.join(items)}</dl>"
 
 
 def grid(heads: Sequence[str], rows: Iterable[Sequence[str]], numeric: int = 1) -> str:
     """Return a table of texts; all columns from number ``numeric`` on hold numbers."""
     kinds = ["" if place < numeric else ' class="n"' for place in range(len(heads))]
-    head = "".join(
-        f'<th scope="col"{kind}>{escape(text)}</th>'
-        for kind, text in zip(kinds, heads, strict=True)
+
+    def line(cells: Sequence[str], start: str, end: str) -> str:
+        pairs = zip(kinds, cells, strict=True)
+        return "".join(f"<{start}{kind}>{escape(cell)}</{end}>" for kind, cell in pairs)
+
+    head = line(heads, 'th scope="col"', "th")
+    body = "\n".join(f"<tr>{line(row, 'td', 'td')}</tr>" for row in rows)
+    return (
+        f'<div class="wide"><table><thead><tr>{head}</tr></thead><tbody>\n{body}\n</tbody>'
+        f"</table></div>"
     )
-    lines = [f'<div class="wide"><table><thead><tr>{head}</tr></thead><tbody>']
-    for row in rows:
-        cells = zip(kinds, row, strict=True)
-        lines.append("<tr>" + "".join(f"<td{k}>{escape(c)}</td>" for k, c in cells) + "</tr>")
-    return "\n".join([*lines, "</tbody></table></div>"])
 
 
 def flat(value: Json, name: str = "") -> Iterable[tuple[str, str]]:
@@ -86,7 +89,12 @@ def flat(value: Json, name: str = "") -> Iterable[tuple[str, str]]:
     if isinstance(value, dict):
         for key, inner in value.items():
             yield from flat(inner, f"{name}.{key}" if name else str(key))
-    elif isinstance(value, str):
-        yield name, value
     else:
-        yield name, json.dumps(value)
+        yield name, value if isinstance(value, str) else json.dumps(value)
+
+
+def share(part: float, whole: float) -> str:
+    """Return a share in percent, with which a small one is not mistaken for none."""
+    if not part:
+        return "0 %"
+    return percent(part / whole, 1) if part / whole >= 0.001 else "< 0.1 %"

@@ -118,7 +118,6 @@ function table() {
 }
 
 function tracks() {
-  const style = byId("track-style").textContent;
   const data = JSON.parse(byId("track-data").textContent);
   document.querySelectorAll(".track-box").forEach((box, place) => {
     const svg = box.querySelector("svg");
@@ -127,31 +126,25 @@ function tracks() {
     download.addEventListener("click", () => {
       const picture = svg.cloneNode(true);
       picture.querySelector(".mark")?.remove();
-      const look = document.createElementNS(svg.namespaceURI, "style");
-      look.textContent = style;
-      picture.prepend(look);
       save(download.dataset.name, "image/svg+xml", new XMLSerializer().serializeToString(picture));
     });
     if (data[place]) hover(box, svg, data[place]);
   });
 }
 
-function hover(box, svg, { length, d, s, v, o }) {
+function hover(box, svg, [length, starts, ends, virus, others]) {
   const { left, right, top, bottom } = { left: 44, right: 790, top: 10, bottom: 120 };
   const output = box.querySelector("output");
   const mark = document.createElementNS(svg.namespaceURI, "path");
   mark.setAttribute("class", "mark");
-  let start = 0;
-  const starts = d.map((step) => (start += step));
-  const middle = (chunk) => starts[chunk] + (s.length === 1 ? s[0] : s[chunk]) / 2;
+  const middle = (chunk) => (starts[chunk] + ends[chunk]) / 2;
   let now = -1;
 
   function choose(chunk) {
     now = Math.min(Math.max(chunk, 0), starts.length - 1);
-    const end = starts[now] + (s.length === 1 ? s[0] : s[now]) - 1;
-    const scores = v[now] < 0 ? "not scored" : `virus ${(v[now] / 1000).toFixed(3)}, others ${(o[now] / 1000).toFixed(3)}`;
-    output.textContent = `Chunk ${now + 1}, bases ${starts[now].toLocaleString("en")} to ${end.toLocaleString("en")}: ${scores}`;
-    const across = left + ((right - left) * (middle(now) - 1)) / length;
+    const scores = virus[now] < 0 ? "not scored" : `virus ${(virus[now] / 1000).toFixed(3)}, others ${(others[now] / 1000).toFixed(3)}`;
+    output.textContent = `Chunk ${now + 1}, bases ${starts[now].toLocaleString("en")} to ${ends[now].toLocaleString("en")}: ${scores}`;
+    const across = left + ((right - left) * middle(now)) / length;
     mark.setAttribute("d", `M${across.toFixed(1)} ${top}V${bottom + 20}`);
     svg.append(mark);
   }

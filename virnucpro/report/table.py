@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from html import escape
+from itertools import islice
 
-from virnucpro.report.answer import KINDS
-from virnucpro.report.content import MOST_ROWS, Content, TableRow
-from virnucpro.report.document import file_link
-from virnucpro.tables import CONTIGS, REGIONS, VIRUS
+from virnucpro.report.content import Content
+from virnucpro.report.document import KINDS, file_link
+from virnucpro.stages.calls import LITTLE
+from virnucpro.tables import CONTIGS, REGIONS, VIRUS, ContigRow, RegionRow
 
+MOST_ROWS = 5000
+MOST_REGION_ROWS = 1000  # of these, where more viruses were found than there are rows
 MOST_TEXT = 2_000_000  # characters of all rows; ids of thousands of letters reach it before 5,000
 HEADS = ("id", "kind", "length", "score", "fdr", "tier", "chunks scored", "share scored", "remark")
 _NUMERIC = {"length", "score", "fdr", "chunks scored", "share scored"}
@@ -34,15 +37,20 @@ _FDR = """\
 def table_section(content: Content) -> Iterator[str]:
     """Yield the table with its controls, which the script shows."""
     stem = content.run.stem
-    virus, regions = VIRUS.place(stem), REGIONS.place(stem)
-    rows = list(_rows(content))
+    virus, regions = file_link(VIRUS.place(stem)), file_link(REGIONS.place(stem))
     yield (
-        f"<p>The whole tables are {file_link(virus)}, {file_link(regions)} and, with every record, "
+        f"<p>The whole tables are {virus}, {regions} and, with every record, "
         f"{file_link(CONTIGS.place(stem))}.</p>"
     )
+    rows, left = list[str](), MOST_TEXT
+    for row in _rows(content):
+        left -= len(row.encode())
+        if left < 0:
+            break
+        rows.append(row)
     if not rows:
         yield "<p>There are no records.</p>"
-    if len(rows) < content.records - content.tallies["virus"].records + _found(content):
+    if len(rows) < content.records + content.counts["regions"]:
         yield (
             f'<p class="muted">This page has {len(rows):,} rows: the surest viruses first, then '
             f"regions, then some of the other records. It holds at most {MOST_ROWS:,}.</p>"
@@ -51,53 +59,64 @@ def table_section(content: Content) -> Iterator[str]:
     yield _CONTROLS.format(name=name, fdr=_FDR if content.calibrated else "")
     yield '<div class="wide long" tabindex="0" role="region" aria-label="Table">'
     yield '<table id="rows"><thead><tr>'
-    yield "".join(
-        f'<th scope="col"{" class=n" if head in _NUMERIC else ""}>{head}</th>' for head in HEADS
-    )
+    for head in HEADS:
+        yield f'<th scope="col"{" class=n" if head in _NUMERIC else ""}>{head}</th>'
     yield "</tr></thead><tbody>"
     yield from rows
     yield "</tbody></table></div>"
     yield '<button type="button" class="plain" id="all" hidden>Show all matching rows</button>'
 
 
-def _found(content: Content) -> int:
-    return content.tallies["virus"].records + content.regions
-
-
 def _rows(content: Content) -> Iterator[str]:
-    left = MOST_TEXT
-    for row in content.rows:
-        text = _row(row)
-        left -= len(text.encode())
-        if left < 0:
-            return
-        yield text
+    """Yield at most ``MOST_ROWS`` rows: viruses, regions, and other records."""
+    room = MOST_ROWS - len(content.others)
+    free = room - content.tallies["virus"].records
+    regions = min(content.counts["regions"], max(MOST_REGION_ROWS, free))
+    for v in islice(content.run.virus(), room - regions):
+        remark = "" if v.evidence == "ok" else v.evidence
+        numbers = _numbers(v.score, v.fdr, v.tier, v.chunks_scored, v.coverage)
+        yield _row(v.record, "virus", v.length, numbers, remark)
+    for r in islice(content.run.regions(), regions):
+        numbers = _numbers(r.score, None, None, r.chunks_scored, r.chunks_scored / r.chunks)
+        yield _row(r.region, "region", r.length, numbers, _region_remark(r))
+    for c in content.others:
+        numbers = _numbers(c.virus_score, c.fdr, c.tier, c.chunks_scored, c.coverage)
+        yield _row(c.record, c.call, c.length, numbers, _remark(c))
 
 
-def _row(row: TableRow) -> str:
-    cells = (
-        f"{row.length:,}",
-        _figure(row.score, 3),
-        _rate(row.fdr),
-    )
-    after = (f"{row.chunks_scored:,}", _figure(row.coverage, 2))
+def _row(id: str, kind: str, length: int, numbers: str, remark: str) -> str:
     return (
-        f'<tr data-kind="{row.kind}"><td class="id" tabindex="-1">{escape(row.id)}</td>'
-        f'<td class="kind {row.kind}">{"region" if row.kind == "region" else KINDS[row.kind]}</td>'
-        f"{_numbers(cells)}<td>{escape(row.tier or '')}</td>{_numbers(after)}"
-        f'<td class="remark">{escape(row.remark)}</td></tr>'
+        f'<tr data-kind="{kind}"><td class="id" tabindex="-1">{escape(id)}</td>'
+        f'<td class="kind {kind}">{"region" if kind == "region" else KINDS[kind]}</td>'
+        f'<td class="n">{length:,}</td>{numbers}<td class="remark">{escape(remark)}</td></tr>'
     )
 
 
-def _numbers(cells: tuple[str, ...]) -> str:
-    return "".join(f'<td class="n">{cell}</td>' for cell in cells)
+def _numbers(
+    score: float | None, rate: float | None, tier: str | None, scored: int, coverage: float
+) -> str:
+    shown = "" if rate is None else f"{rate:.0e}" if 0 < rate < 0.0001 else f"{rate:.4f}"
+    return (
+        f'<td class="n">{"" if score is None else f"{score:.3f}"}</td><td class="n">{shown}</td>'
+        f'<td>{escape(tier or "")}</td><td class="n">{scored:,}</td><td class="n">{coverage:.2f}'
+        f"</td>"
+    )
 
 
-def _figure(value: float | None, digits: int) -> str:
-    return "" if value is None else f"{value:.{digits}f}"
+def _region_remark(region: RegionRow) -> str:
+    remarks = [f"bases {region.start:,} to {region.end:,}"]
+    if region.flank_score is not None:
+        remarks.append(f"flanks {region.flank_score:.2f}")
+    if region.at_edge:
+        remarks.append("reaches the end of the record")
+    return "; ".join(remarks)
 
 
-def _rate(value: float | None) -> str:
-    if value is None:
-        return ""
-    return f"{value:.4f}" if value >= 0.0001 or not value else f"{value:.0e}"
+def _remark(row: ContigRow) -> str:
+    if row.call == "unscored":
+        return row.status.replace("_", " ")
+    if row.regions:
+        return f"viral regions: {row.regions:,}"
+    if row.chunks_scored == 1:
+        return "one chunk"
+    return "little scored" if row.coverage < LITTLE else ""

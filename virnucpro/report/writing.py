@@ -28,7 +28,7 @@ def report_problem(layout: Layout, disk: Disk, emit: Emit = unseen) -> str:
     Results without a report are results all the same.
 
     Raises:
-        OutputError: the disk is full or not writable.
+        OutputError: it cannot be written.
     """
     try:
         write_report(open_run(layout.root, layout.stem), disk, emit)
@@ -48,57 +48,55 @@ def write_report(
         OutputError: it cannot be written.
     """
     layout = Layout(run.folder, run.stem)
-    path, source = layout.report, _source(layout)
-    earlier = text_of(path)
-    if earlier is not None and not again and _source_of(earlier) == source:
-        return path
-    refuse_other_file(path, earlier)
-    from virnucpro.report.page import report_page  # it imports numpy
+    earlier = earlier_page(layout.report)
+    try:  # the record of a run is written anew whenever a result is, so it stands for all of them
+        source = f"{__version__} {sha256_of(layout.run_json)}"
+    except OSError as error:
+        raise InputError(f"{layout.run_json} cannot be read: {error}") from error
+    if again or _source_of(earlier) != source:
+        from virnucpro.report.page import report_page  # it imports numpy
 
-    started = time.perf_counter()
-    emit(ReportStarted(run.summary.records))
-    _replace(path, earlier, report_page(run, emit), source, disk)
-    emit(ReportFinished(time.perf_counter() - started))
-    return path
+        started = time.perf_counter()
+        emit(ReportStarted(run.summary.records))
+        _replace(layout.report, earlier, report_page(run, emit), source, disk)
+        emit(ReportFinished(time.perf_counter() - started))
+    return layout.report
 
 
 def write_overview(path: Path, runs: NamedRuns, disk: Disk) -> None:
-    """Write the overview of runs.
+    """Write the overview of runs; see :func:`write_report` for the errors that it raises."""
+    text = overview_page(runs, path.absolute().parent)
+    _replace(path, earlier_page(path), text, __version__, disk)
+
+
+def earlier_page(path: Path) -> str:
+    """Return the page that is to be replaced; nothing where there is none.
 
     Raises:
-        InputError: the record of a run was changed.
-        UsageError: the overview would replace a file that the program did not write.
-        OutputError: it cannot be written.
+        UsageError: another file, or a link, has its name.
     """
-    text, earlier = overview_page(runs, path.absolute().parent), text_of(path)
-    refuse_other_file(path, earlier)
-    _replace(path, earlier, text, __version__, disk)
+    if not path.exists() and not path.is_symlink():
+        return ""
+    is_file = path.is_file() and not path.is_symlink()
+    text = path.read_bytes().decode("utf-8", "replace") if is_file else ""
+    if MARK not in text:
+        raise UsageError(f"{path} is not a report of this program: move it away, or rename it")
+    return text
 
 
-def _replace(path: Path, earlier: str | None, text: str, source: str, disk: Disk) -> None:
+def _replace(path: Path, earlier: str, text: str, source: str, disk: Disk) -> None:
     """Write a page; an ``earlier`` one that somebody has changed is moved aside."""
     text = text.encode("utf-8", "backslashreplace").decode()  # a STEM need not be UTF-8
-    page = text + last_line(text, source)
-    if earlier is not None and _source_of(earlier) is None:
+    page = text + _last_line(text, source)
+    if earlier and _source_of(earlier) is None:
         previous = checkpoint_folder(path.absolute().parent) / f"{path.name}.previous"
         move_aside(ExistingWork(path.parent, previous, foreign_files=[path]), disk)
     if page != earlier:
         disk.save(path, page.encode())
 
 
-def _source(layout: Layout) -> str:
-    """Return what a report depends on.
-
-    ``STEM_run.json`` is written anew whenever a result is, so its digest stands for all of them.
-    """
-    try:
-        return f"{__version__} {sha256_of(layout.run_json)}"
-    except OSError as error:
-        raise InputError(f"{layout.run_json} cannot be read: {error}") from error
-
-
-def last_line(text: str, source: str) -> str:
-    """Return the line behind a report that tells what it was made from, and proves its text."""
+def _last_line(text: str, source: str) -> str:
+    """Return the line behind a page that tells what it was made from, and proves its text."""
     return f"{_LAST_LINE}{source}, text {hashlib.sha256(text.encode()).hexdigest()} -->\n"
 
 
@@ -106,21 +104,4 @@ def _source_of(page: str) -> str | None:
     """Return what a page was made from; None where it was changed since, or is of somebody else."""
     text, _, line = page.rpartition(_LAST_LINE)
     source = line.partition(", text ")[0]
-    return source if page == text + last_line(text, source) else None
-
-
-def refuse_other_file(path: Path, text: str | None) -> None:
-    """Refuse to replace a file that is no report, or that is a link.
-
-    Raises:
-        UsageError: it is one.
-    """
-    if path.is_symlink() or (path.exists() and MARK not in (text or "")):
-        raise UsageError(f"{path} is not a report of this program: move it away, or rename it")
-
-
-def text_of(path: Path) -> str | None:
-    """Return the content of a file; None where there is none that can be read as text."""
-    if path.is_symlink() or not path.is_file():
-        return None
-    return path.read_bytes().decode("utf-8", "replace")
+    return source if page == text + _last_line(text, source) else None

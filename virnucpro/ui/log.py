@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Mapping
@@ -9,6 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TextIO
 
+from virnucpro.contracts import Device
 from virnucpro.errors import OutputError
 from virnucpro.events import (
     Event,
@@ -27,53 +29,36 @@ from virnucpro.events import (
 )
 from virnucpro.formatting import counted, memory_size, percent, printable, seconds_text
 from virnucpro.store.disk import explain_write_errors, open_without_links
-from virnucpro.ui.labels import worker_name
 
 
 class LogFile:
     """A text file of lines, each with its time. Without a path, nothing is written.
 
     A run opens its file at its first stage: before that it is not yet certain that it may touch
-    its directory. What was logged earlier is written then.
+    its directory. What was logged earlier is written then. What writes raises OutputError.
     """
 
     def __init__(self, path: Path | None, *, open_now: bool = False) -> None:
-        """``open_now`` opens the file at once, because the user named it.
-
-        Raises:
-            OutputError: the file cannot be written.
-        """
+        """``open_now`` opens the file at once, because the user named it."""
         self._path = path
         self._stream: TextIO | None = None
         self._waiting: list[str] = []
         self._lock = threading.Lock()
+        self._workers: dict[int, str] = {}
         if open_now:
             self.open()
 
     def open(self) -> None:
-        """Open the file, unless it is open already.
-
-        Raises:
-            OutputError: the file cannot be written.
-        """
+        """Open the file, unless it is open already."""
         if self._path is None or self._stream is not None:
             return
         with explain_write_errors(self._path):
             self._path.parent.mkdir(parents=True, exist_ok=True)
-            self._stream = open(  # noqa: SIM115
-                self._path,
-                "a",
-                encoding="utf-8",
-                errors="backslashreplace",
-                opener=open_without_links,
-            )
+            descriptor = open_without_links(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+            self._stream = os.fdopen(descriptor, "a", encoding="utf-8", errors="backslashreplace")
 
     def line(self, text: str) -> None:
-        """Write a line. Any thread may call this.
-
-        Raises:
-            OutputError: the file cannot be written.
-        """
+        """Write a line. Any thread may call this."""
         if self._path is None:
             return
         with self._lock:
@@ -84,50 +69,35 @@ class LogFile:
                     self._stream.flush()
                 self._waiting.clear()
 
+    def event(self, event: Event) -> str | None:
+        """Write a line for an event, and return its text; None for mere progress."""
+        if isinstance(event, StageStarted):
+            self._workers.clear()  # each stage announces its workers anew; the host is none
+            self.open()
+        elif isinstance(event, WorkerReady):
+            self._workers[event.worker] = worker_name(event.worker, event.device)
+        if text := describe(event, self._workers):
+            self.line(text)
+        return text
+
     def close(self, error: BaseException | None = None) -> None:
         """Close the file; ``error`` is what ended the command, where it did not succeed."""
         with suppress(OSError, OutputError):  # a full disk has been reported already
             if error is not None:
                 self.line(f"ended by {type(error).__name__}: {error}")
-        if self._stream is not None:
-            with suppress(OSError):
+            if self._stream is not None:
                 self._stream.close()
 
 
-class EventLog:
-    """Writes the events of a run to a log file."""
-
-    def __init__(self, log: LogFile) -> None:
-        self._log = log
-        self._workers: dict[int, str] = {}
-
-    def write(self, event: Event) -> str | None:
-        """Write a line for an event, and return its text; None for mere progress.
-
-        Raises:
-            OutputError: the file cannot be written.
-        """
-        if isinstance(event, StageStarted):
-            self._workers.clear()  # each stage announces its workers anew; the host is none
-            self._log.open()
-        elif isinstance(event, WorkerReady):
-            self._workers[event.worker] = worker_name(event.worker, event.device)
-        if text := describe(event, self._workers):
-            self._log.line(text)
-        return text
-
-
-def describe(event: Event, workers: Mapping[int, str] | None = None) -> str | None:
+def describe(event: Event, workers: Mapping[int, str]) -> str | None:
     """Return an event in words; None for one that only moves a progress bar.
 
     ``workers`` are the names of the workers by number; one without a name is this process.
     """
-    names = workers or {}
     match event:
-        case StageStarted():
+        case StageStarted(stage, number, _, todo):
             reasons = f" because {'; '.join(event.reasons)}" if event.reasons else ""
-            tasks = counted(event.todo, "task")
-            return f"stage {event.number} {event.stage}: {tasks} to do{reasons}"
+            return f"stage {number} {stage}: {counted(todo, 'task')} to do{reasons}"
         case StageFinished(stage, number, seconds):
             return f"stage {number} {stage} finished after {seconds_text(seconds)}"
         case ReportStarted(records):
@@ -137,33 +107,46 @@ def describe(event: Event, workers: Mapping[int, str] | None = None) -> str | No
         case WorkerReady(worker, device, stage, seconds):
             uuid = f" ({device.uuid})" if device.uuid else ""
             facts = ", ".join(f"{name} {value}" for name, value in event.facts.items())
-            details = f": {facts}" if facts else ""
-            name = worker_name(worker, device)
+            name, details = worker_name(worker, device), f": {facts}" if facts else ""
             return f"{name}{uuid} ready for {stage} after {seconds_text(seconds)}{details}"
         case TaskStarted(worker, task):
             sequences = counted(task.count, "sequence")
-            return f"{names.get(worker, 'host')} started {task.name} ({sequences})"
+            return f"{workers.get(worker, 'host')} started {task.name} ({sequences})"
         case TaskFinished(worker, task, seconds):
             duration = seconds_text(seconds, 2)
-            return f"{names.get(worker, 'host')} finished {task.name} after {duration}"
+            return f"{workers.get(worker, 'host')} finished {task.name} after {duration}"
         case SequencesFailed(worker, task, failures):
             reasons = "; ".join(
                 f"{counted(len(failed.ids), 'sequence')} ({failed.error}: {failed.message})"
                 for failed in failures
             )
-            return f"{names.get(worker, 'host')} gave up in {task.name}: {reasons}"
+            return f"{workers.get(worker, 'host')} gave up in {task.name}: {reasons}"
         case WorkerDied(worker, device, reason):
             return f"worker {worker} on {worker_name(worker, device)} died: {reason}"
-        case WorkerReport():
-            seconds = event.busy + event.idle
+        case WorkerReport(worker, device, stage, busy, idle, tasks):
             peak_memory = event.figures.peak_memory
             peak = f", peak memory {memory_size(peak_memory)}" if peak_memory else ""
+            share = percent(idle / max(busy + idle, 1e-9), 1)
             return (
-                f"{worker_name(event.worker, event.device)}: {counted(event.tasks, 'task')} of "
-                f"{event.stage}, idle {percent(event.idle / max(seconds, 1e-9), 1)} of "
-                f"{seconds_text(seconds)}{peak}"
+                f"{worker_name(worker, device)}: {counted(tasks, 'task')} of {stage}, idle "
+                f"{share} of {seconds_text(busy + idle)}{peak}"
             )
         case Notice(level, message):
             return f"{level}: {message}"
         case Progressed():
             return None
+
+
+def worker_label(worker: int, device: Device) -> str:
+    """Return ``GPU 3`` for a worker on a GPU, else ``CPU 0`` with the worker's own number.
+
+    On a cluster, the name of the node stands before it.
+    """
+    label = f"GPU {device.index}" if device.kind == "cuda" else f"CPU {worker}"
+    return f"{device.host} {label}" if device.host else label
+
+
+def worker_name(worker: int, device: Device) -> str:
+    """Return the label of a worker with the name of its GPU: ``GPU 3 NVIDIA H200``."""
+    label = worker_label(worker, device)
+    return f"{label} {device.name}" if device.kind == "cuda" else label

@@ -11,10 +11,9 @@ from virnucpro.formatting import clock_time
 from virnucpro.layout import Layout, SamplesFolder
 from virnucpro.settings import DisplaySettings
 from virnucpro.ui.dashboard import Dashboard
-from virnucpro.ui.log import EventLog, LogFile
-from virnucpro.ui.rate import Clock
-from virnucpro.ui.readings import GpuReader, GpuReading, HostReading, NvmlReader, read_host
-from virnucpro.ui.stage_progress import StageProgress
+from virnucpro.ui.log import LogFile
+from virnucpro.ui.progress import Clock, StageProgress
+from virnucpro.ui.readings import GpuReader
 from virnucpro.ui.terminal import LINE_SECONDS, ProgressScreen
 from virnucpro.ui.worker_warnings import WorkerWatch
 
@@ -30,63 +29,47 @@ class RunScreen(ProgressScreen):
         gpus: GpuReader | None = None,
         clock: Clock = time.monotonic,
     ) -> None:
-        """Open a log file that the user named; that of the run is opened at its first stage.
-
-        Raises:
-            OutputError: the file cannot be written.
-        """
+        """Open a log file that the user named; that of the run is opened at its first stage."""
         automatic = layout.log if display.auto_log else None
         log = LogFile(display.log_file or automatic, open_now=display.log_file is not None)
         super().__init__(display, console, clock, log)
-        self._events = EventLog(log)
-        self._gpus = gpus or NvmlReader()
-        self._progress = StageProgress(clock)
-        self._watch = WorkerWatch(self._progress)
-        self._readings: dict[int, GpuReading] = {}
-        self._host: HostReading | None = None
+        self._gpus = gpus or GpuReader()
+        self._board = Dashboard(StageProgress(clock))
+        self._watch = WorkerWatch(self._board.progress)
 
     def show(self, event: Event) -> None:
-        """Show an event.
-
-        Raises:
-            OutputError: the log file cannot be written.
-        """
+        """Show an event; OutputError where the log file cannot be written."""
         self.draw()
         if isinstance(event, Notice):
             self.notice(event)
             return
-        text = self._events.write(event)
+        text = self.log.event(event)
         with self.lock:
-            self._progress.update(event)
-            title = self._progress.title
+            self._board.progress.update(event)
+            title = self._board.progress.title
         if isinstance(event, SequencesFailed):
-            self._print(f"warning: {text}", "yellow")
+            self.print(f"warning: {text}", "yellow")
         elif text and self.verbose:
             self.say(text, "dim")
         elif isinstance(event, StageFinished | ReportFinished) and event.seconds >= LINE_SECONDS:
             self.say(f"{title} took {clock_time(event.seconds)}")
 
     def check(self) -> list[str]:
-        """Read the GPUs and the host, and return warnings about workers."""
+        """Read the GPUs, and return warnings about workers."""
         with self.lock:
-            devices = {worker.number: worker.device for worker in self._progress.workers}
+            devices = {worker.number: worker.device for worker in self._board.progress.workers}
         readings = {number: self._gpus.read(device) for number, device in devices.items()}
-        host = read_host()
         with self.lock:
-            self._readings = {number: reading for number, reading in readings.items() if reading}
-            self._host = host
+            self._board.readings = {number: r for number, r in readings.items() if r}
             return self._watch.check(self.clock())
 
-    def picture(self, width: int, *, ascii_only: bool) -> Group:
+    def picture(self, width: int) -> Group:
         """Return the dashboard."""
-        return self._dashboard().picture(width, ascii_only=ascii_only)
+        return self._board.picture(width)
 
     def line_parts(self) -> list[str]:
         """Return the dashboard in words."""
-        return self._dashboard().line_parts()
-
-    def _dashboard(self) -> Dashboard:
-        return Dashboard(self._progress, self._readings, self._host)
+        return self._board.line_parts()
 
     def release(self) -> None:
         """Let go of the driver's library."""

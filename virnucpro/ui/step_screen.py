@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from rich.text import Text
+from rich.console import RenderableType
 
 from virnucpro.events import Event, Progressed
 from virnucpro.formatting import byte_size, clock_time, percent
-from virnucpro.ui.terminal import LINE_SECONDS, ProgressScreen, bar_line, cropped
+from virnucpro.ui.terminal import LINE_SECONDS, ProgressScreen, bar_line
 
 EARLIEST = 1.0  # seconds; before that, no time is forecast
 
@@ -17,19 +17,14 @@ class StepScreen(ProgressScreen):
     """Shows one step after the other on standard error: how far it is, and the time left."""
 
     _title = ""
-    _in_bytes = False
+    _unit = ""
     _total: float | None = None
     _amount = _first_amount = _began = 0.0
-
-    @property
-    def is_in_step(self) -> bool:
-        """Whether a step was begun that has not ended."""
-        return bool(self._title)
 
     def begin(self, title: str, total: float) -> None:
         """Begin a step of ``total`` units; the step before it is done."""
         self.end()
-        self._start(title, total, 0.0, in_bytes=False)
+        self._start(title, total, 0.0, "units")
 
     def advance(self, amount: float) -> None:
         """Report that ``amount`` more units of the step are done."""
@@ -50,15 +45,15 @@ class StepScreen(ProgressScreen):
 
         def report(arrived: int, total: int | None) -> None:
             if self._title != title:
-                self._start(title, total, arrived, in_bytes=True)
+                self._start(title, total, arrived, "bytes")
             with self.lock:
                 self._amount, self._total = arrived, total
 
         return report
 
-    def _start(self, title: str, total: float | None, amount: float, *, in_bytes: bool) -> None:
+    def _start(self, title: str, total: float | None, amount: float, unit: str) -> None:
         with self.lock:
-            self._title, self._total, self._in_bytes = title, total, in_bytes
+            self._title, self._total, self._unit = title, total, unit
             self._amount = self._first_amount = amount
             self._began = self.clock()
         self.draw()
@@ -69,15 +64,15 @@ class StepScreen(ProgressScreen):
         with self.lock:
             title, self._title = self._title, ""
         self.erase()
-        if title and seconds >= LINE_SECONDS and not self._in_bytes:
+        if title and seconds >= LINE_SECONDS and self._unit == "units":
             self.say(f"{title} took {clock_time(seconds)}")
 
-    def picture(self, width: int, *, ascii_only: bool) -> Text:
+    def picture(self, width: int) -> RenderableType:
         """Return the step as a bar with its figures."""
-        if not self._title or self._total is None:
-            return cropped(Text("".join(self.line_parts())), width, ascii_only=ascii_only)
-        figures = f"  {self._figures()}"
-        return bar_line(f"{self._title}  ", self._share, figures, width, ascii_only=ascii_only)
+        if not self._title:
+            return bar_line("", None, "".join(self.line_parts()), width)
+        share = None if self._total is None else self._share
+        return bar_line(self._title, share, self._figures(), width)
 
     def line_parts(self) -> list[str]:
         """Return the step in words."""
@@ -89,13 +84,13 @@ class StepScreen(ProgressScreen):
 
     def _figures(self) -> str:
         figures = []
-        if self._in_bytes:
+        if self._unit == "bytes":
             total = "" if self._total is None else f" of {byte_size(self._total)}"
             figures.append(f"{byte_size(self._amount)}{total}")
         if self._total is not None:
             figures.append(percent(self._share))
-        seconds, amount = self.clock() - self._began, self._amount - self._first_amount
-        if self._total is not None and seconds >= EARLIEST and amount > 0:
-            rest = max(self._total - self._amount, 0.0)
-            figures.append(f"{clock_time(rest * seconds / amount)} left")
+            seconds, amount = self.clock() - self._began, self._amount - self._first_amount
+            if seconds >= EARLIEST and amount > 0:
+                rest = max(self._total - self._amount, 0.0)
+                figures.append(f"{clock_time(rest * seconds / amount)} left")
         return ", ".join(figures)

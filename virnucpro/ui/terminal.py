@@ -11,13 +11,14 @@ import os
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
 from contextlib import suppress
 from types import TracebackType
 from typing import TypeVar
 
 from rich.console import Console, RenderableType
 from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
 from rich.text import Text
 
 from virnucpro.errors import OutputError
@@ -25,12 +26,12 @@ from virnucpro.events import Notice
 from virnucpro.formatting import printable
 from virnucpro.settings import DisplaySettings
 from virnucpro.ui.log import LogFile
-from virnucpro.ui.rate import Clock
+from virnucpro.ui.progress import Clock
 
 LINE_SECONDS = 10.0  # between two plain lines
+TICK_SECONDS = 1.0
 STOP_SECONDS = 3.0  # how long the ticker is waited for: a driver that hangs must not hold us
 PICTURES_PER_SECOND = 4.0
-SEPARATOR = " | "
 SHORTEST_BAR = 6  # characters
 
 _Screen = TypeVar("_Screen", bound="ProgressScreen")
@@ -45,37 +46,13 @@ class LastingConsole(Console):
         os.dup2(os.open(os.devnull, os.O_WRONLY), self.file.fileno())
 
 
-class Ticker:
-    """Calls a function at regular intervals from its own thread until it is stopped."""
-
-    def __init__(self, call: Callable[[], None], seconds: float = 1.0) -> None:
-        self._call = call
-        self._seconds = seconds
-        self._stopped = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="virnucpro-ticker", daemon=True)
-
-    def _run(self) -> None:
-        while not self._stopped.wait(self._seconds):
-            self._call()
-
-    def start(self) -> None:
-        """Start the thread; the first call comes after the first interval."""
-        self._thread.start()
-
-    def stop(self) -> bool:
-        """Stop the thread, and return whether its last call has returned."""
-        self._stopped.set()
-        if self._thread.is_alive():
-            self._thread.join(STOP_SECONDS)
-        return not self._thread.is_alive()
-
-
 class ProgressScreen(ABC):
     """Shows the progress of a command on standard error and writes it to a log file.
 
     On a terminal the picture of the subclass is redrawn in place and removed at the end. Without
     a terminal, and with ``--no-progress``, the same figures are printed as a line every ten
-    seconds. The log file gets that line as well. Warnings are always printed.
+    seconds. The log file gets that line as well. Warnings are always printed. What writes to the
+    log raises OutputError.
 
     Attributes:
         logs_lines: whether the log file gets the plain lines; the log of a training, which has
@@ -95,9 +72,6 @@ class ProgressScreen(ABC):
 
         ``console`` takes the place of standard error; ``clock`` gives seconds and never goes back.
         Without ``log``, the log file that the user named is opened, if any.
-
-        Raises:
-            OutputError: the log file cannot be written.
         """
         self.quiet = display.quiet
         self.verbose = display.level == "DEBUG"
@@ -109,11 +83,12 @@ class ProgressScreen(ABC):
         terminal = self.console.is_interactive and self.console.file.isatty()
         self.draws = terminal and display.progress and not self.quiet
         self._live: Live | None = None
-        self._ticker = Ticker(self.tick)
+        self._stopped = threading.Event()
+        self._ticker = threading.Thread(target=self._tick_on, name="virnucpro-ticker", daemon=True)
         self.last_line = clock()
 
     @abstractmethod
-    def picture(self, width: int, *, ascii_only: bool) -> RenderableType:
+    def picture(self, width: int) -> RenderableType:
         """Return what is drawn now, in lines of at most ``width``. Called under the lock."""
 
     @abstractmethod
@@ -124,44 +99,31 @@ class ProgressScreen(ABC):
         """Look at what the events do not tell, once per second; return warnings to print."""
         return []
 
-    def end(self) -> None:
+    def end(self) -> None:  # noqa: B027
         """End what is under way; called when the command has succeeded."""
-        return
 
-    def release(self) -> None:
+    def release(self) -> None:  # noqa: B027
         """Let go of what :meth:`check` uses, at the end."""
-        return
 
     def notice(self, notice: Notice) -> None:
-        """Print a sentence for people and write it to the log.
-
-        Raises:
-            OutputError: the log file cannot be written.
-        """
+        """Print a sentence for people and write it to the log."""
+        if notice.level == "warning":
+            self.print(f"warning: {notice.message}", "yellow")
+        else:
+            self.say(notice.message)
         self.log.line(f"{notice.level}: {notice.message}")
-        self._print_notice(notice)
 
     def warn(self, message: str) -> None:
-        """Print a warning and write it to the log.
-
-        Raises:
-            OutputError: the log file cannot be written.
-        """
+        """Print a warning and write it to the log."""
         self.notice(Notice("warning", message))
 
     def say(self, text: str, style: str = "") -> None:
         """Print a line above the picture, unless only warnings are to be shown."""
         if not self.quiet:
-            self._print(text, style)
+            self.print(text, style)
 
-    def _print_notice(self, notice: Notice) -> None:
-        if notice.level == "warning":
-            self._print(f"warning: {notice.message}", "yellow")
-        else:
-            self.say(notice.message)
-
-    def _print(self, text: str, style: str) -> None:
-        # On a terminal, lines are broken between words; a file gets each message as one line.
+    def print(self, text: str, style: str) -> None:
+        """Print a line above the picture: between words on a terminal, whole into a file."""
         soft_wrap = not self.console.is_terminal
         self.console.print(Text(printable(text), style=style), soft_wrap=soft_wrap)
 
@@ -187,31 +149,27 @@ class ProgressScreen(ABC):
             self._live = None
 
     def _current_picture(self) -> RenderableType:
-        options = self.console.options
         with self.lock:
-            return self.picture(options.max_width, ascii_only=options.ascii_only)
+            return self.picture(self.console.width)
+
+    def _tick_on(self) -> None:
+        while not self._stopped.wait(TICK_SECONDS):
+            self.tick()
 
     def tick(self) -> None:
         """Do what is due once per second: check, print warnings, and write the plain line."""
-        warnings = [Notice("warning", message) for message in self.check()]
-        now = self.clock()
-        parts = []
-        if now - self.last_line >= LINE_SECONDS:
+        with suppress(OutputError):  # a full disk ends the command at its own next write
+            for message in self.check():
+                self.warn(message)
             with self.lock:
-                parts = self.line_parts()
-        if parts:
-            self.last_line = now
-        for warning in warnings:
-            self._print_notice(warning)
-        if parts and not self.draws:
-            folds = self.console.is_terminal
-            self.say(folded(parts, self.console.width) if folds else one_line(parts))
-        # A full disk ends the command at its own next write, with the words for it.
-        with suppress(OutputError):
-            for warning in warnings:
-                self.log.line(f"{warning.level}: {warning.message}")
-            if parts and self.logs_lines:
-                self.log.line(one_line(parts))
+                due = self.clock() - self.last_line >= LINE_SECONDS
+                line = " | ".join(self.line_parts()) if due else ""
+            if line:
+                self.last_line = self.clock()
+                if not self.draws:
+                    self.say(line)
+                if self.logs_lines:
+                    self.log.line(line)
 
     def __enter__(self: _Screen) -> _Screen:
         """Start the display."""
@@ -228,53 +186,20 @@ class ProgressScreen(ABC):
         if error is None:
             self.end()
         self.erase()
-        if self._ticker.stop():
+        self._stopped.set()
+        self._ticker.join(STOP_SECONDS)
+        if not self._ticker.is_alive():
             self.release()
         self.log.close(error)
 
 
-def one_line(parts: Sequence[str]) -> str:
-    """Return all parts in a single line."""
-    return SEPARATOR.join(parts)
-
-
-def folded(parts: Sequence[str], width: int) -> str:
-    """Return the parts in lines of ``width``, broken between parts, the later lines indented.
-
-    >>> print(folded(["stage", "GPU 0 idle", "GPU 1 idle", "host"], 25))
-    stage
-      GPU 0 idle | GPU 1 idle
-      host
-    """
-    lines = [parts[0]]
-    for part in parts[1:]:
-        if len(lines) > 1 and len(lines[-1]) + len(SEPARATOR) + len(part) <= width:
-            lines[-1] += SEPARATOR + part
-        else:
-            lines.append(f"  {part}")
-    return "\n".join(lines)
-
-
-def bar(share: float, width: int, style: str, *, ascii_only: bool) -> Text:
-    """Return a bar of ``width`` characters, filled by ``share`` (0 to 1), readable uncoloured."""
-    full, half, empty = ("#", "#", "-") if ascii_only else ("━", "╸", "─")
-    halves = min(2 * width, int(2 * share * width + 1e-9))
-    if share > 0:
-        halves = max(1, halves)
-    filled = full * (halves // 2) + half * (halves % 2)
-    return Text.assemble((filled, style), (empty * (width - len(filled)), "dim"))
-
-
-def bar_line(title: str, share: float, figures: str, width: int, *, ascii_only: bool) -> Text:
-    """Return one line: a title, a bar in the room that is left, and figures."""
-    room = width - len(title) - len(figures)
-    if room < SHORTEST_BAR:
-        return cropped(Text(f"{title}{figures}".strip()), width, ascii_only=ascii_only)
-    return Text(title) + bar(share, room, "green", ascii_only=ascii_only) + Text(figures)
-
-
-def cropped(text: Text, width: int, *, ascii_only: bool) -> Text:
-    """Return ``text`` cut to one line of ``width``."""
-    text.no_wrap = True
-    text.truncate(width, overflow="crop" if ascii_only else "ellipsis")
-    return text
+def bar_line(title: str, share: float | None, figures: str, width: int) -> RenderableType:
+    """Return one line: a title, figures, and between them a bar where there is room for it."""
+    room = width - len(title) - len(figures) - 4
+    if share is None or room < SHORTEST_BAR:
+        text = f"{title}  {figures}".strip()
+        return Text(text, no_wrap=True, overflow="crop")
+    table = Table.grid(padding=(0, 2, 0, 0))
+    bar = ProgressBar(1.0, share, width=room, complete_style="green", finished_style="green")
+    table.add_row(*([Text(title)] if title else []), bar, Text(figures))
+    return table

@@ -8,8 +8,12 @@ from pathlib import Path
 from rich.console import Console
 
 from virnucpro.contracts import Device, Task
-from virnucpro.events import StageStarted
-from virnucpro.ui.readings import GpuReading
+from virnucpro.events import Progressed, StageStarted, TaskFinished, TaskStarted, WorkerReady
+from virnucpro.ui.progress import StageProgress
+from virnucpro.ui.readings import GpuReader, GpuReading
+
+STAGE = "protein_embeddings"
+FULL = GpuReading(34 * 2**30, 140 * 2**30, 99, 61, 612.0)
 
 
 class Hand:
@@ -29,21 +33,17 @@ class Terminal(io.StringIO):
         return True
 
 
-class FixedReader:
+class FixedReader(GpuReader):
     """Readings that are given; remembers whether it was closed."""
 
     def __init__(self, reading: GpuReading | None = None) -> None:
-        self.reading = reading
-        self.closed = False
+        self.reading, self.closed = reading, False
 
     def read(self, device: Device) -> GpuReading | None:
         return self.reading
 
     def close(self) -> None:
         self.closed = True
-
-
-FULL = GpuReading(34 * 2**30, 140 * 2**30, 99, 61, 612.0)
 
 
 def terminal(width: int = 80, **options: object) -> Console:
@@ -53,33 +53,45 @@ def terminal(width: int = 80, **options: object) -> Console:
     )  # type: ignore[arg-type] # fmt: skip
 
 
-def gpu(number: int, name: str = "NVIDIA H200") -> Device:
-    return Device("cuda", number, name, f"GPU-{number}", 140 * 2**30, (9, 0))
+def gpu(number: int, name: str = "NVIDIA H200", host: str = "") -> Device:
+    return Device("cuda", number, name, f"GPU-{number}", 140 * 2**30, (9, 0), host=host)
 
 
 def file_task(number: int, count: int = 100, weight: int = 10_000) -> Task:
     """The task of a split file."""
-    return Task(
-        "protein_embeddings",
-        1,
-        (Path(f"/run/output_{number}.fa"),),
-        (Path(f"/run/output_{number}_ESM.pt"),),
-        Path("/run/x.done"),
-        {},
-        weight,
-        count,
-    )
+    source, output = Path(f"/run/output_{number}.fa"), Path(f"/run/output_{number}_ESM.pt")
+    return Task(STAGE, 1, (source,), (output,), Path("/run/x.done"), {}, weight, count)
 
 
 def begin(tasks: int = 10, count: int = 100, weight: int = 10_000) -> StageStarted:
-    return StageStarted(
-        "protein_embeddings",
-        5,
-        1,
-        tasks,
-        tasks * count,
-        tasks * weight,
-        title="ESM-2",
-        stages=9,
-        on_workers=True,
-    )
+    place = {"title": "ESM-2", "stages": 9, "on_workers": True}
+    return StageStarted(STAGE, 5, 1, tasks, tasks * count, tasks * weight, **place)  # type: ignore[arg-type]
+
+
+def host_stage(title: str, number: int, todo: int = 1, sequences: int = 0) -> StageStarted:
+    place = {"title": title, "stages": 9, "on_workers": False}
+    return StageStarted(title.lower(), number, 1, todo, sequences, 0, **place)  # type: ignore[arg-type]
+
+
+class Worked:
+    """The progress of a stage, its workers, and the clock by which they work."""
+
+    def __init__(self, *devices: Device, stage: StageStarted | None = None) -> None:
+        self.hand = Hand()
+        self.progress = StageProgress(self.hand)
+        if devices:
+            self.update(stage or begin())
+        for number, device in enumerate(devices):
+            self.update(WorkerReady(number, device, STAGE, 1.0))
+
+    def update(self, *events: object) -> None:
+        for event in events:
+            self.progress.update(event)  # type: ignore[arg-type]
+
+    def work(self, worker: int, number: int, seconds: float, steps: int = 4) -> None:
+        """Let a worker do a whole file of 100 sequences."""
+        self.update(TaskStarted(worker, file_task(number)))
+        for _ in range(steps):
+            self.hand.now += seconds / steps
+            self.update(Progressed(worker, 100 // steps, 7000 // steps))
+        self.update(TaskFinished(worker, file_task(number), seconds))

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from types import SimpleNamespace
 
 from tests.unit.ui.simulated import gpu
 from virnucpro.contracts import Device
-from virnucpro.ui.readings import GpuReading, NvmlReader, read_host
+from virnucpro.ui.readings import GpuReader, GpuReading
 
 
 class Driver:
@@ -48,26 +47,18 @@ class Driver:
 
 
 def test_what_is_missing_is_none() -> None:
-    driver = Driver()
-    nvml = NvmlReader(driver)
-    for _ in range(3):
-        assert nvml.read(gpu(0)) == GpuReading(5, 9, None, 61, 612.0)
-    assert nvml.read(gpu(1)) is None
-    assert nvml.read(Device("cpu")) is None
-    nvml.close()
-    nvml.close()
-    assert (driver.opened, driver.closed) == (1, 1)
-
-
-def test_without_a_driver() -> None:
-    driver = Driver(there=False)
-    nvml = NvmlReader(driver)
-    assert nvml.read(gpu(0)) is None
-    assert nvml.read(gpu(0)) is None
-    nvml.close()
-    assert (driver.opened, driver.closed) == (1, 0)
-    assert NvmlReader().read(Device("cuda", 0, uuid="GPU-of-no-machine")) is None
-
-
-def test_a_host_without_proc(tmp_path: Path) -> None:
-    assert read_host(tmp_path).memory > 1 << 20
+    reading = GpuReading(5, 9, None, 61, 612.0)
+    for there, expected in ((True, reading), (False, None)):
+        driver = Driver(there=there)
+        reader = GpuReader(driver)
+        for device, seen in (
+            (gpu(0), expected),
+            (gpu(0), expected),
+            (gpu(1), None),
+            (Device("cpu"), None),
+        ):
+            assert reader.read(device) == seen
+        reader.close()
+        reader.close()
+        assert (driver.opened, driver.closed) == (1, int(there))
+    assert GpuReader().read(Device("cuda", 0, uuid="GPU-of-no-machine")) is None

@@ -47,7 +47,7 @@ def test_a_line_every_ten_seconds():
         "epoch 2 of at most 20: loss 0.5000, validation 0.4000, AUROC 0.9000 (the best so far); "
         "at most 1:48 left",
         "warning: 3 frames are left out",
-        "epoch 4 of at most 20: 66 % of its frames; at most 1:42 left",
+        "epoch 4 of at most 20: 66 %, validation 0.4000, AUROC 0.9000, at most 1:42 left",
     ]
 
 

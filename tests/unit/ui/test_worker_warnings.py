@@ -4,89 +4,61 @@ from __future__ import annotations
 
 import pytest
 
-from tests.unit.ui.simulated import Hand, begin, file_task, gpu
+from tests.unit.ui.simulated import Worked, begin, file_task, gpu
 from virnucpro.contracts import Device
-from virnucpro.events import Progressed, TaskFinished, TaskStarted, WorkerReady
-from virnucpro.ui.stage_progress import StageProgress
+from virnucpro.events import Progressed, TaskFinished, TaskStarted
 from virnucpro.ui.worker_warnings import SLOW_SECONDS, WorkerWatch, slow_workers, stalled_workers
 
 
-def _meter(hand: Hand, devices: list[Device]) -> StageProgress:
-    progress = StageProgress(hand)
-    progress.update(begin(tasks=10_000))
-    for number, device in enumerate(devices):
-        progress.update(WorkerReady(number, device, "protein_embeddings", 1.0))
-    return progress
-
-
 @pytest.mark.parametrize(
-    ("usual", "silent", "warns"),
+    ("device", "usual", "silent", "warns"),
     [
-        (2.0, 59, False),
-        (2.0, 61, True),
-        (30.0, 149, False),
-        (30.0, 151, True),
-        (None, 599, False),
-        (None, 601, True),
+        (gpu(0), 2.0, 59, False),
+        (gpu(0), 2.0, 61, True),
+        (gpu(0), 30.0, 149, False),
+        (gpu(0), 30.0, 151, True),
+        (gpu(0), None, 599, False),
+        (gpu(0), None, 601, True),
+        (Device("cpu"), None, 9999, False),  # its first task may rightly take hours
+        (Device("cpu"), 30.0, 151, True),
     ],
 )
-def test_stalled(usual: float | None, silent: float, warns: bool) -> None:
-    hand = Hand()
-    progress = _meter(hand, [gpu(0)])
+def test_stalled(device: Device, usual: float | None, silent: float, warns: bool) -> None:
+    stage = Worked(device, gpu(1))  # the other one is idle
     if usual is not None:
-        progress.update(TaskStarted(0, file_task(0)))
-        progress.update(TaskFinished(0, file_task(0), usual))
-    progress.update(TaskStarted(0, file_task(100)))
-    hand.now += silent
-    found = stalled_workers(progress.workers, hand.now)
-    assert bool(found) is warns
-    if warns:
-        assert found[0].startswith("GPU 0 NVIDIA H200 has made no progress for")
-        assert "output_100_ESM.pt" in found[0]
-
-
-def test_an_idle_worker_and_the_first_piece_on_a_cpu_are_not_stalled() -> None:
-    hand = Hand()
-    progress = _meter(hand, [gpu(0), Device("cpu")])
-    progress.update(TaskStarted(1, file_task(0)))
-    hand.now += 9999
-    assert stalled_workers(progress.workers, hand.now) == {}
+        stage.update(TaskStarted(0, file_task(0)), TaskFinished(0, file_task(0), usual))
+    stage.update(TaskStarted(0, file_task(100)))
+    stage.hand.now += silent
+    found = stalled_workers(stage.progress.workers, stage.hand.now)
+    assert list(found) == ([0] if warns else [])
+    assert not warns or "output_100_ESM.pt" in found[0]
 
 
 def test_a_stall_is_said_once_and_again_only_after_progress() -> None:
-    hand = Hand()
-    progress = _meter(hand, [gpu(0)])
-    watch = WorkerWatch(progress)
-    progress.update(TaskStarted(0, file_task(0)))
+    stage = Worked(gpu(0))
+    watch = WorkerWatch(stage.progress)
+    stage.update(TaskStarted(0, file_task(0)))
     said = []
     for _ in range(3):
-        hand.now += 700
-        said.append(len(watch.check(hand.now)))
-        hand.now += 1
-        said.append(len(watch.check(hand.now)))
-    assert said == [1, 0, 0, 0, 0, 0]
-    progress.update(Progressed(0, 1, 1))
-    assert watch.check(hand.now) == []
-    hand.now += 700
-    assert len(watch.check(hand.now)) == 1
+        stage.hand.now += 700
+        said += watch.check(stage.hand.now)
+    assert len(said) == 1
+    assert said[0].startswith("GPU 0 NVIDIA H200 has made no progress for 11:40 on output_0_ESM.pt")
+    stage.update(Progressed(0, 1, 1))
+    assert watch.check(stage.hand.now) == []
+    stage.hand.now += 700
+    assert len(watch.check(stage.hand.now)) == 1
 
 
-def _run(
-    progress: StageProgress,
-    hand: Hand,
-    speeds: list[int],
-    seconds: int,
-    watch: WorkerWatch | None = None,
-) -> list[str]:
+def run(stage: Worked, speeds: list[int], seconds: int, watch: WorkerWatch | None = None) -> list:
     said = []
-    for worker in range(len(speeds)):
-        progress.update(TaskStarted(worker, file_task(0, 10**6, 10**8)))
+    stage.update(
+        *(TaskStarted(worker, file_task(0, 10**6, 10**8)) for worker in range(len(speeds)))
+    )
     for _ in range(seconds):
-        hand.now += 1
-        for worker, speed in enumerate(speeds):
-            progress.update(Progressed(worker, speed, 0))
-        if watch:
-            said += watch.check(hand.now)
+        stage.hand.now += 1
+        stage.update(*(Progressed(worker, speed, 0) for worker, speed in enumerate(speeds)))
+        said += watch.check(stage.hand.now) if watch else []
     return said
 
 
@@ -102,25 +74,16 @@ def _run(
     ],
 )
 def test_lagging(speeds: list[int], slow: list[int]) -> None:
-    hand = Hand()
-    progress = _meter(hand, [gpu(n) for n in range(len(speeds))])
-    _run(progress, hand, speeds, 40)
-    assert list(slow_workers(progress.workers, hand.now)) == slow
-
-
-def test_unlike_gpus_are_not_compared() -> None:
-    hand = Hand()
-    progress = _meter(hand, [gpu(0), gpu(1), gpu(2, "NVIDIA T4")])
-    _run(progress, hand, [100, 100, 10], 40)
-    assert slow_workers(progress.workers, hand.now) == {}
+    stage = Worked(*map(gpu, range(len(speeds))), gpu(9, "NVIDIA T4"), stage=begin(tasks=10_000))
+    run(stage, [*speeds, 10], 40)  # unlike GPUs are not compared
+    assert list(slow_workers(stage.progress.workers, stage.hand.now)) == slow
 
 
 def test_an_imbalance_is_said_once_and_only_when_it_lasts() -> None:
-    hand = Hand()
-    progress = _meter(hand, [gpu(n) for n in range(3)])
-    watch = WorkerWatch(progress)
-    assert _run(progress, hand, [100, 100, 30], int(SLOW_SECONDS) - 40, watch) == []
-    assert _run(progress, hand, [100, 100, 100], 60, watch) == []
-    said = _run(progress, hand, [100, 100, 30], 900, watch)
+    stage = Worked(*map(gpu, range(3)), stage=begin(tasks=10_000))
+    watch = WorkerWatch(stage.progress)
+    assert run(stage, [100, 100, 30], int(SLOW_SECONDS) - 40, watch) == []
+    assert run(stage, [100, 100, 100], 60, watch) == []
+    said = run(stage, [100, 100, 30], 900, watch)
     assert len(said) == 1
-    assert "GPU 2 NVIDIA H200 has been slow for 3:00: 30 % of the speed of the others" in said[0]
+    assert "GPU 2 NVIDIA H200 has been slow for 3:00: 30 % of the median speed" in said[0]

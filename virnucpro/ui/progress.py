@@ -1,9 +1,7 @@
 """How far the current stage is, what each worker does, and when the command ends.
 
-All of it is told from events alone.
-
-A task that is begun again, after the death of a worker or in two halves, takes back what had been
-counted of it, so the figures never exceed what there is to do.
+All of it is told from events alone. A task that is begun again, after the death of a worker, takes
+back what had been counted of it, so the figures never exceed what there is to do.
 """
 
 from __future__ import annotations
@@ -11,8 +9,9 @@ from __future__ import annotations
 import statistics
 import time
 from collections import deque
-from dataclasses import dataclass, field
-from typing import Literal
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
+from typing import Literal, NamedTuple
 
 from virnucpro.contracts import Device, Task
 from virnucpro.events import (
@@ -27,12 +26,62 @@ from virnucpro.events import (
     WorkerDied,
     WorkerReady,
 )
-from virnucpro.ui.rate import Clock, RecentRate, WorkAmount
 
 EARLY_SHARE, EARLY_SECONDS = 0.02, 10.0  # of a stage; before both, no time is forecast
 IDLE_AFTER = 2.0  # seconds without a task before a worker is called idle
+WINDOW = 30.0  # seconds that a rate is of: soon right after a change, and still calm to look at
+SLOT = 1.0  # seconds; a host stage reports every record, and not each report can be kept
+FEWEST_SLOTS = 10  # kept at any age: on a CPU one batch may take longer than the window
+EARLIEST = 1.0  # seconds; before that, a rate is noise
 
+Clock = Callable[[], float]
 WorkerState = Literal["loading", "idle", "busy", "dead"]
+
+
+class Work(NamedTuple):
+    """An amount of work: sequences, tokens, and weight as planned (see :class:`Task`)."""
+
+    sequences: float = 0
+    tokens: float = 0
+    weight: float = 0
+
+    def plus(self, other: Work, factor: float = 1) -> Work:
+        """Return this amount and ``factor`` times ``other``."""
+        return Work(*(own + factor * more for own, more in zip(self, other, strict=True)))
+
+
+NOTHING = Work()
+
+
+def added(works: Iterable[Work | None]) -> Work | None:
+    """Return the sum of works; None where none is known."""
+    known = [work for work in works if work is not None]
+    return Work(*map(sum, zip(*known, strict=True))) if known else None
+
+
+class RecentRate:
+    """Adds up work as it is reported, and tells the rate of the last half minute."""
+
+    def __init__(self, now: float) -> None:
+        self._slots = deque([(now, now, NOTHING)])  # first and last time, and all work until then
+
+    def add(self, now: float, work: Work) -> None:
+        """Take work into account that was finished since the last call."""
+        first, _, total = self._slots[-1]
+        if len(self._slots) > 1 and now - first < SLOT:
+            self._slots.pop()
+        else:
+            first = now
+        self._slots.append((first, now, total.plus(work)))
+        while len(self._slots) > FEWEST_SLOTS and self._slots[0][1] < now - WINDOW:
+            self._slots.popleft()
+
+    def per_second(self, now: float) -> Work | None:
+        """Return the work per second; None while it is too early to tell."""
+        begin, before = self._slots[0][1:]
+        if now - begin < EARLIEST or len(self._slots) == 1:
+            return None
+        return NOTHING.plus(self._slots[-1][2].plus(before, -1), 1 / (now - begin))
 
 
 @dataclass
@@ -40,11 +89,9 @@ class WorkerProgress:
     """What one worker has done in the current stage.
 
     Attributes:
-        since: when its state or its task began.
-        last_report: when it last reported anything.
+        since: when its state or its task began; ``last_report``: when it last reported anything.
+        done, current: all that it has done, and the part of it that belongs to its current task.
         task_seconds: how long its latest tasks took.
-        finished: the work of its finished tasks.
-        current: the work done of its current task.
     """
 
     number: int
@@ -55,14 +102,14 @@ class WorkerProgress:
     state: WorkerState = "loading"
     task: Task | None = None
     tasks: int = 0
-    finished: WorkAmount = field(default_factory=WorkAmount)
-    current: WorkAmount = field(default_factory=WorkAmount)
+    done: Work = NOTHING
+    current: Work = NOTHING
     task_seconds: deque[float] = field(default_factory=lambda: deque(maxlen=20))
 
     @property
     def sequences(self) -> int:
         """Number of sequences done in this stage."""
-        return round(self.finished.sequences + self.current.sequences)
+        return round(self.done.sequences)
 
     @property
     def usual_seconds(self) -> float | None:
@@ -75,22 +122,16 @@ class WorkerProgress:
             return "busy"
         return self.state
 
-    def busy_rate(self, now: float) -> WorkAmount | None:
-        """Return its work per second; None unless it is busy, and while it is too early to tell."""
-        return self.rate.per_second(now) if self.state_shown(now) == "busy" else None
-
     def enter(self, state: WorkerState, now: float, task: Task | None = None) -> None:
         """Enter a state; what was done of an unfinished task is taken back."""
         self.state, self.task, self.since, self.last_report = state, task, now, now
-        self.current = WorkAmount()
+        self.done, self.current = self.done.plus(self.current, -1), NOTHING
 
-    def amount(self, sequences: int, tokens: int) -> WorkAmount:
-        """Return progress on the current task with the planned weight of its sequences."""
-        weight = 0.0
-        if self.task is not None and self.task.count:
-            open_weight = self.task.weight - self.current.weight
-            weight = min(open_weight, self.task.weight * sequences / self.task.count)
-        return WorkAmount(sequences, tokens, weight)
+    def count(self, work: Work, now: float) -> None:
+        """Take work on the current task into account."""
+        self.done, self.current = self.done.plus(work), self.current.plus(work)
+        self.rate.add(now, work)
+        self.last_report = now
 
 
 class StageProgress:
@@ -106,58 +147,34 @@ class StageProgress:
         self._begin(StageStarted("", 0, 0, 0, 0, 0, title="", stages=0, on_workers=False))
 
     def _begin(self, event: StageStarted) -> None:
-        now = self._clock()
-        self.stage, self.number, self.stages = event.stage, event.number, event.stages
-        self.stage_title = event.title
-        self.tasks, self.expected, self.weight = event.todo, event.sequences, event.tokens
+        now, self.stage = self.now, event
         self.tasks_done = self.failed = 0
-        self._ahead = event.ahead
         self.encoding = event.on_workers and event.todo > 0
         self.started = self._working_since = now
-        self._given_up = WorkAmount()
-        self._rate = RecentRate(now)
-        self._workers = {
-            number: WorkerProgress(number, device, now, now, RecentRate(now))
-            for number, device in self._devices.items()
-            if self.encoding
-        }
-
-    def _begin_report(self, records: int) -> None:
-        """Show the report as the last part of the last stage; other samples may follow."""
-        self._begin(
-            StageStarted(
-                "report",
-                self.number,
-                total=0,
-                todo=0,
-                sequences=records,
-                tokens=0,
-                title="Report",
-                stages=self.stages,
-                on_workers=False,
-                ahead=tuple(stage for stage in self._ahead if stage.stage != "report"),
-            )
-        )
+        self._workers: dict[int, WorkerProgress] = {}
+        for number in self._devices if self.encoding else (0,):  # the host has the number 0
+            self._worker(number)
 
     def update(self, event: Event) -> None:
         """Take an event into account."""
-        now = self._clock()
+        now = self.now
         match event:
             case Progressed(number, sequences, tokens):
-                worker = self._worker(number)
-                amount = worker.amount(sequences, tokens)
-                worker.current.add(amount)
-                worker.rate.add(now, amount)
-                worker.last_report = now
-                self._rate.add(now, amount)
+                worker, weight = self._worker(number), 0.0
+                if (current := worker.task) is not None and current.count:
+                    weight = current.weight * sequences / current.count
+                    weight = min(current.weight - worker.current.weight, weight)
+                worker.count(Work(sequences, tokens, weight), now)
             case StageStarted():
                 self._begin(event)
-            case ReportStarted(records):
-                self._begin_report(records)
+            case ReportStarted(records):  # the last part of the last stage; others may follow
+                ahead = tuple(stage for stage in self.stage.ahead if stage.stage != "report")
+                report = replace(self.stage, stage="report", title="Report", sequences=records)
+                self._begin(replace(report, todo=0, tokens=0, on_workers=False, ahead=ahead))
             case WorkerReady(number, device):
                 if not any(worker.tasks or worker.task for worker in self._workers.values()):
                     # Loading models is not progress: the rate begins with the first worker.
-                    self._working_since, self._rate = now, RecentRate(now)
+                    self._working_since = now
                 self._devices[number], self.encoding = device, True
                 worker = self._worker(number)
                 worker.device, worker.rate = device, RecentRate(now)
@@ -165,37 +182,28 @@ class StageProgress:
             case TaskStarted(number, task):
                 self._worker(number).enter("busy", now, task)
             case TaskFinished(number, task, seconds):
-                self._finish(self._worker(number), task, seconds)
+                worker = self._worker(number)
+                worker.count(Work(0, 0, task.weight - worker.current.weight), now)
+                worker.current = NOTHING  # it is kept
+                worker.tasks += 1
+                worker.task_seconds.append(seconds)
+                self.tasks_done += 1
+                worker.enter("idle", now)
             case StageFinished(stage):
                 if self.encoding and self.sequences and now > self._working_since:
                     self._rates[stage] = self.sequences / (now - self._working_since)
             case SequencesFailed(_, _, failures):
-                count = sum(len(failed.ids) for failed in failures)
-                self.failed += count
-                self._given_up.add(WorkAmount(count, 0, 0))
+                self.failed += sum(len(failed.ids) for failed in failures)
             case WorkerDied(number):
                 self._devices.pop(number, None)
                 self._worker(number).enter("dead", now)
 
     def _worker(self, number: int) -> WorkerProgress:
-        """Return a worker, or the host, whose stages come without a :class:`WorkerReady`."""
+        """Return a worker; the host comes without a :class:`WorkerReady`."""
         if number not in self._workers:
-            device = self._devices.get(number, Device("cpu"))
-            now = self._clock()
+            device, now = self._devices.get(number, Device("cpu")), self.now
             self._workers[number] = WorkerProgress(number, device, now, now, RecentRate(now))
         return self._workers[number]
-
-    def _finish(self, worker: WorkerProgress, task: Task, seconds: float) -> None:
-        now = self._clock()
-        rest = WorkAmount(0, 0, task.weight - worker.current.weight)
-        worker.rate.add(now, rest)
-        self._rate.add(now, rest)
-        worker.finished.add(worker.current)
-        worker.finished.add(rest)
-        worker.tasks += 1
-        worker.task_seconds.append(seconds)
-        self.tasks_done += 1
-        worker.enter("idle", now)
 
     @property
     def workers(self) -> list[WorkerProgress]:
@@ -205,42 +213,37 @@ class StageProgress:
     @property
     def title(self) -> str:
         """Number and title of the stage: ``[4/9] Nucleotide embeddings (DNABERT-S)``."""
-        return f"[{self.number}/{self.stages}] {self.stage_title}"
+        return f"[{self.stage.number}/{self.stage.stages}] {self.stage.title}"
 
     @property
     def sequences(self) -> int:
         """Number of sequences that are done or given up."""
-        done = sum(worker.sequences for worker in self._workers.values())
-        return done + round(self._given_up.sequences)
+        return sum(worker.sequences for worker in self._workers.values()) + self.failed
 
     def part(self, sequences: int) -> float:
         """Return which part of all that is done so many sequences are, 0 to 1."""
-        return sequences / max(sum(w.sequences for w in self._workers.values()), 1)
+        return sequences / max(self.sequences - self.failed, 1)
 
     @property
     def share(self) -> float | None:
         """Share of the stage that is done, 0 to 1, by weight, sequences or tasks, as known."""
-        if self.weight and self.expected:
-            done = sum(w.finished.weight + w.current.weight for w in self._workers.values())
-            return min(1.0, done / self.weight)
-        if self.expected:
-            return min(1.0, self.sequences / self.expected)
-        return min(1.0, self.tasks_done / self.tasks) if self.tasks > 1 else None
+        stage = self.stage
+        if stage.tokens and stage.sequences:
+            done = sum(worker.done.weight for worker in self._workers.values())
+            return min(1.0, done / stage.tokens)
+        if stage.sequences:
+            return min(1.0, self.sequences / stage.sequences)
+        return min(1.0, self.tasks_done / stage.todo) if stage.todo > 1 else None
 
     @property
-    def per_second(self) -> WorkAmount | None:
+    def per_second(self) -> Work | None:
         """Work per second of all workers; None while it is too early to tell."""
-        return self._rate.per_second(self._clock())
+        return added(worker.rate.per_second(self.now) for worker in self._workers.values())
 
     @property
     def now(self) -> float:
         """The time of the clock."""
         return self._clock()
-
-    @property
-    def elapsed(self) -> float:
-        """Seconds since the stage began."""
-        return self._clock() - self.started
 
     @property
     def remaining(self) -> float | None:
@@ -249,19 +252,15 @@ class StageProgress:
         Also None when all that is counted is done: what still goes on, such as the writing of what
         was gathered, has no measure.
         """
-        share, worked = self.share, self._clock() - self._working_since
+        share, worked = self.share, self.now - self._working_since
         if not share or share == 1 or (share < EARLY_SHARE and worked < EARLY_SECONDS):
             return None
-        per_second = self.per_second
-        if per_second is None:
-            return None
-        if self.weight and self.expected:
-            rest, speed = (1 - share) * self.weight, per_second.weight
-        elif self.expected:
-            rest, speed = (1 - share) * self.expected, per_second.sequences
-        else:
-            rest, speed = 1 - share, share / worked
-        return rest / speed if speed > 0 else None
+        whole, speed = 1.0, share / max(worked, EARLIEST)
+        if self.stage.sequences:
+            work, by_weight = self.per_second or NOTHING, self.stage.tokens > 0
+            whole = self.stage.tokens if by_weight else self.stage.sequences
+            speed = work.weight if by_weight else work.sequences
+        return (1 - share) * whole / speed if speed > 0 else None
 
     @property
     def run_remaining(self) -> tuple[float, bool] | None:
@@ -274,7 +273,7 @@ class StageProgress:
         seconds, complete = self.remaining, True
         if seconds is None:
             return None
-        for stage in self._ahead:
+        for stage in self.stage.ahead:
             if stage.seconds is not None:
                 seconds += stage.seconds
             elif stage.sequences is not None and stage.stage in self._rates:
