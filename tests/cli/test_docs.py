@@ -16,7 +16,6 @@ from pathlib import Path
 
 import click
 import pytest
-from virnucpro.store.rows import SAVE_SECONDS
 
 from benchmarks import expected_rates
 from tests.cli.test_help import COMMANDS
@@ -26,7 +25,6 @@ from virnucpro import errors
 from virnucpro.cli import run
 from virnucpro.cli.app import app
 from virnucpro.layout import Layout
-from virnucpro.stages.embedding import LEAST_SPAN, MOST_SPAN
 from virnucpro.store.lock import LockOwner, read_owner
 
 ROOT = Path(__file__).parents[2]

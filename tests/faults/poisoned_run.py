@@ -42,7 +42,7 @@ def make_request(source: Path, out: Path, records: int = 400) -> PredictionReque
     )
     if not source.exists():
         source.write_text("".join(lines))
-    analysis = AnalysisSettings(model_type="toy", chunk_length=200, sequences_per_file=900)
+    analysis = AnalysisSettings(model_type="toy", chunk_length=200, sequences_per_file=100)
     return PredictionRequest(str(source), out, analysis, MachineSettings(device="cpu"), resume=True)
 
 
@@ -54,7 +54,7 @@ def poisoned_run(request: PredictionRequest, executor: Executor) -> int:
     seen = [hashed_input(source.first)]
     state = RunState(str(source), {"input": seen[0].sha256, **prediction.identity()})
     state = admitted_state(layout, disk, state, ignore, resume=True, force=False)
-    run = Run(layout, disk, prediction.stages(seen, {}), state, {source.first: seen[0].sha256})
+    run = Run(layout, disk, prediction.stages(seen, {}), state, seen)
     try:
         outcome = execute(run, executor, ignore)
     finally:
