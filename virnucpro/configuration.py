@@ -123,7 +123,7 @@ def _yaml_lines(group: Mapping[str, Any]) -> Iterator[str]:
         written = written.strip().removesuffix("...").strip()
         note = f" null: {entry.unset}." if entry.unset else ""
         if entry.choices:
-            note += f" One of {', '.join(word for word in entry.choices if word != 'toy')}."
+            note += f" One of {', '.join(entry.shown_choices)}."
         yield f"{label}: {written}  # {entry.description}{note}"
 
 
@@ -202,5 +202,5 @@ def checked_value(label: str, declared: Setting, value: Any) -> Any:
     try:
         return convert(value, declared.type)
     except ValidationError as error:
-        among = f" (one of {', '.join(declared.choices)})" if declared.choices else ""
+        among = f" (one of {', '.join(declared.shown_choices)})" if declared.choices else ""
         raise ConfigError(f"{label}: {value!r} is not accepted: {error}{among}") from None

@@ -102,9 +102,6 @@ class SectionedCommand(click.Command):
                 formatter.write_dl([(row[0], RANGE.sub("", row[1])) for row in rows if row])
 
 
-SuggestingGroup = click.Group  # it suggests names itself
-
-
 def grouped(*options: Callable[[F], F]) -> Callable[[F], F]:
     """Return one decorator for several options, which help texts show in this order."""
 
@@ -146,9 +143,7 @@ def setting_option(*names: str) -> Callable[[F], F]:
     metavar = None if words[-1].startswith("-") else words.pop()
     kind: click.ParamType[Any] = click.BOOL if declared.kind is bool else click.STRING
     if declared.choices:
-        kind = click.Choice(declared.choices)
-        if "toy" in declared.choices:
-            kind = ModelTypes([word for word in declared.choices if word != "toy"])
+        kind = (ModelTypes if "toy" in declared.choices else click.Choice)(declared.shown_choices)
     elif declared.kind in (int, float):
         limits = get_args(declared.type)[1]
         if declared.kind is int:

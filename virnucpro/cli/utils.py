@@ -11,9 +11,7 @@ import virnucpro.cli.shared as shared
 from virnucpro.formatting import memory_size
 
 
-@click.group(
-    cls=shared.SuggestingGroup, short_help="List devices, check an input, write a configuration."
-)
+@click.group(short_help="List devices, check an input, write a configuration.")
 def utils() -> None:
     """List devices, check an input, write a configuration file, or what MultiQC reads."""
 
