@@ -218,7 +218,7 @@ def test_49_gzip_bomb_stops_at_the_free_space(
     case = Case("49", packed(b">a\n" + b"A" * 20_000_000), name="sample.fa.gz")
     done = predict(call, tmp_path, case)
     says = (str(tmp_path / case.name), "expands to more than")
-    check_refused(done, 65, says, "choose an output directory with more space")
+    check_refused(done, 65, says, "choose another output directory")
     check_nothing_written(tmp_path / "out")
 
 
