@@ -68,7 +68,7 @@ SECTIONS = {
     "named_source",
     metavar="FILE",
     type=shared.INPUT,
-    help="FASTA or FASTQ file, plain, gzip, bz2 or xz; - is standard input.",
+    help="FASTA or FASTQ file, plain or compressed; - is standard input.",
 )
 @click.option(
     "--input2",

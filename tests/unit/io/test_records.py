@@ -110,7 +110,7 @@ def test_headers_and_qualities_are_kept(tmp_path):
         (PLAIN, False),
         (b"\n \n@a\nAC\n+\nII\n", True),
         (b"\xef\xbb\xbf@a\r\nAC\r\n+\r\nII\r\n", True),
-        (gzip.compress(b"@a\nAC\n+\nII\n"), True),
+        pytest.param(gzip.compress(b"@a\nAC\n+\nII\n"), True, id="gzip"),
     ],
 )
 def test_a_file_with_qualities_is_known_by_its_beginning(tmp_path, data, expected):
