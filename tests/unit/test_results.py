@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import virnucpro
+from tests.declared import line_of
 from virnucpro.errors import InputError, UsageError
 from virnucpro.tables import CONTIGS, RCL_RESIDUES, ContigRow, RclResidueRow
 
@@ -29,10 +30,9 @@ COUNTS = {
 def write_run(folder: Path, stem: str, ids: list[str] = IDS, **changes: object) -> None:
     record = {"counts": COUNTS, "settings": {}, "input": {}, "notice": "lite", **changes}
     (folder / f"{stem}_run.json").write_text(json.dumps(record))
-    cells = {column.name: column.parse(column.example) for column in CONTIGS.columns}
     gaps = {column.name: None for column in CONTIGS.columns if column.optional}
-    lines = [CONTIGS.line(**(cells | {"record": ids[0]} | gaps))]
-    lines += [CONTIGS.line(**(cells | {"record": name})) for name in ids[1:]]
+    lines = [line_of(CONTIGS, record=ids[0], **gaps)]
+    lines += [line_of(CONTIGS, record=name) for name in ids[1:]]
     path = folder / CONTIGS.place(stem)
     path.write_text(CONTIGS.header + "".join(lines), encoding="utf-8", newline="\n")
 
