@@ -209,16 +209,14 @@ def test_a_file_of_a_new_stage_is_protected_as_every_result(insert, predict, tmp
 def test_a_column_is_a_declaration_and_its_value(insert, predict, tmp_path):
     insert(
         "tables.py",
-        'No record is missing.",\n    (\n',
-        '        Column("gc", float, "Share of G and C in the bases.", "0.4476", ".4f"),\n',
+        'in the order of the input. No record is missing."""\n\n',
+        '    gc: float = column("Share of G and C in the bases.", "0.4476", ".4f")\n',
     )
     insert(
         "stages/results.py",
         "CONTIGS.line(",
         "gc=sum(map(record.sequence.count, 'GC')) / max(1, len(record.sequence)), ",
     )
-    fields = 'or all of a virus that has none.\n    """\n'
-    insert("rows.py", fields, "\n    gc: float")  # as tools/document_tables.py does
     done = predict("--model-type", "lite")
     assert done.returncode == 0, done.stderr
     shares = _cells(tmp_path / "out" / "example_contigs.tsv", "gc")

@@ -24,7 +24,6 @@ ORDER = (
     "settings",
     "columns",
     "tables",
-    "rows",
     "layout",
     "io",
     "store",
@@ -62,7 +61,7 @@ LIGHT = {
     "columns",
     "tables",
 }
-LIGHT |= {"api", "results", "rows", "version"}
+LIGHT |= {"api", "results", "version"}
 MODULE_NAME = re.compile(r"virnucpro(\.\w+)+(:\w+)?")
 LONGEST = 600  # lines; a concept that reads better whole may fill that much
 

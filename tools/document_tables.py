@@ -1,38 +1,43 @@
-"""Write what follows from declarations: columns in docs/files.md, row classes, the configuration.
+"""Write what follows from declarations: tables of the documentation, the configuration.
 
     python -m tools.document_tables
 
-What stands between ``<!-- columns of NAME -->`` and ``<!-- end -->`` is replaced.
-``virnucpro/rows.py`` and ``config/default_config.yaml`` are written again. Run it after a change of
-``virnucpro/tables.py``, of a setting or of the precisions; tests compare the files with the
+What stands between ``<!-- columns of NAME -->`` and ``<!-- end -->`` is replaced, the options and
+keywords of ``predict`` in the same way. ``config/default_config.yaml`` is written again. Run it
+after a change of a table, of a setting or of the precisions; tests compare the files with the
 declarations.
 """
 
 from __future__ import annotations
 
 import re
-import textwrap
 from pathlib import Path
 
+import click
+
+from virnucpro.cli.predict import SECTIONS, predict
+from virnucpro.cli.shared import RANGE
 from virnucpro.columns import ResultTable
 from virnucpro.configuration import default_yaml
-from virnucpro.tables import ALL_TABLES, ROW_CLASSES
+from virnucpro.settings import (
+    SETTINGS,
+    AnalysisSettings,
+    CutSettings,
+    DisplaySettings,
+    MachineSettings,
+)
+from virnucpro.tables import ALL_TABLES
 
 ROOT = Path(__file__).parents[1]
-FILES = ROOT / "docs" / "files.md"
+PAGES = [ROOT / "docs" / name for name in ("files.md", "usage.md", "python.md")]
 CONFIGURATION = ROOT / "config" / "default_config.yaml"
-ROWS = ROOT / "virnucpro" / "rows.py"
-ROWS_HEAD = '''"""The rows of tables as classes, for Python programs.
-
-Written by ``python -m tools.document_tables`` from the declarations in ``tables.py``: change those.
-"""
-
-from __future__ import annotations
-
-from typing import NamedTuple
-'''
-LINK = re.compile(r"\[([^]]*)\]\([^)]*\)")
-PART = re.compile(r"(<!-- columns of (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
+DEPENDING = {
+    AnalysisSettings: "scores",
+    CutSettings: "calls",
+    MachineSettings: "",
+    DisplaySettings: "",
+}
+PART = re.compile(r"(<!-- (\w+ of \S+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
 def path_of(table: ResultTable) -> str:
@@ -42,7 +47,7 @@ def path_of(table: ResultTable) -> str:
 
 def markdown(table: ResultTable) -> str:
     """Return what the documentation says about a table: its rows, then a line per column."""
-    content = table.content.format(stem="PART")
+    content = " ".join((table.row.__doc__ or "").split()).format(stem="PART")
     lines = [content if table.has_header else f"{content} It has no header."]
     lines += ["", "| column | example | meaning |", "|---|---|---|"]
     for column in table.columns:
@@ -52,37 +57,35 @@ def markdown(table: ResultTable) -> str:
     return "\n".join(lines) + "\n"
 
 
-def documented(text: str) -> str:
-    """Return ``text`` with the columns of every table that it has a place for."""
-    tables = {path_of(table): markdown(table) for table in ALL_TABLES}
-    return PART.sub(lambda match: match[1] + tables[match[2]] + match[3], text)
-
-
-def row_class(name: str, table: ResultTable) -> str:
-    """Return the class of a row: a field per column, with its meaning."""
-    lines = [
-        f"class {name}(NamedTuple):",
-        f'    """A row of ``{path_of(table)}``.',
-        "",
-        "    Attributes:",
-    ]
-    for column in table.columns:
-        meaning = f"{column.name}: {LINK.sub(lambda found: found[1], column.meaning)}"
-        meaning += " None where there is none." if column.optional else ""
-        lines += textwrap.wrap(meaning, 99, initial_indent=" " * 8, subsequent_indent=" " * 12)
-    lines += ['    """', ""]
-    for column in table.columns:
-        kind = f"{column.type.__name__} | None" if column.optional else column.type.__name__
-        lines.append(f"    {column.name}: {kind}")
+def option_table() -> str:
+    """Return the options of ``predict`` as a table, in the order of its help text."""
+    lines = ["| option | meaning |", "|---|---|"]
+    context = click.Context(predict)
+    options = {max(option.opts, key=len): option for option in predict.get_params(context)}
+    for name in (name for names in SECTIONS.values() for name in names if name != "--help"):
+        names, meaning = options[name].get_help_record(context) or ("", "")
+        lines.append("| `{}` | {} |".format(names.replace("|", "\\|"), RANGE.sub("", meaning)))
     return "\n".join(lines) + "\n"
 
 
-def row_module() -> str:
-    """Return the module of the row classes."""
-    return "\n\n".join([ROWS_HEAD, *(row_class(name, ROW_CLASSES[name]) for name in ROW_CLASSES)])
+def keyword_table() -> str:
+    """Return the keywords of ``virnucpro.predict`` that fill a setting."""
+    lines = ["| keyword | option | what depends on it | meaning |", "|---|---|---|---|"]
+    for name, declared in SETTINGS.items():
+        option = next((f"`{w}`" for w in declared.options.split() if w.startswith("--")), "")
+        meaning = "" if option else f"{declared.description} Key: `{declared.key}`."
+        lines.append(f"| `{name}` | {option} | {DEPENDING[declared.group]} | {meaning} |")
+    return "\n".join(lines) + "\n"
+
+
+def documented(text: str) -> str:
+    """Return ``text`` with the columns, options and keywords that it has a place for."""
+    parts = {f"columns of {path_of(table)}": markdown(table) for table in ALL_TABLES}
+    parts |= {"options of predict": option_table(), "keywords of predict": keyword_table()}
+    return PART.sub(lambda match: match[1] + parts[match[2]] + match[3], text)
 
 
 if __name__ == "__main__":
-    FILES.write_text(documented(FILES.read_text(encoding="utf-8")), encoding="utf-8")
-    ROWS.write_text(row_module(), encoding="utf-8")
+    for page in PAGES:
+        page.write_text(documented(page.read_text(encoding="utf-8")), encoding="utf-8")
     CONFIGURATION.write_text(default_yaml(), encoding="utf-8")

@@ -15,7 +15,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from virnucpro.configuration import KEYS, Configuration, checked_value, load_configuration
+from virnucpro.configuration import Configuration, checked_value, load_configuration
 from virnucpro.errors import UsageError
 from virnucpro.events import (
     Event,
@@ -29,7 +29,7 @@ from virnucpro.events import (
 )
 from virnucpro.results import PredictionRun, RclRun, open_rcl_run, open_run
 from virnucpro.run.request import PredictionRequest, check_request
-from virnucpro.settings import DisplaySettings
+from virnucpro.settings import SETTINGS, DisplaySettings
 from virnucpro.ui.log import LogFile
 from virnucpro.ui.progress import StageProgress
 
@@ -66,23 +66,10 @@ def predict(
     input2: str | PathLike[str] | None = None,
     interleaved: bool = False,
     model: str | None = None,
-    classifier: str | PathLike[str] | None = None,
-    chunk_length: int | None = None,
-    device: str | None = None,
-    gpus: str | None = None,
-    precision: str | None = None,
-    threads: int | None = None,
-    duplicate_ids: str | None = None,
-    dedup: bool | None = None,
-    preset: str | None = None,
-    min_score: float | None = None,
-    max_fdr: float | None = None,
-    min_length: int | None = None,
-    keep_intermediate: bool = False,
-    no_features: bool | None = None,
     force: bool = False,
     config: str | PathLike[str] | None = None,
     on_progress: OnProgress | None = None,
+    **settings: Any,
 ) -> PredictionRun:
     """Decide for every record of a file whether it is viral, as ``virnucpro predict`` does.
 
@@ -90,70 +77,40 @@ def predict(
     devices has to make it below ``if __name__ == "__main__":``.
 
     Args:
-        source: a FASTA or FASTQ file, plain, gzip, bz2 or xz.
+        source: a FASTA or FASTQ file, plain or compressed.
         output_dir: folder of the results; None is ``STEM_predictions``.
         input2: the second mates of paired reads, where ``source`` has the first mates: each pair
             gets one call.
         interleaved: whether ``source`` has both mates of paired reads, one after the other: each
             pair gets one call.
         model: ``500`` (the default), ``300``, ``lite`` or ``custom``.
-        classifier: the classifier file of model ``custom``.
-        chunk_length: bases per chunk.
-        device: ``auto``, ``cpu``, ``cuda``, or a GPU.
-        gpus: the GPUs to use, such as ``0,1``.
-        precision: the arithmetic of the encoders, such as ``bf16``.
-        threads: host threads in total.
-        duplicate_ids: ``error`` or ``rename``.
-        dedup: whether identical sequences are embedded once; None is True, and for a run that has
-            begun what it began with.
-        preset: ``relaxed`` calls more records virus, ``conservative`` fewer.
-        min_score: call a record virus where its virus score is above this.
-        max_fdr: call a record virus where its ``fdr`` is at most this.
-        min_length: call a record virus where it has at least so many bases.
-        keep_intermediate: whether chunks, frames and features are kept.
-        no_features: whether the features of a part of the frames are removed before the next part
-            is embedded; None is False, and True where the disk would be too small.
         force: move existing results aside and start over.
-        config: a configuration file, which has all other settings. Arguments win over it.
+        config: a configuration file. Arguments win over it.
         on_progress: called with a :class:`Progress` whenever there is more to say.
+        settings: any of :data:`virnucpro.settings.SETTINGS`, such as ``device``, ``gpus``,
+            ``threads``, ``chunk_length``, ``classifier`` or ``min_score``; and
+            ``keep_intermediate``. None leaves a setting as it is.
 
     Raises:
         VirNucProError: see ``virnucpro.errors``; nothing that was finished is lost.
+        TypeError: there is no setting of that name.
     """
     _refuse_in_worker("predict")
-    values = {
-        "model_type": model,
-        "classifier": None if classifier is None else os.fspath(classifier),
-        "chunk_length": chunk_length,
-        "device": device,
-        "gpus": gpus,
-        "precision": precision,
-        "threads": threads,
-        "duplicate_ids": duplicate_ids,
-        "dedup": dedup,
-        "preset": preset,
-        "min_score": min_score,
-        "max_fdr": max_fdr,
-        "min_length": min_length,
-        "no_features": no_features,
-    }
-    settings = _settings(
-        config, values | ({"remove_intermediate": False} if keep_intermediate else {})
-    )
-    mates = None if input2 is None else os.fspath(input2)
-    pairs = {"input2": mates, "interleaved": interleaved or None}
+    given = {"input2": input2, "interleaved": interleaved or None, "model": model, **settings}
+    given = {name: os.fspath(v) if isinstance(v, PathLike) else v for name, v in given.items()}
+    chosen = _settings(config, {"model_type": model, **{name: given[name] for name in settings}})
     request = PredictionRequest(
         os.fspath(source),
         None if output_dir is None else Path(output_dir),
-        settings.analysis,
-        settings.machine,
+        chosen.analysis,
+        chosen.machine,
         force=force,
-        command=_command("predict", source, output_dir, pairs | values),
-        cuts=settings.cuts,
-        mates=mates,
+        command=_command("predict", source, output_dir, given),
+        cuts=chosen.cuts,
+        mates=given["input2"],
         interleaved=interleaved,
     )
-    _run_with_log(request, settings.display, on_progress)
+    _run_with_log(request, chosen.display, on_progress)
     return open_run(request.layout.root, request.layout.stem)
 
 
@@ -264,14 +221,12 @@ def _settings(config: str | PathLike[str] | None, values: Mapping[str, Any]) -> 
     settings = Configuration() if config is None else load_configuration(Path(config))
     for warning in settings.warnings:
         logger.warning(warning)
-    keys = {key.setting: key for key in KEYS.values()}
-    return settings.with_values(
-        {
-            name: checked_value("model" if name == "model_type" else name, keys[name], value)
-            for name, value in values.items()
-            if value is not None
-        }
-    )
+    given = {name: value for name, value in values.items() if value is not None}
+    kept = given.pop("keep_intermediate", None)
+    if unknown := given.keys() - SETTINGS:
+        raise TypeError(f"{unknown.pop()!r} is none of {', '.join(SETTINGS)}")
+    checked = {name: checked_value(name, SETTINGS[name], value) for name, value in given.items()}
+    return settings.with_values({**checked, "keep_intermediate": kept})
 
 
 def _command(

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from operator import itemgetter
 from pathlib import Path
+from typing import Any, NamedTuple, get_args, get_type_hints
 
 from virnucpro.errors import InputError
 
@@ -33,14 +34,12 @@ class Column:
     type: type[str] | type[int] | type[float] | type[bool]
     meaning: str
     example: str
-    format: str = ""
-    optional: bool = False
+    format: str
+    optional: bool
 
     def text(self, value: object) -> str:
         """Return a cell with ``value``; ``NA`` for None in an optional column."""
-        if value is None and self.optional:
-            return MISSING
-        return format(value, self.format)
+        return MISSING if value is None and self.optional else format(value, self.format)
 
     @property
     def parse(self) -> Callable[[str], str | int | float | bool | None]:
@@ -55,9 +54,17 @@ class Column:
 
 
 def _parse_bool(text: str) -> bool:
-    if text not in ("True", "False"):
-        raise ValueError(f"{text!r} is neither True nor False")
-    return text == "True"
+    return bool(("False", "True").index(text))
+
+
+def column(meaning: str, example: str, format: str = "") -> Any:
+    """Declare a column in the class of a row; its annotation says of which type the cells are."""
+    return meaning, example, format
+
+
+def figure(meaning: str, example: str) -> Any:
+    """Declare a column of numbers with six digits."""
+    return column(meaning, example, ".6f")
 
 
 @dataclass(frozen=True)
@@ -67,14 +74,13 @@ class ResultTable:
     Attributes:
         path: where the table lies below the output directory; ``{stem}`` stands for the name of
             the run, or of the part of a data set.
-        content: one sentence for the documentation: what a row is, and in which order rows come.
-        columns: the columns from left to right.
+        row: a NamedTuple whose fields are the columns from left to right. Its documentation says
+            what a row is, and in which order rows come.
         has_header: whether the first line holds the names of the columns.
     """
 
     path: str
-    content: str
-    columns: tuple[Column, ...]
+    row: type[NamedTuple]
     has_header: bool = True
 
     def place(self, stem: str) -> str:
@@ -84,7 +90,18 @@ class ResultTable:
     @cached_property
     def names(self) -> tuple[str, ...]:
         """The names of the columns from left to right."""
-        return tuple(column.name for column in self.columns)
+        return self.row._fields
+
+    @cached_property
+    def columns(self) -> tuple[Column, ...]:
+        """The columns from left to right."""
+        hints = get_type_hints(self.row)
+        made = []
+        for name, (meaning, example, form) in self.row._field_defaults.items():
+            kind, *none = get_args(hints[name]) or (hints[name],)
+            form = form or ("d" if kind is int else "")
+            made.append(Column(name, kind, meaning, example, form, bool(none)))
+        return tuple(made)
 
     @cached_property
     def _all_names(self) -> frozenset[str]:
@@ -98,21 +115,17 @@ class ResultTable:
     @cached_property
     def _line_of(self) -> Callable[..., str]:
         """A function that formats one row from its cells by name; optional ones are text."""
-        formats = ((c.name, "" if c.optional else c.format) for c in self.columns)
-        return ("\t".join(f"{{{name}:{form}}}" for name, form in formats) + "\n").format
+        return self._format([column.name for column in self.columns])
+
+    def _format(self, places: Iterable[object]) -> Callable[..., str]:
+        formats = ("" if column.optional else column.format for column in self.columns)
+        cells = (f"{{{place}:{form}}}" for place, form in zip(places, formats, strict=True))
+        return ("\t".join(cells) + "\n").format
 
     @cached_property
     def header(self) -> str:
         """The first line of the file, with its line feed; empty where there is none."""
         return "\t".join(self.names) + "\n" if self.has_header else ""
-
-    def column(self, name: str) -> Column:
-        """Return the column ``name``.
-
-        Raises:
-            ValueError: the table has no such column.
-        """
-        return self.columns[self.names.index(name)]
 
     def select(self, *names: str) -> tuple[str, ...]:
         """Return ``names``, of which each must be a column of this table.
@@ -147,10 +160,7 @@ class ResultTable:
             TypeError: ``names`` are not the columns of this table.
         """
         self._check(names)
-        formats = ("" if column.optional else column.format for column in self.columns)
-        places = (names.index(name) for name in self.names)
-        cells = (f"{{{place}:{form}}}" for place, form in zip(places, formats, strict=True))
-        return ("\t".join(cells) + "\n").format
+        return self._format(names.index(name) for name in self.names)
 
     def read(self, path: Path, *names: str) -> Iterator[Sequence[str]]:
         """Return the cells of the columns ``names``, row by row, of a file of this program.

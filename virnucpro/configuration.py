@@ -1,4 +1,4 @@
-"""The YAML configuration file: every key, the setting it fills, and what it means.
+"""All settings of a command, and the YAML file that they can be read from.
 
 The keys of version 1 keep working. The declarations in :mod:`virnucpro.settings` drive reading,
 checking and ``virnucpro utils generate-config``.
@@ -11,64 +11,22 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any, get_args, get_type_hints
+from typing import Any
 
 import yaml
+from msgspec import ValidationError, convert
 
 from virnucpro.errors import ConfigError
 from virnucpro.settings import (
-    MODEL_TYPES,
-    SHOWN_MODEL_TYPES,
+    SETTINGS,
     AnalysisSettings,
     CutSettings,
     DisplaySettings,
     MachineSettings,
+    Setting,
 )
 
-MOST = 2**31 - 1  # torch and the system take no larger count
-MOST_THREADS = 4096  # threads and processes; more of them end the process or the machine
-THREAD_COUNTS = ("threads", "tokenizer_threads", "cpu_workers")
-MAX_DEPTH = 16
-_OTHER_NUMBER = re.compile(r"[-+]?0[0-9a-zA-Z]|.*[_:]")  # octal, of base 60, and the like
-MAX_BYTES = 1 << 20  # a configuration is a page of text; more is a mistake or an attack
-
-
-@dataclass(frozen=True)
-class ConfigKey:
-    """A key of the configuration file; see :func:`virnucpro.settings.setting`.
-
-    Attributes:
-        setting: the attribute that it fills, whose name is unique among all settings.
-        kind: the type of its values: bool, int, float or str.
-    """
-
-    setting: str
-    kind: type
-    default: Any
-    key: str
-    description: str
-    unset: str
-    choices: tuple[str, ...]
-
-    @property
-    def most(self) -> int:
-        """The largest number that it accepts."""
-        return MOST_THREADS if self.setting in THREAD_COUNTS else MOST
-
-
-def _keys() -> Iterator[ConfigKey]:
-    for group in (AnalysisSettings, CutSettings, MachineSettings, DisplaySettings):
-        hints = get_type_hints(group)
-        for declared in fields(group):
-            if declared.metadata:
-                hint = hints[declared.name]
-                kinds = (hint, *get_args(hint))
-                kind = next((kind for kind in (bool, int, float) if kind in kinds), str)
-                yield ConfigKey(declared.name, kind, declared.default, **declared.metadata)
-
-
-KEYS = {key.key: key for key in _keys()}
-
+KEYS = {declared.key: declared for declared in SETTINGS.values()}
 # Keys of earlier configuration files that no longer have an effect.
 OBSOLETE_KEYS = (
     "version",
@@ -83,6 +41,9 @@ OBSOLETE_KEYS = (
     "progress",
     "validation",
 )
+_OPPOSITES = {"no_progress": "progress", "keep_intermediate": "remove_intermediate"}
+_OTHER_NUMBER = re.compile(r"[-+]?0[0-9a-zA-Z]|.*[_:]")  # octal, of base 60, and the like
+MAX_BYTES = 1 << 20  # a configuration is a page of text; more is a mistake or an attack
 
 
 @dataclass(frozen=True)
@@ -98,15 +59,18 @@ class Configuration:
     def with_values(self, values: Mapping[str, Any]) -> Configuration:
         """Return these settings with ``values``, named as the settings are, on top.
 
-        Values of other names are left to the caller.
+        ``no_progress`` and ``keep_intermediate`` stand for the opposite of a setting. Values of
+        other names are left to the caller.
 
         Raises:
-            UsageError: a value is out of its range (exit 64).
+            UsageError: values contradict each other (exit 64).
         """
-        groups: dict[str, Any] = {}
+        opposites = {setting: False for name, setting in _OPPOSITES.items() if values.get(name)}
+        groups = {}
         for name in ("analysis", "cuts", "machine", "display"):
             group = getattr(self, name)
-            own = {f.name: values[f.name] for f in fields(group) if f.name in values}
+            names = {declared.name for declared in fields(group)}
+            own = {name: v for name, v in {**values, **opposites}.items() if name in names}
             groups[name] = replace(group, **own)
         return replace(self, **groups)
 
@@ -122,7 +86,7 @@ def load_configuration(path: Path) -> Configuration:
     obsolete = []
     for name, value in _flatten(_parse(path)):
         if name in KEYS:
-            values[KEYS[name].setting] = checked_value(f"{path}: {name}", KEYS[name], value)
+            values[KEYS[name].name] = checked_value(f"{path}: {name}", KEYS[name], value)
         elif any(name == key or name.startswith(key + ".") for key in OBSOLETE_KEYS):
             obsolete.append(name)
         else:
@@ -159,80 +123,59 @@ def _yaml_lines(group: Mapping[str, Any]) -> Iterator[str]:
         written = written.strip().removesuffix("...").strip()
         note = f" null: {entry.unset}." if entry.unset else ""
         if entry.choices:
-            shown = SHOWN_MODEL_TYPES if entry.choices == MODEL_TYPES else entry.choices
-            note = f" One of {', '.join(shown)}."
+            note += f" One of {', '.join(entry.shown_choices)}."
         yield f"{label}: {written}  # {entry.description}{note}"
+
+
+class PlainLoader(yaml.SafeLoader):
+    """Refuses what people read otherwise than YAML does.
+
+    Of a key that stands twice, YAML silently takes the last; it reads ``010`` as 8 and ``1:30`` as
+    90. An alias can stand for an exponentially large document.
+    """
+
+    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
+        """Return the next node of the document."""
+        mark, problem = self.peek_event().start_mark, ""  # type: ignore[no-untyped-call]
+        if self.check_event(yaml.AliasEvent):
+            raise yaml.MarkedYAMLError(problem="write the value of the alias", problem_mark=mark)
+        node = super().compose_node(parent, index)
+        if isinstance(node, yaml.MappingNode):
+            names = [name.value for name, _ in node.value if isinstance(name, yaml.ScalarNode)]
+            if twice := [name for name in names if names.count(name) > 1]:
+                problem = f"{twice[0]} stands there twice"
+        elif (
+            isinstance(node, yaml.ScalarNode)
+            and node.tag.endswith((":int", ":float"))
+            and _OTHER_NUMBER.match(node.value)
+        ):
+            problem = f"{node.value} is not a decimal number: write one, or quote it"
+        if problem:
+            raise yaml.MarkedYAMLError(problem=problem, problem_mark=mark)
+        return node
 
 
 def _parse(path: Path) -> Mapping[str, Any]:
     try:
         if path.stat().st_size > MAX_BYTES:
             raise ConfigError(f"{path} is larger than 1 MiB: this is not a configuration file")
-        text = path.read_text(encoding="utf-8")
+        document = PlainLoader(path.read_text(encoding="utf-8-sig")).get_single_data()
     except FileNotFoundError:
         raise ConfigError(
             f"configuration {path} not found; make one: virnucpro utils generate-config -o {path}"
         ) from None
-    except (OSError, UnicodeDecodeError) as error:
+    except OSError as error:
         raise ConfigError(f"configuration {path} cannot be read: {error}") from error
-    try:
-        _check_shape(path, text)
-        _refuse_ambiguous(path, yaml.compose(text, yaml.SafeLoader))
-        document = yaml.safe_load(text)
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else "?"
         raise ConfigError(
             f"{path}, line {line}: {error.problem}; this is not plain YAML"
         ) from error
-    except (yaml.YAMLError, ValueError) as error:
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise ConfigError(f"{path}: this is not plain YAML: {error}") from error
-    if document is None:
-        return {}
-    if not isinstance(document, Mapping):
+    if not isinstance(document, Mapping | None):
         raise ConfigError(f"{path}: expected keys and values, found a {type(document).__name__}")
-    return document
-
-
-def _check_shape(path: Path, text: str) -> None:
-    """Refuse YAML that takes long to read and that no configuration needs."""
-    depth = 0
-    for event in yaml.parse(text, yaml.SafeLoader):
-        if isinstance(event, yaml.AliasEvent):  # can stand for an exponentially large document
-            raise ConfigError(f"{path}: aliases (*name) are not accepted; write the value out")
-        depth += isinstance(event, yaml.CollectionStartEvent)
-        depth -= isinstance(event, yaml.CollectionEndEvent)
-        if depth > MAX_DEPTH:
-            raise ConfigError(f"{path}: nested too deeply, this is not a configuration file")
-
-
-def _refuse_ambiguous(path: Path, node: yaml.Node | None) -> None:
-    """Raise ConfigError for a key that stands twice, and for numbers that are not decimal.
-
-    YAML would silently take the last key, and read ``010`` as 8 and ``1:30`` as 90.
-    """
-    if (
-        isinstance(node, yaml.ScalarNode)
-        and node.tag.endswith((":int", ":float"))
-        and _OTHER_NUMBER.match(node.value)
-    ):
-        raise ConfigError(
-            f"{path}, line {node.start_mark.line + 1}: {node.value} is not a decimal number: write "
-            f"one, or put text in quotes"
-        )
-    if not isinstance(node, yaml.CollectionNode):
-        return
-    names = set()
-    for entry in node.value:
-        name, value = entry if isinstance(node, yaml.MappingNode) else (None, entry)
-        _refuse_ambiguous(path, value)
-        if not isinstance(name, yaml.ScalarNode):
-            continue
-        if (name.tag, name.value) in names:
-            raise ConfigError(
-                f"{path}, line {name.start_mark.line + 1}: {name.value} stands there twice: keep "
-                f"one of them"
-            )
-        names.add((name.tag, name.value))
+    return document or {}
 
 
 def _flatten(document: Mapping[Any, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
@@ -246,31 +189,18 @@ def _flatten(document: Mapping[Any, Any], prefix: str = "") -> Iterator[tuple[st
             yield full_name, value
 
 
-def checked_value(label: str, key: ConfigKey, value: Any) -> Any:
-    """Return the value of the setting for the value of a key, if the key accepts it.
+def checked_value(label: str, declared: Setting, value: Any) -> Any:
+    """Return the value of a setting for what a file or a Python program gives, if it is one.
 
     Raises:
-        ConfigError: it does not; the message names the value as ``label``.
+        ConfigError: it is not; the message names the value as ``label``.
     """
-    if key.default is None and value in (None, "auto"):
+    if declared.default is None and value in (None, "auto"):
         return None
-    flag = isinstance(value, bool)
-    if key.kind is bool:
-        if flag:
-            return value
-        expected = "true or false"
-    elif key.kind is int:
-        if isinstance(value, int) and not flag and 1 <= value <= key.most:
-            return value
-        too_large = isinstance(value, int) and value > key.most
-        expected = f"at most {key.most:,}" if too_large else "a whole number of 1 or more"
-    elif key.kind is float:
-        if isinstance(value, int | float) and not flag and abs(value) <= key.most:
-            return float(value)
-        expected = "a number"
-    else:
-        text = str(value) if isinstance(value, str | int) and not flag else ""
-        if text in key.choices or (text and not key.choices):
-            return text
-        expected = f"one of {', '.join(key.choices)}" if key.choices else "text"
-    raise ConfigError(f"{label} must be {expected}, not {value!r}")
+    if declared.kind is str and type(value) is int:  # such as the number of a GPU
+        value = str(value)
+    try:
+        return convert(value, declared.type)
+    except ValidationError as error:
+        among = f" (one of {', '.join(declared.shown_choices)})" if declared.choices else ""
+        raise ConfigError(f"{label}: {value!r} is not accepted: {error}{among}") from None

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -27,13 +28,9 @@ def host_threads() -> int:
 
 @dataclass(frozen=True)
 class InstalledGpu:
-    """A GPU of this machine, whether a run may use it or not.
+    """A GPU of this machine, and what a worker can compute on: itself, or its MIG devices.
 
-    Attributes:
-        index: its number in NVML, which is the order of the PCI bus.
-        uuid: ``GPU-...``, also in MIG mode.
-        name: the model.
-        devices: what a worker can compute on: the GPU itself, or its MIG devices in MIG mode.
+    ``index`` is its number in NVML, which is the order of the PCI bus.
     """
 
     index: int
@@ -72,20 +69,16 @@ def _masked(mask: str, installed: Sequence[InstalledGpu]) -> list[Device]:
     visible: list[Device] = []
     for entry in (part.strip() for part in mask.split(",")):
         if entry.startswith("MIG-"):
-            devices = [d for gpu in installed for d in gpu.devices if d.uuid.startswith(entry)]
+            found = [d for gpu in installed for d in gpu.devices if d.uuid.startswith(entry)]
+        elif entry.startswith("GPU-"):
+            found = [d for gpu in installed if gpu.uuid.startswith(entry) for d in gpu.devices[:1]]
         else:
-            devices = [
-                device
-                for gpu in installed
-                if str(gpu.index) == entry
-                or (entry.startswith("GPU-") and gpu.uuid.startswith(entry))
-                for device in gpu.devices[:1]
-            ]
-        if len(devices) != 1:
+            found = [d for gpu in installed if str(gpu.index) == entry for d in gpu.devices[:1]]
+        if len(found) != 1:
             break
-        if devices[0] in visible:
+        if found[0] in visible:
             return []
-        visible += devices
+        visible += found
     return visible
 
 
@@ -118,51 +111,43 @@ def _installed_gpus() -> list[InstalledGpu]:
     except pynvml.NVMLError:
         return []
     try:
-        read = (read_gpu(pynvml, index) for index in range(pynvml.nvmlDeviceGetCount()))
-        return [gpu for gpu in read if gpu is not None]
+        found = [_read_gpu(pynvml, index) for index in range(pynvml.nvmlDeviceGetCount())]
+        return [gpu for gpu in found if gpu is not None]
     finally:
         pynvml.nvmlShutdown()
 
 
-def read_gpu(nvml: Any, index: int) -> InstalledGpu | None:
+def _read_gpu(nvml: Any, index: int) -> InstalledGpu | None:
     """Return one GPU, or None if it fell off the bus: the others are used without it."""
     try:
         handle = nvml.nvmlDeviceGetHandleByIndex(index)
-        name, uuid = _text(nvml.nvmlDeviceGetName(handle)), _text(nvml.nvmlDeviceGetUUID(handle))
-        major, minor = nvml.nvmlDeviceGetCudaComputeCapability(handle)
-        capability = int(major), int(minor)
-        memory = int(nvml.nvmlDeviceGetMemoryInfo(handle).total)
+        capability = tuple(map(int, nvml.nvmlDeviceGetCudaComputeCapability(handle)))
+        whole = _device(nvml, handle, index, capability)
     except nvml.NVMLError:
         return None
-    try:
-        partitioned = nvml.nvmlDeviceGetMigMode(handle)[0] == nvml.NVML_DEVICE_MIG_ENABLE
-    except nvml.NVMLError:  # the GPU, or the driver, does not know MIG
-        partitioned = False
-    if partitioned:
-        devices = _mig_devices(nvml, handle, name, capability)
-    else:
-        devices = (Device("cuda", index, name, uuid, memory, capability),)
-    return InstalledGpu(index, uuid, name, devices)
+    devices = [whole]
+    with suppress(nvml.NVMLError):  # the GPU, or the driver, does not know MIG
+        if nvml.nvmlDeviceGetMigMode(handle)[0] == nvml.NVML_DEVICE_MIG_ENABLE:
+            devices = []
+            for number in range(nvml.nvmlDeviceGetMaxMigDeviceCount(handle)):
+                with suppress(nvml.NVMLError):  # no MIG device was created in this place
+                    part = nvml.nvmlDeviceGetMigDeviceHandleByIndex(handle, number)
+                    devices.append(_device(nvml, part, number, capability, whole.name))
+    return InstalledGpu(index, whole.uuid, whole.name, tuple(devices))
 
 
-def _mig_devices(nvml: Any, gpu: Any, name: str, capability: tuple[int, int]) -> tuple[Device, ...]:
-    """Return the MIG devices of a GPU in MIG mode; they have the capability of the GPU."""
-    devices = []
-    for number in range(nvml.nvmlDeviceGetMaxMigDeviceCount(gpu)):
-        try:
-            handle = nvml.nvmlDeviceGetMigDeviceHandleByIndex(gpu, number)
-            uuid = _text(nvml.nvmlDeviceGetUUID(handle))
-            memory = int(nvml.nvmlDeviceGetMemoryInfo(handle).total)
-        except nvml.NVMLError:  # no MIG device was created in this place
-            continue
-        try:
-            own_name = _text(nvml.nvmlDeviceGetName(handle))
-        except nvml.NVMLError:
-            own_name = name
-        if own_name == name:
-            own_name = f"{name} MIG"
-        devices.append(Device("cuda", number, own_name, uuid, memory, capability))
-    return tuple(devices)
+def _device(
+    nvml: Any, handle: Any, index: int, capability: tuple[int, ...], gpu_name: str = ""
+) -> Device:
+    """Return a GPU, or a MIG device of the GPU ``gpu_name``, whose capability it has."""
+    uuid = _text(nvml.nvmlDeviceGetUUID(handle))
+    memory = int(nvml.nvmlDeviceGetMemoryInfo(handle).total)
+    name = ""
+    with suppress(*([nvml.NVMLError] if gpu_name else [])):
+        name = _text(nvml.nvmlDeviceGetName(handle))
+    if gpu_name and name in ("", gpu_name):  # as an old driver names it
+        name = f"{gpu_name} MIG"
+    return Device("cuda", index, name, uuid, memory, (capability[0], capability[1]))
 
 
 def _text(value: str | bytes) -> str:
@@ -181,10 +166,8 @@ def choose_devices(machine: MachineSettings, gpus: Sequence[Device]) -> tuple[De
         raise UsageError("--cpu-workers computes on the CPU: leave out --gpus and --device")
     if machine.device == "cpu" and machine.gpus:
         raise UsageError("--device cpu and --gpus contradict each other: leave one out")
-    threads = machine.threads or host_threads()
-    devices: Sequence[Device]
     if machine.cpu_workers is not None or machine.device == "cpu":
-        devices = [Device("cpu")] * (machine.cpu_workers or 1)
+        devices: Sequence[Device] = [Device("cpu")] * (machine.cpu_workers or 1)
     else:
         devices = _choose_gpus(machine, gpus)
     if machine.compile == "always" and devices[0].kind == "cpu":
@@ -192,7 +175,7 @@ def choose_devices(machine: MachineSettings, gpus: Sequence[Device]) -> tuple[De
             "compiling is for GPUs: on the CPU leave out --compile always, or device.compile in the"
             " configuration"
         )
-    share = max(1, threads // len(devices))
+    share = max(1, (machine.threads or host_threads()) // len(devices))
     return tuple(replace(device, threads=share) for device in devices)
 
 
@@ -210,11 +193,11 @@ def _choose_gpus(machine: MachineSettings, gpus: Sequence[Device]) -> Sequence[D
         return gpus[: machine.max_workers]
     chosen = []
     for name in names:
-        matching = _matching_gpus(name, gpus)
-        if len(matching) != 1:
+        found = [gpu for gpu in gpus if str(gpu.index) == name or gpu.uuid.startswith(name)]
+        if len(found) != 1:
             visible = ", ".join(f"{gpu.index} ({gpu.name}, {gpu.uuid})" for gpu in gpus)
             raise UsageError(f"GPU {name} is not there; visible are {visible}")
-        chosen.append(matching[0])
+        chosen += found
     return chosen[: machine.max_workers]
 
 
@@ -240,8 +223,3 @@ def _gpu_names(machine: MachineSettings) -> list[str] | None:
     if len(set(names)) != len(names):
         raise UsageError(f"GPU list {text!r} names a GPU twice: leave one out")
     return names
-
-
-def _matching_gpus(name: str, gpus: Sequence[Device]) -> list[Device]:
-    """Return the GPUs whose index is ``name`` or whose UUID begins with it."""
-    return [gpu for gpu in gpus if str(gpu.index) == name or (name and gpu.uuid.startswith(name))]

@@ -1,20 +1,5 @@
 """Everything that can end a run, each with the exit code that a script sees.
 
-::
-
-    VirNucProError            1    internal error (a bug: please report it)
-    +-- NothingToResumeError  0    a finished run of an earlier version: there is nothing to do
-    +-- UsageError           64    an option, the configuration or a model file is wrong
-    |   +-- ConfigError      64    the YAML configuration
-    |   +-- ModelError       64    weights, tokenizer or classifier
-    |   +-- DownloadError    64    a file cannot be downloaded from its address
-    +-- InputError           65    the input data
-    +-- ResumeRefusedError    3    something that changes results is different
-    +-- DeviceError           4    a GPU is missing, lost, or out of memory for good
-    +-- LockedError           5    another run holds the output directory
-    +-- OutputError           6    the disk is full or unwritable
-    +-- RunInterruptedError 130/143 Ctrl-C, SIGTERM or SIGUSR1; the same command goes on
-
 Exit 0 is success and 2 is partial success: some sequences failed, the rest is there.
 The message of each error says what happened, where, and what to do about it.
 """

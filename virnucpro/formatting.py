@@ -11,17 +11,11 @@ def byte_size(count: float | None) -> str:
     """Return the size of files in decimal units, as disks and downloads are measured.
 
     >>> byte_size(3_200_000_000), byte_size(51_000), byte_size(7), byte_size(None)
-    ('3.2 GB', '51.0 kB', '7 B', '-')
+    ('3.2 GB', '51.0 kB', '7 bytes', '-')
     """
-    if count is None:
-        return UNKNOWN
-    if count < 1000:
-        return f"{count:.0f} B"
-    for unit in ("kB", "MB", "GB"):
-        count /= 1000
-        if count < 1000:
-            return f"{count:.1f} {unit}"
-    return f"{count / 1000:.1f} TB"
+    from rich.filesize import decimal
+
+    return UNKNOWN if count is None else decimal(int(count))
 
 
 def gibibytes(count: float) -> str:

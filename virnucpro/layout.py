@@ -103,43 +103,28 @@ def picture_name(id: str, suffix: str) -> str:
 
 
 class OutputFolder:
-    """The files that all runs of the output directory ``root`` share.
-
-    Attributes:
-        failed_table: what failed, for all runs of the output directory.
-        checkpoints: the state of all runs in the output directory.
-        runs: what is kept for each run, in a folder with its STEM as name.
-        failed_lock: held while ``failed_table`` is changed.
-        legacy_state: the state file of a run of version 1.
-    """
+    """The files that all runs of the output directory ``root`` share."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
         self.failed_table = root / FAILURES.place("")
         self.checkpoints = checkpoint_folder(root)
-        self.runs = self.checkpoints / "runs"
+        self.runs = self.checkpoints / "runs"  # a folder for each run, with its STEM as name
         self.failed_lock = lock_file(root, self.failed_table.name)
-        self.legacy_state = self.checkpoints / "pipeline_state.json"
+        self.legacy_state = self.checkpoints / "pipeline_state.json"  # of version 1
 
 
 class SamplesFolder(OutputFolder):
-    """The output directory of a command with several inputs; each has a folder of its own in it.
-
-    Attributes:
-        summary_table: what became of each sample.
-        overview: all samples with results as one page, with links to their reports.
-        lock: held by the command, and there since the first one with several inputs.
-        log: what the command showed.
-        probe: proof of a shared folder, see :class:`virnucpro.executors.ray_worker.Probe`.
-    """
+    """The output directory of a command with several inputs; each has a folder of its own in it."""
 
     def __init__(self, root: Path) -> None:
         super().__init__(root)
         self.summary_table = root / SAMPLES.place("")
-        self.overview = root / "samples_overview.html"
+        self.overview = root / "samples_overview.html"  # with links to the reports of all samples
+        # Held by the command, and there since the first one with several inputs.
         self.lock = lock_file(root, self.summary_table.name)
         self.log = self.checkpoints / "samples" / "run.log"
-        self.probe = self.log.with_name("cluster.probe")
+        self.probe = self.log.with_name("cluster.probe")  # see ``executors.ray_worker.Probe``
 
     def sample(self, name: str) -> Path:
         """Return the folder of a sample."""
@@ -147,56 +132,18 @@ class SamplesFolder(OutputFolder):
 
 
 class Layout(OutputFolder):
-    """The files of one run, as far as they do not depend on its chunk length.
-
-    Attributes:
-        stem: the name of the run, which begins the names of its files.
-        merged_folder: merged features and predictions.
-        predictions: the scores of each frame, one row per frame.
-        consensus: the scores of each chunk, one row per scored chunk; separated by tabs, not by
-            commas.
-        chunks_table: what became of each chunk, one row per chunk.
-        contigs_table: the call of each record, one row per record.
-        virus_table: the records called virus, the surest first.
-        virus_fasta: their sequences, and the viral regions of other records.
-        virus_fastq: the same with qualities, where the input is FASTQ.
-        virus_mates_fastq, virus_mates_fasta: of pairs, the first and the second mates, each in a
-            file of its own, with qualities or without.
-        virus_reads: all of these; which of them exist depends on the input.
-        regions_table: the viral regions of all records; ``regions_bed`` and ``regions_gff3`` hold
-            the same in the formats of other programs.
-        run_json: what ran, with which settings and models, and what came out.
-        report: all of this as one page, for people.
-        plots: the pictures of records that somebody asked for.
-        failed_fasta: input records of which something failed.
-        home: what is kept for this run, in a folder of its own: no STEM can be a name in it.
-        state: the folder of the state of this run.
-        previous: state and files that ``--force`` moved aside.
-        lock: held by the running process. Beside the state folder, which ``--force`` moves.
-        spooled: standard input, kept so that it can be read twice. Outside the state, which moves.
-        incoming: standard input until it is known to be that of the run in ``state``.
-        probe: proof of a shared folder, see :class:`virnucpro.executors.ray_worker.Probe`.
-        run_state: everything that changes results; a later start compares it with what it was
-            given.
-        stage_list: the stages of the run, with what ``status`` needs to know of each.
-        log: the run's own log.
-        records_table: id and length of each input record.
-        frames_table: open frames and status of each chunk.
-        copies_table: the frames that are not embedded, because an earlier one is the same.
-        archives: what a finished run removed, and all of its receipts: two files with the same
-            content.
-        legacy_survey: what a run of version 1 left, noted before any of it is overwritten.
-    """
+    """The files of one run, as far as they do not depend on its chunk length."""
 
     def __init__(self, root: Path, stem: str) -> None:
         super().__init__(root)
-        self.stem = stem
-        self.merged_folder = root / f"{stem}_merged"
+        self.stem = stem  # the name of the run, which begins the names of its files
+        self.merged_folder = root / f"{stem}_merged"  # merged features and predictions
         self.predictions = root / PREDICTIONS.place(stem)
         self.consensus = root / CONSENSUS.place(stem)
         self.chunks_table = root / CHUNKS.place(stem)
         self.contigs_table = root / CONTIGS.place(stem)
         self.virus_table = root / VIRUS.place(stem)
+        # The records called virus, and the viral regions of others. The input decides which exist.
         self.virus_fasta = self.result("virus.fna")
         self.virus_fastq = self.result("virus.fastq.gz")
         self.virus_mates_fastq = self.result("virus_1.fastq.gz"), self.result("virus_2.fastq.gz")
@@ -207,24 +154,25 @@ class Layout(OutputFolder):
         self.regions_gff3 = self.result("regions.gff3")
         self.run_json = self.result("run.json")
         self.report = self.result("report.html")
-        self.plots = root / f"{stem}_plots"
+        self.plots = root / f"{stem}_plots"  # pictures of records that somebody asked for
         self.failed_fasta = self.result("failed_sequences.fa")
 
-        self.home = self.runs / stem
+        self.home = self.runs / stem  # no STEM can be a name in it
         self.state = self.home / "state"
-        self.previous = self.home / "previous"
+        self.previous = self.home / "previous"  # what ``--force`` moved aside
         self.lock = self.home / "lock"
-        self.spooled = self.home / "input"
-        self.incoming = self.home / "input.new"
-        self.probe = self.home / "cluster.probe"
-        self.run_state = self.state / "run.json"
-        self.stage_list = self.state / "stages.json"
+        self.spooled = self.home / "input"  # standard input, so that it can be read twice
+        self.incoming = self.home / "input.new"  # until it is known to be the input of the run
+        self.probe = self.home / "cluster.probe"  # see ``executors.ray_worker.Probe``
+        self.run_state = self.state / "run.json"  # everything that decides the results
+        self.stage_list = self.state / "stages.json"  # for ``status``
         self.log = self.state / "run.log"
         self.records_table = root / RECORDS.place(stem)
         self.frames_table = root / FRAMES.place(stem)
         self.copies_table = root / COPIES.place(stem)
+        # What a finished run removed, and all of its receipts: two files with the same content.
         self.archives = (self.state / "archive.json", self.state / "archive.copy.json")
-        self.legacy_survey = self.state / "legacy.json"
+        self.legacy_survey = self.state / "legacy.json"  # what a run of version 1 left
 
     def frames(self, molecule: Molecule) -> Path:
         """All open frames, as nucleotides or as proteins."""

@@ -15,12 +15,11 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
-import virnucpro.rows as rows
-from virnucpro.columns import Column
+import virnucpro.tables as tables
+from virnucpro.columns import Column, ResultTable
 from virnucpro.contracts import Json
 from virnucpro.errors import InputError, UsageError
 from virnucpro.store.documents import parse_json
-from virnucpro.tables import ROW_CLASSES
 
 if TYPE_CHECKING:
     import pandas
@@ -28,7 +27,8 @@ if TYPE_CHECKING:
 
 Row = TypeVar("Row", bound=NamedTuple)
 _RUN, _RCL_RUN = "_run.json", "_rcl_run.json"
-_RUN_KEYS = ("counts", "settings", "input")  # which no other file of this name has together
+# What no other file of such a name has together.
+_KEYS = {_RUN: ("counts", "settings", "input"), _RCL_RUN: ("proteins", "statuses", "notices")}
 INCOMPLETE = "incomplete"  # a key that the record of a run has while its tables are replaced
 
 
@@ -38,20 +38,18 @@ class Rows(Iterator[Row], Generic[Row]):
     :meth:`to_pandas` and :meth:`to_polars` return the whole table, wherever the iteration stands.
     """
 
-    def __init__(self, path: Path, row_class: type[Row]) -> None:
-        """``row_class`` is a class of ``virnucpro.rows``.
+    def __init__(self, path: Path, table: ResultTable) -> None:
+        """Read ``table`` from ``path``.
 
         Raises:
             InputError: the file does not exist.
         """
-        self.path = path
-        self.table = ROW_CLASSES[row_class.__name__]
+        self.path, self.table = path, table
         if not path.is_file():
             raise InputError(
                 f"{path} does not exist: this run did not write it; the same command writes it if "
                 f"it was lost"
             )
-        self._row_class = row_class
         self._rows = self._typed_rows()
 
     def __next__(self) -> Row:
@@ -69,14 +67,12 @@ class Rows(Iterator[Row], Generic[Row]):
             for cells in self.table.read(self.path, *self.table.names):
                 line += 1
                 values = [parse(cell) for parse, cell in zip(parsers, cells, strict=True)]
-                yield self._row_class._make(values)
+                yield self.table.row._make(values)  # type: ignore[misc]
         except (OSError, EOFError, ValueError, zlib.error) as error:
-            raise self._damage(f"line {line} or the next: {error}") from error
-
-    def _damage(self, reason: str) -> InputError:
-        return InputError(
-            f"{self.path} was changed or cut off ({reason}); the same command restores it"
-        )
+            raise InputError(
+                f"{self.path} was changed or cut off (line {line} or the next: {error}); the same "
+                f"command restores it"
+            ) from error
 
     def to_pandas(self) -> pandas.DataFrame:
         """Return the table as a data frame of pandas. A missing value is ``NaN`` or ``<NA>``.
@@ -85,13 +81,13 @@ class Rows(Iterator[Row], Generic[Row]):
             UsageError: pandas is not installed.
             InputError: the file is not what the program wrote.
         """
+        types = {str: "string", int: "Int64", float: "float64", bool: "boolean"}
         package = _package("pandas")
-        frame: pandas.DataFrame = package.DataFrame(
-            {
-                column.name: package.Series(values, dtype=_PANDAS_TYPES[column.type])
-                for column, values in self._columns()
-            }
-        )
+        columns = {
+            column.name: package.Series(values, dtype=types[column.type])
+            for column, values in self._columns()
+        }
+        frame: pandas.DataFrame = package.DataFrame(columns)
         return frame
 
     def to_polars(self) -> polars.DataFrame:
@@ -101,26 +97,16 @@ class Rows(Iterator[Row], Generic[Row]):
             UsageError: polars is not installed.
             InputError: the file is not what the program wrote.
         """
-        package = _package("polars")
-        types = {str: package.String, int: package.Int64, float: package.Float64}
-        types[bool] = package.Boolean
-        frame: polars.DataFrame = package.DataFrame(
-            [
-                package.Series(column.name, values, dtype=types[column.type])
-                for column, values in self._columns()
-            ]
-        )
+        schema = {column.name: column.type for column in self.table.columns}
+        columns = {column.name: values for column, values in self._columns()}
+        frame: polars.DataFrame = _package("polars").DataFrame(columns, schema=schema)
         return frame
 
     def _columns(self) -> Iterator[tuple[Column, list[Any]]]:
         """Read the whole table, and return its columns with their values."""
-        cells = list(Rows(self.path, self._row_class))
+        cells = list(Rows[Row](self.path, self.table))
         for place, column in enumerate(self.table.columns):
             yield column, [row[place] for row in cells]
-
-
-# They hold missing values, except float64, where a missing value is NaN.
-_PANDAS_TYPES = {str: "string", int: "Int64", float: "float64", bool: "boolean"}
 
 
 def _package(name: str) -> Any:
@@ -161,26 +147,51 @@ class RunSummary:
 
 
 @dataclass(frozen=True)
-class PredictionRun:
-    """A finished run of ``predict``.
+class RunResults:
+    """A finished run.
 
     Attributes:
         folder: its output directory.
         stem: its name, with which the names of its files begin.
-        record: what ran: versions, models, settings, devices, counts. The content of
-            ``STEM_run.json``.
+        record: what ran: versions, models, settings, devices, counts.
     """
 
     folder: Path
     stem: str
     record: Mapping[str, Json]
 
+    def _place(self, table: ResultTable) -> Path:
+        self._refuse_incomplete()
+        return self.folder / table.place(self.stem)
+
+    @contextmanager
+    def _reading(self, suffix: str) -> Iterator[Mapping[str, Json]]:
+        """Read the record; say that it was changed where it does not hold what is asked for."""
+        self._refuse_incomplete()
+        try:
+            yield self.record
+        except (LookupError, TypeError, ValueError) as error:
+            path = self.folder / f"{self.stem}{suffix}"
+            raise InputError(f"{path} was changed: the same command writes it again") from error
+
+    def _refuse_incomplete(self) -> None:
+        """Raise InputError where a command was stopped while it replaced the tables of a run."""
+        if INCOMPLETE in self.record:
+            raise InputError(
+                f"{self.folder}: the tables of the run {self.stem} do not belong together, because "
+                f"the command that was writing them again has not finished: repeat it (virnucpro "
+                f"call, or predict)"
+            )
+
+
+class PredictionRun(RunResults):
+    """A finished run of ``predict``; its ``record`` is the content of ``STEM_run.json``."""
+
     @cached_property
     def summary(self) -> RunSummary:
         """What came out."""
-        _refuse_incomplete(self)
-        with _read(self.folder / f"{self.stem}{_RUN}"):
-            counts = self.record["counts"]
+        with self._reading(_RUN) as record:
+            counts = record["counts"]
             return RunSummary(
                 records=int(counts["records"]),
                 scored=int(counts["records_scored"]),
@@ -188,25 +199,25 @@ class PredictionRun:
                 unscored=dict(counts["records_unscored"]),
                 chunks=dict(counts["chunks"]),
                 failures=int(counts["records_with_failures"]),
-                notice=str(self.record.get("notice", "")),
-                seconds=float(sum(dict(self.record.get("seconds", {})).values())),
+                notice=str(record.get("notice", "")),
+                seconds=float(sum(dict(record.get("seconds", {})).values())),
             )
 
-    def contigs(self) -> Rows[rows.ContigRow]:
+    def contigs(self) -> Rows[tables.ContigRow]:
         """Return the records of the input with their calls; none of them is missing."""
-        return _rows(self, rows.ContigRow)
+        return Rows(self._place(tables.CONTIGS), tables.CONTIGS)
 
-    def virus(self) -> Rows[rows.VirusRow]:
+    def virus(self) -> Rows[tables.VirusRow]:
         """Return the records that are called virus, the surest first."""
-        return _rows(self, rows.VirusRow)
+        return Rows(self._place(tables.VIRUS), tables.VIRUS)
 
-    def regions(self) -> Rows[rows.RegionRow]:
+    def regions(self) -> Rows[tables.RegionRow]:
         """Return the viral regions of all records."""
-        return _rows(self, rows.RegionRow)
+        return Rows(self._place(tables.REGIONS), tables.REGIONS)
 
-    def chunks(self) -> Rows[rows.ChunkRow]:
+    def chunks(self) -> Rows[tables.ChunkRow]:
         """Return the chunks of all records with their scores."""
-        return _rows(self, rows.ChunkRow)
+        return Rows(self._place(tables.CHUNKS), tables.CHUNKS)
 
 
 @dataclass(frozen=True)
@@ -226,68 +237,32 @@ class RclRunSummary:
     notices: tuple[str, ...]
 
 
-@dataclass(frozen=True)
-class RclRun:
-    """A finished run of ``rcl predict``.
-
-    Attributes:
-        folder: its output directory.
-        stem: its name, with which the names of its files begin.
-        record: what ran: version, model, settings, counts. The content of ``STEM_rcl_run.json``.
-    """
-
-    folder: Path
-    stem: str
-    record: Mapping[str, Json]
+class RclRun(RunResults):
+    """A finished run of ``rcl predict``; its ``record`` is the content of ``STEM_rcl_run.json``."""
 
     @cached_property
     def summary(self) -> RclRunSummary:
         """What came out."""
-        with _read(self.folder / f"{self.stem}{_RCL_RUN}"):
-            statuses = dict(self.record["statuses"])
+        with self._reading(_RCL_RUN) as record:
+            statuses = dict(record["statuses"])
             return RclRunSummary(
-                proteins=int(self.record["proteins"]),
+                proteins=int(record["proteins"]),
                 found=int(statuses.get("found", 0)),
                 statuses=statuses,
-                notices=tuple(map(str, self.record["notices"])),
+                notices=tuple(map(str, record["notices"])),
             )
 
-    def proteins(self) -> Rows[rows.RclRow]:
+    def proteins(self) -> Rows[tables.RclRow]:
         """Return the proteins of the input with their RCLs; none of them is missing."""
-        return _rows(self, rows.RclRow)
+        return Rows(self._place(tables.RCL_REGIONS), tables.RCL_REGIONS)
 
-    def residues(self) -> Rows[rows.RclResidueRow]:
+    def residues(self) -> Rows[tables.RclResidueRow]:
         """Return the residues of all proteins with their probabilities.
 
         Raises:
             InputError: the run was made without ``residues=True``.
         """
-        return _rows(self, rows.RclResidueRow)
-
-
-@contextmanager
-def _read(path: Path) -> Iterator[None]:
-    """Say that a record was changed where it does not hold what the program writes."""
-    try:
-        yield
-    except (LookupError, TypeError, ValueError) as error:
-        raise InputError(f"{path} was changed: the same command writes it again") from error
-
-
-def _refuse_incomplete(run: PredictionRun | RclRun) -> None:
-    """Raise InputError where a command was stopped while it replaced the tables of a run."""
-    if INCOMPLETE in run.record:
-        raise InputError(
-            f"{run.folder}: the tables of the run {run.stem} do not belong together, because the "
-            f"command that was writing them again has not finished: repeat it (virnucpro call, or "
-            f"predict)"
-        )
-
-
-def _rows(run: PredictionRun | RclRun, row_class: type[Row]) -> Rows[Row]:
-    _refuse_incomplete(run)
-    table = ROW_CLASSES[row_class.__name__]
-    return Rows(run.folder / table.place(run.stem), row_class)
+        return Rows(self._place(tables.RCL_RESIDUES), tables.RCL_RESIDUES)
 
 
 def open_run(folder: str | PathLike[str], stem: str | None = None) -> PredictionRun:
@@ -300,9 +275,7 @@ def open_run(folder: str | PathLike[str], stem: str | None = None) -> Prediction
     Raises:
         UsageError: there is no such run, or there are several and none was named.
     """
-    found = _records(Path(folder), _RUN, _RUN_KEYS)
-    chosen = _chosen(Path(folder), found, stem, "predict")
-    return PredictionRun(Path(folder), chosen, found[chosen])
+    return PredictionRun(*_chosen(Path(folder), _RUN, stem))
 
 
 def open_runs(folder: str | PathLike[str]) -> list[PredictionRun]:
@@ -311,9 +284,7 @@ def open_runs(folder: str | PathLike[str]) -> list[PredictionRun]:
     Raises:
         UsageError: there is none.
     """
-    found = _records(Path(folder), _RUN, _RUN_KEYS)
-    if not found:
-        _chosen(Path(folder), found, None, "predict")
+    found = _records(Path(folder), _RUN)
     return [PredictionRun(Path(folder), name, record) for name, record in found.items()]
 
 
@@ -327,16 +298,14 @@ def open_rcl_run(folder: str | PathLike[str], stem: str | None = None) -> RclRun
     Raises:
         UsageError: there is no such run, or there are several and none was named.
     """
-    found = _records(Path(folder), _RCL_RUN, ("proteins", "statuses", "notices"))
-    chosen = _chosen(Path(folder), found, stem, "rcl predict")
-    return RclRun(Path(folder), chosen, found[chosen])
+    return RclRun(*_chosen(Path(folder), _RCL_RUN, stem))
 
 
-def _records(folder: Path, suffix: str, keys: tuple[str, ...]) -> dict[str, Mapping[str, Json]]:
-    """Return the records of runs by their names; a record of another kind lacks some of ``keys``.
+def _records(folder: Path, suffix: str) -> dict[str, Mapping[str, Json]]:
+    """Return the records of runs by their names; a record of another kind lacks some keys.
 
     Raises:
-        UsageError: there is no such folder.
+        UsageError: there is no such folder, or no such run in it.
     """
     if not folder.is_dir():
         raise UsageError(f"{folder} is not a directory: name the output directory of a run")
@@ -346,29 +315,30 @@ def _records(folder: Path, suffix: str, keys: tuple[str, ...]) -> dict[str, Mapp
             document = parse_json(path.read_bytes())
         except (OSError, ValueError):
             continue
-        if isinstance(document, dict) and all(key in document for key in keys):
+        if isinstance(document, dict) and all(key in document for key in _KEYS[suffix]):
             found[path.name.removesuffix(suffix)] = document
-    return found
-
-
-def _chosen(folder: Path, found: Mapping[str, object], stem: str | None, command: str) -> str:
-    """Return the name of the run that is meant.
-
-    Raises:
-        UsageError: there is no such run, or there are several and none was named.
-    """
-    names = ", ".join(found) or "none"
-    if stem is not None and stem not in found:
-        raise UsageError(f"{folder} holds no finished run {stem!r} of {command}; there: {names}")
-    if stem is not None:
-        return stem
     if not found:
+        command = "predict" if suffix == _RUN else "rcl predict"
         raise UsageError(
             f"{folder} holds no finished run of {command}; what is there is shown by: virnucpro "
             f"status {folder}"
         )
-    if len(found) > 1:
+    return found
+
+
+def _chosen(folder: Path, suffix: str, stem: str | None) -> tuple[Path, str, Mapping[str, Json]]:
+    """Return the run that is meant, with its record.
+
+    Raises:
+        UsageError: there is no such run, or there are several and none was named.
+    """
+    found = _records(folder, suffix)
+    if stem is None and len(found) > 1:
         raise UsageError(
-            f"{folder} holds several runs: name one of them as stem (option --stem): {names}"
+            f"{folder} holds several runs: name one of them as stem (option --stem): "
+            f"{', '.join(found)}"
         )
-    return next(iter(found))
+    name = next(iter(found)) if stem is None else stem
+    if name not in found:
+        raise UsageError(f"{folder} holds no finished run {name!r}; there: {', '.join(found)}")
+    return folder, name, found[name]

@@ -1,63 +1,103 @@
-"""Settings of a command: those that decide its results, and those that do not.
+"""Settings of a command, each declared once.
 
-:class:`AnalysisSettings` decide the results. They are part of the state of a run: a run that was
-begun with others is not continued. :class:`CutSettings` decide which records are called virus: they
-may change at any time, and only the tables are written again. :class:`MachineSettings` decide no
-result: a run may be continued with other GPUs, batch sizes and threads. :class:`DisplaySettings`
-say what is shown and logged.
+From a declaration come the option of the command line, the key of the configuration file, the
+keyword of :func:`virnucpro.predict`, and the line in ``docs/usage.md``. The group of a setting says
+whether results depend on it. :class:`AnalysisSettings` do: they are part of the state of a run,
+and a run that was begun with others is not continued. :class:`CutSettings` decide which records
+are called virus: they may change at any time, and only the tables are written again.
+:class:`MachineSettings` decide no result: a run may be continued with other GPUs, batch sizes and
+threads. :class:`DisplaySettings` say what is shown and logged.
 The configuration file replaces defaults, and the command line replaces both.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
+
+from msgspec import Meta
 
 from virnucpro.errors import UsageError
 from virnucpro.precision import PRECISION_CHOICES
 
+MOST = 2**31 - 1  # torch and the system take no larger count
+Count = Annotated[int, Meta(ge=1, le=MOST)]
+Threads = Annotated[int, Meta(ge=1, le=4096)]  # more of them end the process or the machine
+Bases = Annotated[int, Meta(ge=3, le=MOST)]  # a chunk has at least a codon
+Share = Annotated[float, Meta(ge=0, le=1)]
+VirusScore = Annotated[float, Meta(ge=-1, le=1)]
 CompileMode = Literal["auto", "always", "never"]
-COMPILE_CHOICES: tuple[CompileMode, ...] = get_args(CompileMode)
 ModelType = Literal["300", "500", "lite", "custom", "toy"]
-MODEL_TYPES: tuple[ModelType, ...] = get_args(ModelType)
 # Model type toy is for tests of the program: it is accepted, but not shown in help texts.
-SHOWN_MODEL_TYPES = tuple(name for name in MODEL_TYPES if name != "toy")
+SHOWN_MODEL_TYPES = tuple(name for name in get_args(ModelType) if name != "toy")
 DuplicateIds = Literal["error", "rename"]
-DUPLICATE_ID_CHOICES: tuple[DuplicateIds, ...] = get_args(DuplicateIds)
-
 NO_CLUSTER = "none"
 Preset = Literal["default", "relaxed", "conservative"]
-PRESET_CHOICES: tuple[Preset, ...] = get_args(Preset)
 _DATA = Path(__file__).parent / "data"
 LITE_CLASSIFIER = _DATA / "lite_classifier.safetensors"
 # Part of the source code only, not of the installed package.
 TOY_CLASSIFIER = Path(__file__).parents[1] / "tests" / "data" / "toy_classifier.safetensors"
 
-CODON = 3  # bases
 SHORTEST_WHOLE = 30  # bases; a shorter chunk that is read whole is not scored
 MEASURED = "measured on the device"
 
 
 def setting(
-    default: Any, key: str, description: str, unset: str = "", *, choices: tuple[str, ...] = ()
+    default: Any,
+    key: str,
+    options: str,
+    description: str,
+    unset: str = "",
+    *,
+    choices: tuple[str, ...] = (),
 ) -> Any:
-    """Declare a setting that the configuration file has a key for.
-
-    The annotation of the setting decides what the key accepts: a count (a whole number from 1),
-    a number, text, or true and false.
+    """Declare a setting; its annotation decides which values it accepts.
 
     Args:
         default: None has the program decide; the key then also accepts null and ``auto``.
         key: the key of the configuration file with the groups it stands in, separated by dots.
-        description: a sentence for people, in the configuration file and in help texts.
+        options: the names of the option, then the word that stands for its value in help texts
+            where the type does not say it; empty where there is no option.
+        description: a sentence for people.
         unset: what None means.
-        choices: the accepted words, if not every text is accepted.
+        choices: the accepted words, where the annotation cannot list them.
     """
-    return field(
-        default=default,
-        metadata={"key": key, "description": description, "unset": unset, "choices": choices},
-    )
+    said = {"key": key, "options": options, "description": description, "unset": unset}
+    return field(default=default, metadata={**said, "choices": choices})
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A declared setting; see :func:`setting`.
+
+    Attributes:
+        name: unique among all settings; the keyword of ``virnucpro.predict``.
+        group: the class that it is declared in, which says what depends on it.
+        type: the annotation without None, which ``msgspec`` checks values against.
+    """
+
+    name: str
+    group: type
+    type: Any
+    default: Any
+    key: str
+    options: str
+    description: str
+    unset: str
+    choices: tuple[str, ...]
+
+    @property
+    def kind(self) -> type:
+        """The Python type of its values: bool, int, float or str."""
+        base = get_args(self.type)[0] if get_origin(self.type) is Annotated else self.type
+        return str if self.choices else base
+
+    @property
+    def shown_choices(self) -> tuple[str, ...]:
+        """The words that texts for people list; none where any value of the type is accepted."""
+        return tuple(word for word in self.choices if word != "toy")
 
 
 @dataclass(frozen=True)
@@ -94,66 +134,78 @@ class AnalysisSettings:
     """The settings that decide the results."""
 
     model_type: ModelType = setting(
-        "500", "prediction.default_model_type", "Models to use.", choices=MODEL_TYPES
+        "500",
+        "prediction.default_model_type",
+        "-m --model-type",
+        "Models to use. 300 and 500 are the released ones, for chunks of that many bases; lite is "
+        "less accurate, needs no GPU and no download, and takes chunks of 150, 300 or 500 bases; "
+        "custom is your own.",
     )
     # A bare name is looked up among the models on disk.
     classifier: str | None = setting(
-        None, "prediction.model_path", "Classifier file of model type custom."
-    )
-    chunk_length: int | None = setting(
-        None, "prediction.expected_length", "Bases per chunk.", "that of the model type"
-    )
-    sequences_per_file: int | None = setting(
         None,
-        "prediction.sequences_per_file",
-        "At most so many frames per split file; null chooses by the number of frames.",
+        "prediction.model_path",
+        "-p --model-path FILE",
+        "Classifier file of model type custom.",
+    )
+    chunk_length: Bases | None = setting(
+        None,
+        "prediction.expected_length",
+        "-e --expected-length",
+        "Bases per chunk.",
+        "500; of type 300: 300; custom needs it",
+    )
+    sequences_per_file: Count | None = setting(
+        None, "prediction.sequences_per_file", "", "Most frames per split file.", "by their number"
     )
     nucleotide_model: str = setting(
         "zhihan1996/DNABERT-S",
         "features.dnabert.model_name",
+        "",
         "Nucleotide encoder: name on the Hugging Face hub, or folder.",
     )
     protein_model: str = setting(
         "esm2_t36_3B_UR50D",
         "features.esm.model_name",
+        "",
         "Protein encoder: name of an ESM-2 model, name on the hub, folder or file.",
     )
-    truncation: int = setting(
-        1024, "features.esm.truncation_seq_length", "Residues per protein to embed."
+    truncation: Count = setting(
+        1024, "features.esm.truncation_seq_length", "", "Residues per protein to embed."
     )
     precision: str = setting(
         "auto",
         "device.precision",
+        "--precision",
         "Arithmetic of the encoders; auto is bf16 if every GPU has it, and fp32 on the CPU.",
         choices=PRECISION_CHOICES,
     )
     duplicate_ids: DuplicateIds = setting(
         "error",
         "prediction.duplicate_ids",
+        "--duplicate-ids",
         "Refuse record ids that occur twice, or rename them.",
-        choices=DUPLICATE_ID_CHOICES,
     )
     dedup: bool | None = setting(
         None,
         "prediction.dedup",
+        "--dedup/--no-dedup",
         "Embed identical sequences of a run once.",
         "true; a run that has begun goes on as it began",
     )
     classifier_300: str = setting(
-        "300_model.pth", "prediction.models.300", "Classifier file of model type 300."
+        "300_model.pth", "prediction.models.300", "", "Classifier file of model type 300."
     )
     classifier_500: str = setting(
-        "500_model.pth", "prediction.models.500", "Classifier file of model type 500."
+        "500_model.pth", "prediction.models.500", "", "Classifier file of model type 500."
     )
 
     def resolved(self) -> AnalysisSettings:
         """Return the settings with what follows from the model type filled in.
 
         Raises:
-            UsageError: ``custom`` has no classifier or no chunk length, or a length is below 3.
+            UsageError: ``custom`` has no classifier or no chunk length.
         """
-        if self.chunk_length is not None and self.chunk_length < CODON:
-            raise UsageError(f"a chunk of {self.chunk_length} bases is shorter than a codon")
         if shipped := SHIPPED_MODELS.get(self.model_type):
             return replace(
                 self,
@@ -212,44 +264,37 @@ PRESETS: dict[Preset, Cuts] = {
 class CutSettings:
     """The settings that decide which of the scored records are called virus.
 
-    A number replaces that of the preset.
+    A number replaces the number of the preset.
     """
 
+    # Options that choose a preset have its name.
     preset: Preset = setting(
         "default",
         "calls.preset",
+        "",
         "Which records are called virus: relaxed calls more of them, conservative fewer.",
-        choices=PRESET_CHOICES,
     )
-    min_score: float | None = setting(
+    min_score: VirusScore | None = setting(
         None,
         "calls.min_score",
+        "--min-score",
         "Call a record virus where its virus score, -1 to 1, is above this.",
-        f"{DEFAULT_CUTS.min_score:g}, or that of the preset",
+        f"{DEFAULT_CUTS.min_score:g}, or as the preset says",
     )
-    max_fdr: float | None = setting(
+    max_fdr: Share | None = setting(
         None,
         "calls.max_fdr",
+        "--max-fdr",
         "Call a record virus where its fdr, 0 to 1, is at most this.",
-        "any, or that of the preset",
+        "any, or as the preset says",
     )
-    min_length: int | None = setting(
+    min_length: Count | None = setting(
         None,
         "calls.min_length",
+        "--min-length",
         "Call a record virus where it has at least so many bases.",
         "any length",
     )
-
-    def __post_init__(self) -> None:
-        """Check the numbers.
-
-        Raises:
-            UsageError: one of them is out of its range (exit 64).
-        """
-        if self.min_score is not None and not -1 <= self.min_score <= 1:
-            raise UsageError(f"the smallest score must be from -1 to 1, not {self.min_score:g}")
-        if self.max_fdr is not None and not 0 <= self.max_fdr <= 1:
-            raise UsageError(f"the largest fdr must be from 0 to 1, not {self.max_fdr:g}")
 
     def cuts(self, *, calibrated: bool) -> Cuts:
         """Return the cuts for the scores of a classifier, ``calibrated`` or not.
@@ -283,74 +328,87 @@ class MachineSettings:
     device: str = setting(
         "auto",
         "device.default",
+        "-d --device D",
         "Device: auto, cpu, cuda, cuda:0,2, a number or the UUID of a GPU.",
     )
     gpus: str | None = setting(
-        None, "device.gpus", "GPUs to use, such as 0,1,2, or their UUIDs.", "all visible GPUs"
+        None,
+        "device.gpus",
+        "--gpus LIST",
+        "GPUs to use, such as 0,1,2, or their UUIDs.",
+        "all visible GPUs",
     )
-    max_workers: int | None = setting(
-        None, "parallelization.num_workers", "Largest number of GPUs.", "all"
+    max_workers: Count | None = setting(
+        None, "parallelization.num_workers", "", "Largest number of GPUs.", "all"
     )
-    cpu_workers: int | None = setting(
+    cpu_workers: Threads | None = setting(
         None,
         "device.cpu_workers",
+        "--cpu-workers",
         "Number of processes that compute on the CPU.",
         "the main process computes",
     )
     fallback_to_cpu: bool = setting(
-        True, "device.fallback_to_cpu", "Whether auto may use the CPU if there is no GPU."
+        True, "device.fallback_to_cpu", "", "Whether auto may use the CPU if there is no GPU."
     )
     # Batch budgets in the unit of the encoder's family.
-    protein_batch: int | None = setting(
-        None, "features.esm.toks_per_batch", "Tokens per ESM-2 batch.", MEASURED
+    protein_batch: Count | None = setting(
+        None, "features.esm.toks_per_batch", "--esm-batch-size", "Tokens per ESM-2 batch.", MEASURED
     )
-    nucleotide_batch: int | None = setting(
-        None, "features.dnabert.batch_size", "Sequences per DNABERT-S batch.", MEASURED
+    nucleotide_batch: Count | None = setting(
+        None,
+        "features.dnabert.batch_size",
+        "--dnabert-batch-size",
+        "Sequences per DNABERT-S batch.",
+        MEASURED,
     )
-    classifier_rows: int = setting(
-        256, "prediction.batch_size", "Rows that the classifier reads at a time."
+    classifier_rows: Count = setting(
+        256, "prediction.batch_size", "-b --batch-size", "Rows that the classifier reads at a time."
     )
-    tokenizer_threads: int = setting(
-        4, "prediction.num_workers", "Host threads per worker that make tokens."
+    tokenizer_threads: Threads = setting(
+        4, "prediction.num_workers", "-w --num-workers", "Host threads per worker that make tokens."
     )
-    threads: int | None = setting(
-        None, "parallelization.threads", "Host threads in total.", "all cores"
+    threads: Threads | None = setting(
+        None, "parallelization.threads", "-t --threads", "Host threads in total.", "all cores"
     )
     compile: CompileMode = setting(
         "auto",
         "device.compile",
+        "--compile",
         "Compile the models for a GPU; auto does so if there is enough to embed.",
-        choices=COMPILE_CHOICES,
     )
     cluster: str = setting(
         NO_CLUSTER,
         "cluster.address",
+        "--cluster ADDRESS",
         "Ray cluster whose nodes embed for predict: auto for the one that this node belongs to, "
         "HOST:PORT or ray://HOST:PORT. --cpu-workers is then the number for each node.",
     )
     no_features: bool = setting(
         False,
         "files.no_features",
-        "Remove the features of a part of the frames before the next part is embedded.",
+        "--no-features",
+        "Embed and score a part of the frames at a time, and remove its features before the next "
+        "one. Results are the same to the byte. Done by itself where the disk would be too small.",
     )
     remove_intermediate: bool = setting(
-        True, "files.auto_cleanup", "Whether chunks, frames and features are removed after success."
+        True,
+        "files.auto_cleanup",
+        "",
+        "Whether chunks, frames and features are removed after success.",
     )
 
     def __post_init__(self) -> None:
-        """Check the counts, and that features are not to be kept and removed.
+        """Check that features are not to be kept and removed.
 
         Raises:
-            UsageError: a count is below 1, or that is asked for (exit 64).
+            UsageError: they are (exit 64).
         """
         if self.no_features and not self.remove_intermediate:
             raise UsageError(
                 "--no-features removes features, and --keep-intermediate keeps them: leave one of "
                 "them out"
             )
-        for name, value in vars(self).items():
-            if isinstance(value, int) and value < 1 and not isinstance(value, bool):
-                raise UsageError(f"{name.replace('_', ' ')} must be 1 or more, not {value}")
 
 
 @dataclass(frozen=True)
@@ -362,17 +420,18 @@ class DisplaySettings:
         log_file: file of the log; None is ``.checkpoints/runs/STEM/state/run.log``.
     """
 
-    level: str = setting(
+    level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = setting(
         "INFO",
         "logging.default_level",
+        "",
         "What is shown: DEBUG is --verbose, WARNING is --quiet.",
-        choices=("DEBUG", "INFO", "WARNING", "ERROR"),
     )
     progress: bool = True
     log_file: Path | None = None
     auto_log: bool = setting(
         True,
         "logging.auto_log_file",
+        "",
         "Whether a log is written to .checkpoints/runs/STEM/state/run.log.",
     )
 
@@ -380,3 +439,23 @@ class DisplaySettings:
     def quiet(self) -> bool:
         """Whether only warnings and errors are shown."""
         return self.level in ("WARNING", "ERROR")
+
+
+def _declared() -> Iterator[Setting]:
+    for group in (AnalysisSettings, CutSettings, MachineSettings, DisplaySettings):
+        hints = get_type_hints(group, include_extras=True)
+        for declared in fields(group):
+            if not declared.metadata:
+                continue
+            hint = hints[declared.name]
+            if get_origin(hint) not in (None, Annotated, Literal):  # a value, or None
+                hint = get_args(hint)[0]
+            said = dict(declared.metadata)
+            if get_origin(hint) is Literal:
+                said["choices"] = get_args(hint)
+            elif said["choices"]:
+                hint = Literal[said["choices"]]
+            yield Setting(declared.name, group, hint, declared.default, **said)
+
+
+SETTINGS = {declared.name: declared for declared in _declared()}

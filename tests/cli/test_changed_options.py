@@ -10,8 +10,8 @@ import json
 import random
 import shutil
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 import yaml
@@ -21,9 +21,8 @@ from tests.conftest import Call
 from virnucpro.classifier.files import classifier_to_bytes
 from virnucpro.cli import run
 from virnucpro.cli.predict import predict
-from virnucpro.configuration import KEYS
 from virnucpro.events import Event, StageStarted
-from virnucpro.settings import TOY_CLASSIFIER
+from virnucpro.settings import SETTINGS, TOY_CLASSIFIER
 from virnucpro.ui.run_screen import RunScreen
 
 INTERRUPTED_AT = "protein_embeddings"  # one encoder is done, the other one is not
@@ -33,119 +32,105 @@ VOLATILE = (
 )
 
 
-@dataclass(frozen=True)
-class Change:
+class Change(NamedTuple):
     """What is given when the run goes on, and what must come of it.
 
     Attributes:
-        words: added to the command; ``HOME`` stands for the folder of the inputs.
+        name: the option of ``predict``, or the key of the configuration, that it is about.
+        words: added to the command, or the value of the key; ``HOME`` stands for the folder of the
+            inputs, ``OUT`` for the output directory.
         refused: the beginnings of the rows of the table that names what changed; none for a command
             that goes on.
         code: the exit code of a command that cannot be carried out, whatever is there.
         elsewhere: whether it is another run, which leaves the first one as it is.
     """
 
+    name: str
     words: str
     refused: tuple[str, ...] = ()
     code: int = 0
     elsewhere: bool = False
 
 
-OPTIONS: dict[str, list[Change]] = {
-    "sources": [Change("HOME/other/in.fa", refused=("input: was sha256 ",))],
-    "--input": [
-        Change("--input HOME/in.fa"),
-        Change("--input HOME/moved/in.fa"),
-        Change("--input HOME/other/in.fa", refused=("input: was sha256 ",)),
-        Change("--input HOME/other/in2.fa", elsewhere=True),
-    ],
-    "--input2": [Change("--input2 HOME/other/in.fa", refused=("second input: was not set, ",))],
-    "--interleaved": [Change("--interleaved", refused=("mates: was ",))],
-    "--input-list": [Change("--input-list HOME/in.fa", code=65)],  # which is no list
-    "--output-dir": [Change("-o OUT/../elsewhere", elsewhere=True)],
-    "--model-type": [
-        Change("-m custom -c HOME/toy.yaml -p " + str(TOY_CLASSIFIER)),
-        Change("-m lite", refused=("classifier: was ", "nucleotide model: ", "protein model: ")),
-    ],
-    "--model-path": [
-        Change(f"-p {TOY_CLASSIFIER}"),
-        Change("-p HOME/other.safetensors", refused=("classifier: was sha256 ",)),
-    ],
-    "--expected-length": [Change("-e 200", refused=("chunk length: was 150, is 200",))],
-    "--device": [Change("--device auto")],
-    "--gpus": [Change("--gpus 0", code=64)],  # on the CPU
-    "--cpu-workers": [Change("--cpu-workers 1")],
+CHANGES = (
+    Change("sources", "HOME/other/in.fa", ("input: was sha256 ",)),
+    Change("--input", "--input HOME/in.fa"),
+    Change("--input", "--input HOME/moved/in.fa"),
+    Change("--input", "--input HOME/other/in2.fa", elsewhere=True),
+    Change("--input2", "--input2 HOME/other/in.fa", ("second input: was not set, ",)),
+    Change("--interleaved", "--interleaved", ("mates: was ",)),
+    Change("--input-list", "--input-list HOME/in.fa", code=65),  # which is no list
+    Change("--output-dir", "-o OUT/../elsewhere", elsewhere=True),
+    Change("--model-type", f"-m custom -c HOME/toy.yaml -p {TOY_CLASSIFIER}"),
+    Change(
+        "--model-type", "-m lite", ("classifier: was ", "nucleotide model: ", "protein model: ")
+    ),
+    Change("--model-path", f"-p {TOY_CLASSIFIER}"),
+    Change("--model-path", "-p HOME/other.safetensors", ("classifier: was sha256 ",)),
+    Change("--expected-length", "-e 200", ("chunk length: was 150, is 200",)),
+    Change("--device", "--device auto"),
+    Change("--gpus", "--gpus 0", code=64),  # on the CPU
+    Change("--cpu-workers", "--cpu-workers 1"),
     # Nothing answers there; tests/contract/test_ray.py and tests/slow have a cluster.
-    "--cluster": [Change("--cluster 127.0.0.1:9", code=64), Change("--cluster head", code=64)],
-    "--compile": [Change("--compile never"), Change("--compile always", code=64)],
-    "--precision": [
-        Change("--precision fp32"),
-        Change("--precision bf16", refused=("precision: was fp32, is bf16",)),
-    ],
-    "--esm-batch-size": [Change("--esm-batch-size 100")],
-    "--dnabert-batch-size": [Change("--dnabert-batch-size 3")],
-    "--num-workers": [Change("--num-workers 1")],
-    "--threads": [Change("--threads 2")],
-    "--batch-size": [Change("--batch-size 7")],
-    "--duplicate-ids": [
-        Change("--duplicate-ids rename", refused=("duplicate ids: was error, is rename",))
-    ],
-    "--dedup": [
-        Change("--dedup"),
-        Change("--no-dedup", refused=("identical sequences: was embedded once, is not set",)),
-    ],
-    "--min-score": [Change("--min-score 0.1"), Change("--min-score 0.1 --relaxed", code=64)],
-    "--max-fdr": [Change("--max-fdr 0.1", code=64)],  # the toy classifier is not calibrated
-    "--min-length": [Change("--min-length 100")],
-    "--relaxed": [Change("--relaxed")],
-    "--conservative": [Change("--conservative"), Change("--conservative --relaxed", code=64)],
-    "--resume": [Change("")],
-    "--force": [
-        Change("--force"),
-        Change("--force -e 200"),
-        Change("--force --duplicate-ids rename"),
-        Change("--force --no-dedup"),
-        Change("--force --resume", code=64),
-    ],
-    "--keep-intermediate": [Change("--keep-intermediate")],
-    "--no-features": [
-        Change("--no-features"),
-        Change("--no-features --keep-intermediate", code=64),
-    ],
-    "--no-progress": [Change("--no-progress")],
-    "--parallel": [Change("--parallel")],
-    "--verbose": [Change("--verbose")],
-    "--quiet": [Change("--quiet")],
-    "--log-file": [Change("--log-file OUT/../my.log")],
-    "--config": [Change("-c HOME/toy.yaml")],  # its keys are below
-}
-# Those that no option replaces.
-KEYS_CHANGED: dict[str, list[Change]] = {
-    "prediction.sequences_per_file": [
-        Change(
-            "50", refused=("frames per file: was by their number, is by their number, at most 50",)
-        )
-    ],
-    "features.dnabert.model_name": [Change("lite")],  # of other model types
-    "features.esm.model_name": [Change("lite")],
-    "features.esm.truncation_seq_length": [Change("10", refused=("truncation: was 1024, is 10",))],
-    "prediction.models.300": [Change("other.pth")],
-    "prediction.models.500": [Change("other.pth")],
-    "calls.preset": [Change("conservative")],
-    "parallelization.num_workers": [Change("1")],
-    "device.fallback_to_cpu": [Change("false")],
-    "files.auto_cleanup": [Change("false")],
-    "logging.default_level": [Change("ERROR")],
-    "logging.auto_log_file": [Change("false")],
-}
+    Change("--cluster", "--cluster 127.0.0.1:9", code=64),
+    Change("--cluster", "--cluster head", code=64),
+    Change("--compile", "--compile never"),
+    Change("--compile", "--compile always", code=64),
+    Change("--precision", "--precision fp32"),
+    Change("--precision", "--precision bf16", ("precision: was fp32, is bf16",)),
+    Change("--esm-batch-size", "--esm-batch-size 100"),
+    Change("--dnabert-batch-size", "--dnabert-batch-size 3"),
+    Change("--num-workers", "--num-workers 1"),
+    Change("--threads", "--threads 2"),
+    Change("--batch-size", "--batch-size 7"),
+    Change("--duplicate-ids", "--duplicate-ids rename", ("duplicate ids: was error, is rename",)),
+    Change("--dedup", "--dedup"),
+    Change("--dedup", "--no-dedup", ("identical sequences: was embedded once, is not set",)),
+    Change("--min-score", "--min-score 0.1"),
+    Change("--max-fdr", "--max-fdr 0.1", code=64),  # the toy classifier is not calibrated
+    Change("--min-length", "--min-length 100"),
+    Change("--relaxed", "--relaxed"),
+    Change("--relaxed", "--relaxed --min-score 0.1"),
+    Change("--conservative", "--conservative"),
+    Change("--resume", "--resume"),
+    Change("--force", "--force"),
+    Change("--force", "--force -e 200"),
+    Change("--force", "--force --duplicate-ids rename"),
+    Change("--force", "--force --no-dedup"),
+    Change("--force", "--force --resume", code=64),
+    Change("--keep-intermediate", "--keep-intermediate"),
+    Change("--no-features", "--no-features"),
+    Change("--no-features", "--no-features --keep-intermediate", code=64),
+    Change("--no-progress", "--no-progress"),
+    Change("--parallel", "--parallel"),
+    Change("--verbose", "--verbose"),
+    Change("--quiet", "--quiet"),
+    Change("--log-file", "--log-file OUT/../my.log"),
+    Change("--config", "-c HOME/toy.yaml"),
+    # The keys that no option replaces.
+    Change(
+        "prediction.sequences_per_file",
+        "50",
+        ("frames per file: was by their number, is by their number, at most 50",),
+    ),
+    Change("features.dnabert.model_name", "lite"),  # of other model types
+    Change("features.esm.model_name", "lite"),
+    Change("features.esm.truncation_seq_length", "10", ("truncation: was 1024, is 10",)),
+    Change("prediction.models.300", "other.pth"),
+    Change("prediction.models.500", "other.pth"),
+    Change("parallelization.num_workers", "1"),
+    Change("device.fallback_to_cpu", "false"),
+    Change("files.auto_cleanup", "false"),
+    Change("logging.default_level", "ERROR"),
+    Change("logging.auto_log_file", "false"),
+)
 
 
-def test_every_option_and_every_key_is_in_the_tables() -> None:
-    names = {max(parameter.opts, key=len) for parameter in predict.params}
-    assert names == OPTIONS.keys()
-    settings = {parameter.name for parameter in predict.params}
-    keys = {name for name, key in KEYS.items() if key.setting not in settings}
-    assert keys == KEYS_CHANGED.keys()
+def test_every_option_and_every_key_is_in_the_table() -> None:
+    options = {max(parameter.opts, key=len) for parameter in predict.params}
+    filled = {parameter.name for parameter in predict.params}
+    keys = {declared.key for name, declared in SETTINGS.items() if name not in filled}
+    assert {change.name for change in CHANGES} == options | keys
 
 
 @pytest.fixture(scope="module")
@@ -214,10 +199,15 @@ def _everything(out: Path) -> dict[Path, tuple[int, bytes]]:
     }
 
 
-def _check(
-    call: Callable[..., Call], home: Path, tmp_path: Path, change: Change, words: str
-) -> None:
-    out, anew = tmp_path / "out", tmp_path / "anew"
+@pytest.mark.parametrize("change", CHANGES, ids=lambda change: f"{change.name} {change.words}")
+def test_a_change(call: Callable[..., Call], home: Path, tmp_path: Path, change: Change) -> None:
+    out, anew, words = tmp_path / "out", tmp_path / "anew", change.words
+    if "." in change.name:
+        document: dict[str, object] = yaml.safe_load(words)
+        for name in reversed(change.name.split(".")):
+            document = {name: document}
+        (tmp_path / "changed.yaml").write_text(yaml.safe_dump(document))
+        words = f"-c {tmp_path}/changed.yaml"
     shutil.copytree(home / "begun", out)
     before = _everything(out)
     done = call(*_command(home, out, words))
@@ -230,37 +220,7 @@ def _check(
         rows = [line.strip() for line in done.err.splitlines() if line.startswith("  ")]
         assert len(rows) == len(change.refused), rows
         assert all(map(str.startswith, rows, change.refused)), rows
-        return
-    if change.code:
-        return
-    again = call(*_command(home, anew, words))
-    assert again.code == 0, again.err
-    if not change.elsewhere:
-        assert _files(out) == _files(anew)
-
-
-@pytest.mark.parametrize(
-    ("option", "change"), [(name, row) for name, rows in OPTIONS.items() for row in rows]
-)
-def test_an_option(
-    call: Callable[..., Call],
-    home: Path,
-    tmp_path: Path,
-    option: str,
-    change: Change,
-) -> None:
-    resume = "" if option == "--force" else " --resume"
-    _check(call, home, tmp_path, change, change.words + resume)
-
-
-@pytest.mark.parametrize(
-    ("key", "change"), [(name, row) for name, rows in KEYS_CHANGED.items() for row in rows]
-)
-def test_a_key_of_the_configuration(
-    call: Callable[..., Call], home: Path, tmp_path: Path, key: str, change: Change
-) -> None:
-    document: dict[str, object] = yaml.safe_load(change.words.replace("HOME", str(home)))
-    for name in reversed(key.split(".")):
-        document = {name: document}
-    (tmp_path / "changed.yaml").write_text(yaml.safe_dump(document))
-    _check(call, home, tmp_path, change, f"-c {tmp_path}/changed.yaml")
+    elif not change.code:
+        again = call(*_command(home, anew, words))
+        assert again.code == 0, again.err
+        assert change.elsewhere or _files(out) == _files(anew)

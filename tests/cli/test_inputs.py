@@ -8,12 +8,10 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from safetensors import safe_open
 
 from tests.cli.inputs import (
     PLAIN,
@@ -34,13 +32,10 @@ from tests.cli.inputs import (
 )
 from tests.cli.inputs_sequences import ACCEPTED, CHUNKED, REFUSED
 from tests.forked import run_forked
-from virnucpro.classifier.files import classifier_to_bytes
-from virnucpro.errors import InputError, UsageError, VirNucProError
-from virnucpro.io.input_summary import summarise_input
-from virnucpro.io.pairs import InputFiles
+from virnucpro.errors import VirNucProError
 from virnucpro.run.predict import run_prediction
 from virnucpro.run.request import PredictionRequest
-from virnucpro.settings import TOY_CLASSIFIER, AnalysisSettings, MachineSettings
+from virnucpro.settings import AnalysisSettings, MachineSettings
 from virnucpro.store.disk import Disk
 
 
@@ -96,28 +91,13 @@ def test_accepted(call: Callable, tmp_path: Path, plain: dict[str, bytes], case:
     assert {path.name for path in tmp_path.iterdir()} == {"out", case.name}
 
 
-def _swapped() -> bytes:
-    """The toy classifier with its two classes swapped: what was nonvirus is virus."""
-    with safe_open(TOY_CLASSIFIER, "pt") as file:
-        state = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
-    for key in ("output_layer.weight", "output_layer.bias"):
-        state[key] = state[key].flip(0)
-    return classifier_to_bytes(state, encoders=[], chunk_lengths=[], extra={})
-
-
-@pytest.mark.parametrize("duplicates", ["error", "rename"])
-def test_16_headers_of_viral_records_are_unchanged(
-    call: Callable, tmp_path: Path, duplicates: str
-) -> None:
+def test_16_headers_of_viral_records_are_unchanged(call: Callable, tmp_path: Path) -> None:
     case = Case("16", PLAIN.replace(b">", b">  ").replace(b"b", b"a b"))
-    if duplicates == "error":
-        case = Case("16", PLAIN.replace(b">", b">  "))
-    swapped = tmp_path / "swapped.safetensors"
-    swapped.write_bytes(_swapped())
-    check_accepted(predict(call, tmp_path, case, "--duplicate-ids", duplicates, "-p", swapped))
+    options = ("--duplicate-ids", "rename", "--min-score", "-1")  # above which both records are
+    check_accepted(predict(call, tmp_path, case, *options))
     text = (tmp_path / "out/sample_virus.fna").read_text()
     headers = [line for line in text.splitlines() if line.startswith(">")]
-    assert headers == [">  a first", ">  a_2 b" if duplicates == "rename" else ">  b"]
+    assert sorted(headers) == [">  a first", ">  a_2 b"]
 
 
 @pytest.mark.parametrize(("row", "sequence", "spans"), CHUNKED, ids=[row for row, _, _ in CHUNKED])
@@ -152,12 +132,9 @@ def test_no_file(call: Callable, tmp_path: Path, row: str, make: Callable, says:
     assert not (tmp_path / "out").exists()
 
 
-@pytest.mark.parametrize("name", [".", ".."])
-def test_4_a_folder_after_which_nothing_can_be_named(
-    call: Callable, tmp_path: Path, name: str
-) -> None:
-    done = call("predict", name, "-o", tmp_path / "out", *TOY)
-    check_refused(done, 64, (f"input {name} is a folder",), "name a FASTA or FASTQ file")
+def test_4_a_folder_after_which_nothing_can_be_named(call: Callable, tmp_path: Path) -> None:
+    done = call("predict", "..", "-o", tmp_path / "out", *TOY)
+    check_refused(done, 64, ("input .. is a folder",), "name a FASTA or FASTQ file")
 
 
 @pytest.mark.parametrize("where", ["file", "folder"])
@@ -175,33 +152,36 @@ def test_5_unreadable(call: Callable, tmp_path: Path, plain: object, where: str)
         source.parent.chmod(0o700)
 
 
-def test_6_mistakes_in_standard_input_name_no_file(tmp_path: Path) -> None:
-    done = run_forked("predict", "-", "-o", tmp_path / "out", *TOY, input=">a\nACGT\n>b\nAC-T\n")
-    check_refused(done, 65, ("standard input: line 4, record 'b'",), "remove gaps")
+@pytest.mark.parametrize(
+    ("text", "options", "code", "advice"),
+    [
+        (">a\nACGT\n>b\nAC-T\n", (), 65, "line 4, record 'b'"),
+        (">a\nACGT\n>\nAC\n", (), 65, "line 3"),
+        (">a\nACGT\n>b\nAC\n", ("--interleaved",), 64, "--interleaved"),
+    ],
+)
+def test_6_mistakes_in_standard_input_name_no_file(
+    tmp_path: Path, text: str, options: tuple[str, ...], code: int, advice: str
+) -> None:
+    done = run_forked("predict", "-", "-o", tmp_path, *TOY, *options, input=text)
+    check_refused(done, code, ("standard input",), advice)
     assert ".checkpoints" not in done.err
-    odd = run_forked(
-        "predict", "-", "--interleaved", "-o", tmp_path / "odd", *TOY, input=">a\nACGT\n>b\nAC\n"
-    )
-    check_refused(odd, 64, ("standard input",), "--interleaved")
-    assert ".checkpoints" not in odd.err
+    check_nothing_written(tmp_path)
 
 
 def test_6_standard_input(tmp_path: Path, plain: dict[str, bytes]) -> None:
-    done = run_forked("predict", "-", "-o", tmp_path, *TOY, input=PLAIN.decode())
-    check_accepted(done)
+    command = ("predict", "-", "-o", tmp_path, *TOY)
+    check_accepted(run_forked(*command, input=PLAIN.decode()))
     assert result_bytes(tmp_path, "stdin") == plain
     assert not (tmp_path / ".checkpoints/runs/stdin/input").exists()  # no copy stays
+    again = run_forked(*command, "--resume", input=PLAIN.decode())
+    check_accepted(again)
+    assert "already finished" in again.out
 
 
 def test_6_standard_input_that_is_closed(shell: Callable, tmp_path: Path) -> None:
     done = shell("predict", "-", "-o", tmp_path, *TOY, preexec_fn=lambda: os.close(0))
     check_refused(done, 64, ("standard input is closed",), "name a file, or pipe one in")
-    check_nothing_written(tmp_path)
-
-
-def test_6_bad_standard_input(tmp_path: Path) -> None:
-    done = run_forked("predict", "-", "-o", tmp_path, *TOY, input=">a\nACGT\n>\nAC\n")
-    check_refused(done, 65, ("line 3", "no id"), "write one after the '>'")
     check_nothing_written(tmp_path)
 
 
@@ -230,39 +210,16 @@ def test_44_many_short_reads(call: Callable, tmp_path: Path, count: int) -> None
 # --- gzip bomb
 
 
-def test_49_gzip_bomb_stops_at_the_limit(tmp_path: Path) -> None:
-    bomb = tmp_path / "sample.fa.gz"
-    bomb.write_bytes(packed(b">a\n" + b"A" * 20_000_000))
-    with pytest.raises(InputError, match="expands to more than the 1,000,000 bytes"):
-        summarise_input(InputFiles(bomb), limit=1_000_000)
-
-
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of 4 MiB."""
-    folder = tmp_path / "small"
-    folder.mkdir()
-    mount = shutil.which("mount")
-    if mount is None or os.getuid() != 0:
-        pytest.skip("only root can mount a small file system")
-    made = subprocess.run([mount, "-t", "tmpfs", "-o", "size=4m", "tmpfs", folder], check=False)
-    if made.returncode:
-        pytest.skip("this machine does not let root mount a file system")
-    yield folder
-    subprocess.run(["umount", folder], check=True)
-
-
-def test_49_gzip_bomb_stops_at_the_free_space(call: Callable, small_disk: Path) -> None:
-    source = small_disk / "sample.fa.gz"
-    source.write_bytes(packed(b">a\n" + b"A" * 20_000_000))
-    done = call("predict", source, "-o", small_disk / "out", *TOY)
-    check_refused(
-        done,
-        65,
-        (str(source), "expands to more than"),
-        "choose another output directory",
-    )
-    check_nothing_written(small_disk / "out")
+def test_49_gzip_bomb_stops_at_the_free_space(
+    call: Callable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    free = shutil.disk_usage(tmp_path)._replace(free=4 << 20)
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: free)
+    case = Case("49", packed(b">a\n" + b"A" * 20_000_000), name="sample.fa.gz")
+    done = predict(call, tmp_path, case)
+    says = (str(tmp_path / case.name), "expands to more than")
+    check_refused(done, 65, says, "choose another output directory")
+    check_nothing_written(tmp_path / "out")
 
 
 # --- changed while it is used
@@ -288,15 +245,17 @@ def _append(path: Path, data: bytes) -> None:
 
 CHANGES = {
     "a record more": (lambda path: _append(path, b">c\n" + SEQUENCE), 65),
-    "bases more": (lambda path: _append(path, b"ACGT"), 65),
     "half a record": (lambda path: os.truncate(path, 60), 65),
     "other bases": (lambda path: path.write_bytes(PLAIN.replace(b"GG", b"CC")), 65),
     "removed": (lambda path: path.unlink(), 64),
 }
+MOMENTS = ("run.json", "chunked500", "ESM", "prediction_results", "contigs")
 
 
-@pytest.mark.parametrize("change", CHANGES)
-@pytest.mark.parametrize("at", ["run.json", "chunked500", "ESM", "prediction_results", "contigs"])
+@pytest.mark.parametrize(
+    ("change", "at"),
+    [*((change, "chunked500") for change in CHANGES), *(("other bases", at) for at in MOMENTS)],
+)
 def test_52_changed_while_running(tmp_path: Path, at: str, change: str) -> None:
     source, out = _source(tmp_path), tmp_path / "out"
     act, code = CHANGES[change]
@@ -306,13 +265,9 @@ def test_52_changed_while_running(tmp_path: Path, at: str, change: str) -> None:
         _execute(source, out, disk)
     assert disk.done
     assert caught.value.exit_code == code
-    assert isinstance(caught.value, InputError if code == 65 else UsageError)
     assert str(source) in str(caught.value)
     assert not (out / "sample_run.json").exists()
-    if at == "chunked500":
-        assert written(out) == []
-    if change == "a record more":
-        assert "run the same command again when it is whole, with --force" in str(caught.value)
+    assert at != "chunked500" or written(out) == []
 
 
 # --- an input among the results
@@ -330,9 +285,7 @@ def test_53_input_that_the_run_would_write(call: Callable, tmp_path: Path) -> No
     assert chunks.read_bytes() == before
 
 
-@pytest.mark.parametrize(
-    "name", ["sample_failed_sequences.fa", "sample_chunked500.fa", "failed_files.fa", "sample.fa"]
-)
+@pytest.mark.parametrize("name", ["sample_chunked500.fa", "failed_files.fa", "sample.fa"])
 def test_53_input_in_the_output_directory(call: Callable, tmp_path: Path, name: str) -> None:
     """The second run of each, ``--force``, must leave its own input alone too."""
     source = tmp_path / name
@@ -345,10 +298,9 @@ def test_53_input_in_the_output_directory(call: Callable, tmp_path: Path, name: 
 # --- afterwards
 
 
-@pytest.mark.parametrize("options", [(), ("--resume",), ("--force",)], ids=str)
 def test_a_refused_input_can_be_corrected(
-    call: Callable, tmp_path: Path, plain: dict[str, bytes], options: tuple[str, ...]
+    call: Callable, tmp_path: Path, plain: dict[str, bytes]
 ) -> None:
     assert predict(call, tmp_path, Case("bad", PLAIN + b">\n")).code == 65
-    check_accepted(predict(call, tmp_path, Case("corrected"), *options))
+    check_accepted(predict(call, tmp_path, Case("corrected")))
     assert result_bytes(tmp_path / "out") == plain

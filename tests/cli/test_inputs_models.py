@@ -5,9 +5,13 @@ The models are small ones with random weights, stored as the released ones are.
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import sys
+import time
+import zipfile
+from argparse import Namespace
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -114,22 +118,8 @@ def _hostile(path: Path) -> None:
 
 
 def _nan(path: Path) -> None:
-    """One weight of the last matrix becomes NaN."""
-    if path.name == CLASSIFIER:
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(sys.modules["__main__"], "MLPClassifier", MLPClassifier, raising=False)
-            content = torch.load(path, weights_only=False)
-        state = content.state_dict()
-        with torch.no_grad():
-            state["output_layer.weight"][0, 0] = torch.nan
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(MLPClassifier, "__module__", "__main__")
-            patch.setattr(sys.modules["__main__"], "MLPClassifier", MLPClassifier, raising=False)
-            torch.save(content, path)
-        return
-    import argparse
-
-    with torch.serialization.safe_globals([argparse.Namespace]):
+    """One weight becomes NaN."""
+    with torch.serialization.safe_globals([Namespace]):
         content = torch.load(path, weights_only=True)
     state = content.get("model", content)
     name = next(key for key in reversed(state) if key.endswith("mlp.wo.weight") or "fc2" in key)
@@ -137,34 +127,69 @@ def _nan(path: Path) -> None:
     torch.save(content, path)
 
 
+def _edited(**changes: object) -> Callable[[Path], None]:
+    return lambda path: path.write_text(json.dumps(json.loads(path.read_text()) | changes)) and None
+
+
+def _repeated_key(path: Path) -> None:
+    path.write_text('{"num_hidden_layers": 1, ' + path.read_text().lstrip()[1:])
+
+
+def _first_word(number: object) -> Callable[[Path], None]:
+    def change(path: Path) -> None:
+        document = json.loads(path.read_text())
+        words = document["model"]["vocab"]
+        words[next(iter(words))] = number
+        path.write_text(json.dumps(document))
+
+    return change
+
+
+def _marks(path: Path) -> None:
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("archive/data.pkl", b"(" * 100_000_000)
+        archive.writestr("archive/version", "3\n")
+
+
+def _mixed_weight_map(path: Path) -> None:
+    path.unlink()
+    index = path.with_name(f"{path.name}.index.json")
+    index.write_text('{"weight_map": {"a": 1, "b": "x", "c": []}}')
+
+
 def test_the_models_of_these_tests_are_fine(run: Callable, models: Path) -> None:
     check_accepted(run())
     assert {row["status"] for row in table(models.parent / "out/sample_contigs.tsv")} == {"scored"}
 
 
-# Found only when the weights are loaded, after chunks and frames were made.
-LATE = {(row, NUCLEOTIDE) for row in ("79 truncated", "79 a web page", "79 a table", "80 hostile")}
-LATE |= {("83 NaN", NUCLEOTIDE), ("83 NaN", PROTEIN)}
+CONFIG, TOKENIZER = "dnabert/config.json", "dnabert/tokenizer.json"
 DAMAGE = (
-    ("77 removed", Path.unlink, "", "fetch"),
-    ("78 git-LFS pointer", _replaced(POINTER), "is a git-LFS pointer, not the file", "run 'git lfs pull' there"),
-    ("79 truncated", _cut, "cannot be read", "fetch it again"),
-    ("79 empty", _replaced(b""), "is empty", "fetch it again"),
-    ("79 a web page", _replaced(b"<!DOCTYPE html><html>not found</html>"), "cannot be read", "fetch it again"),
-    ("79 a table", _replaced(b"PK\x03\x04" + bytes(99)), "cannot be read", "fetch it again"),
-    ("80 hostile", _hostile, "is refused: reading it would run posix.system", "get the file from a source you trust"),
-    ("83 NaN", _nan, "NaN or infinite values", "fetch it again"),
-)  # fmt: skip
-ADVICE = {
-    ("77 removed", NUCLEOTIDE): "expected model.safetensors or pytorch_model.bin",
-    ("77 removed", PROTEIN): "virnucpro models list shows",
-    ("77 removed", CLASSIFIER): "check --model-path",
-}
+    ("77 removed", Path.unlink, NUCLEOTIDE, "expected model.safetensors or pytorch_model.bin"),
+    ("77 removed", Path.unlink, PROTEIN, "virnucpro models list shows"),
+    ("77 removed", Path.unlink, CLASSIFIER, "check --model-path"),
+    *(("78 git-LFS pointer", _replaced(POINTER), file, "run 'git lfs pull' there") for file in ALL),
+    *(("79 truncated", _cut, file, "cannot be read") for file in ALL),
+    ("79 empty", _replaced(b""), PROTEIN, "is empty"),
+    *(("79 a web page", _replaced(b"<!DOCTYPE html>"), file, "cannot be read") for file in ALL),
+    ("79 a table", _replaced(b"PK\x03\x04" + bytes(99)), CLASSIFIER, "cannot be read"),
+    *(("80 hostile", _hostile, file, "reading it would run posix.system") for file in ALL),
+    ("80 a hundred million marks", _replaced(b"(" * 100_000_000), CLASSIFIER, ""),
+    *(("80 packed marks", _marks, file, "") for file in (PROTEIN, CLASSIFIER)),
+    ("80 endless nesting", _replaced(b"[" * 200_000), CONFIG, ""),
+    ("80 endless nesting", _replaced(b'{"a":' * 200_000), TOKENIZER, ""),
+    ("80 a repeated key", _repeated_key, CONFIG, ""),
+    ("80 ten million layers", _edited(num_hidden_layers=10_000_000), CONFIG, ""),
+    ("80 parts of several types", _mixed_weight_map, NUCLEOTIDE, ""),
+    *(("80 a wrong word", _first_word(n), TOKENIZER, "") for n in (-1, 10**6, "7", 2**70)),
+    *(("83 NaN", _nan, file, "NaN or infinite values") for file in (NUCLEOTIDE, PROTEIN)),
+)
+# Found only when the weights are loaded, after chunks and frames were made.
+LATE = ("79", "80", "83")
+SECONDS = 60  # a bound for what runs for minutes, not a measurement
 
 
-@pytest.mark.parametrize("file", ALL)
 @pytest.mark.parametrize(
-    ("row", "damage", "says", "advice"), DAMAGE, ids=[row[0] for row in DAMAGE]
+    ("row", "damage", "file", "says"), DAMAGE, ids=lambda value: str(value)[:30]
 )
 def test_damaged(
     run: Callable,
@@ -172,20 +197,19 @@ def test_damaged(
     monkeypatch: pytest.MonkeyPatch,
     row: str,
     damage: Callable[[Path], None],
-    says: str,
-    advice: str,
     file: str,
+    says: str,
 ) -> None:
     monkeypatch.chdir(models.parent)
     damage(models / file)
-    where = str((models / file).parent if row == "77 removed" else models / file)
+    started = time.process_time()
     done = run()
-    check_refused(done, 64, (where, says), ADVICE.get((row, file), advice))
+    check_refused(done, 64, (str(models / Path(file).parts[0]),), says)
+    assert time.process_time() - started < SECONDS
     assert not Path("ran").exists()
     out = models.parent / "out"
-    assert not (out / "sample_merged").exists()
     assert not (out / "sample_contigs.tsv").exists()
-    if (row, file) not in LATE:
+    if not (file in (NUCLEOTIDE, TOKENIZER) and row.startswith(LATE)) and row != "83 NaN":
         check_nothing_written(out)
 
 
@@ -201,7 +225,6 @@ def _configuration_with_gaps(models: Path, kind: str) -> None:
     _configure(models, **{kind: names[kind]})
 
 
-@pytest.mark.parametrize("offline", [False, True], ids=["77 missing", "85 offline"])
 @pytest.mark.parametrize(
     ("kind", "name", "place"),
     [
@@ -210,23 +233,14 @@ def _configuration_with_gaps(models: Path, kind: str) -> None:
         ("classifier", "500_model.pth", "virnucpro/models/500_model.pth"),
     ],
 )
-def test_not_on_this_machine(
-    run: Callable,
-    models: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    kind: str,
-    name: str,
-    place: str,
-    offline: bool,
+def test_77_and_85_not_on_this_machine(
+    run: Callable, models: Path, monkeypatch: pytest.MonkeyPatch, kind: str, name: str, place: str
 ) -> None:
-    monkeypatch.setenv("HF_HUB_OFFLINE", str(int(offline)))
     _configuration_with_gaps(models, kind)
-    done = run()
     says = (f"model {name} is not on this machine", str(models.parent / "cache"))
-    check_refused(done, 64, says, f"virnucpro models fetch {name}")
-    if offline:
-        put = f"{models.parent}/cache/{place} on this one"
-        check_refused(done, 64, ("HF_HUB_OFFLINE is set", "on a machine with internet take"), put)
+    check_refused(run(), 64, says, f"virnucpro models fetch {name}")
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    check_refused(run(), 64, says, f"{models.parent}/cache/{place} on this one")
     check_nothing_written(models.parent / "out")
 
 
@@ -258,20 +272,19 @@ def test_81_encoders_in_each_others_place(run: Callable, models: Path) -> None:
     check_nothing_written(models.parent / "out")
 
 
-def test_82_own_format_of_another_chunk_length(run: Callable, models: Path) -> None:
-    save_own(models / OWN, chunk_lengths=[300])
+@pytest.mark.parametrize(
+    ("said", "says"),
+    [
+        ({"chunk_lengths": [300]}, "trained for chunks of 300 bases, not 500"),
+        ({"encoders": ["dnabert-s", "prot-t5"]}, "was trained with dnabert-s and prot-t5"),
+    ],
+)
+def test_82_own_format_that_does_not_fit(
+    run: Callable, models: Path, said: dict[str, Any], says: str
+) -> None:
+    save_own(models / OWN, **said)
     done = run("-m", "custom", "-p", models / OWN, "-e", 500)
-    says = (str(models / OWN), "trained for chunks of 300 bases, not 500")
-    check_refused(done, 64, says, "use --expected-length 300 or another classifier")
-    check_nothing_written(models.parent / "out")
-    check_accepted(run("-m", "custom", "-p", models / OWN, "-e", 300))
-
-
-def test_82_own_format_of_other_encoders(run: Callable, models: Path) -> None:
-    save_own(models / OWN, encoders=["dnabert-s", "prot-t5"])
-    done = run("-m", "custom", "-p", models / OWN, "-e", 500)
-    says = (str(models / OWN), "was trained with dnabert-s and prot-t5")
-    check_refused(done, 64, says, "choose the classifier or the encoder accordingly")
+    check_refused(done, 64, (str(models / OWN),), says)
     check_nothing_written(models.parent / "out")
 
 

@@ -12,8 +12,9 @@ import pytest
 
 import virnucpro
 from virnucpro.errors import ConfigError, InputError, ResumeRefusedError, UsageError
-from virnucpro.settings import TOY_CLASSIFIER
+from virnucpro.settings import SETTINGS, TOY_CLASSIFIER, Setting
 
+TOY = {"model": "toy", "device": "cpu"}
 SERPIN = "MKTLLVLAVLLAAGTALA" + "ACDEFGHIKLMNPQRSTVWY" * 20
 
 
@@ -24,27 +25,28 @@ def contigs(tmp_path: Path) -> Path:
     return path
 
 
+def _same_files(made: Path, expected: Path, *records: str) -> None:
+    """The files of results are the same; ``records`` say how they were made."""
+    for path in sorted(expected.glob("*.*")):
+        if path.is_file() and path.name not in records:
+            assert (made / path.name).read_bytes() == path.read_bytes(), path.name
+
+
 def test_a_run_writes_what_the_command_writes(
     call: Callable, contigs: Path, tmp_path: Path
 ) -> None:
     seen: list[virnucpro.Progress] = []
-    run = virnucpro.predict(
-        contigs, tmp_path / "api", model="toy", device="cpu", on_progress=seen.append
-    )
+    run = virnucpro.predict(contigs, tmp_path / "api", **TOY, on_progress=seen.append)
     assert call("predict", contigs, "-o", tmp_path / "cli", "-m", "toy", "-d", "cpu").code == 0
-    for path in sorted((tmp_path / "cli").glob("*.*")):
-        if path.is_file() and path.name not in ("contigs_run.json", "contigs_report.html"):
-            assert (tmp_path / "api" / path.name).read_bytes() == path.read_bytes(), path.name
+    _same_files(tmp_path / "api", tmp_path / "cli", "contigs_run.json", "contigs_report.html")
     assert run.stem == "contigs"
     assert [(row.record, row.status) for row in run.contigs()] == [
         ("a", "scored"),
         ("b", "too_short"),
     ]
     assert run.summary.unscored == {"too_short": 1}
-    assert run.record["command"] == [
-        f"virnucpro.predict({str(contigs)!r}, {str(tmp_path / 'api')!r}, model_type='toy', "
-        f"device='cpu')"
-    ]
+    places = f"{str(contigs)!r}, {str(tmp_path / 'api')!r}"
+    assert run.record["command"] == [f"virnucpro.predict({places}, model='toy', device='cpu')"]
     assert [p.number for p in seen] == sorted(p.number for p in seen)
     last = seen[-1]
     assert (last.stage, last.share, last.seconds_left) == ("Report", 1.0, 0.0)
@@ -54,29 +56,29 @@ def test_a_run_writes_what_the_command_writes(
 
 
 def test_a_finished_run_is_not_computed_again(contigs: Path, tmp_path: Path) -> None:
-    virnucpro.predict(contigs, tmp_path / "out", model="toy", device="cpu")
-    before = (tmp_path / "out/contigs_run.json").stat().st_mtime_ns
-    again = virnucpro.predict(contigs, tmp_path / "out", model="toy", device="cpu")
-    assert (tmp_path / "out/contigs_run.json").stat().st_mtime_ns == before
+    out = tmp_path / "out"
+    virnucpro.predict(contigs, out, **TOY)
+    before = (out / "contigs_run.json").stat().st_mtime_ns
+    again = virnucpro.predict(contigs, out, **TOY)
+    assert (out / "contigs_run.json").stat().st_mtime_ns == before
     assert again.summary.records == 2
     with pytest.raises(ResumeRefusedError):
-        virnucpro.predict(contigs, tmp_path / "out", model="toy", device="cpu", chunk_length=300)
-    forced = virnucpro.predict(
-        contigs, tmp_path / "out", model="toy", device="cpu", chunk_length=300, force=True
-    )
+        virnucpro.predict(contigs, out, **TOY, chunk_length=300)
+    forced = virnucpro.predict(contigs, out, **TOY, chunk_length=300, force=True)
     assert forced.record["settings"]["analysis"]["chunk_length"] == 300
 
 
 @pytest.mark.parametrize(
     ("options", "error", "text"),
     [
-        ({"model": "big"}, ConfigError, "model must be one of"),
-        ({"chunk_length": "500"}, ConfigError, "chunk_length must be a whole number"),
-        ({"threads": 0}, ConfigError, "threads must be"),
+        ({"model": "big"}, ConfigError, "one of 300, 500, lite"),
+        ({"chunk_length": "500"}, ConfigError, "chunk_length"),
+        ({"threads": 0}, ConfigError, "threads"),
         ({"model": "custom"}, UsageError, "--model-path"),
-        ({"dedup": "yes"}, ConfigError, "dedup must be true or false"),
+        ({"dedup": "yes"}, ConfigError, "dedup"),
         ({"no_features": True, "keep_intermediate": True}, UsageError, "leave one of them out"),
         ({"config": "none.yaml"}, ConfigError, "not found"),
+        ({"chunk_lenght": 500}, TypeError, "chunk_length"),
     ],
 )
 def test_a_wrong_option_is_named(contigs: Path, options: dict, error: type, text: str) -> None:
@@ -85,13 +87,19 @@ def test_a_wrong_option_is_named(contigs: Path, options: dict, error: type, text
     assert not (contigs.parent / "out").exists()
 
 
+@pytest.mark.parametrize("declared", SETTINGS.values(), ids=lambda declared: declared.name)
+def test_every_setting_is_a_keyword(declared: Setting) -> None:
+    """Its own default is accepted, and what is wrong then is that there is no input."""
+    with pytest.raises(UsageError, match="not found"):
+        virnucpro.predict("none.fa", **{declared.name: declared.default})
+
+
 def test_cuts_are_changed_without_computing_again(contigs: Path, tmp_path: Path) -> None:
-    options = {"model": "toy", "device": "cpu"}
-    run = virnucpro.predict(contigs, tmp_path / "out", **options, min_score=-1)
+    run = virnucpro.predict(contigs, tmp_path / "out", **TOY, min_score=-1)
     assert run.summary.calls["virus"] == 1
     receipt = tmp_path / "out/.checkpoints/runs/contigs/state/consensus.done"
     before = receipt.stat().st_mtime_ns
-    run = virnucpro.predict(contigs, tmp_path / "out", **options, min_length=10_000)
+    run = virnucpro.predict(contigs, tmp_path / "out", **TOY, min_length=10_000)
     assert run.summary.calls.get("virus", 0) == 0
     assert receipt.stat().st_mtime_ns == before
 
@@ -101,15 +109,13 @@ def test_a_worker_that_imports_the_script_says_what_is_missing_there(
 ) -> None:
     monkeypatch.setattr(multiprocessing.current_process(), "_inheriting", True, raising=False)
     with pytest.raises(UsageError, match='below if __name__ == "__main__":'):
-        virnucpro.predict(contigs, model="toy", device="cpu")
+        virnucpro.predict(contigs, **TOY)
 
 
 def test_a_wrong_input_is_named(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="not found"):
-        virnucpro.predict(tmp_path / "none.fa", model="toy", device="cpu")
     (tmp_path / "bad.fa").write_text("no header\n")
     with pytest.raises(InputError, match="line 1"):
-        virnucpro.predict(tmp_path / "bad.fa", tmp_path / "out", model="toy", device="cpu")
+        virnucpro.predict(tmp_path / "bad.fa", tmp_path / "out", **TOY)
 
 
 def test_a_configuration_file_fills_what_no_argument_does(
@@ -134,65 +140,36 @@ def test_an_error_of_on_progress_ends_the_call_and_the_next_one_continues(
         if progress.number == 4:
             raise ZeroDivisionError
 
-    options = {"model": "toy", "device": "cpu"}
     with pytest.raises(ZeroDivisionError):
-        virnucpro.predict(contigs, tmp_path / "out", **options, on_progress=stop)
+        virnucpro.predict(contigs, tmp_path / "out", **TOY, on_progress=stop)
     with pytest.raises(UsageError, match="no finished run"):
         virnucpro.open_run(tmp_path / "out")
     receipt = tmp_path / "out/.checkpoints/runs/contigs/state/chunking.done"
     before = receipt.stat().st_mtime_ns
-    virnucpro.predict(contigs, tmp_path / "out", **options)
+    virnucpro.predict(contigs, tmp_path / "out", **TOY)
     assert receipt.stat().st_mtime_ns == before
     assert virnucpro.open_run(tmp_path / "out").summary.records == 2
 
 
 def test_a_classifier_of_your_own_and_kept_files(contigs: Path, tmp_path: Path) -> None:
-    config = tmp_path / "c.yaml"
-    config.write_text(
-        "features: {dnabert: {model_name: toy-nucleotide}, esm: {model_name: toy-protein}}\n"
-    )
-    virnucpro.predict(
-        contigs,
-        tmp_path / "out",
-        model="custom",
-        classifier=TOY_CLASSIFIER,
-        chunk_length=500,
-        device="cpu",
-        keep_intermediate=True,
-        config=config,
-    )
+    encoders = {"nucleotide_model": "toy-nucleotide", "protein_model": "toy-protein"}
+    own = {"model": "custom", "classifier": TOY_CLASSIFIER, "chunk_length": 500, **encoders}
+    virnucpro.predict(contigs, tmp_path / "out", **own, device="cpu", keep_intermediate=True)
     assert (tmp_path / "out/contigs_chunked500.fa").exists()
-
-
-def test_each_sequence_is_embedded_and_no_features_are_kept(
-    contigs: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    options = {"model": "toy", "device": "cpu"}
-    plain = virnucpro.predict(contigs, tmp_path / "plain", **options)
-    assert "identical_frames" in plain.record["counts"]
-    assert not plain.record["settings"]["machine"]["no_features"]
-    with caplog.at_level(logging.INFO, "virnucpro"):
-        run = virnucpro.predict(contigs, tmp_path / "out", **options, dedup=False, no_features=True)
-    assert "they are not kept, but removed when they are scored" in caplog.text
-    assert "identical_frames" not in run.record["counts"]
-    assert "dedup=False, no_features=True" in run.record["command"][0]
-    assert list(run.contigs()) == list(plain.contigs())
 
 
 def test_an_argument_wins_over_the_configuration_file(contigs: Path, tmp_path: Path) -> None:
     config = tmp_path / "c.yaml"
     config.write_text("prediction: {dedup: false}\nfiles: {no_features: true}\n")
-    run = virnucpro.predict(
-        contigs,
-        tmp_path / "out",
-        model="toy",
-        device="cpu",
-        dedup=True,
-        no_features=False,
-        config=config,
-    )
-    assert "identical_frames" in run.record["counts"]
-    assert not run.record["settings"]["machine"]["no_features"]
+    run = virnucpro.predict(contigs, tmp_path / "out", **TOY, config=config)
+    assert "identical_frames" not in run.record["counts"]
+    assert run.record["settings"]["machine"]["no_features"]
+    given = {"dedup": True, "no_features": False}
+    other = virnucpro.predict(contigs, tmp_path / "other", **TOY, **given, config=config)
+    assert "identical_frames" in other.record["counts"]
+    assert not other.record["settings"]["machine"]["no_features"]
+    assert "dedup=True, no_features=False" in other.record["command"][0]
+    assert list(run.contigs()) == list(other.contigs())
 
 
 def test_rcl_predict_writes_what_the_command_writes(call: Callable, tmp_path: Path) -> None:
@@ -202,13 +179,9 @@ def test_rcl_predict_writes_what_the_command_writes(call: Callable, tmp_path: Pa
     run = virnucpro.rcl_predict(
         proteins, tmp_path / "api", residues=True, device="cpu", on_progress=seen.append
     )
-    assert (
-        call("rcl", "predict", proteins, "-o", tmp_path / "cli", "--residues", "-d", "cpu").code
-        == 0
-    )
-    for path in sorted((tmp_path / "cli").glob("*.*")):
-        if path.is_file() and path.name != "proteins_rcl_run.json":
-            assert (tmp_path / "api" / path.name).read_bytes() == path.read_bytes(), path.name
+    words = ("rcl", "predict", proteins, "-o", tmp_path / "cli", "--residues", "-d", "cpu")
+    assert call(*words).code == 0
+    _same_files(tmp_path / "api", tmp_path / "cli", "proteins_rcl_run.json")
     assert [row.accession for row in run.proteins()] == ["p1", "p2"]
     assert run.summary.proteins == 2
     assert len(run.residues().to_pandas()) == len(SERPIN)

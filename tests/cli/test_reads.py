@@ -11,6 +11,7 @@ import pytest
 
 from tests.cli.inputs import PLAIN, TOY, check_accepted
 from tests.conftest import Call
+from virnucpro.tables import CONTIGS
 
 Calling = Callable[..., Call]
 CODONS = ["GCT", "ACC", "GGA", "TTC", "CAT", "AAG", "CTG", "GAT"]
@@ -37,8 +38,8 @@ def source(tmp_path: Path) -> Path:
 
 
 def _called(out: Path) -> list[str]:
-    rows = [line.split("\t") for line in (out / "sample_contigs.tsv").read_text().splitlines()]
-    return [row[0] for row in rows if row[5] == "virus"]
+    rows = CONTIGS.read(out / "sample_contigs.tsv", "record", "call")
+    return [record for record, called in rows if called == "virus"]
 
 
 def _expected(out: Path) -> str:

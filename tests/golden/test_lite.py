@@ -12,6 +12,7 @@ import pytest
 from Bio.Seq import Seq
 from sklearn.metrics import roc_auc_score
 
+from tests.declared import cells_of
 from virnucpro.classifier.files import inspect_classifier
 from virnucpro.cli.demo import write_example
 from virnucpro.encoders.lite import LITE
@@ -19,6 +20,7 @@ from virnucpro.encoders.registry import locate
 from virnucpro.io.records import read_records
 from virnucpro.settings import LITE_CLASSIFIER
 from virnucpro.store.disk import sha256_of
+from virnucpro.tables import CHUNKS, CONTIGS
 
 ROOT = Path(__file__).parents[2]
 HELD_OUT = {
@@ -33,10 +35,6 @@ PIECES = 150  # a file
 def predict(source: Path, out: Path, *options: str) -> None:
     command = [sys.executable, "-m", "virnucpro", "predict", source, "-o", out, "-m", "lite"]
     subprocess.run([*command, "-q", "--device", "cpu", *options], check=True)
-
-
-def rows(table: Path) -> list[list[str]]:
-    return [line.split("\t") for line in table.read_text().splitlines()[1:]]
 
 
 def test_it_is_small_and_says_what_it_is() -> None:
@@ -56,7 +54,7 @@ def test_the_contigs_of_the_example_are_called_right(tmp_path: Path) -> None:
     example = tmp_path / "example.fa"
     write_example(example)
     predict(example, tmp_path / "out")
-    calls = {row[0]: row[5] for row in rows(tmp_path / "out/example_contigs.tsv")}
+    calls = dict(CONTIGS.read(tmp_path / "out/example_contigs.tsv", "record", "call"))
     contigs = {name: call for name, call in calls.items() if name.startswith(("virus", "bact"))}
     assert len(contigs) == 6
     for name, call in contigs.items():
@@ -97,9 +95,9 @@ def test_held_out_groups(genomes: Path, tmp_path: Path, length: int, least: floa
                 virus[name] = label
                 out.write(f">{name}\n{record.sequence[start : start + length]}\n")
     predict(source, tmp_path / "out", "-e", str(length))
-    scored = [r for r in rows(tmp_path / "out/pieces_chunks.tsv") if r[4] == "scored"]
+    pieces = cells_of(CHUNKS, tmp_path / "out/pieces_chunks.tsv")
+    scored = [row for row in pieces if row["status"] == "scored"]
     assert len(scored) == len(virus)  # with or without an open frame
-    found = roc_auc_score(
-        [virus[r[0]] for r in scored], [float(r[7]) - float(r[6]) for r in scored]
-    )
+    margins = [float(row["max_score_1"]) - float(row["max_score_0"]) for row in scored]
+    found = roc_auc_score([virus[row["record"]] for row in scored], margins)
     assert found > least

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.declared import line_of
 from virnucpro.settings import Cuts
 from virnucpro.stages.calls import Chunk, call_record
 from virnucpro.tables import CONTIGS
@@ -105,8 +106,8 @@ def test_an_unscored_record_has_a_reason(statuses: list[str], status: str) -> No
     verdict = call_record(100, [_unscored(s) for s in statuses])
     assert (verdict.call, verdict.status) == ("unscored", status)
     assert verdict.chunks == len(statuses)
-    line = CONTIGS.line(record="r", length=100, regions=0, viral_bases=0, **verdict._asdict())
-    assert line.split("\t")[6:8] == ["NA", "NA"]
+    cells = dict(zip(CONTIGS.names, line_of(CONTIGS, **verdict._asdict()).split("\t"), strict=True))
+    assert (cells["virus_score"], cells["tier"]) == ("NA", "NA")
 
 
 def test_coordinates_in_the_table_are_one_based_and_inclusive() -> None:

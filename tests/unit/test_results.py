@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 import virnucpro
+from tests.declared import line_of
 from virnucpro.errors import InputError, UsageError
-from virnucpro.rows import ContigRow, RclResidueRow
-from virnucpro.tables import CONTIGS, RCL_RESIDUES, ROW_CLASSES
+from virnucpro.tables import CONTIGS, RCL_RESIDUES, ContigRow, RclResidueRow
 
 # Ids that readers of comma-separated files take for quotes, comments, gaps or ends of lines.
 IDS = ["NA", '"a', "#b", "'c", "d\re", " f ", "g,h", "ж", "\u2028i", "None", "nan", "1"]
@@ -30,10 +30,9 @@ COUNTS = {
 def write_run(folder: Path, stem: str, ids: list[str] = IDS, **changes: object) -> None:
     record = {"counts": COUNTS, "settings": {}, "input": {}, "notice": "lite", **changes}
     (folder / f"{stem}_run.json").write_text(json.dumps(record))
-    cells = {column.name: column.parse(column.example) for column in CONTIGS.columns}
     gaps = {column.name: None for column in CONTIGS.columns if column.optional}
-    lines = [CONTIGS.line(**(cells | {"record": ids[0]} | gaps))]
-    lines += [CONTIGS.line(**(cells | {"record": name})) for name in ids[1:]]
+    lines = [line_of(CONTIGS, record=ids[0], **gaps)]
+    lines += [line_of(CONTIGS, record=name) for name in ids[1:]]
     path = folder / CONTIGS.place(stem)
     path.write_text(CONTIGS.header + "".join(lines), encoding="utf-8", newline="\n")
 
@@ -81,7 +80,11 @@ def test_a_missing_package_is_named(tmp_path: Path, monkeypatch, name: str) -> N
         getattr(rows, f"to_{name}")()
 
 
-def test_several_runs_in_a_folder_are_told_apart_by_name(tmp_path: Path) -> None:
+def test_runs_in_a_folder_are_told_apart_by_name(tmp_path: Path) -> None:
+    (tmp_path / "s_run.json").write_text('{"counts": ')
+    for folder, message in ((tmp_path, "virnucpro status"), (tmp_path / "no", "not a directory")):
+        with pytest.raises(UsageError, match=message):
+            virnucpro.open_run(folder)
     write_run(tmp_path, "a")
     write_run(tmp_path, "b_rcl")
     with pytest.raises(UsageError, match=r"as stem \(option --stem\): a, b_rcl"):
@@ -91,16 +94,6 @@ def test_several_runs_in_a_folder_are_told_apart_by_name(tmp_path: Path) -> None
         virnucpro.open_run(tmp_path, "c")
     with pytest.raises(UsageError, match="no finished run of rcl predict"):
         virnucpro.open_rcl_run(tmp_path)
-
-
-def test_a_folder_without_a_run_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="virnucpro status"):
-        virnucpro.open_run(tmp_path)
-    with pytest.raises(UsageError, match="is not a directory"):
-        virnucpro.open_run(tmp_path / "none")
-    (tmp_path / "s_run.json").write_text('{"counts": ')
-    with pytest.raises(UsageError, match="no finished run"):
-        virnucpro.open_run(tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -143,12 +136,6 @@ def test_a_compressed_table_is_read(tmp_path: Path) -> None:
     (tmp_path / RCL_RESIDUES.place("p")).write_bytes(cut)
     with pytest.raises(InputError, match="changed or cut off"):
         list(run.residues())
-
-
-def test_a_table_declared_for_python_has_a_method() -> None:
-
-    text = Path(virnucpro.results.__file__).read_text()
-    assert all(f"rows.{name}]" in text for name in ROW_CLASSES)
 
 
 def test_importing_the_package_imports_nothing_heavy() -> None:

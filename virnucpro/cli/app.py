@@ -11,35 +11,19 @@ import click
 import virnucpro.cli.shared as shared
 from virnucpro.version import __version__
 
-COMMANDS = {
-    "predict": "virnucpro.cli.predict:predict",
-    "demo": "virnucpro.cli.demo:demo",
-    "call": "virnucpro.cli.call:call",
-    "status": "virnucpro.cli.status:status",
-    "report": "virnucpro.cli.report:report",
-    "plot": "virnucpro.cli.plot:plot",
-    "models": "virnucpro.cli.models:models",
-    "train": "virnucpro.cli.app:train",
-    "evaluate": "virnucpro.cli.evaluate:evaluate",
-    "rcl": "virnucpro.cli.app:rcl",
-    "profile": "virnucpro.cli.profile:profile",
-    "utils": "virnucpro.cli.tools:utils",
-}
-TRAIN_COMMANDS = {
-    "download": "virnucpro.cli.train_download:download",
-    "prepare": "virnucpro.cli.train_prepare:prepare",
-    "embed": "virnucpro.cli.train_embed:embed",
-    "classifier": "virnucpro.cli.train_classifier:classifier",
-    "lite": "virnucpro.cli.train_lite:lite",
-}
+COMMANDS = (
+    *("predict", "demo", "call", "status", "report", "plot", "models", "train", "evaluate", "rcl"),
+    *("profile", "utils"),
+)
+TRAIN_COMMANDS = ("download", "prepare", "embed", "classifier", "lite")
 RCL_COMMANDS = {
-    "predict": "virnucpro.cli.rcl_predict:predict",
-    "embed": "virnucpro.cli.rcl_train:embed",
-    "train": "virnucpro.cli.rcl_train:train",
-    "evaluate": "virnucpro.cli.rcl_evaluate:evaluate",
-    "plot": "virnucpro.cli.rcl_predict:plot",
-    "profile": "virnucpro.cli.rcl_tables:profile",
-    "validate": "virnucpro.cli.rcl_tables:validate",
+    "predict": "rcl_predict",
+    "embed": "rcl_train",
+    "train": "rcl_train",
+    "evaluate": "rcl_evaluate",
+    "plot": "rcl_predict",
+    "profile": "rcl_tables",
+    "validate": "rcl_tables",
 }
 EPILOG = """\b
 Examples:
@@ -60,33 +44,34 @@ Examples:
 """
 
 
-class LazyGroup(shared.SuggestingGroup):
+class LazyGroup(click.Group):
     """A group whose sub-commands are imported when they are called.
 
     So ``--version`` and a mistyped command are answered at once.
     """
 
-    def __init__(self, *args: Any, commands_at: Mapping[str, str], **kwargs: Any) -> None:
-        """``commands_at`` maps each name to ``module:object``, in the order of the help text."""
+    def __init__(self, *args: Any, modules: Mapping[str, str], **kwargs: Any) -> None:
+        """``modules`` maps each name to a module of this folder, in the order of the help text."""
         super().__init__(*args, **kwargs)
-        self.commands_at = commands_at
+        self.modules = modules
+        self.commands.update((name, click.Command(name)) for name in modules)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the names in the order of the help text."""
-        return list(self.commands_at)
+        return list(self.commands)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Import and return a command; None if there is no such command."""
-        if cmd_name not in self.commands_at:
-            return None
-        module, name = self.commands_at[cmd_name].split(":")
-        command: click.Command = getattr(import_module(module), name)
+        command = self.commands.get(cmd_name)
+        if command is not None and command.callback is None:
+            module = import_module(f"virnucpro.cli.{self.modules[cmd_name]}")
+            self.commands[cmd_name] = command = getattr(module, cmd_name)
         return command
 
 
 @click.group(
     cls=LazyGroup,
-    commands_at=COMMANDS,
+    modules={name: name for name in COMMANDS},
     context_settings={
         "help_option_names": ["-h", "--help"],
         "max_content_width": 100,
@@ -102,9 +87,9 @@ def app() -> None:
     """Find viral sequences in FASTA and FASTQ files."""
 
 
-@click.group(
+@app.group(
     cls=LazyGroup,
-    commands_at=TRAIN_COMMANDS,
+    modules={name: f"train_{name}" for name in TRAIN_COMMANDS},
     short_help="Train a classifier, or small encoders, on your own genomes.",
     epilog=TRAIN_EPILOG,
 )
@@ -113,9 +98,9 @@ def train() -> None:
     """Train a classifier, or small encoders, on your own labelled genomes."""
 
 
-@click.group(
+@app.group(
     cls=LazyGroup,
-    commands_at=RCL_COMMANDS,
+    modules=RCL_COMMANDS,
     short_help="Find the reactive center loop in serpins.",
     epilog=RCL_EPILOG,
 )

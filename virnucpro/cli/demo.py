@@ -78,40 +78,33 @@ def write_example(path: Path) -> None:
     """
     from virnucpro.store.disk import Disk
 
-    text = "".join(f">{header}\n{sequence}\n" for header, sequence in example_records())
+    content = example_fasta().encode()
     if path.is_symlink() or path.exists():
-        if path.is_symlink() or not path.is_file() or path.read_bytes() != text.encode():
+        if path.is_symlink() or not path.is_file() or path.read_bytes() != content:
             raise UsageError(f"{path} is not the example of this version: name another folder")
         return
-    Disk().save(path, text.encode())
+    Disk().save(path, content)
 
 
-def example_records() -> list[tuple[str, str]]:
-    """Return header and sequence of each record of the example, the same on every machine."""
+def example_fasta() -> str:
+    """Return the example, the same on every machine."""
     chance = random.Random(2026)
-    contigs, made = example_contigs(), []
-    for accession, name, bases in contigs:
+    contigs, made = [], []
+    for part in SOURCE.read_text(encoding="ascii").split(">")[1:]:
+        head, *lines = part.splitlines()
+        place, _, name = head.partition(" ")
+        accession = place.split(":")[0]
         label = "virus" if accession in VIRUSES else "bacterium"
-        made.append((f"{label}_{accession} {name}", bases))
+        contigs.append((f"{label} {accession}", "".join(lines)))
+        made.append(f">{label}_{accession} {name}\n{contigs[-1][1]}\n")
     for number in range(1, READS + 1):
-        accession, _, bases = chance.choice(contigs)
+        origin, bases = chance.choice(contigs)
+        label, accession = origin.split()
         start = chance.randrange(len(bases) - READ)
         read = bases[start : start + READ]
         if chance.random() < 0.5:
             read = read[::-1].translate(COMPLEMENT)
-        label = "virus" if accession in VIRUSES else "bacterium"
-        made.append((f"read_{number}_{label} {accession}:{start + 1}", read))
-    made += [
-        (f"noncoding_{n} stops in every frame", "TTAGTTAGTTAACTAACTAA" * 40) for n in range(1, 4)
-    ]
-    return [*made, ("unknown_bases", "N" * 600), ("two_bases", "AC")]
-
-
-def example_contigs() -> list[tuple[str, str, str]]:
-    """Return accession, name and bases of each piece that the example is made of."""
-    found = []
-    for part in SOURCE.read_text(encoding="ascii").split(">")[1:]:
-        head, *lines = part.splitlines()
-        place, _, name = head.partition(" ")
-        found.append((place.split(":")[0], name, "".join(lines)))
-    return found
+        made.append(f">read_{number}_{label} {accession}:{start + 1}\n{read}\n")
+    for number in range(1, 4):
+        made.append(f">noncoding_{number} stops in every frame\n{'TTAGTTAGTTAACTAACTAA' * 40}\n")
+    return "".join([*made, f">unknown_bases\n{'N' * 600}\n", ">two_bases\nAC\n"])

@@ -19,9 +19,7 @@ OUTCOMES = {
 }
 
 
-@click.group(
-    cls=shared.SuggestingGroup, short_help="List, fetch and check the models on this machine."
-)
+@click.group(short_help="List, fetch and check the models on this machine.")
 def models() -> None:
     """Find, fetch and check the models that a run needs."""
 

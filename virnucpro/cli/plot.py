@@ -52,5 +52,5 @@ def plot(
     run = open_run(folder, stem)
     track = find_track(run, record)
     path = output or Layout(folder, run.stem).plots / picture_name(record, suffix)
-    shared.save_picture(path, track_picture(track, suffix), force=force, option="--output")
+    shared.save_output(path, track_picture(track, suffix), force=force, option="--output")
     shared.say(f"picture: {path}")

@@ -6,7 +6,6 @@ import os
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -15,15 +14,13 @@ import virnucpro.cli.shared as shared
 from virnucpro.cli.summary import samples_text, summary_text
 from virnucpro.errors import EXIT_OK, EXIT_PARTIAL, UsageError
 from virnucpro.formatting import counted
-from virnucpro.layout import STDIN
-from virnucpro.settings import SHIPPED_MODELS, SHOWN_MODEL_TYPES
+from virnucpro.layout import STDIN, SamplesFolder
 
 if TYPE_CHECKING:
     from virnucpro.configuration import Configuration
     from virnucpro.run.request import PredictionRequest
+    from virnucpro.run.sample_list import NamedFile
 
-_lengths = sorted(SHIPPED_MODELS["lite"].chunk_lengths)
-LITE_LENGTHS = f"{', '.join(map(str, _lengths[:-1]))} or {_lengths[-1]}"
 EPILOG = """\b
 Examples:
   virnucpro predict --input contigs.fa --output-dir results
@@ -71,7 +68,7 @@ SECTIONS = {
     "named_source",
     metavar="FILE",
     type=shared.INPUT,
-    help="FASTA or FASTQ file, plain, gzip, bz2 or xz; - is standard input.",
+    help="FASTA or FASTQ file, plain or compressed; - is standard input.",
 )
 @click.option(
     "--input2",
@@ -98,28 +95,7 @@ SECTIONS = {
     type=shared.FOLDER,
     help="Folder of the results.  [default: STEM_predictions]",
 )
-@click.option(
-    "-m",
-    "--model-type",
-    type=shared.ModelTypes(SHOWN_MODEL_TYPES),
-    help="Models to use. 300 and 500 are the released ones, for chunks of that many bases; lite "
-    f"is less accurate, needs no GPU and no download, and takes chunks of {LITE_LENGTHS} bases; "
-    "custom is your own.  [default: 500]",
-)
-@shared.setting_option("-p", "--model-path", "classifier", metavar="FILE")
-@click.option(
-    "-e",
-    "--expected-length",
-    "chunk_length",
-    type=shared.BASES,
-    help="Bases per chunk.  [default: 500; of type 300: 300; custom needs it]",
-)
-@shared.encoder_options
-@shared.setting_option("--cluster", "cluster", metavar="ADDRESS")
-@shared.setting_option("-b", "--batch-size", "classifier_rows")
-@shared.setting_option("--duplicate-ids", "duplicate_ids")
-@shared.setting_option("--dedup/--no-dedup", "dedup")
-@shared.cut_options
+@shared.predict_options
 @shared.resume_option
 @shared.force_option
 @click.option(
@@ -127,13 +103,6 @@ SECTIONS = {
     "--keep-intermediate",
     is_flag=True,
     help="Keep chunks, frames and features after the run.",
-)
-@click.option(
-    "--no-features",
-    is_flag=True,
-    default=None,
-    help="Embed and score a part of the frames at a time, and remove its features before the next "
-    "one. Results are the same to the byte. Done by itself where the disk would be too small.",
 )
 @shared.no_progress_option
 @click.option(
@@ -159,6 +128,7 @@ def predict(sources: tuple[str, ...], named_source: str | None, **options: Any) 
         sources = (named_source,)
     settings = shared.configuration(options)
     from virnucpro.run.request import PredictionRequest
+    from virnucpro.run.sample_list import are_several, named_files, read_sample_list
 
     request = PredictionRequest(
         sources[0] if sources else "",
@@ -172,16 +142,20 @@ def predict(sources: tuple[str, ...], named_source: str | None, **options: Any) 
         mates=options["mates"],
         interleaved=options["interleaved"],
     )
-    from virnucpro.run.sample_list import are_several
-
-    if options["input_list"] or are_several(sources):
-        if request.mates is not None:
-            raise UsageError(
-                "--input2 belongs to a single input: give the pairs of several samples in a table, "
-                "with --input-list and its column input2"
-            )
-        return _predict_several(request, settings, sources, options["input_list"])
-    return carry_out(request, settings)
+    if not options["input_list"] and not are_several(sources):
+        return carry_out(request, settings)
+    if request.mates is not None:
+        raise UsageError(
+            "--input2 belongs to a single input: give the pairs of several samples in a table, "
+            "with --input-list and its column input2"
+        )
+    if request.output_dir is None:
+        raise UsageError("several inputs need a folder for their results: give --output-dir DIR")
+    listed = options["input_list"]
+    named = read_sample_list(listed) if listed else named_files(sources)
+    return _carry_out_several(
+        request, settings, SamplesFolder(request.output_dir.absolute()), named
+    )
 
 
 def carry_out(request: PredictionRequest, settings: Configuration) -> int:
@@ -196,7 +170,13 @@ def carry_out(request: PredictionRequest, settings: Configuration) -> int:
     screen = RunScreen(settings.display, request.layout)
     with shared.shown_on(screen, settings.warnings) as interruption:
         check_request(request)
-        screen.say(opening_text(request))
+        source = "standard input" if request.source == STDIN else request.source
+        mates = f" and {request.mates}" if request.mates is not None else ""
+        screen.say(  # for the seconds in which nothing else is shown
+            f"{source}{mates}: model type {request.analysis.model_type}, chunks of "
+            f"{request.layout.chunk_length} bases, results in "
+            f"{shared.shown_path(request.layout.root)}"
+        )
         from virnucpro.run.predict import run_prediction  # it imports torch, which takes seconds
 
         summary = run_prediction(request, screen.show, interruption=interruption)
@@ -205,21 +185,16 @@ def carry_out(request: PredictionRequest, settings: Configuration) -> int:
     return EXIT_PARTIAL if summary.failed_records else EXIT_OK
 
 
-def _predict_several(
+def _carry_out_several(
     request: PredictionRequest,
     settings: Configuration,
-    sources: Sequence[str],
-    input_list: Path | None,
+    folder: SamplesFolder,
+    named: Sequence[NamedFile],
 ) -> int:
-    from virnucpro.layout import SamplesFolder
     from virnucpro.run.request import check_models
-    from virnucpro.run.sample_list import mates_among, named_files, read_sample_list
+    from virnucpro.run.sample_list import mates_among
     from virnucpro.ui.run_screen import RunScreen
 
-    if request.output_dir is None:
-        raise UsageError("several inputs need a folder for their results: give --output-dir DIR")
-    folder = SamplesFolder(request.output_dir.absolute())
-    named = read_sample_list(input_list) if input_list else named_files(sources)
     screen = RunScreen(settings.display, folder)
     with shared.shown_on(screen, settings.warnings) as interruption:
         check_models(request.analysis.resolved())
@@ -256,14 +231,3 @@ def _print(text: str) -> None:
         shared.show_text(text)
     except BrokenPipeError:  # nobody reads it any more; the run counts all the same
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-
-def opening_text(request: PredictionRequest) -> str:
-    """Return what is about to be done, for the seconds in which nothing else is shown."""
-    source = "standard input" if request.source == STDIN else request.source
-    if request.mates is not None:
-        source += f" and {request.mates}"
-    return (
-        f"{source}: model type {request.analysis.model_type}, chunks of "
-        f"{request.layout.chunk_length} bases, results in {shared.shown_path(request.layout.root)}"
-    )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import functools
 import os
 import re
@@ -10,52 +9,33 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
 import click
 
-from virnucpro.configuration import KEYS, MOST, Configuration, load_configuration
+from virnucpro.configuration import Configuration, load_configuration
 from virnucpro.errors import RunInterruptedError, UsageError
 from virnucpro.formatting import printable, wrapped
-from virnucpro.settings import DEFAULT_CUTS, PRESET_CHOICES, PRESETS, Preset
+from virnucpro.settings import MOST, PRESETS, SETTINGS, Preset
 
 if TYPE_CHECKING:
     from virnucpro.contracts import Device
     from virnucpro.executors.signals import Interruption
     from virnucpro.ui.terminal import ProgressScreen
 
-RANGE = re.compile(r"\s*\[\d+<=x<=\d+\]$")  # as click writes it behind the text of an option
+RANGE = re.compile(r"\s*\[-?\d+<=x<=\d+\]$")  # as click writes it behind the text of an option
 USUAL_COLUMNS = 80  # of a terminal that does not say how wide it is
 F = TypeVar("F", bound=Callable[..., Any])
 Type = TypeVar("Type", bound="click.ParamType[Any]")
 
 
-def _refuse_empty(
-    kind: click.ParamType[Any],
-    value: Any,
-    param: click.Parameter | None,
-    ctx: click.Context | None,
-) -> None:
-    """Fail at an empty name of a file: pathlib takes it for the current folder."""
-    if value == "":
-        kind.fail("it is empty: is a variable of your script not set?", param, ctx)
-
-
 class NamedPath(click.Path):
-    """A path that is not empty."""
+    """A path that is not empty: pathlib takes that for the current folder."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Return the path."""
-        _refuse_empty(self, value, param, ctx)
-        return super().convert(value, param, ctx)
-
-
-class InputName(click.types.StringParamType):
-    """The name of an input: a path, a pattern or ``-``. It is not empty."""
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Return the name."""
-        _refuse_empty(self, value, param, ctx)
+        if value == "":
+            self.fail("it is empty: is a variable of your script not set?", param, ctx)
         return super().convert(value, param, ctx)
 
 
@@ -71,7 +51,7 @@ BASES = _shown_as("N", click.IntRange(3, MOST))
 SECONDS = _shown_as("X", click.FloatRange(min=0))
 SHARE = _shown_as("X", click.FloatRange(0, 1))
 FILE = _shown_as("FILE", NamedPath(path_type=Path))
-INPUT = InputName()
+INPUT = NamedPath(path_type=str, readable=False)  # a file, a pattern or -
 FOLDER = _shown_as("DIR", NamedPath(path_type=Path))
 
 EXIT_CODES = {
@@ -105,50 +85,21 @@ class ModelTypes(click.Choice[str]):
         return value if value == "toy" else super().convert(value, param, ctx)
 
 
-class SuggestingGroup(click.Group):
-    """A group of commands that suggests one where the name of a command is not known."""
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Return the name, the command and its arguments."""
-        name, names = args[0], self.list_commands(ctx)
-        if self.get_command(ctx, name) is None and not name.startswith("-"):
-            close = difflib.get_close_matches(name, names, n=1)
-            if close:
-                advice = f"Did you mean '{close[0]}'?"
-            elif "predict" in names and Path(name).is_file():
-                advice = f"To use this file: {ctx.command_path} predict {name}"
-            else:
-                advice = f"The commands are: {', '.join(names)}."
-            ctx.fail(f"No such command '{printable(name)}'. {advice}")
-        return super().resolve_command(ctx, args)
-
-
 class SectionedCommand(click.Command):
     """A command whose help text shows its options in sections, and no ranges of numbers."""
 
-    def __init__(
-        self, *args: Any, sections: Mapping[str, Sequence[str]] | None = None, **kwargs: Any
-    ) -> None:
+    def __init__(self, *args: Any, sections: Mapping[str, Sequence[str]], **kwargs: Any) -> None:
         """``sections`` maps each heading to the options below it, by their long names."""
         super().__init__(*args, **kwargs)
-        self.sections = sections or {}
+        self.sections = sections
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write all options, those without a section last."""
-        records = {
-            max(option.opts, key=len): record
-            for option in self.get_params(ctx)
-            if isinstance(option, click.Option) and (record := option.get_help_record(ctx))
-        }
+        """Write the options of each section."""
+        options = {max(option.opts, key=len): option for option in self.get_params(ctx)}
         for heading, names in self.sections.items():
-            rows = [records.pop(name) for name in names]
+            rows = [options[name].get_help_record(ctx) for name in names]
             with formatter.section(heading):
-                formatter.write_dl([(row[0], RANGE.sub("", row[1])) for row in rows])
-        if records:
-            with formatter.section("Options"):
-                formatter.write_dl(list(records.values()))
+                formatter.write_dl([(row[0], RANGE.sub("", row[1])) for row in rows if row])
 
 
 def grouped(*options: Callable[[F], F]) -> Callable[[F], F]:
@@ -185,22 +136,31 @@ global_options = grouped(
 )
 
 
-def setting_option(*names: str, metavar: str | None = None) -> Callable[[F], F]:
-    """Return an option that fills the setting of the last name, with its type and its meaning."""
-    (key,) = (key for key in KEYS.values() if key.setting == names[-1])
-    kind: click.ParamType[Any] = click.STRING
-    if key.kind is bool:
-        kind = click.BOOL
-    if key.kind is int:
-        kind = _shown_as("N", click.IntRange(1, key.most))
-    if key.kind is float:
-        kind = _shown_as("X", click.FLOAT)
-    if key.choices:
-        kind = click.Choice(key.choices)
-    default = key.unset or key.default
-    text = key.description + (f"  [default: {default}]" if default else "")
-    # A pair of flags is off, and not unset, where no default is named.
-    return click.option(*names, type=kind, metavar=metavar, help=text, default=None)
+def setting_option(*names: str) -> Callable[[F], F]:
+    """Return the option that fills the setting of the last name, as the setting declares it."""
+    declared = SETTINGS[names[-1]]
+    words = declared.options.split()
+    metavar = None if words[-1].startswith("-") else words.pop()
+    kind: click.ParamType[Any] = click.BOOL if declared.kind is bool else click.STRING
+    if declared.choices:
+        kind = (ModelTypes if "toy" in declared.choices else click.Choice)(declared.shown_choices)
+    elif declared.kind in (int, float):
+        limits = get_args(declared.type)[1]
+        if declared.kind is int:
+            kind = _shown_as("N", click.IntRange(limits.ge, limits.le))
+        else:
+            kind = _shown_as("X", click.FloatRange(limits.ge, limits.le))
+    default = declared.unset or declared.default
+    return click.option(
+        *words,
+        declared.name,
+        type=kind,
+        metavar=metavar,
+        help=declared.description + (f"  [default: {default}]" if default else ""),
+        # A pair of flags would be off, and not unset, without this.
+        default=None,
+        is_flag=declared.kind is bool,
+    )
 
 
 def resume_or_force(context: click.Context, option: click.Parameter, value: bool) -> bool:
@@ -214,37 +174,14 @@ def resume_or_force(context: click.Context, option: click.Parameter, value: bool
     return value
 
 
-def _preset_help(preset: Preset, amount: str) -> str:
+def _preset_option(preset: Preset, amount: str) -> Callable[[F], F]:
     cuts = PRESETS[preset]
     rate = f" and, where there is an fdr, at most {cuts.max_fdr:g}" if cuts.max_fdr < 1 else ""
-    return f"Call {amount} records virus: those with a score above {cuts.min_score:g}{rate}."
+    text = f"Call {amount} records virus: those with a score above {cuts.min_score:g}{rate}."
+    return click.option(f"--{preset}", "preset", flag_value=preset, default=None, help=text)
 
 
-def _chosen_preset(options: Mapping[str, Any]) -> Preset | None:
-    """Return the preset that options chose, which contradicts a number that it sets itself.
-
-    Raises:
-        UsageError: two presets, or a preset and such a number (exit 64).
-    """
-    chosen: list[Preset] = [p for p in PRESET_CHOICES if options.get(p)]
-    if len(chosen) > 1:
-        raise UsageError("--relaxed and --conservative contradict each other: leave one out")
-    for preset in chosen:
-        cuts = PRESETS[preset]
-        if options.get("min_score") is not None:
-            raise UsageError(
-                f"--{preset} calls virus what has a score above {cuts.min_score:g}, and "
-                f"--min-score sets another: leave one of them out"
-            )
-        if options.get("max_fdr") is not None and cuts.max_fdr != DEFAULT_CUTS.max_fdr:
-            raise UsageError(
-                f"--{preset} calls virus what has an fdr of at most {cuts.max_fdr:g}, and "
-                f"--max-fdr sets another: leave one of them out"
-            )
-    return chosen[0] if chosen else None
-
-
-threads_option = setting_option("-t", "--threads", "threads")
+threads_option = setting_option("threads")
 seed_option = click.option(
     "--seed", type=COUNT_OR_ZERO, default=0, help="Seed of all random choices."
 )
@@ -267,29 +204,26 @@ no_progress_option = click.option(
     help="Print a plain line every 10 seconds instead of drawing the progress.",
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
-precision_option = setting_option("--precision", "precision")
-device_options = grouped(
-    setting_option("-d", "--device", "device", metavar="D"),
-    setting_option("--gpus", "gpus", metavar="LIST"),
-)
+precision_option = setting_option("precision")
+device_options = grouped(setting_option("device"), setting_option("gpus"))
 encoder_options = grouped(
     device_options,
-    setting_option("--cpu-workers", "cpu_workers"),
-    setting_option("--compile", "compile"),
+    setting_option("cpu_workers"),
+    setting_option("compile"),
     precision_option,
-    setting_option("--esm-batch-size", "protein_batch"),
-    setting_option("--dnabert-batch-size", "nucleotide_batch"),
-    setting_option("-w", "--num-workers", "tokenizer_threads"),
+    setting_option("protein_batch"),
+    setting_option("nucleotide_batch"),
+    setting_option("tokenizer_threads"),
     threads_option,
 )
-
-
+CUTS = ("min_score", "max_fdr", "min_length")
 cut_options = grouped(
-    setting_option("--min-score", "min_score"),
-    setting_option("--max-fdr", "max_fdr"),
-    setting_option("--min-length", "min_length"),
-    click.option("--relaxed", is_flag=True, help=_preset_help("relaxed", "more")),
-    click.option("--conservative", is_flag=True, help=_preset_help("conservative", "fewer")),
+    *map(setting_option, CUTS),
+    _preset_option("relaxed", "more"),
+    _preset_option("conservative", "fewer"),
+)
+predict_options = grouped(
+    *(setting_option(n) for n, s in SETTINGS.items() if s.options and n not in CUTS), cut_options
 )
 
 
@@ -355,14 +289,8 @@ def configuration(
     shared = _shared_values()
     path = configuration_file() if read_file else None
     values = {name: value for name, value in (options or {}).items() if value is not None}
-    for option, setting in (
-        ("no_progress", "progress"),
-        ("keep_intermediate", "remove_intermediate"),
-    ):
-        if values.get(option):
-            values[setting] = False
-    if preset := _chosen_preset(values):  # which replaces the numbers of the file, too
-        values = {"min_score": None, "max_fdr": None, **values, "preset": preset}
+    if "preset" in values:  # which replaces the numbers of the file, too
+        values = {"min_score": None, "max_fdr": None, **values}
     if shared.get("log_file"):
         values["log_file"] = shared["log_file"]
     if shared.get("verbose") or shared.get("quiet"):
@@ -406,8 +334,8 @@ def measured_device(options: Mapping[str, Any]) -> Device:
     return settled_device(configuration(given).machine)
 
 
-def save_picture(path: Path, content: bytes, *, force: bool, option: str) -> None:
-    """Write a picture, unless the same one is there; ``option`` says where pictures go.
+def save_output(path: Path, content: bytes, *, force: bool, option: str) -> None:
+    """Write a file that ``option`` names, unless the same one is there.
 
     Raises:
         UsageError: another file of that name is there, and not ``force`` (exit 64).
@@ -419,10 +347,13 @@ def save_picture(path: Path, content: bytes, *, force: bool, option: str) -> Non
 
     if path.is_file() and not path.is_symlink() and path.read_bytes() == content:
         return
-    previous = checkpoint_folder(path.parent) / "plots.previous"
+    previous = checkpoint_folder(path.parent) / f"{path.name}.previous"
     refuse_links(previous)
     foreign = [path] if path.exists() or path.is_symlink() else []
     existing = ExistingWork(path.parent, previous, foreign_files=foreign, option=option)
     disk = Disk()
-    admit_work(WorkIdentity("the pictures", {}), existing, disk, force=force)
+    admit_work(WorkIdentity("the file", {}), existing, disk, force=force)
     disk.save(path, content, durable=False)
+
+
+save_picture = save_output

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
 import click
 
 import virnucpro.cli.shared as shared
+from virnucpro.contracts import Json
 from virnucpro.errors import ResumeRefusedError, UsageError
 from virnucpro.formatting import is_or_are, printable, rough_duration
-from virnucpro.run.sample_list import samples_of
+from virnucpro.run.sample_list import ListedSample, samples_of
 from virnucpro.run.status import RunStatus, StageStatus, statuses
 
 SHOWN = 3  # files named per stage
-CHECKED = "checked by size; the same command checks contents"
 
 
 @click.command(
@@ -35,34 +34,32 @@ def status(output_dir: Path, as_json: bool) -> None:
     device.
     """
     root = output_dir.absolute()
-    if samples := samples_of(root):
-        runs_of: dict[str, list[RunStatus]] = {}
-        failed = {name: row.message for name, row in samples.items() if row.state == "failed"}
-        for name in samples:
-            try:
-                runs_of[name] = _runs_of(root / name)
-            except ResumeRefusedError as error:
-                runs_of[name], failed[name] = [], str(error)
-            if {run.state for run in runs_of[name]} & {"running", "finished", "partial"}:
-                failed.pop(name, None)  # a later command of its own
-        _show_samples(output_dir, runs_of, failed, _runs_of(root), as_json)
-        return
-    runs = statuses(root)
+    samples = {name: _sample(root, name, row) for name, row in samples_of(root).items()}
+    runs = _runs_of(root) if samples else statuses(root)
     if as_json:
-        _print_json(output_dir, {"runs": [_document(run) for run in runs]})
+        document: dict[str, Json] = {"directory": str(output_dir), "checked": "size"}
+        if samples:
+            document["samples"] = [
+                {"sample": name, "failed": failed, "runs": [_document(run) for run in own]}
+                for name, (own, failed) in samples.items()
+            ]
+        if runs or not samples:
+            document["runs"] = [_document(run) for run in runs]
+        click.echo(json.dumps(document, indent=1))
         return
+    finished = 0
+    for name, (own, failed) in samples.items():
+        words = ", ".join(str(run.owner or _word(run)) for run in own) or "not begun"
+        finished += not failed and {run.state for run in own} == {"finished"}
+        click.echo(printable(f"{name}: {f'failed: {failed}' if failed else words}"))
     for run in runs:
-        click.echo("\n".join(_lines(run)))
-    click.echo(f"({CHECKED})")
-
-
-def _print_json(output_dir: Path, found: Mapping[str, object]) -> None:
-    document = {"directory": str(output_dir), "checked": "size", **found}
-    click.echo(json.dumps(document, indent=1))
+        click.echo("\n".join([*(["not one of the samples:"] if samples else []), *_lines(run)]))
+    count = f"{finished:,} of {len(samples):,} samples {is_or_are(finished)} finished "
+    click.echo(f"{count if samples else ''}(checked by size; the same command checks contents)")
 
 
 def _runs_of(folder: Path) -> list[RunStatus]:
-    """Return the runs in the folder of a sample; none where it was not begun.
+    """Return the runs in a folder that may have none.
 
     Raises:
         ResumeRefusedError: a newer version of the program wrote one of them.
@@ -73,42 +70,20 @@ def _runs_of(folder: Path) -> list[RunStatus]:
         return []
 
 
-def _show_samples(
-    output_dir: Path,
-    samples: Mapping[str, Sequence[RunStatus]],
-    failed: Mapping[str, str],
-    single: Sequence[RunStatus],
-    as_json: bool,
-) -> None:
-    """Show a line per sample, and the runs of ``single`` inputs that are in the same folder."""
-    if as_json:
-        rows = [
-            {
-                "sample": name,
-                "failed": failed.get(name),
-                "runs": [_document(run) for run in runs],
-            }
-            for name, runs in samples.items()
-        ]
-        beside = {"runs": [_document(run) for run in single]} if single else {}
-        _print_json(output_dir, {"samples": rows, **beside})
-        return
-    finished = 0
-    for name, runs in samples.items():
-        states = [run.state for run in runs]
-        words = ", ".join(str(run.owner or _word(run)) for run in runs) or "not begun"
-        if name in failed:
-            words = f"failed: {failed[name]}"
-        else:
-            finished += bool(states) and all(state == "finished" for state in states)
-        click.echo(printable(f"{name}: {words}"))
-    for run in single:
-        click.echo("\n".join(["not one of the samples:", *_lines(run)]))
-    verb = is_or_are(finished)
-    click.echo(f"{finished:,} of {len(samples):,} samples {verb} finished ({CHECKED})")
+def _sample(root: Path, name: str, row: ListedSample) -> tuple[list[RunStatus], str | None]:
+    """Return the runs of a sample, and why it failed, if it did."""
+    failed = row.message if row.state == "failed" else None
+    try:
+        runs = _runs_of(root / name)
+    except ResumeRefusedError as error:
+        return [], str(error)
+    if {run.state for run in runs} & {"running", "finished", "partial"}:
+        failed = None  # a later command of its own
+    return runs, failed
 
 
-def _document(run: RunStatus) -> dict[str, object]:
+def _document(run: RunStatus) -> dict[str, Json]:
+    figures = ("files_done", "files", "sequences_done", "sequences", "missing")
     seconds = run.seconds_left
     return {
         "stem": run.stem,
@@ -116,25 +91,13 @@ def _document(run: RunStatus) -> dict[str, object]:
         "input": run.source,
         "owner": asdict(run.owner) if run.owner else None,
         "stages": [
-            {
-                "stage": stage.stage.name,
-                "title": stage.stage.title,
-                "files_done": stage.files_done,
-                "files": stage.files,
-                "sequences_done": stage.sequences_done,
-                "sequences": stage.sequences,
-                "missing": list(stage.missing),
-            }
-            for stage in run.stages
+            {"stage": row.stage.name, "title": row.stage.title}
+            | {name: getattr(row, name) for name in figures}
+            for row in run.stages
         ],
         "failed": [
-            {
-                "stage": failure.stage,
-                "file": failure.file,
-                "error": failure.error,
-                "message": failure.message,
-                "sequences": len(failure.ids),
-            }
+            {name: getattr(failure, name) for name in ("stage", "file", "error", "message")}
+            | {"sequences": len(failure.ids)}
             for failure in run.failures
         ],
         "legacy_feature_files": run.features,

@@ -12,8 +12,7 @@ import numpy as np
 from virnucpro.errors import InputError, UsageError
 from virnucpro.metrics.plots import BLUE, GREY, ORANGE, image_of
 from virnucpro.results import open_rcl_run
-from virnucpro.rows import RclResidueRow, RclRow
-from virnucpro.tables import RCL_RESIDUES
+from virnucpro.tables import RCL_RESIDUES, RclResidueRow, RclRow
 
 FLANK = 12  # residues that are shown on both sides of the RCL
 LETTERS = 60  # residues that fit under the lower panel; of a longer RCL the first ones are shown

@@ -14,9 +14,9 @@ import numpy.typing as npt
 
 from virnucpro.events import Emit, Progressed
 from virnucpro.results import PredictionRun
-from virnucpro.rows import ContigRow
 from virnucpro.settings import Cuts
 from virnucpro.stages.calls import LITTLE
+from virnucpro.tables import ContigRow
 
 CALLS = ("virus", "undecided", "nonvirus", "unscored")
 MOST_OTHER_ROWS = 400  # of the table, for each call that is not virus

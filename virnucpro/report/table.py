@@ -8,9 +8,8 @@ from itertools import islice
 
 from virnucpro.report.content import Content
 from virnucpro.report.document import KINDS, file_link
-from virnucpro.rows import ContigRow, RegionRow
 from virnucpro.stages.calls import LITTLE
-from virnucpro.tables import CONTIGS, REGIONS, VIRUS
+from virnucpro.tables import CONTIGS, REGIONS, VIRUS, ContigRow, RegionRow
 
 MOST_ROWS = 5000
 MOST_REGION_ROWS = 1000  # of these, where more viruses were found than there are rows

@@ -16,8 +16,7 @@ from virnucpro.errors import InputError, UsageError
 from virnucpro.formatting import counted
 from virnucpro.report.figures import COLOURS, DOTS_PER_INCH
 from virnucpro.results import PredictionRun
-from virnucpro.rows import ContigRow, RegionRow
-from virnucpro.tables import CHUNKS
+from virnucpro.tables import CHUNKS, ContigRow, RegionRow
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

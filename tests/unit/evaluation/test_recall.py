@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.declared import line_of
 from virnucpro.evaluation.labels import join, read_labels
 from virnucpro.evaluation.measure import Evaluation, evaluate
 from virnucpro.evaluation.predictions import find_predictions
@@ -32,7 +33,7 @@ def files(tmp_path: Path) -> tuple[Path, Path]:
     for name, label, group, length, called, score in ROWS:
         status = "no_open_frame" if score is None else "scored"
         call = Call(4, 4, 1.0, called, score, None, 0, 0, 4, status)
-        line = CONTIGS.line(record=name, length=length, regions=0, viral_bases=0, **call._asdict())
+        line = line_of(CONTIGS, record=name, length=length, **call._asdict())
         lines.append(line)
         labels.append(f"{name}\t{label}\t{group}\n")
     (tmp_path / "a_contigs.tsv").write_text("".join(lines))

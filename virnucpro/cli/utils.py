@@ -11,9 +11,7 @@ import virnucpro.cli.shared as shared
 from virnucpro.formatting import memory_size
 
 
-@click.group(
-    cls=shared.SuggestingGroup, short_help="List devices, check an input, write a configuration."
-)
+@click.group(short_help="List devices, check an input, write a configuration.")
 def utils() -> None:
     """List devices, check an input, write a configuration file, or what MultiQC reads."""
 
@@ -90,21 +88,11 @@ def validate(source: Path, mates: Path | None, interleaved: bool, expected_lengt
 def generate_config(output: Path | None, force: bool) -> None:
     """Write a configuration file with every key, its default and its meaning."""
     from virnucpro.configuration import default_yaml
-    from virnucpro.layout import checkpoint_folder
-    from virnucpro.store.disk import Disk
-    from virnucpro.store.guard import ExistingWork, WorkIdentity, admit_work
 
     if output is None:
         click.echo(default_yaml(), nl=False)
         return
-    disk, content = Disk(), default_yaml().encode()
-    files = [output] if output.is_symlink() or output.exists() else []
-    previous = checkpoint_folder(output.parent) / f"{output.name}.previous"
-    existing = ExistingWork(output.parent, previous, foreign_files=files, option="--output")
-    admission = admit_work(WorkIdentity("the configuration", {}), existing, disk, force=force)
-    disk.save(output, content)
-    if admission.notice:
-        click.echo(admission.notice)
+    shared.save_output(output, default_yaml().encode(), force=force, option="--output")
     click.echo(f"wrote {output}")
 
 

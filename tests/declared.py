@@ -1,0 +1,20 @@
+"""Rows of tables for tests, from their declarations: a new column changes none of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from virnucpro.columns import ResultTable
+
+
+def line_of(table: ResultTable, **cells: object) -> str:
+    """Return a row with ``cells``; what is left out is the example of the declaration."""
+    examples = {column.name: column.parse(column.example) for column in table.columns}
+    return table.line(**{**examples, **cells})
+
+
+def cells_of(table: ResultTable, path: Path) -> Iterator[dict[str, str]]:
+    """Yield the rows of a file, with their cells by the names of the columns."""
+    for row in table.read(path, *table.names):
+        yield dict(zip(table.names, row, strict=True))
