@@ -266,7 +266,7 @@ def _called(
         disk.sweep(place, names)
     if stale:
         carry_out = stage.open(Device("cpu"))
-        result = carry_out(ledger.reopened(task), lambda records, _: screen.advance(records))
+        result = carry_out(ledger.identified(task), lambda records, _: screen.advance(records))
         ledger.accept(result)
         assert isinstance(result.figures, OutputFigures)
         figures = result.figures

@@ -121,6 +121,14 @@ class Ledger:
             FileNotFoundError: one of its inputs is missing.
         """
         self._disk.remove(task.receipt)
+        return self.identified(task)
+
+    def identified(self, task: Task) -> Task:
+        """Return a task with what its receipt says of it.
+
+        Raises:
+            FileNotFoundError: one of its inputs is missing.
+        """
         digest = fingerprint(task, [self._digest(path) for path in task.inputs])
         return replace(task, fingerprint=digest, root=self._layout.root)
 
