@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import report_data
 from tests.unit.test_results import write_run
 
 
@@ -26,6 +27,14 @@ def test_every_run_has_its_files(call: Callable, tmp_path: Path) -> None:
     assert set(shown["headers"]) == set(counts)
     calls = {"virus": 1, "undecided": 0, "nonvirus": 0, "unscored": 1}
     assert json.loads(bars.read_text())["data"] == {"a": calls}
+    records = [
+        report_data.Shown("v", "virus", [0.9] * 3),
+        report_data.Shown("n", "nonvirus", [0.1]),
+    ]
+    report_data.write_run(tmp_path / "b", records, "b")
+    assert call("utils", "multiqc", tmp_path / "b", "-o", out).code == 0
+    shown = json.loads((out / "b_virnucpro_general_mqc.json").read_text())
+    assert shown["data"]["b"]["virus_share"] == 75, "of the bases, not of the records"
     assert call("utils", "multiqc", tmp_path, tmp_path, "-o", tmp_path / "twice").code == 64
     assert not (tmp_path / "twice").exists()
     general.write_text("mine")
