@@ -18,9 +18,9 @@ ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "virnucpro"
 # Lines of Python in each folder; "." are the modules at the top.
 LINES = {
-    ".": 3953,
+    ".": 3550,
     "classifier": 580,
-    "cli": 3857,
+    "cli": 3624,
     "compute": 1017,
     "encoders": 2627,
     "evaluation": 2047,
