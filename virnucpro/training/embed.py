@@ -126,26 +126,39 @@ def embed(
                 ),
             )
             emit(Notice("info", f"{layout.stem}: {frames:,} frames in {counted(shards, 'shard')}"))
-            outcome = execute(run, executor, emit)
-            budgets.update(outcome.budgets)
-            update_failure_table(layout, disk, f"part {layout.stem}", outcome.failures)
-            failed = len({name for failure in outcome.failures for name in failure.ids})
-            record = run_record(
-                outcome,
-                encoders,
-                devices,
-                request.command,
-                data_set=sha256_of(dataset.description_file),
-                truncation=encoders.truncation,
-                counts={"shards": shards, "frames": frames, "failed": failed},
-            )
-            computed = outcome.computed.total()
-            lasting = ("data_set", "models", "truncation", "precision", "counts")
-            write_record(layout, disk, record, lasting, computed=computed > 0)
-            if not failed:
-                tidy_up(layout, disk, run.stages, outcome.ledger, keep_intermediate=True)
-            embedded.append(EmbeddedPart(layout.stem, frames, failed, computed))
+            budgets.update(execute(run, executor, emit).budgets)
+            embedded.append(_recorded(part, run, dataset, encoders, devices, request.command))
     return embedded
+
+
+def _recorded(
+    part: Part,
+    run: Run,
+    dataset: Dataset,
+    encoders: EncoderSetup,
+    devices: Sequence[Device],
+    command: Sequence[str],
+) -> EmbeddedPart:
+    """Write the failures and the record of a part that was embedded, and tidy up."""
+    outcome, layout, disk = run.outcome, run.layout, run.disk
+    update_failure_table(layout, disk, f"part {layout.stem}", outcome.failures)
+    failed = len({name for failure in outcome.failures for name in failure.ids})
+    frames = dataset.description["parts"][part]["frames"]
+    record = run_record(
+        outcome,
+        encoders,
+        devices,
+        command,
+        data_set=sha256_of(dataset.description_file),
+        truncation=encoders.truncation,
+        counts={"shards": dataset.shards(part), "frames": frames, "failed": failed},
+    )
+    computed = outcome.computed.total()
+    lasting = ("data_set", "models", "truncation", "precision", "counts")
+    write_record(layout, disk, record, lasting, computed=computed > 0)
+    if not failed:
+        tidy_up(layout, disk, run.stages, run.ledger, keep_intermediate=True)
+    return EmbeddedPart(layout.stem, frames, failed, computed)
 
 
 def _chosen_parts(dataset: Dataset, requested: Sequence[Part] | None) -> list[Part]:
