@@ -189,7 +189,9 @@ SECONDS = 60  # a bound for what runs for minutes, not a measurement
 
 
 @pytest.mark.parametrize(
-    ("row", "damage", "file", "says"), DAMAGE, ids=lambda value: value if isinstance(value, str) else "damage"
+    ("row", "damage", "file", "says"),
+    DAMAGE,
+    ids=lambda value: value if isinstance(value, str) else "damage",
 )
 def test_damaged(
     run: Callable,
