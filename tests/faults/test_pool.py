@@ -81,8 +81,9 @@ def test_two_deadly_sequences_are_found_and_no_other_lost(
     pool: Make, tmp_path: Path, fault: str
 ) -> None:
     events = _find_two(pool(2), tmp_path, fault, "WorkerDied")
-    # Each file twice, then its halves: 0-3, 1-3, 3 twice, and 3-6, 4-6, 5 twice.
-    assert len(_of(events, WorkerDied)) == 2 * (2 + 2 + 2)
+    # Row 3 of its file: the file twice, rows 3 to 5, and row 3 twice. Row 5 of the other one: the
+    # file twice, rows 3 to 5, rows 4 and 5, and row 5 twice.
+    assert len(_of(events, WorkerDied)) == (2 + 1 + 2) + (2 + 1 + 1 + 2)
 
 
 def _find_two(executor: Executor, folder: Path, fault: str, error: str) -> list[Event]:

@@ -1,7 +1,5 @@
 """The contract of every executor and the injected faults, over the worker pool on Ray.
 
-All of it with files in a shared folder, and with files that travel with the messages.
-
 Left out is one test that starts thirty workers one after the other, which takes minutes.
 """
 
