@@ -57,7 +57,7 @@ def test_the_clock_decides_nothing(
     def year(start: int) -> int:
         return years[start] if years else rng.choice(YEARS)
 
-    for start, stop_at in enumerate(("output_2_ESM.pt.done", "")):
+    for start, stop_at in enumerate(("output_3_ESM.pt.done", "")):
         monkeypatch.setattr(time, "time", lambda start=start: _seconds(year(start)))
         if stop_at:
             with pytest.raises(Stopped):
