@@ -183,8 +183,8 @@ class Layout(OutputFolder):
         records_table: id and length of each input record.
         frames_table: open frames and status of each chunk.
         copies_table: the frames that are not embedded, because an earlier one is the same.
-        archives: what a finished run removed, and all of its receipts: two files with the same
-            content.
+        receipt_files: the receipts of the stages with one task, and of files that were removed, in
+            two files with the same content.
         legacy_survey: what a run of version 1 left, noted before any of it is overwritten.
     """
 
@@ -223,7 +223,7 @@ class Layout(OutputFolder):
         self.records_table = root / RECORDS.place(stem)
         self.frames_table = root / FRAMES.place(stem)
         self.copies_table = root / COPIES.place(stem)
-        self.archives = (self.state / "archive.json", self.state / "archive.copy.json")
+        self.receipt_files = self.state / "receipts.json", self.state / "receipts.copy.json"
         self.legacy_survey = self.state / "legacy.json"
 
     def frames(self, molecule: Molecule) -> Path:
@@ -266,7 +266,7 @@ class Layout(OutputFolder):
         return self.root / f"{self.stem}_{suffix}"
 
     def receipt(self, stage: str) -> Path:
-        """Receipt of a stage with one task."""
+        """Name of the receipt of a stage with one task, which stands in ``receipt_files``."""
         return self.state / f"{stage}.done"
 
     def feature_files(self) -> list[Path]:

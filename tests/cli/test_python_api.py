@@ -89,11 +89,11 @@ def test_cuts_are_changed_without_computing_again(contigs: Path, tmp_path: Path)
     options = {"model": "toy", "device": "cpu"}
     run = virnucpro.predict(contigs, tmp_path / "out", **options, min_score=-1)
     assert run.summary.calls["virus"] == 1
-    receipt = tmp_path / "out/.checkpoints/runs/contigs/state/consensus.done"
-    before = receipt.stat().st_mtime_ns
+    consensus = tmp_path / "out/contigs_merged/prediction_results_highestscore.csv"
+    before = consensus.stat().st_mtime_ns
     run = virnucpro.predict(contigs, tmp_path / "out", **options, min_length=10_000)
     assert run.summary.calls.get("virus", 0) == 0
-    assert receipt.stat().st_mtime_ns == before
+    assert consensus.stat().st_mtime_ns == before
 
 
 def test_a_worker_that_imports_the_script_says_what_is_missing_there(
@@ -139,10 +139,10 @@ def test_an_error_of_on_progress_ends_the_call_and_the_next_one_continues(
         virnucpro.predict(contigs, tmp_path / "out", **options, on_progress=stop)
     with pytest.raises(UsageError, match="no finished run"):
         virnucpro.open_run(tmp_path / "out")
-    receipt = tmp_path / "out/.checkpoints/runs/contigs/state/chunking.done"
-    before = receipt.stat().st_mtime_ns
+    records = tmp_path / "out/.checkpoints/runs/contigs/state/records.tsv"
+    before = records.stat().st_mtime_ns
     virnucpro.predict(contigs, tmp_path / "out", **options)
-    assert receipt.stat().st_mtime_ns == before
+    assert records.stat().st_mtime_ns == before
     assert virnucpro.open_run(tmp_path / "out").summary.records == 2
 
 

@@ -115,14 +115,14 @@ def _without_scores(layout: Layout, stages: Sequence[Stage], ledger: Ledger) -> 
     for _, own in by_file:
         if own is scoring and proved == files:
             (task,) = prediction.plan(ledger)
-            if not ledger.check(task).stale:
+            if not ledger.check(task):
                 return []
         proved = _proved(own.plan(ledger), proved, ledger)
     return sorted(set(files) - set(proved))
 
 
 def _proved(tasks: Sequence[Task], files: Sequence[int], ledger: Ledger) -> list[int]:
-    return [number for number in files if not ledger.check(tasks[number - 1]).stale]
+    return [number for number in files if not ledger.check(tasks[number - 1])]
 
 
 def _features(layout: Layout, number: int) -> list[Path]:

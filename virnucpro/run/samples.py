@@ -264,7 +264,8 @@ class Study:
         for begun in group:
             sample = begun.sample
             try:
-                self._on_host(begun, range(embedding_positions(stages).stop, len(stages)))
+                with self._disk.together():
+                    self._on_host(begun, range(embedding_positions(stages).stop, len(stages)))
                 begun.admitted.run.outcome.note_workers(workers)
                 summary = finish(
                     sample.request,

@@ -91,6 +91,7 @@ class Disk:
     """
 
     again = "run the same command again, without --force"
+    _unsynced: set[Path] | None = None
 
     def open_new(self, path: Path) -> BinaryIO:
         """Create ``path``, which must not exist, for unbuffered writing."""
@@ -196,7 +197,9 @@ class Disk:
                 yield writing
                 writing.finish(path, durable=durable)
                 self.rename(temporary, path)
-                if durable:
+                if durable and self._unsynced is not None:
+                    self._unsynced.add(path.parent)
+                elif durable:
                     self.sync_folder(path.parent)
         except BaseException:
             stream.close()
@@ -213,6 +216,22 @@ class Disk:
                 out.write(piece)
             out.write(b"", rows)
         return out.output
+
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        """Flush the folders of the files that are written in the block once, at its end.
+
+        The content of each file is flushed when it is written, so that a name that survives a power
+        cut names the whole file. Nothing that the files replace may be removed in the block.
+        """
+        self._unsynced = folders = set[Path]()
+        try:
+            yield
+        finally:
+            self._unsynced = None
+            for folder in sorted(folders):
+                with explain_write_errors(folder, self.again):
+                    self.sync_folder(folder)
 
     def sweep(self, folder: Path, names: Collection[str] | None = None) -> None:
         """Remove temporary files that a dead process left in ``folder``.

@@ -27,8 +27,7 @@ from virnucpro.errors import ResumeRefusedError, UsageError
 from virnucpro.layout import state_folders
 from virnucpro.store.disk import Disk
 from virnucpro.store.documents import parse_json, sealed, unsealed
-from virnucpro.store.migrations import current_schema, upgraded
-from virnucpro.version import __version__
+from virnucpro.store.migrations import stamped, upgraded
 
 Decision = Literal["start", "continue", "finished"]
 NAMED_FILES = 5  # files that a message lists before it only counts the others
@@ -283,12 +282,7 @@ def save_identity(path: Path, identity: WorkIdentity, disk: Disk) -> None:
     Raises:
         OutputError: it cannot be written.
     """
-    document = {
-        "schema": current_schema("work"),
-        "producer": f"virnucpro {__version__}",
-        "label": identity.label,
-        "settings": dict(identity.settings),
-    }
+    document = stamped("work", label=identity.label, settings=dict(identity.settings))
     disk.save(path, sealed(document))
 
 

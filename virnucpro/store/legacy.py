@@ -26,6 +26,7 @@ from virnucpro.io.fasta import fasta_bytes, read_fasta
 from virnucpro.layout import FEATURE_SUFFIX, MOLECULES, Layout, Molecule, OutputFolder
 from virnucpro.store.disk import Disk, sha256_of
 from virnucpro.store.documents import parse_json, sealed, unsealed
+from virnucpro.store.ledger import has_receipts
 
 COMPLETED = "completed"
 
@@ -155,7 +156,7 @@ def note_features(layout: Layout, disk: Disk) -> str:
         OutputError: the note cannot be written.
     """
     files = feature_files(layout)
-    if not layout.legacy_survey.exists() and not any(layout.state.glob("*.done")):
+    if not layout.legacy_survey.exists() and not has_receipts(layout):
         note = {
             path.relative_to(layout.root).as_posix(): {
                 "sha256": sha256_of(path),

@@ -15,8 +15,7 @@ from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 from virnucpro.contracts import FailedSequences, Json, OutputFile, Task, TaskFigures, TaskResult
 from virnucpro.store.disk import Disk
 from virnucpro.store.documents import sealed, unsealed
-from virnucpro.store.migrations import current_schema, upgraded
-from virnucpro.version import __version__
+from virnucpro.store.migrations import stamped, upgraded
 
 _Value = TypeVar("_Value")
 
@@ -110,14 +109,13 @@ def receipt_of(result: TaskResult, origin: str = "computed") -> Receipt:
 
 def receipt_document(receipt: Receipt, root: Path) -> dict[str, Json]:
     """Return what the file of a receipt holds, but for its digest."""
-    return {
-        "schema": current_schema("receipt"),
-        "producer": f"virnucpro {__version__}",
-        "stage": receipt.stage,
-        "fingerprint": receipt.fingerprint,
-        "origin": receipt.origin,
-        "seconds": round(receipt.seconds, 3),
-        "outputs": [
+    return stamped(
+        "receipt",
+        stage=receipt.stage,
+        fingerprint=receipt.fingerprint,
+        origin=receipt.origin,
+        seconds=round(receipt.seconds, 3),
+        outputs=[
             {
                 "file": output.path.relative_to(root).as_posix(),
                 "bytes": output.bytes,
@@ -126,8 +124,8 @@ def receipt_document(receipt: Receipt, root: Path) -> dict[str, Json]:
             }
             for output in receipt.outputs
         ],
-        "figures": asdict(receipt.figures),
-    }
+        figures=asdict(receipt.figures),
+    )
 
 
 def read_receipt(path: Path, root: Path, figures: type[TaskFigures] = TaskFigures) -> Receipt:

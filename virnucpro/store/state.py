@@ -8,7 +8,7 @@ from pathlib import Path
 
 from virnucpro.contracts import Json
 from virnucpro.errors import ResumeRefusedError, UsageError
-from virnucpro.layout import MOLECULES, Layout, RunLayout
+from virnucpro.layout import Layout, RunLayout
 from virnucpro.store import legacy
 from virnucpro.store.disk import Disk, sha256_of
 from virnucpro.store.documents import sealed, unsealed
@@ -20,10 +20,9 @@ from virnucpro.store.guard import (
     files_in,
     foreign_files_refusal,
 )
-from virnucpro.store.ledger import read_archive
+from virnucpro.store.ledger import has_receipts, read_receipts
 from virnucpro.store.lock import read_owner
-from virnucpro.store.migrations import current_schema, upgraded
-from virnucpro.version import __version__
+from virnucpro.store.migrations import stamped, upgraded
 
 INPUT_NAMES = ("input", "second input")
 """The names of the digests of the files of an input."""
@@ -77,14 +76,13 @@ def read_state(layout: Layout) -> RunState | None:
 
 def write_state(layout: Layout, disk: Disk, state: RunState) -> None:
     """Record what the run depends on, before anything is computed, and whenever a budget is new."""
-    document = {
-        "schema": current_schema("run state"),
-        "producer": f"virnucpro {__version__}",
-        "source": state.source,
-        "analysis": dict(state.analysis),
-        "budgets": dict(state.budgets),
-        **({"mates": state.mates} if state.mates else {}),
-    }
+    document = stamped(
+        "run state",
+        source=state.source,
+        analysis=dict(state.analysis),
+        budgets=dict(state.budgets),
+        mates=state.mates,
+    )
     disk.save(layout.run_state, sealed(document))
 
 
@@ -141,14 +139,14 @@ def refuse_foreign_files(layout: RunLayout, *, resume: bool) -> None:
 
 def _is_new_legacy_run(layout: Layout, earlier: RunState | None) -> bool:
     """Return whether there is a run of version 1 that was not taken over yet."""
-    return earlier is None and not _has_receipts(layout) and legacy.is_legacy_run(layout)
+    return earlier is None and not has_receipts(layout) and legacy.is_legacy_run(layout)
 
 
 def _existing_run(layout: Layout, wanted: RunState, earlier: RunState | None) -> ExistingWork:
     """Return what is there of a run of this version."""
     present = _present_files(layout, wanted, earlier)
     files = [path for path in present if path != layout.state and files_in([path])]
-    if _has_receipts(layout) or layout.legacy_survey.exists():
+    if has_receipts(layout) or layout.legacy_survey.exists():
         foreign = _foreign_in_place_of_removed(layout)
         return ExistingWork(
             layout.root,
@@ -186,23 +184,17 @@ def _foreign_in_place_of_removed(layout: Layout) -> list[Path]:
 
     After a kill while they were removed, some of its own are still there.
     """
-    archive = read_archive(layout)
+    stored = read_receipts(layout)
     digests = {
         layout.root / output["file"]: output["sha256"]
-        for document in archive.receipts.values()
+        for document in stored.documents.values()
         for output in document["outputs"]
     }
     return [
         path
-        for path in sorted(archive.removed & digests.keys())
+        for path in sorted(stored.removed & digests.keys())
         if path.is_symlink() or (path.exists() and sha256_of(path) != digests[path])
     ]
-
-
-def _has_receipts(layout: Layout) -> bool:
-    """Return whether any task of the run was finished here."""
-    folders = [layout.state, layout.merged_folder, *map(layout.folder, MOLECULES)]
-    return any(next(folder.glob("*.done"), None) is not None for folder in folders)
 
 
 def _admit_legacy(
