@@ -24,10 +24,9 @@ lint: .venv/checked
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-bench: .venv/tested  ## host stages in records per second, an evaluation, and how well 8 workers share the work
+bench: .venv/tested  ## host stages in records per second, and how well 8 workers share the work
 	$(BIN)/python -m benchmarks.reading
-	$(BIN)/python -m benchmarks.evaluation
-	$(BIN)/python -m benchmarks.scheduling --workers 1,8 --seconds 40 --spans 250
+	$(BIN)/python -m benchmarks.scheduling --workers 1,8 --seconds 40
 
 gpu:  ## check the GPU path and measure it, with the packages that PYTHON has; twice ten minutes
 	$(PYTHON) -m benchmarks.gpu facts .gpu; facts=$$?; \

@@ -22,8 +22,8 @@ from pathlib import Path
 
 import torch
 
+from benchmarks.encoders import measured_precisions
 from virnucpro.contracts import Device
-from virnucpro.precision import measured_precisions
 from virnucpro.rcl.encodings import RESIDUE_ENCODINGS
 from virnucpro.rcl.features import TableFeatures
 from virnucpro.rcl.models import MASKED, PADDED, RclModel

@@ -2,30 +2,23 @@
 
 The sleep is proportional to the tokens.
 
-    python -m benchmarks.scheduling [--workers 1,2,4,8] [--seconds 24] [--spans 1000,500,250,125]
-                                    [--sequences 10000] [--host 0.01]
+    python -m benchmarks.scheduling [--workers 1,2,4,8] [--seconds 24] [--frames 10000]
 
 ``gain`` is the device time of all tasks divided by the time from the first task to the last commit. It
-says how many times faster the workers are than one worker that never waits. ``limit`` is the gain of
-workers that lose no time but have to carry out whole spans, the heaviest first. Spans, receipts,
-commits and joins are those of a run. ``idle`` is the share of the workers' time without a task, from
-their reports.
-
-With ``--host``, reading a task and writing it take the host so many seconds each. Every row is then
-measured twice: where the host works between two tasks, as on a CPU, and while the device computes.
+says how many times faster the workers are than one worker that never waits. The split files are as
+large as those of a run, and receipts are written as there. ``idle`` is the share of the workers' time without a task, from their
+reports.
 """
 
 from __future__ import annotations
 
 import argparse
-import heapq
 import random
 import tempfile
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 from tests.contract.counting import Counting
 from tests.contract.running import run_stage
@@ -33,8 +26,7 @@ from virnucpro.contracts import Device
 from virnucpro.events import Event, TaskStarted, WorkerReport
 from virnucpro.executors.executor import Executor
 from virnucpro.executors.processes import ProcessPool
-
-SPLIT_FILE = 10_000  # sequences of a split file, as a run has them by default
+from virnucpro.stages.splitting import frames_per_file
 
 
 @dataclass(frozen=True)
@@ -45,7 +37,6 @@ class SchedulingResult:
     busy: float
     idle: float
     tasks: int
-    limit: float
 
     @property
     def gain(self) -> float:
@@ -75,24 +66,18 @@ def uneven_files(files: int = 200) -> list[int]:
 
 
 def measure_scheduling(
-    folder: Path,
-    counts: Sequence[int],
-    workers: int,
-    span: int,
-    seconds: float,
-    host_seconds: float = 0.0,
-    kind: Literal["cpu", "cuda"] = "cpu",
+    folder: Path, counts: Sequence[int], workers: int, seconds: float
 ) -> SchedulingResult:
-    """Run a stage whose devices need ``seconds`` in all, and the host ``host_seconds`` per task."""
+    """Run a stage whose devices need ``seconds`` in all."""
     files, residues = make_files(folder, counts)
-    stage = Counting(files, folder, span, seconds / residues, batch=64, host_seconds=host_seconds)
+    stage = Counting(files, folder, seconds / residues, batch=64)
     first: list[float] = []
 
     def note_first_task(event: Event) -> None:
         if isinstance(event, TaskStarted) and not first:
             first.append(time.perf_counter())
 
-    devices = [Device(kind, index, uuid=f"GPU-{index}") for index in range(workers)]
+    devices = [Device("cpu", index) for index in range(workers)]
     executor = Executor(ProcessPool(devices, tokenizer_threads=1), host_threads=workers)
     try:
         # All workers are ready before the clock starts. The time of loading is not measured.
@@ -106,34 +91,17 @@ def measure_scheduling(
         executor.close()
     reports = [event for event in events if isinstance(event, WorkerReport)]
     busy, idle = sum(r.busy for r in reports), sum(r.idle for r in reports)
-    limit = largest_gain([outcome.task.weight for outcome in outcomes], workers)
-    return SchedulingResult(elapsed, busy, idle, len(outcomes), limit)
+    return SchedulingResult(elapsed, busy, idle, len(outcomes))
 
 
-def largest_gain(weights: Sequence[int], workers: int) -> float:
-    """Return the gain of workers that take the heaviest span first and never wait."""
-    loads = [0] * workers
-    for weight in sorted(weights, reverse=True):
-        heapq.heapreplace(loads, loads[0] + weight)
-    return sum(weights) / max(loads)
-
-
-def print_row(
-    name: str,
-    counts: Sequence[int],
-    workers: int,
-    span: int,
-    seconds: float,
-    host_seconds: float,
-    kind: Literal["cpu", "cuda"],
-) -> None:
+def print_row(name: str, counts: Sequence[int], workers: int, seconds: float) -> None:
     """Measure one row of the table."""
     with tempfile.TemporaryDirectory() as folder:
-        f = measure_scheduling(Path(folder), counts, workers, span, seconds, host_seconds, kind)
+        f = measure_scheduling(Path(folder), counts, workers, seconds)
     share = 100 * f.idle / (f.idle + f.busy)
     print(
-        f"{name:28} {kind:>6} {span:5} {workers:7} {f.tasks:5} {f.elapsed:8.2f} "
-        f"{seconds / f.elapsed:5.2f} {f.limit:5.2f} {share:.1f} %",
+        f"{name:28} {workers:7} {f.tasks:5} {f.elapsed:8.2f} {seconds / f.elapsed:5.2f} "
+        f"{share:.1f} %",
         flush=True,
     )
 
@@ -142,23 +110,16 @@ def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--workers", default="1,2,4,8", help="numbers of workers")
-    parser.add_argument("--spans", default="1000,500,250,125", help="sequences per span")
     parser.add_argument("--seconds", type=float, default=24.0, help="device time in all")
-    parser.add_argument("--sequences", type=int, default=10_000, help="of the one input")
-    parser.add_argument("--host", type=float, default=0.0, help="host seconds per task, twice")
+    parser.add_argument("--frames", type=int, default=10_000, help="of the one input")
     options = parser.parse_args()
-    kinds: tuple[Literal["cpu", "cuda"], ...] = ("cpu", "cuda") if options.host else ("cpu",)
-    print(
-        f"{'work':28} {'device':>6} {'span':>5} {'workers':>7} {'tasks':>5} {'seconds':>8} {'gain':>5} limit idle"
-    )
-    full, rest = divmod(options.sequences, SPLIT_FILE)
-    one = [SPLIT_FILE] * full + [rest] * (rest > 0)
-    works = ((f"one input of {options.sequences:,}", one), ("200 uneven files", uneven_files()))
+    print(f"{'work':28} {'workers':>7} {'files':>5} {'seconds':>8} {'gain':>5} idle")
+    full, rest = divmod(options.frames, frames_per_file(options.frames, proteins=True))
+    one = [frames_per_file(options.frames, proteins=True)] * full + [rest] * (rest > 0)
+    works = ((f"one input of {options.frames:,}", one), ("200 uneven files", uneven_files()))
     for name, counts in works:
-        for span in map(int, options.spans.split(",")):
-            for workers in map(int, options.workers.split(",")):
-                for kind in kinds:
-                    print_row(name, counts, workers, span, options.seconds, options.host, kind)
+        for workers in map(int, options.workers.split(",")):
+            print_row(name, counts, workers, options.seconds)
 
 
 if __name__ == "__main__":

@@ -42,7 +42,6 @@ ORDER = (
     "run",
     "training",
     "evaluation",
-    "benchmark",
     "rcl",
     "ui",
     "api",

@@ -94,7 +94,7 @@ for _name in ("open_new", "sync", "sync_folder", "rename", "unlink", "mkdir", "r
 def make_input(path: Path, records: int = 900) -> None:
     """Write records, some of which cannot be scored.
 
-    They are enough for two files of 400 frames per 300 records, and for several spans.
+    They are enough for two files of 400 frames per 300 records.
     """
     rng = random.Random(3)
     codons = [a + b + c for a in "ACGT" for b in "ACGT" for c in "ACGT"]
@@ -140,7 +140,7 @@ def results(out: Path) -> dict[str, bytes]:
 
 def leftovers(out: Path) -> list[Path]:
     """Return temporary and intermediate files, which a finished run must not leave."""
-    endings = (".tmp", ".pt", ".parts", ".rows", "failed_files.txt", "failed_sequences.fa")
+    endings = (".tmp", ".pt", "failed_files.txt", "failed_sequences.fa")
     return [path for path in out.rglob("*") if path.name.endswith(endings)]
 
 

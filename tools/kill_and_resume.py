@@ -28,15 +28,10 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 from tests.faults.processes import files_under
+from tools.fault_sweep import RESULTS as RESULTS_OF_IN
 from virnucpro.cli import run
 
-RESULTS = (
-    "reads_merged/prediction_results.txt",
-    "reads_merged/prediction_results_highestscore.csv",
-    "reads_chunks.tsv",
-    "reads_contigs.tsv",
-    "reads_virus.fna",
-)
+RESULTS = [name.replace("in_", "reads_", 1) for name in RESULTS_OF_IN]
 TOY = ("-m", "toy", "-e", "100")
 POLL_SECONDS = 0.005
 KILLED_AT_WORK = 0.8  # share of the kills that come after new work was proved
@@ -93,7 +88,7 @@ def proved_work(out: Path) -> set[tuple[Path, int]]:
     for path in files_under(out, ".done") | files_under(out, "receipts.json"):
         try:
             proofs.add((path, path.stat().st_mtime_ns))
-        except FileNotFoundError:  # a run removes those of spans when their file is joined
+        except FileNotFoundError:  # a run that ends removes receipts of intermediate files
             continue
     return proofs
 

@@ -1,6 +1,6 @@
 """The precisions that encoders compute in: one row of a table each.
 
-To add a precision, add its row. The command line, the configuration, the tests and the benchmark
+To add a precision, add its row. The command line, the configuration, the tests and the measurements
 read this table. A precision that is more than a cast of all weights also needs a function that
 prepares a model: name it in :data:`virnucpro.compute.arithmetic.PREPARATIONS`.
 """
@@ -154,14 +154,6 @@ def emulation_warnings(precision: str, devices: Sequence[Device]) -> list[str]:
         f"this processor has no instructions for {precision}, so a run takes 3 to 8 times as long "
         f"as in fp32: use --precision fp32"
     ]
-
-
-def measured_precisions(device: Device) -> tuple[str, ...]:
-    """Return the precisions that a benchmark of ``device`` measures where none is named."""
-    names = [name for name in PRECISIONS if supports(device, name)]
-    if device.kind != "cpu":
-        return tuple(names)
-    return tuple(n for n in names if PRECISIONS[n].on_cpu == "fast" and not emulated_on_cpu(n))
 
 
 def choose_precision(requested: str, devices: Sequence[Device]) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import math
 import random
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,13 +12,12 @@ from typing import Any
 import torch
 from torch import nn
 
-from virnucpro.benchmark.workload import MIXES, SENSE
+from benchmarks.models import SENSE, random_encoder, record_lengths
 from virnucpro.classifier.files import classifier_to_bytes
 from virnucpro.encoders.batched import BatchedEncoder
 from virnucpro.encoders.dnabert_s import dnabert_names
 from virnucpro.encoders.esm2 import esm2_names
 from virnucpro.encoders.esm2_network import rotary_frequencies
-from virnucpro.encoders.registry import random_encoder
 from virnucpro.io.chunks import chunk_spans
 
 CHUNK = 500  # bases
@@ -52,8 +50,8 @@ def write_pair(
     The numbers are drawn on ``device``. A complete ``folder`` is used as it is: the configuration,
     which is written last, shows that it is complete.
     """
-    pair = Pair(folder / "esm2.pt", folder / "dnabert", folder / "mlp.safetensors",
-                folder / "models.yaml")  # fmt: skip
+    names = ("esm2.pt", "dnabert", "mlp.safetensors", "models.yaml")
+    pair = Pair(*(folder / name for name in names))
     if pair.config.exists():
         return pair
     folder.mkdir(parents=True, exist_ok=True)
@@ -92,11 +90,7 @@ def write_esm2(path: Path, size: str, device: str) -> int:
 
 
 def write_dnabert(folder: Path, size: str, device: str) -> int:
-    """Write a folder with config, tokenizer and weights, and return the width of the model.
-
-    The tokenizer is that of the benchmark: some 130 tokens for 499 bases, where the real one
-    has 100.
-    """
+    """Write a folder with config, tokenizer and weights, and return the width of the model."""
     folder.mkdir()
     encoder = drawn("dnabert-s", size, device)
     network: Any = encoder.network
@@ -122,7 +116,7 @@ def write_dnabert(folder: Path, size: str, device: str) -> int:
 
 def drawn(family: str, size: str, device: str) -> BatchedEncoder:
     """Return random weights in float16. Those of layer norms are random too, so that tests see them."""
-    encoder = random_encoder(family, size, device, "fp16", budget=1, truncation=1024)
+    encoder = random_encoder(family, size, device, "fp16", budget=1)
     generator = torch.Generator(device).manual_seed(1)
     for module in encoder.network.modules():
         if isinstance(module, nn.LayerNorm):
@@ -134,21 +128,13 @@ def drawn(family: str, size: str, device: str) -> BatchedEncoder:
 
 def classifier(width: int) -> bytes:
     """Return the content of a ``.safetensors`` file with random weights."""
-    generator = torch.Generator().manual_seed(4)
-
-    def some(*shape: int) -> torch.Tensor:
-        return torch.randn(shape, generator=generator) / math.sqrt(shape[-1])
-
-    state = {
-        "hidden_layer.weight": some(HIDDEN, width),
-        "hidden_layer.bias": some(HIDDEN),
-        "bn1.weight": torch.ones(HIDDEN),
-        "bn1.bias": torch.zeros(HIDDEN),
-        "bn1.running_mean": torch.zeros(HIDDEN),
-        "bn1.running_var": torch.ones(HIDDEN),
-        "output_layer.weight": LAST_LAYER_SCALE * some(2, HIDDEN),
-        "output_layer.bias": torch.zeros(2),
-    }
+    torch.manual_seed(4)
+    output = nn.Linear(HIDDEN, 2)
+    output.weight.data *= LAST_LAYER_SCALE
+    hidden, norm = nn.Linear(width, HIDDEN), nn.BatchNorm1d(HIDDEN)
+    layers = {"hidden_layer": hidden, "bn1": norm, "output_layer": output}
+    state = nn.ModuleDict(layers).state_dict()
+    del state["bn1.num_batches_tracked"]
     return classifier_to_bytes(state, encoders=(), chunk_lengths=(CHUNK,), extra={})
 
 
@@ -156,14 +142,13 @@ def write_contigs(path: Path, chunks: int) -> Path:
     """Write contigs of random codons without a stop that give at least ``chunks`` chunks.
 
     Of random bases, one chunk of 500 in twenty would have an open frame. Here every chunk has one.
-    Lengths are those of the benchmark's ``--mix 500``.
+    Lengths are those of ``--mix 500`` of ``benchmarks.encoders``.
     """
-    draw, mix = random.Random(chunks), MIXES[str(CHUNK)]
-    codons = list(SENSE)
+    draw = random.Random(chunks)
+    lengths = record_lengths(CHUNK, draw)
     lines: list[str] = []
     while chunks > 0:
-        length = round(math.exp(draw.uniform(math.log(mix.shortest), math.log(mix.longest))))
-        bases = "".join(draw.choices(codons, k=length // 3))
+        bases = "".join(draw.choices(list(SENSE), k=next(lengths) // 3))
         lines.append(f">contig{len(lines) + 1}\n{bases}\n")
         chunks -= len(chunk_spans(len(bases), CHUNK))
     path.write_text("".join(lines))

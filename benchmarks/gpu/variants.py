@@ -1,10 +1,10 @@
-"""Compare ways to compute one step of a block, and the block itself, by events of the GPU.
+"""Compare ways to compute a block, by events of the GPU.
 
-    python -m benchmarks.gpu.variants --json FILE [--groups gelu,attention]
+    python -m benchmarks.gpu.variants --json FILE
 
-Each group computes the same thing in several ways, which take turns; the first way is the one that
-the others are compared with. To try another way, add a row to its group. A way that fails or that
-this GPU does not have is a row that says so.
+For each family and precision, one block is computed as written, as the program compiles it, and in the
+ways of ``VARIANTS`` that change something there. They take turns. To try another way, add a row. A
+way that fails or that this GPU does not have is a row that says so. None is used by ``predict``.
 """
 
 from __future__ import annotations
@@ -13,8 +13,7 @@ import argparse
 import json
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -22,362 +21,192 @@ import torch
 import torch.nn.functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from benchmarks.gpu.timing import time_variants
-from virnucpro.benchmark.models import TRUNCATION
-from virnucpro.compute.compiled import COMPILER_ERRORS, OPTIONS, Example, Stack
-from virnucpro.compute.fp8 import FP8, LOWEST_GELU, MOST, rounded, rounded_gelu
-from virnucpro.compute.variants import BLOCK_VARIANTS, BlockVariant
+from benchmarks.models import random_encoder
+from benchmarks.timing import ratio, time_in_turns
+from virnucpro.compute.compiled import COMPILER_ERRORS, Stack
+from virnucpro.compute.linear import Linear
 from virnucpro.encoders.batched import BatchedEncoder
-from virnucpro.encoders.esm2_network import TwoPassLayerNorm
-from virnucpro.encoders.registry import random_encoder
 
-Work = Callable[[], torch.Tensor]
-Ways = Iterator[tuple[str, Work]]
-Step = Callable[..., torch.Tensor]
-SIGMOID_SLOPE, SIGMOID_CUBE = 1.5957691216057308, 0.044715  # the tanh form, written with a sigmoid
-
-
-@dataclass(frozen=True)
-class BlockSizes:
-    """The sizes of one block and of its batch.
-
-    Attributes:
-        precisions: those whose blocks are compared.
-        examples: numbers of sequences that a block is compiled with.
-    """
-
-    device: torch.device
-    precisions: tuple[str, ...]
-    esm: str
-    dnabert: str
-    sequences: int
-    tokens: int
-    width: int
-    heads: int
-    examples: tuple[int, ...]
-
-    @property
-    def rows(self) -> int:
-        """The tokens of the batch."""
-        return self.sequences * self.tokens
-
-    def random(self, *shape: int) -> torch.Tensor:
-        """Return random bf16 numbers on the device, always the same ones."""
-        generator = torch.Generator(self.device).manual_seed(0)
-        numbers = torch.randn(shape, generator=generator, device=self.device)
-        return numbers.to(torch.bfloat16)
+Kind = tuple[str, str]  # family and precision
+ESM2, ESM2_FP8 = ("esm2", "bf16"), ("esm2", "fp8")
+ALL_KINDS = (ESM2, ESM2_FP8, ("dnabert-s", "bf16"), ("dnabert-s", "fp8"))
+# GELU(x) = x * sigmoid(x * (A + B x^2 + C x^4)), to 2.6e-5 for every x: least squares with weights
+# that even out the largest errors. Beyond x^2 = 20 the sigmoid is 0 or 1 in 16 bits.
+GELU_A, GELU_B, GELU_C, GELU_REACH = 1.5950156, 0.074011401, -0.00070305045, 20.0
 
 
-# A batch of 32,760 tokens of ESM-2 3B, and 256 sequences of DNABERT-S; of the latter only the block.
-REAL_SIZES = BlockSizes(
-    torch.device("cuda"), ("bf16", "fp8"), "3x2560x40", "3x768x12", 195, 168, 2560, 40, (13,)
-)
-SMALL_SIZES = BlockSizes(
-    torch.device("cpu"), ("bf16",), "3x64x2", "3x48x2", 5, 168, 64, 2, (13,)
-)  # fmt: skip
-
-
-def compiled(step: Step, device: torch.device, **options: Any) -> Step:
-    """Compile a step with the options of the blocks. On a CPU only its graph is made."""
-    if device.type != "cuda":
-        return torch.compile(step, fullgraph=True, dynamic=False, backend="eager")
-    from torch._inductor import list_options
-
-    known = list_options()
-    own = {name: value for name, value in (OPTIONS | options).items() if name in known}
-    return torch.compile(step, fullgraph=True, dynamic=False, options=own)
-
-
-def called(step: Step, sizes: BlockSizes, *inputs: torch.Tensor, **options: Any) -> Work:
-    """Return a function that calls the compiled step; the number of tokens is a symbol to it."""
-    from torch._dynamo import mark_dynamic
-
-    made = compiled(step, sizes.device, **options)
-
-    def work() -> torch.Tensor:
-        with torch.inference_mode():
-            return made(*inputs)
-
-    for tensor in inputs:
-        if tensor.dim() and tensor.shape[0] in (sizes.rows, sizes.sequences):
-            mark_dynamic(tensor, 0)
-    return work
-
-
-# --- steps ---------------------------------------------------------------------------------------
-
-
-def gelu_erf(x: torch.Tensor) -> torch.Tensor:
-    """GELU as the models were trained with."""
-    return F.gelu(x)
-
-
-def gelu_tanh(x: torch.Tensor) -> torch.Tensor:
-    """The tanh form of GELU."""
-    return F.gelu(x, approximate="tanh")
-
-
-def gelu_sigmoid(x: torch.Tensor) -> torch.Tensor:
-    """The tanh form of GELU, with one exponential."""
+def sigmoid_gelu(x: torch.Tensor) -> torch.Tensor:
+    """GELU (erf) to 2.6e-5: with one exponential in place of the error function."""
     y = x.float()
-    gate = torch.sigmoid(SIGMOID_SLOPE * y * (1 + SIGMOID_CUBE * y * y))
-    return (y * gate).to(x.dtype)
+    square = (y * y).clamp(max=GELU_REACH)
+    slope = (GELU_C * square + GELU_B) * square + GELU_A
+    return (y * torch.sigmoid(y * slope)).to(x.dtype)
 
 
-def gelu_ways(sizes: BlockSizes) -> Ways:
-    """GELU of the wide state alone."""
-    x = sizes.random(sizes.rows, 4 * sizes.width)
-    for name, step in (("erf", gelu_erf), ("tanh", gelu_tanh), ("sigmoid", gelu_sigmoid)):
-        yield name, called(step, sizes, x)
+class SigmoidGeluLinear(Linear):
+    """A linear layer with :func:`sigmoid_gelu`."""
+
+    def gelu(self, x: torch.Tensor) -> torch.Tensor:
+        """GELU of the product."""
+        return sigmoid_gelu(F.linear(x, self.weight, self.bias))
 
 
-def product_ways(sizes: BlockSizes) -> Ways:
-    """The first product of the feed-forward layer, with GELU."""
-    x, bias = sizes.random(sizes.rows, sizes.width), sizes.random(4 * sizes.width)
-    weight = sizes.random(4 * sizes.width, sizes.width) / sizes.width**0.5
+class TanhGeluLinear(Linear):
+    """A linear layer whose product computes GELU before it leaves the processor, by the tanh form.
 
-    def inside(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
-        return torch._addmm_activation(bias, x, weight.t(), use_gelu=True)
-
-    def after(gelu: Step) -> Step:
-        return lambda x, weight, bias: gelu(F.linear(x, weight, bias))
-
-    yield "erf after the product", called(after(gelu_erf), sizes, x, weight, bias)
-    yield "tanh after the product", called(after(gelu_tanh), sizes, x, weight, bias)
-    yield "sigmoid after the product", called(after(gelu_sigmoid), sizes, x, weight, bias)
-    yield "tanh in the product", called(inside, sizes, x, weight, bias)
-
-
-def quantisation_ways(sizes: BlockSizes) -> Ways:
-    """GELU of a product in 8 bits, rounded to 8 bits for the next one. The result is that times its scale."""
-    raw, bias = sizes.random(sizes.rows, 4 * sizes.width), sizes.random(4 * sizes.width)
-    scale = sizes.random(sizes.rows, 1).float().abs()
-    weight_scale = sizes.random(4 * sizes.width).float().abs()
-
-    def product(
-        raw: torch.Tensor, scale: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor
-    ) -> torch.Tensor:
-        return raw.float() * scale * weight + bias.float()
-
-    def gelu_first(*inputs: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        return rounded(F.gelu(product(*inputs)).to(torch.bfloat16))
-
-    def bound_first(*inputs: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        return rounded_gelu(product(*inputs))
-
-    def bound_first_sigmoid(*inputs: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        y = product(*inputs)
-        bound = y.amax(-1, keepdim=True).clamp(min=LOWEST_GELU) / MOST
-        return (gelu_sigmoid(y) * (1 / bound)).to(FP8), bound
-
-    inputs = (raw, scale, weight_scale, bias)
-    for name, step in (
-        ("GELU (erf), then the maximum of the row", gelu_first),
-        ("a bound of the row, then GELU (erf), as the program does", bound_first),
-        ("a bound of the row, then GELU (sigmoid)", bound_first_sigmoid),
-    ):
-        yield name, called(step, sizes, *inputs)  # type: ignore[arg-type]
-
-
-def attention_ways(sizes: BlockSizes) -> Ways:
-    """Attention of sequences of equal length, by the kernels of torch."""
-    head = sizes.width // sizes.heads
-    q, k, v = (
-        sizes.random(sizes.sequences, sizes.tokens, sizes.heads, head).transpose(1, 2)
-        for _ in range(3)
-    )
-
-    def with_kernel(backend: SDPBackend) -> Work:
-        def work() -> torch.Tensor:
-            with torch.inference_mode(), sdpa_kernel(backend):
-                return F.scaled_dot_product_attention(q, k, v)
-
-        return work
-
-    kernels = {
-        "flash": SDPBackend.FLASH_ATTENTION,
-        "cuDNN": SDPBackend.CUDNN_ATTENTION,
-        "efficient": SDPBackend.EFFICIENT_ATTENTION,
-    }
-    for name, backend in kernels.items():
-        yield name, with_kernel(backend)
-
-
-def norm_ways(sizes: BlockSizes) -> Ways:
-    """The layer norm before a product."""
-    x = sizes.random(sizes.rows, sizes.width)
-    norm = TwoPassLayerNorm(sizes.width, device=sizes.device, dtype=torch.bfloat16)
-    plain = torch.nn.LayerNorm(sizes.width, device=sizes.device, dtype=torch.bfloat16)
-
-    def eager() -> torch.Tensor:
-        with torch.inference_mode():
-            result: torch.Tensor = plain(x)
-            return result
-
-    yield "two passes, compiled", called(norm, sizes, x)
-    yield (
-        "two passes, compiled, not deterministic",
-        called(norm, sizes, x, deterministic=False),
-    )
-    yield "torch's own, compiled", called(plain, sizes, x)
-    yield "torch's own kernel", eager
-
-
-# --- blocks --------------------------------------------------------------------------------------
-
-
-def with_sequences(example: Example, sequences: int) -> Example:
-    """Return an example with so many sequences, all of which are like its first."""
-    inputs = []
-    for tensor, dimensions in zip(example.inputs, example.free, strict=True):
-        if tensor is not None and 0 in dimensions:
-            tensor = tensor[:1].repeat(sequences, *[1] * (tensor.dim() - 1))
-        inputs.append(tensor)
-    return Example(inputs, example.free)
-
-
-def block_ways(sizes: BlockSizes, family: str, architecture: str, precision: str) -> Ways:
-    """One block that is neither the first nor the last: as written, compiled, and in other ways.
-
-    It is compiled with examples of several sizes, and in each way of ``BLOCK_VARIANTS``.
+    The tanh form differs from GELU by up to 4.8e-4, and the models were trained with GELU. It may
+    only be taken where the calls of a large sample stay the same.
     """
 
-    def opened() -> BatchedEncoder:
-        return random_encoder(  # always with the same weights
-            family, architecture, str(sizes.device), precision, budget=1, truncation=TRUNCATION
+    def gelu(self, x: torch.Tensor) -> torch.Tensor:
+        """GELU (tanh) of the product."""
+        product: torch.Tensor = torch._addmm_activation(
+            self.bias, x.flatten(0, -2), self.weight.t(), use_gelu=True
         )
+        return product.view(*x.shape[:-1], -1)
 
-    encoder = opened()
-    if sizes.device.type == "cuda":
-        encoder.set_budget(encoder.bounds.most)  # which the example of the program follows
-    example = encoder.compile_examples()[0]  # of a batch without padding, where there are two
-    with torch.inference_mode():  # compiled code takes other tensors for another kind of input
-        batch = [
-            tensor if tensor is None else tensor.clone()
-            for tensor in with_sequences(example, sizes.sequences).inputs
-        ]
+
+def rotate_without_masks(
+    x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor | None
+) -> torch.Tensor:
+    """Apply rotary positions as :func:`virnucpro.encoders.esm2_network.rotate` does, with ``sin``.
+
+    Each number is computed from itself and its partner in the other half. Put together from two
+    halves, a compiler computes both for every number and keeps one.
+    """
+    assert sin is not None
+    halves = x.float().view(*x.shape[:-1], 2, -1)  # [B, T, ..., 2, d/2]
+    sign = torch.arange(-1, 2, 2, device=x.device, dtype=torch.float32)[:, None]  # -1, then 1
+    partners = halves.flip(-2) * (sin.unsqueeze(-2) * sign)
+    rotated: torch.Tensor = halves * cos.unsqueeze(-2) + partners
+    return rotated.to(x.dtype).flatten(-2)
+
+
+Change = Callable[[Stack], AbstractContextManager[None]]
+
+
+def nothing(stack: Stack) -> AbstractContextManager[None]:
+    """Change nothing."""
+    return nullcontext()
+
+
+def linear_layers(kind: type[Linear]) -> Change:
+    """Put ``kind`` in place of the 16-bit layers; it shares the weights."""
+
+    @contextmanager
+    def change(stack: Stack) -> Iterator[None]:
+        for block in stack:
+            for layer in block.children():
+                if type(layer) is Linear:
+                    layer.__class__ = kind
+        yield
+
+    return change
+
+
+@contextmanager
+def rotation(stack: Stack) -> Iterator[None]:
+    """Use :func:`rotate_without_masks`."""
+    for block in stack:
+        vars(block)["rotate"] = rotate_without_masks
+    yield
+
+
+def prefer_cudnn(stack: Stack) -> AbstractContextManager[None]:
+    """Let cuDNN compute attention where it can."""
+    others = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
+    return sdpa_kernel([SDPBackend.CUDNN_ATTENTION, *others], set_priority=True)
+
+
+# The families and precisions in which a way changes something, and what surrounds compiling and
+# computing the blocks.
+VARIANTS: Mapping[str, tuple[tuple[Kind, ...], Change]] = {
+    "compiled": (ALL_KINDS, nothing),
+    "GELU with one exponential": ((ESM2,), linear_layers(SigmoidGeluLinear)),
+    "GELU (tanh) in the product": ((ESM2,), linear_layers(TanhGeluLinear)),
+    "rotary without masks": ((ESM2, ESM2_FP8), rotation),
+    "cuDNN attention": (ALL_KINDS, prefer_cudnn),
+}
+
+
+def compile_changed(encoder: BatchedEncoder, stack: Stack, change: Change) -> None:
+    """Change blocks of ``encoder`` in place, and compile them; on a CPU only graphs are made."""
+    backend = "inductor" if encoder.device.type == "cuda" else "eager"
+    with change(stack):
+        stack.fuse(encoder.compile_examples()[:1], backend=backend)
+
+
+def way(kind: Kind, size: str, device: str, change: Change | None) -> Callable[[], torch.Tensor]:
+    """Return a function that computes one block, which is neither the first nor the last.
+
+    The batch is a full one of equal lengths. Each way has a model of its own with the same weights,
+    and compiles it when it is first called; with ``change`` None, the block stays as written.
+    """
+    encoder = random_encoder(kind[0], size, device, kind[1], budget=1)
+    if device == "cuda":
+        encoder.set_budget(encoder.bounds.most)  # which the examples follow
     blocks: Any = encoder.network.blocks
+    stack = Stack([blocks[1]])
+    with torch.inference_mode():  # compiled code takes other tensors for another kind of input
+        inputs = encoder.compile_examples()[0].inputs
+        batch = [tensor if tensor is None else tensor.clone() for tensor in inputs]
 
-    def work(stack: Stack, context: Callable[[], AbstractContextManager[None]]) -> Work:
-        def forward() -> torch.Tensor:
-            with torch.inference_mode(), context():
-                state: torch.Tensor = stack(*batch)
-            if stack.calls.uncompiled:
-                raise RuntimeError(f"the compiled block was not used: {stack.calls.reason}")
-            return state
+    def forward() -> torch.Tensor:
+        if change is not None and not stack.fused:
+            compile_changed(encoder, stack, change)
+        with torch.inference_mode(), (change or nothing)(stack):
+            state: torch.Tensor = stack(*batch)
+        if stack.calls.uncompiled:
+            raise RuntimeError(f"the compiled block was not used: {stack.calls.reason}")
+        return state
 
-        return forward
-
-    def varied(variant: BlockVariant) -> Work:
-        ready: list[Work] = []
-
-        def forward() -> torch.Tensor:
-            if not ready:  # compiled at the first call, so that a failure is a row of its own
-                other: Any = opened().network.blocks  # a variant changes the block it is given
-                stack = Stack([other[1]])
-                variant.change(stack)
-                with variant.context():
-                    stack.fuse([example], backend=backend, options=variant.options)
-                ready.append(work(stack, variant.context))
-            return ready[0]()
-
-        return forward
-
-    backend = "inductor" if sizes.device.type == "cuda" else "eager"
-    yield "as written", work(Stack([blocks[1]]), nullcontext)
-    examples = {"example of the program": example} | {
-        f"example of {count} sequences": with_sequences(example, count) for count in sizes.examples
-    }
-    for name, compile_example in examples.items():
-        stack = Stack([blocks[1]])
-        stack.fuse([compile_example], backend=backend)
-        yield f"compiled, {name}", work(stack, nullcontext)
-    for name, variant in BLOCK_VARIANTS.items():
-        yield f"compiled, {name}", varied(variant)
+    return forward
 
 
-def groups(sizes: BlockSizes) -> dict[str, Callable[[], Ways]]:
-    """Return the groups in the order of their importance."""
-    blocks = {
-        f"block of {family} {precision}": lambda f=family, a=size, p=precision: block_ways(
-            sizes, f, a, p
-        )
-        for family, size in (("esm2", sizes.esm), ("dnabert-s", sizes.dnabert))
-        for precision in sizes.precisions
-    }
-    return {
-        "product with gelu": lambda: product_ways(sizes),
-        "fp8 quantisation": lambda: quantisation_ways(sizes),
-        "attention": lambda: attention_ways(sizes),
-        "layer norm": lambda: norm_ways(sizes),
-        "gelu": lambda: gelu_ways(sizes),
-        **blocks,
-    }
-
-
-def measured(ways: Ways, sizes: BlockSizes, rounds: int) -> dict[str, dict[str, Any]]:
-    """Return the figures of each way, with its agreement with the first one, or why it failed."""
-    works: dict[str, Work] = {}
+def measured(kind: Kind, size: str, device: str, rounds: int) -> dict[str, Any]:
+    """Return the figures of each way, with its agreement with the block as written, or why it failed."""
+    changes = {name: change for name, (kinds, change) in VARIANTS.items() if kind in kinds}
+    works: dict[str, Callable[[], torch.Tensor]] = {}
     rows: dict[str, dict[str, Any]] = {}
     reference: torch.Tensor | None = None
-    for name, work in ways:
+    for name, change in {"as written": None, **changes}.items():
+        work = way(kind, size, device, change)
         try:
-            result = _as_one(work())
+            result = work().float()
         except COMPILER_ERRORS as error:
             rows[name] = {"failed": f"{type(error).__name__}: {error}"[:500]}
             continue
         reference = result if reference is None else reference
         works[name] = work
-        rows[name] = {
-            "largest_difference": float((result - reference).abs().max()),
-            "least_cosine": float(F.cosine_similarity(result, reference, dim=-1).min()),
-        }
-    for name, figures in (time_variants(works, sizes.device, rounds) if works else {}).items():
-        rows[name] |= figures
+        rows[name] = {"least_cosine": float(F.cosine_similarity(result, reference, dim=-1).min())}
+    *_, figures = time_in_turns(works, torch.device(device), rounds, short=True)
+    first = next(iter(figures.values()))["seconds"]
+    for name, own in figures.items():
+        rows[name] |= {"times_as_fast": ratio(first, own["seconds"]), **own}
     return rows
 
 
-def _as_one(result: Any) -> torch.Tensor:
-    """Return float32 numbers; those in 8 bits come with their scale."""
-    if isinstance(result, tuple):
-        numbers, scale = result
-        product: torch.Tensor = numbers.float() * scale
-        return product
-    single: torch.Tensor = result.float()
-    return single
-
-
 def main() -> int:
-    """Measure every group, and save the figures after each."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    """Measure every kind of block, and save the figures after each."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
-    parser.add_argument("--groups", help="only these, separated by commas")
-    parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--json", type=Path, required=True)
     options = parser.parse_args()
-    sizes = REAL_SIZES if options.device == "cuda" else SMALL_SIZES
-    all_groups = groups(sizes)
-    names = options.groups.split(",") if options.groups else list(all_groups)
-    document: dict[str, Mapping[str, Any]] = {"groups": {}}
-    failed = False
-    for name in names:
+    on_gpu = options.device == "cuda"
+    sizes = ("3x2560x40", "3x768x12") if on_gpu else ("3x64x2", "3x48x2")
+    kinds = [kind for kind in ALL_KINDS if on_gpu or kind[1] == "bf16"]  # a CPU has no fp8
+    document: dict[str, Any] = {}
+    for kind in kinds:
         torch._dynamo.reset()
-        try:
-            rows = measured(all_groups[name](), sizes, options.rounds)
-        except COMPILER_ERRORS as error:
-            rows, failed = {"-": {"failed": f"{type(error).__name__}: {error}"[:500]}}, True
-        document["groups"][name] = rows  # type: ignore[index]
+        size = sizes[kind[0] == "dnabert-s"]
+        rows = measured(kind, size, options.device, 7 if on_gpu else 1)
+        document[" ".join(kind)] = rows
         options.json.write_text(json.dumps(document, indent=1) + "\n")
-        print(name)
         for way, row in rows.items():
-            if "failed" in row:
-                print(f"    {way}: {row['failed']}")
-                continue
-            print(f"    {way}: {row['milliseconds']:.4f} ms, {row['times_as_fast']:.3f} times as fast, "
-                  f"least cosine {row['least_cosine']:.6f}")  # fmt: skip
-        if sizes.device.type == "cuda":
+            print(" ".join(kind), way, json.dumps(row), flush=True)
+        if on_gpu:
             torch.cuda.empty_cache()
-    return int(failed)
+    return 0
 
 
 if __name__ == "__main__":

@@ -123,7 +123,9 @@ OPTIONS: dict[str, list[Change]] = {
 # Those that no option replaces.
 KEYS_CHANGED: dict[str, list[Change]] = {
     "prediction.sequences_per_file": [
-        Change("50", refused=("sequences per file: was 10000, is 50",))
+        Change(
+            "50", refused=("frames per file: was by their number, is by their number, at most 50",)
+        )
     ],
     "features.dnabert.model_name": [Change("lite")],  # of other model types
     "features.esm.model_name": [Change("lite")],

@@ -16,7 +16,6 @@ from pathlib import Path
 
 import click
 import pytest
-from virnucpro.store.rows import SAVE_SECONDS
 
 from benchmarks import expected_rates
 from tests.cli.test_help import COMMANDS
@@ -26,7 +25,7 @@ from virnucpro import errors
 from virnucpro.cli import run
 from virnucpro.cli.app import app
 from virnucpro.layout import Layout
-from virnucpro.stages.embedding import LEAST_SPAN, MOST_SPAN
+from virnucpro.stages.splitting import FILES, LEAST_CHUNKS, LEAST_FRAMES, MOST_FILES, MOST_FRAMES
 from virnucpro.store.lock import LockOwner, read_owner
 
 ROOT = Path(__file__).parents[2]
@@ -210,14 +209,11 @@ def test_receipts_are_as_documented(finished: Path) -> None:
 
 def test_documented_numbers_are_those_of_the_program() -> None:
     text = " ".join(CHECKPOINTS.split())
-    nucleotide = f"{LEAST_SPAN['nucleotide']:,} nucleotide"
-    sizes = (
-        f"{nucleotide} or {LEAST_SPAN['protein']:,} to {MOST_SPAN['protein']:,} protein sequences"
-    )
-    assert sizes in text
-    assert f"(with the up to {max(MOST_SPAN.values()):,} sequences of their span)" in text
-    assert SAVE_SECONDS == 5
-    assert "saved every five seconds" in text
+    assert (
+        f"the {FILES}th part of all frames, at least {LEAST_FRAMES} and at most {MOST_FRAMES:,} "
+        f"(at least {LEAST_CHUNKS:,} where no protein encoder runs), or more where there would be "
+        f"more than {MOST_FILES:,} files"
+    ) in text
 
 
 def test_the_documented_exit_codes_are_those_of_the_errors() -> None:

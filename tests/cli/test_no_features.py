@@ -12,9 +12,9 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-import virnucpro.run.windows as windows
 
 import virnucpro.run.engine as engine
+import virnucpro.run.features as features
 from tests.contract.poisoned import PoisonedExecutor
 from tests.forked import run_forked
 from virnucpro.contracts import Device
@@ -41,7 +41,7 @@ class Stopped(BaseException):
 
 @pytest.fixture(autouse=True)
 def small_windows(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(windows, "MOST_FRAMES", FRAMES_PER_WINDOW)
+    monkeypatch.setattr(features, "MOST_FRAMES", FRAMES_PER_WINDOW)
 
 
 @pytest.fixture(scope="module")
@@ -118,10 +118,10 @@ def test_the_results_are_the_same_and_features_of_one_window_exist(
     assert (left[-1], left == sorted(left, key=lambda n: -(n or 0))) == (0, True)
     assert set(summary.seconds) >= {"protein_embeddings", "scoring", "prediction"}
     record = json.loads((out / "in_run.json").read_bytes())
-    spans = -(-(summary.frames - (summary.copies or 0)) // FRAMES_PER_FILE)  # one for each file
+    files = -(-(summary.frames - (summary.copies or 0)) // FRAMES_PER_FILE)
     assert {row["stage"]: row["tasks"] for row in record["workers"]} == {
-        "nucleotide_embeddings": spans,
-        "protein_embeddings": spans,
+        "nucleotide_embeddings": files,
+        "protein_embeddings": files,
     }
 
 
@@ -185,7 +185,7 @@ def test_stopped_at_random_moments_it_goes_on(
     while True:
         try:
             request = _request(source, out, no_features=not stops or chance.random() < 0.7)
-            disk = StoppingDisk(chance.randrange(40, 400))
+            disk = StoppingDisk(chance.randrange(20, 200))
             run_prediction(request, lambda _: None, disk)
             break
         except Stopped:

@@ -11,7 +11,6 @@ import pytest
 from virnucpro.contracts import Device
 from virnucpro.executors.cluster import cpu_places
 from virnucpro.executors.ray_pool import Place, RayPool
-from virnucpro.store.disk import Disk
 
 OBJECT_STORE = 80 << 20  # bytes, the smallest that Ray accepts
 SETTINGS = {
@@ -43,11 +42,11 @@ def local_cluster(cpus: int) -> Iterator[None]:
             ray.shutdown()
 
 
-def ray_pool(devices: Sequence[Device], transfer: Disk | None = None) -> RayPool:
+def ray_pool(devices: Sequence[Device]) -> RayPool:
     """Return a pool with a worker on each of ``devices``, all on the first node."""
     (node, host) = next((place.node, place.host) for place in cpu_places(1))
     places = [
         Place(node, host, number, replace(device, threads=1))
         for number, device in enumerate(devices)
     ]
-    return RayPool(lambda: places, tokenizer_threads=1, transfer=transfer).gather()
+    return RayPool(lambda: places, tokenizer_threads=1).gather()

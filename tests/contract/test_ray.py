@@ -6,7 +6,6 @@ The contract of executors and the faults run over it in ``tests/slow``.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -28,10 +27,9 @@ from tests.contract.test_pools import (  # noqa: F401 - run here over the pool o
 )
 from virnucpro.events import Event, Notice
 from virnucpro.executors.cluster import cpu_places
-from virnucpro.executors.pool import TaskCompleted, WorkerExited, WorkerPool, WorkFailed
+from virnucpro.executors.pool import TaskCompleted, WorkerExited, WorkerPool
 from virnucpro.executors.ray_pool import RayPool
 from virnucpro.executors.ray_worker import Probe
-from virnucpro.store.disk import Disk
 
 
 class StartedOnce:
@@ -89,23 +87,6 @@ def test_a_lost_worker_is_reported_and_its_successor_works(
     pool.open(worker, stage, 0)
     pool.submit(worker, tasks[1])
     _until(pool, _is(TaskCompleted))
-
-
-def test_files_may_travel_with_the_messages(started: RayPool, tmp_path: Path) -> None:
-    place = cpu_places(2)[0]
-    pool = RayPool(lambda: [place], 1, transfer=Disk()).gather()
-    stage, tasks = _stage(tmp_path, ["a", "b"])
-    worker = pool.start()
-    assert worker is not None
-    pool.open(worker, stage, 0)
-    pool.submit(worker, tasks[0])
-    pool.submit(worker, replace(tasks[0], inputs=(tmp_path / "none",)))
-    events = _until(pool, _is(TaskCompleted))
-    pool.close()
-    assert [e.result.task for e in events if isinstance(e, TaskCompleted)] == tasks
-    assert tasks[0].outputs[0].read_text() == "a 5\nb 6\n"
-    (unread,) = [event for event in events if isinstance(event, WorkFailed)]
-    assert unread.failure.kind == "run"
 
 
 def test_a_node_that_cannot_see_the_folder_is_left_out_and_named(

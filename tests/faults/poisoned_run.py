@@ -42,7 +42,7 @@ def make_request(source: Path, out: Path, records: int = 400) -> PredictionReque
     )
     if not source.exists():
         source.write_text("".join(lines))
-    analysis = AnalysisSettings(model_type="toy", chunk_length=200, sequences_per_file=900)
+    analysis = AnalysisSettings(model_type="toy", chunk_length=200, sequences_per_file=100)
     return PredictionRequest(str(source), out, analysis, MachineSettings(device="cpu"), resume=True)
 
 

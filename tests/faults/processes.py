@@ -59,3 +59,4 @@ def until(true: Callable[[], object], seconds: float = 200.0) -> None:
     while not true():
         assert time.monotonic() < deadline, "this takes too long"
         time.sleep(0.01)
+        time.sleep(0.01)

@@ -17,7 +17,7 @@ from tests.faults.processes import family, files_under, running, until
 from tests.forked import run_forked
 
 ROOT = Path(__file__).parents[2]
-IDS = [f"a{n}" for n in range(40)]  # ten spans of four; all of it takes 1000 letters
+IDS = [f"a{n}" for n in range(40)]  # ten files of four; all of it takes 1000 letters
 
 Start = Callable[..., subprocess.Popen[bytes]]
 

@@ -1,15 +1,17 @@
-"""Tests that want a GPU. ``pytest tests/gpu --on=cpu`` rehearses on the CPU what can be there."""
+"""Tests that want a GPU. ``pytest tests/gpu --on=cpu`` rehearses the body of each on the CPU."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
 from benchmarks.gpu.models import Pair, write_pair
 from tests.gpu.reference_embeddings import Models
+from virnucpro.compute.compiled import Stack
 from virnucpro.devices import visible_gpus
 from virnucpro.precision import PRECISIONS
 
@@ -19,9 +21,7 @@ DEVICE = "test_gpu_device.py"
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Known where pytest is called on this folder; elsewhere it is the default."""
     parser.addoption("--on", choices=("cuda", "cpu"), default="cuda", help="device of tests/gpu")
-    parser.addoption(
-        "--outcomes", type=Path, help="file for a line of JSON per test that has ended"
-    )
+    parser.addoption("--outcomes", type=Path, help="file for the outcomes so far, as JSON")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -35,21 +35,25 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 class Outcomes:
-    """Appends the outcome of every test to a file at once."""
+    """Saves which tests passed, failed or were skipped, whenever one has ended."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        path.write_bytes(b"")
+        self._outcomes: dict[str, dict[str, str]] = {"passed": {}, "failed": {}, "skipped": {}}
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Write a line when a test was called, or when its preparation or its end went wrong."""
-        if report.when != "call" and report.outcome == "passed":
-            return
-        row = {"test": report.nodeid, "outcome": report.outcome, "seconds": report.duration}
-        if report.failed:
-            row["error"] = report.longreprtext[-4000:]
-        with self._path.open("a") as file:
-            file.write(json.dumps(row) + "\n")
+        """Note a test that was called, or whose preparation or end went wrong."""
+        if report.when == "call" or report.outcome != "passed":
+            error = report.longreprtext[-2000:] if report.failed else ""
+            self._outcomes[report.outcome][report.nodeid] = error or f"{report.duration:.1f} s"
+            self._path.write_text(json.dumps(self._outcomes, indent=1))
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """On the CPU, keep the first case of each test: a rehearsal of its body."""
+    if _on(config) == "cpu":
+        first = {getattr(item, "originalname", item.name): item for item in reversed(items)}
+        items[:] = [item for item in items if item in first.values()]
 
 
 def _on(config: pytest.Config) -> str:
@@ -76,13 +80,6 @@ def device(request: pytest.FixtureRequest) -> str:
     return _on(request.config)
 
 
-@pytest.fixture
-def gpu(device: str) -> None:
-    """For what a CPU does not have."""
-    if device != "cuda":
-        pytest.skip("only on a GPU")
-
-
 @pytest.fixture(autouse=True)
 def _supported_precision(request: pytest.FixtureRequest, device: str) -> None:
     """A precision that the GPU does not have is the one thing that may be skipped on a GPU."""
@@ -90,6 +87,14 @@ def _supported_precision(request: pytest.FixtureRequest, device: str) -> None:
     row = PRECISIONS.get(callspec.params.get("precision")) if callspec is not None else None
     if row and device == "cuda" and torch.cuda.get_device_capability() < row.capability:
         pytest.skip(f"{row.name} needs compute capability {row.capability}")
+
+
+@pytest.fixture(autouse=True)
+def _rehearsed(device: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On the CPU blocks are compiled to graphs alone: the compiler of C++ takes minutes."""
+    if device == "cpu":
+        defaults: Any = Stack.fuse.__kwdefaults__
+        monkeypatch.setitem(defaults, "backend", "eager")
 
 
 @pytest.fixture(scope="session")

@@ -47,20 +47,18 @@ def contents(layout: Layout) -> dict[str, bytes]:
 @pytest.fixture(scope="session")
 def on_cpu(tiny: Pair, tmp_path_factory) -> Layout:
     """The example of the repository, classified in fp32 on the CPU."""
-    layout = RunLayout(tmp_path_factory.mktemp("cpu"), "sequences", 500)
+    layout = RunLayout(tmp_path_factory.mktemp("cpu"), SOURCE.stem, 500)
     command = [sys.executable, "-m", "virnucpro", "predict", str(SOURCE), "-o", str(layout.root)]
     subprocess.run([*command, *tiny.options, "--device", "cpu"], check=True, capture_output=True)
     return layout
 
 
-@pytest.mark.parametrize("compile", ["always", "never"])
+@pytest.mark.parametrize("compile", ["never", "always"])
 def test_killed_and_resumed_it_is_the_same_to_the_byte(
     tiny: Pair, device, where, tmp_path, compile
 ):
-    if device == "cpu" and compile == "always":
-        pytest.skip("only on a GPU")
     # Many records: the run is still at work when its first part is there.
-    records = 12_000 if device == "cuda" else 2000
+    records = 4000 if device == "cuda" else 800
     source = write_contigs(tmp_path / "contigs.fa", records)
     options = [*tiny.options, *where, "--compile", compile, "-k", "--no-progress"]
     whole, killed = (RunLayout(tmp_path / name, "contigs", 500) for name in ("whole", "killed"))
@@ -95,12 +93,10 @@ def test_killed_and_resumed_it_is_the_same_to_the_byte(
 def test_the_calls_of_the_cpu(
     tiny: Pair, on_cpu: Layout, device, where, shell, tmp_path, precision, compile
 ):
-    if device == "cpu" and (PRECISIONS[precision].on_cpu != "fast" or compile == "always"):
-        pytest.skip("only on a GPU")
     done = shell("predict", SOURCE, "-o", tmp_path, *tiny.options, *where,
                  "--precision", precision, "--compile", compile)  # fmt: skip
     assert done.code == 0, done.err
-    layout = RunLayout(tmp_path, "sequences", 500)
+    layout = RunLayout(tmp_path, SOURCE.stem, 500)
     expected, found = predictions(on_cpu), predictions(layout)
     assert list(found) == list(expected)
     near = PRECISIONS[precision].largest_score_difference
@@ -122,10 +118,10 @@ def test_the_calls_of_the_cpu(
             assert row["peak_memory"] > 0
 
 
-def test_profile(device, shell, tmp_path):
-    for model, size in (("esm2", "2x64x2"), ("dnabert-s", "2x64x2")):
+def test_profile(tiny: Pair, device, shell, tmp_path):
+    for model, path in (("esm2", tiny.esm), ("dnabert-s", tiny.dnabert)):
         saved = tmp_path / f"{model}.json"
-        done = shell("profile", "--model", model, "--random", size, "--seconds", 0, "-o", saved,
+        done = shell("profile", "--model", model, "-p", path, "--seconds", 0, "-o", saved,
                      "--device", device)  # fmt: skip
         assert done.code == 0, done.err
         points = json.loads(saved.read_bytes())["points"]
@@ -133,11 +129,11 @@ def test_profile(device, shell, tmp_path):
         assert all((point["peak_memory"] is not None) == (device == "cuda") for point in points)
 
 
-def test_benchmark(device, shell, tmp_path: Path):
+def test_encoders_beside_others(device, tmp_path: Path):
     saved = tmp_path / "found.json"
-    done = shell("benchmark", "esm2:3x64x2", "dnabert-s:3x64x2", "--seconds", 0, "--sequences", 40,
-                 "--device", device, "--precision", "bf16", "--json", saved)  # fmt: skip
-    assert done.code == 0, done.err
+    command = [sys.executable, "-m", "benchmarks.encoders", "esm2:3x64x2", "dnabert-s:3x64x2"]
+    command += ["--seconds", "0", "--sequences", "40", "--device", device, "--precision", "bf16"]
+    subprocess.run([*command, "--json", str(saved)], check=True)
     for model in json.loads(saved.read_bytes())["models"]:
         for row in model["results"]:
             assert row["check"] in ("reference", "same")

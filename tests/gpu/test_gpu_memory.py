@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
+
 import pytest
 import torch
 
+from benchmarks.models import sequences_for
 from tests.gpu.limited_memory import Tight
 from tests.gpu.reference_embeddings import ROLES, SMALL, Models, check, sequences
 from tests.unit.encoders.small import quiet
-from virnucpro.benchmark.budget_curve import random_sequences
 from virnucpro.compute.budget import CudaMemory, find_budget
 from virnucpro.contracts import Device, TaskResult
 from virnucpro.devices import visible_gpus
-from virnucpro.encoders.registry import locate, random_encoder
-from virnucpro.events import Notice, WorkerReport
+from virnucpro.encoders.registry import locate
+from virnucpro.events import Event, Notice, WorkerReport
 from virnucpro.executors.executor import Executor
 from virnucpro.executors.processes import ProcessPool
 from virnucpro.layout import RunLayout
@@ -27,6 +30,22 @@ MIB = 1 << 20
 LARGE = {"esm2": "3x2560x40", "dnabert-s": "3x1536x24"}
 
 
+@dataclass
+class Figures:
+    """Figures in place of those of a GPU: bytes that are free, and bytes per token or sequence."""
+
+    bytes_free: int
+    per_unit: int
+    amount: int = 0
+
+    def free(self) -> int:
+        return self.bytes_free
+
+    def peak(self, work: Callable[[], object]) -> int:
+        work()
+        return self.per_unit * self.amount
+
+
 class Little(CudaMemory):
     """A GPU that says that there is little left."""
 
@@ -35,17 +54,29 @@ class Little(CudaMemory):
 
 
 @pytest.mark.parametrize("family", ROLES)
-def test_a_budget_is_measured(gpu, family):
-    encoder = random_encoder(family, LARGE[family], "cuda", "bf16", budget=None, truncation=1024)
-    bounds, found = encoder.bounds, encoder.budget
-    assert found.found == encoder.facts()["found"] == "measured"
+def test_a_budget_is_measured(models: Models, device, family):
+    on_gpu = device == "cuda"
+    size = (LARGE if on_gpu else SMALL)[family]
+    encoder = models.open(family, size, device, "bf16", None if on_gpu else 1)
+    bounds, figures = encoder.bounds, Figures(1 << 40, MIB)
     possible = [bounds.least << k for k in range(9) if bounds.least << k <= bounds.most]
+
+    def probe(amount: int) -> None:
+        figures.amount = amount
+        inputs = (tensor.to(device) for tensor in encoder.probe_batch(amount).inputs)
+        with torch.inference_mode():
+            encoder.forward(*inputs)
+
+    found = encoder.budget if on_gpu else find_budget(bounds, None, figures, probe)
+    assert found.found == "measured"
     assert found.amount in possible
-    if encoder.device.type == "cuda" and torch.cuda.mem_get_info()[0] > 32 << 30:
+    if not on_gpu or torch.cuda.mem_get_info()[0] > 32 << 30:
         assert found.amount == bounds.most
-    little = find_budget(bounds, None, Little(encoder.device), encoder._try)
-    assert little.amount in possible
-    assert little.amount < bounds.most
+    figures.bytes_free = 8 * bounds.least * MIB
+    little = Little(encoder.device) if on_gpu else figures
+    found = find_budget(bounds, None, little, probe)
+    assert found.amount in possible
+    assert found.amount < bounds.most
 
 
 @pytest.mark.parametrize("family", ROLES)
@@ -62,21 +93,22 @@ def test_halved_batches_give_the_same(models: Models, device, family):
 
 
 def test_out_of_memory_in_a_worker_halves_its_batches(models: Models, device, tmp_path):
-    proteins = random_sequences("esm2", [166], 500)
+    proteins = sequences_for("esm2", [166], 500)
     size = "2x256x4"
     exact = models.open("esm2", size, "cpu", "fp32").encode(proteins, quiet)
     source = locate(str(models.path("esm2", size)), "protein")
     layout = RunLayout(tmp_path, "x", 500)
     stage = Tight(layout, Disk(), "protein", source, "fp32", 1024, 32768, spare=128 * MIB)
     where = visible_gpus()[0] if device == "cuda" else Device("cpu")
-    events = []
+    events: list[Event] = []
     pool = Executor(ProcessPool([where], tokenizer_threads=1), host_threads=1)
     try:
-        outcomes = list(pool.run(stage, stage.split(stage.whole(proteins)), events.append))
+        outcomes = list(pool.run(stage, [stage.whole(proteins)], events.append))
     finally:
         pool.close()
-    assert all(isinstance(outcome, TaskResult) for outcome in outcomes), outcomes
-    parts = sorted(outcome.outputs[0].path for outcome in outcomes)
+    done = [outcome for outcome in outcomes if isinstance(outcome, TaskResult)]
+    assert done == outcomes
+    parts = sorted(outcome.outputs[0].path for outcome in done)
     loaded = [load_features(path, "protein") for path in parts]
     assert [name for part in loaded for name in part.ids] == [f"p{n}" for n in range(500)]
     check(torch.cat([part.data for part in loaded]), exact, "fp32")

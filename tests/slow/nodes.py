@@ -24,13 +24,8 @@ ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT), **SETTINGS}
 class Node:
     """A node of a cluster; the first one is the head."""
 
-    def __init__(
-        self, folder: Path, output: Path, *, head: bool = False, hidden: Path | None = None
-    ) -> None:
-        """Start the node with one processor, and wait until it is there.
-
-        Its processes see an empty folder in place of ``hidden``, which takes root.
-        """
+    def __init__(self, folder: Path, output: Path, *, head: bool = False) -> None:
+        """Start the node with one processor, and wait until it is there."""
         options = ["--num-cpus=1", "--num-gpus=0", f"--object-store-memory={OBJECT_STORE}"]
         if head:
             options += ["--head", f"--port={PORT}", "--include-dashboard=false"]
@@ -39,7 +34,7 @@ class Node:
             options += [f"--address={ADDRESS}"]
         with output.open("w") as stream:
             self.process = subprocess.Popen(
-                [*without(hidden), RAY, "start", "--block", "--disable-usage-stats", *options],
+                [RAY, "start", "--block", "--disable-usage-stats", *options],
                 env=ENVIRONMENT,
                 stdout=stream,
                 stderr=stream,
@@ -54,14 +49,6 @@ class Node:
         self.process.wait()
 
 
-def without(hidden: Path | None) -> list[str]:
-    """Return what runs a command in a mount namespace of its own, where a folder is empty."""
-    if hidden is None:
-        return []
-    script = 'mount -t tmpfs none "$0" && exec "$@"'
-    return ["unshare", "--mount", "sh", "-c", script, str(hidden)]
-
-
 class LocalCluster:
     """Nodes that are stopped with the block."""
 
@@ -69,10 +56,10 @@ class LocalCluster:
         self._folder = folder
         self.nodes: list[Node] = []
 
-    def add(self, hidden: Path | None = None) -> Node:
-        """Start another node, which does not see what is in the folder ``hidden``."""
+    def add(self) -> Node:
+        """Start another node."""
         output = self._folder / f"output{len(self.nodes)}"
-        self.nodes.append(Node(self._folder, output, head=not self.nodes, hidden=hidden))
+        self.nodes.append(Node(self._folder, output, head=not self.nodes))
         return self.nodes[-1]
 
     @property
@@ -90,12 +77,12 @@ def _command(pid: int) -> bytes:
 
 
 @contextmanager
-def local_nodes(folder: Path, count: int, hidden: Path | None = None) -> Iterator[LocalCluster]:
-    """Have a cluster of ``count`` nodes in the block, none of which sees the folder ``hidden``."""
+def local_nodes(folder: Path, count: int) -> Iterator[LocalCluster]:
+    """Have a cluster of ``count`` nodes in the block."""
     cluster = LocalCluster(folder)
     try:
         for _ in range(count):
-            cluster.add(hidden)
+            cluster.add()
         yield cluster
     finally:
         for node in reversed(cluster.nodes):

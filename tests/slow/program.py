@@ -1,9 +1,8 @@
 """A program that runs the counting stage on all nodes of a cluster: to be interrupted and killed.
 
-python -m tests.slow.program FOLDER SECONDS_PER_BASE WORKERS [transfer]
+python -m tests.slow.program FOLDER SECONDS_PER_BASE WORKERS
 
-It begins when so many workers have joined, and prints the notices and losses of workers. With
-``transfer``, workers need not see the folder.
+It begins when so many workers have joined, and prints the notices and losses of workers.
 """
 
 from __future__ import annotations
@@ -21,7 +20,6 @@ from virnucpro.executors.cluster import connected, cpu_places
 from virnucpro.executors.executor import Executor
 from virnucpro.executors.ray_pool import RayPool
 from virnucpro.executors.signals import interruptible
-from virnucpro.store.disk import Disk
 
 
 def show(event: Event) -> None:
@@ -29,13 +27,13 @@ def show(event: Event) -> None:
         print(event, flush=True)
 
 
-def main(folder: Path, seconds_per_base: float, workers: int, *, transfer: bool) -> int:
-    stage = Counting((folder / "f.fa",), folder, span=4, seconds_per_base=seconds_per_base)
+def main(folder: Path, seconds_per_base: float, workers: int) -> int:
+    files = tuple(sorted(folder.glob("f*.fa")))
+    stage = Counting(files, folder, seconds_per_base=seconds_per_base)
     with interruptible() as interruption, connected(ADDRESS):
         while len(cpu_places(1)) < workers:
             time.sleep(0.1)
-        disk = Disk() if transfer else None
-        pool = RayPool(lambda: cpu_places(1), 1, emit=show, transfer=disk).gather()
+        pool = RayPool(lambda: cpu_places(1), 1, emit=show).gather()
         executor = Executor(pool, 1, interruption)
         try:
             run_stage(stage, executor, folder, show)
@@ -47,5 +45,4 @@ def main(folder: Path, seconds_per_base: float, workers: int, *, transfer: bool)
 
 
 if __name__ == "__main__":
-    arguments = Path(sys.argv[1]), float(sys.argv[2]), int(sys.argv[3])
-    sys.exit(main(*arguments, transfer=sys.argv[4:] == ["transfer"]))
+    sys.exit(main(Path(sys.argv[1]), float(sys.argv[2]), int(sys.argv[3])))

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.inputs import bases
-from tests.contract.running import fasta
+from tests.contract.running import fastas, written
 from tests.faults.processes import files_under, until
 from tests.golden.models import reference_options
 from tests.slow.nodes import ADDRESS, ENVIRONMENT, ROOT, LocalCluster, local_nodes
@@ -25,7 +25,7 @@ BYTES = ("x_contigs.tsv", "x_chunks.tsv", "x_virus.fna", "x_merged/prediction_re
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    fasta(tmp_path, "f.fa", IDS)
+    fastas(tmp_path, IDS, 4)
     return tmp_path
 
 
@@ -42,18 +42,17 @@ def _start(folder: Path, seconds_per_base: float = SECONDS_PER_BASE) -> subproce
     return subprocess.Popen(command, cwd=ROOT, env=ENVIRONMENT, stdout=subprocess.PIPE, text=True)
 
 
-def _parts(folder: Path) -> int:
-    return len(files_under(folder, ".txt.done"))
+def _done(folder: Path) -> int:
+    return len(files_under(folder, ".done"))
 
 
 def _check(folder: Path) -> None:
-    written = (folder / "f.txt").read_text().splitlines()
-    assert written == [f"{name} {5 + n}" for n, name in enumerate(IDS)]
+    assert written(folder) == IDS
 
 
 def test_a_node_that_is_killed_is_done_without(cluster: LocalCluster, folder: Path) -> None:
     program = _start(folder)
-    until(lambda: _parts(folder) >= 4)
+    until(lambda: _done(folder) >= 4)
     cluster.nodes[2].kill()
     output, _ = program.communicate()
     assert program.returncode == 0, output
@@ -63,7 +62,7 @@ def test_a_node_that_is_killed_is_done_without(cluster: LocalCluster, folder: Pa
 
 def test_a_node_that_is_added_gets_work(cluster: LocalCluster, folder: Path) -> None:
     program = _start(folder, 0.03)
-    until(lambda: _parts(folder) >= 2)
+    until(lambda: _done(folder) >= 2)
     cluster.add()
     output, _ = program.communicate()
     assert program.returncode == 0, output
@@ -75,11 +74,11 @@ def test_a_driver_that_is_killed_leaves_no_worker_and_is_resumed(
     cluster: LocalCluster, folder: Path
 ) -> None:
     program = _start(folder)
-    until(lambda: _parts(folder) >= 4)
+    until(lambda: _done(folder) >= 4)
     program.kill()
     program.communicate()
     until(lambda: not cluster.workers)
-    done = _parts(folder)
+    done = _done(folder)
     assert done < len(IDS) / 4
     again = _start(folder)
     again.communicate()
@@ -91,7 +90,7 @@ def test_a_driver_that_is_asked_to_end_leaves_no_worker(
     cluster: LocalCluster, folder: Path
 ) -> None:
     program = _start(folder)
-    until(lambda: _parts(folder) >= 2)
+    until(lambda: _done(folder) >= 2)
     program.send_signal(signal.SIGTERM)
     program.communicate()
     assert program.returncode == 143

@@ -45,7 +45,6 @@ from tests.faults.test_pool import (  # noqa: F401
 from virnucpro.contracts import Device
 from virnucpro.executors.executor import Executor
 from virnucpro.executors.scheduler import TimeLimits
-from virnucpro.store.disk import Disk
 
 pytestmark = pytest.mark.slow
 
@@ -57,14 +56,14 @@ def cluster() -> Iterator[None]:
         yield
 
 
-@pytest.fixture(params=[None, Disk()], ids=["shared", "transfer"])
-def pool(request: pytest.FixtureRequest) -> Iterator[Make]:
+@pytest.fixture
+def pool() -> Iterator[Make]:
     """Make executors with so many workers over the pool on Ray."""
     executors = []
 
     def make(workers: int, indices: Sequence[int] = (), **limits: float) -> Executor:
         devices = [Device("cpu", index) for index in indices or range(workers)]
-        made = ray_pool(devices, request.param)
+        made = ray_pool(devices)
         executors.append(Executor(made, 1, limits=TimeLimits(**limits)))
         return executors[-1]
 

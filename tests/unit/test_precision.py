@@ -19,7 +19,6 @@ from virnucpro.precision import (
     PRECISIONS,
     choose_precision,
     emulation_warnings,
-    measured_precisions,
 )
 
 ROOT = Path(__file__).parents[2]
@@ -67,30 +66,8 @@ def test_an_unknown_precision_is_refused_with_those_that_there_are() -> None:
         choose_precision("int1", [A100])
 
 
-@pytest.mark.parametrize(
-    ("device", "names"),
-    [
-        (H200, ("fp32", "bf16", "fp16", "fp8")),
-        (A100, ("fp32", "bf16", "fp16")),
-        (V100, ("fp32", "fp16")),
-        (Device("cpu"), ("fp32", "bf16")),
-    ],
-)
-@pytest.mark.usefixtures("every_instruction")
-def test_what_a_benchmark_measures(device: Device, names: tuple[str, ...]) -> None:
-    described = {"fp32", "bf16", "fp16", "fp8"}
-    assert tuple(name for name in measured_precisions(device) if name in described) == names
-
-
-@pytest.fixture
-def every_instruction(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(precision, "emulated_on_cpu", lambda name: False)
-
-
 def test_a_processor_that_emulates(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(precision, "emulated_on_cpu", lambda name: name != "fp32")
-    assert measured_precisions(Device("cpu")) == ("fp32",)
-    assert measured_precisions(A100) == ("fp32", "bf16", "fp16")
     assert choose_precision("auto", [Device("cpu")]) == "fp32"
     assert choose_precision("bf16", [Device("cpu")]) == "bf16"
     (warning,) = emulation_warnings("bf16", [Device("cpu"), Device("cpu")])

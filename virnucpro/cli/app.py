@@ -23,7 +23,6 @@ COMMANDS = {
     "evaluate": "virnucpro.cli.evaluate:evaluate",
     "rcl": "virnucpro.cli.app:rcl",
     "profile": "virnucpro.cli.profile:profile",
-    "benchmark": "virnucpro.cli.benchmark:benchmark",
     "utils": "virnucpro.cli.tools:utils",
 }
 TRAIN_COMMANDS = {

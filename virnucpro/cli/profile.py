@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,16 +19,18 @@ from virnucpro.formatting import memory_size, percent
 from virnucpro.store.guard import refuse_other_json
 
 if TYPE_CHECKING:
+    from virnucpro.compute.budget_curve import BudgetPoint
     from virnucpro.encoders.batched import BatchedEncoder
 
 EPILOG = """\b
 Examples:
   virnucpro profile --model esm2
   virnucpro profile --model dnabert-s --gpus 1 -o dnabert.json
-  virnucpro profile --model esm2 --random esm2_t12_35M_UR50D --device cpu --budgets 512,1024,2048
+  virnucpro profile --model esm2 -p esm2_t12_35M_UR50D --device cpu --budgets 512,1024,2048
 
-The weights are those that predict would use. Random weights need no download and are as fast.
+The weights are those that predict would use.
 """
+BATCHES = 4  # per call, on each thread of a CPU; with one, nothing could be prepared ahead
 DOUBLINGS = {"cpu": 2, "cuda": 5}  # budgets beyond the least one; a CPU gains nothing early
 
 
@@ -50,12 +52,6 @@ def counts(text: str) -> tuple[int, ...]:
 )
 @click.option(
     "-p", "--model-path", metavar="NAME", help="Name, folder or file of another model of this kind."
-)
-@click.option(
-    "--random",
-    "architecture",
-    metavar="SIZE",
-    help="Use random weights of this size: name of a model, or LAYERSxWIDTHxHEADS.",
 )
 @shared.device_options
 @shared.precision_option
@@ -80,7 +76,7 @@ def profile(family: str, as_json: bool, output: Path | None, **options: Any) -> 
     the option that sets another.
     """
     shared.say_at_start(f"measuring {family}")
-    from virnucpro.benchmark.budget_curve import best_budget, doubled_budgets, measure_budgets
+    from virnucpro.compute.budget_curve import best_budget, doubled_budgets
     from virnucpro.precision import choose_precision, emulation_warnings
     from virnucpro.store.disk import Disk
 
@@ -94,7 +90,7 @@ def profile(family: str, as_json: bool, output: Path | None, **options: Any) -> 
     molecule = family_named(family).molecule
     lengths = options["lengths"] or (LETTERS_PER_FRAME[molecule],)
     document: dict[str, Json] = {
-        "model": options["architecture"] or options["model_path"] or family,
+        "model": options["model_path"] or family,
         "device": device.name,
         "memory": device.memory,
         **encoder.facts(),
@@ -114,7 +110,7 @@ def profile(family: str, as_json: bool, output: Path | None, **options: Any) -> 
         least, least << DOUBLINGS[encoder.device.type]
     )
     points = []
-    for point in measure_budgets(encoder, family, lengths, budgets, options["seconds"]):
+    for point in _points(encoder, family, lengths, budgets, options["seconds"]):
         points.append(point)
         if not as_json:
             click.echo(
@@ -136,21 +132,39 @@ def profile(family: str, as_json: bool, output: Path | None, **options: Any) -> 
     click.echo(f"Recommended: virnucpro predict {document['option']} ...")
 
 
+def _points(
+    encoder: BatchedEncoder,
+    family: str,
+    lengths: Sequence[int],
+    budgets: Iterable[int],
+    seconds: float,
+) -> Iterator[BudgetPoint]:
+    """Measure one budget after the other. The first that does not fit into the memory ends it."""
+    import torch
+
+    from virnucpro.compute.budget_curve import measure_budget, random_sequences
+
+    on_gpu = encoder.device.type == "cuda"
+    mean = sum(lengths) / len(lengths) if encoder.bounds.unit == "tokens" else 1
+    batches = BATCHES * (1 if on_gpu else torch.get_num_threads())
+    for budget in budgets:
+        encoder.set_budget(budget)
+        count = batches * max(1, int(budget / mean))
+        sequences = random_sequences(family_named(family).alphabet, lengths, count)
+        try:
+            yield measure_budget(encoder, budget, sequences, seconds, on_gpu=on_gpu)
+        except torch.OutOfMemoryError:
+            return
+
+
 def _encoder(
     family: str, device: Device, precision: str, options: dict[str, Any]
 ) -> BatchedEncoder:
-    """Return the encoder on the device, with real or random weights."""
+    """Return the encoder on the device."""
     from virnucpro.encoders.batched import BatchedEncoder
-    from virnucpro.encoders.registry import locate, open_encoder, random_encoder
+    from virnucpro.encoders.registry import locate, open_encoder
 
     analysis = shared.configuration().analysis
-    if options["architecture"]:
-        if options["model_path"]:
-            raise UsageError("--random and --model-path contradict each other: leave one out")
-        architecture = options["architecture"]
-        return random_encoder(
-            family, architecture, device.kind, precision, budget=1, truncation=analysis.truncation
-        )
     molecule = family_named(family).molecule
     name = analysis.protein_model if molecule == "protein" else analysis.nucleotide_model
     source = locate(options["model_path"] or name, molecule)

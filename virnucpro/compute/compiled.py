@@ -23,7 +23,7 @@ from torch import nn
 # Rounding alone leaves 0.9999 in bf16, and 0.996 in fp8 of a block 96 wide, by the size of weights:
 # in 8 bit a last digit decides to which of few numbers a sum is rounded. A block that forgets its
 # positions has 0.995, one that forgets its mask 0.97 (random ESM-2 of 3x640x10, bf16, on a
-# CPU: tests/unit/encoders/test_stack.py).
+# CPU: tests/unit/compute/test_compiled.py).
 LEAST_COSINE = {1: 0.99, 2: 0.9995, 4: 0.9995}
 CompilerOptions = dict[str, str | int | bool | Callable[..., object]]
 OPTIONS: CompilerOptions = {
@@ -39,9 +39,11 @@ OPTIONS: CompilerOptions = {
     "realize_reads_threshold": 32,
     "realize_acc_reads_threshold": 32,
     # Both halves of a rotary position at once, each number read once, not one half or the other.
-    # Torch 2.10 has no such option.
     "max_complex_pointwise_cat_inputs": 0,
 }
+# Options that older versions of torch have in place of a newer one: with the same kernels for these
+# blocks in torch 2.11, which does not tell complex inputs from simple ones.
+OLDER_OPTIONS = {"max_complex_pointwise_cat_inputs": "max_pointwise_cat_inputs"}
 
 BlockFunction = Callable[..., torch.Tensor]
 GUARD_FAILURES = "guard failure(s):"  # stands before the reasons in a message of torch
@@ -135,23 +137,17 @@ class Stack(nn.ModuleList):
                 return next(filter(None, map(str.strip, reasons.splitlines())), "").lstrip("- ")
         return ""
 
-    def fuse(
-        self,
-        examples: Sequence[Example],
-        *,
-        backend: str = "inductor",
-        options: CompilerOptions | None = None,
-    ) -> None:
+    def fuse(self, examples: Sequence[Example], *, backend: str = "inductor") -> None:
         """Compile the blocks for batches like ``examples``, and check what came out.
 
         Kinds of blocks are told apart by the modules they are made of; each is compiled once for
-        each example. In a comparison, ``options`` take the place of those in ``OPTIONS``.
+        each example.
 
         Raises:
             NotCompiledError: a compiled block computes something else.
             One of ``COMPILER_ERRORS``: there is no compiler, or it fails; the stack is unchanged.
         """
-        known_options = _known(OPTIONS | (options or {})) if backend == "inductor" else None
+        known_options = _known(OPTIONS) if backend == "inductor" else None
         own = FunctionType(_call.__code__.replace(), _call.__globals__)  # see below
         step = torch.compile(
             own, fullgraph=True, dynamic=False, backend=backend, options=known_options
@@ -163,11 +159,15 @@ class Stack(nn.ModuleList):
 
 
 def _known(options: CompilerOptions) -> CompilerOptions:
-    """Those that this version of torch has: none of them changes what is computed."""
+    """Those that this version of torch has, or older ones: none changes what is computed."""
     import torch._inductor  # takes a second
 
     known = torch._inductor.list_options()
-    return {name: value for name, value in options.items() if name in known}
+    named = {
+        name if name in known else OLDER_OPTIONS.get(name, name): value
+        for name, value in options.items()
+    }
+    return {name: value for name, value in named.items() if name in known}
 
 
 def _as_inference_tensor(tensor: torch.Tensor | None) -> torch.Tensor | None:

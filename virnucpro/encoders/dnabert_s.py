@@ -11,14 +11,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import product
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import torch
-from tokenizers import Tokenizer, models, pre_tokenizers, processors
+from tokenizers import Tokenizer
 
 from virnucpro.compute.arithmetic import prepare_blocks, torch_dtype
 from virnucpro.compute.attention import (
@@ -33,9 +32,7 @@ from virnucpro.encoders.dnabert_s_network import Dnabert, DnabertSizes, alibi_bi
 from virnucpro.encoders.family import BASES, EncoderFamily, EncoderSource, OpenOptions
 from virnucpro.encoders.weights import (
     assign,
-    fill_randomly,
     moved,
-    parse_architecture,
     read_counts,
     read_folder,
     read_json,
@@ -246,37 +243,6 @@ def read_tokenizer(path: Path, vocabulary: int) -> Tokenizer:
     return tokenizer
 
 
-# --- a model without files, for measuring ----------------------------------------------------
-
-_RANDOM_VOCABULARY = 4096
-# Lengths of the words that become one, one after the other.
-_RANDOM_MERGES = ((1, 1), (2, 2), (2, 1), (4, 1), (3, 2))
-
-
-def _all_words(length: int) -> list[str]:
-    return ["".join(letters) for letters in product(BASES, repeat=length)]
-
-
-def _random_tokenizer() -> Tokenizer:
-    """Byte pairs of up to five bases: some 130 tokens for 499 bases, where the real one has 100."""
-    words = dict.fromkeys(["[UNK]", "[CLS]", "[SEP]", *BASES])
-    merges = [
-        (first, second)
-        for a, b in _RANDOM_MERGES
-        for first in _all_words(a)
-        for second in _all_words(b)
-    ]
-    words |= dict.fromkeys(first + second for first, second in merges)
-    vocabulary = {word: number for number, word in enumerate(words)}
-    tokenizer = Tokenizer(models.BPE(vocabulary, merges, unk_token="[UNK]"))
-    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
-    tokenizer.post_processor = processors.TemplateProcessing(
-        single="[CLS] $A [SEP]",
-        special_tokens=[(name, vocabulary[name]) for name in ("[CLS]", "[SEP]")],
-    )
-    return tokenizer
-
-
 # --- the family ------------------------------------------------------------------------------
 
 
@@ -289,7 +255,6 @@ class DnabertFamily(EncoderFamily):
     alphabet = BASES
     budget_unit = BOUNDS.unit
     compiles = True
-    default_model = "zhihan1996/DNABERT-S"
     # config.json of https://huggingface.co/zhihan1996/DNABERT-S
     released: Mapping[str, tuple[int, int, int]] = {"DNABERT-S": (12, 768, 12)}
 
@@ -324,17 +289,6 @@ class DnabertFamily(EncoderFamily):
         prepare_blocks(model.blocks, options.precision)
         tokenizer = read_tokenizer(source.weights / "tokenizer.json", sizes.vocabulary)
         return DnabertEncoder(model, tokenizer, sizes.heads, target, options.budget)
-
-    def open_random(self, architecture: str, options: OpenOptions) -> DnabertEncoder:
-        """Make a model with random weights and a tokenizer of all words of up to five bases."""
-        layers, width, heads = parse_architecture(architecture, self.released)
-        sizes = DnabertSizes(layers, width, heads, 4 * width, 1e-12, _RANDOM_VOCABULARY, 2)
-        with torch.device("meta"):
-            model = Dnabert(sizes)
-        target = torch.device(options.device)
-        fill_randomly(model, target, torch_dtype(options.precision))
-        prepare_blocks(model.blocks, options.precision)
-        return DnabertEncoder(model, _random_tokenizer(), heads, target, options.budget)
 
     def tokens(self, letters: int, truncation: int) -> int:
         """Return about how many tokens there are, with ``[CLS]`` and ``[SEP]``."""

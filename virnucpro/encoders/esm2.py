@@ -44,8 +44,6 @@ from virnucpro.encoders.weights import (
     Weights,
     assign,
     check_file,
-    fill_randomly,
-    parse_architecture,
     read_counts,
     read_folder,
     read_json,
@@ -391,18 +389,6 @@ class Esm2Family(EncoderFamily):
         assign(model, checkpoint.names, checkpoint.weights, target, torch_dtype(options.precision))
         prepare_blocks(model.blocks, options.precision)
         rotary = rotary_tables(checkpoint.inv_freq, options.truncation + 2, target)
-        return Esm2Encoder(model, rotary, target, options.budget, options.truncation)
-
-    def open_random(self, architecture: str, options: OpenOptions) -> Esm2Encoder:
-        """Make a model with random weights and computed rotary frequencies."""
-        layers, width, heads = parse_architecture(architecture, self.released)
-        with torch.device("meta"):
-            model = Esm2(Esm2Sizes(layers, width, heads, 4 * width, _FAIR_EPS, True))
-        target = torch.device(options.device)
-        fill_randomly(model, target, torch_dtype(options.precision))
-        prepare_blocks(model.blocks, options.precision)
-        frequencies = rotary_frequencies(width // heads // 2)
-        rotary = rotary_tables(frequencies, options.truncation + 2, target)
         return Esm2Encoder(model, rotary, target, options.budget, options.truncation)
 
     def tokens(self, letters: int, truncation: int) -> int:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from virnucpro.contracts import Encoder, Json, ReportProgress
-from virnucpro.errors import ModelError, UsageError
+from virnucpro.errors import ModelError
 from virnucpro.layout import Molecule
 from virnucpro.precision import PRECISIONS
 from virnucpro.store.disk import host_name
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     import torch
 
-    from virnucpro.encoders.batched import BatchedEncoder
 
 BASES = "ACGT"
 RESIDUES = "LAGVSERTIDPKQNFYMHWC"
@@ -125,7 +124,6 @@ class EncoderFamily(ABC):
             asked for, so that ``--precision`` has no effect.
         version: raise it when the same files, or no files, give other embeddings than before.
         released: layers, width and attention heads of the released models, by name.
-        default_model: the model that a benchmark takes when only the family is named.
         caution: what users are told about results made with it; empty for nothing.
     """
 
@@ -139,7 +137,6 @@ class EncoderFamily(ABC):
     precisions: tuple[str, ...] = tuple(PRECISIONS)
     version: int = 1
     released: Mapping[str, Sizes] = {}
-    default_model: str = ""
     caution: str = ""
 
     def packaged(self) -> Path | None:
@@ -184,16 +181,6 @@ class EncoderFamily(ABC):
         Raises:
             ModelError: the weights are missing, damaged, or do not fit their configuration.
         """
-
-    def open_random(self, architecture: str, options: OpenOptions) -> BatchedEncoder:
-        """Make a model with random weights, as fast as a released one, to measure without them.
-
-        ``architecture`` is a name of :attr:`released` or ``LAYERSxWIDTHxHEADS``.
-
-        Raises:
-            UsageError: an unknown architecture, or a family that cannot do this.
-        """
-        raise UsageError(f"{self.title} has no models with random weights: name a real one")
 
     def tokens(self, letters: int, truncation: int) -> int:
         """Return about how many tokens a sequence has; for balancing and progress only."""

@@ -11,7 +11,6 @@ import importlib
 from collections.abc import Mapping, Sequence
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from virnucpro.contracts import Encoder
 from virnucpro.encoders.family import (
@@ -25,9 +24,6 @@ from virnucpro.layout import Molecule
 from virnucpro.models.store import check_digest, find_model, snapshot_caution
 from virnucpro.precision import AUTO
 from virnucpro.store.stamps import hashed
-
-if TYPE_CHECKING:
-    from virnucpro.encoders.batched import BatchedEncoder
 
 ENTRY_POINTS = "virnucpro.encoders"  # the group in which other packages register families
 BUILT_IN: Mapping[str, str] = {
@@ -202,25 +198,6 @@ def open_encoder(
     return encoder
 
 
-def random_encoder(
-    family: str,
-    architecture: str,
-    device: str,
-    precision: str,
-    *,
-    budget: int | None,
-    truncation: int,
-) -> BatchedEncoder:
-    """Make an encoder with random weights; see :meth:`EncoderFamily.open_random`.
-
-    Raises:
-        UsageError: an architecture that is unknown or cannot be built.
-        ModelError: an unknown family.
-    """
-    options = OpenOptions(device, precision, budget, truncation)
-    return family_named(family).open_random(architecture, options)
-
-
 def check_precision(precision: str, *sources: EncoderSource) -> None:
     """Refuse, before anything is computed, a precision that one of the encoders does not have.
 
@@ -275,8 +252,3 @@ def cautions(sources: Sequence[EncoderSource]) -> list[str]:
     sentences = [family_named(source.family).caution for source in sources]
     sentences += [snapshot_caution(source.name, source.path) for source in sources if source.path]
     return list(dict.fromkeys(filter(None, sentences)))
-
-
-def released_families() -> list[EncoderFamily]:
-    """Return the families of this package that have released models, which can be measured."""
-    return [family for family in map(family_named, BUILT_IN) if family.released]

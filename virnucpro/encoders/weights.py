@@ -22,7 +22,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import nn
 
-from virnucpro.errors import ModelError, UsageError
+from virnucpro.errors import ModelError
 from virnucpro.store.documents import parse_json
 from virnucpro.store.features import warnings_of_torch
 
@@ -303,44 +303,3 @@ def assign(
     module.load_state_dict(state, assign=True)
     module.requires_grad_(False)
     module.eval()
-
-
-# --- random weights --------------------------------------------------------------------------
-
-SPREAD = 0.02  # of random weights, as ESM-2 and DNABERT-S were initialised
-
-
-def parse_architecture(
-    name: str, released: Mapping[str, tuple[int, int, int]]
-) -> tuple[int, int, int]:
-    """Return layers, width and heads of a released model, or of ``LAYERSxWIDTHxHEADS``.
-
-    Raises:
-        UsageError: neither of these, or a width that does not divide by twice the heads.
-    """
-    if name in released:
-        return released[name]
-    match = re.fullmatch(r"(\d{1,3})x(\d{1,6})x(\d{1,4})", name)
-    if match is None:
-        raise UsageError(f"{name}: expected LAYERSxWIDTHxHEADS, or one of {', '.join(released)}")
-    layers, width, heads = map(int, match.groups())
-    if not (layers and heads) or width % (2 * heads) or not width:
-        raise UsageError(f"{name}: the width must divide by twice the heads")
-    return layers, width, heads
-
-
-def fill_randomly(model: nn.Module, device: torch.device, dtype: torch.dtype) -> None:
-    """Move ``model`` from the meta device, with small random numbers and plain layer norms.
-
-    Weights are the same numbers in every precision on one kind of device, and as float16 stores
-    them, like those released.
-    """
-    model.to(dtype).to_empty(device=device).requires_grad_(False).eval()
-    random = torch.Generator(device).manual_seed(0)
-    for module in model.modules():
-        for name, parameter in module.named_parameters(recurse=False):
-            if isinstance(module, nn.LayerNorm):
-                parameter.fill_(float(name == "weight"))
-            else:
-                drawn = torch.randn(parameter.shape, generator=random, device=device)
-                parameter.copy_((drawn * SPREAD).half())

@@ -220,8 +220,8 @@ class Ledger:
         return self._receipts[self._layout.receipt(stage)].outputs
 
     def figures(self, receipt: Path) -> TaskFigures:
-        """Return the figures that a finished task left in its receipt."""
-        return self._receipts[receipt].figures
+        """Return the figures that a finished task left in its receipt; empty ones without it."""
+        return self._receipts[receipt].figures if receipt in self._receipts else TaskFigures()
 
     def part(self, receipt: Path) -> OutputFile | None:
         """Return the file of a task that this start has proved or carried out; None without one."""

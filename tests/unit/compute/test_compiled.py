@@ -6,13 +6,13 @@ from contextlib import contextmanager
 
 import pytest
 import torch
+import torch._inductor
 import torch.nn.functional as F
 
+from benchmarks.models import random_encoder, sequences_for
 from tests.unit.encoders.small import quiet
-from virnucpro.benchmark.budget_curve import random_sequences
-from virnucpro.compute.compiled import LEAST_COSINE, BlockCalls, NotCompiledError
+from virnucpro.compute.compiled import LEAST_COSINE, OPTIONS, BlockCalls, NotCompiledError, _known
 from virnucpro.compute.threads import one_thread
-from virnucpro.encoders.registry import random_encoder
 from virnucpro.precision import PRECISIONS
 
 LENGTHS = {"esm2": [30] * 8 + list(range(20, 60, 2)), "dnabert-s": [60, 200, 300]}
@@ -51,6 +51,13 @@ def opened(family, precision="fp32", budget=None):
     return random_encoder(family, SIZES[family], "cpu", precision, budget=budget, truncation=1024)
 
 
+def test_an_older_torch_gets_the_older_option(monkeypatch):
+    monkeypatch.setattr(
+        torch._inductor, "list_options", lambda: ["max_pointwise_cat_inputs", "deterministic"]
+    )
+    assert _known(OPTIONS) == {"max_pointwise_cat_inputs": 0, "deterministic": True}
+
+
 def difference(one, other):
     return float((one - other).abs().max())
 
@@ -61,7 +68,7 @@ def test_every_batch_goes_through_the_compiled_block_and_nothing_more_is_compile
     family, precision
 ):
     encoder, compiler = opened(family, precision), Watched()
-    sequences = random_sequences(family, LENGTHS[family], 60)
+    sequences = sequences_for(family, LENGTHS[family], 60)
     plain = encoder.encode(sequences, quiet)
     encoder.network.blocks.fuse(encoder.compile_examples(), backend=compiler)
     kinds = KINDS[family] * (2 if precision == "fp8" else 1)  # 16 bit at the ends
@@ -101,7 +108,7 @@ def two_threads():
 )
 def test_calls_without_the_compiled_code_are_counted_with_their_reason(setting, value):
     encoder, compiler = opened("esm2"), Watched()
-    stack, sequences = encoder.network.blocks, random_sequences("esm2", [40], 24)
+    stack, sequences = encoder.network.blocks, sequences_for("esm2", [40], 24)
     stack.fuse(encoder.compile_examples(), backend=compiler)
     checks = compiler.called
     plain = encoder.encode(sequences, quiet)
@@ -141,10 +148,10 @@ def test_what_else_compiled_code_depends_on(change, reason):
 @pytest.mark.parametrize("family", LENGTHS)
 def test_a_single_sequence_goes_as_it_was_written(family):
     encoder, compiler = opened(family), Watched()
-    plain = encoder.encode(random_sequences(family, LENGTHS[family], 1), quiet)
+    plain = encoder.encode(sequences_for(family, LENGTHS[family], 1), quiet)
     encoder.network.blocks.fuse(encoder.compile_examples(), backend=compiler)
     called = compiler.called
-    fused = encoder.encode(random_sequences(family, LENGTHS[family], 1), quiet)
+    fused = encoder.encode(sequences_for(family, LENGTHS[family], 1), quiet)
     assert compiler.called == called
     assert encoder.block_calls == BlockCalls()
     assert difference(fused, plain) < 1e-6
@@ -173,7 +180,7 @@ def test_a_small_batch_is_no_example_of_one_sequence():
 
 def test_padded_and_equal_lengths_are_both_among_the_batches():
     encoder = opened("esm2")
-    batches = list(encoder.batches(random_sequences("esm2", LENGTHS["esm2"], 60)))
+    batches = list(encoder.batches(sequences_for("esm2", LENGTHS["esm2"], 60)))
     assert {len(batch.inputs) for batch in batches if len(batch.indices) > 1} == {1, 3}
 
 
@@ -182,7 +189,7 @@ def test_the_compiler_itself(monkeypatch, tmp_path):
     """Inductor, as on a GPU; what it makes gives the same embeddings."""
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
     encoder = opened("esm2")
-    sequences = random_sequences("esm2", [40], 12)
+    sequences = sequences_for("esm2", [40], 12)
     plain = encoder.encode(sequences, quiet)
     encoder.compile()
     facts = encoder.facts()
@@ -208,7 +215,7 @@ def test_without_a_compiler_the_model_stays_as_it_was(monkeypatch, error):
         raise error
 
     encoder = opened("dnabert-s")
-    sequences = random_sequences("dnabert-s", [60], 3)
+    sequences = sequences_for("dnabert-s", [60], 3)
     plain = encoder.encode(sequences, quiet)
     monkeypatch.setattr(torch, "compile", missing)
     encoder.compile()

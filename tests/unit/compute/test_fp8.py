@@ -6,8 +6,8 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from benchmarks.models import random_encoder, sequences_for
 from tests.unit.encoders.small import quiet
-from virnucpro.benchmark.budget_curve import random_sequences
 from virnucpro.compute.fp8 import (
     LOWEST_GELU,
     MOST,
@@ -17,7 +17,6 @@ from virnucpro.compute.fp8 import (
     rounded_gelu,
 )
 from virnucpro.compute.linear import GatedLinear, Linear
-from virnucpro.encoders.registry import random_encoder
 
 # Of either operand 4 bits are left: an error of 2^-4 at most, 2^-5.3 on average, in each product,
 # much of which the sum takes out again.
@@ -116,7 +115,7 @@ def test_the_first_and_the_last_block_stay_in_16_bit(family, size):
     assert kinds[0] == kinds[-1] == {torch.bfloat16}
     assert all(torch.float8_e4m3fn in kind for kind in kinds[1:-1])
     plain = random_encoder(family, size, "cpu", "fp32", budget=None, truncation=1024)
-    sequences = random_sequences(family, [80], 6)
+    sequences = sequences_for(family, [80], 6)
     one, other = (e.encode(sequences, quiet) for e in (encoder, plain))
     assert float(F.cosine_similarity(one, other).min()) > 0.99
     assert not torch.equal(one, other)

@@ -1,6 +1,6 @@
 """Two runs in one output directory, with sequences that fail, while workers are killed at random.
 
-    python -m tools.two_runs FOLDER --records 20000 --kills 20 --seed 1
+    python -m tests.faults.two_runs FOLDER --records 20000 --kills 20 --seed 1
 
 Both use the toy model type on two worker processes each. The results, the table of failures and
 the failed records must be those of the same two runs, one after the other and without kills. A
@@ -40,7 +40,7 @@ def start(source: Path, out: Path, seconds: float) -> subprocess.Popen[bytes]:
 
 
 def proved(out: Path, stem: str) -> int:
-    """Return how many part files of a run are proved."""
+    """Return how many feature files of a run are proved."""
     return sum(path.parts[len(out.parts)].startswith(stem) for path in files_under(out, ".pt.done"))
 
 
@@ -59,7 +59,7 @@ def kill_workers(
             os.kill(rng.choice(workers), signal.SIGKILL)
             at_last_kill[stem] = proved(out, stem)
             killed += 1
-            print(f"killed a worker of {stem} after {at_last_kill[stem]} parts", flush=True)
+            print(f"killed a worker of {stem} after {at_last_kill[stem]} files", flush=True)
     return killed
 
 

@@ -1,0 +1,273 @@
+"""Measure encoders at each precision beside other implementations, with the same random weights.
+
+    python -m benchmarks.encoders
+    python -m benchmarks.encoders esm2_t33_650M_UR50D DNABERT-S --precision bf16,fp8 --json here.json
+    python -m benchmarks.encoders esm2:6x320x20 --device cpu --mix 300 --threads 2 --no-peers
+
+A MODEL is the name of a released one, or FAMILY:LAYERSxWIDTHxHEADS. Implementations take turns, with a
+large matrix product at each precision. One that gives other embeddings than this program in fp32
+is reported and its speed is not measured.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import json
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+
+from benchmarks.models import MIXES, count_work, parse_model, random_encoder, random_frames
+from benchmarks.peers import (
+    FAIR_ESM,
+    ONE_BY_ONE,
+    TRANSFORMERS,
+    VIRNUCPRO,
+    Implementation,
+    other_implementations,
+    own_embed,
+)
+from benchmarks.timing import Figures, MatrixProduct, machine_facts, ratio, time_in_turns
+from virnucpro.compute.threads import call_mkl_functions_once
+from virnucpro.contracts import Device
+from virnucpro.devices import visible_gpus
+from virnucpro.encoders.registry import family_named
+from virnucpro.precision import PRECISIONS, choose_precision, emulated_on_cpu, supports
+
+# Without MODEL: what predict takes; a CPU would need minutes per batch for the 3B.
+MODELS = {
+    "cuda": ["esm2_t36_3B_UR50D", "DNABERT-S"],
+    "cpu": ["esm2_t12_35M_UR50D", "DNABERT-S"],
+}
+SEQUENCES = {"cuda": 1024, "cpu": 32}
+ROUNDS = 3  # at least; the median of fewer is not better than a single measurement
+# The columns of the table, with the key of each figure and its form.
+COLUMNS = (
+    ("sequences/s", "sequences_per_second", ",.1f"),
+    ("tokens/s", "tokens_per_second", ",.0f"),
+    ("of matmul", "share_of_matmul", ".0%"),
+    ("x original", "ratio_to_original", ".2f"),
+    ("x transformers", "ratio_to_transformers", ".2f"),
+    ("x bf16", "ratio_to_bf16", ".2f"),
+    ("GPU bytes", "peak_memory", ".2e"),
+    ("compile s", "compile_seconds", ".1f"),
+    ("waited", "host_wait", ".1%"),
+    ("cosine", "least_cosine", ".6f"),
+)
+
+
+def main() -> int:
+    """Measure, save and print; return 1 where an implementation gives other embeddings."""
+    options = _options()
+    if options.threads:
+        torch.set_num_threads(options.threads)
+    call_mkl_functions_once()  # fair-esm and transformers make their rotary tables with torch
+    gpus = visible_gpus() if options.device != "cpu" else []
+    if options.device == "cuda" and not gpus:
+        sys.exit("no usable NVIDIA GPU: see nvidia-smi, or use --device cpu")
+    device = gpus[0] if gpus else Device("cpu")
+    precisions = [choose_precision(p, [device]) for p in options.precision] or [
+        *measured_precisions(device)
+    ]
+    frames = random_frames(options.mix, options.sequences or SEQUENCES[device.kind])
+    emulated = [p for p in PRECISIONS if device.kind == "cpu" and emulated_on_cpu(p)]
+    document: dict[str, Any] = {
+        "command": ["python", "-m", "benchmarks.encoders", *sys.argv[1:]],
+        "machine": machine_facts(),
+        "mix": options.mix,
+        "emulated": emulated,
+        "models": [],
+    }
+    print(f"{device.name}; emulated, so only measured if named: {', '.join(emulated) or 'none'}")
+    names = options.models or [parse_model(name) for name in MODELS[device.kind]]
+    for number, (family, size) in enumerate(names):
+        sequences = frames[family_named(family).molecule]
+        for measured in measure_model(
+            family, size, sequences, device.kind, precisions, options.seconds, peers=options.peers
+        ):
+            document["models"][number:] = [measured]
+            if options.json:
+                options.json.write_text(json.dumps(document, indent=1) + "\n")
+        print_table(measured)
+        gc.collect()  # one model is freed before the next is opened
+        if device.kind == "cuda":
+            torch.cuda.empty_cache()
+    rows = [row for model in document["models"] for row in model["results"]]
+    return int(any(row["check"] == "differs" for row in rows))
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("models", nargs="*", type=parse_model, metavar="MODEL")
+    parser.add_argument("--mix", choices=list(MIXES), default="500", help="lengths of sequences")
+    parser.add_argument("--sequences", type=int, help="frames (default 1024; on a CPU 32)")
+    parser.add_argument("--precision", type=lambda text: text.split(","), default=[])
+    parser.add_argument("--device", choices=("cuda", "cpu"), help="default: a GPU if there is one")
+    parser.add_argument("--threads", type=int, help="of the host")
+    parser.add_argument("--seconds", type=float, default=5.0, help="per implementation")
+    parser.add_argument("--no-peers", dest="peers", action="store_false")
+    parser.add_argument("--json", type=Path, help="save all figures here, after every round")
+    return parser.parse_args()
+
+
+def measured_precisions(device: Device) -> tuple[str, ...]:
+    """Return the precisions that are measured where none is named: those that are fast."""
+    names = [name for name in PRECISIONS if supports(device, name)]
+    if device.kind != "cpu":
+        return tuple(names)
+    return tuple(n for n in names if PRECISIONS[n].on_cpu == "fast" and not emulated_on_cpu(n))
+
+
+def measure_model(
+    family: str,
+    size: str,
+    sequences: list[str],
+    device: str,
+    precisions: Sequence[str],
+    seconds: float,
+    *,
+    peers: bool,
+) -> Iterator[dict[str, Any]]:
+    """Yield the results of a model so far, when an implementation was checked and after each round."""
+    results: list[dict[str, Any]] = []
+    model: dict[str, Any] = {"model": size, "family": family, "sequences": len(sequences)}
+    timed: dict[str, Implementation] = {}
+    reference: torch.Tensor | None = None
+    for implementation in _implementations(family, size, device, precisions, peers=peers):
+        print(f"{size}: checking {implementation.name}", flush=True)
+        rows, row = _first_call(implementation, sequences)
+        if reference is None:
+            reference = rows
+            tokens, flops = count_work(implementation.encoder, sequences)
+            model |= {"tokens": tokens, "flops": flops, "results": results}
+        else:
+            row |= compared(rows, reference, implementation.precision)
+        asked = implementation.precision in precisions or implementation.program != VIRNUCPRO
+        if row["check"] != "differs" and asked:
+            timed[implementation.name] = implementation
+        results.append(row)
+        yield model
+    on = next(iter(timed.values())).encoder.device
+    products = {p: MatrixProduct(on, p) for p in {i.precision: None for i in timed.values()}}
+    works = {name: partial(one.embed, sequences) for name, one in timed.items()} | products
+    waited = {name: one.encoder.host_wait_seconds for name, one in timed.items()}
+    for figures in time_in_turns(works, on, ROUNDS, seconds):
+        model["matmul_flops_per_second"] = {
+            p: one.flops / figures[p]["milliseconds"] * 1e3 for p, one in products.items()
+        }
+        model["matmul_clocks"] = {p: figures[p] for p in products}
+        for row in results:
+            name = f"{row['implementation']} {row['precision']}"
+            if name in timed:
+                beside = ratio(figures[row["precision"]]["seconds"], figures[name]["seconds"])
+                share = model["flops"] / products[row["precision"]].flops * (beside or 0.0)
+                row |= _rates(model, figures[name]) | {"share_of_matmul": share}
+                if row["implementation"] in (VIRNUCPRO, ONE_BY_ONE):
+                    spent = timed[name].encoder.host_wait_seconds - waited[name]
+                    row["host_wait"] = spent / sum(row["seconds"])
+        _add_ratios(results, figures)
+        yield model
+
+
+def _implementations(
+    family: str, size: str, device: str, precisions: Sequence[str], *, peers: bool
+) -> Iterator[Implementation]:
+    """Yield the implementations in the order of their turns.
+
+    Ours in fp32 is the first where anything is compared with it.
+    """
+    wanted = sorted(precisions, key=lambda p: p != "fp32")
+    for precision in dict.fromkeys(["fp32", *wanted] if peers else wanted):
+        encoder = random_encoder(family, size, device, precision)
+        # The peers share these weights, so they are made before the weights are packed.
+        asked = precision in precisions
+        others = [*other_implementations(encoder, precision, asked=asked)] if peers else []
+        encoder.optimise()
+        yield Implementation(VIRNUCPRO, precision, own_embed(encoder), encoder)
+        yield from others
+
+
+def _first_call(
+    implementation: Implementation, sequences: list[str]
+) -> tuple[torch.Tensor, dict[str, Any]]:
+    """Return the embeddings, and what is known of an implementation before it is timed."""
+    encoder = implementation.encoder
+    on_gpu, started = encoder.device.type == "cuda", time.perf_counter()
+    before = torch.cuda.memory_allocated() if on_gpu else 0
+    if on_gpu:
+        torch.cuda.reset_peak_memory_stats()
+    rows = implementation.embed(sequences)
+    facts = encoder.facts() if implementation.program == VIRNUCPRO else {}
+    return rows, {
+        "implementation": implementation.program,
+        "precision": implementation.precision,
+        "check": "reference",
+        "first_call_seconds": time.perf_counter() - started,
+        "peak_memory": torch.cuda.max_memory_allocated() - before if on_gpu else None,
+        "uncompiled_calls": encoder.block_calls.uncompiled if facts else 0,
+        "uncompiled_reason": encoder.block_calls.reason if facts else "",
+        **{"compiled": False, "compile_seconds": 0.0, "compile_failed": None, **facts},
+    }
+
+
+def compared(rows: torch.Tensor, reference: torch.Tensor, precision: str) -> dict[str, Any]:
+    """Compare two float32 ``[n, dim]`` row by row, in float64. NaN differs."""
+    one, other = rows.double(), reference.double()
+    cosine = float(F.cosine_similarity(one, other).min())
+    return {
+        "check": "same" if cosine >= PRECISIONS[precision].least_cosine else "differs",
+        "least_cosine": cosine,
+        "largest_difference": float((one - other).abs().max()),
+    }
+
+
+def _rates(model: Mapping[str, Any], figures: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the rates of the median call."""
+    per_second = 1e3 / figures["milliseconds"]
+    return {
+        "sequences_per_second": model["sequences"] * per_second,
+        "tokens_per_second": model["tokens"] * per_second,
+        **figures,
+    }
+
+
+def _add_ratios(results: Sequence[dict[str, Any]], figures: Figures) -> None:
+    """Add how many times as fast each is as others.
+
+    It is compared with the way of the original, with transformers at the same precision and, for
+    this program alone, with bf16.
+    """
+
+    def seconds(program: str, precision: str) -> list[float]:
+        found: list[float] = figures.get(f"{program} {precision}", {}).get("seconds", [])
+        return found
+
+    original = seconds(FAIR_ESM, "fp32") or seconds(ONE_BY_ONE, "fp32")
+    for row in results:
+        own = row.get("seconds", [])
+        row["ratio_to_original"] = ratio(original, own)
+        row["ratio_to_transformers"] = ratio(seconds(TRANSFORMERS, row["precision"]), own)
+        if row["implementation"] == VIRNUCPRO:
+            row["ratio_to_bf16"] = ratio(seconds(VIRNUCPRO, "bf16"), own)
+
+
+def print_table(model: Mapping[str, Any]) -> None:
+    """Print a line per implementation and precision."""
+    print(f"{model['model']:30}", *(f"{name:>14}" for name, _, _ in COLUMNS))
+    for row in model["results"]:
+        cells = ("-" if row.get(key) is None else f"{row[key]:{form}}" for _, key, form in COLUMNS)
+        name = f"{row['implementation']} {row['precision']}"
+        print(f"{name:30}", *(f"{cell:>14}" for cell in cells), row["check"])
+        if row["compile_failed"] or row["uncompiled_calls"]:
+            print("    NOT COMPILED:", row["compile_failed"] or row["uncompiled_reason"])
+
+
+if __name__ == "__main__":
+    sys.exit(main())
