@@ -185,7 +185,7 @@ class Layout(OutputFolder):
         copies_table: the frames that are not embedded, because an earlier one is the same.
         receipt_files: the receipts of the stages with one task, and of files that were removed, in
             two files with the same content.
-        legacy_survey: what a run of version 1 left, noted before any of it is overwritten.
+        legacy_note: what a run of version 1 left, noted before any of it is overwritten.
     """
 
     def __init__(self, root: Path, stem: str) -> None:
@@ -224,7 +224,7 @@ class Layout(OutputFolder):
         self.frames_table = root / FRAMES.place(stem)
         self.copies_table = root / COPIES.place(stem)
         self.receipt_files = self.state / "receipts.json", self.state / "receipts.copy.json"
-        self.legacy_survey = self.state / "legacy.json"
+        self.legacy_note = self.state / "legacy.json"
 
     def frames(self, molecule: Molecule) -> Path:
         """All open frames, as nucleotides or as proteins."""

@@ -25,8 +25,8 @@ from virnucpro.rcl.networks import NETWORKS
 from virnucpro.rcl.predict import run_rcl_prediction
 from virnucpro.store.disk import Disk, sha256_of
 from virnucpro.store.documents import sealed, unsealed
-from virnucpro.store.guard import WorkIdentity, save_identity
 from virnucpro.store.lock import locked
+from virnucpro.store.work import WorkIdentity, save_identity
 
 
 def protein(length: int, seed: int) -> str:

@@ -32,19 +32,18 @@ def profile(table: Path, output: Path, force: bool) -> None:
     residues are aligned; the columns that most annotated RCLs begin and end in are those of the
     RCL. The shipped model hmm was made in this way. The package pyhmmer is needed.
     """
-    from virnucpro.layout import checkpoint_folder
+    from virnucpro.layout import checkpoint_folder, existing_paths
     from virnucpro.rcl.profile import PROFILE_SUFFIX, build_profile, import_pyhmmer
     from virnucpro.rcl.proteins import read_protein_table
-    from virnucpro.store.disk import Disk, sha256_of
-    from virnucpro.store.guard import ExistingWork, WorkIdentity, admit_work, refuse_links
+    from virnucpro.store.disk import Disk, is_own_file, sha256_of
+    from virnucpro.store.work import ExistingWork, WorkIdentity, check_work
 
     if output.suffix != PROFILE_SUFFIX:
         raise UsageError(f"--output {output}: give it the suffix {PROFILE_SUFFIX}")
     import_pyhmmer()
     previous = checkpoint_folder(output.parent) / f"{output.name}.previous"
-    refuse_links(previous)
     disk = Disk()
-    foreign = [output] if output.exists() or output.is_symlink() else []
+    foreign = existing_paths(output)
     existing = ExistingWork(output.parent, previous, foreign_files=foreign, option="--output")
     serpins = read_protein_table(table, with_rcl=True, max_length=1 << 20)
     if warning := serpins.warning():
@@ -53,8 +52,8 @@ def profile(table: Path, output: Path, force: bool) -> None:
     shared.say(f"aligning {counted(len(rows), 'serpin')}, which takes a minute for 1,000")
     made = build_profile(rows, {"serpins": len(rows), "table_sha256": sha256_of(table)})
     content = made.to_bytes()
-    if not (output.is_file() and not output.is_symlink() and output.read_bytes() == content):
-        admission = admit_work(WorkIdentity("the profile", {}), existing, disk, force=force)
+    if not (is_own_file(output) and output.read_bytes() == content):
+        admission = check_work(WorkIdentity("the profile", {}), existing, disk, force=force)
         if admission.notice:
             shared.say(admission.notice)
         disk.save(output, content)

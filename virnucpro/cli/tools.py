@@ -90,18 +90,18 @@ def validate(source: Path, mates: Path | None, interleaved: bool, expected_lengt
 def generate_config(output: Path | None, force: bool) -> None:
     """Write a configuration file with every key, its default and its meaning."""
     from virnucpro.configuration import default_yaml
-    from virnucpro.layout import checkpoint_folder
+    from virnucpro.layout import checkpoint_folder, existing_paths
     from virnucpro.store.disk import Disk
-    from virnucpro.store.guard import ExistingWork, WorkIdentity, admit_work
+    from virnucpro.store.work import ExistingWork, WorkIdentity, check_work
 
     if output is None:
         click.echo(default_yaml(), nl=False)
         return
     disk, content = Disk(), default_yaml().encode()
-    files = [output] if output.is_symlink() or output.exists() else []
+    files = existing_paths(output)
     previous = checkpoint_folder(output.parent) / f"{output.name}.previous"
     existing = ExistingWork(output.parent, previous, foreign_files=files, option="--output")
-    admission = admit_work(WorkIdentity("the configuration", {}), existing, disk, force=force)
+    admission = check_work(WorkIdentity("the configuration", {}), existing, disk, force=force)
     disk.save(output, content)
     if admission.notice:
         click.echo(admission.notice)

@@ -16,14 +16,13 @@ from virnucpro.evaluation.report import EvaluatedFiles
 from virnucpro.layout import checkpoint_folder, lock_file
 from virnucpro.store.disk import sha256_of
 from virnucpro.store.documents import parse_json
-from virnucpro.store.guard import (
+from virnucpro.store.lock import locked
+from virnucpro.store.work import (
     ExistingWork,
     WorkIdentity,
     foreign_files_refusal,
     read_identity,
-    refuse_links,
 )
-from virnucpro.store.lock import locked
 
 # In the order in which they are written.
 FILES = (*PLOTS, "evaluation.tsv", "evaluation.md", "evaluation.json")
@@ -73,7 +72,7 @@ class PlannedEvaluation:
 
     @property
     def identity(self) -> WorkIdentity:
-        """What decides the results, for the guard."""
+        """What decides the results, for the comparison with earlier work."""
         settings = _settings(self.files.document(self.threshold))
         return WorkIdentity(f"the evaluation in {self.folder.name}", settings)
 
@@ -115,16 +114,12 @@ def plan_evaluation(request: EvaluationRequest) -> PlannedEvaluation:
 
 
 def refuse_what_is_in_the_way(plan: PlannedEvaluation) -> None:
-    """Refuse links, and without force the files of somebody else, before anything is written.
+    """Refuse, without force, the files of somebody else, before anything is written.
 
     Raises:
-        ResumeRefusedError: state of the evaluation is a symbolic link.
         UsageError: files would be overwritten that are not ours.
     """
     existing, existing_classifier = plan.existing()
-    refuse_links(plan.begun_file, existing.previous)
-    if plan.request.output is not None:
-        refuse_links(existing_classifier.previous)
     if not plan.request.force:
         for work in (existing, existing_classifier):
             if refusal := foreign_files_refusal(work):

@@ -31,11 +31,11 @@ from virnucpro.evaluation.report import (
 from virnucpro.evaluation.sample import Sample, join
 from virnucpro.store.disk import Disk
 from virnucpro.store.documents import parse_json
-from virnucpro.store.guard import (
+from virnucpro.store.work import (
     ExistingWork,
     WorkIdentity,
-    admit_evaluation,
-    admit_work,
+    check_evaluation,
+    check_work,
     save_identity,
 )
 
@@ -56,7 +56,7 @@ def run_evaluation(request: EvaluationRequest, notify: Callable[[str], None]) ->
         _sweep(plan, disk)
         # Looked at again, because another process may have worked until the lock was taken.
         existing, existing_classifier = plan.existing()
-        if notice := admit_evaluation(plan.identity, existing, disk, force=request.force):
+        if notice := check_evaluation(plan.identity, existing, disk, force=request.force):
             notify(notice)
         table = plan.predictions.table.path
         notify(f"reading {request.labels} and {table}; results go to {plan.folder}")
@@ -106,7 +106,7 @@ def _calibrated(
     calibration = fit_calibration(rows, before)
     content = with_temperature(classifier.file.path, calibration.temperature)
     label = f"the calibrated classifier {request.output.name}"
-    admit_work(WorkIdentity(label, {}), existing, disk, force=request.force)
+    check_work(WorkIdentity(label, {}), existing, disk, force=request.force)
     disk.save(request.output, content)
     return calibration
 

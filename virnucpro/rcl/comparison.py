@@ -30,8 +30,8 @@ from virnucpro.rcl.proteins import AnnotatedProtein, read_protein_table
 from virnucpro.rcl.splits import split_of_table
 from virnucpro.store.disk import Disk, sha256_of
 from virnucpro.store.documents import sealed, unsealed
-from virnucpro.store.guard import ExistingWork, WorkIdentity, admit_evaluation
 from virnucpro.store.lock import locked
+from virnucpro.store.work import ExistingWork, WorkIdentity, check_evaluation
 from virnucpro.training.data.dataset import Part
 from virnucpro.version import __version__
 
@@ -105,7 +105,7 @@ def run_rcl_evaluation(
         disk.sweep(folder, EVALUATION_FILES)
         work = _existing(folder, label)
         wanted = WorkIdentity(label, settings)
-        if notice := admit_evaluation(wanted, work, disk, force=request.force):
+        if notice := check_evaluation(wanted, work, disk, force=request.force):
             display.show(Notice("info", notice))
         evaluations = [evaluate_finder(finder, proteins, display) for finder in request.finders]
         report = {

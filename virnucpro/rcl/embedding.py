@@ -44,7 +44,7 @@ from virnucpro.layout import Layout, existing_paths
 from virnucpro.precision import choose_precision, emulation_warnings
 from virnucpro.rcl.proteins import AnnotatedProtein
 from virnucpro.rcl.stored_features import INDEX, sequence_key
-from virnucpro.run.engine import Run, admitted_state, execute
+from virnucpro.run.engine import Run, checked_state, execute
 from virnucpro.run.request import check_writable
 from virnucpro.settings import MachineSettings
 from virnucpro.stages.embedding import budget_key
@@ -250,9 +250,7 @@ def embed_residues(
         stack.enter_context(locked(layout.lock))
         names = {layout.residues(number).name for number in range(1, len(blocks) + 1)}
         disk.sweep(layout.root, {*names, layout.index.name})
-        state = admitted_state(
-            layout, disk, state, emit, resume=request.resume, force=request.force
-        )
+        state = checked_state(layout, disk, state, emit, resume=request.resume, force=request.force)
         for number, block in enumerate(blocks, 1):
             text = "".join(f">{unique[sequence]}\n{sequence}\n" for sequence in block).encode()
             path = layout.block(number)

@@ -23,15 +23,14 @@ from virnucpro.stages.chunking import (
 )
 from virnucpro.store.disk import Disk, sha256_of
 from virnucpro.store.documents import sealed, unsealed
-from virnucpro.store.guard import (
+from virnucpro.store.lock import locked
+from virnucpro.store.work import (
     ExistingWork,
     WorkIdentity,
-    admit_work,
+    check_work,
     read_identity,
-    refuse_links,
     save_identity,
 )
-from virnucpro.store.lock import locked
 from virnucpro.version import __version__
 
 STEPS = ("reading", "finding RCLs")
@@ -55,7 +54,6 @@ def run_rcl_prediction(
     files = files_of(request)
     check_names(request, files)
     state = checkpoint_folder(request.root) / "rcl" / request.stem
-    refuse_links(state)
     with locked(lock_file(request.root, f"{request.stem}_rcl"), "these proteins"):
         for folder in (request.root, state):
             disk.sweep(folder, {path.name for path in (*files.results, files.record)} | {"input"})
@@ -83,7 +81,7 @@ def _predicted(
     notify: Callable[[str], None],
     disk: Disk,
 ) -> RclSummary:
-    """Ask the guard, compute, and write all files, the record last."""
+    """See what is there, compute, and write all files, the record last."""
     began = time.monotonic()
     seen = hashed_input(source)
     identity = WorkIdentity(
@@ -98,7 +96,7 @@ def _predicted(
     )
     begun_file = state / "begun.json"
     existing, earlier = _existing_prediction(files, state, begun_file)
-    admission = admit_work(identity, existing, disk, force=request.force)
+    admission = check_work(identity, existing, disk, force=request.force)
     if admission.decision == "finished" and earlier is not None:
         notify("nothing to compute: this prediction was finished before, its files are intact")
         return earlier

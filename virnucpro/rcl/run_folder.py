@@ -12,8 +12,8 @@ from virnucpro.errors import InputError, LockedError, ResumeRefusedError
 from virnucpro.events import Notice
 from virnucpro.layout import checkpoint_folder, lock_file
 from virnucpro.store.disk import Disk
-from virnucpro.store.guard import ExistingWork, WorkIdentity, admit_work
 from virnucpro.store.lock import locked
+from virnucpro.store.work import ExistingWork, WorkIdentity, check_work
 from virnucpro.training.savepoint import Savepoint, load_savepoint, save_savepoint
 
 _RUN = re.compile(r"run_(\d{3,})")
@@ -118,7 +118,7 @@ def _unfinished_run(
             label = f"the training {files.root.name}"
             earlier = WorkIdentity(label, point.identity)
             work = ExistingWork(files.root, files.root, [files.savepoint], identity=earlier)
-            admission = admit_work(wanted, work, disk, resume=True)
+            admission = check_work(wanted, work, disk, resume=True)
         except LockedError:
             continue  # it is being trained at this moment
         except InputError as error:

@@ -15,8 +15,8 @@ from virnucpro.layout import Layout, checkpoint_folder
 from virnucpro.report.document import MARK
 from virnucpro.report.overview import NamedRuns, overview_page
 from virnucpro.results import PredictionRun, open_run
-from virnucpro.store.disk import Disk, sha256_of
-from virnucpro.store.guard import ExistingWork, move_aside
+from virnucpro.store.disk import Disk, is_own_file, sha256_of
+from virnucpro.store.work import ExistingWork, move_aside
 from virnucpro.version import __version__
 
 _LAST_LINE = "<!-- made from "
@@ -121,6 +121,6 @@ def refuse_other_file(path: Path, text: str | None) -> None:
 
 def text_of(path: Path) -> str | None:
     """Return the content of a file; None where there is none that can be read as text."""
-    if path.is_symlink() or not path.is_file():
+    if not is_own_file(path):
         return None
     return path.read_bytes().decode("utf-8", "replace")

@@ -29,7 +29,6 @@ from virnucpro.stages.output import OutputStage
 from virnucpro.stages.results import OutputFigures, result_counts
 from virnucpro.store.disk import Disk
 from virnucpro.store.documents import parse_json
-from virnucpro.store.guard import refuse_links
 from virnucpro.store.ledger import Ledger, stage_receipt
 from virnucpro.store.lock import locked
 from virnucpro.store.receipts import Receipt, UnusableReceiptError
@@ -136,7 +135,6 @@ def call_again(request: CallRequest, screen: CallScreen) -> list[CalledRun]:
         given[file.sha256] = file
     runs = []
     for run in found:
-        refuse_links(run.layout.state, run.layout.merged_folder)
         screen.say(f"calling the records of {run.layout.stem} in {run.layout.root}")
         records = run.record["counts"].get("records", 0)
         screen.begin(f"calling {run.layout.stem}", records)

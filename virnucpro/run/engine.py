@@ -30,7 +30,7 @@ from virnucpro.run.record import RunOutcome, WorkerTable
 from virnucpro.run.status import write_stage_list
 from virnucpro.store.disk import Disk
 from virnucpro.store.ledger import Ledger
-from virnucpro.store.state import RunState, admit_run, read_state, write_state
+from virnucpro.store.state import RunState, check_run, read_state, write_state
 
 
 @dataclass(eq=False)
@@ -102,7 +102,7 @@ class Run:
         return None
 
 
-def admitted_state(
+def checked_state(
     layout: Layout, disk: Disk, state: RunState, emit: Emit, *, resume: bool, force: bool
 ) -> RunState:
     """Write the state of a run, with the batch budgets of an earlier start, and return it.
@@ -111,7 +111,7 @@ def admitted_state(
         ResumeRefusedError: the existing files were made from something else.
         UsageError: files would be overwritten that this run did not write.
     """
-    admission = admit_run(layout, disk, state, resume=resume, force=force)
+    admission = check_run(layout, disk, state, resume=resume, force=force)
     if admission.notice:
         emit(Notice("info", admission.notice))
     earlier = read_state(layout)  # None where it was moved aside just now

@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import BinaryIO
 
 from virnucpro.contracts import OutputFile
-from virnucpro.errors import OutputError
+from virnucpro.errors import OutputError, ResumeRefusedError
+from virnucpro.layout import state_folders
 from virnucpro.store.stamps import hashed
 
 BUFFER = 1 << 20  # bytes gathered before a write: large enough that the system call costs nothing
@@ -239,28 +240,54 @@ class Disk:
         Only those of files called ``names`` count, where other runs share the folder; and none
         whose process still runs here.
         """
-        if not folder.is_dir():
+        is_linked_state = folder.is_symlink() and state_folders(folder / "file")
+        if is_linked_state or not folder.is_dir():
             return
         for path in folder.iterdir():
             match = _TEMPORARY.match(path.name)
             if not match or (names is not None and match["name"] not in names):
                 continue
-            if not _running(match):
+            if match["host"] != host_name() or not is_running(int(match["pid"])):
                 self.remove(path)
 
 
-def _running(match: re.Match[str]) -> bool:
-    """Return whether the writer of a temporary file is another, living process of this machine."""
-    pid = int(match["pid"])
-    if match["host"] != host_name() or pid == os.getpid():
-        return False
+def is_running(pid: int) -> bool:
+    """Return whether another process of this machine has this number."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
         return False
-    except OSError:
+    except PermissionError:
         return True
-    return True
+    return pid != os.getpid()
+
+
+def is_own_file(path: Path) -> bool:
+    """Return whether a path is a file that may be replaced, and neither a folder nor a link."""
+    return path.is_file() and not path.is_symlink()
+
+
+def refuse_links(*paths: Path) -> None:
+    """Refuse kept files and folders that are, or lie behind, a symbolic link.
+
+    Every lock and every start of a work calls it before anything is written. Of the folders above a
+    path, only the checkpoint folder and those in it count: users may link the folders of their
+    results. In such a folder no other file or folder may be a link either, but for locks, which
+    :func:`open_without_links` refuses.
+
+    Raises:
+        ResumeRefusedError: there is such a link (exit 3).
+    """
+    for path in paths:
+        folders = state_folders(path)
+        beside = path.parent.glob("*") if folders and path.parent.is_dir() else ()
+        for place in (*reversed(folders), path, *beside):
+            is_lock = place.suffix == ".lock" or place.name == "lock"
+            if place.is_symlink() and not is_lock:
+                raise ResumeRefusedError(
+                    f"{place} is a symbolic link, which is not followed, because the program keeps "
+                    f"and removes files there: remove the link, then run the same command again"
+                )
 
 
 def open_without_links(path: str | os.PathLike[str], flags: int) -> int:

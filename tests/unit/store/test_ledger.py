@@ -88,6 +88,9 @@ def test_a_receipt_never_points_outside(task: Task, layout: Layout, name: str) -
     document["outputs"][0]["file"] = name
     task.receipt.write_bytes(sealed(document))
     assert _ledger(layout).check(task) == "receipt unreadable"
+    task.receipt.write_bytes(sealed(document | {"schema": 99, "producer": "virnucpro 9"}))
+    with pytest.raises(ResumeRefusedError, match=r"newer version of the program .virnucpro 9."):
+        _ledger(layout).check(task)
 
 
 def test_swapped_outputs_are_noticed(task: Task, layout: Layout) -> None:
@@ -102,33 +105,24 @@ def test_swapped_outputs_are_noticed(task: Task, layout: Layout) -> None:
     assert _ledger(layout).check(other)
 
 
-def test_a_receipt_of_the_future_is_refused(task: Task, layout: Layout) -> None:
-    _carry_out(task, layout)
-    document = unsealed(task.receipt.read_bytes())
-    document |= {"schema": 99, "producer": "virnucpro 9"}
-    task.receipt.write_bytes(sealed(document))
-    with pytest.raises(ResumeRefusedError, match=r"newer version of the program .virnucpro 9."):
-        _ledger(layout).check(task)
-
-
 @pytest.mark.parametrize(
-    "change",
+    ("change", "same"),
     [
-        {"stage": "nucleotide_embeddings"},
-        {"version": 2},
-        {"params": {"encoder": "f"}},
+        ({"stage": "nucleotide_embeddings"}, False),
+        ({"version": 2}, False),
+        ({"params": {"encoder": "f"}}, False),
+        ({"weight": 5}, True),
+        ({"count": 7}, True),
+        ({"receipt": Path("x")}, True),
+        ({"inputs": (Path("y"),)}, True),
     ],
 )
-def test_the_fingerprint_has_what_decides_the_answer(task: Task, change: dict[str, object]) -> None:
-    assert fingerprint(replace(task, **change), ["d"]) != fingerprint(task, ["d"])  # type: ignore[arg-type]
+def test_the_fingerprint_has_what_decides_the_answer(
+    task: Task, change: dict[str, object], same: bool
+) -> None:
+    changed = replace(task, **change)  # type: ignore[arg-type]
+    assert (fingerprint(changed, ["d"]) == fingerprint(task, ["d"])) is same
     assert fingerprint(task, ["e"]) != fingerprint(task, ["d"])
-
-
-@pytest.mark.parametrize(
-    "change", [{"weight": 5}, {"count": 7}, {"receipt": Path("x")}, {"inputs": (Path("y"),)}]
-)
-def test_the_fingerprint_has_nothing_else(task: Task, change: dict[str, object]) -> None:
-    assert fingerprint(replace(task, **change), ["d"]) == fingerprint(task, ["d"])  # type: ignore[arg-type]
 
 
 def test_what_failed_last_time_is_stale(task: Task, layout: Layout) -> None:
@@ -149,3 +143,19 @@ def test_removed_files_stay_proved_until_they_are_needed(task: Task, layout: Lay
     again.forget_removed()
     assert again.check(task)
     assert _ledger(layout).check(task)
+
+
+@pytest.mark.parametrize("damaged", [0, 1])
+def test_receipts_of_whole_stages_stand_in_one_file_and_its_copy(
+    task: Task, layout: Layout, damaged: int
+) -> None:
+    whole = replace(task, stage="consensus", receipt=layout.receipt("consensus"))
+    output = Disk().save(whole.outputs[0], b"rows", 1)
+    ledger = _ledger(layout)
+    ledger.accept(TaskResult(ledger.reopened(whole), (output,)))
+    assert not whole.receipt.exists()
+    assert not _ledger(layout).check(whole)
+    layout.receipt_files[damaged].write_bytes(b"{")
+    assert not _ledger(layout).check(whole)
+    layout.receipt_files[1 - damaged].unlink()
+    assert _ledger(layout).check(whole) == "no receipt"

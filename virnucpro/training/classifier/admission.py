@@ -14,7 +14,7 @@ from virnucpro.events import Notice
 from virnucpro.layout import MOLECULES, checkpoint_folder, lock_file
 from virnucpro.store.disk import Disk, sha256_of
 from virnucpro.store.documents import parse_json
-from virnucpro.store.guard import ExistingWork, WorkIdentity, admit_work
+from virnucpro.store.work import ExistingWork, WorkIdentity, check_work
 from virnucpro.training.classifier.settings import TrainingSettings
 from virnucpro.training.data.dataset import PARTS, Dataset, read_embedding_record
 from virnucpro.training.savepoint import Savepoint, load_savepoint, save_savepoint
@@ -144,7 +144,7 @@ def admit_training(
             finished=True,
         )
     wanted = WorkIdentity(label, identity)
-    admission = admit_work(wanted, existing, disk, resume=resume, force=force)
+    admission = check_work(wanted, existing, disk, resume=resume, force=force)
     if admission.notice:
         show(Notice("info", admission.notice))
     if admission.decision == "finished":

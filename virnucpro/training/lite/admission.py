@@ -12,8 +12,8 @@ from virnucpro.errors import ModelError, ResumeRefusedError
 from virnucpro.layout import checkpoint_folder, lock_file
 from virnucpro.store.disk import sha256_of
 from virnucpro.store.documents import parse_json
-from virnucpro.store.guard import ExistingWork, WorkIdentity
 from virnucpro.store.migrations import upgraded
+from virnucpro.store.work import ExistingWork, WorkIdentity
 
 
 class LiteFiles:
@@ -39,7 +39,7 @@ class LiteFiles:
 
 
 def work_identity(files: LiteFiles, identity: Mapping[str, Any]) -> WorkIdentity:
-    """Return what decides the weights, by names for people, for the guard.
+    """Return what decides the weights, by names for people, for `check_work`.
 
     ``identity`` has ``settings``, ``data_set`` and ``threads``.
     """

@@ -23,9 +23,9 @@ from virnucpro.formatting import clock_time
 from virnucpro.metrics.classification import auroc
 from virnucpro.metrics.temperature import fit_temperature
 from virnucpro.store.disk import Disk, sha256_of
-from virnucpro.store.guard import admit_work
 from virnucpro.store.lock import locked
 from virnucpro.store.migrations import current_schema
+from virnucpro.store.work import check_work
 from virnucpro.training.data.dataset import Dataset, Part
 from virnucpro.training.lite.admission import (
     LiteFiles,
@@ -104,7 +104,7 @@ def fit_lite(
     with locked(files.lock, "this encoder", state=[files.savepoint, files.previous]):
         disk.sweep(files.root)
         existing, state = existing_training(files, identity["threads"], force=force)
-        admission = admit_work(work_identity(files, identity), existing, disk, force=force)
+        admission = check_work(work_identity(files, identity), existing, disk, force=force)
         if admission.decision == "finished":
             check_encoder(files)
             return None
