@@ -43,7 +43,7 @@ RESULT_SUFFIXES = (
     "failed_sequences.fa",
 )
 STDIN = "-"
-_COMPRESSION = (".gz", ".bz2", ".xz")
+_COMPRESSION = (".gz", ".bz2", ".xz", ".zst")
 _SEQUENCE_OF_VERSION_1 = (".fa", ".fasta", ".fna", ".fq", ".fastq")
 _LONGEST_PICTURE_NAME = 180  # bytes of a file name that are taken from an id
 _SEQUENCE = (*_SEQUENCE_OF_VERSION_1, ".fas", ".ffn", ".fsa")

@@ -77,7 +77,6 @@ OPTIONS: dict[str, list[Change]] = {
     "--cpu-workers": [Change("--cpu-workers 1")],
     # Nothing answers there; tests/contract/test_ray.py and tests/slow have a cluster.
     "--cluster": [Change("--cluster 127.0.0.1:9", code=64), Change("--cluster head", code=64)],
-    "--cluster-files": [Change("--cluster-files transfer")],  # without a cluster, it does nothing
     "--compile": [Change("--compile never"), Change("--compile always", code=64)],
     "--precision": [
         Change("--precision fp32"),

@@ -8,6 +8,7 @@ import torch
 
 from tests.unit.encoders.small import fair_model, save_fair
 from tests.unit.rcl.made_proteins import proteins, write_tables
+from virnucpro.encoders.esm2 import Esm2Encoder
 from virnucpro.rcl.model_files import read_rcl_model
 from virnucpro.rcl.stored_features import open_features
 
@@ -57,6 +58,25 @@ def test_features_are_those_of_fair_esm_and_are_computed_once(call, esm, tables,
     other = call(*start, "--checkpoint-every", 5)
     assert other.code == 3
     assert "proteins per file" in other.err
+
+
+def test_a_protein_that_fails_is_named_and_tried_again(call, esm, tables, tmp_path, monkeypatch):
+    start = ("rcl", "embed", "--esm-model", esm[1], *tables, "-o", tmp_path / "out", *OPTIONS)
+    poison, encode = proteins(20)[3], Esm2Encoder.encode_residues
+
+    def poisoned(self, sequences, report):
+        if poison.sequence in sequences:
+            raise ValueError("cannot embed this")
+        return encode(self, sequences, report)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Esm2Encoder, "encode_residues", poisoned)
+        done = call(*start)
+    assert done.code == 65
+    assert f"1 proteins could not be embedded, {poison.accession} among them" in done.err
+    again = call(*start)
+    assert again.code == 0, again.err
+    assert len(open_features(tmp_path / "out").opened().encode(poison.sequence))
 
 
 def test_training_on_features(call, esm, tables, tmp_path):

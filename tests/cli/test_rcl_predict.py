@@ -286,7 +286,7 @@ def test_standard_input_and_compression(
     ("text", "code", "message"),
     [
         (">a\n" + "ACGT" * 30 + "\n", 65, "line 2, record 'a': looks like nucleotides"),
-        (">a\nMK-L\n", 65, "line 2, record 'a': the sequence has gaps"),
+        (">a\nMK-L\n", 65, "line 2, record 'a': '-' is no amino acid"),
         (">a\nMKL\n>a\nMKLL\n", 65, "record ids occur more than once: a"),
         ("", 65, "no sequences"),
         ("MKL\n", 65, "text before the first '>'"),

@@ -2,81 +2,96 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
+import threading
 from collections.abc import Callable, Iterator
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
 
-from tests.unit.models.serving import Site, serving
+from virnucpro.errors import DownloadError, UsageError
+from virnucpro.training.data.refseq import (
+    Release,
+    ReleaseFile,
+    check_mirror,
+    fetch_file,
+    is_here,
+    read_release,
+    table_of,
+)
+from virnucpro.training.data.table import read_genome_table
 
-FILES = {f"viral/viral.{n}.genomic.gbff.gz": bytes([n]) * 5000 for n in range(1, 7)}
+FILES = {f"viral/viral.{n}.genomic.gbff.gz": bytes([n]) * 5000 for n in (1, 2, 3, 4, 10)}
 FILES |= {"archaea/archaea.1.genomic.gbff.gz": b"archaea"}
 
 
-@pytest.fixture(autouse=True)
-def no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in (
-        "http_proxy",
-        "https_proxy",
-        "all_proxy",
-        "HTTP_PROXY",
-        "HTTPS_PROXY",
-        "ALL_PROXY",
-    ):
+def md5_of(name):
+    return hashlib.md5(FILES[name]).hexdigest()
+
+
+LISTING = "".join(
+    ["MD5 checksum\tFile name\n"]
+    + [f"{md5_of(name)}\t{name.split('/')[1]}\n" for name in reversed(FILES)]
+    + [f"{0:032}\tviral.1.protein.faa.gz\n", f"{1:032}\tviral.../../x.1.genomic.gbff.gz\n"]
+)
+
+
+@pytest.fixture
+def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Path, str]]:
+    """The folder of a server, and its address."""
+    for name in ("http_proxy", "https_proxy", "all_proxy"):
         monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.upper(), raising=False)
+    root = tmp_path / "site"
+    names = {"RELEASE_NUMBER": b"231\n"} | FILES
+    names["release-catalog/release231.files.installed"] = LISTING.encode()
+    for name, data in names.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_bytes(data)
+    handler = functools.partial(SimpleHTTPRequestHandler, directory=str(root))
+    monkeypatch.setattr(SimpleHTTPRequestHandler, "log_message", lambda *_: None)
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        yield root, f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+        thread.join()
 
 
 @pytest.fixture
-def site() -> Iterator[Site]:
-    lines = [
-        f"{hashlib.md5(data).hexdigest()}\t{name.split('/')[1]}\n" for name, data in FILES.items()
-    ]
-    with serving() as site:
-        site.files = {f"/{name}": data for name, data in FILES.items()}
-        site.files["/RELEASE_NUMBER"] = b"231"
-        site.files["/release-catalog/release231.files.installed"] = "".join(lines).encode()
-        yield site
-
-
-@pytest.fixture
-def download(call: Callable, site: Site, tmp_path: Path) -> Callable:
+def download(call: Callable, site: tuple[Path, str], tmp_path: Path) -> Callable:
     def _download(*more: object):
-        return call(
-            "train",
-            "download",
-            "--release-groups",
-            "viral,archaea",
-            "-o",
-            tmp_path / "refseq",
-            "--mirror",
-            site.address + "/",
-            *more,
-        )
+        command = ("train", "download", "--release-groups", "viral,archaea")
+        return call(*command, "-o", tmp_path / "refseq", "--mirror", site[1] + "/", *more)
 
     return _download
 
 
-def test_files_and_table(download: Callable, site: Site, tmp_path: Path) -> None:
+def came(folder):
+    return {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*.gz")}
+
+
+def test_files_and_table(download: Callable, site, tmp_path: Path) -> None:
     done = download()
     assert done.code == 0, done.err
     assert "RefSeq release 231" in done.err
-    assert "viral: 4 of 6 files (--max-files 0 takes all)" in done.err
+    assert "viral: 4 of 5 files (--max-files 0 takes all)" in done.err
     assert "archaea: 1 of 1 files\n" in done.err
     folder = tmp_path / "refseq"
-    came = {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*.gz")}
-    assert came == {
-        name: data
-        for name, data in FILES.items()
-        if name[6:] not in ("viral.5.genomic.gbff.gz", "viral.6.genomic.gbff.gz")
-    }
-    table = (folder / "refseq.tsv").read_text().splitlines()
-    assert len(table) == 6
-    assert table[5].startswith("archaea/archaea.1.genomic.gbff.gz\tothers\tRefSeq archaea\tauto\t")
-    asked = len(site.asked)
+    assert came(folder) == {n: data for n, data in FILES.items() if ".10." not in n}
+    rows = read_genome_table(folder / "refseq.tsv", folder)
+    assert [(row.label, row.group) for row in rows[3:]] == [
+        ("virus", "RefSeq viral"),
+        ("others", "RefSeq archaea"),
+    ]
+    for path in site[0].rglob("*.gz"):
+        if ".10." not in path.name:
+            path.unlink()  # what is here is not asked for again
     again = download("--max-files", "0")
     assert again.err.count("already here, and its checksum is right") == 5
-    assert len(site.asked) == asked + 4  # number, list, and the two that were missing
+    assert came(folder) == FILES
     assert "refseq.tsv is not what this command would write" in again.err
 
 
@@ -85,65 +100,95 @@ def test_files_of_somebody_else_are_refused(download: Callable, tmp_path: Path, 
     path = tmp_path / "refseq" / name
     path.parent.mkdir(parents=True)
     path.write_text("mine")
-    done = download()
-    assert done.code == 64
-    assert f"not its own: {name}; move them away" in done.err
+    assert download().code == 64
     assert path.read_text() == "mine"
 
 
-def test_a_dry_run_writes_nothing(download: Callable, site: Site, tmp_path: Path) -> None:
+def test_a_dry_run_writes_nothing(download: Callable, site, tmp_path: Path) -> None:
     done = download("--dry-run", "--max-files", "1")
     assert done.code == 0
-    assert done.out.splitlines() == [
-        f"{site.address}/viral/viral.1.genomic.gbff.gz",
-        f"{site.address}/archaea/archaea.1.genomic.gbff.gz",
-    ]
+    names = ("viral/viral.1.genomic.gbff.gz", "archaea/archaea.1.genomic.gbff.gz")
+    assert done.out.splitlines() == [f"{site[1]}/{name}" for name in names]
     assert not (tmp_path / "refseq").exists()
 
 
 def test_what_cannot_be_had_is_named_and_the_rest_comes(
-    download: Callable, site: Site, tmp_path: Path
+    download: Callable, site, tmp_path: Path
 ) -> None:
-    del site.files["/viral/viral.2.genomic.gbff.gz"]
-    site.files["/viral/viral.3.genomic.gbff.gz"] = b"wrong"
+    second, third = (site[0] / f"viral/viral.{n}.genomic.gbff.gz" for n in (2, 3))
+    second.unlink()
+    third.write_bytes(b"wrong")
     done = download()
     assert done.code == 2
     assert "2 of 5 files could not be fetched" in done.err
-    assert (
-        f"\n  cannot fetch {site.address}/viral/viral.2.genomic.gbff.gz: the server answers 404"
-        in done.err
-    )
-    assert (
-        "\n  viral/viral.3.genomic.gbff.gz: its MD5 is not that of the release's list" in done.err
-    )
-    assert sorted(p.name for p in (tmp_path / "refseq").rglob("*.gz")) == [
-        "archaea.1.genomic.gbff.gz",
-        "viral.1.genomic.gbff.gz",
-        "viral.4.genomic.gbff.gz",
-    ]
-    assert not (tmp_path / "refseq" / "refseq.tsv").exists()
-    site.files |= {f"/{name}": data for name, data in FILES.items()}
+    assert all(f"\n  viral/{path.name}: " in done.err for path in (second, third))
+    folder = tmp_path / "refseq"
+    assert len(came(folder)) == 3
+    assert not (folder / "refseq.tsv").exists()
+    second.write_bytes(FILES["viral/" + second.name])
+    third.write_bytes(FILES["viral/" + third.name])
     assert download("--quiet").err == ""
-    assert (tmp_path / "refseq" / "refseq.tsv").exists()
+    assert (folder / "refseq.tsv").exists()
 
 
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--release-groups", "virus"], "did you mean viral"),
+        (["--release-groups", "virus"], "there are archaea"),
         (["--release-groups", ","], "is empty"),
         (["--mirror", "http://example.org/refseq"], "is not https"),
         (["--format", "fasta"], "lists no fasta files of viral"),
         (["--max-files", "-1"], "--max-files"),
     ],
 )
-def test_refusals(
-    call: Callable, site: Site, tmp_path: Path, arguments: list[str], said: str
-) -> None:
-    options = ["-o", tmp_path / "refseq"]
-    if "--mirror" not in arguments:
-        options += ["--mirror", site.address]
-    done = call("train", "download", *options, *arguments)
+def test_refusals(download: Callable, tmp_path: Path, arguments: list[str], said: str) -> None:
+    done = download(*arguments)
     assert done.code == 64
     assert said in done.err
     assert not (tmp_path / "refseq").exists()
+
+
+def test_the_files_of_a_release_in_order(site) -> None:
+    with pytest.raises(DownloadError, match="404"):
+        read_release([f"{site[1]}/nowhere"])
+    release = read_release([f"{site[1]}/nowhere", site[1]])
+    assert release == Release(231, LISTING)
+    names = [file.relative_path for file in release.files("viral", "genbank")]
+    assert names == [name for name in FILES if name.startswith("viral")]
+    (site[0] / "RELEASE_NUMBER").write_text("<html>log in</html>")
+    with pytest.raises(DownloadError, match="is not a number"):
+        read_release([site[1]])
+    with pytest.raises(UsageError):
+        check_mirror("ftp://ftp.ncbi.nlm.nih.gov/refseq/release")
+
+
+def test_another_mirror_has_what_the_first_has_not_or_has_wrong(site, tmp_path: Path) -> None:
+    name = "viral/viral.1.genomic.gbff.gz"
+    file = ReleaseFile(*name.split("/"), md5_of(name))
+    (site[0] / "wrong/viral").mkdir(parents=True)
+    (site[0] / "wrong" / name).write_bytes(b"an older release")
+    seen = []
+    mirrors = [f"{site[1]}/none", f"{site[1]}/wrong", site[1]]
+    fetch_file(file, tmp_path, mirrors, lambda *progress: seen.append(progress))
+    assert is_here(file, tmp_path)
+    assert seen[-1] == (5000, 5000)
+    (tmp_path / name).write_bytes(b"damaged")
+    assert not is_here(file, tmp_path)
+    with pytest.raises(DownloadError):
+        fetch_file(file, tmp_path, mirrors[:2], lambda *_: None)
+
+
+@pytest.mark.parametrize(
+    ("form", "header", "genome"),
+    [
+        ("genbank", "NZ_ABCD01000007.1 Vibrio x, contig 7 [Vibrio x]", "Vibrio x"),
+        ("fasta", "NZ_ABCD01000007.1 Vibrio x, contig 7", "NZ_ABCD01"),
+        ("fasta", "NC_001416.1 phage lambda", "NC_001416.1"),
+    ],
+)
+def test_the_pattern_of_genomes(tmp_path: Path, form, header: str, genome: str) -> None:
+    (tmp_path / "fungi").mkdir()
+    (tmp_path / "fungi/f.gz").write_bytes(b"")
+    (tmp_path / "t.tsv").write_text(table_of([ReleaseFile("fungi", "f.gz", "")], form))
+    (row,) = read_genome_table(tmp_path / "t.tsv", tmp_path)
+    assert row.genome_name(header.split()[0], header) == genome

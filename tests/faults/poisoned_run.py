@@ -54,7 +54,7 @@ def poisoned_run(request: PredictionRequest, executor: Executor) -> int:
     seen = [hashed_input(source.first)]
     state = RunState(str(source), {"input": seen[0].sha256, **prediction.identity()})
     state = checked_state(layout, disk, state, ignore, resume=True, force=False)
-    run = Run(layout, disk, prediction.stages(seen, {}), state, {source.first: seen[0].sha256})
+    run = Run(layout, disk, prediction.stages(seen, {}), state, seen)
     try:
         outcome = execute(run, executor, ignore)
     finally:

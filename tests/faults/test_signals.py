@@ -98,6 +98,7 @@ def test_a_second_signal_ends_at_once(start: Start, tmp_path: Path) -> None:
     process = _counting(start, tmp_path, 0.1, 250)
     until(lambda: _proved(tmp_path))
     workers = family(process.pid)
+    time.sleep(0.5)  # the worker that has finished a file gets the next one
     process.send_signal(signal.SIGINT)
     time.sleep(0.7)
     assert process.poll() is None

@@ -85,18 +85,15 @@ def fetch(names: tuple[str, ...], model_type: str | None, update: bool) -> None:
     that was recorded when they were first fetched; a damaged file is replaced.
     """
     from virnucpro.models.fetch import fetch_model
-    from virnucpro.ui.step_screen import StepScreen
 
     requested_names = [*names, model_type] if model_type else list(names)
     if not requested_names:
         raise UsageError("name a model or a model type, such as: virnucpro models fetch 500")
     chosen = dict.fromkeys(model for name in requested_names for model in models_for(name))
-    with StepScreen(shared.configuration().display) as screen:
-        for model in chosen:
-            screen.say(f"{model.name}: {model.address}")
-            fetched = fetch_model(model, screen.transfer(model.name), update=update)
-            screen.end()
-            click.echo(f"{model.name}: {OUTCOMES[fetched.how]}: {fetched.path}")
+    for model in chosen:
+        shared.say(f"{model.name}: {model.address}")
+        path, outcome = fetch_model(model, update=update)
+        click.echo(f"{model.name}: {OUTCOMES[outcome]}: {path}")
 
 
 @models.command(
@@ -128,28 +125,20 @@ def verify(names: tuple[str, ...], renew: bool) -> None:
         raise UsageError(
             "--renew needs names of models: virnucpro models verify --renew 500_model.pth"
         )
-    chosen = [model for name in names for model in models_for(name)] or _all_here()
+    from virnucpro.models.records import read_model_records
+    from virnucpro.models.store import locate_model, record_model, require_model, verify_model
+
+    chosen = [model for name in names for model in models_for(name)]
+    if not names:
+        known = [*KNOWN, *map(model_named, read_model_records())]
+        chosen = [model for model in known if locate_model(model)]
     for model in dict.fromkeys(chosen):
-        click.echo(_checked(model, renew))
+        same, path = require_model(model)
+        if renew:
+            record_model(same, path)
+            state = "checksum recorded again"
+        else:
+            state = "intact" if verify_model(same) == "verified" else "checksum recorded now"
+        click.echo(f"{same.name}: {state}: {path}")
     if not chosen:
         click.echo("There are no models on this machine. Fetch them: virnucpro models fetch 500")
-
-
-def _all_here() -> list[Model]:
-    from virnucpro.models.records import read_model_records
-    from virnucpro.models.store import locate_model
-
-    known = dict.fromkeys([*KNOWN, *(model_named(name) for name in read_model_records())])
-    return [model for model in known if locate_model(model)]
-
-
-def _checked(model: Model, renew: bool) -> str:
-    from virnucpro.models.store import record_model, require_model, verify_model
-
-    same, path = require_model(model)
-    if renew:
-        record_model(same, path)
-        state = "checksum recorded again"
-    else:
-        state = "intact" if verify_model(same) == "verified" else "checksum recorded now"
-    return f"{same.name}: {state}: {path}"

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 import virnucpro.cli.shared as shared
-from virnucpro.errors import EXIT_OK, EXIT_PARTIAL, InputError, UsageError
+from virnucpro.errors import EXIT_OK, EXIT_PARTIAL, DownloadError, UsageError
+
+if TYPE_CHECKING:
+    from virnucpro.store.disk import Disk
+    from virnucpro.training.data.refseq import Format, Release, ReleaseFile
 
 EPILOG = """\b
 Examples:
@@ -62,17 +66,25 @@ def download(
     """Fetch genomes of the current RefSeq release, and write a table for train prepare.
 
     Each file is compared with its checksum in the list of the release. The same command continues
-    a download that was interrupted; complete files are not fetched again.
+    a download that was interrupted with the first file that is not complete.
     """
-    from virnucpro.training.data.refseq import NCBI, check_groups, read_release
+    from virnucpro.training.data.refseq import NCBI, check_mirror, read_release
+    from virnucpro.training.packages import require_packages
 
+    require_packages(["pooch"], "train download")
     groups = shared.separated(release_groups)
     if not groups:
         raise UsageError("--release-groups is empty: write viral,bacteria")
-    check_groups(groups)
-    places = [mirror.rstrip("/") for mirror in mirrors] or [NCBI]
+    places = [check_mirror(mirror) for mirror in mirrors] or [NCBI]
     release = read_release(places)
-    chosen = list(_choose(release, groups, options["form"], options["max_files"]))
+    shared.say(f"RefSeq release {release.number}")
+    chosen: list[ReleaseFile] = []
+    for group in groups:
+        files = release.files(group, options["form"])
+        taken = files[: options["max_files"] or None]
+        hint = "" if len(taken) == len(files) else " (--max-files 0 takes all)"
+        shared.say(f"{group}: {len(taken):,} of {len(files):,} files{hint}")
+        chosen += taken
     if options["dry_run"]:
         for file in chosen:
             click.echo(f"{places[0]}/{file.relative_path}")
@@ -80,25 +92,17 @@ def download(
     return _fetch_all(release, chosen, output_dir, places, options["form"])
 
 
-def _choose(release: Any, groups: Sequence[str], form: Any, most: int) -> Iterable[Any]:
-    """Yield the files to fetch, and print one line per group on standard error."""
-    shared.say(f"RefSeq release {release.number}")
-    for group in groups:
-        files = release.files(group, form)
-        taken = files[:most] if most else files
-        hint = "" if len(taken) == len(files) else " (--max-files 0 takes all)"
-        shared.say(f"{group}: {len(taken):,} of {len(files):,} files{hint}")
-        yield from taken
-
-
 def _fetch_all(
-    release: Any, files: Sequence[Any], folder: Path, mirrors: Sequence[str], form: Any
+    release: Release,
+    files: Sequence[ReleaseFile],
+    folder: Path,
+    mirrors: Sequence[str],
+    form: Format,
 ) -> int:
     from virnucpro.layout import checkpoint_folder, lock_file
-    from virnucpro.models.download import DownloadRefusedError
     from virnucpro.store.disk import Disk
     from virnucpro.store.lock import locked
-    from virnucpro.training.data.refseq import TABLE, fetch_file, save_table, table_of
+    from virnucpro.training.data.refseq import TABLE, fetch_file, is_here, table_of
     from virnucpro.ui.step_screen import StepScreen
 
     disk = Disk()
@@ -107,8 +111,9 @@ def _fetch_all(
     failures = []
     loaded = shared.configuration()
     screen = StepScreen(loaded.display)
-    advice = "run the same command again to continue: what has arrived is kept"
+    advice = "run the same command again to continue: complete files are kept"
     begun_file = checkpoint_folder(folder) / f"{TABLE}.begun.json"
+    table, text = folder / TABLE, table_of(files, form)
     with (
         locked(lock, "this download", state=[begun_file]),
         shared.shown_on(screen, loaded.warnings, advice=advice),
@@ -116,18 +121,18 @@ def _fetch_all(
         _refuse_other_files(release, files, folder, begun_file, disk)
         for number, file in enumerate(files, 1):
             title = f"{number}/{len(files)} {file.name}"
+            if is_here(file, folder):
+                screen.say(f"{title}: already here, and its checksum is right")
+                continue
             try:
-                outcome = fetch_file(file, folder, mirrors, screen.transfer(title))
-            except (DownloadRefusedError, InputError) as error:  # the other files can come
+                fetch_file(file, folder, mirrors, screen.transfer(title))
+                screen.say(f"{title}: fetched, and its checksum is right")
+            except DownloadError as error:  # the other files can come
                 failures.append(str(error))
                 screen.say(f"{title}: failed")
-            else:
-                state = "fetched" if outcome == "fetched" else "already here"
-                screen.say(f"{title}: {state}, and its checksum is right")
             finally:
                 screen.end()
-        listing = _listing_file(release, folder)
-        disk.save(listing, release.listing.encode())
+        disk.save(_listing_file(release, folder), release.listing.encode())
         if failures:
             click.echo(
                 f"virnucpro: {len(failures):,} of {len(files):,} files could not be fetched; run "
@@ -136,24 +141,23 @@ def _fetch_all(
                 err=True,
             )
             return EXIT_PARTIAL
-        if not save_table(table_of(files, form), folder, disk):
-            click.echo(
-                f"warning: {folder / TABLE} is not what this command would write and was left as "
-                f"it is; remove it to get a new one",
-                err=True,
+        if table.exists() and table.read_bytes() != text.encode():
+            screen.warn(
+                f"{table} is not what this command would write and was left as it is; remove it "
+                f"to get a new one"
             )
-    shared.say(
-        f"{len(files):,} files are here; next: virnucpro train prepare {folder / TABLE} -o DATASET"
-    )
+        else:
+            disk.save(table, text.encode())
+    shared.say(f"{len(files):,} files are here; next: virnucpro train prepare {table} -o DATASET")
     return EXIT_OK
 
 
-def _listing_file(release: Any, folder: Path) -> Path:
+def _listing_file(release: Release, folder: Path) -> Path:
     return folder / f"release{release.number}.files.installed"
 
 
 def _refuse_other_files(
-    release: Any, files: Sequence[Any], folder: Path, begun_file: Path, disk: Any
+    release: Release, files: Sequence[ReleaseFile], folder: Path, begun_file: Path, disk: Disk
 ) -> None:
     """Refuse to replace files that an earlier start of this command did not make.
 
@@ -167,12 +171,12 @@ def _refuse_other_files(
         read_identity,
         save_identity,
     )
-    from virnucpro.training.data.refseq import md5_of
+    from virnucpro.training.data.refseq import is_here
 
     if read_identity(begun_file):
         return
-    targets = [(folder / file.group / file.name, file.md5) for file in files]
-    foreign = [path for path, md5 in targets if path.exists() and md5_of(path) != md5]
+    targets = [(folder / file.relative_path, file) for file in files]
+    foreign = [path for path, file in targets if path.exists() and not is_here(file, folder)]
     listing = _listing_file(release, folder)
     if listing.exists() and listing.read_bytes() != release.listing.encode():
         foreign.append(listing)

@@ -21,7 +21,7 @@ from virnucpro.encoders.family import (
 )
 from virnucpro.errors import ModelError, UsageError
 from virnucpro.layout import Molecule
-from virnucpro.models.store import check_digest, find_model, snapshot_caution
+from virnucpro.models.store import check_digest, find_model
 from virnucpro.precision import AUTO
 from virnucpro.store.stamps import hashed
 
@@ -250,5 +250,4 @@ def ignored_options(
 def cautions(sources: Sequence[EncoderSource]) -> list[str]:
     """Return what users are told about results of these encoders, each sentence once."""
     sentences = [family_named(source.family).caution for source in sources]
-    sentences += [snapshot_caution(source.name, source.path) for source in sources if source.path]
     return list(dict.fromkeys(filter(None, sentences)))

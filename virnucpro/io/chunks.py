@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import accumulate
 
 _INFIX = "_chunk_"
 
@@ -37,12 +38,12 @@ def record_spans(lengths: Sequence[int], chunk_length: int) -> list[tuple[int, i
     Raises:
         ValueError: ``chunk_length`` is below 1.
     """
-    spans = chunk_spans(lengths[0], chunk_length)
-    if len(lengths) > 1:
-        first = lengths[0]
-        for start, stop in chunk_spans(lengths[1], chunk_length):
-            spans.append((first + start, first + stop))
-    return spans
+    ends = accumulate(lengths, initial=0)
+    return [
+        (before + start, before + stop)
+        for before, length in zip(ends, lengths, strict=False)
+        for start, stop in chunk_spans(length, chunk_length)
+    ]
 
 
 def chunk_id(record_id: str, number: int) -> str:

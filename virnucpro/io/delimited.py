@@ -32,20 +32,11 @@ class DelimitedTable:
                 f"tabs between its columns"
             )
         indices = [self.columns.index(name) for name in names]
-        width = len(self.columns)
-        with self.path.open(encoding="utf-8", newline="\n") as stream:
-            try:
-                next(stream)
-                for number, line in enumerate(stream, 2):
-                    fields = line.rstrip("\r\n").split("\t")
-                    if len(fields) == width:
-                        yield number, [fields[index] for index in indices]
-                    elif fields != [""]:
-                        raise self.error(number, f"{len(fields)} fields, expected {width}")
-            except UnicodeDecodeError as error:
-                raise InputError(
-                    f"{self.path} is not in UTF-8: save it in this encoding"
-                ) from error
+        for number, fields in _lines(self.path):
+            if number > 1 and len(fields) == len(self.columns):
+                yield number, [fields[index] for index in indices]
+            elif number > 1 and fields != [""]:
+                raise self.error(number, f"{len(fields)} fields, expected {len(self.columns)}")
 
     def error(self, number: int, what: str) -> InputError:
         """Return an error at a line."""
@@ -59,14 +50,18 @@ def open_table(path: Path) -> DelimitedTable:
         UsageError: the file is missing or cannot be read.
         InputError: it is empty, or it is not text.
     """
+    _, columns = next(_lines(path), (1, [""]))
+    if not any(map(str.strip, columns)):
+        raise InputError(f"{path} is empty: name a tab-separated table with a header")
+    return DelimitedTable(path, tuple(column.strip() for column in columns))
+
+
+def _lines(path: Path) -> Iterator[tuple[int, list[str]]]:
     try:
-        with path.open(encoding="utf-8", newline="\n") as stream:
-            header = stream.readline()
+        with path.open(encoding="utf-8-sig", newline="\n") as stream:
+            for number, line in enumerate(stream, 1):
+                yield number, line.rstrip("\r\n").split("\t")
     except OSError as error:
         raise UsageError(f"{path} cannot be read ({error.strerror}): check its path") from error
     except UnicodeDecodeError as error:
-        raise InputError(f"{path} is not text in UTF-8: name a tab-separated table") from error
-    if not header.strip():
-        raise InputError(f"{path} is empty: name a tab-separated table with a header")
-    columns = header.lstrip("\ufeff").rstrip("\r\n").split("\t")
-    return DelimitedTable(path, tuple(column.strip() for column in columns))
+        raise InputError(f"{path} is not in UTF-8: name a tab-separated table") from error

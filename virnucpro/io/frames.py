@@ -8,6 +8,7 @@ frames. Only the few frames without a stop are then written out.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
@@ -38,13 +39,11 @@ def _tables() -> tuple[bytes, bytes, bytes, bytes]:
     """Return by window its flags and its amino acid on either strand; and the other windows."""
     flags, forward, reverse = bytearray(256), bytearray(256), bytearray(256)
     for codon, amino_acid in GENETIC_CODE.items():
-        window = sum(
-            "ACGT".index(base) * scale for base, scale in zip(codon, (25, 5, 1), strict=True)
-        )
+        window = int(codon.translate(str.maketrans("ACGT", "0123")), base=5)
         other = GENETIC_CODE[codon.encode().translate(_COMPLEMENT)[::-1].decode()]
         forward[window], reverse[window] = ord(amino_acid), ord(other)
         flags[window] = (
-            _CODON | _FORWARD_STOP * (amino_acid == "*") | _REVERSE_STOP * (other == "*")
+            _CODON + _FORWARD_STOP * (amino_acid == "*") + _REVERSE_STOP * (other == "*")
         )
     non_codons = bytes(window for window in range(256) if not flags[window])
     return bytes(flags), bytes(forward), bytes(reverse), non_codons
@@ -75,7 +74,7 @@ class ChunkFrames(NamedTuple):
     """The open frames of a chunk, in the order of ``FRAME_LABELS``.
 
     ``status`` is ``framed`` where there are any; else ``too_short`` (under 3 bases), ``ambiguous``
-    (no codon of any frame without an ambiguous letter) or ``no_open_frame``.
+    (no codon without an ambiguous letter) or ``no_open_frame``.
     """
 
     status: str
@@ -94,13 +93,11 @@ def open_frames(chunks: Sequence[str]) -> list[ChunkFrames]:
     """
     if not chunks:
         return []
-    padded: list[str] = []
-    for chunk in chunks:
-        padded += (chunk, _PADDING[len(chunk) % 3])
+    padded = chain.from_iterable((chunk, _PADDING[len(chunk) % 3]) for chunk in chunks)
     letters = "".join(padded).upper().encode("ascii")
     lengths = np.fromiter(map(len, chunks), np.int64, len(chunks))
-    ends = np.cumsum(lengths + np.array([3, 2, 4])[lengths % 3])
-    starts = ends - lengths - np.array([3, 2, 4])[lengths % 3]
+    sizes = lengths + np.array([3, 2, 4])[lengths % 3]
+    starts = np.cumsum(sizes) - sizes
 
     windows = _windows(letters)
     is_open, has_codon = _open(windows, starts, lengths)
@@ -126,26 +123,15 @@ def whole_chunks(chunks: Sequence[str]) -> list[ChunkFrames]:
     ``chunks`` are ASCII letters of either case. A chunk with fewer than ``SHORTEST_WHOLE`` bases is
     ``too_short``; one with fewer than that many letters A, C, G and T is ``ambiguous``.
     """
-    results = []
-    for chunk in chunks:
-        bases = chunk.upper()
-        if len(bases) < SHORTEST_WHOLE:
-            results.append(_TOO_SHORT)
-        elif not _has_enough_bases(bases):
-            results.append(_AMBIGUOUS)
-        else:
-            results.append(ChunkFrames("framed", (Frame(WHOLE_LABEL, bases, ""),)))
-    return results
+    return [_whole(chunk.upper()) for chunk in chunks]
 
 
-def _has_enough_bases(chunk: str) -> bool:
-    """Return whether ``SHORTEST_WHOLE`` letters are A, C, G or T; mostly the first two will do."""
-    known = 0
-    for letter in "ACGT":
-        known += chunk.count(letter)
-        if known >= SHORTEST_WHOLE:
-            return True
-    return False
+def _whole(chunk: str) -> ChunkFrames:
+    if len(chunk) < SHORTEST_WHOLE:
+        return _TOO_SHORT
+    if sum(map(chunk.count, "ACGT")) < SHORTEST_WHOLE:
+        return _AMBIGUOUS
+    return ChunkFrames("framed", (Frame(WHOLE_LABEL, chunk, ""),))
 
 
 def chunk_of(frame_id: str) -> str:
@@ -174,14 +160,10 @@ def _open(
     # The first codon of frame R(f+1) is the window at length - 3 - f.
     phases = (lengths[:, None] - np.arange(3)) % 3
     reverse = np.take_along_axis(offsets, phases, axis=1)
-    is_open = np.concatenate(
-        [
-            (offsets & (_CODON | _FORWARD_STOP)) == _CODON,
-            (reverse & (_CODON | _REVERSE_STOP)) == _CODON,
-        ],
-        axis=1,
-    )
-    return is_open, ((offsets & _CODON) != 0).any(axis=1).tolist()
+    forward_open = (offsets & (_CODON | _FORWARD_STOP)) == _CODON
+    reverse_open = (reverse & (_CODON | _REVERSE_STOP)) == _CODON
+    has_codon: list[bool] = ((offsets & _CODON) != 0).any(axis=1).tolist()
+    return np.concatenate([forward_open, reverse_open], axis=1), has_codon
 
 
 def _frame(
@@ -189,12 +171,10 @@ def _frame(
 ) -> Frame:
     """Write out frame ``number`` of the chunk at ``start``; ``strands`` are its two strands."""
     shift = number % 3
-    if number < 3:
-        codons = windows[start + shift : start + length - 2 : 3]
-        protein = codons.translate(_FORWARD, _NON_CODONS)
-    else:
-        first = start + (length - shift) % 3
-        codons = windows[first : start + length - 2 : 3]
-        protein = codons.translate(_REVERSE, _NON_CODONS)[::-1]
+    first = start + (shift if number < 3 else (length - shift) % 3)
+    codons = windows[first : start + length - 2 : 3]
+    protein = codons.translate(_FORWARD if number < 3 else _REVERSE, _NON_CODONS)
+    if number >= 3:
+        protein = protein[::-1]
     nucleotide = strands[number // 3][shift : shift + 3 * len(protein) + 1]
     return Frame(FRAME_LABELS[number], nucleotide.decode("ascii"), protein.decode("ascii"))

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from array import array
 from collections import Counter
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import islice
 
 import numpy as np
 import numpy.typing as npt
@@ -15,7 +17,6 @@ from virnucpro.io.records import Record
 from virnucpro.layout import Molecule
 
 _LISTED = 5  # duplicated ids that are listed
-_VERIFIED = 64  # hashes verified for that; two different ids share one by chance in 1e19 pairs
 
 
 @dataclass(frozen=True)
@@ -24,11 +25,11 @@ class InputSummary:
 
     Attributes:
         records: number of records, or of pairs, at least 1.
-        bases: letters of all sequences together: bases, or residues of proteins. A pair has two.
+        bases: letters of all sequences together, which are residues in proteins. A pair has two.
         longest: letters of the longest sequence.
         median_length: letters; the mean of the middle two, rounded down, for an even number.
         uracil: whether a ``U`` was read as ``T``.
-        duplicates: the first five ids that occur more than once, in order of appearance.
+        duplicates: the first five ids that occur more than once, in the order of their repetition.
         swapped: whether the second mates of pairs are where the first ones belong.
     """
 
@@ -46,11 +47,8 @@ def summarise_input(
 ) -> InputSummary:
     """Return the summary of ``source``, which is read once more where ids seem to be duplicated.
 
-    Keeps 16 bytes per record. ``limit`` is the largest expanded size of a compressed file in bytes.
-
-    Raises:
-        UsageError: a file is missing, a directory or unreadable, or two files do not hold pairs.
-        InputError: the content is not usable, or has no sequences.
+    Keeps 16 bytes per record. Raises as :meth:`InputFiles.records` does, and an
+    :class:`InputError` where there are no sequences.
     """
     hashes, lengths = array("q"), array("q")
     records = source.records(limit=limit, molecule=molecule)
@@ -62,14 +60,15 @@ def summarise_input(
     if not lengths:
         raise InputError(f"{source}: no sequences; the file is empty, check what wrote it")
     sizes = np.frombuffer(lengths, np.int64)
-    repeated = _repeated(hashes)[:_VERIFIED]
+    repeated = _repeated(hashes)
+    again = source.records(limit=limit, molecule=molecule) if len(repeated) else ()
     return InputSummary(
         records=len(hashes),
         bases=int(sizes.sum()),
         longest=int(sizes.max()),
         median_length=int(np.median(sizes)),
         uracil=records.uracil,
-        duplicates=_duplicated_ids(source, repeated, limit, molecule) if len(repeated) else (),
+        duplicates=tuple(islice(_repeated_ids(again, repeated), _LISTED)),
         swapped=isinstance(records, PairedRecords) and records.swapped,
     )
 
@@ -88,51 +87,41 @@ class RecordRenamer:
         records = source.records(limit=limit, molecule=molecule)
         hashes = array("q", (hash(record.id) for record in records))
         self._all = np.unique(np.frombuffer(hashes, np.int64))
-        self._repeated = frozenset(_repeated(hashes).tolist())
+        self._repeated = _repeated(hashes)
         self._last: dict[str, int] = {}  # by duplicated id: the number given last
 
     def __call__(self, record: Record) -> Record:
         """Return ``record`` with a unique id. Call it once per record, in the order of the file."""
-        if hash(record.id) not in self._repeated:
+        if not _holds(self._repeated, record.id):
             return record
-        number = self._last.get(record.id, 0) + 1
-        if number == 1:
+        if record.id not in self._last:
             self._last[record.id] = 1
             return record
-        while self._is_taken(f"{record.id}_{number}"):
+        number = self._last[record.id] + 1
+        while _holds(self._all, f"{record.id}_{number}"):  # or a name that shares a hash
             number += 1
         self._last[record.id] = number
         name = f"{record.id}_{number}"
         return record._replace(id=name, header=record.header.replace(record.id, name, 1))
 
-    def _is_taken(self, name: str) -> bool:
-        # Two ids that share a hash only make it pass over a number.
-        hashed = hash(name)
-        place = int(np.searchsorted(self._all, hashed))
-        return place < len(self._all) and int(self._all[place]) == hashed
+
+def _holds(hashes: npt.NDArray[np.int64], name: str) -> bool:
+    """Return whether the sorted ``hashes`` have the one of ``name``."""
+    place = int(np.searchsorted(hashes, hash(name)))
+    return place < len(hashes) and int(hashes[place]) == hash(name)
 
 
 def _repeated(hashes: array[int]) -> npt.NDArray[np.int64]:
-    """Return the hashes that occur more than once, in the order of their first appearance."""
-    if not hashes:
-        return np.empty(0, np.int64)
-    values = np.frombuffer(hashes, np.int64)
-    ordered = np.sort(values)
-    if (ordered[1:] != ordered[:-1]).all():
-        return np.empty(0, np.int64)
-    unique, first, counts = np.unique(values, return_index=True, return_counts=True)
-    places = np.flatnonzero(counts > 1)
-    return unique[places[np.argsort(first[places])]]
+    """Return the hashes that occur more than once."""
+    values = np.sort(np.frombuffer(hashes, np.int64))
+    return np.unique(values[1:][values[1:] == values[:-1]])
 
 
-def _duplicated_ids(
-    source: InputFiles, hashes: npt.NDArray[np.int64], limit: int | None, molecule: Molecule
-) -> tuple[str, ...]:
-    """Return the first ids that occur more than once among those with one of ``hashes``."""
-    repeated = frozenset(hashes.tolist())
-    counts: Counter[str] = Counter(
-        record.id
-        for record in source.records(limit=limit, molecule=molecule)
-        if hash(record.id) in repeated
-    )
-    return tuple(name for name, count in counts.items() if count > 1)[:_LISTED]
+def _repeated_ids(records: Iterable[Record], hashes: npt.NDArray[np.int64]) -> Iterator[str]:
+    """Yield the ids that occur more than once, among those with one of ``hashes``."""
+    counts: Counter[str] = Counter()
+    for record in records:
+        if _holds(hashes, record.id):
+            counts[record.id] += 1
+            if counts[record.id] == 2:
+                yield record.id

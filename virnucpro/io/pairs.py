@@ -3,30 +3,29 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Generator, Iterator
+from collections.abc import Generator
+from contextlib import closing
 from dataclasses import dataclass, field
 from itertools import zip_longest
 from pathlib import Path
 
 from virnucpro.errors import UsageError
-from virnucpro.io.records import Record, Records, read_records
+from virnucpro.io.records import Record, Records, first_word, read_records
 from virnucpro.io.text import shortened
 from virnucpro.layout import Molecule
 
 _NUMBERS = ("/1", "/2")  # what older instruments and many programs put behind the ids of mates
 _NUMBER_OF_MATE = re.compile(r"\S+(?:/([12])(?!\S)|[ \t]([12]):[YN]:)")
+_REPEATED = "the first mates are there again, where the second ones belong"
 _COMPARED = 1000  # pairs: mates of more pairs with the same bases are the same reads
 
 
 @dataclass(frozen=True)
 class InputFiles:
-    """The files of an input.
+    """The files of an input. A :class:`UsageError` refuses both ways of giving pairs at once.
 
     ``second`` has the mates of the records of ``first``, in its order. Of an ``interleaved`` input,
     ``first`` has both mates of each pair, one after the other.
-
-    Raises:
-        UsageError: both ways of giving pairs are asked for.
     """
 
     first: Path
@@ -55,120 +54,72 @@ class InputFiles:
     def records(
         self, *, limit: int | None = None, molecule: Molecule = "nucleotide"
     ) -> Records | PairedRecords:
-        """Read the records, or the pairs, lazily.
+        """Return the records, or the pairs. Iterating over them raises as :func:`read_records`.
 
-        ``limit`` is the largest expanded size of a compressed file in bytes.
-
-        Raises, while it is iterated:
-            UsageError: a file is missing or unreadable, or the input does not hold pairs.
-            InputError: the content of a file is not usable.
+        An input that does not hold pairs, as it should, is a :class:`UsageError`.
         """
         readings = [read_records(path, limit=limit, molecule=molecule) for path in self.paths]
         return PairedRecords(self, readings[0], readings[-1]) if self.paired else readings[0]
 
 
 class PairedRecords:
-    """One reading of two files in step, or of one in twos: an iterator with one record per pair.
+    """The pairs of two files that are read in step, or of one that is read in twos.
 
-    ``first`` and ``second`` are the same reading where the input is interleaved.
-
-    The record of a pair is that of the first mate, with the second one as its ``mate``. Both have
-    the id of the pair, which is that of the mates without ``/1`` and ``/2``, or ``.1`` and ``.2``;
-    their headers are unchanged.
+    The record of a pair is the first mate, with the second one as its ``mate``. Both have the id of
+    the pair (:func:`pair_id`); their headers are unchanged.
 
     Attributes:
         swapped: whether headers say that the first mates are the second ones, as far as was read.
     """
 
     def __init__(self, files: InputFiles, first: Records, second: Records) -> None:
+        """Read from ``first`` and ``second``; they are the same where the input is interleaved."""
         self.swapped = False
         self._files = files
         self._first, self._second = first, second
-        self._pairs = self._read()
 
     @property
     def uracil(self) -> bool:
         """Whether a ``U`` was read as ``T`` so far."""
         return self._first.uracil or self._second.uracil
 
-    def __iter__(self) -> Iterator[Record]:
-        """Return the pairs that were not read yet, in the order of the files."""
-        return self._pairs
-
-    def __next__(self) -> Record:
-        """Return the next pair."""
-        return next(self._pairs)
-
-    def _read(self) -> Generator[Record, None, None]:
-        with self._first, self._second:
-            both = zip_longest(self._first, self._second)
+    def __iter__(self) -> Generator[Record, None, None]:
+        """Yield the pairs in the order of the files."""
+        firsts = iter(self._first)
+        seconds = firsts if self._second is self._first else iter(self._second)
+        with closing(firsts), closing(seconds):
+            both = zip_longest(firsts, seconds)
             number = equal = 0  # pairs, and those with the same bases in both mates
             for number, (first, second) in enumerate(both, 1):
                 if first is None or second is None:
-                    raise self._unequal(number, first, second)
+                    (alone,) = filter(None, (first, second))
+                    raise self._error(f"'{shortened(alone.id)}', read {number:,}, has no mate")
                 name = pair_id(first.id, second.id)
                 if name is None:
-                    raise self._unlike(number, first, second)
+                    mates = f"'{shortened(first.id)}' and '{shortened(second.id)}'"
+                    raise self._error(f"the mates of pair {number:,} would be {mates}")
                 if (first.qualities is None) != (second.qualities is None):
-                    raise UsageError(
-                        f"{self._files} are not of one format: give both files as FASTQ, or both "
-                        f"as FASTA"
-                    )
+                    raise self._error("the mates are not of one format, FASTQ or FASTA")
                 if number <= _COMPARED:
                     equal += first.sequence == second.sequence
                     numbers = _number(first), _number(second)
                     if equal == _COMPARED or numbers in (("1", "1"), ("2", "2")):
-                        raise self._repeated()
+                        raise self._error(_REPEATED)
                     self.swapped |= numbers == ("2", "1")
                 mate = Record(name, second.header, second.sequence, second.qualities)
                 yield Record(name, first.header, first.sequence, first.qualities, mate)
             if 0 < number == equal:
-                raise self._repeated()
+                raise self._error(_REPEATED)
 
-    def _repeated(self) -> UsageError:
-        advice = _ADVICE_ON_ONE_FILE if self._files.interleaved else _ADVICE
-        return UsageError(
-            f"{self._files.paths[-1]} has the first mates again, where the second ones belong; "
-            f"{advice}"
+    def _error(self, what: str) -> UsageError:
+        advice = (
+            "leave out --interleaved if these are single reads, or write the file again from "
+            "those of both mates (seqtk mergepe)"
+            if self._files.interleaved
+            else "give both files of one sample as they were written together, or bring their "
+            "reads together again (seqkit pair)"
         )
-
-    def _unequal(self, number: int, first: Record | None, second: Record | None) -> UsageError:
-        if self._files.interleaved:
-            assert first is not None
-            return UsageError(
-                f"{self._files} does not hold pairs: its last read, '{shortened(first.id)}', has "
-                f"no mate; {_ADVICE_ON_ONE_FILE}"
-            )
-        longer, record = (self._files.first, first) if first else (self._files.second, second)
-        shorter = self._files.second if first else self._files.first
-        assert record is not None
-        return UsageError(
-            f"{self._files} do not hold the same number of reads: read {number:,} of {longer}, "
-            f"'{shortened(record.id)}', has no mate, because {shorter} ends after "
-            f"{number - 1:,}; {_ADVICE}"
-        )
-
-    def _unlike(self, number: int, first: Record, second: Record) -> UsageError:
-        if self._files.interleaved:
-            return UsageError(
-                f"{self._files} does not hold the mates of each pair one after the other: read "
-                f"{2 * number - 1:,} is '{shortened(first.id)}', and the next one "
-                f"'{shortened(second.id)}'; {_ADVICE_ON_ONE_FILE}"
-            )
-        return UsageError(
-            f"{self._files} do not hold the same pairs: read {number:,} is '{shortened(first.id)}' "
-            f"in the first file and '{shortened(second.id)}' in the second; {_ADVICE}"
-        )
-
-
-_ADVICE = (
-    "give both files of one sample as they were written together, or bring their reads together "
-    "again (seqkit pair)"
-)
-_ADVICE_ON_ONE_FILE = (
-    "leave out --interleaved if these are single reads, or write the file again from those of both "
-    "mates (seqtk mergepe)"
-)
+        return UsageError(f"{self._files} do not hold pairs: {what}; {advice}")
 
 
 def two_ways_error() -> UsageError:
@@ -209,6 +160,6 @@ def mate_headers(pair: Record, name: str) -> tuple[str, str]:
     assert pair.mate is not None
     headers = []
     for number, mate in zip(_NUMBERS, (pair, pair.mate), strict=True):
-        rest = mate.header.encode().split(None, 1)[1:]
-        headers.append(b" ".join([(name + number).encode(), *rest]).decode())
+        rest = mate.header.lstrip(" \t")[len(first_word(mate.header)) :].lstrip(" \t")
+        headers.append(" ".join(filter(None, (name + number, rest))))
     return headers[0], headers[1]

@@ -1,43 +1,35 @@
 """Read the sequences of an input: FASTA or FASTQ, plain or compressed, from any source.
 
-The way of the bytes: ``compression.py`` expands the file, ``text.py`` makes sure that it is UTF-8
-text with line feeds, and :class:`Records` cuts it into records and checks their letters.
-
-dnaio reads neither format here: it refuses ids that are not ASCII, silently skips FASTA lines that
-begin with ``#``, and its errors do not name the line of a record. The tests compare with it.
+``compression.py`` expands the file, ``text.py`` makes text of it, and :class:`Records` cuts it into
+records and checks their letters, many at a time. Only where one of them is wrong are they looked at
+one by one, to name the line. Why this is not dnaio: last section of docs/developing.md.
 """
 
 from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import closing
-from itertools import chain, islice
+from itertools import chain, repeat
 from pathlib import Path
 from typing import NamedTuple
 
 from virnucpro.errors import InputError
-from virnucpro.io.compression import BLOCK
 from virnucpro.io.letters import (
     BLANK,
-    are_nucleotides,
-    clean_letters,
-    clean_residues,
+    clean_sequences,
     describe_illegal_letter,
-    describe_illegal_residue,
-    sequences_of,
 )
-from virnucpro.io.text import CONTROL, InputText, shortened
+from virnucpro.io.text import WRONG_SIGN, first_wrong_byte, shortened, text_blocks
 from virnucpro.layout import Molecule
 
-LONGEST_HEADER = 1 << 20  # bytes; nobody writes such a line, but a file without line ends has one
-_QUALITIES = bytes(range(32, 127)) + b"\t"
+LONGEST_HEADER = 1 << 20  # letters; nobody writes such a line, but a file without line ends has one
 
 
 class Record(NamedTuple):
     """One sequence of the input.
 
     Attributes:
-        id: first word of the header, which ends at a space or tab.
+        id: first word of the header, which ends at a space or a tab.
         header: the whole header line without its ``>`` or ``@``.
         sequence: IUPAC letters, case kept, ``U`` read as ``T``, blanks removed; may be empty.
             Of a protein: any letter, and ``*``, case kept, blanks removed.
@@ -61,310 +53,203 @@ class Record(NamedTuple):
 
 
 class Records:
-    """One reading of a file: an iterator over its records, which closes the file at the end.
+    """The records of a file, which is opened when they are iterated over.
 
     Attributes:
         uracil: whether a ``U`` was read as ``T`` so far.
     """
 
-    def __init__(
-        self, path: Path, *, limit: int | None = None, molecule: Molecule = "nucleotide"
-    ) -> None:
-        """Prepare to read ``path``.
-
-        ``limit`` is the largest expanded size of a compressed file in bytes.
-        """
+    def __init__(self, path: Path, limit: int | None, molecule: Molecule) -> None:
         self.uracil = False
-        self._molecule = molecule
-        self._path = path
-        self._text = InputText(path, limit=limit)
-        self._records = self._read()
+        self._path, self._limit, self._molecule = path, limit, molecule
+        self._line = 1  # of the text that is looked at next
 
-    def __iter__(self) -> Iterator[Record]:
-        """Return the records that were not read yet, in the order of the file."""
-        return self._records
-
-    def __next__(self) -> Record:
-        """Return the next record."""
-        return next(self._records)
-
-    def __enter__(self) -> Records:
-        """Close the file at the end of a ``with`` block, for a reading that may stop early."""
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """Close the file."""
-        self.close()
-
-    def close(self) -> None:
-        """Close the file. Safe to call twice."""
-        self._records.close()
-
-    def _read(self) -> Generator[Record, None, None]:
-        with closing(iter(self._text)) as blocks:
+    def __iter__(self) -> Generator[Record, None, None]:
+        """Yield the records in the order of the file, and close it at the end."""
+        self._line = 1
+        with closing(text_blocks(self._path, limit=self._limit)) as blocks:
             for block in blocks:
                 start = block.lstrip(BLANK)
-                if start:
-                    break
-            else:
-                return
-            line = self._text.line - start.count(b"\n")
-            if start.startswith(b">"):
-                yield from self._fasta(chain((start[1:],), blocks), line)
-            elif start.startswith(b"@"):
-                yield from self._fastq(chain((start,), blocks), line)
-            else:
-                raise self._error(line, _RecordError(_describe_wrong_start(start)))
+                self._line += block.count("\n", 0, len(block) - len(start))
+                if start.startswith(">"):
+                    yield from self._fasta(chain((start[1:],), blocks))
+                elif start.startswith("@"):
+                    yield from self._fastq(chain((start,), blocks))
+                elif start:
+                    raise self._error(0, "", _describe_wrong_start(start))
 
-    def _fasta(self, blocks: Iterable[bytes], line: int) -> Iterator[Record]:
-        """Split at the ``>`` that begin a line; the first one is already gone, on ``line``."""
-        pieces: list[bytes] = []  # of the record that the blocks so far end in
-        held = b""  # a line feed whose ">" may be in the next block
+    def _fasta(self, blocks: Iterable[str]) -> Iterator[Record]:
+        """Split at the ``>`` that begin a line; the first one is already gone."""
+        pieces: list[str] = []  # of the record that the blocks so far end in
+        held = ""  # a line feed whose ">" may be in the next block
+        line = self._line  # of the end of the blocks so far
         for block in blocks:
             block = held + block
-            held = b"\n" if block.endswith(b"\n") else b""
-            parts = block.removesuffix(b"\n").split(b"\n>")
-            pieces.append(parts.pop(0))
+            held = "\n" if block.endswith("\n") else ""
+            line += block.count("\n") - len(held)
+            first, *parts = block.removesuffix("\n").split("\n>")
+            pieces.append(first)
             if parts:
-                last = parts.pop()
-                parts.insert(0, b"".join(pieces))
+                *whole, last = "".join(pieces), *parts
                 pieces = [last]
-                yield from self._records_of(parts, line)
-                line = self._text.line - len(held) - last.count(b"\n")
-            elif sum(map(len, pieces)) > LONGEST_HEADER and not any(
-                b"\n" in piece for piece in pieces
-            ):
+                yield from self._fasta_records(whole)
+                self._line = line - last.count("\n")
+            elif sum(map(len, pieces)) > LONGEST_HEADER and not any("\n" in p for p in pieces):
                 break  # before it fills the memory; the header is refused below
-        parts = [b"".join(pieces)]
+        whole = ["".join(pieces)]
         pieces.clear()  # a chromosome is not kept twice
-        yield from self._records_of(parts, line)
+        yield from self._fasta_records(whole)
 
-    def _records_of(self, parts: list[bytes], line: int) -> Iterator[Record]:
-        if len(parts) > 1 and len(parts[0]) <= BLOCK and self._molecule == "nucleotide":
-            heads, _, lines_of = zip(*(part.partition(b"\n") for part in parts), strict=True)
-            if plain := _plain_records(heads, lines_of):
-                yield from map(Record, *plain)
-                return
-        for number, part in enumerate(parts):
-            head, _, lines = part.partition(b"\n")
-            try:
-                record = self._record(head, lines)
-            except _RecordError as fault:
-                line += sum(before.count(b"\n") + 1 for before in parts[:number])
-                raise self._error(line, fault) from None
-            del lines  # it may be a chromosome
-            yield record
+    def _fasta_records(self, parts: list[str]) -> Iterator[Record]:
+        heads, _, lines_of = zip(*(part.partition("\n") for part in parts), strict=True)
+        records = self._checked(heads, lines_of, repeat(None))
+        if records is None:
+            for part, head, lines in zip(parts, heads, lines_of, strict=True):
+                self._refuse_wrong(head, lines)
+                self._line += 1 + part.count("\n")
+            raise AssertionError("no record is wrong")
+        yield from records
 
-    def _fastq(self, blocks: Iterable[bytes], line: int) -> Iterator[Record]:
-        """Read the records of a block together, as long as nothing in them is unusual."""
-        lists = _lists_of_lines(blocks)
-        lines: list[bytes] = []
-        for more in lists:
-            lines += more
-            complete = len(lines) // 4 * 4
-            if complete:
-                records = self._plain_fastq(lines[:complete])
-                if records is None:
-                    break
-                del lines[:complete]
-                yield from records
-                line += complete
-        yield from self._fastq_by_record(chain(lines, chain.from_iterable(lists)), line)
+    def _fastq(self, blocks: Iterable[str]) -> Iterator[Record]:
+        """Take four lines per record; empty lines between records are passed over."""
+        lines: list[str] = []
+        rest = ""  # the line that the blocks so far end in
+        for block in chain(blocks, ("\n",)):
+            rest += block
+            if "\n" in block:
+                *more, rest = rest.split("\n")
+                lines += more
+            while len(lines) >= 4 or lines[:1] == [""]:
+                heads = lines[: len(lines) // 4 * 4 : 4]
+                count = 4 * (heads.index("") if "" in heads else len(heads))
+                if count:
+                    yield from self._fastq_records(lines[:count])
+                blank = count < len(lines) and not lines[count]
+                del lines[: count + blank]
+                self._line += blank
+        yield from self._fastq_records(lines)
 
-    def _plain_fastq(self, lines: list[bytes]) -> Iterator[Record] | None:
-        """Return the records of ``lines``, four each; None where something in them is unusual."""
-        heads, letters, pluses, qualities = (lines[place::4] for place in range(4))
-        if (
-            self._molecule != "nucleotide"
-            or not all(head.startswith(b"@") for head in heads)
-            or not all(plus.startswith(b"+") for plus in pluses)
-            or b"".join(qualities).translate(None, _QUALITIES)
-            or not (plain := _plain_records([head[1:] for head in heads], letters))
-        ):
+    def _fastq_records(self, lines: list[str]) -> Iterator[Record]:
+        names, letters, qualities = [head[1:] for head in lines[::4]], lines[1::4], lines[3::4]
+        if not lines:
+            return
+        records = self._checked(names, letters, qualities) if _are_fastq(lines) else None
+        if records is None:
+            for place in range(0, len(lines), 4):
+                if not _are_fastq(lines[place : place + 4]):
+                    message = (
+                        "a FASTQ record has four lines: '@' and an id, letters, '+', and one "
+                        "printable quality per letter; is it truncated, or wrapped (seqtk seq -l0)?"
+                    )
+                    raise self._error(0, lines[place].removeprefix("@"), message)
+                self._refuse_wrong(names[place // 4], letters[place // 4])
+                self._line += 4
+            raise AssertionError("no record is wrong")
+        self._line += len(lines)
+        text = "".join(letters)
+        if " " in text or "\t" in text:
+            kept = map(_without_blanks, letters, qualities)
+            records = [r._replace(qualities=q) for r, q in zip(records, kept, strict=True)]
+        yield from records
+
+    def _checked(
+        self, heads: Sequence[str], lines_of: Sequence[str], qualities: Iterable[str | None]
+    ) -> list[Record] | None:
+        """Return records, many at a time; None where anything is wrong in one of them."""
+        words = "\n".join(heads).replace("\t", " ").split("\n")
+        ids = [word.lstrip(" ").partition(" ")[0] for word in words]
+        if not all(ids) or max(map(len, heads)) > LONGEST_HEADER:
             return None
-        texts = b"\n".join(qualities).decode("ascii").split("\n")
-        if list(map(len, texts)) != list(map(len, plain[2])):
-            return None
-        return map(Record, *plain, texts)
-
-    def _fastq_by_record(self, lines: Iterator[bytes], line: int) -> Iterator[Record]:
-        """Take four lines per record; blank lines between records are passed over."""
-        unit = "bases" if self._molecule == "nucleotide" else "residues"
-        for head in lines:
-            if not head:
-                line += 1
-                continue
-            rest = list(islice(lines, 3))
-            try:
-                _check_fastq(head, rest, unit)
-                record = self._record(head[1:], rest[0])
-            except _RecordError as fault:
-                raise self._error(line, fault) from None
-            yield record._replace(qualities=_qualities_of_letters(rest[0], rest[2]))
-            line += 4
-
-    def _record(self, head: bytes, lines: bytes) -> Record:
-        """Return the record of a header, without its ``>`` or ``@``, and of sequence lines.
-
-        Raises:
-            _RecordError: the header or a letter is wrong.
-        """
-        if len(head) > LONGEST_HEADER:
-            raise _RecordError("the header is longer than 1 MiB; are the line ends missing?", head)
-        header = head.decode()  # InputText has seen that it is UTF-8
-        words = head.split(None, 1)  # of bytes: at spaces and tabs, not at other blanks
-        if not words:
-            raise _RecordError("the header has no id; write one after the '>' or '@'")
         # isprintable is the fast test; it is false for tabs and odd blanks too, which are fine.
-        if not header.isprintable() and (control := CONTROL.search(header)):
-            code = ord(control[0])
-            raise _RecordError(f"control character 0x{code:02x} in the header; remove it", head)
-        if self._molecule == "protein":
-            return Record(words[0].decode(), header, _residues(lines, head))
-        letters = clean_letters(lines)
-        if letters is None:
-            down, message = describe_illegal_letter(lines)
-            raise _RecordError(message, head, 1 + down)
-        sequence, uracil = letters
-        if uracil:
-            self.uracil = True
-        return Record(words[0].decode(), header, sequence)
+        if not "".join(heads).isprintable() and WRONG_SIGN.search("\n".join(heads)):
+            return None
+        clean = clean_sequences(lines_of, self._molecule)
+        if clean is None:
+            return None
+        self.uracil = self.uracil or clean[1]
+        return list(map(Record, ids, heads, clean[0], qualities))
 
-    def _error(self, line: int, fault: _RecordError) -> InputError:
-        words = fault.head[:1000].split(None, 1)
-        named = f", record '{shortened(words[0].decode(errors='replace'))}'" if words else ""
-        return InputError(f"{self._path}: line {line + fault.down}{named}: {fault.message}")
+    def _refuse_wrong(self, head: str, lines: str) -> None:
+        """Raise an error if a header or the lines of its sequence are wrong."""
+        place, message = 0, ""
+        if not first_word(head):
+            message = "the header has no id; write one after the '>' or '@'"
+        elif len(head) > LONGEST_HEADER:
+            message = "the header is longer than 1 MiB; are the line ends missing?"
+        elif match := WRONG_SIGN.search(head):
+            place, message = match.start(), "there is a control character in the header; remove it"
+        elif wrong := describe_illegal_letter(lines, self._molecule):
+            place, message = len(head) + 1 + wrong[0], wrong[1]
+        text = f"{head}\n{lines}\n"
+        if "\udc80" <= text[place] <= "\udcff":
+            message = (
+                f"byte 0x{ord(text[place]) & 0xFF:02x} at byte offset "
+                f"{first_wrong_byte(self._path)} is not UTF-8; save the file as UTF-8 (for "
+                "example iconv -f LATIN1 -t UTF-8)"
+            )
+        if message:
+            raise self._error(text.count("\n", 0, place), head, message)
+
+    def _error(self, down: int, head: str, message: str) -> InputError:
+        word = first_word(head[:1000])
+        named = f", record '{shortened(word)}'" if word else ""
+        return InputError(f"{self._path}: line {self._line + down}{named}: {message}")
 
 
 def read_records(
     path: Path, *, limit: int | None = None, molecule: Molecule = "nucleotide"
 ) -> Records:
-    """Read the sequences of ``path``, lazily: FASTA or FASTQ, plain, gzip, bzip2 or xz.
+    """Return the records of ``path``: FASTA or FASTQ, plain or compressed; none of a blank file.
 
-    Blank files have no records. ``limit`` is the largest expanded size of a compressed file, in
-    bytes. While iterating it
+    ``limit`` is the largest expanded size of a compressed file in bytes. Iterating over them
 
     Raises:
         UsageError: the file is missing, a directory or unreadable.
         InputError: the content is not usable; the message names file, line and record.
     """
-    return Records(path, limit=limit, molecule=molecule)
+    return Records(path, limit, molecule)
 
 
 def holds_qualities(path: Path) -> bool:
-    """Return whether ``path`` is a FASTQ file, by how it begins.
-
-    Raises:
-        UsageError: the file is missing, a directory or unreadable.
-        InputError: the file is damaged, or not text.
-    """
-    with closing(iter(InputText(path))) as blocks:
+    """Return whether ``path`` is a FASTQ file, by how it begins. Raises as reading does."""
+    with closing(text_blocks(path)) as blocks:
         starts = filter(None, (block.lstrip(BLANK) for block in blocks))
-        return next(starts, b"").startswith(b"@")
+        return next(starts, "").startswith("@")
 
 
-class _RecordError(Exception):
-    """A record is wrong, ``down`` lines below its header."""
-
-    def __init__(self, message: str, head: bytes = b"", down: int = 0) -> None:
-        super().__init__(message)
-        self.message = message
-        self.head = head
-        self.down = down
+def first_word(header: str) -> str:
+    """Return the id that a header begins with."""
+    return header.replace("\t", " ").lstrip(" ").partition(" ")[0]
 
 
-def _plain_records(
-    heads: Sequence[bytes], lines_of: Sequence[bytes]
-) -> tuple[list[str], list[str], list[str]] | None:
-    """Return ids, headers and sequences of records of nucleotides, all of them together.
-
-    This is much faster than one after the other. The result is None where something is unusual:
-    a header, a letter, or a U, which has to be counted.
-    """
-    text = b"\n".join(heads).decode()
-    headers = text.split("\n")
-    words = [head.split(None, 1) for head in heads]
-    if not all(words) or max(map(len, heads)) > LONGEST_HEADER:
-        return None
-    if not "".join(headers).isprintable() and CONTROL.search(text):
-        return None
-    sequences = sequences_of(lines_of)
-    return None if sequences is None else ([word[0].decode() for word in words], headers, sequences)
-
-
-def _residues(lines: bytes, head: bytes) -> str:
-    """Return the residues of sequence lines without blanks.
-
-    Raises:
-        _RecordError: a character is not a letter, or the letters are those of nucleotides.
-    """
-    residues = clean_residues(lines)
-    if residues is None:
-        down, message = describe_illegal_residue(lines)
-        raise _RecordError(message, head, 1 + down)
-    if are_nucleotides(residues):
-        raise _RecordError(
-            "looks like nucleotides (only the letters A, C, G, T, U and N); give proteins, for "
-            "example translated genes",
-            head,
-            1,
-        )
-    return residues
-
-
-def _lists_of_lines(blocks: Iterable[bytes]) -> Iterator[list[bytes]]:
-    """Yield the lines of ``blocks`` as one list per block."""
-    pieces: list[bytes] = []  # of the line that the blocks so far end in
-    for block in blocks:
-        lines = block.split(b"\n")
-        pieces.append(lines.pop(0))
-        if lines:
-            last = lines.pop()
-            lines.insert(0, b"".join(pieces))
-            pieces = [last]
-            yield lines
-    yield [b"".join(pieces)]
-
-
-def _check_fastq(head: bytes, rest: list[bytes], unit: str) -> None:
-    """Check the form of a FASTQ record, whose letters are ``unit``. Raises ``_RecordError``."""
-    name = head[1:]
-    if not head.startswith(b"@"):
-        raise _RecordError("a FASTQ record must begin with '@'; is a line missing or too many?")
-    if len(rest) < 3:
-        down = len(rest) - (rest[-1:] == [b""])  # what follows the final line feed is not a line
-        raise _RecordError("the last FASTQ record is truncated; copy the file again", name, down)
-    letters, plus, quality = rest
-    if not plus.startswith(b"+"):
-        raise _RecordError(
-            "the third line of a FASTQ record must begin with '+'; "
-            "unwrap the sequences first (seqtk seq -l0)",
-            name,
-            2,
-        )
-    if len(letters) != len(quality):
-        raise _RecordError(
-            f"{len(letters)} {unit} but {len(quality)} qualities; is the file truncated?", name, 3
-        )
-    if not quality.isascii() or quality.translate(None, _QUALITIES):
-        raise _RecordError(
-            "a quality is not a printable ASCII character; copy the file again", name, 3
-        )
-
-
-def _qualities_of_letters(letters: bytes, qualities: bytes) -> str:
-    """Return ``qualities`` without those of blanks between the letters."""
-    if letters.translate(None, BLANK) != letters:
-        pairs = zip(letters, qualities, strict=True)
-        qualities = bytes(quality for letter, quality in pairs if letter not in BLANK)
-    return qualities.decode("ascii")
-
-
-def _describe_wrong_start(start: bytes) -> str:
-    if start.startswith(b";"):
-        return "comment lines (';') are not read; remove them (grep -v '^;')"
-    words = start[:200].decode(errors="replace").splitlines()[0]
+def _are_fastq(lines: list[str]) -> bool:
+    """Return whether lines have the form of FASTQ records."""
+    qualities = "".join(lines[3::4])
     return (
-        f"text before the first '>': '{shortened(words)}'; "
+        len(lines) % 4 == 0
+        and {head[:1] for head in lines[::4]} == {"@"}
+        and {plus[:1] for plus in lines[2::4]} == {"+"}
+        and list(map(len, lines[1::4])) == list(map(len, lines[3::4]))
+        and qualities.isascii()
+        and qualities.isprintable()
+    )
+
+
+def _without_blanks(letters: str, qualities: str) -> str:
+    pairs = zip(letters, qualities, strict=True)
+    return "".join(quality for letter, quality in pairs if letter not in BLANK)
+
+
+def _describe_wrong_start(start: str) -> str:
+    if start.startswith(";"):
+        return "comment lines (';') are not read; remove them (grep -v '^;')"
+    if WRONG_SIGN.search(start[:512]):
+        return (
+            "the file is not text in UTF-8; decompress first, or unpack or convert it, and give a "
+            "FASTA or FASTQ file"
+        )
+    line = start[:200].splitlines()[0]
+    return (
+        f"text before the first '>': '{shortened(line)}'; "
         "give a FASTA ('>' first) or FASTQ ('@' first) file"
     )

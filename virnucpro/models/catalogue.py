@@ -1,8 +1,4 @@
-"""The models that can be named: where each comes from and which of its files are needed.
-
-A checksum stands here only where its publisher states it. For all others the first fetch records
-one (see ``records``), and the model is compared with that later.
-"""
+"""The models that can be named: where each comes from and which of its files are needed."""
 
 from __future__ import annotations
 
@@ -40,22 +36,22 @@ class WebFile:
     Attributes:
         name: what users call it.
         what: a few words for the list.
-        address: https address.
-        file: its name on disk.
-        in_torch_hub: kept where fair-esm keeps it, so that both find the same copy.
+        address: https address; its last part is the name of the file on disk.
         bytes: exact size, where it is known.
-        sha256: known checksum (hex).
-        twin: hub model with the same weights, used where the file is not there.
+        twin: of a file that fair-esm knows, the hub model with the same weights, which is used
+            where the file is not there.
     """
 
     name: str
     what: str
     address: str
-    file: str
-    in_torch_hub: bool = False
     bytes: int | None = None
-    sha256: str | None = None
     twin: str | None = None
+
+    @property
+    def file(self) -> str:
+        """Its name on disk."""
+        return self.address.rpartition("/")[2]
 
 
 @dataclass(frozen=True)
@@ -85,43 +81,26 @@ class HubModel:
 Model = WebFile | HubModel
 
 
-def _esm(size: str, layers: int, length: int | None = None) -> WebFile:
-    name = f"esm2_t{layers}_{size}_UR50D"
-    return WebFile(
-        name,
-        f"ESM-2 {size}",
-        f"{FAIR_ESM}/{name}.pt",
-        f"{name}.pt",
-        in_torch_hub=True,
-        bytes=length,
-        twin=f"facebook/{name}",
+_ESM = tuple(
+    WebFile(name, f"ESM-2 {name.split('_')[2]}", f"{FAIR_ESM}/{name}.pt", size, f"facebook/{name}")
+    for name, size in (
+        ("esm2_t6_8M_UR50D", None),
+        ("esm2_t12_35M_UR50D", None),
+        ("esm2_t30_150M_UR50D", None),
+        ("esm2_t33_650M_UR50D", None),
+        ("esm2_t36_3B_UR50D", 5_678_116_398),  # Content-Length of the released file
+        ("esm2_t48_15B_UR50D", None),
     )
-
-
-def _classifier(length: int) -> WebFile:
-    file = f"{length}_model.pth"
-    return WebFile(file, f"classifier, {length} bp", f"{ORIGINAL}/raw/HEAD/{file}", file)
-
-
-_ESM = (
-    _esm("8M", 6),
-    _esm("35M", 12),
-    _esm("150M", 30),
-    _esm("650M", 33),
-    _esm("3B", 36, 5_678_116_398),  # Content-Length of the released file
-    _esm("15B", 48),
 )
+_TOKENIZER = ("config.json", "tokenizer.json")
 
 KNOWN: tuple[Model, ...] = (
-    HubModel(
-        "zhihan1996/DNABERT-S",
-        "DNABERT-S",
-        ("config.json", "tokenizer.json"),
-        ("tokenizer_config.json",),
-    ),
+    HubModel("zhihan1996/DNABERT-S", "DNABERT-S", _TOKENIZER, ("tokenizer_config.json",)),
     *_ESM,
-    _classifier(300),
-    _classifier(500),
+    *(
+        WebFile(file, f"classifier, {file[:3]} bp", f"{ORIGINAL}/raw/HEAD/{file}")
+        for file in ("300_model.pth", "500_model.pth")
+    ),
     *(HubModel(str(esm.twin), f"{esm.what}, Hugging Face") for esm in _ESM),
 )
 
@@ -143,9 +122,7 @@ def model_named(name: str) -> Model:
             return model
     if _HUB_NAME.fullmatch(name) and ".." not in name:
         return HubModel(name, "from the hub")
-    if name in SETS:
-        raise ModelError(f"{name!r} is a model type, of several models: {', '.join(SETS[name])}")
-    near = difflib.get_close_matches(name, [*(model.name for model in KNOWN), *SETS], n=1)
+    near = difflib.get_close_matches(name, [model.name for model in KNOWN], n=1)
     hint = f"did you mean {near[0]}?" if near else "see virnucpro models list"
     raise ModelError(f"no model is called {name!r}; {hint}")
 

@@ -1,4 +1,4 @@
-"""Fetch models: plain files over https, resumably; hub models with ``huggingface_hub``.
+"""Fetch models with ``huggingface_hub``: repositories of the hub, and plain files from an address.
 
 A first fetch records checksums and revision; a later one must bring the same bytes.
 """
@@ -7,18 +7,16 @@ from __future__ import annotations
 
 import errno
 import hashlib
+import os
 import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from virnucpro.errors import DownloadError, ModelError
+from virnucpro.errors import ModelError
 from virnucpro.models.catalogue import HubModel, Model, WebFile, files_to_fetch
-from virnucpro.models.download import DownloadProgress, download, server_text
 from virnucpro.models.records import (
     ModelRecord,
     model_records_file,
@@ -32,47 +30,39 @@ from virnucpro.models.store import (
     is_offline,
     manual_route,
     record_model,
-    record_path,
     resolve_model,
     verify_model,
 )
-from virnucpro.store.disk import explain_download_errors, sha256_of
+from virnucpro.store.disk import Disk, explain_download_errors, open_without_links, sha256_of
 from virnucpro.store.lock import locked
 
 if TYPE_CHECKING:
     from huggingface_hub.hf_api import RepoSibling
 
-# What the library raises where an answer is not that of a hub: it does not check them.
-_NOT_A_HUB = (ValueError, TypeError, KeyError, AttributeError)
+# A smaller part of a file is not continued. The larger files are those of ESM-2, in which CRCs find
+# out where a part belongs to another version.
+WORTH_CONTINUING = 1 << 26
 _COMMIT = re.compile(r"[0-9a-f]{40}")
-_SLACK = 1 << 24  # bytes beyond twice the promised size: versions of the library count differently
 
 
-@dataclass(frozen=True)
-class FetchedModel:
-    """Where a model is, and whether it was ``fetched``, ``verified`` or ``recorded``."""
-
-    path: Path
-    how: Literal["fetched", "verified", "recorded"]
-
-
-def fetch_model(model: Model, progress: DownloadProgress, *, update: bool = False) -> FetchedModel:
+def fetch_model(
+    model: Model, *, update: bool = False
+) -> tuple[Path, Literal["fetched", "verified", "recorded"]]:
     """Bring a model to this machine; one that is here is checked, a damaged one is replaced.
 
-    ``update`` takes the newest version and records it in place of the old one.
+    ``update`` takes the newest version and records it in place of the old one. Returns where it
+    is, and what was done.
 
     Raises:
         ModelError: no network, not found, offline, or other bytes than recorded (exit 64).
         OutputError: the disk is full or unwritable (exit 6).
     """
     lock = own_folder() / "locks" / f"{model.name.replace('/', '--')}.lock"
-    with explain_download_errors(lock):
-        lock.parent.mkdir(parents=True, exist_ok=True)
     state = [lock.parent, model_records_file()]
     with locked(lock, wait=True, state=state):  # a second fetch waits, and finds the model there
         if not update and (located := resolve_model(model)):
             try:
-                return FetchedModel(located[1], verify_model(model))
+                return located[1], verify_model(model)
             except ModelError:
                 model = located[0]
                 if is_offline():
@@ -81,49 +71,114 @@ def fetch_model(model: Model, progress: DownloadProgress, *, update: bool = Fals
             raise ModelError(f"model {model.name} cannot be fetched; {manual_route(model)}")
         record = None if update else read_model_records().get(model.name)
         if isinstance(model, HubModel):
-            path, revision = _fetch_hub(model, record)
+            path = _fetch_hub(model, record)
         else:
-            path, revision = _fetch_file(model, record, progress)
+            path = _fetch_file(model, record)
         if record is None:
-            record_model(model, path, address=model.address, revision=revision)
-        else:
-            record_path(model, path, record)
-        return FetchedModel(path, "fetched")
+            record_model(model, path, address=model.address)
+        return path, "fetched"
 
 
-def _fetch_file(
-    model: WebFile, record: ModelRecord | None, progress: DownloadProgress
-) -> tuple[Path, str]:
-    """Return the path of the file, and the ETag of its version or an empty text."""
+@contextmanager
+def _download_errors(model: Model, path: Path) -> Iterator[None]:
+    """Turn what ``huggingface_hub`` raises into errors with advice; ``path`` is what it writes.
+
+    Without a terminal, its progress bars stay out of log files.
+    """
+    from huggingface_hub.errors import HfHubHTTPError
+    from huggingface_hub.utils.tqdm import disable_progress_bars
+
+    if not sys.stderr.isatty():
+        disable_progress_bars()
+    # The HTTP client differs between versions of the library (requests, httpx); this is the base
+    # class of that client's errors. Its Rust part (hf_xet) raises RuntimeError, and an answer that
+    # is not that of a hub is not checked, and raises the others.
+    client: Any = HfHubHTTPError.__bases__[0]
+    try:
+        yield
+    except (OSError, client, RuntimeError, ValueError, TypeError, LookupError, AttributeError) as e:
+        code = getattr(e, "errno", None)
+        if code in (
+            errno.ENOSPC,
+            errno.EDQUOT,
+            errno.EACCES,
+            errno.EPERM,
+            errno.EROFS,
+            errno.ELOOP,
+        ):
+            with explain_download_errors(path):
+                raise
+        signs = str(e) or repr(e)
+        reason = " ".join("".join(s if s.isprintable() else " " for s in signs).split())[:300]
+        raise ModelError(
+            f"cannot fetch {model.name} from {model.address}: {reason}; check the network (and "
+            f"HTTPS_PROXY), then run the command again, which continues; or {manual_route(model)}"
+        ) from e
+
+
+# --- plain files -----------------------------------------------------------------------------
+
+
+def _fetch_file(model: WebFile, record: ModelRecord | None) -> Path:
+    """Return the file, which continues what an earlier command left in ``NAME.part``."""
     known = record.files.get(model.file) if record else None
     target = download_path(model)
-    sha256 = known.sha256 if known else model.sha256
+    part = target.with_name(f"{target.name}.part")
+    with explain_download_errors(part):
+        part.parent.mkdir(parents=True, exist_ok=True)
+    begun = _receive(model, part)
+    while True:
+        try:
+            check_model_file(part)
+            if known is not None and sha256_of(part) != known.sha256:
+                raise ModelError(
+                    f"{model.address}: checksum differs from the recorded one, so it is not used; "
+                    f"if its authors published a new version that you want: "
+                    f"virnucpro models fetch --update {model.name}"
+                )
+        except ModelError:
+            part.unlink()
+            if not begun:
+                raise
+            begun = _receive(model, part)  # the part was of another version
+        else:
+            Disk().move(part, target)
+            return target
 
-    def check(part: Path) -> None:
-        check_model_file(part)
-        if sha256 is not None and sha256_of(part) != sha256:
-            raise ModelError(
-                f"{model.address}: checksum differs from the recorded one, so it is not used; if "
-                f"its authors published a new version that you want: "
-                f"virnucpro models fetch --update {model.name}"
-            )
 
-    try:
-        return target, download(model.address, target, check, progress, size=model.bytes)
-    except DownloadError as error:
-        raise ModelError(f"{error}; or {manual_route(model)}") from error
+def _receive(model: WebFile, part: Path) -> int:
+    """Add what is missing to ``part``, and return how many bytes it had."""
+    from huggingface_hub.errors import HfHubHTTPError
+    from huggingface_hub.file_download import http_get
+
+    with _download_errors(model, part), open(part, "ab", opener=open_without_links) as stream:
+        if stream.tell() < WORTH_CONTINUING:
+            stream.truncate(0)
+        begun = os.fstat(stream.fileno()).st_size
+        try:
+            http_get(model.address, stream, resume_size=begun, expected_size=model.bytes)
+        except HfHubHTTPError as error:
+            if error.response.status_code != 416:
+                raise
+            # There are no more bytes: either all of them are here, or the part is of another file.
+            if error.response.headers.get("Content-Range") != f"bytes */{begun}":
+                stream.truncate(0)
+                http_get(model.address, stream, expected_size=model.bytes)
+        os.fsync(stream.fileno())
+    return begun
 
 
 # --- the hub ---------------------------------------------------------------------------------
 
 
-def _fetch_hub(model: HubModel, record: ModelRecord | None) -> tuple[Path, str]:
-    """Return the folder of the snapshot, and its commit."""
+def _fetch_hub(model: HubModel, record: ModelRecord | None) -> Path:
+    """Return the folder of the snapshot."""
     from huggingface_hub import HfApi, snapshot_download
 
-    with _hub_errors(model):
+    revision = record.revision or None if record else None
+    with _download_errors(model, hub_folder()):
         info = HfApi(endpoint=model.endpoint).model_info(
-            model.name, revision=record.revision or None if record else None, files_metadata=True
+            model.name, revision=revision, files_metadata=True
         )
         offered = {sibling.rfilename: sibling for sibling in info.siblings or ()}
         names = files_to_fetch(model, offered)
@@ -132,93 +187,32 @@ def _fetch_hub(model: HubModel, record: ModelRecord | None) -> tuple[Path, str]:
         # The library makes a folder of this name, wherever it leads.
         if not (info.sha and _COMMIT.fullmatch(info.sha)):
             raise ModelError(f"{model.address} names {info.sha!r}, which is not a commit")
-        promised = sum(offered[name].size or 0 for name in names)
-        for force in (False, True):
-            path = Path(
-                snapshot_download(
-                    model.name,
-                    revision=info.sha,
-                    cache_dir=hub_folder(),
-                    allow_patterns=list(names),
-                    endpoint=model.endpoint,
-                    # The library believes what is in its cache; a damaged file needs force.
-                    force_download=force,
-                    tqdm_class=_bars(model, 2 * promised + _SLACK),
-                )
+        for force in (False, True):  # the library believes what is in its cache
+            path = snapshot_download(
+                model.name,
+                revision=info.sha,
+                cache_dir=hub_folder(),
+                allow_patterns=list(names),
+                endpoint=model.endpoint,
+                force_download=force,
             )
-            bad = [name for name in names if _differs(path / name, offered[name], record)]
+            bad = [name for name in names if _differs(Path(path, name), offered[name], record)]
             if not bad:
-                return path, info.sha
-        raise ModelError(
-            f"{path / bad[0]}: checksum differs from the published or the recorded one, even "
-            f"after fetching it again; nothing is recorded; see {model.address}"
-        )
-
-
-def _bars(model: HubModel, most: int) -> Any:
-    """Return the library's class of progress bars, with two changes.
-
-    The library draws them into log files too; without a terminal, there are none. It also writes
-    whatever a server sends, for ever; more than ``most`` bytes end the transfer.
-    """
-    bar: Any = import_module("huggingface_hub.utils.tqdm").tqdm  # not typed
-
-    class Bars(bar):  # type: ignore[misc]
-        def __init__(self, *args: Any, **options: Any) -> None:
-            self.received = 0.0
-            if not sys.stderr.isatty():
-                options["disable"] = True
-            super().__init__(*args, **options)
-
-        def update(self, n: float | None = 1) -> Any:
-            self.received += n or 0
-            if self.received > most:
-                raise ModelError(f"{model.address} sends far more bytes than it promised")
-            return super().update(n)
-
-    return Bars
+                return Path(path)
+    raise ModelError(
+        f"{Path(path, bad[0])}: checksum differs from the published or the recorded one, even "
+        f"after fetching it again; nothing is recorded; see {model.address}, or take a newer "
+        f"version with: virnucpro models fetch --update {model.name}"
+    )
 
 
 def _differs(file: Path, published: RepoSibling, record: ModelRecord | None) -> bool:
     """Return whether a fetched file is not the published one, or not the recorded one."""
-    if not file.is_file() or published.size not in (None, file.stat().st_size):
-        return True
     recorded = record.files.get(file.name) if record else None
-    expected = {recorded.sha256} if recorded else set()
+    if not file.is_file() or (recorded and sha256_of(file) != recorded.sha256):
+        return True
     if published.lfs is not None:  # only large files are published with a SHA-256
-        expected.add(published.lfs.sha256)
-    elif published.blob_id is not None:  # small ones with the name that git gives their content
-        data = file.read_bytes()
-        head = f"blob {len(data)}\0".encode()
-        if hashlib.sha1(head + data, usedforsecurity=False).hexdigest() != published.blob_id:
-            return True
-    return bool(expected) and expected != {sha256_of(file)}
-
-
-@contextmanager
-def _hub_errors(model: HubModel) -> Iterator[None]:
-    """Turn what the library raises into errors with advice."""
-    from huggingface_hub import errors
-
-    # The library's HTTP client differs between its versions (requests, httpx); this is the base
-    # class of that client's errors. Its Rust part (hf_xet) raises RuntimeError.
-    client: Any = errors.HfHubHTTPError.__bases__[0]
-    try:
-        yield
-    except errors.RevisionNotFoundError as error:
-        raise ModelError(
-            f"{model.address} no longer has the recorded revision; take the newest one with: "
-            f"virnucpro models fetch --update {model.name}"
-        ) from error
-    except errors.RepositoryNotFoundError as error:
-        raise ModelError(f"there is no public model at {model.address}: check its name") from error
-    except (OSError, client, RuntimeError, *_NOT_A_HUB) as error:
-        code = getattr(error, "errno", None)
-        if code in (errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EPERM, errno.EROFS):
-            with explain_download_errors(hub_folder()):
-                raise
-        reason = server_text(error)
-        raise ModelError(
-            f"cannot fetch {model.name} from {model.address}: {reason}; check the network (and "
-            f"HTTPS_PROXY), then run it again: what has come stays; or {manual_route(model)}"
-        ) from error
+        return sha256_of(file) != published.lfs.sha256
+    data = file.read_bytes()  # small ones with the name that git gives their content
+    name = hashlib.sha1(b"blob %d\0" % len(data) + data, usedforsecurity=False).hexdigest()
+    return published.blob_id not in (None, name)

@@ -30,9 +30,9 @@ class ModelRecord:
     """A model as it was first seen.
 
     Attributes:
-        path: the file or folder, absolute.
+        path: the file or folder at that time, absolute.
         address: where it was fetched from; empty if it was put there by hand.
-        revision: commit on the hub, or what a web server calls the version; may be empty.
+        revision: commit on the hub; empty of a single file.
         date: day of the recording, UTC.
         files: by name inside the folder (a single file: its own name).
     """
@@ -70,7 +70,7 @@ def read_model_records() -> dict[str, ModelRecord]:
         document = parse_json(path.read_bytes())
         if document["schema"] > SCHEMA:
             raise ModelError(f"{path} was written by a newer version: update virnucpro")
-        return {name: _record(entry) for name, entry in document["models"].items()}
+        return {name: _record(**entry) for name, entry in document["models"].items()}
     except FileNotFoundError:
         return {}
     except OSError as error:
@@ -82,12 +82,9 @@ def read_model_records() -> dict[str, ModelRecord]:
         ) from error
 
 
-def _record(entry: Mapping[str, Any]) -> ModelRecord:
-    described = {name: FileRecord(**facts) for name, facts in entry["files"].items()}
-    path, address, revision, date = (
-        str(entry[key]) for key in ("path", "address", "revision", "date")
-    )
-    return ModelRecord(path, address, revision, date, described)
+def _record(files: Mapping[str, Any], **texts: str) -> ModelRecord:
+    described = {name: FileRecord(**facts) for name, facts in files.items()}
+    return ModelRecord(files=described, **{key: str(text) for key, text in texts.items()})
 
 
 def save_model_record(name: str, record: ModelRecord) -> None:
@@ -98,8 +95,6 @@ def save_model_record(name: str, record: ModelRecord) -> None:
         ModelError: the file with the others is damaged.
     """
     path = model_records_file()
-    with explain_download_errors(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
     with locked(path.with_suffix(".lock"), wait=True, state=[path]):
         records = {**read_model_records(), name: record}
         document = {"schema": SCHEMA, "models": {n: asdict(r) for n, r in records.items()}}

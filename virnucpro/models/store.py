@@ -2,9 +2,7 @@
 
 They are looked up where existing users already have them: torch hub's folder, the Hugging Face
 cache, and ``~/.cache/virnucpro/models``. Folders follow the standard variables (``TORCH_HOME``,
-``HF_HOME``, ``HF_HUB_CACHE``, ``XDG_CACHE_HOME``), read without importing the libraries that define
-them.
-Sizes, checksums and revisions are kept by ``records``.
+``HF_HOME``, ``HF_HUB_CACHE``, ``XDG_CACHE_HOME``), read without importing the libraries of those.
 """
 
 from __future__ import annotations
@@ -12,7 +10,6 @@ from __future__ import annotations
 import os
 import time
 import zipfile
-from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
@@ -28,11 +25,6 @@ from virnucpro.models.records import (
 )
 from virnucpro.store.disk import sha256_of
 from virnucpro.store.documents import parse_json
-
-_TRUE = {"1", "ON", "YES", "TRUE"}  # as huggingface_hub.constants reads its switches
-
-
-# --- folders ---------------------------------------------------------------------------------
 
 
 def torch_folder() -> Path:
@@ -51,17 +43,14 @@ def hub_folder() -> Path:
 def is_offline() -> bool:
     """Return whether the standard switches forbid the network."""
     value = os.environ.get("HF_HUB_OFFLINE") or os.environ.get("TRANSFORMERS_OFFLINE") or ""
-    return value.upper() in _TRUE
-
-
-# --- finding ---------------------------------------------------------------------------------
+    return value.upper() in ("1", "ON", "YES", "TRUE")  # as huggingface_hub reads its switches
 
 
 def download_path(model: Model) -> Path:
     """Return where a fetch puts the model (on the hub: the folder of its snapshots)."""
     if isinstance(model, HubModel):
         return hub_folder() / f"models--{model.name.replace('/', '--')}" / "snapshots"
-    return (torch_folder() if model.in_torch_hub else own_folder()) / model.file
+    return (torch_folder() if model.twin else own_folder()) / model.file
 
 
 def manual_path(model: Model) -> Path:
@@ -86,11 +75,7 @@ def resolve_model(model: Model) -> tuple[Model, Path] | None:
 
 
 def find_model(name: str) -> Path:
-    """Return the file (``.pt``, ``.pth``) or folder of a model.
-
-    Raises:
-        ModelError: unknown, or not on this machine; names the command that fetches it.
-    """
+    """Return the file or folder of the model of that name. Raises as the next two functions do."""
     return require_model(model_named(name))[1]
 
 
@@ -102,10 +87,7 @@ def require_model(model: Model) -> tuple[Model, Path]:
     """
     if located := resolve_model(model):
         return located
-    places = [download_path(model), manual_path(model)]
-    if not isinstance(model, HubModel) and model.twin:
-        places.append(download_path(model_named(model.twin)))
-    looked = ", ".join(str(path) for path in dict.fromkeys(places))
+    looked = " and ".join(map(str, dict.fromkeys([download_path(model), manual_path(model)])))
     text = (
         f"model {model.name} is not on this machine (looked for {looked}); "
         f"fetch it with: virnucpro models fetch {model.name}"
@@ -134,42 +116,13 @@ def model_files(model: Model, path: Path) -> dict[str, Path]:
     names = files_to_fetch(model, (p.name for p in path.iterdir() if p.is_file()))
     files = {name: path / name for name in names or ()}
     for index in (file for name, file in files.items() if name.endswith(".index.json")):
-        if not _shards(index) <= files.keys():
+        try:
+            shards = set(parse_json(index.read_bytes())["weight_map"].values())
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise ModelError(f"{index} is damaged: {error!r}; fetch the model again") from error
+        if not shards <= files.keys():
             return {}
     return files
-
-
-def _shards(index: Path) -> set[str]:
-    try:
-        weights = parse_json(index.read_bytes())["weight_map"]
-        return {str(name) for name in weights.values()}
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise ModelError(f"{index} is damaged: {error!r}; fetch the model again") from error
-
-
-def snapshot_caution(name: str, path: Path) -> str:
-    """Return a sentence about the choice of a snapshot that no record decides, or an empty text.
-
-    ``name`` is what the user asked for, and ``path`` what :func:`find_model` returned for it.
-    """
-    if hub_folder() not in path.parents or Path(name).expanduser().exists():
-        return ""
-    located = resolve_model(model_named(name))
-    if located is None or not isinstance(located[0], HubModel):
-        return ""
-    model = located[0]
-    complete = [snapshot for snapshot in _snapshots(model) if model_files(model, snapshot)]
-    if len(complete) < 2 or model.name in read_model_records():
-        return ""
-    reason = (
-        "which is what refs/main names"
-        if path.name == _main_revision(model)
-        else "the first by name, because refs/main names none of them"
-    )
-    return (
-        f"there are {len(complete)} snapshots of {model.name} in {path.parent}, and {path.name} is "
-        f"used, {reason}; to keep to it, record it with: virnucpro models verify {model.name}"
-    )
 
 
 def _snapshots(model: HubModel) -> list[Path]:
@@ -181,22 +134,17 @@ def _snapshots(model: HubModel) -> list[Path]:
     if not folder.is_dir():
         return []
     record = read_model_records().get(model.name)
-    first = [record.revision if record else "", _main_revision(model)]
+    main = folder.parent / "refs" / "main"
+    first = [
+        record.revision if record else "",
+        main.read_text(errors="replace").strip() if main.is_file() else "",
+    ]
     return sorted(
         folder.iterdir(), key=lambda path: (*(path.name != name for name in first), path.name)
     )
 
 
-def _main_revision(model: HubModel) -> str:
-    """Return the commit that ``refs/main`` of the cache names, or an empty text."""
-    file = download_path(model).parent / "refs" / "main"
-    return file.read_text(errors="replace").strip() if file.is_file() else ""
-
-
-# --- records ---------------------------------------------------------------------------------
-
-
-def record_model(model: Model, path: Path, *, address: str = "", revision: str = "") -> None:
+def record_model(model: Model, path: Path, *, address: str = "") -> None:
     """Hash the files of a model and record them, in place of an older record.
 
     Raises:
@@ -207,8 +155,8 @@ def record_model(model: Model, path: Path, *, address: str = "", revision: str =
     for name, file in model_files(model, path).items():
         check_model_file(file)
         files[name] = FileRecord(file.stat().st_size, sha256_of(file))
-    if isinstance(model, HubModel) and path.parent == download_path(model):
-        revision = path.name  # the cache names a snapshot after its commit
+    from_hub = isinstance(model, HubModel) and path.parent == download_path(model)
+    revision = path.name if from_hub else ""  # the cache names a snapshot after its commit
     today = time.strftime("%Y-%m-%d", time.gmtime())
     record = ModelRecord(str(path.absolute()), address, revision, today, files)
     save_model_record(model.name, record)
@@ -229,26 +177,10 @@ def verify_model(model: Model) -> Literal["verified", "recorded"]:
     # A tokenizer file that another program added to the cache later is not damage.
     extra = set(model.wants) if isinstance(model, HubModel) else set()
     for name in sorted((files.keys() - extra) | record.files.keys()):
-        if not _same(files.get(name, path / name), record.files.get(name)):
+        facts, file = record.files.get(name), files.get(name, path / name)
+        if not (facts and file.is_file() and sha256_of(file) == facts.sha256):
             raise _differs(model.name, path / name, record)
-    record_path(model, path, record)
     return "verified"
-
-
-def record_path(model: Model, path: Path, record: ModelRecord) -> None:
-    """Record where a model lies now, if it was moved since.
-
-    Raises:
-        OutputError: the record cannot be written.
-    """
-    if record.path != str(path.absolute()):
-        save_model_record(model.name, replace(record, path=str(path.absolute())))
-
-
-def _same(file: Path, facts: FileRecord | None) -> bool:
-    if facts is None or not file.is_file() or file.stat().st_size != facts.bytes:
-        return False
-    return sha256_of(file) == facts.sha256
 
 
 def check_digest(file: Path, sha256: str) -> None:
@@ -261,9 +193,10 @@ def check_digest(file: Path, sha256: str) -> None:
     absolute = file.absolute()
     for name, record in read_model_records().items():
         facts = record.files.get(absolute.name)
-        is_here = absolute in (Path(record.path), Path(record.path) / absolute.name)
-        if facts and is_here and facts.sha256 != sha256:
-            raise _differs(name, file, record)
+        if facts and facts.sha256 != sha256:
+            path = locate_model(model_named(name))
+            if path and absolute in (path.absolute(), path.absolute() / absolute.name):
+                raise _differs(name, file, record)
 
 
 def _differs(name: str, file: Path, record: ModelRecord) -> ModelError:
@@ -286,7 +219,15 @@ def check_model_file(file: Path) -> None:
         raise ModelError(f"{file} is a git-LFS pointer, not the file: run `git lfs pull` there")
     if file.suffix not in (".pt", ".pth", ".bin", ".part"):
         return
-    if head.lstrip().startswith(b"<"):
-        raise ModelError(f"{file} is a web page, not a model: remove it and fetch it again")
-    if not head or (head.startswith(b"PK") and not zipfile.is_zipfile(file)):
-        raise ModelError(f"{file} is empty or cut short: remove it and fetch it again")
+    whole = bool(head) and not head.lstrip().startswith(b"<")
+    if head.startswith(b"PK"):
+        try:
+            with zipfile.ZipFile(file) as archive:  # a download may have two versions in it
+                whole = file.suffix != ".part" or archive.testzip() is None
+        except zipfile.BadZipFile:
+            whole = False
+    if not whole:
+        raise ModelError(
+            f"{file} is empty, cut short, damaged, or a web page in place of a model: remove it "
+            f"and fetch it again"
+        )

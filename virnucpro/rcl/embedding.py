@@ -11,6 +11,7 @@
 from __future__ import annotations
 
 import hashlib
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -29,6 +30,7 @@ from virnucpro.contracts import (
     SessionFigures,
     Stage,
     Task,
+    TaskFigures,
     TaskResult,
 )
 from virnucpro.devices import choose_devices, visible_gpus
@@ -39,7 +41,6 @@ from virnucpro.errors import InputError, UsageError
 from virnucpro.events import Emit, Notice
 from virnucpro.executors.executor import open_executor
 from virnucpro.executors.signals import Interruption
-from virnucpro.io.fasta import read_fasta
 from virnucpro.layout import Layout, existing_paths
 from virnucpro.precision import choose_precision, emulation_warnings
 from virnucpro.rcl.proteins import AnnotatedProtein
@@ -48,9 +49,11 @@ from virnucpro.run.engine import Run, checked_state, execute
 from virnucpro.run.request import check_writable
 from virnucpro.settings import MachineSettings
 from virnucpro.stages.embedding import budget_key
+from virnucpro.stages.embedding_session import records_of
 from virnucpro.store.disk import Disk, sha256_of
 from virnucpro.store.documents import sealed
 from virnucpro.store.lock import locked
+from virnucpro.store.receipts import write_receipt
 from virnucpro.store.state import RunState
 
 STEM = "features"
@@ -148,13 +151,17 @@ class ResidueSession:
         self._stage, self._encoder, self._device = stage, encoder, device
 
     def __call__(self, task: Task, report: ReportProgress) -> TaskResult:
-        """Embed the proteins of a block, and write their features.
+        """Embed the proteins of a block, and write their features and the receipt.
+
+        Of a trial nothing is written.
 
         Raises:
             ArithmeticError: a feature has NaN or infinite values.
             OutputError: the file cannot be written.
         """
-        sequences = [sequence for _, sequence in read_fasta(task.inputs[0])]
+        started = time.perf_counter()
+        records, failures = records_of(task)
+        sequences = [sequence for _, sequence in records]
         rows = self._encoder.encode_residues(sequences, report)
         tensors = {
             sequence_key(sequence): row.to(torch.float16).contiguous()
@@ -163,8 +170,13 @@ class ResidueSession:
         self._stage.source.refuse_changed()
         if not all(bool(torch.isfinite(tensor).all()) for tensor in tensors.values()):
             raise ArithmeticError(f"features of {task.name} are not finite")
+        if task.trial is not None:
+            return TaskResult(task, ())
         output = self._stage.disk.save(task.outputs[0], save(tensors), len(tensors))
-        return TaskResult(task, (output,))
+        seconds = time.perf_counter() - started
+        result = TaskResult(task, (output,), TaskFigures(failures=failures), seconds)
+        write_receipt(self._stage.disk, result)
+        return result
 
     def facts(self) -> Mapping[str, Json]:
         """Return what was known when it was opened."""
@@ -272,12 +284,12 @@ def embed_residues(
         run = Run(layout, disk, [stage], state, command="rcl embed")
         emit(Notice("info", f"{len(order):,} different proteins in {len(blocks):,} files"))
         outcome = execute(run, executor, emit)
-        files = [layout.residues(number) for number in range(1, len(blocks) + 1)]
-        if failed := [path for path in files if not path.exists()]:
+        if failed := [name for failure in outcome.failures for name in failure.ids]:
             raise InputError(
-                f"{len(failed):,} files could not be computed, {failed[0].name} among them: the "
-                f"same command tries them again"
+                f"{len(failed):,} proteins could not be embedded, {failed[0]} among them: the same "
+                f"command tries them again"
             )
+        files = [layout.residues(number) for number in range(1, len(blocks) + 1)]
         index: dict[str, Json] = {
             "schema": SCHEMA,
             "content": "rcl features",

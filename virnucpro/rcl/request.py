@@ -19,7 +19,7 @@ from virnucpro.tables import RCL_REGIONS, RCL_RESIDUES
 PROTEINS_AT_A_TIME = 2000
 """Proteins that are read before they are sorted by length and computed, at most."""
 _LONGEST_NAME = 255  # bytes, on most file systems
-_COMPRESSION = (".gz", ".bz2", ".xz")
+_COMPRESSION = (".gz", ".bz2", ".xz", ".zst")
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,6 @@ import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 
 from virnucpro.contracts import Stage, Task
 from virnucpro.events import Emit, Notice, StageAhead, StageFinished, StageStarted
@@ -30,6 +29,7 @@ from virnucpro.run.record import RunOutcome, WorkerTable
 from virnucpro.run.status import write_stage_list
 from virnucpro.store.disk import Disk
 from virnucpro.store.ledger import Ledger
+from virnucpro.store.stamps import HashedFile
 from virnucpro.store.state import RunState, check_run, read_state, write_state
 
 
@@ -42,7 +42,7 @@ class Run:
         disk: what writes.
         stages: all stages, in order.
         state: what the results depend on, and the batch budgets of an earlier start.
-        digests: SHA-256 (hex) of the files that are read and that no stage writes.
+        inputs: the files that are read and that no stage writes, as they were hashed.
         command: what continues the run when it is interrupted.
         stages_before: stages of other runs that the same command counts before these.
         stages_in_all: stages that the command counts in all; 0 for those of this run.
@@ -58,7 +58,7 @@ class Run:
     disk: Disk
     stages: Sequence[Stage]
     state: RunState
-    digests: Mapping[Path, str] = field(default_factory=dict)
+    inputs: Sequence[HashedFile] = ()
     command: str = "predict"
     stages_before: int = 0
     stages_in_all: int = 0
@@ -73,7 +73,8 @@ class Run:
         """Remove what killed processes left, and see what of a finished run can be relied on."""
         sweep(self.layout, self.disk)
         write_stage_list(self.layout, self.disk, self.command, self.stages)
-        self.ledger = Ledger(self.layout, self.disk, self.digests)
+        digests = {file.path: file.sha256 for file in self.inputs}
+        self.ledger = Ledger(self.layout, self.disk, digests)
         self.outcome = RunOutcome(self.ledger)
         begun = self.layout.score_files()  # features are gone before all files have scores
         if self.ledger.has_removed_outputs and not begun and (reason := self._distrusted()):

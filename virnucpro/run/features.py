@@ -109,16 +109,17 @@ def _without_scores(layout: Layout, stages: Sequence[Stage], ledger: Ledger) -> 
     There are none where the table of predictions itself is proved.
     """
     by_file = [(stage, own) for stage in stages if (own := stage.by_file())]
-    prediction, scoring = by_file[-1]
+    *of_features, (prediction, scoring) = by_file
     files = list(range(1, len(frames_of_files(layout, ledger)) + 1))
     proved = files
-    for _, own in by_file:
-        if own is scoring and proved == files:
-            (task,) = prediction.plan(ledger)
-            if not ledger.check(task):
-                return []
+    for _, own in of_features:
         proved = _proved(own.plan(ledger), proved, ledger)
-    return sorted(set(files) - set(proved))
+    scored = _proved(scoring.plan(ledger), proved, ledger)
+    if proved == files:
+        (task,) = prediction.plan(ledger)
+        if not ledger.check(task):
+            return []
+    return sorted(set(files) - set(scored))
 
 
 def _proved(tasks: Sequence[Task], files: Sequence[int], ledger: Ledger) -> list[int]:

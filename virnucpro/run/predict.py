@@ -33,7 +33,6 @@ from virnucpro.stages.results import OutputFigures, result_counts
 from virnucpro.stages.splitting import SplittingFigures
 from virnucpro.store.disk import Disk
 from virnucpro.store.lock import locked, refuse_held
-from virnucpro.store.stamps import HashedFile
 from virnucpro.store.state import INPUT_NAMES, RunState
 
 
@@ -96,31 +95,19 @@ def run_prediction(
     with opened_workers(request.machine, request.layout.probe, emit, interruption, disk) as workers:
         prediction = prepare([request], workers.devices, disk, emit)
         workers.require(model_sizes(prediction))
-        with admitted_run(request, prediction, disk, emit) as admitted:
+        with admitted_run(request, prediction, disk, emit) as run:
             used = executor or workers.executor
             try:
-                outcome = execute(admitted.run, used, emit)
+                execute(run, used, emit)
             finally:
                 used.close()
-            return finish(request, prediction, admitted, outcome, workers.devices, emit)
-
-
-@dataclass(frozen=True)
-class AdmittedRun:
-    """A run that is locked and may be carried out.
-
-    ``label`` names its input; ``seen`` are its files as they were hashed.
-    """
-
-    run: Run
-    label: str
-    seen: Sequence[HashedFile]
+            return finish(request, prediction, run, workers.devices, emit)
 
 
 @contextmanager
 def admitted_run(
     request: PredictionRequest, prediction: Prediction, disk: Disk, emit: Emit
-) -> Iterator[AdmittedRun]:
+) -> Iterator[Run]:
     """Hold the lock of a run in the block, and check that it may start or continue.
 
     Raises:
@@ -160,10 +147,8 @@ def admitted_run(
             disk.move(layout.incoming, layout.spooled)
             seen = [replace(seen[0], path=source.first)]
         stages = prediction.stages(seen, state.budgets)
-        digests_of = dict(zip(source.paths, digests, strict=True))
-        run = Run(layout, disk, stages, state, digests_of, features=prediction.features)
         try:
-            yield AdmittedRun(run, label, seen)
+            yield Run(layout, disk, stages, state, seen, features=prediction.features)
         except (InputError, UsageError) as error:
             if not from_stdin:
                 raise
@@ -175,16 +160,15 @@ def admitted_run(
 def finish(
     request: PredictionRequest,
     prediction: Prediction,
-    admitted: AdmittedRun,
-    outcome: RunOutcome,
+    run: Run,
     devices: Sequence[Device],
     emit: Emit,
 ) -> Summary:
     """Account for what was carried out, write the record and the report of the run, and tidy up."""
-    run, layout, disk = admitted.run, prediction.layout, prediction.disk
+    outcome, layout, disk = run.outcome, run.layout, run.disk
     failures = with_failed_copies(layout, outcome.failures)
-    update_failure_table(layout, disk, admitted.label, failures)
-    failed = write_failed_records(layout, disk, prediction.source, admitted.seen, failures)
+    update_failure_table(layout, disk, run.state.source, failures)
+    failed = write_failed_records(layout, disk, prediction.source, run.inputs, failures)
     summary = summarise(prediction, outcome, failed)
     record = run_record(
         outcome,
@@ -192,7 +176,7 @@ def finish(
         devices,
         request.command,
         **({"notice": summary.notice} if summary.notice else {}),
-        input=_input_record(request, admitted),
+        input=_input_record(request, run),
         models={
             "classifier": {
                 "path": str(prediction.classifier.file.path),
@@ -217,9 +201,9 @@ def finish(
     return summary
 
 
-def _input_record(request: PredictionRequest, admitted: AdmittedRun) -> dict[str, Json]:
+def _input_record(request: PredictionRequest, run: Run) -> dict[str, Json]:
     """Return the files of the input with their digests, as they stand in ``STEM_run.json``."""
-    digests = list(admitted.run.digests.values())
+    digests = [file.sha256 for file in run.inputs]
     record: dict[str, Json] = {"path": request.source, "sha256": digests[0]}
     if request.mates is not None:
         record["mates"] = {"path": request.mates, "sha256": digests[1]}

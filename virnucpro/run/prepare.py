@@ -29,7 +29,7 @@ from virnucpro.stages.splitting import SplittingStage
 from virnucpro.stages.translation import TranslationStage
 from virnucpro.store.disk import Disk
 from virnucpro.store.ledger import has_receipts
-from virnucpro.store.legacy import frames_of_first_file, is_legacy_run
+from virnucpro.store.legacy import is_legacy_run, legacy_frames_per_file
 from virnucpro.store.stamps import HashedFile
 from virnucpro.store.state import INTERLEAVED, MATES, read_state
 
@@ -213,7 +213,7 @@ def kept_frames_per_file(request: PredictionRequest) -> int | None:
     if earlier := read_state(request.layout):
         kept = earlier.analysis.get(FRAMES_PER_FILE)
         return kept if isinstance(kept, int) else None
-    return frames_of_first_file(request.layout) if is_legacy_run(request.layout) else None
+    return legacy_frames_per_file(request.layout) if is_legacy_run(request.layout) else None
 
 
 def requested_precision(layout: Layout, requested: str) -> str:

@@ -29,12 +29,13 @@ from virnucpro.events import Emit, Event, Notice, StageAhead
 from virnucpro.executors.signals import Interruption
 from virnucpro.layout import SamplesFolder, existing_paths
 from virnucpro.run.engine import (
+    Run,
     carry_out_embedding,
     carry_out_stage,
     embedding_positions,
     noted_workers,
 )
-from virnucpro.run.predict import AdmittedRun, Summary, admitted_run, finish, model_sizes
+from virnucpro.run.predict import Summary, admitted_run, finish, model_sizes
 from virnucpro.run.prepare import Prediction, prepare
 from virnucpro.run.request import PredictionRequest, check_input
 from virnucpro.run.sample_list import ListedSample
@@ -81,17 +82,16 @@ class SampleOutcome:
 
 @dataclass(frozen=True)
 class BegunSample:
-    """A sample whose run is admitted, and on its way."""
+    """A sample whose run is on its way."""
 
     sample: NamedInput
     prediction: Prediction
-    admitted: AdmittedRun
+    run: Run
 
     @property
     def disk_need(self) -> int:
         """Bytes that its features take."""
-        run = self.admitted.run
-        needs = (stage.disk_need(run.ledger) for stage in run.stages)
+        needs = (stage.disk_need(self.run.ledger) for stage in self.run.stages)
         return sum(need.bytes for need in needs if need)
 
 
@@ -116,15 +116,15 @@ def predict_samples(
         _admit_table(folder, disk, force=first.force)
         _write_table(folder, disk, [SampleOutcome(sample) for sample in samples])
         with opened_workers(first.machine, folder.probe, emit, interruption, disk) as workers:
-            study = Study(samples, workers, disk, emit)
+            runs = SampleRuns(samples, workers, disk, emit)
             try:
-                study.carry_out()
+                runs.carry_out()
             finally:
-                _write_table(folder, disk, study.outcomes)
-    errors = [outcome.error for outcome in study.outcomes]
+                _write_table(folder, disk, runs.outcomes)
+    errors = [outcome.error for outcome in runs.outcomes]
     if errors[0] and all(isinstance(error, ResumeRefusedError) for error in errors):
         raise errors[0]
-    return study.outcomes
+    return runs.outcomes
 
 
 def _write_table(folder: SamplesFolder, disk: Disk, outcomes: Sequence[SampleOutcome]) -> None:
@@ -152,7 +152,7 @@ def _admit_table(folder: SamplesFolder, disk: Disk, *, force: bool) -> None:
         raise refusal
 
 
-class Study:
+class SampleRuns:
     """The samples of a command on their way; ``outcomes`` has one for each, in their order."""
 
     def __init__(
@@ -221,13 +221,13 @@ class Study:
             own = prediction.of(sample.request)
             with ExitStack() as stack:
                 emit = self._emit_of(sample)
-                admitted = stack.enter_context(admitted_run(sample.request, own, self._disk, emit))
+                run = stack.enter_context(admitted_run(sample.request, own, self._disk, emit))
                 # How long the other samples take is not known, but that they do.
                 others = (StageAhead("other samples"),) if len(self._samples) > 1 else ()
-                admitted.run.runs_ahead = others
-                admitted.run.begin(emit)
-                begun = BegunSample(sample, own, admitted)
-                self._on_host(begun, range(embedding_positions(admitted.run.stages).start))
+                run.runs_ahead = others
+                run.begin(emit)
+                begun = BegunSample(sample, own, run)
+                self._on_host(begun, range(embedding_positions(run.stages).start))
                 locks.push(stack.pop_all())
                 return begun
         except ModelError:
@@ -248,16 +248,16 @@ class Study:
 
     def _on_host(self, begun: BegunSample, positions: range) -> None:
         emit = self._emit_of(begun.sample)
-        workers = noted_workers([begun.admitted.run], emit)
+        workers = noted_workers([begun.run], emit)
         for position in positions:
-            carry_out_stage([begun.admitted.run], position, self._workers.executor, workers, emit)
+            carry_out_stage([begun.run], position, self._workers.executor, workers, emit)
 
     def _embed(self, group: Sequence[BegunSample]) -> None:
         """Embed a group together, and then finish its runs one after the other."""
         if not group:
             return
-        runs = [begun.admitted.run for begun in group]
-        stages = group[0].admitted.run.stages
+        runs = [begun.run for begun in group]
+        stages = group[0].run.stages
         workers = noted_workers(runs, self._emit)
         carry_out_embedding(runs, self._workers.executor, workers, self._emit)
         for begun in group:
@@ -265,12 +265,11 @@ class Study:
             try:
                 with self._disk.together():
                     self._on_host(begun, range(embedding_positions(stages).stop, len(stages)))
-                begun.admitted.run.outcome.note_workers(workers)
+                begun.run.outcome.note_workers(workers)
                 summary = finish(
                     sample.request,
                     begun.prediction,
-                    begun.admitted,
-                    begun.admitted.run.outcome,
+                    begun.run,
                     self._workers.devices,
                     self._emit_of(sample),
                 )

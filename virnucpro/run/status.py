@@ -79,7 +79,7 @@ def read_stage_list(layout: Layout) -> tuple[str, list[ListedStage]]:
             ListedStage(
                 str(row["name"]),
                 str(row["title"]),
-                bool(row["embeds"]),
+                bool(row.get("embeds", row.get("spanned"))),  # runs of an earlier state say spanned
                 bool(row["reads_intermediate"]),
                 None if row["file_pattern"] is None else str(row["file_pattern"]),
             )

@@ -46,6 +46,19 @@ class FileBatches:
     batches: PreparedBatches | None = None
 
 
+def records_of(task: Task) -> tuple[list[tuple[str, str]], tuple[FailedSequences, ...]]:
+    """Read the records of a file that a task or a trial computes, and those that it leaves out."""
+    start, stop = task.trial or (0, None)
+    excluded = {failed.row: failed for failed in task.excluded}
+    records, failures = [], []
+    for row, record in enumerate(read_fasta(task.inputs[0], start, stop), start):
+        if failed := excluded.get(row):
+            failures.append(FailedSequences(failed.error, failed.message, (record[0],)))
+        else:
+            records.append(record)
+    return records, tuple(failures)
+
+
 class EmbeddingSession:
     """An encoder on its device, called on split files.
 
@@ -94,18 +107,11 @@ class EmbeddingSession:
         self._prepared = task, self._reader.submit(self._read, task)
 
     def _read(self, task: Task) -> FileBatches:
-        start, stop = task.trial or (0, None)
-        excluded = {failed.row: failed for failed in task.excluded}
-        records, failures = [], []
-        for row, record in enumerate(read_fasta(task.inputs[0], start, stop), start):
-            if failed := excluded.get(row):
-                failures.append(FailedSequences(failed.error, failed.message, (record[0],)))
-            else:
-                records.append(record)
+        records, failures = records_of(task)
         batches = None
         if isinstance(self._encoder, BatchedEncoder):
             batches = self._encoder.prepare([text for _, text in records])
-        return FileBatches(records, tuple(failures), batches)
+        return FileBatches(records, failures, batches)
 
     def _following(self) -> PreparedBatches | None:
         """Wait for the batches of the prepared span, if there is one and it can be read."""

@@ -116,7 +116,7 @@ def _chunk_files(layout: OutputFolder) -> list[str]:
         return []
 
 
-def frames_of_first_file(layout: Layout) -> int | None:
+def legacy_frames_per_file(layout: Layout) -> int | None:
     """Return how many frames a split file of the run has; None where there is none."""
     try:
         return sum(1 for _ in read_fasta(layout.split("nucleotide", 1))) or None

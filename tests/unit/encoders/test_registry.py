@@ -19,7 +19,6 @@ from tests.unit.encoders.small import (
     save_hub,
 )
 from virnucpro.encoders.registry import (
-    cautions,
     check_precision,
     family_named,
     family_names,
@@ -61,18 +60,6 @@ def test_a_path_beats_a_name(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     save_fair(fair_model(), tmp_path / "esm2_t36_3B_UR50D")
     assert locate("esm2_t36_3B_UR50D", "protein").path == tmp_path / "esm2_t36_3B_UR50D"
-
-
-def test_a_choice_between_snapshots_is_said(tmp_path, monkeypatch):
-    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))
-    snapshots = tmp_path / "models--zhihan1996--DNABERT-S/snapshots"
-    snapshots.mkdir(parents=True)
-    first, second = (make_dnabert(snapshots / name) for name in "ab")
-    source = locate("zhihan1996/DNABERT-S", "nucleotide")
-    assert source.path == first
-    (sentence,) = cautions([source])
-    assert "2 snapshots of zhihan1996/DNABERT-S" in sentence
-    assert cautions([locate(str(second), "nucleotide")]) == []
 
 
 def test_the_wrong_molecule_is_refused(tmp_path):

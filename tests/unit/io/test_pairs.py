@@ -76,7 +76,7 @@ def test_other_ids_are_an_error_that_names_both_files_and_ids(tmp_path: Path) ->
     files = _files(tmp_path, _fastq("r1/1", "r2/1"), _fastq("r1/2", "r3/2"))
     with pytest.raises(UsageError) as error:
         list(files.records())
-    for text in (*map(str, files.paths), "read 2", "'r2/1'", "'r3/2'", "seqkit pair"):
+    for text in (*map(str, files.paths), "pair 2", "'r2/1'", "'r3/2'", "seqkit pair"):
         assert text in str(error.value)
 
 
@@ -87,12 +87,11 @@ def test_a_read_without_a_mate_is_an_error(tmp_path: Path, longer: int) -> None:
     files = _files(tmp_path, *texts)
     with pytest.raises(UsageError) as error:
         list(files.records())
-    assert f"read 2 of {files.paths[longer]}, 'r2', has no mate" in str(error.value)
-    assert f"{files.paths[1 - longer]} ends after 1" in str(error.value)
+    assert f"{files} do not hold pairs: 'r2', read 2, has no mate" in str(error.value)
 
 
 def test_files_of_two_formats_are_an_error(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="one format"):
+    with pytest.raises(UsageError, match="not of one format"):
         list(_files(tmp_path, _fastq("r1"), ">r1\nACGT\n").records())
 
 
@@ -105,6 +104,11 @@ def test_a_damaged_second_file_is_named_with_its_line(tmp_path: Path) -> None:
 def test_the_summary_counts_pairs_and_the_bases_of_both_mates(tmp_path: Path) -> None:
     files = _files(tmp_path, _fastq("r1/1", "r2/1"), _fastq("r1/2", "r2/2", bases="ACGTAC"))
     assert summarise_input(files) == InputSummary(2, 20, 6, 5, False, ())
+
+
+def test_no_pairs_are_no_sequences(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="no sequences"):
+        summarise_input(_files(tmp_path, "", ""))
 
 
 def test_a_pair_that_occurs_twice_is_renamed(tmp_path: Path) -> None:
@@ -132,13 +136,13 @@ def test_no_chunk_spans_both_mates() -> None:
     ids=["the same sequences", "the same number", "the same number of new ids", "a thousand"],
 )
 def test_first_mates_twice_are_no_pairs(tmp_path: Path, first: str, second: str) -> None:
-    with pytest.raises(UsageError, match="has the first mates again"):
+    with pytest.raises(UsageError, match="the first mates are there again"):
         list(_files(tmp_path, first, second).records())
     mates = zip(*(text.splitlines(keepends=True) for text in (first, second)), strict=False)
     lines = [[*some] for some in zip(*[iter(mates)] * 4, strict=True)]
     both = "".join("".join(line[side] for line in four) for four in lines for side in (0, 1))
     (tmp_path / "both.fq").write_text(both)
-    with pytest.raises(UsageError, match="has the first mates again"):
+    with pytest.raises(UsageError, match="the first mates are there again"):
         list(InputFiles(tmp_path / "both.fq", interleaved=True).records())
 
 

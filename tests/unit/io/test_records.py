@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import bz2
 import gzip
-import io
 import lzma
 import os
 import re
-import zipfile
+import sys
 from pathlib import Path
 
 import dnaio
@@ -17,29 +16,28 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from virnucpro.errors import InputError, UsageError
-from virnucpro.io import compression, records, text
+from virnucpro.io import compression
 from virnucpro.io.records import LONGEST_HEADER, Record, holds_qualities, read_records
+
+if sys.version_info >= (3, 14):
+    from compression import zstd
+else:
+    from backports import zstd
 
 PLAIN = b">a x\nACGT\nAC\n>b\nGG\n"
 PAIRS = [("a", "ACGTAC"), ("b", "GG")]
 LONG_ID = "i" * LONGEST_HEADER
+PACKERS = (gzip.compress, bz2.compress, lzma.compress, zstd.compress)
 
 
-def read(tmp_path: Path, data: bytes, name: str = "in.fa") -> list[Record]:
+def read(tmp_path: Path, data: bytes, name: str = "in.fa", **options) -> list[Record]:
     path = tmp_path / name
     path.write_bytes(data)
-    return list(read_records(path))
+    return list(read_records(path, **options))
 
 
 def pairs(records: list[Record]) -> list[tuple[str, str]]:
     return [(record.id, record.sequence) for record in records]
-
-
-def zipped() -> bytes:
-    buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w") as archive:
-        archive.writestr("a.fa", PLAIN)
-    return buffer.getvalue()
 
 
 ACCEPTED = [
@@ -63,6 +61,7 @@ ACCEPTED = [
         [("a\xa01", "AC"), ("a\u3000", "G"), ("a\u2028b", "T")],
     ),
     ("22-utf8-fastq", "@é\nAC\n+\nII\n".encode(), [("é", "AC")]),
+    ("24-one-mebibyte", f">{LONG_ID}\nAC\n".encode(), [(LONG_ID, "AC")]),
     ("27-fastq", b"@a x\nACGTAC\n+a x\n@IIII+\n@b\nGG\n+\n>I\n", PAIRS),
     ("27-fastq-crlf", b"@a\r\nAC\r\n+\r\nII\r\n", [("a", "AC")]),
     (
@@ -79,54 +78,38 @@ ACCEPTED = [
     ("36-empty-fastq-record", b"@a\n\n+\n\n@b\nA\n+\nI\n", [("a", ""), ("b", "A")]),
     ("37-short", b">a\nA\n>b\nAC\n", [("a", "A"), ("b", "AC")]),
     ("38-all-n", b">a\nNNNN\n", [("a", "NNNN")]),
-    ("45-gzip", gzip.compress(PLAIN), PAIRS),
     ("46-members", gzip.compress(PLAIN[:7]) + gzip.compress(b"") + gzip.compress(PLAIN[7:]), PAIRS),
     ("46-padding", gzip.compress(PLAIN) + b"\0" * 512, PAIRS),
-    ("51-bz2", bz2.compress(PLAIN[:7]) + bz2.compress(PLAIN[7:]), PAIRS),
-    ("51-xz", lzma.compress(PLAIN) + lzma.compress(b"GG"), [("a", "ACGTAC"), ("b", "GGGG")]),
+    *((f"51-{pack.__module__}", pack(PLAIN[:7]) + pack(PLAIN[7:]), PAIRS) for pack in PACKERS),
 ]
 
 
-@pytest.mark.parametrize(
-    ("data", "expected"), [pytest.param(*row[1:], id=row[0]) for row in ACCEPTED]
-)
-def test_accepted(tmp_path, data, expected):
+@pytest.mark.parametrize(("data", "expected"), [pytest.param(*r[1:], id=r[0]) for r in ACCEPTED])
+def test_accepted(tmp_path, data, expected, monkeypatch):
     assert pairs(read(tmp_path, data)) == expected
-    # Whatever the name says (rows 45 and 50)
-    assert pairs(read(tmp_path, data, "in.fq.gz")) == expected
-
-
-@pytest.mark.parametrize(
-    ("data", "expected"), [pytest.param(*row[1:], id=row[0]) for row in ACCEPTED]
-)
-def test_blocks_of_any_size_give_the_same(tmp_path, data, expected, monkeypatch):
+    assert pairs(read(tmp_path, data, "in.fq.gz")) == expected  # whatever the name says: 45, 50
     for size in (1, 2, 7):
         monkeypatch.setattr(compression, "BLOCK", size)
-        monkeypatch.setattr(text, "_HEAD", 3)  # a byte-order mark
-        if not data.startswith((b"\x1f\x8b", b"BZh", b"\xfd")):
-            monkeypatch.setattr(compression, "_PACKED_BLOCK", size)
-        assert pairs(read(tmp_path, data)) == expected
+        assert len(data) > 10_000 or pairs(read(tmp_path, data)) == expected
 
 
-def test_qualities_are_those_of_the_letters(tmp_path):
-    assert [r.qualities for r in read(tmp_path, b"@a x\nACGT\n+a x\n@I+>\n@b\n\n+\n\n")] == [
-        "@I+>",
-        "",
-    ]
-    odd = b"@a\n AC\tG \n+\n!IJ!K!\n@b\nGU\n+\nAB\n"  # blanks, and a U
-    found = read(tmp_path, odd)
-    assert [(r.sequence, r.qualities) for r in found] == [("ACG", "IJK"), ("GT", "AB")]
+def test_headers_and_qualities_are_kept(tmp_path):
+    assert [r.header for r in read(tmp_path, b"> a\tb  c \r\nAC\n")] == [" a\tb  c "]
+    odd = b"@a\n AC\tG \n+\n!IJ!K!\n@b\nGU\n+\nAB\n@c\n\n+\n\n"  # blanks, a U, and nothing
+    found = [(r.sequence, r.qualities) for r in read(tmp_path, odd)]
+    assert found == [("ACG", "IJK"), ("GT", "AB"), ("", "")]
+    assert [r.qualities for r in read(tmp_path, b"@a\nA\tC\n+\nIJK\n")] == ["IK"]
     assert [r.qualities for r in read(tmp_path, PLAIN)] == [None, None]
 
 
 @pytest.mark.parametrize(
     ("data", "expected"),
     [
-        pytest.param(b"", False, id="empty"),
-        pytest.param(b" \n\n", False, id="blank"),
-        pytest.param(PLAIN, False, id="fasta"),
-        pytest.param(b"\n \n@a\nAC\n+\nII\n", True, id="fastq"),
-        pytest.param(b"\xef\xbb\xbf@a\r\nAC\r\n+\r\nII\r\n", True, id="byte-order-mark"),
+        (b"", False),
+        (b" \n\n", False),
+        (PLAIN, False),
+        (b"\n \n@a\nAC\n+\nII\n", True),
+        (b"\xef\xbb\xbf@a\r\nAC\r\n+\r\nII\r\n", True),
         pytest.param(gzip.compress(b"@a\nAC\n+\nII\n"), True, id="gzip"),
     ],
 )
@@ -136,132 +119,74 @@ def test_a_file_with_qualities_is_known_by_its_beginning(tmp_path, data, expecte
     assert holds_qualities(path) is expected
 
 
-def _by_record(path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Record]:
-    with monkeypatch.context() as patched:
-        patched.setattr(records, "_plain_records", lambda heads, lines_of: None)
-        return list(read_records(path))
-
-
-@pytest.mark.parametrize("kind", ["fasta", "fastq"])
-def test_records_of_a_block_are_those_that_are_read_one_by_one(tmp_path, kind, monkeypatch):
-    sequences = ["ACGTN", "acgt" * 30, "", "RYSWKM", "G" * 70]
-    headers = ["a", "b text", "é\u00a0x", "d\ttab", "e  two"]
-    made = [(f"{h}", s) for _ in range(40) for h, s in zip(headers, sequences, strict=True)]
-    made.insert(151, ("u", "ACGU"))  # unusual: from here on, one by one
-    if kind == "fasta":
-        data = "".join(f">{h}\n{s[:50]}\n{s[50:]}\n" for h, s in made)
-    else:
-        data = "".join(f"@{h}\n{s}\n+\n{'@' * len(s)}\n" for h, s in made)
-    path = tmp_path / "in"
-    path.write_bytes(data.encode())
-    for size in (1 << 20, 1000, 97):
-        monkeypatch.setattr(compression, "BLOCK", size)
-        monkeypatch.setattr(compression, "_PACKED_BLOCK", size)
-        reading = read_records(path)
-        found = list(reading)
-        assert found == _by_record(path, monkeypatch)
-        assert [(r.header, r.sequence) for r in found] == [
-            (h, s.replace("U", "T")) for h, s in made
-        ]
-        assert reading.uracil
-
-
 REFUSED = [
-    ("7-text-first", b"\nhello\n>a\nAC\n", "line 2", "text before the first '>': 'hello'"),
-    ("9-comment", b";c\n>a\nAC\n", "line 1", "comment"),
-    ("9-comment-inside", b">a\nAC\n;c\nGG\n", "line 3, record 'a'", "comment"),
-    ("11-utf16", ">a\nAC\n".encode("utf-16"), "line 1", "UTF-16"),
-    ("11-utf16-no-bom", ">a\nAC\n".encode("utf-16-le"), "line 1", "UTF-16"),
-    ("15-no-id", b">a\nAC\n>\nGG\n", "line 3", "no id"),
-    ("15-no-id-blanks", b"> \t\nGG\n", "line 1", "no id"),
-    ("15-no-id-fastq", b"@\nGG\n+\nII\n", "line 1", "no id"),
-    ("23-latin1", b">b\nA\n>caf\xe9 x\nAC\n", "line 3, record 'caf\ufffd'", "byte offset 9 "),
-    ("23-latin1-bom", b"\xef\xbb\xbf>caf\xe9\nAC\n", "line 1, record 'caf\ufffd'", "offset 7 "),
-    ("23-latin1-cut", b">a\nA\n>caf\xc3", "line 3, record 'caf\ufffd'", "byte offset 9 "),
-    ("23-latin1-crlf", b">a\r\nA\r\n>caf\xe9\r\n", "line 3, record 'caf\ufffd'", "offset 11 "),
-    ("24-header", b">a\nA\n>" + LONG_ID.encode() + b"x\nA\n", "line 3, record 'iii", "1 MiB"),
-    ("25-nul", b">a\nAC\n>b\nA\0C\n", "line 4, record 'b'", "control character 0x00"),
-    ("25-nul-header", b">a\nAC\n>b\0\nAC\n", "line 3, record 'b\\x00'", "control character 0x00"),
-    ("25-escape-header", b">a \x1b[31m\nAC\n", "line 1, record 'a'", "control character 0x1b"),
-    ("25-c1-header", ">a \x9b\nAC\n".encode(), "line 1, record 'a'", "control character 0x9b"),
-    ("25-control-quality", b"@a\nAC\n+\nI\x01\n", "line 4, record 'a'", "quality"),
-    ("26-binary", b"\x7fELF\2\1\1\0\0", "line 1", "binary"),
-    ("26-png", b"\x89PNG\r\n\x1a\n\0\0", "line 1", "binary"),
-    ("26-bam", gzip.compress(b"BAM\1" + bytes(50)), "in.fa", "samtools fasta"),
-    ("26-tar", gzip.compress(b"a.fa".ljust(257, b"\0") + b"ustar"), "in.fa", "tar"),
-    ("28-one-line", b"@a\nAC\n+\nII\n@b", "line 5, record 'b'", "truncated"),
-    ("28-two-lines", b"@a\nAC\n+\nII\n@b\nAC\n", "line 6, record 'b'", "truncated"),
-    ("28-three-lines", b"@a\nAC\n+\nII\n@b\nAC\n+", "line 7, record 'b'", "truncated"),
-    ("28-short-quality", b"@a\nACG\n+\nI", "line 4, record 'a'", "3 bases but 1 qualities"),
-    ("28-wrapped", b"@a\nAC\nGT\n+\nIIII\n", "line 3, record 'a'", "begin with '+'"),
-    ("28-shifted", b"@a\nAC\n+\nII\nAC\n", "line 5", "begin with '@'"),
-    ("29-protein", b">a\nACG\nMKVLE*\n", "line 3, record 'a'", "looks like protein (letter 'L')"),
-    ("29-protein-fastq", b"@a\nMKVL\n+\nIIII\n", "line 2, record 'a'", "looks like protein"),
-    ("33-gap", b">a\nAC\nA-C\n", "line 3, record 'a'", "gaps ('-')"),
-    ("33-dot", b">a\nA.C\n", "line 2, record 'a'", "gaps ('.')"),
-    ("34-stop", b">a\nAC*\n", "line 2, record 'a'", "'*' is not a nucleotide"),
-    ("34-digit", b">a\n1 AC\n", "line 2, record 'a'", "'1' is not a nucleotide"),
-    ("other-letter", b">a\nACX\n", "line 2, record 'a'", "'X' is not a nucleotide code"),
-    ("other-script", ">a\nACé\n".encode(), "line 2, record 'a'", "'é' is not a nucleotide code"),
-    ("other-mark", b">a\nAC>b\n", "line 2, record 'a'", "'>' inside"),
-    ("47-truncated", gzip.compress(PLAIN)[:-5], "in.fa", "gzip data are truncated"),
-    ("47-header-only", b"\x1f\x8b", "in.fa", "gzip data are truncated"),
-    ("47-bz2", bz2.compress(PLAIN)[:-5], "in.fa", "bzip2 data are truncated"),
-    ("47-xz", lzma.compress(PLAIN)[:-5], "in.fa", "xz data are truncated"),
-    ("47-damaged", gzip.compress(PLAIN)[:-6] + bytes(6), "in.fa", "gzip data are damaged"),
-    ("48-garbage", gzip.compress(PLAIN) + b">c\nAC\n", "in.fa", "something else follows"),
-    ("48-garbage-bz2", bz2.compress(PLAIN) + b"x", "in.fa", "something else follows"),
-    ("48-garbage-xz", lzma.compress(PLAIN) + b"x", "in.fa", "something else follows"),
-    ("51-zip", zipped(), "in.fa", "decompress first"),
-    ("51-zst", b"\x28\xb5\x2f\xfd\x04\x00", "in.fa", "decompress first"),
-    ("51-twice", gzip.compress(gzip.compress(PLAIN)), "in.fa", "decompress first"),
-]
+    ("7-text-first", b"\nhello\n>a\nAC\n", "line 2: text before the first '>': 'hello'"),
+    ("9-comment", b";c\n>a\nAC\n", "line 1: comment"),
+    ("9-comment-inside", b">a\nAC\n;c\nGG\n", "line 3, record 'a': ';' is no nucleotide code"),
+    ("11-utf16", ">a\nAC\n".encode("utf-16"), "line 1: "),
+    ("11-utf16-no-bom", ">a\nAC\n".encode("utf-16-le"), "line 1"),
+    ("15-no-id", b">a\nAC\n>\nGG\n", "line 3: the header has no id"),
+    ("15-no-id-blanks", b"> \t\nGG\n", "line 1: the header has no id"),
+    ("15-no-id-fastq", b"@\nGG\n+\nII\n", "line 1: the header has no id"),
+    ("23-latin1", b">b\nA\n>caf\xe9 x\nAC\n", "line 3, record 'caf\\xe9': byte 0xe9 at byte offset 9 "),
+    ("23-latin1-bom", b"\xef\xbb\xbf>caf\xe9\nAC\n", "line 1, record 'caf\\xe9': byte 0xe9 at byte offset 7 "),
+    ("23-latin1-cut", b">a\nA\n>caf\xc3", "line 3, record 'caf\\xc3': byte 0xc3 at byte offset 9 "),
+    ("23-latin1-crlf", b">a\r\nA\r\n>c\xe9\r\n", "line 3, record 'c\\xe9': byte 0xe9 at byte offset 9 "),
+    ("23-latin1-within", b">a\nA\nA\xe9\n", "line 3, record 'a': byte 0xe9 at byte offset 6 "),
+    ("24-header", b">a\nA\n>" + LONG_ID.encode() + b"x\nA\n", "line 3, record 'iii"),
+    ("25-nul", b">a\nAC\n>b\nA\0C\n", "line 4, record 'b': '\\x00'"),
+    ("25-nul-header", b">a\nAC\n>b\0\nAC\n", "line 3, record 'b\\x00': there is a control"),
+    ("25-escape-header", b">a \x1b[31m\nAC\n", "line 1, record 'a': there is a control"),
+    ("25-c1-header", ">a \x9b\nAC\n".encode(), "line 1, record 'a': there is a control"),
+    ("25-control-quality", b"@a\nAC\n+\nI\x01\n", "line 1, record 'a': a FASTQ record"),
+    ("26-binary", b"\x7fELF\2\1\1\0\0", "line 1: the file is not text"),
+    ("26-bam", gzip.compress(b"BAM\1" + bytes(50)), "line 1: the file is not text"),
+    ("26-tar", gzip.compress(b"a.fa".ljust(257, b"\0") + b"ustar"), "line 1: the file is not text"),
+    ("28-one-line", b"@a\nAC\n+\nII\n@b", "line 5, record 'b': a FASTQ record"),
+    ("28-two-lines", b"@a\nAC\n+\nII\n@b\nAC\n", "line 5, record 'b'"),
+    ("28-three-lines", b"@a\nAC\n+\nII\n@b\nAC\n+", "line 5, record 'b'"),
+    ("28-short-quality", b"@a\nACG\n+\nI", "line 1, record 'a': a FASTQ record"),
+    ("28-wrapped", b"@a\nAC\nGT\n+\nIIII\n", "line 1, record 'a': a FASTQ record"),
+    ("28-shifted", b"@a\nAC\n+\nII\nAC\n", "line 5, record 'AC': a FASTQ record"),
+    ("28-after-blank-lines", b"@a\nAC\n+\nII\n\n\n@b\nA-\n+\nII\n", "line 8, record 'b': '-'"),
+    ("29-protein", b">a\nACG\nMKVLE*\n", "line 3, record 'a': looks like protein (letter 'L')"),
+    ("29-protein-fastq", b"@a\nMKVL\n+\nIIII\n", "line 2, record 'a': looks like protein"),
+    ("33-gap", b">a\nAC\nA-C\n", "line 3, record 'a': '-'"),
+    ("34-stop", b">a\nAC*\n", "line 2, record 'a': '*'"),
+    ("34-digit", b">a\n1 AC\n", "line 2, record 'a': '1'"),
+    ("other-script", ">a\nACé\n".encode(), "line 2, record 'a': 'é'"),
+    ("other-mark", b">a\nAC>b\n", "line 2, record 'a': '>'"),
+    *((f"47-{pack.__module__}", pack(PLAIN)[:-5], "truncated") for pack in PACKERS),
+    ("47-header-only", b"\x1f\x8b", "truncated"),
+    ("47-damaged", gzip.compress(PLAIN)[:-6] + bytes(6), "damaged"),
+    ("47-damaged-within", gzip.compress(PLAIN)[:12] + bytes(20), "damaged"),
+    ("48-garbage", gzip.compress(PLAIN) + b">c\nAC\n", "damaged"),
+    ("48-garbage-zst", zstd.compress(PLAIN) + b"x\nAC\n", "damaged"),
+    ("51-zip", b"PK\x03\x04" + bytes(60), "decompress first"),
+    ("51-twice", gzip.compress(gzip.compress(PLAIN)), "decompress first"),
+]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("data", "place", "message"), [pytest.param(*row[1:], id=row[0]) for row in REFUSED]
-)
-def test_refused(tmp_path, data, place, message):
+@pytest.mark.parametrize(("data", "place"), [pytest.param(*row[1:], id=row[0]) for row in REFUSED])
+def test_refused(tmp_path, data, place, monkeypatch):
     with pytest.raises(InputError) as caught:
         read(tmp_path, data)
-    assert str(tmp_path / "in.fa") + ": " in str(caught.value)
+    assert str(caught.value).startswith(f"{tmp_path / 'in.fa'}: ")
     assert place in str(caught.value)
-    assert message in str(caught.value)
     assert len(str(caught.value)) < 400 + len(str(tmp_path))
-    assert caught.value.exit_code == 65
+    if len(data) < 10_000 and b"not text" not in place.encode():
+        monkeypatch.setattr(compression, "BLOCK", 3)
+        with pytest.raises(InputError):
+            read(tmp_path, data)
 
 
-@pytest.mark.parametrize(
-    ("data", "place", "message"),
-    [pytest.param(*row[1:], id=row[0]) for row in REFUSED if row[0][:2] not in ("24", "26", "51")],
-)
-def test_refused_alike_in_small_blocks(tmp_path, data, place, message, monkeypatch):
-    monkeypatch.setattr(compression, "BLOCK", 3)
-    if not data.startswith((b"\x1f\x8b", b"BZh", b"\xfd")):
-        monkeypatch.setattr(compression, "_PACKED_BLOCK", 3)
-    with pytest.raises(InputError) as caught:
-        read(tmp_path, data)
-    assert place in str(caught.value)
-    assert message in str(caught.value)
-
-
-def test_3_missing(tmp_path):
-    with pytest.raises(UsageError, match="no such file"):
-        list(read_records(tmp_path / "none.fa"))
-
-
-def test_4_directory(tmp_path):
-    with pytest.raises(UsageError, match="is a directory"):
-        list(read_records(tmp_path))
-
-
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may read anything")
-def test_5_unreadable(tmp_path):
-    path = tmp_path / "in.fa"
-    path.write_bytes(PLAIN)
-    path.chmod(0)
+@pytest.mark.parametrize("make", [lambda path: None, Path.mkdir, lambda path: path.touch(0)])
+def test_3_to_5_no_file_or_not_to_be_read(tmp_path, make):
+    make(tmp_path / "in.fa")
+    if os.geteuid() == 0 and (tmp_path / "in.fa").is_file():
+        pytest.skip("root may read anything")
     with pytest.raises(UsageError, match="cannot be read"):
-        list(read_records(path))
+        list(read_records(tmp_path / "in.fa"))
 
 
 def test_24_a_file_without_line_ends_is_not_read_to_its_end(tmp_path):
@@ -273,52 +198,28 @@ def test_24_a_file_without_line_ends_is_not_read_to_its_end(tmp_path):
         list(read_records(path))
 
 
-def test_24_one_mebibyte_is_allowed(tmp_path):
-    assert pairs(read(tmp_path, f">{LONG_ID}\nAC\n".encode())) == [(LONG_ID, "AC")]
-
-
 def test_49_bomb(tmp_path):
-    path = tmp_path / "in.fa"
-    path.write_bytes(gzip.compress(b">a\n" + b"A" * 10_000_000))
+    data = gzip.compress(b">a\n" + b"A" * 10_000_000)
     with pytest.raises(InputError, match=r"more than the 1,000,000 bytes"):
-        list(read_records(path, limit=1_000_000))
-    assert len(next(read_records(path, limit=10_000_003)).sequence) == 10_000_000
+        read(tmp_path, data, limit=1_000_000)
+    assert len(read(tmp_path, data, limit=10_000_003)[0].sequence) == 10_000_000
+    assert len(read(tmp_path, PLAIN, limit=1)) == 2  # a plain file has no limit
 
 
-def test_49_a_plain_file_has_no_limit(tmp_path):
-    path = tmp_path / "in.fa"
-    path.write_bytes(PLAIN)
-    assert len(list(read_records(path, limit=1))) == 2
-
-
-def test_header_is_kept(tmp_path):
-    assert [r.header for r in read(tmp_path, b"> a\tb  c \r\nAC\n")] == [" a\tb  c "]
-
-
-@pytest.mark.parametrize(
-    ("data", "expected"), [(b">U u\nACGT\n", False), (b">a\nACGT\n>b\nau\n", True)]
-)
-def test_30_uracil_is_noticed(tmp_path, data, expected):
-    path = tmp_path / "in.fa"
-    path.write_bytes(data)
-    records = read_records(path)
+@pytest.mark.parametrize("data", [b">U u\nACGT\n", b">a\nACGT\n>b\nau\n"])
+def test_30_uracil_is_noticed_and_reading_can_stop_early(tmp_path, data):
+    (tmp_path / "in.fa").write_bytes(data)
+    records = read_records(tmp_path / "in.fa")
     assert len(list(records)) == 1 + data.count(b"\n>")
-    assert records.uracil is expected
-
-
-def test_reading_can_stop_early(tmp_path):
-    path = tmp_path / "in.fa"
-    path.write_bytes(PLAIN)
-    with read_records(path) as records:
-        assert next(records).id == "a"
-    assert list(records) == []
+    assert records.uracil is (b"au" in data)
+    assert next(iter(records)).sequence == "ACGT"
 
 
 MIXED = st.lists(
     st.sampled_from(
         [
             *(b">", b"@", b"+", b"\n", b"\r", b"\r\n", b" ", b"\t", b";", b"\0", b"-", b"*"),
-            *(b"a", b"ACGT", b"u", b"E", b"II", b"\x1f\x8b"),
+            *(b"a", b"ACGT", b"u", b"E", b"II", b"\x1f\x8b", b"\n>a\n", b"\n@a\nA\n+\nI\n"),
             *(b"\xc3\xa9", b"\xe9", b"\xef\xbb\xbf", b"\xc2\x85", b"\xe2\x80\xa8"),
         ]
     ),
@@ -335,7 +236,9 @@ def outcome(path: Path, data: bytes) -> list[Record] | str:
         return str(error)
 
 
-@given(st.one_of(st.binary(max_size=200), MIXED, MIXED.map(gzip.compress), MIXED.map(bz2.compress)))
+@given(
+    st.one_of(st.binary(max_size=200), MIXED, MIXED.map(gzip.compress), MIXED.map(zstd.compress))
+)
 def test_any_bytes_give_records_or_an_input_error(tmp_path_factory, data):
     path = tmp_path_factory.getbasetemp() / "fuzz.fa"
     found = outcome(path, data)
@@ -343,7 +246,7 @@ def test_any_bytes_give_records_or_an_input_error(tmp_path_factory, data):
         assert found.startswith(f"{path}: ")
         return
     for record in found:
-        assert record.header.split()[0] == record.id
+        assert re.split("[ \t]+", record.header.lstrip(" \t"))[0] == record.id
         assert not re.search(r"[^ACGTNRYSWKMBDHV]", record.sequence, re.IGNORECASE)
 
 
@@ -354,21 +257,14 @@ def test_small_blocks_change_neither_records_nor_messages(tmp_path_factory, data
     whole = outcome(path, data)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(compression, "BLOCK", size)
-        patch.setattr(compression, "_PACKED_BLOCK", size)
-        patch.setattr(text, "_HEAD", 3)
-        in_parts = outcome(path, data)
-    if isinstance(whole, str) and "not UTF-8" in whole:  # it is looked for a block at a time
-        assert isinstance(in_parts, str)
-    else:
-        assert in_parts == whole
+        assert outcome(path, data) == whole
 
 
-@given(data=st.binary(max_size=60), keep=st.integers(0, 100))
-def test_damaged_compressed_data(tmp_path_factory, data, keep):
+@given(data=st.binary(max_size=60), keep=st.integers(0, 100), pack=st.sampled_from(PACKERS))
+def test_damaged_compressed_data(tmp_path_factory, data, keep, pack):
     path = tmp_path_factory.getbasetemp() / "damaged.fa"
-    for packed in (gzip.compress(PLAIN), bz2.compress(PLAIN), lzma.compress(PLAIN)):
-        found = outcome(path, packed[:keep] + data)
-        assert not isinstance(found, str) or found.startswith(f"{path}: ")
+    found = outcome(path, pack(PLAIN)[:keep] + data)
+    assert not isinstance(found, str) or found.startswith(f"{path}: ")
 
 
 NAMES = st.text("abc1_|.", min_size=1, max_size=8)
@@ -391,37 +287,26 @@ def test_same_as_dnaio(tmp_path_factory, named, width):
 # --- proteins --------------------------------------------------------------------------------
 
 
-def test_residues_are_kept_as_they_are(tmp_path: Path) -> None:
-    path = tmp_path / "p.faa"
-    path.write_bytes(b">a first\nMBZ UXJ*\nmkl\n>empty\n>c\nACGTACGT\n")
-    records = [(r.id, r.sequence) for r in read_records(path, molecule="protein")]
-    assert records == [("a", "MBZUXJ*mkl"), ("empty", ""), ("c", "ACGTACGT")]
-    path.write_bytes(b"@a\nMKL\n+\nIII\n")
-    assert [r.sequence for r in read_records(path, molecule="protein")] == ["MKL"]
-
-
 @pytest.mark.parametrize(
-    ("text", "place", "message"),
+    ("data", "expected"),
     [
-        (b">a\nMKL\n>b\nMKL\nM-KL\n", "line 5, record 'b'", "gaps"),
-        (b">a\nMK1L\n", "line 2, record 'a'", "not an amino acid"),
-        (b">a\nMK\xc3\xa4L\n", "line 2, record 'a'", "not a letter of an amino acid"),
-        (b">a\n" + b"ACGT" * 10 + b"\n", "line 2, record 'a'", "looks like nucleotides"),
-        (b">a\n" + b"acgun" * 9 + b"\n", "line 2, record 'a'", "looks like nucleotides"),
-        (b"@a\nMKL\n+\nII\n", "line 4, record 'a'", "3 residues but 2 qualities"),
+        (b">a first\nMBZ UXJ*\nmkl\n>e\n>c\nACGTACGT\n", ["MBZUXJ*mkl", "", "ACGTACGT"]),
+        (b"@a\nMKL\n+\nIII\n", ["MKL"]),
+        (b">a\n" + b"G" * 99 + b"\n>b\n" + b"AG" * 50 + b"\n", ["G" * 99, "AG" * 50]),
+        (b">a\nMKL\n>b\nMKL\nM-KL\n", "line 5, record 'b': '-' is no amino acid"),
+        (b">a\nMK\xc3\xa4L\n", "line 2, record 'a': 'ä' is no amino acid"),
+        (b">a\n" + b"ACGT" * 10 + b"\n", "line 2, record 'a': looks like nucleotides"),
+        (b">a\nMK\n>b\n" + b"acgun" * 9 + b"\n", "line 4, record 'b': looks like nucleotides"),
+        (b"@a\nMKL\n+\nII\n", "line 1, record 'a': a FASTQ record"),
     ],
 )
-def test_what_is_not_a_protein_is_refused(
-    tmp_path: Path, text: bytes, place: str, message: str
-) -> None:
-    path = tmp_path / "p.faa"
-    path.write_bytes(text)
-    with pytest.raises(InputError, match=message) as refusal:
-        list(read_records(path, molecule="protein"))
-    assert place in str(refusal.value)
-
-
-def test_a_protein_of_one_or_two_letters_is_a_protein(tmp_path: Path) -> None:
-    path = tmp_path / "p.faa"
-    path.write_bytes(b">a\n" + b"G" * 99 + b"\n>b\n" + b"AG" * 50 + b"\n")
-    assert len(list(read_records(path, molecule="protein"))) == 2
+def test_proteins(tmp_path, data, expected):
+    if isinstance(expected, list):
+        (tmp_path / "in.fa").write_bytes(data)
+        records = read_records(tmp_path / "in.fa", molecule="protein")
+        assert [record.sequence for record in records] == expected
+        assert not records.uracil
+        return
+    with pytest.raises(InputError) as caught:
+        read(tmp_path, data, molecule="protein")
+    assert expected in str(caught.value)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,22 +10,7 @@ import pytest
 
 from tests.unit.models.serving import Site, serving
 
-VARIABLES = [
-    "HF_HOME",
-    "HF_HUB_CACHE",
-    "HUGGINGFACE_HUB_CACHE",
-    "HF_HUB_OFFLINE",
-    "TRANSFORMERS_OFFLINE",
-    "TORCH_HOME",
-    "http_proxy",
-    "https_proxy",
-    "all_proxy",
-    "no_proxy",
-    "HTTP_PROXY",
-    "HTTPS_PROXY",
-    "ALL_PROXY",
-    "NO_PROXY",
-]
+VARIABLES = ("HF_HOME", "HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE", "HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE", "TORCH_HOME")  # fmt: skip
 
 
 @pytest.fixture(autouse=True)
@@ -37,7 +23,11 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def site() -> Iterator[Site]:
-    """A server that serves nothing yet."""
+def site(monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
+    """A server that serves nothing yet, and for which nobody waits between attempts."""
+    from huggingface_hub import close_session
+
+    monkeypatch.setattr(time, "sleep", lambda _: None)
     with serving() as site:
         yield site
+    close_session()  # its open connections would meet another server that gets the same port

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import hashlib
 import io
 import json
 import threading
 import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from urllib.parse import unquote, urlsplit
+from urllib.parse import urlsplit
 
 
 def checkpoint(text: str = "weights", size: int = 100_000) -> bytes:
@@ -21,98 +21,65 @@ def checkpoint(text: str = "weights", size: int = 100_000) -> bytes:
     return stream.getvalue()
 
 
+@dataclass
 class Site:
     """What the server serves, and what it was asked.
 
-    ``files`` by path; ``cut`` breaks that many answers off after ``cut_after`` bytes; ``status``
-    answers a path with that code; ``redirect`` sends a path elsewhere; ``ranges`` False ignores
-    Range; ``asked`` collects (method, path, Range header).
+    ``files`` are answers by path, as bytes or as documents; ``cut`` breaks that many of them off
+    after 30,000 bytes; ``status`` answers every request for a file with that code; ``asked``
+    collects the paths of all GET requests, and ``ranges`` their headers of that name.
     """
 
-    def __init__(self) -> None:
-        self.files: dict[str, bytes] = {}
-        self.json: dict[str, object] = {}
-        self.status: dict[str, list[int]] = {}
-        self.redirect: dict[str, str] = {}
-        self.cut = 0
-        self.cut_after = 30_000
-        self.ranges = True
-        self.commit = ""
-        self.asked: list[tuple[str, str, str | None]] = []
-        self.address = ""
-
-
-def _handler(site: Site) -> type[BaseHTTPRequestHandler]:
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-
-        def log_message(self, *_: object) -> None:
-            pass
-
-        def do_HEAD(self) -> None:
-            self._answer(body=False)
-
-        def do_GET(self) -> None:
-            self._answer(body=True)
-
-        def _answer(self, *, body: bool) -> None:
-            path = unquote(urlsplit(self.path).path)
-            site.asked.append((self.command, self.path, self.headers.get("Range")))
-            if site.status.get(path):
-                self._say(site.status[path].pop(0), b"no", body=body)
-            elif path in site.redirect:
-                self._say(302, b"", body=body, Location=site.redirect[path])
-            elif path in site.json:
-                text = json.dumps(site.json[path]).encode()
-                self._say(200, text, body=body, **{"Content-Type": "application/json"})
-            elif path in site.files:
-                self._file(site.files[path], body=body)
-            else:
-                self._say(404, b"no", body=body)
-
-        def _file(self, data: bytes, *, body: bool) -> None:
-            tag = f'"{hashlib.sha256(data).hexdigest()}"'
-            more = {"ETag": tag}
-            if site.commit:
-                more["X-Repo-Commit"] = site.commit
-            wanted = self.headers.get("Range")
-            same = self.headers.get("If-Range") in (None, tag)
-            if not (wanted and site.ranges and same):
-                return self._say(200, data, body=body, **more)
-            start = int(wanted.removeprefix("bytes=").split("-")[0])
-            if start >= len(data):
-                return self._say(416, b"", body=body, **{"Content-Range": f"bytes */{len(data)}"})
-            more["Content-Range"] = f"bytes {start}-{len(data) - 1}/{len(data)}"
-            return self._say(206, data[start:], body=body, **more)
-
-        def _say(self, code: int, data: bytes, *, body: bool, **headers: str) -> None:
-            self.send_response(code)
-            for name, value in headers.items():
-                self.send_header(name, value)
-            self.send_header("Content-Length", str(len(data)))
-            self.end_headers()
-            if not body:
-                return
-            if site.cut and code in (200, 206):
-                site.cut -= 1
-                self.wfile.write(data[: site.cut_after])
-                self.close_connection = True
-                return
-            self.wfile.write(data)
-
-    return Handler
+    files: dict[str, object] = field(default_factory=dict)
+    cut: int = 0
+    status: int = 0
+    commit: str = ""
+    asked: list[str] = field(default_factory=list)
+    ranges: list[str | None] = field(default_factory=list)
+    address: str = ""
 
 
 @contextmanager
 def serving() -> Iterator[Site]:
     """A server on a free port of 127.0.0.1."""
     site = Site()
-    server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(site))
-    server.daemon_threads = True
-    site.address = f"http://127.0.0.1:{server.server_port}"
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    yield site
-    server.shutdown()
-    thread.join()
-    server.server_close()
+
+    class Handler(BaseHTTPRequestHandler):
+        def log_message(self, *_: object) -> None:
+            """Say nothing."""
+
+        def do_HEAD(self) -> None:
+            self.do_GET()
+
+        def do_GET(self) -> None:
+            path = urlsplit(self.path).path
+            found = site.files.get(path)
+            code = site.status or (200 if found is not None else 404)
+            found = found if code == 200 else b"no"
+            data = found if isinstance(found, bytes) else json.dumps(found).encode()
+            wanted = self.headers.get("Range")
+            if self.command == "GET":
+                site.asked.append(path)
+                site.ranges.append(wanted)
+            start = int(wanted.removeprefix("bytes=").split("-")[0]) if wanted else 0
+            if code == 200 and wanted:
+                code = 206 if start < len(data) else 416
+            self.send_response(code)
+            self.send_header("ETag", f'"{hash(data)}"')
+            self.send_header("X-Repo-Commit", site.commit)
+            self.send_header("Content-Type", "application/octet-stream")
+            self.send_header("Content-Length", str(len(data[start:])))
+            span = "*" if code == 416 else f"{start}-{len(data) - 1}"
+            self.send_header("Content-Range", f"bytes {span}/{len(data)}")
+            self.end_headers()
+            if self.command == "GET":
+                site.cut -= 1
+                self.wfile.write(data[start : start + 30_000] if site.cut >= 0 else data[start:])
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        site.address = f"http://127.0.0.1:{server.server_port}"
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        yield site
+        server.shutdown()
+        thread.join()

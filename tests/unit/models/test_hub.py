@@ -16,6 +16,7 @@ from virnucpro.models.store import verify_model
 
 NAME = "someone/tiny"
 OLD, NEW = "a" * 40, "b" * 40
+LARGE = ("model.safetensors", "pytorch_model.bin")
 
 
 def publish(site, commit: str, weights: bytes) -> None:
@@ -31,18 +32,16 @@ def publish(site, commit: str, weights: bytes) -> None:
     for name, data in files.items():
         git = hashlib.sha1(b"blob %d\0" % len(data) + data).hexdigest()
         lfs = {"sha256": hashlib.sha256(data).hexdigest(), "size": len(data), "pointerSize": 1}
-        large = name in ("model.safetensors", "pytorch_model.bin")
-        more = {"lfs": lfs} if large else {}
+        more = {"lfs": lfs} if name in LARGE else {}
         siblings.append({"rfilename": name, "size": len(data), "blobId": git, **more})
-        more = {"lfs": {**lfs, "oid": lfs["sha256"]}} if large else {}
+        more = {"lfs": {**lfs, "oid": lfs["sha256"]}} if name in LARGE else {}
         entries.append({"type": "file", "path": name, "size": len(data), "oid": git, **more})
         site.files[f"/{NAME}/resolve/{commit}/{name}"] = data
     info = {"id": NAME, "sha": commit, "siblings": siblings, "private": False, "tags": []}
     site.commit = commit
-    site.json[f"/api/models/{NAME}"] = info
-    site.json[f"/api/models/{NAME}/revision/main"] = info
-    site.json[f"/api/models/{NAME}/revision/{commit}"] = info
-    site.json[f"/api/models/{NAME}/tree/{commit}"] = entries
+    for end in ("", "/revision/main", f"/revision/{commit}"):
+        site.files[f"/api/models/{NAME}{end}"] = info
+    site.files[f"/api/models/{NAME}/tree/{commit}"] = entries
 
 
 @pytest.fixture
@@ -52,78 +51,80 @@ def model(site, monkeypatch):
     return HubModel(NAME, "a test", ("config.json", "tokenizer.json"), endpoint=site.address)
 
 
-def bring(model, **options):
-    return fetch_model(model, lambda *_: None, **options)
-
-
 def test_data_files_are_fetched_and_the_commit_is_recorded(cache, site, model, capfd):
-    fetched = bring(model)
+    path, outcome = fetch_model(model)
     assert capfd.readouterr() == ("", "")  # no progress bars without a terminal
-    assert fetched.how == "fetched"
-    assert fetched.path == cache / "huggingface/hub/models--someone--tiny/snapshots" / OLD
-    names = {path.name for path in fetched.path.iterdir()}
+    assert outcome == "fetched"
+    assert path == cache / "huggingface/hub/models--someone--tiny/snapshots" / OLD
+    names = {path.name for path in path.iterdir()}
     assert names == {"config.json", "tokenizer.json", "model.safetensors"}
     record = read_model_records()[NAME]
     assert (record.revision, record.address) == (OLD, f"{site.address}/{NAME}")
     assert record.files["model.safetensors"].bytes == 3000
     asked = len(site.asked)
-    assert bring(model).how == "verified"
+    assert fetch_model(model)[1] == "verified"
     assert len(site.asked) == asked
 
 
-def test_a_newer_main_is_taken_only_where_it_is_asked_for(site, model):
-    path = bring(model).path
+def test_the_recorded_commit_stays_until_another_one_is_asked_for(site, model):
+    path = fetch_model(model)[0]
     publish(site, NEW, b"two" * 1000)
-    assert bring(model).path == path
-    newer = bring(model, update=True)
-    assert newer.path.name == NEW
+    assert fetch_model(model)[0] == path
+    shutil.rmtree(path.parents[1])  # a lost cache
+    site.commit = OLD
+    assert fetch_model(model)[0].name == OLD
+    site.commit = NEW
+    assert fetch_model(model, update=True)[0].name == NEW
     assert read_model_records()[NAME].revision == NEW
     assert verify_model(model) == "verified"
 
 
-def test_a_lost_cache_is_fetched_again_at_the_recorded_commit(site, model):
-    path = bring(model).path
-    publish(site, NEW, b"two" * 1000)
-    shutil.rmtree(path.parents[1])
-    site.commit = OLD
-    assert bring(model).path.name == OLD
-
-
 def test_a_damaged_file_is_replaced(model):
-    path = bring(model).path
+    path = fetch_model(model)[0]
     (path / "model.safetensors").resolve().write_bytes(b"bad" * 1000)
     with pytest.raises(ModelError, match="checksum differs"):
         verify_model(model)
-    assert bring(model).how == "fetched"
+    assert fetch_model(model)[1] == "fetched"
     assert verify_model(model) == "verified"
 
 
-def test_other_bytes_than_published_are_refused(site, model):
-    site.files[f"/{NAME}/resolve/{OLD}/model.safetensors"] = b"bad" * 1000
-    with pytest.raises(ModelError, match="checksum differs"):
-        bring(model)
+@pytest.mark.parametrize(
+    ("file", "data"),
+    [("model.safetensors", b"bad" * 1000), ("model.safetensors", b"one"), ("config.json", b"[]")],
+)
+def test_other_bytes_than_published_are_refused(site, model, file, data):
+    site.files[f"/{NAME}/resolve/{OLD}/{file}"] = data
+    with pytest.raises(ModelError):
+        fetch_model(model)
     assert read_model_records() == {}
 
 
-def test_a_repository_without_weights_is_refused(site, model):
-    info = site.json[f"/api/models/{NAME}"]
-    info["siblings"] = [s for s in info["siblings"] if s["rfilename"].endswith(".json")]
-    with pytest.raises(ModelError, match="lacks weights"):
-        bring(model)
-
-
-def test_an_unknown_repository_is_refused(site):
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"siblings": [{"rfilename": "config.json"}]},
+        {"siblings": 5},
+        {"siblings": ["x"]},
+        {"sha": None},
+        {"sha": "../../../../evil"},
+    ],
+)
+def test_a_description_that_is_not_one_is_refused(cache, site, model, change):
+    info = {**site.files[f"/api/models/{NAME}"], **change}
+    site.files[f"/api/models/{NAME}"] = info
     with pytest.raises(ModelError):
-        bring(HubModel("someone/else", "a test", endpoint=site.address))
+        fetch_model(model)
+    assert len(site.asked) == 1
+    assert not list(cache.glob("huggingface/**/*.*"))
 
 
-def test_nobody_listens():
+def test_no_network_no_repository_and_offline(site, model, monkeypatch):
     with pytest.raises(ModelError, match="check the network"):
-        bring(HubModel(NAME, "a test", endpoint="http://127.0.0.1:9"))
-
-
-def test_offline_nothing_is_asked(site, model, monkeypatch):
+        fetch_model(HubModel(NAME, "a test", endpoint="http://127.0.0.1:9"))
+    with pytest.raises(ModelError, match="cannot fetch someone/else"):
+        fetch_model(HubModel("someone/else", "a test", endpoint=site.address))
+    asked = len(site.asked)
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     with pytest.raises(ModelError, match="put them into the folder"):
-        bring(model)
-    assert site.asked == []
+        fetch_model(model)
+    assert len(site.asked) == asked

@@ -31,4 +31,3 @@ def test_failed_frames_are_left_out_and_tried_again(tmp_path):
     assert load_features(layout.merged(1), "merged").ids[3] == poison
     assert read_embedding_record(layout)["counts"]["failed"] == 0
     assert not (dataset.root / "failed_files.txt").exists()
-    assert not layout.part_folders()

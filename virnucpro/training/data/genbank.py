@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from virnucpro.errors import InputError, UsageError
 from virnucpro.io.compression import expanded_blocks
-from virnucpro.io.letters import clean_letters, describe_illegal_letter
+from virnucpro.io.letters import clean_sequences, describe_illegal_letter
 from virnucpro.io.text import shortened
 
 if TYPE_CHECKING:
@@ -117,13 +117,13 @@ def _read_record(record: SeqRecord, path: Path, number: int) -> GenomeRecord:
     text = f"{name} {record.description} [{organism}]"
     header = "".join(letter if letter.isprintable() else " " for letter in text)
     try:
-        raw = bytes(record.seq)  # type: ignore[arg-type]
+        raw = str(record.seq)
     except UndefinedSequenceError:
         return GenomeRecord(name, header, "", CodingSequences([]))
-    letters = clean_letters(raw)
-    if letters is None:
-        raise InputError(f"{path}: record '{shortened(name)}': {describe_illegal_letter(raw)[1]}")
-    sequence = letters[0]
+    if wrong := describe_illegal_letter(raw, "nucleotide"):
+        raise InputError(f"{path}: record '{shortened(name)}': {wrong[1]}")
+    clean = clean_sequences([raw], "nucleotide")
+    sequence = clean[0][0] if clean else ""
     proteins = list(_proteins(record)) if sequence else []
     return GenomeRecord(name, header, sequence, CodingSequences(proteins))
 

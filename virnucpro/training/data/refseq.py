@@ -7,18 +7,13 @@ number N, ``release-catalog/releaseN.files.installed`` the MD5 and name of every
 
 from __future__ import annotations
 
-import difflib
-import hashlib
 import re
-import tempfile
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
+from urllib.parse import urlsplit
 
-from virnucpro.errors import DownloadError, InputError, UsageError
-from virnucpro.models.download import DownloadProgress, download
-from virnucpro.store.disk import Disk
+from virnucpro.errors import DownloadError, OutputError, UsageError
 
 NCBI = "https://ftp.ncbi.nlm.nih.gov/refseq/release"
 # The folders of a release; "complete" holds all of the others once more and is left out.
@@ -47,10 +42,14 @@ _GENOME: dict[Format, str] = {
 }
 _LISTED = re.compile(r"([0-9a-f]{32})\s+(\S+)")
 TABLE = "refseq.tsv"
+ATTEMPTS = 3  # at each mirror
+TIMEOUT = 60  # seconds without a byte
+BLOCK = 1 << 20
+Progress = Callable[[int, int | None], None]
+"""Takes the bytes that have arrived, and the size of the file."""
 
 
-@dataclass(frozen=True)
-class ReleaseFile:
+class ReleaseFile(NamedTuple):
     """A genome file of a release: its group, its name and its MD5 (hex)."""
 
     group: str
@@ -63,47 +62,47 @@ class ReleaseFile:
         return f"{self.group}/{self.name}"
 
 
-@dataclass(frozen=True)
-class Release:
+class Release(NamedTuple):
     """A release: its number, and the published list of its files."""
 
     number: int
     listing: str
 
-    def files(self, group: str, form: Format) -> tuple[ReleaseFile, ...]:
+    def files(self, group: str, form: Format) -> list[ReleaseFile]:
         """Return the genome files of ``group`` in the order of their numbers.
 
         Raises:
+            UsageError: RefSeq has no such group.
             DownloadError: the release has no such file.
         """
+        if group not in GROUPS:
+            raise UsageError(f"RefSeq has no group {group!r}: there are {', '.join(GROUPS)}")
         # Names become paths, so only group, numbers and suffix are allowed.
         suffix = re.escape(_SUFFIX[form])
         pattern = re.compile(re.escape(group) + r"((?:\.[0-9]{1,9}){1,9})\." + suffix)
-        files: list[tuple[list[int], ReleaseFile]] = []
-        for line in self.listing.splitlines():
-            listed = _LISTED.fullmatch(line.strip())
-            if listed and (match := pattern.fullmatch(listed[2])):
+        files = []
+        for md5, name in _LISTED.findall(self.listing):
+            if match := pattern.fullmatch(name):
                 numbers = [int(number) for number in match[1].split(".")[1:]]
-                files.append((numbers, ReleaseFile(group, listed[2], listed[1])))
+                files.append((numbers, ReleaseFile(group, name, md5)))
         if not files:
             raise DownloadError(
                 f"release {self.number} lists no {form} files of {group} with an MD5: choose "
                 f"another --format or group"
             )
-        return tuple(file for _, file in sorted(files, key=lambda entry: entry[0]))
+        return [file for _, file in sorted(files)]
 
 
-def check_groups(groups: Sequence[str]) -> None:
-    """Check that RefSeq has all ``groups``.
+def check_mirror(address: str) -> str:
+    """Return the address of a mirror without a last slash.
 
     Raises:
-        UsageError: a group does not exist; the message suggests a similar one.
+        UsageError: it is neither https nor of this machine.
     """
-    for group in groups:
-        if group not in GROUPS:
-            near = difflib.get_close_matches(group, GROUPS, n=1)
-            hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(GROUPS)}"
-            raise UsageError(f"RefSeq has no release group {group!r}: {hint}")
+    parts = urlsplit(address)
+    if parts.scheme != "https" and parts.hostname not in ("127.0.0.1", "localhost"):
+        raise UsageError(f"--mirror {address} is not https: write https://...")
+    return address.rstrip("/")
 
 
 def read_release(mirrors: Sequence[str]) -> Release:
@@ -112,71 +111,83 @@ def read_release(mirrors: Sequence[str]) -> Release:
     Raises:
         DownloadError: no mirror answers with a release.
     """
-    with tempfile.TemporaryDirectory() as folder:
-        failures = []
-        for mirror in mirrors:
-            try:
-                return _release_of(mirror, Path(folder))
-            except DownloadError as error:
-                failures.append(str(error))
-    raise DownloadError("\n".join(failures))
+    import requests
 
+    def text(address: str) -> str:
+        answer = requests.get(address, timeout=TIMEOUT)
+        answer.raise_for_status()
+        return answer.content.decode("utf-8", errors="replace")
 
-def _release_of(mirror: str, folder: Path) -> Release:
-    def fetch_text(relative_path: str) -> str:
-        target = folder / "list"
-        target.unlink(missing_ok=True)
-        download(f"{mirror}/{relative_path}", target, lambda _: None, lambda *_: None)
-        return target.read_text(encoding="utf-8", errors="replace")
-
-    number = fetch_text("RELEASE_NUMBER").strip()
-    if not re.fullmatch("[0-9]{1,9}", number):
-        raise DownloadError(f"{mirror}/RELEASE_NUMBER is not a number: is this a copy of {NCBI}?")
-    return Release(int(number), fetch_text(f"release-catalog/release{number}.files.installed"))
-
-
-def fetch_file(
-    file: ReleaseFile,
-    folder: Path,
-    mirrors: Sequence[str],
-    progress: DownloadProgress,
-) -> Literal["fetched", "here"]:
-    """Download a file of a release into ``folder``. A file with the right MD5 is kept as it is.
-
-    Raises:
-        DownloadRefusedError: the last mirror does not have it.
-        InputError: what the last mirror sent has another MD5.
-        DownloadError: the last mirror cannot be reached; what was received is kept.
-        OutputError: the disk is full or unwritable.
-    """
-    target = folder / file.group / file.name
-    if target.is_file() and md5_of(target) == file.md5:
-        return "here"
-
-    def check(part: Path) -> None:
-        if md5_of(part) != file.md5:
-            raise InputError(
-                f"{file.relative_path}: its MD5 is not that of the release's list, so it is not "
-                f"used; run the same command again, or try another --mirror"
-            )
-
+    failures = []
     for mirror in mirrors:
         try:
-            download(f"{mirror}/{file.relative_path}", target, check, progress)
-            break
-        except (DownloadError, InputError):
-            if mirror == mirrors[-1]:
-                raise
-    return "fetched"
+            number = text(f"{mirror}/RELEASE_NUMBER").strip()
+            if not re.fullmatch("[0-9]{1,9}", number):
+                raise ValueError(f"{mirror}/RELEASE_NUMBER is not a number")
+            listing = text(f"{mirror}/release-catalog/release{number}.files.installed")
+            return Release(int(number), listing)
+        except (requests.RequestException, ValueError) as error:
+            failures.append(str(error))
+    raise DownloadError("no release of RefSeq can be read: " + "; ".join(failures))
 
 
-def md5_of(path: Path) -> str:
-    """Return the MD5 (hex) of a file, which NCBI publishes against damage in transfer."""
-    md5 = hashlib.md5(usedforsecurity=False)
-    with path.open("rb") as stream:
-        while block := stream.read(1 << 20):
-            md5.update(block)
-    return md5.hexdigest()
+class _Arrived:
+    """What pooch reports its progress to, as to a bar of tqdm."""
+
+    total = 0
+
+    def __init__(self, progress: Progress) -> None:
+        self._progress, self._seen = progress, 0
+
+    def update(self, amount: int) -> None:
+        self._seen = min(self._seen + amount, self.total)
+        self._progress(self._seen, self.total)
+
+    def reset(self) -> None:
+        self._seen = 0
+
+    def close(self) -> None:
+        """Nothing is left to do."""
+
+
+def is_here(file: ReleaseFile, folder: Path) -> bool:
+    """Return whether ``folder`` has the file with the right checksum."""
+    import pooch
+
+    path = folder / file.relative_path
+    return path.is_file() and pooch.file_hash(str(path), alg="md5") == file.md5
+
+
+def fetch_file(file: ReleaseFile, folder: Path, mirrors: Sequence[str], progress: Progress) -> None:
+    """Download a file of a release into ``folder``, if it is not there with its checksum.
+
+    Raises:
+        DownloadError: no mirror has it with the right checksum.
+        OutputError: the disk is full or unwritable.
+    """
+    import pooch
+    import requests
+
+    pooch.get_logger().setLevel("ERROR")
+    failure = ""
+    for mirror in list(mirrors) * ATTEMPTS:
+        downloader = pooch.HTTPDownloader(
+            progressbar=_Arrived(progress), chunk_size=BLOCK, timeout=TIMEOUT
+        )
+        try:
+            pooch.retrieve(
+                f"{mirror}/{file.relative_path}",
+                f"md5:{file.md5}",
+                file.name,
+                folder / file.group,
+                downloader=downloader,
+            )
+            return
+        except (requests.RequestException, ValueError) as error:  # ValueError: another MD5
+            failure = str(error)
+        except OSError as error:
+            raise OutputError(f"cannot write {file.name} to {folder}: {error.strerror}") from error
+    raise DownloadError(f"{file.relative_path}: {failure}")
 
 
 def table_of(files: Sequence[ReleaseFile], form: Format) -> str:
@@ -186,15 +197,3 @@ def table_of(files: Sequence[ReleaseFile], form: Format) -> str:
         label = "virus" if file.group == "viral" else "others"
         lines.append(f"{file.relative_path}\t{label}\tRefSeq {file.group}\tauto\t{_GENOME[form]}")
     return "\n".join(lines) + "\n"
-
-
-def save_table(text: str, folder: Path, disk: Disk) -> bool:
-    """Write the table into ``folder``, and return True.
-
-    A different table that exists already is kept; then the result is False.
-    """
-    path = folder / TABLE
-    if path.exists() and path.read_bytes() != text.encode():
-        return False
-    disk.save(path, text.encode())
-    return True

@@ -1,0 +1,155 @@
+"""The size of the program. Raising a number is a commit of its own, with its reason."""
+
+from __future__ import annotations
+
+import ast
+import io
+import json
+import os
+import random
+import subprocess
+import sys
+import tokenize
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PACKAGE = ROOT / "virnucpro"
+# Lines of Python in each folder; "." are the modules at the top.
+LINES = {
+    ".": 3953,
+    "classifier": 580,
+    "cli": 3857,
+    "compute": 1017,
+    "encoders": 2627,
+    "evaluation": 2047,
+    "executors": 2583,
+    "io": 1612,
+    "metrics": 375,
+    "models": 1286,
+    "rcl": 5321,
+    "report": 1730,
+    "run": 3045,
+    "stages": 2510,
+    "store": 2234,
+    "training": 5204,
+    "ui": 1695,
+}
+# Of the whole package; code is without docstrings, comments and blank lines.
+WHOLE = {"files": 260, "lines": 41_676, "code": 28_400, "functions": 2200, "classes": 430}
+OUTSIDE = {"tests": 33_300, "benchmarks and tools": 3_600, "words of docs": 39_500}
+# Of `predict X -m lite` on one contig: own functions entered, their modules and calls, and what
+# it costs and leaves on the disk.
+WAY = {"functions": 690, "modules": 107, "calls": 5200, "fsyncs": 62, "files": 26}
+LONGEST_FUNCTION = 80  # lines
+
+
+def _sources(folder: Path) -> list[Path]:
+    return sorted(folder.rglob("*.py"))
+
+
+def _lines(paths: list[Path]) -> int:
+    return sum(len(path.read_text().splitlines()) for path in paths)
+
+
+def _code_lines(text: str) -> int:
+    """Return the number of lines with code, without docstrings."""
+    docs: set[int] = set()
+    for node in ast.walk(ast.parse(text)):
+        body = getattr(node, "body", None)
+        if isinstance(body, list) and body and isinstance(body[0], ast.Expr):
+            value = body[0].value
+            if isinstance(value, ast.Constant) and isinstance(value.value, str):
+                docs.update(range(value.lineno, (value.end_lineno or 0) + 1))
+    skipped = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT}
+    code: set[int] = set()
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type not in skipped and token.type != tokenize.ENDMARKER:
+            code.update(range(token.start[0], token.end[0] + 1))
+    return len(code - docs)
+
+
+def _definitions(kind: type | tuple[type, ...]) -> list[ast.AST]:
+    trees = (ast.parse(path.read_text()) for path in _sources(PACKAGE))
+    return [node for tree in trees for node in ast.walk(tree) if isinstance(node, kind)]
+
+
+@pytest.mark.parametrize("folder", LINES)
+def test_a_folder_is_within_its_lines(folder: str) -> None:
+    paths = list(PACKAGE.glob("*.py")) if folder == "." else _sources(PACKAGE / folder)
+    assert _lines(paths) <= LINES[folder]
+
+
+def test_every_folder_has_a_number() -> None:
+    folders = {path.relative_to(PACKAGE).parts[0] for path in PACKAGE.glob("*/**/*.py")}
+    assert folders == LINES.keys() - {"."}
+
+
+def test_the_package_is_within_its_size() -> None:
+    paths = _sources(PACKAGE)
+    functions = _definitions((ast.FunctionDef, ast.AsyncFunctionDef))
+    found = {
+        "files": len(paths),
+        "lines": _lines(paths),
+        "code": sum(_code_lines(path.read_text()) for path in paths),
+        "functions": len(functions),
+        "classes": len(_definitions(ast.ClassDef)),
+    }
+    assert {name: size for name, size in found.items() if size > WHOLE[name]} == {}
+    lengths = {f.name: (f.end_lineno or 0) - f.lineno + 1 for f in functions}  # type: ignore[attr-defined]
+    assert {name: n for name, n in lengths.items() if n > LONGEST_FUNCTION} == {}
+
+
+def test_what_is_outside_the_package_is_within_its_size() -> None:
+    docs = [*(ROOT / "docs").rglob("*.md"), ROOT / "README.md", ROOT / "GPU_OPTIMIZATION.md"]
+    found = {
+        "tests": _lines(_sources(ROOT / "tests")),
+        "benchmarks and tools": sum(_lines(_sources(ROOT / n)) for n in ("benchmarks", "tools")),
+        "words of docs": sum(len(path.read_text().split()) for path in docs),
+    }
+    assert {name: size for name, size in found.items() if size > OUTSIDE[name]} == {}
+
+
+COUNTING = """
+import json, os, sys
+package, out, *command = sys.argv[1:]
+called, fsyncs, real = {}, 0, os.fsync
+def fsync(descriptor):
+    global fsyncs
+    fsyncs += 1
+    real(descriptor)
+def note(frame, event, argument):
+    code = frame.f_code
+    if event == "call" and code.co_filename.startswith(package) and code.co_name[0] != "<":
+        key = code.co_filename, code.co_qualname if hasattr(code, "co_qualname") else code.co_name
+        called[key] = called.get(key, 0) + 1
+from virnucpro.cli import run
+os.fsync = fsync
+import threading
+threading.setprofile(note)
+sys.setprofile(note)
+code = run(command)
+sys.setprofile(None)
+with open(out, "w") as stream:
+    json.dump({"code": code, "functions": len(called), "modules": len({f for f, _ in called}),
+               "calls": sum(called.values()), "fsyncs": fsyncs}, stream)
+"""
+
+
+def test_the_way_of_one_record(tmp_path: Path) -> None:
+    bases = "".join(random.Random(3).choices("ACGT", k=2600))
+    (tmp_path / "x.fa").write_text(f">contig\n{bases}\n")
+    counted, out = tmp_path / "counted.json", tmp_path / "out"
+    command = ("predict", tmp_path / "x.fa", "-o", out, "-m", "lite")
+    arguments = (str(PACKAGE), counted, *command, "--device", "cpu", "--threads", "1")
+    subprocess.run(
+        [sys.executable, "-c", COUNTING, *map(str, arguments)],
+        check=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+    )
+    found = json.loads(counted.read_text())
+    assert found.pop("code") == 0
+    found["files"] = sum(path.is_file() for path in out.rglob("*"))
+    assert {name: size for name, size in found.items() if size > WAY[name]} == {}

@@ -1,0 +1,29 @@
+"""The packages of the extra ``train``, which not every installation has."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from importlib.util import find_spec
+
+from virnucpro.errors import UsageError
+
+PACKAGES = {
+    "sklearn": "scikit-learn",
+    "matplotlib": "matplotlib",
+    "tensorboard": "tensorboard",
+    "Bio": "biopython",
+    "scipy": "scipy",
+    "pandas": "pandas",
+    "pooch": "pooch",
+}
+
+
+def require_packages(modules: Sequence[str], what: str = "training") -> None:
+    """Check that the modules of optional packages, keys of ``PACKAGES``, can be imported.
+
+    Raises:
+        UsageError: one is not installed.
+    """
+    for module in modules:
+        if find_spec(module) is None:
+            raise UsageError(f"{what} needs {PACKAGES[module]}: pip install 'virnucpro[train]'")
