@@ -11,7 +11,7 @@ from virnucpro.contracts import Json
 from virnucpro.errors import InputError
 from virnucpro.evaluation.plots import png_of
 from virnucpro.events import Notice
-from virnucpro.layout import checkpoint_folder, lock_file
+from virnucpro.layout import checkpoint_folder, existing_paths, lock_file
 from virnucpro.metrics.bootstrap import Interval
 from virnucpro.metrics.classification import metric_text
 from virnucpro.rcl.curves import COLOURS
@@ -152,8 +152,7 @@ def _proteins(request: RclEvaluationRequest, display: TrainingDisplay) -> list[A
 
 def _existing(folder: Path, label: str) -> ExistingWork:
     """Return what stands where the report is written; a report that can be read proves all."""
-    paths = [folder / name for name in EVALUATION_FILES]
-    files = [path for path in paths if path.exists() or path.is_symlink()]
+    files = existing_paths(*(folder / name for name in EVALUATION_FILES))
     previous = checkpoint_folder(folder) / "rcl_evaluation.previous"
     try:
         settings = dict(unsealed((folder / REPORT).read_bytes())["settings"])

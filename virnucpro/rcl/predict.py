@@ -21,7 +21,7 @@ from virnucpro.stages.chunking import (
     hashed_input,
     refuse_changed_input,
 )
-from virnucpro.store.disk import Disk, sha256_of
+from virnucpro.store.disk import Disk, is_own_file, sha256_of
 from virnucpro.store.documents import sealed, unsealed
 from virnucpro.store.lock import locked
 from virnucpro.store.work import (
@@ -188,7 +188,7 @@ def _existing_prediction(
         intact = {
             path
             for path, digest in digests.items()
-            if path.is_file() and not path.is_symlink() and sha256_of(path) == digest
+            if is_own_file(path) and sha256_of(path) == digest
         }
         finished = len(intact) == len(digests)
         own |= intact | {files.record}
@@ -198,8 +198,8 @@ def _existing_prediction(
     work = ExistingWork(
         root,
         state / "previous",
-        own_files=[path for path in planned if path in own and not path.is_symlink()],
-        foreign_files=[path for path in planned if path not in own or path.is_symlink()],
+        own_files=[path for path in planned if path in own and is_own_file(path)],
+        foreign_files=[path for path in planned if path not in own or not is_own_file(path)],
         identity=identity,
         finished=finished,
     )

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from virnucpro.errors import InputError, UsageError
 from virnucpro.events import Emit, ReportFinished, ReportStarted, unseen
-from virnucpro.layout import Layout, checkpoint_folder
+from virnucpro.layout import Layout, checkpoint_folder, existing_paths
 from virnucpro.report.document import MARK
 from virnucpro.report.overview import NamedRuns, overview_page
 from virnucpro.results import PredictionRun, open_run
@@ -115,7 +115,7 @@ def refuse_other_file(path: Path, text: str | None) -> None:
     Raises:
         UsageError: it is one.
     """
-    if path.is_symlink() or (path.exists() and MARK not in (text or "")):
+    if existing_paths(path) and MARK not in (text or ""):
         raise UsageError(f"{path} is not a report of this program: move it away, or rename it")
 
 

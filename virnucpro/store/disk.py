@@ -23,6 +23,7 @@ from virnucpro.layout import state_folders
 from virnucpro.store.stamps import hashed
 
 BUFFER = 1 << 20  # bytes gathered before a write: large enough that the system call costs nothing
+AGAIN = "run the same command again, without --force"  # once the cause of a failure is gone
 Bytes = bytes | bytearray | memoryview
 _TEMPORARY = re.compile(r"^\.(?P<name>.+)\.(?P<host>[^.]*)\.(?P<pid>\d+)\.tmp$")
 
@@ -86,12 +87,8 @@ class Disk:
 
     The first eight methods are one system call each, and all others are made of them. Tests
     replace them to inject faults.
-
-    Attributes:
-        again: what a user is told to do once the cause of a failure is gone.
     """
 
-    again = "run the same command again, without --force"
     _unsynced: set[Path] | None = None
 
     def open_new(self, path: Path) -> BinaryIO:
@@ -140,14 +137,14 @@ class Disk:
     def remove(self, path: Path) -> None:
         """Delete a file, if it exists."""
         with (
-            explain_write_errors(path, self.again),
+            explain_write_errors(path),
             suppress(FileNotFoundError, NotADirectoryError),
         ):
             self.unlink(path)
 
     def make_folder(self, path: Path) -> None:
         """Create a folder and its missing parents."""
-        with explain_write_errors(path, self.again):
+        with explain_write_errors(path):
             for folder in reversed([path, *path.parents]):
                 if not folder.is_dir():
                     with suppress(FileExistsError):  # another run made it at the same moment
@@ -155,13 +152,13 @@ class Disk:
 
     def move(self, old: Path, new: Path) -> None:
         """Rename a file or folder, durably."""
-        with explain_write_errors(new, self.again):
+        with explain_write_errors(new):
             self.rename(old, new)
             self.sync_folder(new.parent)
 
     def remove_folder(self, path: Path) -> None:
         """Delete an empty folder; one that is missing or not empty is left alone."""
-        with explain_write_errors(path, self.again), suppress(FileNotFoundError):
+        with explain_write_errors(path), suppress(FileNotFoundError):
             try:
                 self.rmdir(path)
             except OSError as error:
@@ -190,11 +187,11 @@ class Disk:
         temporary = path.with_name(f".{path.name}.{host_name()}.{os.getpid()}.tmp")
         self.make_folder(path.parent)
         self.remove(temporary)  # of an earlier life of this process number
-        with explain_write_errors(path, self.again):
+        with explain_write_errors(path):
             stream = self.open_new(temporary)
         writing = OutputWriter(self, stream)
         try:
-            with explain_write_errors(path, self.again):
+            with explain_write_errors(path):
                 yield writing
                 writing.finish(path, durable=durable)
                 self.rename(temporary, path)
@@ -231,7 +228,7 @@ class Disk:
         finally:
             self._unsynced = None
             for folder in sorted(folders):
-                with explain_write_errors(folder, self.again):
+                with explain_write_errors(folder):
                     self.sync_folder(folder)
 
     def sweep(self, folder: Path, names: Collection[str] | None = None) -> None:
@@ -299,7 +296,7 @@ def open_without_links(path: str | os.PathLike[str], flags: int) -> int:
 
 
 @contextmanager
-def explain_write_errors(path: Path, again: str = Disk.again) -> Iterator[None]:
+def explain_write_errors(path: Path) -> Iterator[None]:
     """Turn an operating-system error on ``path`` into an :class:`OutputError` with advice."""
     try:
         yield
@@ -315,25 +312,7 @@ def explain_write_errors(path: Path, again: str = Disk.again) -> Iterator[None]:
             errno.ELOOP: "it is a symbolic link, which is not followed: remove it",
         }.get(error.errno or 0, "check the disk")
         text = error.strerror or str(error)
-        raise OutputError(f"cannot write {path}: {text}; {advice}, then {again}") from error
-
-
-@contextmanager
-def explain_download_errors(path: Path) -> Iterator[None]:
-    """Do the same for the files that ``models fetch`` and downloads write in place."""
-    try:
-        yield
-    except OutputError as error:
-        raise _unwritable(path, error.__cause__) from error
-    except OSError as error:
-        raise _unwritable(path, error) from error
-
-
-def _unwritable(path: Path, cause: BaseException | None) -> OutputError:
-    full = isinstance(cause, OSError) and cause.errno in (errno.ENOSPC, errno.EDQUOT)
-    reason = cause.strerror if isinstance(cause, OSError) else cause
-    advice = "free some space" if full else "check the folder and its permissions"
-    return OutputError(f"cannot write {path}: {reason}; {advice}, then run the command again")
+        raise OutputError(f"cannot write {path}: {text}; {advice}, then {AGAIN}") from error
 
 
 def sha256_of(path: Path) -> str:

@@ -9,14 +9,13 @@ from pathlib import Path
 from virnucpro.contracts import Json, OutputFile, Task, TaskFigures, TaskResult
 from virnucpro.errors import OutputError
 from virnucpro.layout import MOLECULES, Layout
-from virnucpro.store.disk import Disk
+from virnucpro.store.disk import AGAIN, Disk
 from virnucpro.store.documents import sealed, unsealed
 from virnucpro.store.migrations import stamped, upgraded
 from virnucpro.store.receipts import (
     Receipt,
     UnusableReceiptError,
     fingerprint,
-    parsed_receipt,
     read_receipt,
     receipt_document,
     receipt_of,
@@ -79,7 +78,8 @@ class Ledger:
             ResumeRefusedError: the receipt is of a newer version of the program.
         """
         try:
-            receipt = _read(self._layout, task.receipt, self._stored, task.figures)
+            stored = self._stored.documents.get(task.receipt)  # a receipt stays true for ever
+            receipt = read_receipt(task.receipt, self._layout.root, task.figures, stored)
             same_inputs = self.has_inputs_of(task, receipt)
         except UnusableReceiptError as error:
             return str(error)
@@ -134,7 +134,7 @@ class Ledger:
                 self._disk.remove(task.receipt)
                 raise OutputError(
                     f"{file.path} was changed while the run used it: nothing was made from it; let "
-                    f"no other program write there, then {self._disk.again}"
+                    f"no other program write there, then {AGAIN}"
                 )
         for output in result.outputs:
             stamp = stamp_of(output.path)
@@ -263,7 +263,8 @@ def stage_receipt(layout: Layout, stage: str, figures: type[TaskFigures]) -> Rec
     Raises:
         UnusableReceiptError: there is none.
     """
-    return _read(layout, layout.receipt(stage), read_receipts(layout), figures)
+    name = layout.receipt(stage)
+    return read_receipt(name, layout.root, figures, read_receipts(layout).documents.get(name))
 
 
 def receipt_or_problem(layout: Layout, path: Path, stored: StoredReceipts) -> Receipt | str:
@@ -275,26 +276,11 @@ def receipt_or_problem(layout: Layout, path: Path, stored: StoredReceipts) -> Re
         ResumeRefusedError: the receipt is of a newer version of the program.
     """
     try:
-        receipt = _read(layout, path, stored)
+        receipt = read_receipt(path, layout.root, stored=stored.documents.get(path))
     except UnusableReceiptError as error:
         return str(error)
     problems = (_problem(output, stored.removed) for output in receipt.outputs)
     return next((problem for problem in problems if problem), receipt)
-
-
-def _read(
-    layout: Layout, path: Path, stored: StoredReceipts, figures: type[TaskFigures] = TaskFigures
-) -> Receipt:
-    """Return the receipt at ``path``, or the stored one where there is none, or a damaged one.
-
-    A receipt stays true for ever: it says what came out of which inputs.
-    """
-    try:
-        return read_receipt(path, layout.root, figures)
-    except UnusableReceiptError:
-        if path not in stored.documents:
-            raise
-        return parsed_receipt(stored.documents[path], path, layout.root, figures)
 
 
 def _problem(output: OutputFile, removed: frozenset[Path]) -> str:

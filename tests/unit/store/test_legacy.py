@@ -34,14 +34,17 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 
 @pytest.fixture
 def interrupted(made: tuple[Path, Path], tmp_path: Path) -> tuple[Path, Layout]:
-    shutil.copytree(made[0], tmp_path, dirs_exist_ok=True)
-    return tmp_path / "in.fa", RunLayout(tmp_path / "old", "in", 200)
+    return _copied(made[0], tmp_path)
 
 
 @pytest.fixture
 def complete(made: tuple[Path, Path], tmp_path: Path) -> tuple[Path, Layout]:
-    shutil.copytree(made[1], tmp_path, dirs_exist_ok=True)
-    return tmp_path / "in.fa", RunLayout(tmp_path / "old", "in", 200)
+    return _copied(made[1], tmp_path)
+
+
+def _copied(made: Path, folder: Path) -> tuple[Path, Layout]:
+    shutil.copytree(made, folder, dirs_exist_ok=True)
+    return folder / "in.fa", RunLayout(folder / "old", "in", 200)
 
 
 @pytest.fixture(scope="module")
