@@ -33,7 +33,7 @@ from virnucpro.settings import DisplaySettings
 from virnucpro.ui.readings import GpuReading
 from virnucpro.ui.run_screen import RunScreen
 
-FRAMES, LENGTH = 1000, 168  # sequences per span, tokens per sequence
+FRAMES, LENGTH = 1000, 168  # sequences per file, tokens per sequence
 SPEED = 210.0  # sequences per second and GPU
 
 

@@ -107,6 +107,30 @@ def test_an_interrupted_run(call: Callable, folder: Path) -> None:
     assert "checked by size; the same command checks contents" in text
 
 
+def test_a_run_of_an_earlier_state_of_the_program_is_shown_and_refused(
+    call: Callable, folder: Path
+) -> None:
+    """Its split files had a fixed size, and its stages said otherwise which of them embed."""
+    state = folder / "cut/.checkpoints/runs/in/state"
+    stages = unsealed((state / "stages.json").read_bytes())
+    for row in stages["stages"]:
+        row["spanned"] = row.pop("embeds")
+    (state / "stages.json").write_bytes(sealed(stages))
+    document = unsealed((state / "run.json").read_bytes())
+    del document["analysis"]["frames per file"]
+    document["analysis"]["sequences per file"] = 10_000
+    (state / "run.json").write_bytes(sealed(document))
+    run = _run(call, folder / "cut")
+    assert (run["state"], _stage(run, "protein_embeddings")["sequences_done"]) == (
+        "interrupted",
+        25,
+    )
+    results = {p: p.read_bytes() for p in folder.rglob("*.pt*")}
+    refused = call("predict", folder / "in.fa", "-o", folder / "cut", "-c", _config(folder))
+    assert refused.code == 3, refused.err
+    assert results == {p: p.read_bytes() for p in folder.rglob("*.pt*")}
+
+
 def test_it_writes_and_locks_nothing(call: Callable, folder: Path) -> None:
     before = {p: p.stat().st_mtime_ns for p in folder.rglob("*")}
     _run(call, folder / "cut")

@@ -140,7 +140,7 @@ class WorkerTable:
 
 
 def _add_report(row: dict[str, Json], report: WorkerReport) -> None:
-    """Add to a row what a worker did in a stage, or in a window of it."""
+    """Add to a row what a worker did in a stage, or in some files of it."""
     for name in ("busy", "idle", "tasks"):
         row[name] = row.get(name, 0) + getattr(report, name)
     figures = asdict(report.figures)

@@ -114,7 +114,7 @@ class EmbeddingSession:
         return FileBatches(records, failures, batches)
 
     def _following(self) -> PreparedBatches | None:
-        """Wait for the batches of the prepared span, if there is one and it can be read."""
+        """Wait for the batches of the prepared file, if there is one and it can be read."""
         if self._prepared is None or self._prepared[1].exception():
             return None
         return self._prepared[1].result().batches
