@@ -278,9 +278,9 @@ def refuse_links(*paths: Path) -> None:
     for path in paths:
         folders = state_folders(path)
         beside = path.parent.glob("*") if folders and path.parent.is_dir() else ()
-        for place in (*reversed(folders), path, *beside):
-            is_lock = place.suffix == ".lock" or place.name == "lock"
-            if place.is_symlink() and not is_lock:
+        kept = [place for place in (path, *beside) if not place.name.endswith("lock")]
+        for place in (*reversed(folders), *kept):
+            if place.is_symlink():
                 raise ResumeRefusedError(
                     f"{place} is a symbolic link, which is not followed, because the program keeps "
                     f"and removes files there: remove the link, then run the same command again"

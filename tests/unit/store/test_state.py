@@ -138,7 +138,9 @@ def test_state_of_another_schema_is_refused(begun: Layout, schema: int, age: str
 
 
 @pytest.mark.parametrize("name", ["state", "input", ".", "..", "lock"])
-def test_a_link_in_a_kept_folder_is_refused(layout: Layout, tmp_path: Path, name: str) -> None:
+@pytest.mark.parametrize("stem", ["s", "s.lock"])
+def test_a_link_in_a_kept_folder_is_refused(tmp_path: Path, name: str, stem: str) -> None:
+    layout = RunLayout(tmp_path, stem, 500)
     link = Path(os.path.normpath(layout.home / name))
     link.parent.mkdir(parents=True, exist_ok=True)
     (tmp_path / "elsewhere").mkdir()
