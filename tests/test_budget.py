@@ -32,7 +32,7 @@ LINES = {
     "report": 1730,
     "run": 3045,
     "stages": 2510,
-    "store": 2170,
+    "store": 2176,
     "training": 5204,
     "ui": 1695,
 }

@@ -183,7 +183,9 @@ class Disk:
 
         Raises:
             OutputError: the folder cannot be written, or the disk is full. Nothing is left behind.
+            ResumeRefusedError: the checkpoint folder or a folder in it is a symbolic link.
         """
+        _refuse(state_folders(path))
         temporary = path.with_name(f".{path.name}.{host_name()}.{os.getpid()}.tmp")
         self.make_folder(path.parent)
         self.remove(temporary)  # of an earlier life of this process number
@@ -277,14 +279,18 @@ def refuse_links(*paths: Path) -> None:
     """
     for path in paths:
         folders = state_folders(path)
+        _refuse(folders)
         beside = path.parent.glob("*") if folders and path.parent.is_dir() else ()
-        kept = [place for place in (path, *beside) if not place.name.endswith("lock")]
-        for place in (*reversed(folders), *kept):
-            if place.is_symlink():
-                raise ResumeRefusedError(
-                    f"{place} is a symbolic link, which is not followed, because the program keeps "
-                    f"and removes files there: remove the link, then run the same command again"
-                )
+        _refuse([place for place in (path, *beside) if not place.name.endswith("lock")])
+
+
+def _refuse(places: Sequence[Path]) -> None:
+    for place in places:
+        if place.is_symlink():
+            raise ResumeRefusedError(
+                f"{place} is a symbolic link, which is not followed, because the program keeps "
+                f"and removes files there: remove the link, then run the same command again"
+            )
 
 
 def open_without_links(path: str | os.PathLike[str], flags: int) -> int:

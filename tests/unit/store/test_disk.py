@@ -11,7 +11,7 @@ from typing import BinaryIO
 
 import pytest
 
-from virnucpro.errors import OutputError
+from virnucpro.errors import OutputError, ResumeRefusedError
 from virnucpro.store.disk import BUFFER, Bytes, Disk, host_name, sha256_of
 
 
@@ -142,3 +142,11 @@ def test_sweep_removes_what_dead_processes_left(tmp_path: Path) -> None:
         path.touch()
     Disk().sweep(tmp_path, {"a"})
     assert sorted(tmp_path.iterdir()) == sorted([living, theirs, users])
+
+
+def test_nothing_is_written_behind_a_linked_checkpoint_folder(tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / ".checkpoints").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(ResumeRefusedError, match="symbolic link"):
+        Disk().save(tmp_path / ".checkpoints/state/a", b"x")
+    assert not list((tmp_path / "elsewhere").iterdir())
