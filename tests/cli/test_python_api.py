@@ -83,7 +83,7 @@ def test_a_finished_run_is_not_computed_again(contigs: Path, tmp_path: Path) -> 
 )
 def test_a_wrong_option_is_named(contigs: Path, options: dict, error: type, text: str) -> None:
     with pytest.raises(error, match=text):
-        virnucpro.predict(contigs, contigs.parent / "out", **options)
+        virnucpro.predict(contigs, contigs.parent / "out", **TOY)
     assert not (contigs.parent / "out").exists()
 
 
@@ -97,11 +97,11 @@ def test_every_setting_is_a_keyword(declared: Setting) -> None:
 def test_cuts_are_changed_without_computing_again(contigs: Path, tmp_path: Path) -> None:
     run = virnucpro.predict(contigs, tmp_path / "out", **TOY, min_score=-1)
     assert run.summary.calls["virus"] == 1
-    receipt = tmp_path / "out/.checkpoints/runs/contigs/state/consensus.done"
-    before = receipt.stat().st_mtime_ns
+    consensus = tmp_path / "out/contigs_merged/prediction_results_highestscore.csv"
+    before = consensus.stat().st_mtime_ns
     run = virnucpro.predict(contigs, tmp_path / "out", **TOY, min_length=10_000)
     assert run.summary.calls.get("virus", 0) == 0
-    assert receipt.stat().st_mtime_ns == before
+    assert consensus.stat().st_mtime_ns == before
 
 
 def test_a_worker_that_imports_the_script_says_what_is_missing_there(
@@ -144,10 +144,10 @@ def test_an_error_of_on_progress_ends_the_call_and_the_next_one_continues(
         virnucpro.predict(contigs, tmp_path / "out", **TOY, on_progress=stop)
     with pytest.raises(UsageError, match="no finished run"):
         virnucpro.open_run(tmp_path / "out")
-    receipt = tmp_path / "out/.checkpoints/runs/contigs/state/chunking.done"
-    before = receipt.stat().st_mtime_ns
+    records = tmp_path / "out/.checkpoints/runs/contigs/state/records.tsv"
+    before = records.stat().st_mtime_ns
     virnucpro.predict(contigs, tmp_path / "out", **TOY)
-    assert receipt.stat().st_mtime_ns == before
+    assert records.stat().st_mtime_ns == before
     assert virnucpro.open_run(tmp_path / "out").summary.records == 2
 
 
@@ -204,4 +204,4 @@ def test_rcl_predict_writes_what_the_command_writes(call: Callable, tmp_path: Pa
 def test_a_wrong_option_of_rcl_predict_is_named(tmp_path: Path, options: dict, text: str) -> None:
     (tmp_path / "p.fa").write_text(">p\nMKT\n")
     with pytest.raises(UsageError, match=text):
-        virnucpro.rcl_predict(tmp_path / "p.fa", tmp_path / "out", device="cpu", **options)
+        virnucpro.rcl_predict(tmp_path / "p.fa", tmp_path / "out", device="cpu", **TOY)

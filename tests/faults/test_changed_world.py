@@ -207,7 +207,7 @@ def _other_nucleotide_model(world: World) -> PredictionRequest:
 
 OTHER: dict[str, Callable[[World], PredictionRequest]] = {
     "chunk length": lambda w: _science(w, chunk_length=300),
-    "sequences per file": lambda w: _science(w, sequences_per_file=30),
+    "sequences_per_file": lambda w: _science(w, sequences_per_file=30),
     "nucleotide model": _other_nucleotide_model,
     "protein model": _other_protein_model,
     "classifier": lambda w: _science(w, classifier=str(w.home / "other.safetensors")),
