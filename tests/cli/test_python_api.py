@@ -83,7 +83,7 @@ def test_a_finished_run_is_not_computed_again(contigs: Path, tmp_path: Path) -> 
 )
 def test_a_wrong_option_is_named(contigs: Path, options: dict, error: type, text: str) -> None:
     with pytest.raises(error, match=text):
-        virnucpro.predict(contigs, contigs.parent / "out", **TOY)
+        virnucpro.predict(contigs, contigs.parent / "out", **options)
     assert not (contigs.parent / "out").exists()
 
 
@@ -204,4 +204,4 @@ def test_rcl_predict_writes_what_the_command_writes(call: Callable, tmp_path: Pa
 def test_a_wrong_option_of_rcl_predict_is_named(tmp_path: Path, options: dict, text: str) -> None:
     (tmp_path / "p.fa").write_text(">p\nMKT\n")
     with pytest.raises(UsageError, match=text):
-        virnucpro.rcl_predict(tmp_path / "p.fa", tmp_path / "out", device="cpu", **TOY)
+        virnucpro.rcl_predict(tmp_path / "p.fa", tmp_path / "out", device="cpu", **options)
