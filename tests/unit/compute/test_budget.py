@@ -18,7 +18,7 @@ from tests.unit.encoders.small import (
     sequences,
 )
 from virnucpro.compute.budget import MEMORY_SHARE, Bounds, Budget, find_budget, largest_fitting
-from virnucpro.contracts import Device, ModelSession, SessionFigures, Task
+from virnucpro.contracts import Device, ModelSession, SessionFigures
 from virnucpro.encoders.registry import locate
 from virnucpro.events import Event, Notice, WorkerReady, WorkerReport
 from virnucpro.layout import RunLayout
@@ -259,8 +259,7 @@ def test_what_is_compiled(tmp_path, models, monkeypatch, compile, sequences, kin
     monkeypatch.setattr(embedding, "open_encoder", lambda *_, **__: opened)
     monkeypatch.setattr(torch.cuda, "reset_peak_memory_stats", lambda: None)
     stage = replace(_stage(tmp_path, models["protein"]), compile=compile)
-    task = Task("protein_embeddings", 1, (), (), tmp_path / "x.done", count=sequences // 2)
-    stage.with_tasks([task, task]).open(Device(kind, 0))
+    stage.opened_for(sequences, {}).open(Device(kind, 0))
     assert asked == ([opened] if expected else [])
 
 
