@@ -83,9 +83,9 @@ def import_what_runs_import(folder: Path, predict_options: list[str]) -> None:
 
 
 def proved_work(out: Path) -> set[tuple[Path, int]]:
-    """Return the receipts in a folder, each with its time of change."""
+    """Return the files of receipts in a folder, each with its time of change."""
     proofs = set()
-    for path in files_under(out, ".done"):
+    for path in files_under(out, ".done") | files_under(out, "receipts.json"):
         try:
             proofs.add((path, path.stat().st_mtime_ns))
         except FileNotFoundError:  # a run that ends removes receipts of intermediate files

@@ -281,6 +281,8 @@ class Stage(ABC):
     Attributes:
         runs_on: tasks of the ``host`` stay in the parent process, where a session may be called on
             several tasks at once, in threads; those of a ``worker`` go to the devices.
+        durable: whether outputs and receipt are flushed to the disk. A stage that takes seconds is
+            done again where a power cut has torn them, which their digests tell.
         intermediate: whether the outputs are removed after a run without failures.
         reads_intermediate: whether it reads such files, so that it cannot be done again alone.
         divisible: whether its sessions understand :attr:`Task.trial` and :attr:`Task.excluded`.
@@ -288,6 +290,7 @@ class Stage(ABC):
     """
 
     runs_on: ClassVar[Literal["host", "worker"]] = "host"
+    durable: ClassVar[bool] = True
     intermediate: ClassVar[bool] = False
     reads_intermediate: ClassVar[bool] = True
     divisible: ClassVar[bool] = False

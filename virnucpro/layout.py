@@ -170,9 +170,9 @@ class Layout(OutputFolder):
         self.records_table = root / RECORDS.place(stem)
         self.frames_table = root / FRAMES.place(stem)
         self.copies_table = root / COPIES.place(stem)
-        # What a finished run removed, and all of its receipts: two files with the same content.
-        self.archives = (self.state / "archive.json", self.state / "archive.copy.json")
-        self.legacy_survey = self.state / "legacy.json"  # what a run of version 1 left
+        # Receipts of stages with one task and of removed files: two files with the same content.
+        self.receipt_files = self.state / "receipts.json", self.state / "receipts.copy.json"
+        self.legacy_note = self.state / "legacy.json"  # what a run of version 1 left
 
     def frames(self, molecule: Molecule) -> Path:
         """All open frames, as nucleotides or as proteins."""
@@ -214,7 +214,7 @@ class Layout(OutputFolder):
         return self.root / f"{self.stem}_{suffix}"
 
     def receipt(self, stage: str) -> Path:
-        """Receipt of a stage with one task."""
+        """Name of the receipt of a stage with one task, which stands in ``receipt_files``."""
         return self.state / f"{stage}.done"
 
     def feature_files(self) -> list[Path]:

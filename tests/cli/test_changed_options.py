@@ -28,7 +28,7 @@ from virnucpro.ui.run_screen import RunScreen
 INTERRUPTED_AT = "protein_embeddings"  # one encoder is done, the other one is not
 VOLATILE = (
     *("run.log", "in_run.json", "in_report.html", ".done", "run.json"),
-    *("archive.json", "archive.copy.json"),
+    *("receipts.json", "receipts.copy.json"),
 )
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -18,22 +17,6 @@ from virnucpro.settings import TOY_CLASSIFIER, AnalysisSettings, MachineSettings
 from virnucpro.training.embed import EmbedRequest, embed
 
 NO_PROXY = ("http_proxy", "https_proxy", "all_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY")
-
-
-@dataclass(frozen=True)
-class Command:
-    """A command that keeps state.
-
-    Attributes:
-        words: what is written on the command line.
-        state: all that it keeps in the checkpoint folder, and its savepoint, by whether they are
-            folders.
-        lock: the name of its lock; empty if it takes none.
-    """
-
-    words: tuple[object, ...]
-    state: dict[str, bool]
-    lock: str = ""
 
 
 @pytest.fixture(scope="module")
@@ -70,59 +53,31 @@ def site(monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
 
 
 @pytest.fixture
-def commands(inputs: Path, site: Site, tmp_path: Path) -> dict[str, Command]:
-    """Commands that write into ``tmp_path / "out"``."""
+def commands(inputs: Path, site: Site, tmp_path: Path) -> dict[str, tuple[object, ...]]:
+    """Commands that write into ``tmp_path / "out"``, by the name of a file that they make there."""
     out = tmp_path / "out"
-    classifier = out / "my.safetensors"
-    calibrate = ("--calibrate", TOY_CLASSIFIER, "--output", classifier)
-    predictions = inputs / "out"
+    table, labels = inputs / "genomes/genomes.tsv", inputs / "labels.tsv"
+    calibrated = ("--calibrate", TOY_CLASSIFIER, "--output", out / "my.safetensors")
+    mirror = ("--mirror", site.address)
     return {
-        "train prepare": Command(
-            ("train", "prepare", inputs / "genomes/genomes.tsv", "-o", out, "-e", 300),
-            {"dataset.begun.json": False, "dataset.previous": True},
-            "dataset.json.lock",
+        "dataset.json": ("train", "prepare", table, "-o", out, "-e", 300),
+        "my.safetensors": (
+            *("train", "classifier", inputs / "dataset", "-o", out / "my.safetensors"),
+            *("--epochs", 1),
         ),
-        "train classifier": Command(
-            ("train", "classifier", inputs / "dataset", "-o", classifier, "--epochs", 1),
-            {"my.safetensors.training.pt": False, "my.safetensors.previous": True},
-            "my.safetensors.lock",
+        "lite.json": (
+            *("train", "lite", inputs / "records", "-o", out, "--steps", 1, "--threads", 1),
         ),
-        "train lite": Command(
-            ("train", "lite", inputs / "records", "-o", out, "--steps", 1, "--threads", 1),
-            {"lite.previous": True, "../lite.savepoint.pt": False},
-            "lite.json.lock",
+        "refseq.tsv": ("train", "download", "--release-groups", "viral", "-o", out, *mirror),
+        "evaluation.json": (
+            *("evaluate", inputs / "out", "--labels", labels, "--output-dir", out, *calibrated),
         ),
-        "train download": Command(
-            ("train", "download", "--release-groups", "viral", "-o", out, "--mirror", site.address),
-            {"refseq.tsv.begun.json": False},
-            "refseq.tsv.lock",
-        ),
-        "evaluate": Command(
-            (
-                "evaluate",
-                predictions,
-                "--labels",
-                inputs / "labels.tsv",
-                "--output-dir",
-                out,
-                *calibrate,
-            ),
-            {
-                "evaluation.begun.json": False,
-                "evaluation.previous": True,
-                "my.safetensors.previous": True,
-            },
-            "evaluation.json.lock",
-        ),
-        "generate-config": Command(
-            ("utils", "generate-config", "-o", out / "virnucpro.yaml"),
-            {"virnucpro.yaml.previous": True},
-        ),
+        "virnucpro.yaml": ("utils", "generate-config", "-o", out / "virnucpro.yaml"),
     }
 
 
-NAMES = ["train prepare", "train classifier", "train lite", "train download", "evaluate"]
-NAMES += ["generate-config"]
+NAMES = ["dataset.json", "my.safetensors", "lite.json", "refseq.tsv", "evaluation.json"]
+NAMES += ["virnucpro.yaml"]
 LOCKING = NAMES[:5]
 
 
@@ -133,87 +88,59 @@ def _snapshot(folder: Path) -> dict[str, bytes]:
     }
 
 
+CASES = [(name, ".checkpoints", force) for name in NAMES for force in ("", "--force")]
+CASES += [(name, f".checkpoints/{name}.previous", "") for name in NAMES]
+CASES += [("lite.json", "lite.savepoint.pt", "")]
+
+
 @pytest.mark.parametrize("dangling", [False, True], ids=["folder", "dangling"])
-@pytest.mark.parametrize("force", [False, True], ids=["plain", "force"])
-@pytest.mark.parametrize("name", NAMES)
-def test_a_linked_checkpoint_folder(
+@pytest.mark.parametrize(("name", "place", "force"), CASES)
+def test_linked_state_is_refused_before_anything_is_written(
     call: Callable,
-    commands: dict[str, Command],
+    commands: dict[str, tuple[object, ...]],
     tmp_path: Path,
     name: str,
-    force: bool,
+    place: str,
+    force: str,
     dangling: bool,
 ) -> None:
     elsewhere = tmp_path / "elsewhere"
     if not dangling:
         elsewhere.mkdir()
         (elsewhere / "notes").write_text("mine")
-    link = tmp_path / "out/.checkpoints"
-    link.parent.mkdir()
+    link = tmp_path / "out" / place
+    link.parent.mkdir(parents=True)
     link.symlink_to(elsewhere)
-    _check_link_refused(call, commands[name], link, tmp_path, force=force)
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_linked_state(
-    call: Callable, commands: dict[str, Command], tmp_path: Path, name: str
-) -> None:
-    elsewhere = tmp_path / "elsewhere"
-    checkpoints = tmp_path / "out/.checkpoints"
-    checkpoints.mkdir(parents=True)
-    for kept, is_folder in commands[name].state.items():
-        if is_folder:
-            elsewhere.mkdir()
-            (elsewhere / "notes").write_text("mine")
-        else:
-            elsewhere.write_text("mine")
-        link = (checkpoints / kept).parent.resolve() / Path(kept).name
-        link.symlink_to(elsewhere)
-        _check_link_refused(call, commands[name], link, tmp_path, force=False)
-        link.unlink()
-        if is_folder:
-            (elsewhere / "notes").unlink()
-            elsewhere.rmdir()
-        else:
-            elsewhere.unlink()
-
-
-def _check_link_refused(
-    call: Callable, command: Command, link: Path, home: Path, *, force: bool
-) -> None:
-    words = command.words
-    if force and words[:2] != ("train", "download"):
-        words = (*words, "--force")
-    before = _snapshot(home)
-    done = call(*words)
+    before = _snapshot(tmp_path)
+    options = [force] if force and name != "refseq.tsv" else []
+    done = call(*commands[name], *options)
     assert done.code == 3, done.err
     assert f"{link} is a symbolic link" in done.err
-    assert "remove the link" in done.err
-    assert _snapshot(home) == before
+    assert _snapshot(tmp_path) == before
     assert link.is_symlink()
 
 
 @pytest.mark.parametrize("name", LOCKING)
 def test_a_linked_lock(
-    call: Callable, commands: dict[str, Command], tmp_path: Path, name: str
+    call: Callable, commands: dict[str, tuple[object, ...]], tmp_path: Path, name: str
 ) -> None:
     mine = tmp_path / "mine"
     mine.write_text("mine")
-    link = tmp_path / "out/.checkpoints" / commands[name].lock
+    link = tmp_path / f"out/.checkpoints/{name}.lock"
     link.parent.mkdir(parents=True)
     link.symlink_to(mine)
-    done = call(*commands[name].words)
+    done = call(*commands[name])
     assert done.code == 6, done.err
     assert "it is a symbolic link, which is not followed: remove it" in done.err
     assert mine.read_text() == "mine"
 
 
 def test_a_linked_folder_of_results_is_followed(
-    call: Callable, commands: dict[str, Command], tmp_path: Path
+    call: Callable, commands: dict[str, tuple[object, ...]], tmp_path: Path
 ) -> None:
     """Users put results on another disk in this way."""
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "out").symlink_to(tmp_path / "elsewhere")
-    done = call(*commands["train prepare"].words)
+    done = call(*commands["dataset.json"])
     assert done.code == 0, done.err
     assert (tmp_path / "elsewhere/dataset.json").exists()

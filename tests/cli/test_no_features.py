@@ -237,7 +237,7 @@ def test_what_has_scores_is_not_embedded_again(source: Path, kept: Path, tmp_pat
     assert _results(tmp_path / "out") == _results(kept)
 
 
-@pytest.mark.parametrize("damage", ["scores", "receipt", "archives", "split file"])
+@pytest.mark.parametrize("damage", ["scores", "receipt", "receipts", "split file"])
 def test_of_a_damaged_file_only_that_is_done_again(
     source: Path, kept: Path, tmp_path: Path, damage: str
 ) -> None:
@@ -249,14 +249,14 @@ def test_of_a_damaged_file_only_that_is_done_again(
     paths: dict[str, tuple[Path, ...]] = {
         "scores": (scores,),
         "receipt": (scores.with_name(f"{scores.name}.done"),),
-        "archives": layout.archives,
+        "receipts": layout.receipt_files,
         "split file": (layout.split("protein", 2),),
     }
     for path in paths[damage]:
         content = bytearray(path.read_bytes())
         content[len(content) // 2] ^= 1
         path.write_bytes(content)
-    again = {"scores": 1, "receipt": 0, "archives": 3, "split file": 0}[damage]
+    again = {"scores": 1, "receipt": 1, "receipts": 3, "split file": 0}[damage]
     assert _computed(request)["protein_embeddings"] == files - 3 + again
     assert _results(tmp_path / "out") == _results(kept)
 

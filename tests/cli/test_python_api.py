@@ -97,11 +97,11 @@ def test_every_setting_is_a_keyword(declared: Setting) -> None:
 def test_cuts_are_changed_without_computing_again(contigs: Path, tmp_path: Path) -> None:
     run = virnucpro.predict(contigs, tmp_path / "out", **TOY, min_score=-1)
     assert run.summary.calls["virus"] == 1
-    receipt = tmp_path / "out/.checkpoints/runs/contigs/state/consensus.done"
-    before = receipt.stat().st_mtime_ns
+    consensus = tmp_path / "out/contigs_merged/prediction_results_highestscore.csv"
+    before = consensus.stat().st_mtime_ns
     run = virnucpro.predict(contigs, tmp_path / "out", **TOY, min_length=10_000)
     assert run.summary.calls.get("virus", 0) == 0
-    assert receipt.stat().st_mtime_ns == before
+    assert consensus.stat().st_mtime_ns == before
 
 
 def test_a_worker_that_imports_the_script_says_what_is_missing_there(
@@ -144,10 +144,10 @@ def test_an_error_of_on_progress_ends_the_call_and_the_next_one_continues(
         virnucpro.predict(contigs, tmp_path / "out", **TOY, on_progress=stop)
     with pytest.raises(UsageError, match="no finished run"):
         virnucpro.open_run(tmp_path / "out")
-    receipt = tmp_path / "out/.checkpoints/runs/contigs/state/chunking.done"
-    before = receipt.stat().st_mtime_ns
+    records = tmp_path / "out/.checkpoints/runs/contigs/state/records.tsv"
+    before = records.stat().st_mtime_ns
     virnucpro.predict(contigs, tmp_path / "out", **TOY)
-    assert receipt.stat().st_mtime_ns == before
+    assert records.stat().st_mtime_ns == before
     assert virnucpro.open_run(tmp_path / "out").summary.records == 2
 
 

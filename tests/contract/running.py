@@ -46,7 +46,7 @@ def run_stage(
 ) -> tuple[list[TaskResult], list[Event]]:
     """Do what is stale, accept what comes back; ``see`` gets each event as it happens."""
     ledger = Ledger(RunLayout(folder, "x", 500), Disk(), {})
-    todo = [ledger.reopened(task) for task in stage.plan() if ledger.check(task).stale]
+    todo = [ledger.reopened(task) for task in stage.plan() if ledger.check(task)]
     events: list[Event] = []
 
     def emit(event: Event) -> None:

@@ -15,7 +15,7 @@ from virnucpro.contracts import Device
 from virnucpro.events import Event
 from virnucpro.executors.executor import Executor
 from virnucpro.executors.processes import ProcessPool
-from virnucpro.run.engine import Run, admitted_state, execute
+from virnucpro.run.engine import Run, checked_state, execute
 from virnucpro.run.failures import update_failure_table, write_failed_records
 from virnucpro.run.prepare import prepare
 from virnucpro.run.request import PredictionRequest
@@ -53,7 +53,7 @@ def poisoned_run(request: PredictionRequest, executor: Executor) -> int:
     source = prediction.source
     seen = [hashed_input(source.first)]
     state = RunState(str(source), {"input": seen[0].sha256, **prediction.identity()})
-    state = admitted_state(layout, disk, state, ignore, resume=True, force=False)
+    state = checked_state(layout, disk, state, ignore, resume=True, force=False)
     run = Run(layout, disk, prediction.stages(seen, {}), state, seen)
     try:
         outcome = execute(run, executor, ignore)

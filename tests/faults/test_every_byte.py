@@ -18,7 +18,11 @@ SAMPLE = 12  # bytes per file; `make faults` takes all of them
 
 def test_a_flipped_bit_anywhere_in_the_state_changes_no_result(tmp_path: Path) -> None:
     swept = list(survivors(tmp_path, SAMPLE))
-    assert {path.name for path, _, _ in swept} >= {"run.json", "archive.json", "splitting.done"}
+    assert {path.name for path, _, _ in swept} >= {
+        "run.json",
+        "receipts.json",
+        "receipts.copy.json",
+    }
     assert [problem for _, _, problems in swept for problem in problems] == []
 
 
@@ -43,7 +47,7 @@ def test_a_damaged_state_file_costs_one_stage_at_most(tmp_path: Path, damage: st
     others = [request.layout.lock, out / "in_run.json"]
     request.layout.lock.write_text('{"host": "h", "pid": 7, "since": 7, "work": "w", "schema": 1}')
     for path in [*others, *sorted((out / STATE).iterdir())]:
-        if path.name != "lock" and path.suffix not in (".json", ".done"):
+        if path.name != "lock" and path.suffix != ".json":
             continue
         path.write_bytes(HOSTILE[damage](path.read_bytes()))
         events: list[Event] = []

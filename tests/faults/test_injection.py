@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import resource
 import signal
 import subprocess
@@ -15,6 +16,7 @@ import pytest
 
 from tests.forked import run_forked
 from tools.fault_sweep import make_input
+from virnucpro.cli import run
 from virnucpro.run.predict import run_prediction
 from virnucpro.run.request import PredictionRequest
 from virnucpro.settings import AnalysisSettings, MachineSettings
@@ -85,8 +87,8 @@ def test_data_is_on_the_disk_before_its_receipt(tmp_path: Path) -> None:
         receipt = order.index(("rename", f"{name}.done"))
         folder = "in_merged" if "merged" in name else f"in_{_molecule(name)}"
         assert order.index(("sync", name)) < data
-        assert order.index(("sync folder", folder), data) < order.index(("sync", f"{name}.done"))
         assert order.index(("sync", f"{name}.done")) < receipt
+        assert ("sync folder", folder) in order[receipt:]
 
 
 def _molecule(name: str) -> str:
@@ -95,6 +97,34 @@ def _molecule(name: str) -> str:
 
 def _ignore(event: object) -> None:
     """Nobody watches."""
+
+
+def test_one_contig_costs_few_flushes_and_leaves_few_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flushed: list[str] = []
+    flush = os.fsync
+
+    def counted(descriptor: int) -> None:
+        name = Path(f"/proc/self/fd/{descriptor}").readlink().name
+        flushed.append(name[1:].rsplit(".", 3)[0] if name.endswith(".tmp") else name)
+        flush(descriptor)
+
+    monkeypatch.setattr(os, "fsync", counted)
+    bases = "".join(random.Random(5).choices("ACGT", k=2600))
+    (tmp_path / "in.fa").write_text(f">c\n{bases}\n")
+    out = tmp_path / "out"
+    command = ("predict", tmp_path / "in.fa", "-o", out, "-m", "lite", "--device", "cpu", "-q")
+    assert run([*map(str, command), "--threads", "1"]) == 0
+    files = [path for path in out.rglob("*") if path.is_file()]
+    assert len(flushed) <= 30
+    assert len(files) <= 20
+    kept = [path.name for path in files if ".checkpoints" not in path.parts]
+    features = ["output_1_DNABERT_S.pt", "output_1_merged.pt"]
+    features += [f"{name}.done" for name in features]
+    folders = ["out", "in_merged", "in_nucleotide", "state"]
+    for name in (*kept, *features, *folders, "run.json", "receipts.json"):
+        assert name in flushed, name
 
 
 @pytest.fixture

@@ -76,11 +76,12 @@ def write_example(path: Path) -> None:
         UsageError: another file is there.
         OutputError: it cannot be written.
     """
-    from virnucpro.store.disk import Disk
+    from virnucpro.layout import existing_paths
+    from virnucpro.store.disk import Disk, is_own_file
 
     content = example_fasta().encode()
-    if path.is_symlink() or path.exists():
-        if path.is_symlink() or not path.is_file() or path.read_bytes() != content:
+    if existing_paths(path):
+        if not is_own_file(path) or path.read_bytes() != content:
             raise UsageError(f"{path} is not the example of this version: name another folder")
         return
     Disk().save(path, content)

@@ -15,7 +15,7 @@ from virnucpro.errors import UsageError
 from virnucpro.results import PredictionRun
 from virnucpro.run.sample_list import finished_runs
 from virnucpro.store.disk import Disk
-from virnucpro.store.guard import refuse_other_json
+from virnucpro.store.work import refuse_other_json
 
 COLOURS = {"virus": "#c0392b", "undecided": "#e0a030", "nonvirus": "#3a6ea5", "unscored": "#a0a0a0"}
 _COLUMNS = {

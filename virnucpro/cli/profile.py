@@ -16,7 +16,7 @@ from virnucpro.encoders.family import BATCH_OPTIONS, LETTERS_PER_FRAME
 from virnucpro.encoders.registry import family_named, family_names
 from virnucpro.errors import DeviceError, UsageError
 from virnucpro.formatting import memory_size, percent
-from virnucpro.store.guard import refuse_other_json
+from virnucpro.store.work import refuse_other_json
 
 if TYPE_CHECKING:
     from virnucpro.compute.budget_curve import BudgetPoint

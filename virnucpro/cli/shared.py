@@ -341,18 +341,17 @@ def save_output(path: Path, content: bytes, *, force: bool, option: str) -> None
         UsageError: another file of that name is there, and not ``force`` (exit 64).
         OutputError: it cannot be written, or the other file not be moved aside (exit 6).
     """
-    from virnucpro.layout import checkpoint_folder
-    from virnucpro.store.disk import Disk
-    from virnucpro.store.guard import ExistingWork, WorkIdentity, admit_work, refuse_links
+    from virnucpro.layout import checkpoint_folder, existing_paths
+    from virnucpro.store.disk import Disk, is_own_file
+    from virnucpro.store.work import ExistingWork, WorkIdentity, check_work
 
-    if path.is_file() and not path.is_symlink() and path.read_bytes() == content:
+    if is_own_file(path) and path.read_bytes() == content:
         return
     previous = checkpoint_folder(path.parent) / f"{path.name}.previous"
-    refuse_links(previous)
-    foreign = [path] if path.exists() or path.is_symlink() else []
+    foreign = existing_paths(path)
     existing = ExistingWork(path.parent, previous, foreign_files=foreign, option=option)
     disk = Disk()
-    admit_work(WorkIdentity("the file", {}), existing, disk, force=force)
+    check_work(WorkIdentity("the file", {}), existing, disk, force=force)
     disk.save(path, content, durable=False)
 
 

@@ -164,7 +164,7 @@ def _refuse_other_files(
     Raises:
         UsageError: there are such files (exit 64).
     """
-    from virnucpro.store.guard import (
+    from virnucpro.store.work import (
         ExistingWork,
         WorkIdentity,
         foreign_files_refusal,

@@ -19,17 +19,16 @@ from virnucpro.evaluation.report import as_json, as_markdown, as_terminal, as_ts
 from virnucpro.layout import checkpoint_folder, lock_file
 from virnucpro.store.disk import Disk, sha256_of
 from virnucpro.store.documents import parse_json
-from virnucpro.store.guard import (
+from virnucpro.store.lock import locked
+from virnucpro.store.work import (
     ExistingWork,
     WorkIdentity,
-    admit_evaluation,
-    admit_work,
+    check_evaluation,
+    check_work,
     foreign_files_refusal,
     read_identity,
-    refuse_links,
     save_identity,
 )
-from virnucpro.store.lock import locked
 
 # In the order in which they are written.
 FILES = (*PLOTS, "evaluation.tsv", "evaluation.md", "evaluation.json")
@@ -97,7 +96,7 @@ def run_evaluation(request: EvaluationRequest, notify: Callable[[str], None]) ->
         # Looked at again, because another process may have worked until the lock was taken.
         existing = _existing_evaluation(folder)
         existing_classifier = _existing_classifier(request, folder)
-        if notice := admit_evaluation(identity, existing, disk, force=request.force):
+        if notice := check_evaluation(identity, existing, disk, force=request.force):
             notify(notice)
         notify(f"reading {request.labels} and {predictions.path}; results go to {folder}")
         labels = read_labels(request.labels)
@@ -122,7 +121,7 @@ def run_evaluation(request: EvaluationRequest, notify: Callable[[str], None]) ->
             calibration = fit_calibration(rows, classifier.temperature or 1.0)
             content = with_temperature(classifier.file.path, calibration.temperature)
             label = f"the calibrated classifier {output.name}"
-            admit_work(WorkIdentity(label, {}), existing_classifier, disk, force=request.force)
+            check_work(WorkIdentity(label, {}), existing_classifier, disk, force=request.force)
             disk.save(output, content)
             _write_tables(folder, evaluation, facts, calibration, list(plots), disk)
         disk.remove(begun)
@@ -190,16 +189,14 @@ def _settings(document: Json) -> dict[str, Json]:
 
 
 def _refuse_what_is_in_the_way(request: EvaluationRequest, folder: Path) -> None:
-    """Refuse links, and without force the files of somebody else, before anything is written.
+    """Refuse, without force, the files of somebody else, before anything is written.
 
     Raises:
-        ResumeRefusedError: state of the evaluation is a symbolic link.
         UsageError: files would be overwritten that are not ours.
     """
     works = [_existing_evaluation(folder)]
     if request.output is not None:
         works.append(_existing_classifier(request, folder))
-    refuse_links(_begun_file(folder), *(work.previous for work in works))
     for work in works:
         if not request.force and (refusal := foreign_files_refusal(work)):
             raise refusal

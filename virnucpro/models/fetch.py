@@ -33,7 +33,7 @@ from virnucpro.models.store import (
     resolve_model,
     verify_model,
 )
-from virnucpro.store.disk import Disk, explain_download_errors, open_without_links, sha256_of
+from virnucpro.store.disk import Disk, explain_write_errors, open_without_links, sha256_of
 from virnucpro.store.lock import locked
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ def _download_errors(model: Model, path: Path) -> Iterator[None]:
             errno.EROFS,
             errno.ELOOP,
         ):
-            with explain_download_errors(path):
+            with explain_write_errors(path):
                 raise
         signs = str(e) or repr(e)
         reason = " ".join("".join(s if s.isprintable() else " " for s in signs).split())[:300]
@@ -124,7 +124,7 @@ def _fetch_file(model: WebFile, record: ModelRecord | None) -> Path:
     known = record.files.get(model.file) if record else None
     target = download_path(model)
     part = target.with_name(f"{target.name}.part")
-    with explain_download_errors(part):
+    with explain_write_errors(part):
         part.parent.mkdir(parents=True, exist_ok=True)
     begun = _receive(model, part)
     while True:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from virnucpro.errors import ModelError
-from virnucpro.store.disk import Disk, explain_download_errors
+from virnucpro.store.disk import Disk, explain_write_errors
 from virnucpro.store.documents import parse_json
 from virnucpro.store.lock import locked
 
@@ -98,5 +98,5 @@ def save_model_record(name: str, record: ModelRecord) -> None:
     with locked(path.with_suffix(".lock"), wait=True, state=[path]):
         records = {**read_model_records(), name: record}
         document = {"schema": SCHEMA, "models": {n: asdict(r) for n, r in records.items()}}
-        with explain_download_errors(path):
+        with explain_write_errors(path):
             Disk().save(path, json.dumps(document, indent=1, sort_keys=True).encode())

@@ -25,7 +25,7 @@ from virnucpro.precision import choose_precision, emulation_warnings
 from virnucpro.rcl.blocks import BlockLayout, BlockStage, compute_blocks, save_blocks
 from virnucpro.rcl.features import INDEX, check_esm2, sequence_key
 from virnucpro.rcl.proteins import AnnotatedProtein
-from virnucpro.run.engine import admitted_state
+from virnucpro.run.engine import checked_state
 from virnucpro.run.request import check_writable
 from virnucpro.settings import MachineSettings
 from virnucpro.stages.embedding import budget_key
@@ -169,7 +169,7 @@ def embed_residues(
     with locked(layout.lock):
         disk.sweep(layout.root, {INDEX})
         state = RunState(str(layout.root), analysis)
-        state = admitted_state(layout, disk, state, emit, resume=resume, force=force)
+        state = checked_state(layout, disk, state, emit, resume=resume, force=force)
         pairs = [(unique[sequence], sequence) for sequence in order]
         starts = range(0, len(pairs), per_file)
         blocks = save_blocks(layout, disk, (pairs[n : n + per_file] for n in starts))

@@ -30,8 +30,8 @@ from virnucpro.rcl.rule import RclRegion
 from virnucpro.rcl.splits import split_of_table
 from virnucpro.store.disk import Disk, sha256_of
 from virnucpro.store.documents import sealed, unsealed
-from virnucpro.store.guard import ExistingWork, WorkIdentity, admit_evaluation
 from virnucpro.store.lock import locked
+from virnucpro.store.work import ExistingWork, WorkIdentity, check_evaluation
 from virnucpro.training.data.dataset import Part
 from virnucpro.version import __version__
 
@@ -260,7 +260,7 @@ def run_rcl_evaluation(
     with locked(lock_file(folder, REPORT), "this evaluation"):
         disk.sweep(folder, EVALUATION_FILES)
         work = _existing(folder, wanted.label)
-        if notice := admit_evaluation(wanted, work, disk, force=force):
+        if notice := check_evaluation(wanted, work, disk, force=force):
             notify(Notice("info", notice))
         evaluations = [evaluate_finder(finder, proteins, progress) for finder in finders]
         report = {

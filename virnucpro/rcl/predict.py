@@ -49,12 +49,12 @@ from virnucpro.stages.chunking import (
     hashed_input,
     refuse_changed_input,
 )
-from virnucpro.store.disk import Disk, sha256_of
+from virnucpro.store.disk import Disk, is_own_file, sha256_of
 from virnucpro.store.documents import sealed, unsealed
-from virnucpro.store.guard import ExistingWork, WorkIdentity, admit_work, refuse_links
 from virnucpro.store.gzipped import LEVEL
 from virnucpro.store.lock import locked
 from virnucpro.store.state import RunState, read_state, write_state
+from virnucpro.store.work import ExistingWork, WorkIdentity, check_work
 from virnucpro.tables import RCL_POSITIONS, RCL_REGIONS, RCL_RESIDUES
 from virnucpro.version import __version__
 
@@ -212,7 +212,6 @@ def run_rcl_prediction(
         check_readable(Path(request.source))
     check_writable(BlockLayout(request.root, request.stem))
     state = checkpoint_folder(request.root.absolute()) / "rcl" / request.stem
-    refuse_links(state)
     names = {path.name for path in (*request.results.values(), request.record)}
     with ExitStack() as stack:
         lock = lock_file(request.root, f"{request.stem}_rcl")
@@ -253,7 +252,7 @@ def _predicted(
     identity = WorkIdentity(f"the RCL prediction of {request.source}", settings)
     record = _read_record(request.record)
     existing = _existing(request, record, state, layout)
-    admission = admit_work(identity, existing, disk, force=request.force)
+    admission = check_work(identity, existing, disk, force=request.force)
     if admission.notice:
         emit(Notice("info", admission.notice))
     if admission.decision == "finished" and record is not None:
@@ -312,7 +311,7 @@ def _existing(
         intact = {
             path
             for path, digest in record["paths"].items()
-            if path.is_file() and sha256_of(path) == digest
+            if is_own_file(path) and sha256_of(path) == digest
         }
         identity = WorkIdentity(f"the RCL prediction of {record['input']}", record["settings"])
         finished = len(intact) == len(record["paths"])

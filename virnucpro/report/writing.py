@@ -11,12 +11,12 @@ from pathlib import Path
 
 from virnucpro.errors import InputError, UsageError
 from virnucpro.events import Emit, ReportFinished, ReportStarted, unseen
-from virnucpro.layout import Layout, checkpoint_folder
+from virnucpro.layout import Layout, checkpoint_folder, existing_paths
 from virnucpro.report.document import MARK
 from virnucpro.report.overview import NamedRuns, overview_page
 from virnucpro.results import PredictionRun, open_run
-from virnucpro.store.disk import Disk, sha256_of
-from virnucpro.store.guard import ExistingWork, move_aside
+from virnucpro.store.disk import Disk, is_own_file, sha256_of
+from virnucpro.store.work import ExistingWork, move_aside
 from virnucpro.version import __version__
 
 _LAST_LINE = "<!-- made from "
@@ -75,10 +75,9 @@ def earlier_page(path: Path) -> str:
     Raises:
         UsageError: another file, or a link, has its name.
     """
-    if not path.exists() and not path.is_symlink():
+    if not existing_paths(path):
         return ""
-    is_file = path.is_file() and not path.is_symlink()
-    text = path.read_bytes().decode("utf-8", "replace") if is_file else ""
+    text = path.read_bytes().decode("utf-8", "replace") if is_own_file(path) else ""
     if MARK not in text:
         raise UsageError(f"{path} is not a report of this program: move it away, or rename it")
     return text

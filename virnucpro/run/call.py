@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Protocol
 
 from virnucpro.classifier.contigs import ContigModel
-from virnucpro.contracts import Device, Json, OutputFile, TaskFigures
+from virnucpro.contracts import Device, Json
 from virnucpro.errors import InputError, UsageError
 from virnucpro.events import Event, StepProgress
 from virnucpro.io.pairs import InputFiles
@@ -29,10 +29,9 @@ from virnucpro.stages.output import OutputStage
 from virnucpro.stages.results import OutputFigures, result_counts
 from virnucpro.store.disk import Disk
 from virnucpro.store.documents import parse_json
-from virnucpro.store.guard import refuse_links
-from virnucpro.store.ledger import Ledger
+from virnucpro.store.ledger import Ledger, stage_receipt
 from virnucpro.store.lock import locked
-from virnucpro.store.receipts import Receipt, UnusableReceiptError, read_receipt
+from virnucpro.store.receipts import Receipt, UnusableReceiptError
 from virnucpro.store.stamps import HashedFile
 from virnucpro.store.state import INPUT_NAMES, INTERLEAVED, MATES, RunState, read_state
 from virnucpro.version import __version__
@@ -99,22 +98,6 @@ class FinishedRun:
         )
 
 
-class _Chunking:
-    """What the stage asks of receipts: the outputs of the first stage."""
-
-    def __init__(self, layout: Layout) -> None:
-        self._receipt = read_receipt(layout.receipt("chunking"), layout.root, ChunkingFigures)
-
-    def outputs(self, stage: str) -> tuple[OutputFile, ...]:
-        return self._receipt.outputs
-
-    def figures(self, receipt: Path) -> TaskFigures:
-        return self._receipt.figures
-
-    def part(self, receipt: Path) -> OutputFile | None:
-        return None
-
-
 class CallScreen(StepProgress, Protocol):
     """Shows how far the calling is."""
 
@@ -152,7 +135,6 @@ def call_again(request: CallRequest, screen: CallScreen) -> list[CalledRun]:
         given[file.sha256] = file
     runs = []
     for run in found:
-        refuse_links(run.layout.state, run.layout.merged_folder)
         screen.say(f"calling the records of {run.layout.stem} in {run.layout.root}")
         records = run.record["counts"].get("records", 0)
         screen.begin(f"calling {run.layout.stem}", records)
@@ -213,7 +195,7 @@ def _finished(layout: Layout) -> FinishedRun:
         if state is None:
             raise ValueError("its state is damaged")
         run = RunLayout(layout.root, layout.stem, int(state.analysis["chunk length"]))
-        receipt = read_receipt(run.receipt("output"), run.root, OutputFigures)
+        receipt = stage_receipt(run, "output", OutputFigures)
         record = parse_json(run.run_json.read_bytes())
         if not isinstance(record["settings"], dict) or not isinstance(record["counts"], dict):
             raise ValueError(f"{run.run_json.name} was changed")
@@ -247,8 +229,8 @@ def _called(
     disk, layout = Disk(), run.layout
     ledger = Ledger(layout, disk, {file.path: file.sha256 for file in found})
     try:
-        chunking = _Chunking(layout)
-        (before,) = run.stage(disk, found, run.figures.cuts).plan(chunking)
+        ledger.load("chunking", ChunkingFigures)
+        (before,) = run.stage(disk, found, run.figures.cuts).plan(ledger)
         proved = ledger.has_inputs_of(before, run.receipt)
     except (UnusableReceiptError, FileNotFoundError):
         proved = False
@@ -259,8 +241,8 @@ def _called(
             f"virnucpro predict --resume"
         )
     stage = run.stage(disk, found, cuts)
-    (task,) = stage.plan(chunking)
-    stale = ledger.check(task).stale
+    (task,) = stage.plan(ledger)
+    stale = bool(ledger.check(task))
     figures = run.figures
     for place, names in ((layout.root, layout.top_names()), (layout.state, None)):
         disk.sweep(place, names)

@@ -30,7 +30,7 @@ from virnucpro.run.status import write_stage_list
 from virnucpro.store.disk import Disk
 from virnucpro.store.ledger import Ledger
 from virnucpro.store.stamps import HashedFile
-from virnucpro.store.state import RunState, admit_run, read_state, write_state
+from virnucpro.store.state import RunState, check_run, read_state, write_state
 
 
 @dataclass(eq=False)
@@ -95,15 +95,15 @@ class Run:
         and only where their inputs exist.
         """
         for stage in self.stages:
-            verdicts = [(task, self.ledger.check(task)) for task in stage.plan(self.ledger)]
-            stale = [(task, verdict) for task, verdict in verdicts if verdict.stale]
+            found = [(task, self.ledger.check(task)) for task in stage.plan(self.ledger)]
+            stale = [(task, reason) for task, reason in found if reason]
             if stale:
                 complete = all(path.exists() for task, _ in stale for path in task.inputs)
-                return None if complete and not stage.intermediate else stale[0][1].reason
+                return None if complete and not stage.intermediate else stale[0][1]
         return None
 
 
-def admitted_state(
+def checked_state(
     layout: Layout, disk: Disk, state: RunState, emit: Emit, *, resume: bool, force: bool
 ) -> RunState:
     """Write the state of a run, with the batch budgets of an earlier start, and return it.
@@ -112,7 +112,7 @@ def admitted_state(
         ResumeRefusedError: the existing files were made from something else.
         UsageError: files would be overwritten that this run did not write.
     """
-    admission = admit_run(layout, disk, state, resume=resume, force=force)
+    admission = check_run(layout, disk, state, resume=resume, force=force)
     if admission.notice:
         emit(Notice("info", admission.notice))
     earlier = read_state(layout)  # None where it was moved aside just now
@@ -134,8 +134,9 @@ def execute(run: Run, executor: Executor, emit: Emit) -> RunOutcome:
         carry_out_stage([run], position, executor, workers, emit)
     if embedding:
         carry_out_embedding([run], executor, workers, emit)
-    for position in range(embedding.stop, len(run.stages)):
-        carry_out_stage([run], position, executor, workers, emit)
+    with run.disk.together():
+        for position in range(embedding.stop, len(run.stages)):
+            carry_out_stage([run], position, executor, workers, emit)
     run.outcome.note_workers(workers)
     return run.outcome
 
@@ -188,7 +189,7 @@ def carry_out_stage(
     owners = {task.receipt: item.run for item in planned for task in item.todo}
     for result in executor.run(stage, todo, workers.show):
         run = owners[result.task.receipt]
-        run.ledger.accept(result)
+        run.ledger.accept(result, durable=stage.durable)
         run.outcome.add(result)
     elapsed = time.perf_counter() - started
     total = sum(item.weight for item in planned)
@@ -227,9 +228,9 @@ def _planned(run: Run, position: int, files: Sequence[int] | None, emit: Emit) -
     sequences = sum(task.count for task in tasks)
     if files is not None:
         tasks = [tasks[number - 1] for number in files]
-    verdicts = [run.ledger.check(task) for task in tasks]
-    stale = [task for task, verdict in zip(tasks, verdicts, strict=True) if verdict.stale]
-    reasons = Counter(v.reason for v in verdicts if v.stale and v.reason != "no receipt")
+    found = [run.ledger.check(task) for task in tasks]
+    stale = [task for task, reason in zip(tasks, found, strict=True) if reason]
+    reasons = Counter(reason for reason in found if reason not in ("", "no receipt"))
     texts = tuple(f"{reason} ({count}x)" for reason, count in reasons.most_common(3))
     stale = _adopted(run, stage, stale, emit)
     if stale:

@@ -13,10 +13,10 @@ from virnucpro.layout import Layout, stem_of
 from virnucpro.stages.chunking import refuse_changed_input
 from virnucpro.stages.copies import copies_of
 from virnucpro.store.disk import Disk
-from virnucpro.store.guard import ExistingWork, move_aside
 from virnucpro.store.lock import locked
 from virnucpro.store.receipts import FileFailure
 from virnucpro.store.stamps import HashedFile
+from virnucpro.store.work import ExistingWork, move_aside
 from virnucpro.tables import FAILURES, RECORDS
 
 

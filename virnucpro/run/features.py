@@ -117,13 +117,13 @@ def _without_scores(layout: Layout, stages: Sequence[Stage], ledger: Ledger) -> 
     scored = _proved(scoring.plan(ledger), proved, ledger)
     if proved == files:
         (task,) = prediction.plan(ledger)
-        if not ledger.check(task).stale:
+        if not ledger.check(task):
             return []
     return sorted(set(files) - set(scored))
 
 
 def _proved(tasks: Sequence[Task], files: Sequence[int], ledger: Ledger) -> list[int]:
-    return [number for number in files if not ledger.check(tasks[number - 1]).stale]
+    return [number for number in files if not ledger.check(tasks[number - 1])]
 
 
 def _features(layout: Layout, number: int) -> list[Path]:

@@ -16,7 +16,7 @@ from virnucpro.executors.executor import Executor
 from virnucpro.executors.signals import Interruption
 from virnucpro.layout import STDIN
 from virnucpro.report.writing import report_problem
-from virnucpro.run.engine import Run, admitted_state, execute
+from virnucpro.run.engine import Run, checked_state, execute
 from virnucpro.run.failures import (
     update_failure_table,
     with_failed_copies,
@@ -128,7 +128,7 @@ def admitted_run(
         try:
             seen = [hashed_input(layout.incoming if from_stdin else p) for p in source.paths]
             digests = [file.sha256 for file in seen]
-            state = admitted_state(
+            state = checked_state(
                 layout,
                 disk,
                 RunState(

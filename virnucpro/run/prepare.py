@@ -28,6 +28,7 @@ from virnucpro.stages.prediction import PredictionStage
 from virnucpro.stages.splitting import SplittingStage
 from virnucpro.stages.translation import TranslationStage
 from virnucpro.store.disk import Disk
+from virnucpro.store.ledger import has_receipts
 from virnucpro.store.legacy import is_legacy_run, legacy_frames_per_file
 from virnucpro.store.stamps import HashedFile
 from virnucpro.store.state import INTERLEAVED, MATES, read_state
@@ -221,7 +222,7 @@ def requested_precision(layout: Layout, requested: str) -> str:
     Raises:
         ResumeRefusedError: a newer version left it.
     """
-    if requested != "auto" or not any(layout.state.glob("*.done")):
+    if requested != "auto" or not has_receipts(layout):
         return requested
     earlier = read_state(layout)
     return str(earlier.analysis.get("precision", "auto")) if earlier else requested

@@ -19,8 +19,7 @@ from virnucpro.layout import MOLECULES, STDIN, Layout, RunLayout, stem_of
 from virnucpro.models.store import find_model
 from virnucpro.settings import AnalysisSettings, CutSettings, MachineSettings
 from virnucpro.store import legacy
-from virnucpro.store.disk import host_name
-from virnucpro.store.guard import refuse_links
+from virnucpro.store.disk import host_name, refuse_links
 from virnucpro.store.state import refuse_foreign_files
 
 LONGEST_NAME = 255  # bytes, on every common file system

@@ -11,7 +11,7 @@ from virnucpro.layout import SamplesFolder
 from virnucpro.report.writing import write_overview
 from virnucpro.results import PredictionRun, open_runs
 from virnucpro.run.sample_list import ListedSample, runs_of_samples, samples_of
-from virnucpro.store.disk import Disk
+from virnucpro.store.disk import Disk, is_own_file
 from virnucpro.store.lock import locked
 from virnucpro.tables import SAMPLES
 
@@ -19,7 +19,7 @@ from virnucpro.tables import SAMPLES
 def is_own_table(path: Path) -> bool:
     """Return whether a file is a table of samples, and no link to one."""
     header = SAMPLES.header.encode()
-    return path.is_file() and not path.is_symlink() and path.read_bytes().startswith(header)
+    return is_own_file(path) and path.read_bytes().startswith(header)
 
 
 def write_table(folder: SamplesFolder, disk: Disk, named: Mapping[str, ListedSample]) -> None:

@@ -42,8 +42,8 @@ from virnucpro.run.sample_list import ListedSample
 from virnucpro.run.sample_table import is_own_table, write_table
 from virnucpro.run.workers import Workers, opened_workers
 from virnucpro.store.disk import Disk
-from virnucpro.store.guard import ExistingWork, foreign_files_refusal, move_aside, refuse_links
 from virnucpro.store.lock import locked
+from virnucpro.store.work import ExistingWork, foreign_files_refusal, move_aside
 
 # Of the free space that the features of a group may take. The features of a group exist at the
 # same time; those of one sample do so in any case.
@@ -141,7 +141,6 @@ def _admit_table(folder: SamplesFolder, disk: Disk, *, force: bool) -> None:
         UsageError: there is such a file.
     """
     path = folder.summary_table
-    refuse_links(folder.log)
     existing = ExistingWork(
         folder.root,
         folder.checkpoints / "samples.previous",
@@ -264,7 +263,8 @@ class SampleRuns:
         for begun in group:
             sample = begun.sample
             try:
-                self._on_host(begun, range(embedding_positions(stages).stop, len(stages)))
+                with self._disk.together():
+                    self._on_host(begun, range(embedding_positions(stages).stop, len(stages)))
                 begun.run.outcome.note_workers(workers)
                 summary = finish(
                     sample.request,

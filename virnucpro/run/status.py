@@ -18,7 +18,12 @@ from virnucpro.layout import Layout, OutputFolder
 from virnucpro.store import legacy
 from virnucpro.store.disk import Disk
 from virnucpro.store.documents import sealed, unsealed
-from virnucpro.store.ledger import Archive, read_archive, receipt_or_problem
+from virnucpro.store.ledger import (
+    StoredReceipts,
+    has_receipts,
+    read_receipts,
+    receipt_or_problem,
+)
 from virnucpro.store.lock import A_RUN, LockOwner, read_owner
 from virnucpro.store.receipts import FileFailure
 from virnucpro.store.state import read_state
@@ -60,7 +65,7 @@ def write_stage_list(layout: Layout, disk: Disk, command: str, stages: Sequence[
         for stage in stages
     ]
     document = {"command": command, "stages": rows}
-    disk.save(layout.stage_list, sealed(document))
+    disk.save(layout.stage_list, sealed(document), durable=False)
 
 
 def read_stage_list(layout: Layout) -> tuple[str, list[ListedStage]]:
@@ -82,7 +87,8 @@ def read_stage_list(layout: Layout) -> tuple[str, list[ListedStage]]:
         ]
         return str(document["command"]), stages
     except (OSError, ValueError, LookupError, TypeError):
-        names = sorted(path.stem for path in layout.state.glob("*.done"))
+        paths = read_receipts(layout).documents
+        names = sorted(path.stem for path in paths if path == layout.receipt(path.stem))
         return "predict", [ListedStage(name, name, False, True, None) for name in names]
 
 
@@ -181,17 +187,13 @@ def _stems(root: Path) -> list[str]:
     return sorted(names)
 
 
-def _has_state(layout: Layout) -> bool:
-    return layout.run_state.exists() or any(layout.state.glob("*.done"))
-
-
 def _run_status(root: Path, stem: str) -> RunStatus | None:
     """Return what is known about ``stem``; None where there is no run of that name."""
     layout = Layout(root, stem)
     owner = read_owner(layout.lock)
     if owner is not None and owner.is_dead:
         owner = None
-    if not _has_state(layout):
+    if not (layout.run_state.exists() or has_receipts(layout)):
         if legacy.is_legacy_run(layout):
             state: RunProgress = "legacy finished" if legacy.is_finished(layout) else "legacy"
             features = len(legacy.feature_files(layout))
@@ -200,12 +202,14 @@ def _run_status(root: Path, stem: str) -> RunStatus | None:
         return RunStatus(stem, "running", None, owner) if begun else None
     earlier = read_state(layout)
     command, listed = read_stage_list(layout)
-    archive = read_archive(layout)
-    stages, failures = _stages(layout, archive, listed)
+    stored = read_receipts(layout)
+    stages, failures = _stages(layout, stored, listed)
     needed = any(not s.complete and s.stage.reads_intermediate for s in stages)
     # A run that does not keep features removes those of split files that have scores.
-    if archive.removed and needed and not layout.score_files():
-        stages, failures = _stages(layout, Archive(), listed)  # removed files are needed again
+    if stored.removed and needed and not layout.score_files():
+        stages, failures = _stages(
+            layout, StoredReceipts(documents=stored.documents), listed
+        )  # removed files are needed again
     if owner:
         state = "running"
     elif failures and all(s.complete for s in stages if not s.stage.embeds):
@@ -217,15 +221,15 @@ def _run_status(root: Path, stem: str) -> RunStatus | None:
 
 
 def _stages(
-    layout: Layout, archive: Archive, listed: Sequence[ListedStage]
+    layout: Layout, stored: StoredReceipts, listed: Sequence[ListedStage]
 ) -> tuple[list[StageStatus], list[FileFailure]]:
     """Return the status of all stages of a run, and what failed in them."""
-    splitting = receipt_or_problem(layout, layout.receipt(SPLITTING), archive)
+    splitting = receipt_or_problem(layout, layout.receipt(SPLITTING), stored)
     stages: list[StageStatus] = []
     failures: list[FileFailure] = []
     for stage in listed:
         if stage.file_pattern is None:
-            receipt = receipt_or_problem(layout, layout.receipt(stage.name), archive)
+            receipt = receipt_or_problem(layout, layout.receipt(stage.name), stored)
             missing = (receipt,) if isinstance(receipt, str) else ()
             stages.append(StageStatus(stage, 1 - len(missing), 1, missing=missing))
         elif isinstance(splitting, str):
@@ -233,13 +237,13 @@ def _stages(
         else:
             folder = layout.folder("nucleotide")  # the split files of proteins have the same rows
             files = [file for file in splitting.outputs if file.path.parent == folder]
-            stages.append(_per_file(layout, archive, stage, stage.file_pattern, files, failures))
+            stages.append(_per_file(layout, stored, stage, stage.file_pattern, files, failures))
     return stages, failures
 
 
 def _per_file(
     layout: Layout,
-    archive: Archive,
+    stored: StoredReceipts,
     stage: ListedStage,
     pattern: str,
     files: Sequence[OutputFile],
@@ -253,7 +257,7 @@ def _per_file(
     output = layout.root / pattern
     for number, file in enumerate(files, 1):
         path = output.with_name(output.name.replace("{number}", str(number)))
-        receipt = receipt_or_problem(layout, path.with_name(path.name + ".done"), archive)
+        receipt = receipt_or_problem(layout, path.with_name(path.name + ".done"), stored)
         if isinstance(receipt, str):
             reason = "left by an earlier version, to be examined" if path in noted else receipt
             missing.append(f"{path.name}: {reason}")

@@ -45,13 +45,17 @@ class HostStage(Stage):
         """Carry out one task."""
 
     def open(self, device: Device) -> Session:
-        """Return what carries out a task and writes its receipt: there is nothing to load."""
+        """Return what carries out a task: there is nothing to load.
+
+        It writes the receipt of a task of one file; the ledger keeps the others.
+        """
 
         def carry_out(task: Task, report: ReportProgress) -> TaskResult:
             started = time.perf_counter()
             result = self.run(task, report)
             result = replace(result, seconds=time.perf_counter() - started)
-            write_receipt(self.disk, result)
+            if task.receipt != self.layout.receipt(self.name):
+                write_receipt(self.disk, result)
             return result
 
         return carry_out

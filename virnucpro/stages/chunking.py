@@ -56,6 +56,7 @@ class ChunkingStage(HostStage):
 
     name: ClassVar[str] = "chunking"
     intermediate: ClassVar[bool] = True
+    durable: ClassVar[bool] = False
 
     layout: RunLayout
     source: InputFiles
@@ -107,8 +108,8 @@ class ChunkingStage(HostStage):
         renamer = RecordRenamer(self.source, limit=limit) if summary.duplicates else None
         chunks = 0
         with (
-            self.disk.create(self.layout.chunked) as fasta,
-            self.disk.create(self.layout.records_table) as table,
+            self.disk.create(self.layout.chunked, durable=False) as fasta,
+            self.disk.create(self.layout.records_table, durable=False) as table,
         ):
             records = self.source.records(limit=limit)
             pieces = self._chunks(map(renamer, records) if renamer else records, table, report)

@@ -69,6 +69,7 @@ class SplittingStage(HostStage):
 
     name: ClassVar[str] = SPLITTING
     intermediate: ClassVar[bool] = True
+    durable: ClassVar[bool] = False
 
     sequences_per_file: int | None = None
     exactly: int | None = None
@@ -89,7 +90,7 @@ class SplittingStage(HostStage):
         outputs: list[OutputFile] = []
         figures, embedded = TaskFigures(), None
         if self.dedup:
-            with self.disk.create(self.layout.copies_table) as table:
+            with self.disk.create(self.layout.copies_table, durable=False) as table:
                 embedded = self._write_copies(table)
             outputs.append(table.output)
             figures = SplittingFigures(copies=table.output.rows)
@@ -107,7 +108,7 @@ class SplittingStage(HostStage):
                     number += 1
                     path = self.layout.split(molecule, number)
                     content = b"".join(chain.from_iterable(batch))
-                    outputs.append(self.disk.save(path, content, len(batch)))
+                    outputs.append(self.disk.save(path, content, len(batch), durable=False))
                     report(len(batch), 0)
         return TaskResult(task, tuple(outputs), figures)
 

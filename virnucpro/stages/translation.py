@@ -38,6 +38,7 @@ class TranslationStage(HostStage):
 
     name: ClassVar[str] = "translation"
     intermediate: ClassVar[bool] = True
+    durable: ClassVar[bool] = False
 
     layout: RunLayout
     reading: Reading = "open frames"
@@ -64,7 +65,9 @@ class TranslationStage(HostStage):
         read = open_frames if self.reading == "open frames" else whole_chunks
         statuses: Counter[str] = Counter()
         with ExitStack() as stack:
-            *fastas, table = (stack.enter_context(self.disk.create(path)) for path in task.outputs)
+            *fastas, table = (
+                stack.enter_context(self.disk.create(path, durable=False)) for path in task.outputs
+            )
             chunks = read_fasta(task.inputs[0])
             while batch := list(islice(chunks, CHUNKS_AT_A_TIME)):
                 ids = [name for name, _ in batch]

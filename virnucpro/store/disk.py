@@ -18,10 +18,12 @@ from pathlib import Path
 from typing import BinaryIO
 
 from virnucpro.contracts import OutputFile
-from virnucpro.errors import OutputError
+from virnucpro.errors import OutputError, ResumeRefusedError
+from virnucpro.layout import state_folders
 from virnucpro.store.stamps import hashed
 
 BUFFER = 1 << 20  # bytes gathered before a write: large enough that the system call costs nothing
+AGAIN = "run the same command again, without --force"  # once the cause of a failure is gone
 Bytes = bytes | bytearray | memoryview
 _TEMPORARY = re.compile(r"^\.(?P<name>.+)\.(?P<host>[^.]*)\.(?P<pid>\d+)\.tmp$")
 
@@ -85,12 +87,9 @@ class Disk:
 
     The first eight methods are one system call each, and all others are made of them. Tests
     replace them to inject faults.
-
-    Attributes:
-        again: what a user is told to do once the cause of a failure is gone.
     """
 
-    again = "run the same command again, without --force"
+    _unsynced: set[Path] | None = None
 
     def open_new(self, path: Path) -> BinaryIO:
         """Create ``path``, which must not exist, for unbuffered writing."""
@@ -138,14 +137,14 @@ class Disk:
     def remove(self, path: Path) -> None:
         """Delete a file, if it exists."""
         with (
-            explain_write_errors(path, self.again),
+            explain_write_errors(path),
             suppress(FileNotFoundError, NotADirectoryError),
         ):
             self.unlink(path)
 
     def make_folder(self, path: Path) -> None:
         """Create a folder and its missing parents."""
-        with explain_write_errors(path, self.again):
+        with explain_write_errors(path):
             for folder in reversed([path, *path.parents]):
                 if not folder.is_dir():
                     with suppress(FileExistsError):  # another run made it at the same moment
@@ -153,13 +152,13 @@ class Disk:
 
     def move(self, old: Path, new: Path) -> None:
         """Rename a file or folder, durably."""
-        with explain_write_errors(new, self.again):
+        with explain_write_errors(new):
             self.rename(old, new)
             self.sync_folder(new.parent)
 
     def remove_folder(self, path: Path) -> None:
         """Delete an empty folder; one that is missing or not empty is left alone."""
-        with explain_write_errors(path, self.again), suppress(FileNotFoundError):
+        with explain_write_errors(path), suppress(FileNotFoundError):
             try:
                 self.rmdir(path)
             except OSError as error:
@@ -184,19 +183,23 @@ class Disk:
 
         Raises:
             OutputError: the folder cannot be written, or the disk is full. Nothing is left behind.
+            ResumeRefusedError: the checkpoint folder or a folder in it is a symbolic link.
         """
+        _refuse(state_folders(path))
         temporary = path.with_name(f".{path.name}.{host_name()}.{os.getpid()}.tmp")
         self.make_folder(path.parent)
         self.remove(temporary)  # of an earlier life of this process number
-        with explain_write_errors(path, self.again):
+        with explain_write_errors(path):
             stream = self.open_new(temporary)
         writing = OutputWriter(self, stream)
         try:
-            with explain_write_errors(path, self.again):
+            with explain_write_errors(path):
                 yield writing
                 writing.finish(path, durable=durable)
                 self.rename(temporary, path)
-                if durable:
+                if durable and self._unsynced is not None:
+                    self._unsynced.add(path.parent)
+                elif durable:
                     self.sync_folder(path.parent)
         except BaseException:
             stream.close()
@@ -214,34 +217,80 @@ class Disk:
             out.write(b"", rows)
         return out.output
 
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        """Flush the folders of the files that are written in the block once, at its end.
+
+        The content of each file is flushed when it is written, so that a name that survives a power
+        cut names the whole file. Nothing that the files replace may be removed in the block.
+        """
+        self._unsynced = folders = set[Path]()
+        try:
+            yield
+        finally:
+            self._unsynced = None
+            for folder in sorted(folders):
+                with explain_write_errors(folder):
+                    self.sync_folder(folder)
+
     def sweep(self, folder: Path, names: Collection[str] | None = None) -> None:
         """Remove temporary files that a dead process left in ``folder``.
 
         Only those of files called ``names`` count, where other runs share the folder; and none
         whose process still runs here.
         """
-        if not folder.is_dir():
+        is_linked_state = folder.is_symlink() and state_folders(folder / "file")
+        if is_linked_state or not folder.is_dir():
             return
         for path in folder.iterdir():
             match = _TEMPORARY.match(path.name)
             if not match or (names is not None and match["name"] not in names):
                 continue
-            if not _running(match):
+            if match["host"] != host_name() or not is_running(int(match["pid"])):
                 self.remove(path)
 
 
-def _running(match: re.Match[str]) -> bool:
-    """Return whether the writer of a temporary file is another, living process of this machine."""
-    pid = int(match["pid"])
-    if match["host"] != host_name() or pid == os.getpid():
-        return False
+def is_running(pid: int) -> bool:
+    """Return whether another process of this machine has this number."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
         return False
-    except OSError:
+    except PermissionError:
         return True
-    return True
+    return pid != os.getpid()
+
+
+def is_own_file(path: Path) -> bool:
+    """Return whether a path is a file that may be replaced, and neither a folder nor a link."""
+    return path.is_file() and not path.is_symlink()
+
+
+def refuse_links(*paths: Path) -> None:
+    """Refuse kept files and folders that are, or lie behind, a symbolic link.
+
+    Every lock and every start of a work calls it before anything is written. Of the folders above a
+    path, only the checkpoint folder and those in it count: users may link the folders of their
+    results. In such a folder no other file or folder may be a link either, but for locks, which
+    :func:`open_without_links` refuses.
+
+    Raises:
+        ResumeRefusedError: there is such a link (exit 3).
+    """
+    for path in paths:
+        folders = state_folders(path)
+        _refuse(folders)
+        beside = path.parent.glob("*") if folders and path.parent.is_dir() else ()
+        _refuse([place for place in (path, *beside) if not place.name.endswith("lock")])
+
+
+def _refuse(places: Sequence[Path]) -> None:
+    for place in places:
+        if place.is_symlink():
+            raise ResumeRefusedError(
+                f"{place} is a symbolic link, which is not followed, because the program keeps "
+                f"and removes files there: remove the link, then run the same command again"
+            )
 
 
 def open_without_links(path: str | os.PathLike[str], flags: int) -> int:
@@ -253,7 +302,7 @@ def open_without_links(path: str | os.PathLike[str], flags: int) -> int:
 
 
 @contextmanager
-def explain_write_errors(path: Path, again: str = Disk.again) -> Iterator[None]:
+def explain_write_errors(path: Path) -> Iterator[None]:
     """Turn an operating-system error on ``path`` into an :class:`OutputError` with advice."""
     try:
         yield
@@ -269,25 +318,7 @@ def explain_write_errors(path: Path, again: str = Disk.again) -> Iterator[None]:
             errno.ELOOP: "it is a symbolic link, which is not followed: remove it",
         }.get(error.errno or 0, "check the disk")
         text = error.strerror or str(error)
-        raise OutputError(f"cannot write {path}: {text}; {advice}, then {again}") from error
-
-
-@contextmanager
-def explain_download_errors(path: Path) -> Iterator[None]:
-    """Do the same for the files that ``models fetch`` and downloads write in place."""
-    try:
-        yield
-    except OutputError as error:
-        raise _unwritable(path, error.__cause__) from error
-    except OSError as error:
-        raise _unwritable(path, error) from error
-
-
-def _unwritable(path: Path, cause: BaseException | None) -> OutputError:
-    full = isinstance(cause, OSError) and cause.errno in (errno.ENOSPC, errno.EDQUOT)
-    reason = cause.strerror if isinstance(cause, OSError) else cause
-    advice = "free some space" if full else "check the folder and its permissions"
-    return OutputError(f"cannot write {path}: {reason}; {advice}, then run the command again")
+        raise OutputError(f"cannot write {path}: {text}; {advice}, then {AGAIN}") from error
 
 
 def sha256_of(path: Path) -> str:

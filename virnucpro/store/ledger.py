@@ -8,43 +8,33 @@ from pathlib import Path
 
 from virnucpro.contracts import Json, OutputFile, Task, TaskFigures, TaskResult
 from virnucpro.errors import OutputError
-from virnucpro.layout import Layout
-from virnucpro.store.disk import Disk
+from virnucpro.layout import MOLECULES, Layout
+from virnucpro.store.disk import AGAIN, Disk
 from virnucpro.store.documents import sealed, unsealed
-from virnucpro.store.migrations import current_schema, upgraded
+from virnucpro.store.migrations import stamped, upgraded
 from virnucpro.store.receipts import (
     Receipt,
     UnusableReceiptError,
     fingerprint,
-    parsed_receipt,
     read_receipt,
     receipt_document,
     receipt_of,
     write_receipt,
 )
 from virnucpro.store.stamps import HashedFile, hashed, stamp_of
-from virnucpro.version import __version__
 
 
 @dataclass(frozen=True)
-class Verdict:
-    """Whether a task must be carried out, and why, in words for people."""
-
-    stale: bool
-    reason: str
-
-
-@dataclass(frozen=True)
-class Archive:
-    """What a finished run removed.
+class StoredReceipts:
+    """What the file of receipts holds.
 
     Attributes:
-        removed: the files that are gone; their receipts stand for them.
-        receipts: the documents of all receipts of the run, by the paths that they had.
+        removed: intermediate files of a finished run that are gone; their receipts stand for them.
+        documents: receipts of stages with one task and of removed files, by name.
     """
 
     removed: frozenset[Path] = frozenset()
-    receipts: Mapping[Path, Json] = field(default_factory=dict)
+    documents: Mapping[Path, Json] = field(default_factory=dict)
 
 
 class Ledger:
@@ -62,49 +52,48 @@ class Ledger:
         self._digests = dict(digests)
         self._files: dict[Path, HashedFile] = {}
         self._receipts: dict[Path, Receipt] = {}
-        self._archive = read_archive(layout)
+        self._stored = read_receipts(layout)
 
     @property
     def has_removed_outputs(self) -> bool:
         """Whether intermediate files of a finished run were removed and so count as present."""
-        return bool(self._archive.removed)
+        return bool(self._stored.removed)
 
     def forget_removed(self, files: Collection[Path] | None = None) -> None:
         """Treat removed files as missing from now on, in this run and in later ones.
 
         None are all of them.
         """
-        if files is None:
-            for path in self._layout.archives:
-                self._disk.remove(path)
-            self._archive = Archive()
-        elif not self._archive.removed.isdisjoint(files):
-            self._write_archive(self._archive.removed.difference(files))
+        removed = self._stored.removed
+        kept = frozenset[Path]() if files is None else removed.difference(files)
+        if kept != removed:
+            self._store((), kept)
 
-    def check(self, task: Task) -> Verdict:
+    def check(self, task: Task) -> str:
         """Compare a task with its receipt and with the files on the disk.
+
+        Returns why it must be carried out; an empty text where it is proved to be finished.
 
         Raises:
             ResumeRefusedError: the receipt is of a newer version of the program.
         """
         try:
-            receipt = _read(self._layout, task.receipt, self._archive, task.figures)
+            stored = self._stored.documents.get(task.receipt)  # a receipt stays true for ever
+            receipt = read_receipt(task.receipt, self._layout.root, task.figures, stored)
             same_inputs = self.has_inputs_of(task, receipt)
         except UnusableReceiptError as error:
-            return Verdict(True, str(error))
+            return str(error)
         except FileNotFoundError as error:
-            return Verdict(True, f"{Path(error.filename).name} is missing")
+            return f"{Path(error.filename).name} is missing"
         if not same_inputs:
-            return Verdict(True, "made from other inputs or settings")
+            return "made from other inputs or settings"
         if task.outputs and {o.path for o in receipt.outputs} != set(task.outputs):
-            return Verdict(True, "receipt names other files")
+            return "receipt names other files"
         for output in receipt.outputs:
-            if problem := _problem(output, self._archive.removed) or self._changed_content(output):
-                return Verdict(True, problem)
-        self._remember(task, receipt)
-        if receipt.failed:
-            return Verdict(True, f"{len(receipt.failed)} sequences failed last time")
-        return Verdict(False, "proved by its receipt")
+            if problem := _problem(output, self._stored.removed) or self._changed_content(output):
+                return problem
+        self._remember(task.receipt, receipt)
+        return f"{len(receipt.failed)} sequences failed last time" if receipt.failed else ""
 
     def has_inputs_of(self, task: Task, receipt: Receipt) -> bool:
         """Return whether the inputs of ``task`` are those that ``receipt`` was written for.
@@ -113,6 +102,15 @@ class Ledger:
             FileNotFoundError: one of them is missing.
         """
         return receipt.fingerprint == fingerprint(task, [self._digest(p) for p in task.inputs])
+
+    def load(self, stage: str, figures: type[TaskFigures]) -> None:
+        """Take the receipt of a stage with one task for true, without a look at its files.
+
+        Raises:
+            UnusableReceiptError: there is none.
+        """
+        receipt = stage_receipt(self._layout, stage, figures)
+        self._receipts[self._layout.receipt(stage)] = receipt
 
     def reopened(self, task: Task) -> Task:
         """Return a stale task as it is carried out, after its old receipt is removed.
@@ -132,8 +130,8 @@ class Ledger:
         digest = fingerprint(task, [self._digest(path) for path in task.inputs])
         return replace(task, fingerprint=digest, root=self._layout.root)
 
-    def accept(self, result: TaskResult, origin: str = "computed") -> None:
-        """Count a finished task. Its receipt is written here, unless its session has done that.
+    def accept(self, result: TaskResult, origin: str = "computed", *, durable: bool = True) -> None:
+        """Count a finished task, and write its receipt, unless its session has done that.
 
         Raises:
             OutputError: an input was changed since it was hashed. The receipt is removed.
@@ -144,14 +142,16 @@ class Ledger:
                 self._disk.remove(task.receipt)
                 raise OutputError(
                     f"{file.path} was changed while the run used it: nothing was made from it; let "
-                    f"no other program write there, then {self._disk.again}"
+                    f"no other program write there, then {AGAIN}"
                 )
         for output in result.outputs:
             stamp = stamp_of(output.path)
             self._files[output.path] = HashedFile(output.path, output.sha256, stamp)
-        if not task.receipt.exists():
+        self._remember(task.receipt, receipt_of(result, origin))
+        if task.receipt == self._layout.receipt(task.stage):
+            self._store([task.receipt], self._stored.removed, durable=durable)
+        elif not task.receipt.exists():
             write_receipt(self._disk, result, origin)
-        self._remember(task, receipt_of(result, origin))
 
     def adopt(self, result: TaskResult) -> None:
         """Write the receipt of a task whose outputs an earlier version of the program left.
@@ -162,44 +162,47 @@ class Ledger:
         self.accept(replace(result, task=self.reopened(result.task)), "legacy")
 
     def remove(self, receipts: Iterable[tuple[Path, Receipt]], keep: frozenset[Path]) -> None:
-        """Delete outputs that a finished run no longer needs; the archive keeps their receipts.
+        """Delete outputs that a finished run no longer needs; their receipts are stored before.
 
-        The archive is written first, so that a kill half way leaves a valid run. It is written
-        twice: a run that would have to be computed anew must not depend on a single file.
+        So a kill half way leaves a valid run.
         """
+        receipts = list(receipts)
         files = [
             path
-            for receipt_path, receipt in receipts
-            for path in (*(output.path for output in receipt.outputs), receipt_path)
+            for name, receipt in receipts
+            for path in (*(output.path for output in receipt.outputs), name)
             if path not in keep and path != self._layout.receipt(receipt.stage)
         ]
-        self._write_archive(self._archive.removed.union(files))
+        self._store([name for name, _ in receipts], self._stored.removed.union(files))
         for path in files:
             self._disk.remove(path)
             self._files.pop(path, None)  # it is known by its receipt
 
-    def _write_archive(self, removed: Collection[Path]) -> None:
-        """Write down which files are ``removed``, and all receipts that are known."""
-        root = self._layout.root
-        receipts = {
-            path.relative_to(root).as_posix(): receipt_document(receipt, root)
-            for path, receipt in self._receipts.items()
-        }
-        content = sealed(
-            {
-                "schema": current_schema("archive"),
-                "producer": f"virnucpro {__version__}",
-                "removed": sorted(path.relative_to(root).as_posix() for path in removed),
-                "receipts": receipts,
-            }
-        )
-        for path in self._layout.archives:
-            if not path.exists() or path.read_bytes() != content:
-                self._disk.save(path, content)
-        self._archive = read_archive(self._layout)
+    def _store(
+        self, names: Iterable[Path], removed: frozenset[Path], *, durable: bool = True
+    ) -> None:
+        """Store the receipts of these ``names`` and which files are ``removed``.
 
-    def _remember(self, task: Task, receipt: Receipt) -> None:
-        self._receipts[task.receipt] = receipt
+        They are written twice: a run that would have to be computed anew must not depend on a
+        single file. Only the first one is flushed to the disk.
+        """
+        root = self._layout.root
+        documents = dict(self._stored.documents)
+        documents |= {name: receipt_document(self._receipts[name], root) for name in names}
+        content = sealed(
+            stamped(
+                "receipts",
+                removed=sorted(path.relative_to(root).as_posix() for path in removed),
+                receipts={name.relative_to(root).as_posix(): d for name, d in documents.items()},
+            )
+        )
+        for path, flushed in zip(self._layout.receipt_files, (durable, False), strict=True):
+            if not path.exists() or path.read_bytes() != content:
+                self._disk.save(path, content, durable=flushed)
+        self._stored = StoredReceipts(removed, documents)
+
+    def _remember(self, name: Path, receipt: Receipt) -> None:
+        self._receipts[name] = receipt
         self._digests.update({output.path: output.sha256 for output in receipt.outputs})
 
     def _digest(self, path: Path) -> str:
@@ -208,15 +211,15 @@ class Ledger:
             self._digests[path] = self._files[path].sha256
         return self._digests[path]
 
-    def _changed_content(self, output: OutputFile) -> str | None:
+    def _changed_content(self, output: OutputFile) -> str:
         """Return that an output, if it is not removed, has other content than it should have."""
         try:
             found = self._files[output.path] = hashed(output.path)
         except FileNotFoundError:
-            return None
+            return ""
         if found.sha256 != output.sha256:
             return f"{output.path.name} has other content than its receipt says"
-        return None
+        return ""
 
     # --- what stages and reports ask
 
@@ -237,26 +240,43 @@ class Ledger:
         return list(self._receipts.items())
 
 
-def read_archive(layout: Layout) -> Archive:
-    """Return what a finished run removed, from the first copy of the archive that is readable.
+def has_receipts(layout: Layout) -> bool:
+    """Return whether any task of the run was finished here; nothing is read."""
+    folders = [layout.state, layout.merged_folder, *map(layout.folder, MOLECULES)]
+    stored = any(path.exists() for path in layout.receipt_files)
+    return stored or any(any(folder.glob("*.done")) for folder in folders)
+
+
+def read_receipts(layout: Layout) -> StoredReceipts:
+    """Return the stored receipts of a run, from the copy where the first file is unreadable.
 
     Raises:
         ResumeRefusedError: a newer version of the program wrote it (exit 3).
     """
-    for path in layout.archives:
+    for path in layout.receipt_files:
         try:
-            document = upgraded("archive", unsealed(path.read_bytes()), path)
-            return Archive(
+            document = upgraded("receipts", unsealed(path.read_bytes()), path)
+            return StoredReceipts(
                 frozenset(layout.root / name for name in document["removed"]),
                 {layout.root / name: entry for name, entry in document["receipts"].items()},
             )
         except (OSError, ValueError, LookupError, TypeError, AttributeError):
             continue
-    return Archive()
+    return StoredReceipts()
 
 
-def receipt_or_problem(layout: Layout, path: Path, archive: Archive) -> Receipt | str:
-    """Return the receipt at ``path`` if its files exist in their sizes, else what is wrong.
+def stage_receipt(layout: Layout, stage: str, figures: type[TaskFigures]) -> Receipt:
+    """Return the receipt of a stage with one task.
+
+    Raises:
+        UnusableReceiptError: there is none.
+    """
+    name = layout.receipt(stage)
+    return read_receipt(name, layout.root, figures, read_receipts(layout).documents.get(name))
+
+
+def receipt_or_problem(layout: Layout, path: Path, stored: StoredReceipts) -> Receipt | str:
+    """Return the receipt named ``path`` if its files exist in their sizes, else what is wrong.
 
     Contents are not read: this is for ``status``, not for deciding what is computed again.
 
@@ -264,33 +284,18 @@ def receipt_or_problem(layout: Layout, path: Path, archive: Archive) -> Receipt 
         ResumeRefusedError: the receipt is of a newer version of the program.
     """
     try:
-        receipt = _read(layout, path, archive)
+        receipt = read_receipt(path, layout.root, stored=stored.documents.get(path))
     except UnusableReceiptError as error:
         return str(error)
-    problems = (_problem(output, archive.removed) for output in receipt.outputs)
+    problems = (_problem(output, stored.removed) for output in receipt.outputs)
     return next((problem for problem in problems if problem), receipt)
 
 
-def _read(
-    layout: Layout, path: Path, archive: Archive, figures: type[TaskFigures] = TaskFigures
-) -> Receipt:
-    """Return the receipt at ``path``, or from the archive where it is removed or damaged.
-
-    A receipt stays true for ever: it says what came out of which inputs.
-    """
-    try:
-        return read_receipt(path, layout.root, figures)
-    except UnusableReceiptError:
-        if path not in archive.receipts:
-            raise
-        return parsed_receipt(archive.receipts[path], path, layout.root, figures)
-
-
-def _problem(output: OutputFile, removed: frozenset[Path]) -> str | None:
+def _problem(output: OutputFile, removed: frozenset[Path]) -> str:
     """Return why an output cannot be what its receipt says, as far as its size tells."""
     name = output.path.name
     if not output.path.is_file():
-        return None if output.path in removed else f"{name} is missing"
+        return "" if output.path in removed else f"{name} is missing"
     if output.path.stat().st_size != output.bytes:
         return f"{name} has another size than its receipt says"
-    return None
+    return ""

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from virnucpro.contracts import Json, OutputFile, Task, TaskResult
@@ -26,6 +25,7 @@ from virnucpro.io.fasta import fasta_bytes, read_fasta
 from virnucpro.layout import FEATURE_SUFFIX, MOLECULES, Layout, Molecule, OutputFolder
 from virnucpro.store.disk import Disk, sha256_of
 from virnucpro.store.documents import parse_json, sealed, unsealed
+from virnucpro.store.ledger import has_receipts
 
 COMPLETED = "completed"
 
@@ -34,12 +34,8 @@ class NotTakenOverError(ValueError):
     """A feature file that is computed again; the message says why."""
 
 
-@dataclass(frozen=True)
-class NotedFeatures:
-    """A feature file as version 1 left it: its SHA-256 and that of the records beside it (hex)."""
-
-    sha256: str
-    records: str | None
+Noted = tuple[str, str | None]
+"""SHA-256 (hex) of a feature file that version 1 left, and of the records beside it, if any."""
 
 
 # --- what the state file says
@@ -47,11 +43,9 @@ class NotedFeatures:
 
 def is_legacy_run(layout: Layout) -> bool:
     """Return whether an earlier version of the program worked on this STEM in this directory."""
-    state = _state(layout)
-    if state is None:
-        return False
-    names = [Path(name).name for name in _chunk_files(state)]
-    return not names or any(name.startswith(f"{layout.stem}_chunked") for name in names)
+    names = _chunk_files(layout)
+    began = any(name.startswith(f"{layout.stem}_chunked") for name in names)
+    return began or (not names and layout.legacy_state.exists())
 
 
 def has_run(layout: Layout) -> bool:
@@ -65,7 +59,7 @@ def has_run(layout: Layout) -> bool:
 
 def legacy_stems(folder: OutputFolder) -> list[str]:
     """Return the STEMs that an earlier version worked on, as its state file in ``folder`` says."""
-    names = [Path(name).name for name in _chunk_files(_state(folder) or {})]
+    names = _chunk_files(folder)
     return sorted({name.rsplit("_chunked", 1)[0] for name in names if "_chunked" in name})
 
 
@@ -73,9 +67,11 @@ def is_finished(layout: Layout) -> bool:
     """Return whether the run ended, its features were removed, and no later run went on with it."""
     if layout.state.exists() or not is_legacy_run(layout):
         return False
-    stages = (_state(layout) or {}).get("stages")
-    rows = list(stages.values()) if isinstance(stages, dict) else []
-    ended = bool(rows) and all(isinstance(r, dict) and r.get("status") == COMPLETED for r in rows)
+    try:
+        rows = list(_state(layout)["stages"].values())
+        ended = bool(rows) and all(row["status"] == COMPLETED for row in rows)
+    except (LookupError, TypeError, AttributeError):
+        return False
     return ended and layout.predictions.exists() and not feature_files(layout)
 
 
@@ -95,29 +91,28 @@ def refuse_finished(layout: Layout) -> None:
 
 def changed_settings(layout: Layout, analysis: Mapping[str, Json]) -> dict[str, int]:
     """Return the settings of the run that are known to differ from ``analysis``, by name."""
-    changed = {}
-    config = (_state(layout) or {}).get("pipeline_config")
+    config = _state(layout).get("pipeline_config")
     length = config.get("expected_length") if isinstance(config, dict) else None
-    if isinstance(length, int) and length != analysis["chunk length"]:
-        changed["chunk length"] = length
-    return changed
+    if not isinstance(length, int) or length == analysis["chunk length"]:
+        return {}
+    return {"chunk length": length}
 
 
-def _state(layout: OutputFolder) -> dict[str, Json] | None:
-    """Return the state file: empty if it cannot be read, None if there is none."""
+def _state(layout: OutputFolder) -> dict[str, Json]:
+    """Return the state file; empty if there is none, or if it cannot be read."""
     try:
         document = parse_json(layout.legacy_state.read_bytes())
-    except (FileNotFoundError, NotADirectoryError):
-        return None
     except (OSError, ValueError):
         return {}
     return document if isinstance(document, dict) else {}
 
 
-def _chunk_files(state: Mapping[str, Json]) -> list[str]:
+def _chunk_files(layout: OutputFolder) -> list[str]:
+    """Return the names of the files of chunks that the state file names."""
     try:
-        return [str(name) for name in state["stages"]["CHUNKING"]["outputs"]["files"]]
-    except (KeyError, TypeError):
+        files = _state(layout)["stages"]["CHUNKING"]["outputs"]["files"]
+        return [Path(str(name)).name for name in files]
+    except (LookupError, TypeError):
         return []
 
 
@@ -155,7 +150,7 @@ def note_features(layout: Layout, disk: Disk) -> str:
         OutputError: the note cannot be written.
     """
     files = feature_files(layout)
-    if not layout.legacy_survey.exists() and not any(layout.state.glob("*.done")):
+    if not layout.legacy_note.exists() and not has_receipts(layout):
         note = {
             path.relative_to(layout.root).as_posix(): {
                 "sha256": sha256_of(path),
@@ -163,20 +158,19 @@ def note_features(layout: Layout, disk: Disk) -> str:
             }
             for path, (molecule, number) in files.items()
         }
-        disk.save(layout.legacy_survey, sealed(note))
+        disk.save(layout.legacy_note, sealed(note))
     return (
         f"going on with a run of an earlier version of the program in {layout.root}: its "
         f"{len(files)} feature files are taken over where they prove right, the rest is done again"
     )
 
 
-def noted_features(layout: Layout) -> dict[Path, NotedFeatures]:
+def noted_features(layout: Layout) -> dict[Path, Noted]:
     """Return what :func:`note_features` noted; empty without a note that can be read."""
     try:
-        note = unsealed(layout.legacy_survey.read_bytes())
+        note = unsealed(layout.legacy_note.read_bytes())
         return {
-            layout.root / name: NotedFeatures(str(row["sha256"]), row["records"])
-            for name, row in note.items()
+            layout.root / name: (str(row["sha256"]), row["records"]) for name, row in note.items()
         }
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return {}
@@ -227,23 +221,24 @@ def take_over(
         )
 
 
-def _examined(task: Task, noted: NotedFeatures, molecule: Molecule, width: int) -> OutputFile:
+def _examined(task: Task, noted: Noted, molecule: Molecule, width: int) -> OutputFile:
     """Return the feature file of ``task``, proved to hold the embeddings of its sequences.
 
     Raises:
         NotTakenOverError: it does not, or it is not the file that was noted.
     """
-    # Imported here, because `status` and the guard of a run use this module without torch.
+    # Imported here, because `status` and the state of a run use this module without torch.
     from virnucpro.store.features import DamagedFeaturesError, load_features
 
     path, source = task.outputs[0], task.inputs[0]
-    if noted.records is None:
+    noted_digest, noted_records = noted
+    if noted_records is None:
         raise NotTakenOverError(f"the {source.name} it was made from was missing or unreadable")
     digest, ids = _read(source)
-    if digest != noted.records:
+    if digest != noted_records:
         raise NotTakenOverError(f"the {source.name} it was made from had other sequences")
     try:
-        if sha256_of(path) != noted.sha256:
+        if sha256_of(path) != noted_digest:
             raise NotTakenOverError("it has changed since this version first saw it")
         features = load_features(path, molecule)
         size = path.stat().st_size
@@ -257,4 +252,4 @@ def _examined(task: Task, noted: NotedFeatures, molecule: Molecule, width: int) 
         raise NotTakenOverError(
             f"its rows have {features.data.shape[1]} numbers, the model's {width}"
         )
-    return OutputFile(path, size, noted.sha256, len(ids))
+    return OutputFile(path, size, noted_digest, len(ids))

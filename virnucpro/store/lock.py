@@ -8,24 +8,26 @@ import json
 import os
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TextIO
 
 from virnucpro.errors import LockedError
 from virnucpro.layout import state_folders
-from virnucpro.store.disk import explain_write_errors, host_name, open_without_links
+from virnucpro.store.disk import (
+    explain_write_errors,
+    host_name,
+    is_running,
+    open_without_links,
+    refuse_links,
+)
 from virnucpro.store.documents import parse_json
-from virnucpro.store.guard import refuse_links
 
 # The error numbers of flock on a file system that has no locks.
 _NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
-
-
-LARGEST_PID = 1 << 31
-LATEST = 1 << 33  # seconds of the Unix epoch, in the year 2242
-
+_LARGEST_PID = 1 << 31
+_LATEST = 1 << 33  # seconds of the Unix epoch, in the year 2242
 
 A_RUN = "this input"  # what a run of predict or train embed holds a lock for
 
@@ -53,28 +55,19 @@ class LockOwner:
 
     @property
     def is_dead(self) -> bool:
-        """Whether it was a process of this machine that has certainly ended."""
-        if self.host != host_name():
-            return False
-        try:
-            os.kill(self.pid, 0)
-        except ProcessLookupError:
-            return True
-        except PermissionError:
-            return False
-        return self.pid == os.getpid()
+        """Whether it was a process of this machine that has certainly ended, or is this one."""
+        return self.host == host_name() and not is_running(self.pid)
 
 
 def read_owner(path: Path) -> LockOwner | None:
     """Return who wrote the lock file last; None where the lock was left, or never taken."""
     try:
         document = parse_json(path.read_bytes())
-        owner = (str(document["host"]), int(document["pid"]), int(document["since"]))
-        if not (0 < owner[1] < LARGEST_PID and 0 <= owner[2] < LATEST):
-            return None
-        return LockOwner(*owner, str(document["work"]))
+        host, work = str(document["host"]), str(document["work"])
+        owner = LockOwner(host, int(document["pid"]), int(document["since"]), work)
     except (OSError, ValueError, LookupError, TypeError, OverflowError):
         return None
+    return owner if 0 < owner.pid < _LARGEST_PID and 0 <= owner.since < _LATEST else None
 
 
 @contextmanager
@@ -84,8 +77,8 @@ def locked(
     """Hold the lock file ``path`` for the duration of the block.
 
     ``wait`` waits until it is free; otherwise a lock that another process holds is refused at once.
-    ``work`` says what is worked on, for the messages of others. ``state`` are the other files and
-    folders that the work keeps; they must not be symbolic links either.
+    ``work`` says what is worked on, for the messages of others. ``state`` are files and folders
+    that the work keeps outside of the checkpoint folder; they must not be symbolic links either.
 
     The file is never unlinked: a lock on an unlinked file excludes nobody. The kernel releases it
     when the process ends, however it ends, also on another host of a network file system; so a
@@ -96,10 +89,11 @@ def locked(
 
     Raises:
         LockedError: another process holds it; the message names the owner (exit 5).
-        ResumeRefusedError: the checkpoint folder, or something of ``state``, is a symbolic link.
+        ResumeRefusedError: the checkpoint folder, something beside the lock in it, or something of
+            ``state`` is a symbolic link.
         OutputError: the file cannot be written.
     """
-    refuse_links(*state_folders(path), *state)
+    refuse_links(path, *state)
     with explain_write_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         stream = open(path, "a+", opener=open_without_links)  # noqa: SIM115
@@ -125,38 +119,32 @@ def refuse_held(path: Path) -> None:
     Raises:
         LockedError: another process holds it.
     """
-    try:
-        stream = open(path, "r+", opener=open_without_links)  # noqa: SIM115
-    except OSError:  # there is none, or locked() will say what is wrong with it
-        return
-    with stream:
+    # Where it cannot be opened, there is none, or locked() will say what is wrong with it.
+    with suppress(OSError), open(path, "r+", opener=open_without_links) as stream:
         _acquire(stream, path, A_RUN, wait=False)
 
 
 def _acquire(stream: TextIO, path: Path, work: str, wait: bool) -> None:
+    owner = None
     try:
         fcntl.flock(stream, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+        return
     except BlockingIOError:
-        raise _refusal(path, work) from None
+        owner = read_owner(path)
     except OSError as error:
         if error.errno not in _NO_LOCKS:
             raise
         owner = read_owner(path)
-        if owner is not None and not owner.is_dead:
-            raise _refusal(path, work) from None
-
-
-def _refusal(path: Path, work: str) -> LockedError:
-    owner = read_owner(path)
-    process = f"{owner}," if owner else "another process"
+        if owner is None or owner.is_dead:
+            return
     # Locks lie at different depths below the output directory.
     folders = state_folders(path)
     place = folders[-1].parent if folders else path.parent
-    return LockedError(
-        f"{process} is working on {work} in {place}; wait for it to finish, or choose "
-        f"another output (where that process is gone and the file system has no locks, delete "
-        f"{path})"
-    )
+    raise LockedError(
+        f"{f'{owner},' if owner else 'another process'} is working on {work} in {place}; wait for "
+        f"it to finish, or choose another output (where that process is gone and the file system "
+        f"has no locks, delete {path})"
+    ) from None
 
 
 def _rewrite(stream: TextIO, text: str) -> None:

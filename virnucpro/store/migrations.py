@@ -12,30 +12,22 @@ from typing import Literal
 
 from virnucpro.contracts import Json
 from virnucpro.errors import ResumeRefusedError
+from virnucpro.version import __version__
 
 DocumentKind = Literal[
-    "run state", "receipt", "data set", "savepoint", "lite training", "work", "archive"
+    "run state", "receipt", "data set", "savepoint", "lite training", "work", "receipts"
 ]
 Step = Callable[[dict[str, Json]], dict[str, Json]]
 
 SCHEMAS: Mapping[DocumentKind, int] = {
-    "run state": 1,
+    "run state": 2,  # 1: spans of files were the units of work
     "receipt": 1,
     "data set": 2,
     "savepoint": 1,
     "lite training": 1,
     "work": 1,
-    "archive": 1,
+    "receipts": 1,
 }
-
-
-def _lite_training_without_schema(document: dict[str, Json]) -> dict[str, Json]:
-    """Give each value of ``lite.json`` one name; the digest of the data set once had two."""
-    changed = dict(document)
-    for old, new in (("data set", "data_set"), ("recipe", "settings"), ("words", "word_patterns")):
-        value = changed.pop(old, None)
-        changed.setdefault(new, value)
-    return changed
 
 
 def _data_set_of_frames(document: dict[str, Json]) -> dict[str, Json]:
@@ -43,11 +35,8 @@ def _data_set_of_frames(document: dict[str, Json]) -> dict[str, Json]:
     return {**document, "content": "frames"}
 
 
-# The step from a schema to the next one. A file without a schema has schema 0.
-STEPS: Mapping[tuple[DocumentKind, int], Step] = {
-    ("lite training", 0): _lite_training_without_schema,
-    ("data set", 1): _data_set_of_frames,
-}
+STEPS: Mapping[tuple[DocumentKind, int], Step] = {("data set", 1): _data_set_of_frames}
+"""The steps from a schema to the next one."""
 
 
 def current_schema(kind: DocumentKind) -> int:
@@ -55,30 +44,31 @@ def current_schema(kind: DocumentKind) -> int:
     return SCHEMAS[kind]
 
 
+def stamped(kind: DocumentKind, **content: Json) -> dict[str, Json]:
+    """Return a document with its schema and the version of the program."""
+    return {"schema": SCHEMAS[kind], "producer": f"virnucpro {__version__}", **content}
+
+
 def upgraded(kind: DocumentKind, document: Json, path: Path) -> dict[str, Json]:
     """Return ``document``, which was read from ``path``, in the present schema.
 
     Raises:
-        ResumeRefusedError: a newer version of the program wrote it (exit 3).
+        ResumeRefusedError: it is of a newer version of the program, or of one so old that no step
+            leads on from its schema (exit 3).
         ValueError: it is not a document of this kind.
     """
-    if not isinstance(document, dict):
-        raise ValueError(f"{path} does not hold a JSON object")
-    schema = document.get("schema", 0)
-    if not isinstance(schema, int) or isinstance(schema, bool) or schema < 0:
+    schema = document.get("schema") if isinstance(document, dict) else None
+    if not isinstance(schema, int) or isinstance(schema, bool) or schema < 1:
         raise ValueError(f"{path} has no usable schema number")
-    if schema > SCHEMAS[kind]:
+    changed = dict(document)
+    while step := STEPS.get((kind, schema)):
+        schema += 1
+        changed = {**step(changed), "schema": schema}
+    if schema != SCHEMAS[kind]:
+        age = "a newer" if schema > SCHEMAS[kind] else "an older"
         producer = document.get("producer") or document.get("version") or "unknown"
         raise ResumeRefusedError(
-            f"{path} was written by a newer version of the program ({producer}); upgrade "
-            f"virnucpro to go on, or start over with --force"
+            f"{path} was written by {age} version of the program ({producer}); go on with that "
+            f"version, or start over with --force"
         )
-    changed = dict(document)
-    while schema < SCHEMAS[kind]:
-        step = STEPS.get((kind, schema))
-        if step is None:
-            raise ValueError(f"{path} has schema {schema}, from which no step leads on")
-        changed = step(changed)
-        schema += 1
-        changed["schema"] = schema
     return changed

@@ -15,8 +15,7 @@ from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 from virnucpro.contracts import FailedSequences, Json, OutputFile, Task, TaskFigures, TaskResult
 from virnucpro.store.disk import Disk
 from virnucpro.store.documents import sealed, unsealed
-from virnucpro.store.migrations import current_schema, upgraded
-from virnucpro.version import __version__
+from virnucpro.store.migrations import stamped, upgraded
 
 _Value = TypeVar("_Value")
 
@@ -110,14 +109,13 @@ def receipt_of(result: TaskResult, origin: str = "computed") -> Receipt:
 
 def receipt_document(receipt: Receipt, root: Path) -> dict[str, Json]:
     """Return what the file of a receipt holds, but for its digest."""
-    return {
-        "schema": current_schema("receipt"),
-        "producer": f"virnucpro {__version__}",
-        "stage": receipt.stage,
-        "fingerprint": receipt.fingerprint,
-        "origin": receipt.origin,
-        "seconds": round(receipt.seconds, 3),
-        "outputs": [
+    return stamped(
+        "receipt",
+        stage=receipt.stage,
+        fingerprint=receipt.fingerprint,
+        origin=receipt.origin,
+        seconds=round(receipt.seconds, 3),
+        outputs=[
             {
                 "file": output.path.relative_to(root).as_posix(),
                 "bytes": output.bytes,
@@ -126,34 +124,28 @@ def receipt_document(receipt: Receipt, root: Path) -> dict[str, Json]:
             }
             for output in receipt.outputs
         ],
-        "figures": asdict(receipt.figures),
-    }
+        figures=asdict(receipt.figures),
+    )
 
 
-def read_receipt(path: Path, root: Path, figures: type[TaskFigures] = TaskFigures) -> Receipt:
+def read_receipt(
+    path: Path, root: Path, figures: type[TaskFigures] = TaskFigures, stored: Json = None
+) -> Receipt:
     """Read a receipt whose figures are of the class ``figures``.
+
+    ``stored`` is the document that stands for a file that is missing or damaged.
 
     Raises:
         UnusableReceiptError: missing, empty, changed since it was written, or not a receipt.
-        ResumeRefusedError: written by a newer version of the program (exit 3).
+        ResumeRefusedError: written by another version of the program (exit 3).
     """
     try:
-        return parsed_receipt(unsealed(path.read_bytes()), path, root, figures)
-    except (FileNotFoundError, NotADirectoryError):
-        raise UnusableReceiptError("no receipt") from None
+        document = unsealed(path.read_bytes())
     except (OSError, ValueError) as error:
-        raise UnusableReceiptError("receipt unreadable") from error
-
-
-def parsed_receipt(
-    document: Json, path: Path, root: Path, figures: type[TaskFigures] = TaskFigures
-) -> Receipt:
-    """Return the receipt that a ``document``, which was read from ``path``, holds.
-
-    Raises:
-        UnusableReceiptError: it is not a receipt, or its figures are of another class.
-        ResumeRefusedError: written by a newer version of the program (exit 3).
-    """
+        if stored is None:
+            missing = isinstance(error, FileNotFoundError | NotADirectoryError)
+            raise UnusableReceiptError("no receipt" if missing else "receipt unreadable") from error
+        document = stored
     try:
         document = upgraded("receipt", document, path)
         return Receipt(
@@ -182,7 +174,7 @@ def _inside(root: Path, name: str) -> Path:
 
 
 def _parse(kind: type[_Value], value: Json) -> _Value:
-    """Return ``value``, read from JSON, as a ``kind``, such as a class of figures.
+    """Return ``value``, as it is read from JSON or written to it, as a ``kind`` of figures.
 
     Raises:
         TypeError: it is not one.
@@ -193,7 +185,7 @@ def _parse(kind: type[_Value], value: Json) -> _Value:
     if is_dataclass(kind) and isinstance(value, dict):
         kinds = get_type_hints(kind)
         parsed = kind(**{f.name: _parse(kinds[f.name], value[f.name]) for f in fields(kind)})
-    elif get_origin(kind) is tuple and isinstance(value, list):
+    elif get_origin(kind) is tuple and isinstance(value, list | tuple):
         parsed = tuple(_parse(arguments[0], item) for item in value)
     elif get_origin(kind) is Mapping and isinstance(value, dict):
         parsed = {str(name): _parse(arguments[1], item) for name, item in value.items()}

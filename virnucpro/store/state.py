@@ -8,22 +8,21 @@ from pathlib import Path
 
 from virnucpro.contracts import Json
 from virnucpro.errors import ResumeRefusedError, UsageError
-from virnucpro.layout import MOLECULES, Layout, RunLayout
+from virnucpro.layout import Layout, RunLayout
 from virnucpro.store import legacy
 from virnucpro.store.disk import Disk, sha256_of
 from virnucpro.store.documents import sealed, unsealed
-from virnucpro.store.guard import (
-    Admission,
+from virnucpro.store.ledger import has_receipts, read_receipts
+from virnucpro.store.lock import read_owner
+from virnucpro.store.migrations import stamped, upgraded
+from virnucpro.store.work import (
+    Decision,
     ExistingWork,
     WorkIdentity,
-    admit_work,
+    check_work,
     files_in,
     foreign_files_refusal,
 )
-from virnucpro.store.ledger import read_archive
-from virnucpro.store.lock import read_owner
-from virnucpro.store.migrations import current_schema, upgraded
-from virnucpro.version import __version__
 
 INPUT_NAMES = ("input", "second input")
 """The names of the digests of the files of an input."""
@@ -50,7 +49,7 @@ class RunState:
 
     @property
     def identity(self) -> WorkIdentity:
-        """What the guard compares."""
+        """What decides whether the run may go on."""
         return WorkIdentity(f"the run of {self.source}", self.analysis)
 
 
@@ -77,21 +76,20 @@ def read_state(layout: Layout) -> RunState | None:
 
 def write_state(layout: Layout, disk: Disk, state: RunState) -> None:
     """Record what the run depends on, before anything is computed, and whenever a budget is new."""
-    document = {
-        "schema": current_schema("run state"),
-        "producer": f"virnucpro {__version__}",
-        "source": state.source,
-        "analysis": dict(state.analysis),
-        "budgets": dict(state.budgets),
-        **({"mates": state.mates} if state.mates else {}),
-    }
+    document = stamped(
+        "run state",
+        source=state.source,
+        analysis=dict(state.analysis),
+        budgets=dict(state.budgets),
+        mates=state.mates,
+    )
     disk.save(layout.run_state, sealed(document))
 
 
-def admit_run(
+def check_run(
     layout: Layout, disk: Disk, wanted: RunState, *, resume: bool = False, force: bool = False
-) -> Admission:
-    """Decide whether the run may start or go on; see :mod:`virnucpro.store.guard`.
+) -> Decision:
+    """Decide whether the run may start or go on; see :mod:`virnucpro.store.work`.
 
     A run of version 1 of the program is taken over only with ``resume``.
 
@@ -109,15 +107,15 @@ def admit_run(
         if not force:
             raise
         newer = ExistingWork(layout.root, layout.previous, layout.owned())
-        return admit_work(wanted.identity, newer, disk, force=True)
+        return check_work(wanted.identity, newer, disk, force=True)
     if _is_new_legacy_run(layout, earlier):
-        return _admit_legacy(layout, disk, wanted, resume=resume, force=force)
+        return _check_legacy(layout, disk, wanted, resume=resume, force=force)
     existing = _existing_run(layout, wanted, earlier)
-    return admit_work(wanted.identity, existing, disk, resume=resume, force=force)
+    return check_work(wanted.identity, existing, disk, resume=resume, force=force)
 
 
 def refuse_foreign_files(layout: RunLayout, *, resume: bool) -> None:
-    """Refuse files that are in the way of a run, as :func:`admit_run` will, but at once.
+    """Refuse files that are in the way of a run, as :func:`check_run` will, but at once.
 
     Of the files, it is not asked where another process works on the run: they come and go.
 
@@ -131,8 +129,7 @@ def refuse_foreign_files(layout: RunLayout, *, resume: bool) -> None:
     if owner is not None and not owner.is_dead:
         return
     if _is_new_legacy_run(layout, earlier):
-        if not resume:
-            raise _legacy_refusal(layout)
+        _refuse_legacy(layout, accepted=resume)
         return
     wanted = RunState("", {"chunk length": layout.chunk_length})
     if refusal := foreign_files_refusal(_existing_run(layout, wanted, earlier)):
@@ -141,14 +138,14 @@ def refuse_foreign_files(layout: RunLayout, *, resume: bool) -> None:
 
 def _is_new_legacy_run(layout: Layout, earlier: RunState | None) -> bool:
     """Return whether there is a run of version 1 that was not taken over yet."""
-    return earlier is None and not _has_receipts(layout) and legacy.is_legacy_run(layout)
+    return earlier is None and not has_receipts(layout) and legacy.is_legacy_run(layout)
 
 
 def _existing_run(layout: Layout, wanted: RunState, earlier: RunState | None) -> ExistingWork:
     """Return what is there of a run of this version."""
     present = _present_files(layout, wanted, earlier)
     files = [path for path in present if path != layout.state and files_in([path])]
-    if _has_receipts(layout) or layout.legacy_survey.exists():
+    if has_receipts(layout) or layout.legacy_note.exists():
         foreign = _foreign_in_place_of_removed(layout)
         return ExistingWork(
             layout.root,
@@ -186,31 +183,24 @@ def _foreign_in_place_of_removed(layout: Layout) -> list[Path]:
 
     After a kill while they were removed, some of its own are still there.
     """
-    archive = read_archive(layout)
+    stored = read_receipts(layout)
     digests = {
         layout.root / output["file"]: output["sha256"]
-        for document in archive.receipts.values()
+        for document in stored.documents.values()
         for output in document["outputs"]
     }
     return [
         path
-        for path in sorted(archive.removed & digests.keys())
+        for path in sorted(stored.removed & digests.keys())
         if path.is_symlink() or (path.exists() and sha256_of(path) != digests[path])
     ]
 
 
-def _has_receipts(layout: Layout) -> bool:
-    """Return whether any task of the run was finished here."""
-    folders = [layout.state, layout.merged_folder, *map(layout.folder, MOLECULES)]
-    return any(next(folder.glob("*.done"), None) is not None for folder in folders)
-
-
-def _admit_legacy(
+def _check_legacy(
     layout: Layout, disk: Disk, wanted: RunState, *, resume: bool, force: bool
-) -> Admission:
+) -> Decision:
     """Decide about a run of version 1; one that is taken over is noted before it is changed."""
-    if not resume and not force:
-        raise _legacy_refusal(layout)
+    _refuse_legacy(layout, accepted=resume or force)
     own_files = [*layout.owned(), layout.legacy_state]
     differing: dict[str, Json] = dict(legacy.changed_settings(layout, wanted.analysis))
     if INPUT_NAMES[1] in wanted.analysis:
@@ -220,16 +210,17 @@ def _admit_legacy(
         {**wanted.analysis, **differing},
     )
     existing = ExistingWork(layout.root, layout.previous, own_files, identity=identity)
-    admission = admit_work(wanted.identity, existing, disk, resume=resume, force=force)
-    if admission.decision != "continue":
-        return admission
-    return Admission("continue", legacy.note_features(layout, disk))
+    found = check_work(wanted.identity, existing, disk, resume=resume, force=force)
+    if found.decision != "continue":
+        return found
+    return Decision("continue", legacy.note_features(layout, disk))
 
 
-def _legacy_refusal(layout: Layout) -> UsageError:
-    first = [*layout.owned(), layout.legacy_state][0]
-    return UsageError(
-        f"{layout.root} already holds files of {layout.stem} that an earlier version of the "
-        f"program made ({first.name}, ...): take them over with --resume, or start over "
-        f"with --force, which moves them aside"
-    )
+def _refuse_legacy(layout: Layout, *, accepted: bool) -> None:
+    if not accepted:
+        first = [*layout.owned(), layout.legacy_state][0]
+        raise UsageError(
+            f"{layout.root} already holds files of {layout.stem} that an earlier version of the "
+            f"program made ({first.name}, ...): take them over with --resume, or start over "
+            f"with --force, which moves them aside"
+        )

@@ -17,7 +17,7 @@ from virnucpro.executors.signals import Interruption
 from virnucpro.formatting import counted
 from virnucpro.layout import Molecule
 from virnucpro.precision import choose_precision, emulation_warnings
-from virnucpro.run.engine import Run, admitted_state, execute
+from virnucpro.run.engine import Run, checked_state, execute
 from virnucpro.run.failures import update_failure_table
 from virnucpro.run.files import tidy_up
 from virnucpro.run.prepare import ignored_by, requested_precision
@@ -95,7 +95,7 @@ def embed(
         for part, layout in zip(parts, layouts, strict=True):
             # The shards are known by their receipts.
             state = RunState(str(layout.root), encoders.identity())
-            state = admitted_state(
+            state = checked_state(
                 layout, disk, state, emit, resume=request.resume, force=request.force
             )
             runs.append((part, Run(layout, disk, (), state, command="train embed")))

@@ -11,7 +11,7 @@ from virnucpro.errors import InputError, ResumeRefusedError
 from virnucpro.events import Notice
 from virnucpro.executors.signals import Interruption
 from virnucpro.store.disk import Disk
-from virnucpro.store.guard import ExistingWork, WorkIdentity, admit_work
+from virnucpro.store.work import ExistingWork, WorkIdentity, check_work
 from virnucpro.training.curves import keep_scalars
 from virnucpro.training.loop import Trainable
 from virnucpro.training.processes import train_on
@@ -90,7 +90,7 @@ def begin_training(
             finished=files.results[-1].exists(),
         )
     wanted = WorkIdentity(files.label, identity)
-    admission = admit_work(wanted, existing, disk, resume=resume, force=force)
+    admission = check_work(wanted, existing, disk, resume=resume, force=force)
     if admission.notice:
         show(Notice("info", admission.notice))
     if admission.decision == "finished":

@@ -105,16 +105,12 @@ def test_a_stage_whose_figures_are_damaged_is_done_again(
     request_: PredictionRequest, figures: object
 ) -> None:
     _carried_out(request_)
-    receipt = request_.layout.receipt("row_count")
-    document = unsealed(receipt.read_bytes())
-    if isinstance(figures, dict) and figures:
-        figures = document["figures"] | figures
-    receipt.write_bytes(sealed(document | {"figures": figures}))
-    for path in request_.layout.archives:
-        archive = unsealed(path.read_bytes())
-        archive["receipts"][receipt.relative_to(request_.layout.root).as_posix()] = document | {
-            "figures": figures
-        }
-        path.write_bytes(sealed(archive))
+    name = request_.layout.receipt("row_count").relative_to(request_.layout.root).as_posix()
+    for path in request_.layout.receipt_files:
+        document = unsealed(path.read_bytes())
+        receipt = document["receipts"][name]
+        receipt["figures"] = receipt["figures"] | figures if figures else figures
+        path.write_bytes(sealed(document))
     assert _carried_out(replace(request_, resume=False))[0] == ["row_count"]
-    assert json.loads(receipt.read_text())["figures"]["rows"] > 0
+    stored = json.loads(path.read_text())["receipts"]
+    assert stored[name]["figures"]["rows"] > 0

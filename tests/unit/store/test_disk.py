@@ -5,62 +5,46 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
+from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO
 
 import pytest
 
-from virnucpro.errors import OutputError
+from virnucpro.errors import OutputError, ResumeRefusedError
 from virnucpro.store.disk import BUFFER, Bytes, Disk, host_name, sha256_of
 
 
-class Broken(Disk):
-    """Fails with ``number`` in one of its verbs."""
+class Noting(Disk):
+    """Notes its verbs in order, and fails with ``number`` in one of them."""
 
-    def __init__(self, verb: str, number: int) -> None:
-        self.verb, self.number = verb, number
+    def __init__(self, failing: str = "", number: int = 0) -> None:
+        self.failing, self.number = failing, number
+        self.verbs: list[str] = []
 
-    def _maybe(self, verb: str) -> None:
-        if verb == self.verb:
+    def _note(self, verb: str) -> None:
+        self.verbs.append(verb)
+        if verb == self.failing:
             raise OSError(self.number, os.strerror(self.number))
 
     def open_new(self, path: Path) -> BinaryIO:
-        self._maybe("open")
+        self._note("open")
         return super().open_new(path)
 
     def write(self, stream: BinaryIO, data: Bytes) -> None:
-        self._maybe("write")
+        self._note("write")
         super().write(stream, data)
 
     def sync(self, stream: BinaryIO) -> None:
-        self._maybe("sync")
+        self._note("sync")
         super().sync(stream)
 
     def rename(self, old: Path, new: Path) -> None:
-        self._maybe("rename")
-        super().rename(old, new)
-
-
-class Recording(Disk):
-    """Notes the order of its verbs."""
-
-    def __init__(self) -> None:
-        self.verbs: list[str] = []
-
-    def write(self, stream: BinaryIO, data: Bytes) -> None:
-        self.verbs.append("write")
-        super().write(stream, data)
-
-    def sync(self, stream: BinaryIO) -> None:
-        self.verbs.append("sync")
-        super().sync(stream)
-
-    def rename(self, old: Path, new: Path) -> None:
-        self.verbs.append("rename")
+        self._note("rename")
         super().rename(old, new)
 
     def sync_folder(self, folder: Path) -> None:
-        self.verbs.append("sync folder")
+        self._note("sync folder")
         super().sync_folder(folder)
 
 
@@ -77,16 +61,24 @@ def test_describes_what_it_wrote(tmp_path: Path) -> None:
 
 
 def test_data_is_safe_before_its_name(tmp_path: Path) -> None:
-    disk = Recording()
+    disk = Noting()
     disk.save(tmp_path / "a", b"x")
-    assert disk.verbs == ["write", "sync", "rename", "sync folder"]
+    assert disk.verbs == ["open", "write", "sync", "rename", "sync folder"]
+    disk.verbs.clear()
+    assert disk.save(tmp_path / "b", b"x", 3, durable=False).rows == 3
+    assert disk.verbs == ["open", "write", "rename"]
 
 
-def test_what_need_not_survive_a_power_cut_waits_for_no_disk(tmp_path: Path) -> None:
-    disk = Recording()
-    assert disk.save(tmp_path / "a", b"x", 3, durable=False).rows == 3
-    assert disk.verbs == ["write", "rename"]
-    assert (tmp_path / "a").read_bytes() == b"x"
+def test_folders_of_files_together_are_flushed_once_whatever_happens(tmp_path: Path) -> None:
+    disk = Noting()
+    with suppress(ZeroDivisionError), disk.together():
+        for name in ("a", "b", "c/d"):
+            disk.save(tmp_path / name, b"x")
+        assert "sync folder" not in disk.verbs
+        raise ZeroDivisionError
+    assert (disk.verbs.count("sync"), disk.verbs.count("sync folder")) == (3, 2)
+    disk.save(tmp_path / "e", b"x")
+    assert disk.verbs[-1] == "sync folder"
 
 
 def test_large_pieces_go_to_the_disk_as_they_are(tmp_path: Path) -> None:
@@ -122,7 +114,7 @@ def test_a_failing_disk_keeps_the_old_content(
     path = tmp_path / "a"
     Disk().save(path, b"old")
     with pytest.raises(OutputError, match=advice) as caught:
-        Broken(verb, number).save(path, b"new")
+        Noting(verb, number).save(path, b"new")
     assert caught.value.exit_code == 6
     assert str(path) in str(caught.value)
     assert path.read_bytes() == b"old"
@@ -150,3 +142,11 @@ def test_sweep_removes_what_dead_processes_left(tmp_path: Path) -> None:
         path.touch()
     Disk().sweep(tmp_path, {"a"})
     assert sorted(tmp_path.iterdir()) == sorted([living, theirs, users])
+
+
+def test_nothing_is_written_behind_a_linked_checkpoint_folder(tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / ".checkpoints").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(ResumeRefusedError, match="symbolic link"):
+        Disk().save(tmp_path / ".checkpoints/state/a", b"x")
+    assert not list((tmp_path / "elsewhere").iterdir())

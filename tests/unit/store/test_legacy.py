@@ -34,14 +34,17 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 
 @pytest.fixture
 def interrupted(made: tuple[Path, Path], tmp_path: Path) -> tuple[Path, Layout]:
-    shutil.copytree(made[0], tmp_path, dirs_exist_ok=True)
-    return tmp_path / "in.fa", RunLayout(tmp_path / "old", "in", 200)
+    return _copied(made[0], tmp_path)
 
 
 @pytest.fixture
 def complete(made: tuple[Path, Path], tmp_path: Path) -> tuple[Path, Layout]:
-    shutil.copytree(made[1], tmp_path, dirs_exist_ok=True)
-    return tmp_path / "in.fa", RunLayout(tmp_path / "old", "in", 200)
+    return _copied(made[1], tmp_path)
+
+
+def _copied(made: Path, folder: Path) -> tuple[Path, Layout]:
+    shutil.copytree(made, folder, dirs_exist_ok=True)
+    return folder / "in.fa", RunLayout(folder / "old", "in", 200)
 
 
 @pytest.fixture(scope="module")
@@ -178,12 +181,12 @@ def test_a_file_that_changed_after_it_was_noted_is_computed_again(
 
     source, layout = interrupted
     legacy.note_features(layout, Disk())
-    note = layout.legacy_survey.read_bytes()
+    note = layout.legacy_note.read_bytes()
     damage = _features(lambda f: Features(f.ids, f.data + 1))
     damage(layout.features("protein", 2))
     _sequence(layout.features("protein", 1))  # the FASTA is noted too: what it is now is no matter
     shown = predict(source, layout.root, resume=True)
-    assert layout.legacy_survey.read_bytes() == note
+    assert layout.legacy_note.read_bytes() == note
     assert any("output_2_ESM.pt" in n and "has changed" in n for n in shown.notices)
     assert shown.pieces["protein_embeddings"] == 2
     assert results(layout) == expected
@@ -194,7 +197,7 @@ def test_a_damaged_note_costs_work_but_nothing_wrong_is_taken_over(
 ) -> None:
     source, layout = interrupted
     layout.state.mkdir(parents=True)
-    layout.legacy_survey.write_text("[")
+    layout.legacy_note.write_text("[")
     shown = predict(source, layout.root, resume=True)
     assert (shown.pieces["nucleotide_embeddings"], shown.pieces["protein_embeddings"]) == (3, 3)
     assert results(layout) == expected

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
-from virnucpro.errors import LockedError, ResumeRefusedError, UsageError
+from virnucpro.errors import LockedError, OutputError, ResumeRefusedError, UsageError
 from virnucpro.layout import Layout, RunLayout
 from virnucpro.store.disk import Disk
 from virnucpro.store.documents import sealed, unsealed
-from virnucpro.store.guard import refuse_links
 from virnucpro.store.lock import locked
-from virnucpro.store.state import RunState, admit_run, write_state
+from virnucpro.store.state import RunState, check_run, write_state
 
 STATE = RunState("/data/s.fa", {"input": "a" * 64, "chunk length": 500, "precision": "fp32"})
 
@@ -26,40 +26,40 @@ def layout(tmp_path: Path) -> Layout:
 def begun(layout: Layout) -> Layout:
     """A run whose first stage is finished."""
     write_state(layout, Disk(), STATE)
-    layout.receipt("chunking").write_text("{}")
+    layout.receipt_files[0].write_text("{}")
     layout.contigs_table.write_text("old")
     return layout
 
 
-def _admit(layout: Layout, state: RunState = STATE, **flags: bool) -> str | None:
-    return admit_run(layout, Disk(), state, **flags).notice
+def _check(layout: Layout, state: RunState = STATE, **flags: bool) -> str | None:
+    return check_run(layout, Disk(), state, **flags).notice
 
 
 def test_an_empty_folder_is_free(layout: Layout) -> None:
-    assert _admit(layout) is None
-    assert "starting from the beginning" in str(_admit(layout, resume=True))
+    assert _check(layout) is None
+    assert "starting from the beginning" in str(_check(layout, resume=True))
 
 
 def test_another_stem_in_the_folder_is_no_hindrance(begun: Layout) -> None:
-    assert _admit(RunLayout(begun.root, "t", 500)) is None
+    assert _check(RunLayout(begun.root, "t", 500)) is None
 
 
 def test_our_own_run_goes_on_with_and_without_resume(begun: Layout) -> None:
     for resume in (False, True):
-        assert _admit(begun, resume=resume) == "going on with the run of /data/s.fa"
+        assert _check(begun, resume=resume) == "going on with the run of /data/s.fa"
     begun.run_json.write_text("{}")
     for resume in (False, True):
-        assert "is finished" in str(_admit(begun, resume=resume))
+        assert "is finished" in str(_check(begun, resume=resume))
 
 
 def test_receipts_without_a_state_are_a_run_of_ours(begun: Layout) -> None:
     begun.run_state.unlink()
-    assert "going on" in str(_admit(begun))
+    assert "going on" in str(_check(begun))
     begun.state.rename(begun.checkpoints / "gone")
     folder = begun.folder("protein")
     folder.mkdir()
     (folder / "output_1_ESM.pt.done").write_text("{}")
-    assert "going on" in str(_admit(begun))
+    assert "going on" in str(_check(begun))
 
 
 FOREIGN = [
@@ -78,20 +78,20 @@ def test_files_that_no_run_of_ours_wrote_are_refused_and_named(
     path.parent.mkdir(exist_ok=True)
     path.write_text("mine")
     with pytest.raises(UsageError, match=f"{name}.*--force"):
-        _admit(layout, resume=resume)
+        _check(layout, resume=resume)
     assert path.read_text() == "mine"
     assert not layout.checkpoints.exists()
-    assert "starting over" in str(_admit(layout, force=True))
+    assert "starting over" in str(_check(layout, force=True))
     assert [p.read_text() for p in layout.checkpoints.rglob(path.name)] == ["mine"]
 
 
 def test_a_file_that_came_after_a_refused_input_is_not_ours(layout: Layout) -> None:
     write_state(layout, Disk(), STATE)
     other = RunState(STATE.source, {**STATE.analysis, "input": "b" * 64})
-    assert _admit(layout, other) is None  # the input was corrected: nothing of the run is kept
+    assert _check(layout, other) is None  # the input was corrected: nothing of the run is kept
     layout.frames("protein").write_text("mine")
     with pytest.raises(UsageError, match=r"s_protein\.faa"):
-        _admit(layout)
+        _check(layout)
 
 
 def test_chunks_of_a_run_that_was_killed_before_its_first_receipt_are_ours(
@@ -99,31 +99,12 @@ def test_chunks_of_a_run_that_was_killed_before_its_first_receipt_are_ours(
 ) -> None:
     write_state(layout, Disk(), STATE)
     layout.chunked.write_text(">a_chunk_1\nA\n")
-    assert "going on" in str(_admit(layout))
+    assert "going on" in str(_check(layout))
 
 
 def test_an_empty_folder_is_no_hindrance(layout: Layout) -> None:
     layout.folder("protein").mkdir()
-    assert _admit(layout) is None
-
-
-@pytest.mark.parametrize(
-    ("name", "value", "message"),
-    [
-        ("chunk length", 300, "chunk length: was 500, is 300"),
-        ("precision", "bf16", "precision: was fp32, is bf16"),
-        ("input", "b" * 64, "input: was sha256 aaaaaaaaaaaa..., is sha256 bbbbbbbbbbbb..."),
-    ],
-)
-def test_other_settings_are_refused_and_named(
-    begun: Layout, name: str, value: object, message: str
-) -> None:
-    state = RunState(STATE.source, {**STATE.analysis, name: value})
-    for resume in (True, False):
-        with pytest.raises(ResumeRefusedError) as caught:
-            _admit(begun, state, resume=resume)
-        assert message in str(caught.value)
-    assert begun.contigs_table.read_text() == "old"
+    assert _check(layout) is None
 
 
 def test_another_input_of_the_same_name_is_refused_and_both_are_named(begun: Layout) -> None:
@@ -132,32 +113,42 @@ def test_another_input_of_the_same_name_is_refused_and_both_are_named(begun: Lay
         with pytest.raises(
             ResumeRefusedError, match=r"run of /data/s.fa, not the run of /other/s.fa"
         ):
-            _admit(begun, state, resume=resume)
+            _check(begun, state, resume=resume)
+    assert begun.contigs_table.read_text() == "old"
 
 
 def test_a_moved_input_is_the_same_input(begun: Layout) -> None:
-    assert "going on" in str(_admit(begun, RunState("/moved/s.fa", STATE.analysis)))
+    assert "going on" in str(_check(begun, RunState("/moved/s.fa", STATE.analysis)))
 
 
 def test_force_moves_everything_aside(begun: Layout) -> None:
-    assert "starting over" in str(_admit(begun, force=True))
+    assert "starting over" in str(_check(begun, force=True))
     assert not begun.owned()
     assert (begun.previous / begun.contigs_table.name).read_text() == "old"
 
 
-def test_state_of_a_newer_version_is_refused(begun: Layout) -> None:
+@pytest.mark.parametrize(("schema", "age"), [(99, "a newer version"), (1, "an older version")])
+def test_state_of_another_schema_is_refused(begun: Layout, schema: int, age: str) -> None:
     document = unsealed(begun.run_state.read_bytes())
-    begun.run_state.write_bytes(sealed({**document, "schema": 99}))
-    with pytest.raises(ResumeRefusedError, match="newer version"):
-        _admit(begun, resume=True)
-    assert "starting over" in str(_admit(begun, force=True))
+    begun.run_state.write_bytes(sealed({**document, "schema": schema}))
+    with pytest.raises(ResumeRefusedError, match=age) as caught:
+        _check(begun, resume=True)
+    assert caught.value.exit_code == 3
+    assert "starting over" in str(_check(begun, force=True))
 
 
-def test_a_link_in_place_of_the_state_is_refused(layout: Layout, tmp_path: Path) -> None:
-    layout.home.mkdir(parents=True)
-    layout.state.symlink_to(tmp_path)
-    with pytest.raises(ResumeRefusedError, match="symbolic link"):
-        refuse_links(layout.state)
+@pytest.mark.parametrize("name", ["state", "input", ".", "..", "lock"])
+@pytest.mark.parametrize("stem", ["s", "s.lock"])
+def test_a_link_in_a_kept_folder_is_refused(tmp_path: Path, name: str, stem: str) -> None:
+    layout = RunLayout(tmp_path, stem, 500)
+    link = Path(os.path.normpath(layout.home / name))
+    link.parent.mkdir(parents=True, exist_ok=True)
+    (tmp_path / "elsewhere").mkdir()
+    link.symlink_to(tmp_path / "elsewhere")
+    expected = OutputError if name == "lock" else ResumeRefusedError
+    with pytest.raises(expected, match="symbolic link"), locked(layout.lock):
+        pass
+    assert not list((tmp_path / "elsewhere").iterdir())
 
 
 def test_a_lock_excludes_and_names_its_owner(layout: Layout) -> None:

@@ -14,16 +14,16 @@ from virnucpro.errors import InputError, UsageError
 from virnucpro.events import StepProgress
 from virnucpro.layout import MOLECULES, Layout
 from virnucpro.store.disk import Disk
-from virnucpro.store.guard import (
+from virnucpro.store.lock import locked
+from virnucpro.store.migrations import current_schema
+from virnucpro.store.work import (
     ExistingWork,
     WorkIdentity,
-    admit_work,
+    check_work,
     foreign_files_refusal,
     read_identity,
     save_identity,
 )
-from virnucpro.store.lock import locked
-from virnucpro.store.migrations import current_schema
 from virnucpro.training.data.dataset import CONTENTS, PARTS, Content, Dataset
 from virnucpro.training.data.genomes import (
     GenomeFile,
@@ -138,7 +138,7 @@ def prepare_dataset(
         identity = _identity(settings, rows, files)
         wanted = _work_identity(dataset, identity)
         existing = _existing_work(dataset, settings.content, identity, force=force)
-        admission = admit_work(wanted, existing, disk, force=force)
+        admission = check_work(wanted, existing, disk, force=force)
         if admission.decision == "finished":
             return PreparedDataset(Dataset(dataset.root).description, "found")
         _clear(dataset, existing.own_files, disk)

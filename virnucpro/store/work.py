@@ -1,6 +1,6 @@
-"""The guard: whether the files that are there are the same work, and what a command may do then.
+"""Whether the files that are there are the same work, and what a command may do then.
 
-Every command that writes results asks :func:`admit_work` before it writes anything:
+Every command that writes results asks :func:`check_work` before it writes anything:
 
 ===========================================  =====================================================
 what is there                                what happens
@@ -20,19 +20,17 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from virnucpro.contracts import Json
 from virnucpro.errors import ResumeRefusedError, UsageError
-from virnucpro.layout import state_folders
-from virnucpro.store.disk import Disk
+from virnucpro.store.disk import Disk, is_own_file, refuse_links
 from virnucpro.store.documents import parse_json, sealed, unsealed
-from virnucpro.store.migrations import current_schema, upgraded
-from virnucpro.version import __version__
+from virnucpro.store.migrations import stamped, upgraded
 
-Decision = Literal["start", "continue", "finished"]
 NAMED_FILES = 5  # files that a message lists before it only counts the others
 NAMED_CHANGES = 20  # the same of settings that differ
+LONGEST_VALUE = 200  # letters of a setting in a message
 
 
 @dataclass(frozen=True)
@@ -48,14 +46,16 @@ class WorkIdentity:
     label: str
     settings: Mapping[str, Json]
 
-    def changes_since(self, earlier: WorkIdentity) -> list[tuple[str, Json, Json]]:
-        """Return name, earlier value and present value of each setting that differs.
-
-        A setting that only the earlier work knows counts as a change, too.
-        """
+    def changes_since(self, earlier: WorkIdentity) -> list[str]:
+        """Return a line per setting that differs, also where only the earlier work knows it."""
         names = dict.fromkeys([*self.settings, *earlier.settings])
-        values = [(name, earlier.settings.get(name), self.settings.get(name)) for name in names]
-        return [(name, was, now) for name, was, now in values if _plain(was) != _plain(now)]
+        values = ((name, earlier.settings.get(name), self.settings.get(name)) for name in names)
+        return [
+            f"  {name}: was {_short(was)}, is {_short(now)}"
+            for name, was, now in values
+            # As JSON has them: what was read from a file compares equal to what was written.
+            if json.dumps(was, sort_keys=True) != json.dumps(now, sort_keys=True)
+        ]
 
 
 @dataclass(frozen=True)
@@ -83,28 +83,24 @@ class ExistingWork:
     option: str = "--output-dir"
 
 
-@dataclass(frozen=True)
-class Admission:
-    """What the guard decided.
+class Decision(NamedTuple):
+    """Whether to ``start`` at the beginning, ``continue``, or check what is ``finished``.
 
-    Attributes:
-        decision: ``start`` at the beginning, ``continue`` what an earlier start left, or check
-            what is ``finished``.
-        notice: a sentence for the user; None where nothing needs to be said.
+    ``notice`` is a sentence for the user; None where nothing needs to be said.
     """
 
-    decision: Decision
+    decision: Literal["start", "continue", "finished"]
     notice: str | None = None
 
 
-def admit_work(
+def check_work(
     wanted: WorkIdentity,
     existing: ExistingWork,
     disk: Disk,
     *,
     resume: bool = False,
     force: bool = False,
-) -> Admission:
+) -> Decision:
     """Decide whether the work may start or go on; moves earlier files aside under ``force``.
 
     ``resume`` only decides what is said where there is nothing to continue.
@@ -116,55 +112,34 @@ def admit_work(
         OutputError: the files cannot be moved aside.
     """
     refuse_links(existing.previous, _moving_folder(existing))
-    refusal = foreign_files_refusal(existing) or _changes_refusal(wanted, existing)
     if force:
         folder = move_aside(existing, disk)
         if folder is None:
-            return Admission("start")
-        return Admission("start", f"--force: starting over; what was there is now in {folder}")
-    if refusal:
+            return Decision("start")
+        return Decision("start", f"--force: starting over; what was there is now in {folder}")
+    if refusal := foreign_files_refusal(existing) or _changes_refusal(wanted, existing):
         raise refusal
     if not existing.own_files:
         nothing = f"nothing to resume in {existing.place}: starting from the beginning"
-        return Admission("start", nothing if resume else None)
+        return Decision("start", nothing if resume else None)
     label = (existing.identity or wanted).label
     if existing.finished:
-        return Admission("finished", f"{label} is finished: its results are checked")
-    return Admission("continue", f"going on with {label}")
+        return Decision("finished", f"{label} is finished: its results are checked")
+    return Decision("continue", f"going on with {label}")
 
 
-def admit_evaluation(
+def check_evaluation(
     wanted: WorkIdentity, existing: ExistingWork, disk: Disk, *, force: bool = False
 ) -> str | None:
-    """Do what :func:`admit_work` does for an evaluation, which is always made anew.
+    """Do what :func:`check_work` does for an evaluation, which is always made anew.
 
     Returns what a person should know, if anything.
 
     Raises:
-        VirNucProError: see :func:`admit_work`.
+        VirNucProError: see :func:`check_work`.
     """
-    admission = admit_work(wanted, existing, disk, force=force)
-    if admission.decision == "start":
-        return admission.notice
-    return f"{wanted.label} is made again"
-
-
-def refuse_links(*paths: Path) -> None:
-    """Refuse kept files and folders that are, or lie behind, a symbolic link.
-
-    Every command calls it before it writes anything. Of the folders above a path, only the
-    checkpoint folder and those in it count: users may link the folders of their results.
-
-    Raises:
-        ResumeRefusedError: there is such a link (exit 3).
-    """
-    for path in paths:
-        for place in (path, *state_folders(path)):
-            if place.is_symlink():
-                raise ResumeRefusedError(
-                    f"{place} is a symbolic link, which is not followed, because the program keeps "
-                    f"and removes files there: remove the link, then run the same command again"
-                )
+    decision, notice = check_work(wanted, existing, disk, force=force)
+    return notice if decision == "start" else f"{wanted.label} is made again"
 
 
 def foreign_files_refusal(existing: ExistingWork, *, force: bool = True) -> UsageError | None:
@@ -181,10 +156,7 @@ def foreign_files_refusal(existing: ExistingWork, *, force: bool = True) -> Usag
     listed = ", ".join(names[:NAMED_FILES]) + (f" and {more:,} more" if more > 0 else "")
     advice = f"move them away or choose another {existing.option}"
     if force:
-        advice = (
-            f"move them away, choose another {existing.option}, or start over with --force, which "
-            f"moves them to {existing.previous.parent}"
-        )
+        advice += f", or start over with --force, which moves them to {existing.previous.parent}"
     return UsageError(
         f"{place} already holds files that this command would overwrite and that are not "
         f"its own: {listed}; {advice}"
@@ -197,10 +169,10 @@ def refuse_other_json(path: Path | None, keys: Sequence[str], option: str) -> No
     Raises:
         UsageError: it is another file (exit 64).
     """
-    if path is None or not (path.exists() or path.is_symlink()):
+    if path is None or not files_in([path]):
         return
     try:
-        document = None if path.is_symlink() else parse_json(path.read_bytes())
+        document = parse_json(path.read_bytes()) if is_own_file(path) else None
     except (OSError, ValueError):
         document = None
     if not isinstance(document, dict) or not set(keys) <= document.keys():
@@ -211,19 +183,18 @@ def refuse_other_json(path: Path | None, keys: Sequence[str], option: str) -> No
 
 
 def _changes_refusal(wanted: WorkIdentity, existing: ExistingWork) -> ResumeRefusedError | None:
-    if existing.identity is None:
+    changes = wanted.changes_since(existing.identity) if existing.identity else []
+    if existing.identity is None or not changes:
         return None
-    changes = wanted.changes_since(existing.identity)
-    if not changes:
-        return None
-    rows = "\n".join(f"  {_changed(*change)}" for change in changes[:NAMED_CHANGES])
     if len(changes) > NAMED_CHANGES:
-        rows += f"\n  and {len(changes) - NAMED_CHANGES:,} more"
+        changes[NAMED_CHANGES:] = [f"  and {len(changes) - NAMED_CHANGES:,} more"]
     earlier = existing.identity.label
     instead = f", not {wanted.label}" if wanted.label != earlier else ""
     return ResumeRefusedError(
-        f"{existing.place} holds {earlier}{instead}; the results would differ:\n{rows}\n"
-        f"repeat the command with the earlier input and settings, choose another "
+        "\n".join(
+            [f"{existing.place} holds {earlier}{instead}; the results would differ:", *changes]
+        )
+        + f"\nrepeat the command with the earlier input and settings, choose another "
         f"{existing.option}, or start over with --force, which moves aside what is there"
     )
 
@@ -283,12 +254,7 @@ def save_identity(path: Path, identity: WorkIdentity, disk: Disk) -> None:
     Raises:
         OutputError: it cannot be written.
     """
-    document = {
-        "schema": current_schema("work"),
-        "producer": f"virnucpro {__version__}",
-        "label": identity.label,
-        "settings": dict(identity.settings),
-    }
+    document = stamped("work", label=identity.label, settings=dict(identity.settings))
     disk.save(path, sealed(document))
 
 
@@ -296,31 +262,13 @@ def read_identity(path: Path) -> WorkIdentity | None:
     """Return what :func:`save_identity` recorded; None where there is no readable record.
 
     Raises:
-        ResumeRefusedError: a newer version of the program wrote it (exit 3).
+        ResumeRefusedError: another version of the program wrote it (exit 3).
     """
     try:
         document = upgraded("work", unsealed(path.read_bytes()), path)
         return WorkIdentity(str(document["label"]), dict(document["settings"]))
     except (OSError, ValueError, LookupError, TypeError):
         return None
-
-
-def _plain(value: Json) -> str:
-    """A value as JSON has it: what was read from a file compares equal to what was written."""
-    return json.dumps(value, sort_keys=True)
-
-
-def _changed(name: str, was: Json, now: Json) -> str:
-    """Return what changed in a setting; of a list of texts only what it lost and what it got."""
-    if not (_is_texts(was) and _is_texts(now)):
-        return f"{name}: was {_short(was)}, is {_short(now)}"
-    lost, new = ([x for x in a if x not in b] for a, b in ((was, now), (now, was)))
-    parts = [f"{word} {', '.join(x)}" for word, x in (("no longer", lost), ("now also", new)) if x]
-    return f"{name}: {'; '.join(parts) or 'in another order'}"
-
-
-def _is_texts(value: Json) -> bool:
-    return isinstance(value, list | tuple) and all(isinstance(item, str) for item in value)
 
 
 def _short(value: Json) -> str:
@@ -330,4 +278,6 @@ def _short(value: Json) -> str:
     if isinstance(value, bool):
         return "on" if value else "off"
     text = value if isinstance(value, str) else json.dumps(value)
-    return f"sha256 {text[:12]}..." if len(text) == 64 else text
+    if len(text) == 64:
+        return f"sha256 {text[:12]}..."
+    return text if len(text) <= LONGEST_VALUE else f"{text[:LONGEST_VALUE]}..."

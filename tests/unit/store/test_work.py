@@ -1,0 +1,148 @@
+"""Whether existing files are the same work, and what the command may do then."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from virnucpro.errors import ResumeRefusedError, UsageError
+from virnucpro.store.disk import Disk
+from virnucpro.store.work import Decision, ExistingWork, WorkIdentity, check_work, files_in
+
+WANTED = WorkIdentity("the run of s.fa", {"input": "a" * 64, "chunk length": 500, "lengths": [1]})
+
+
+@pytest.fixture
+def empty(tmp_path: Path) -> ExistingWork:
+    return ExistingWork(tmp_path, tmp_path / ".checkpoints/s.previous")
+
+
+@pytest.fixture
+def own(empty: ExistingWork) -> ExistingWork:
+    (empty.place / "s_contigs.tsv").write_text("own")
+    (empty.place / "s_protein").mkdir()
+    (empty.place / "s_protein/output_1.fa").write_text("own")
+    files = [empty.place / "s_contigs.tsv", empty.place / "s_protein"]
+    return replace(empty, own_files=files, identity=WANTED)
+
+
+@pytest.fixture
+def foreign(empty: ExistingWork) -> ExistingWork:
+    (empty.place / "s_protein.faa").write_text("mine")
+    return replace(empty, foreign_files=[empty.place / "s_protein.faa"])
+
+
+def _check(existing: ExistingWork, wanted: WorkIdentity = WANTED, **flags: bool) -> Decision:
+    return check_work(wanted, existing, Disk(), **flags)
+
+
+def test_an_empty_place_is_free(empty: ExistingWork) -> None:
+    assert _check(empty) == Decision("start")
+    assert _check(empty, force=True) == Decision("start")
+    resumed = _check(empty, resume=True)
+    assert resumed.decision == "start"
+    assert "starting from the beginning" in str(resumed.notice)
+
+
+@pytest.mark.parametrize("resume", [False, True])
+def test_unfinished_work_goes_on_and_finished_work_is_checked(
+    own: ExistingWork, resume: bool
+) -> None:
+    unfinished = _check(own, resume=resume)
+    assert unfinished == Decision("continue", "going on with the run of s.fa")
+    finished = _check(replace(own, finished=True), resume=resume)
+    assert finished.decision == "finished"
+    assert "the run of s.fa is finished" in str(finished.notice)
+
+
+def test_work_without_a_readable_identity_goes_on(own: ExistingWork) -> None:
+    assert _check(replace(own, identity=None)).decision == "continue"
+
+
+LONG = ["x" * 300]
+
+
+@pytest.mark.parametrize("resume", [False, True])
+@pytest.mark.parametrize(
+    ("change", "row"),
+    [
+        ({"chunk length": 300}, "chunk length: was 500, is 300"),
+        ({"input": "b" * 64}, "input: was sha256 aaaaaaaaaaaa..., is sha256 bbbbbbbbbbbb..."),
+        ({"precision": "fp32"}, "precision: was not set, is fp32"),
+        ({"lengths": None}, "lengths: was [1], is not set"),
+        ({"lengths": LONG}, f'lengths: was [1], is ["{"x" * 198}...'),
+        ({"lengths": (1,)}, None),  # a tuple is the list that JSON makes of it
+    ],
+)
+def test_another_identity_is_refused_and_the_change_is_named(
+    own: ExistingWork, resume: bool, change: dict[str, object], row: str | None
+) -> None:
+    wanted = replace(WANTED, label="the run of moved/s.fa", settings={**WANTED.settings, **change})
+    if row is None:
+        assert _check(own, wanted, resume=resume).decision == "continue"
+        return
+    with pytest.raises(ResumeRefusedError, match="--force") as caught:
+        _check(own, wanted, resume=resume)
+    assert f"\n  {row}\n" in str(caught.value)
+    assert (own.place / "s_contigs.tsv").read_text() == "own"
+
+
+@pytest.mark.parametrize("resume", [False, True])
+def test_foreign_files_are_refused_and_some_are_named(
+    own: ExistingWork, foreign: ExistingWork, resume: bool
+) -> None:
+    folder = own.place / "other"
+    folder.mkdir()
+    for number in range(12):
+        (folder / f"output_{number:02d}.fa").touch()
+    for existing, named in (
+        (foreign, r"s_protein\.faa.*--output-dir.*--force"),
+        (replace(own, foreign_files=foreign.foreign_files), r"s_protein\.faa"),
+        (replace(own, foreign_files=[folder]), r"output_04\.fa and 7 more"),
+    ):
+        with pytest.raises(UsageError, match=named) as caught:
+            _check(existing, resume=resume)
+        assert caught.value.exit_code == 64
+    assert (foreign.place / "s_protein.faa").read_text() == "mine"
+
+
+def test_force_keeps_the_latest_own_work(own: ExistingWork) -> None:
+    for content in ("first", "second"):
+        (own.place / "s_protein").mkdir(exist_ok=True)
+        (own.place / "s_contigs.tsv").write_text(content)
+        admission = _check(own, force=True)
+        assert admission.decision == "start"
+        assert str(own.previous) in str(admission.notice)
+    assert [path.name for path in own.previous.parent.iterdir()] == [own.previous.name]
+    assert (own.previous / "s_contigs.tsv").read_text() == "second"
+    assert not (own.place / "s_contigs.tsv").exists()
+
+
+def test_force_never_removes_foreign_files(foreign: ExistingWork) -> None:
+    for content in ("first", "second"):
+        (foreign.place / "s_protein.faa").write_text(content)
+        assert _check(foreign, force=True).decision == "start"
+    kept = sorted(foreign.previous.parent.rglob("s_protein.faa"))
+    assert [path.read_text() for path in kept] == ["first", "second"]
+
+
+def test_force_goes_on_with_a_move_that_was_cut_short(own: ExistingWork) -> None:
+    moving = own.previous.with_name(f"{own.previous.name}.moving")
+    (moving / "s_protein").mkdir(parents=True)
+    (moving / "s_protein/output_1.fa").write_text("older")
+    _check(own, force=True)
+    assert (own.previous / "s_protein/output_1.fa").read_text() == "own"
+    assert not moving.exists()
+
+
+def test_links_count_as_files_and_are_not_followed(tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder/file").touch()
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "folder")
+    (tmp_path / "dead").symlink_to(tmp_path / "nowhere")
+    names = ("folder", "empty", "link", "dead", "missing")
+    found = files_in([tmp_path / name for name in names])
+    assert [path.name for path in found] == ["file", "link", "dead"]
