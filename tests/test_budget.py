@@ -38,10 +38,11 @@ LINES = {
 }
 # Of the whole package; code is without docstrings, comments and blank lines.
 WHOLE = {"files": 229, "lines": 37_133, "code": 24_976, "functions": 1869, "classes": 363}
-OUTSIDE = {"tests": 29_741, "benchmarks and tools": 3_486, "words of docs": 44_080}
+OUTSIDE = {"tests": 29_800, "benchmarks and tools": 3_486, "words of docs": 44_080}
 # Of `predict X -m lite` on one contig: own functions entered, their modules and calls, and what
-# it costs and leaves on the disk. A slow machine draws the progress more often.
-WAY = {"functions": 850, "modules": 111, "calls": 5600, "fsyncs": 30, "files": 20}
+# it costs and leaves on the disk. A slow machine draws the progress more often, and
+# another one has other warnings.
+WAY = {"functions": 850, "modules": 115, "calls": 5600, "fsyncs": 30, "files": 20}
 LONGEST_FUNCTION = 80  # lines
 
 
