@@ -1,7 +1,7 @@
 """How long features are kept: to the end of the run, or until they are scored.
 
 Of a run that does not keep them, only the features of some split files exist at the same time.
-When the files have scores, their features are removed and stand in the archive of the run, as those
+When the files have scores, their features are removed, and their receipts are kept, as those
 of a finished run do. No result depends on which files go together.
 """
 

@@ -130,7 +130,11 @@ class EmbeddingSession:
     def compute(self, task: Task, report: ReportProgress) -> Callable[[], TaskResult]:
         """Embed a file; what is returned checks the embeddings and writes the features."""
         started, waited = time.perf_counter(), self._encoder.host_wait_seconds
-        if self._prepared is not None and self._prepared[0] == task:
+        # A search may run in the thread that writes, while another task is prepared and computed.
+        searching = task.trial is not None or bool(task.excluded)
+        if searching:
+            file = self._read(task)
+        elif self._prepared is not None and self._prepared[0] == task:
             future, self._prepared = self._prepared[1], None
             file = future.result()
         else:
@@ -140,7 +144,8 @@ class EmbeddingSession:
         sequences = [sequence for _, sequence in file.records]
         with self._computing:
             if isinstance(self._encoder, BatchedEncoder):
-                data = self._encoder.encode(sequences, report, file.batches, self._following)
+                following = (lambda: None) if searching else self._following
+                data = self._encoder.encode(sequences, report, file.batches, following)
             else:
                 data = self._encoder.encode(sequences, report)
         host_wait = round(self._encoder.host_wait_seconds - waited, 3)
