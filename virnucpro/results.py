@@ -15,8 +15,10 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
+from msgspec import convert
+
 import virnucpro.tables as tables
-from virnucpro.columns import Column, ResultTable
+from virnucpro.columns import MISSING, Column, ResultTable
 from virnucpro.contracts import Json
 from virnucpro.errors import InputError, UsageError
 from virnucpro.store.documents import parse_json
@@ -61,13 +63,16 @@ class Rows(Iterator[Row], Generic[Row]):
         return next(self._rows)
 
     def _typed_rows(self) -> Iterator[Row]:
-        parsers = [column.parse for column in self.table.columns]
+        optional = {at for at, column in enumerate(self.table.columns) if column.optional}
         line = 1  # the header
         try:
             for cells in self.table.read(self.path, *self.table.names):
                 line += 1
-                values = [parse(cell) for parse, cell in zip(parsers, cells, strict=True)]
-                yield self.table.row._make(values)  # type: ignore[misc]
+                values = [
+                    None if cell == MISSING and at in optional else cell
+                    for at, cell in enumerate(cells)
+                ]
+                yield convert(values, self.table.row, strict=False)  # type: ignore[misc]
         except (OSError, EOFError, ValueError, zlib.error) as error:
             raise InputError(
                 f"{self.path} was changed or cut off (line {line} or the next: {error}); the same "
