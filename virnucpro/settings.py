@@ -31,7 +31,6 @@ VirusScore = Annotated[float, Meta(ge=-1, le=1)]
 CompileMode = Literal["auto", "always", "never"]
 ModelType = Literal["300", "500", "lite", "custom", "toy"]
 # Model type toy is for tests of the program: it is accepted, but not shown in help texts.
-SHOWN_MODEL_TYPES = tuple(name for name in get_args(ModelType) if name != "toy")
 DuplicateIds = Literal["error", "rename"]
 NO_CLUSTER = "none"
 Preset = Literal["default", "relaxed", "conservative"]
@@ -44,60 +43,50 @@ SHORTEST_WHOLE = 30  # bases; a shorter chunk that is read whole is not scored
 MEASURED = "measured on the device"
 
 
+@dataclass(frozen=True)
+class Setting:
+    """A declared setting; its annotation decides which values it accepts.
+
+    Attributes:
+        key: the key of the configuration file with the groups it stands in, separated by dots.
+        options: the names of the option, then the word that stands for its value in help texts
+            where the type does not say it; empty where there is no option.
+        description: a sentence for people.
+        unset: what None means.
+        choices: the accepted words, where not all are.
+        name: unique among all settings; the keyword of ``virnucpro.predict``.
+        group: the class that it is declared in, which says what depends on it.
+        type: the annotation without None, which ``msgspec`` checks values against.
+        default: where it is None, the key also accepts null and ``auto``.
+    """
+
+    key: str
+    options: str
+    description: str
+    unset: str = ""
+    choices: tuple[str, ...] = ()
+    name: str = ""
+    group: type = object
+    type: Any = str
+    default: Any = None
+
+    @property
+    def shown_choices(self) -> tuple[str, ...]:
+        """The words that texts for people list; none where any value of the type is accepted."""
+        return tuple(word for word in self.choices if word != "toy")
+
+
 def setting(
     default: Any,
     key: str,
     options: str,
     description: str,
     unset: str = "",
-    *,
     choices: tuple[str, ...] = (),
 ) -> Any:
-    """Declare a setting; its annotation decides which values it accepts.
-
-    Args:
-        default: None has the program decide; the key then also accepts null and ``auto``.
-        key: the key of the configuration file with the groups it stands in, separated by dots.
-        options: the names of the option, then the word that stands for its value in help texts
-            where the type does not say it; empty where there is no option.
-        description: a sentence for people.
-        unset: what None means.
-        choices: the accepted words, where the annotation cannot list them.
-    """
-    said = {"key": key, "options": options, "description": description, "unset": unset}
-    return field(default=default, metadata={**said, "choices": choices})
-
-
-@dataclass(frozen=True)
-class Setting:
-    """A declared setting; see :func:`setting`.
-
-    Attributes:
-        name: unique among all settings; the keyword of ``virnucpro.predict``.
-        group: the class that it is declared in, which says what depends on it.
-        type: the annotation without None, which ``msgspec`` checks values against.
-    """
-
-    name: str
-    group: type
-    type: Any
-    default: Any
-    key: str
-    options: str
-    description: str
-    unset: str
-    choices: tuple[str, ...]
-
-    @property
-    def kind(self) -> type:
-        """The Python type of its values: bool, int, float or str."""
-        base = get_args(self.type)[0] if get_origin(self.type) is Annotated else self.type
-        return str if self.choices else base
-
-    @property
-    def shown_choices(self) -> tuple[str, ...]:
-        """The words that texts for people list; none where any value of the type is accepted."""
-        return tuple(word for word in self.choices if word != "toy")
+    """Declare a setting; its group, and the class :class:`Setting`, say what the words mean."""
+    said = Setting(key, options, description, unset, choices)
+    return field(default=default, metadata={"setting": said})
 
 
 @dataclass(frozen=True)
@@ -444,18 +433,15 @@ class DisplaySettings:
 def _declared() -> Iterator[Setting]:
     for group in (AnalysisSettings, CutSettings, MachineSettings, DisplaySettings):
         hints = get_type_hints(group, include_extras=True)
-        for declared in fields(group):
-            if not declared.metadata:
-                continue
-            hint = hints[declared.name]
-            if get_origin(hint) not in (None, Annotated, Literal):  # a value, or None
-                hint = get_args(hint)[0]
-            said = dict(declared.metadata)
-            if get_origin(hint) is Literal:
-                said["choices"] = get_args(hint)
-            elif said["choices"]:
-                hint = Literal[said["choices"]]
-            yield Setting(declared.name, group, hint, declared.default, **said)
+        for entry in fields(group):
+            if said := entry.metadata.get("setting"):
+                hint = hints[entry.name]
+                if get_origin(hint) not in (None, Annotated, Literal):  # a value, or None
+                    hint = get_args(hint)[0]
+                choices = get_args(hint) if get_origin(hint) is Literal else said.choices
+                hint = Literal[choices] if choices else hint
+                own = {"name": entry.name, "group": group, "type": hint, "default": entry.default}
+                yield replace(said, choices=choices, **own)
 
 
 SETTINGS = {declared.name: declared for declared in _declared()}
