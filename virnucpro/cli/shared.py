@@ -18,7 +18,6 @@ from virnucpro.formatting import printable
 from virnucpro.settings import MOST, PRESETS, SETTINGS, Bases, Count, Preset, Share
 
 if TYPE_CHECKING:
-    from virnucpro.contracts import Device
     from virnucpro.executors.signals import Interruption
     from virnucpro.ui.terminal import ProgressScreen
 
@@ -307,21 +306,6 @@ def shown_on(
         if not advice:
             raise
         raise RunInterruptedError(stop.signal_number, advice) from stop
-
-
-def measured_device(options: Mapping[str, Any]) -> Device:
-    """Return the first device that ``predict`` would take, and settle this process on it.
-
-    CUDA must not have been used in this process before.
-
-    Raises:
-        UsageError: ``--device`` or ``--gpus`` is malformed, or names an unknown GPU.
-        DeviceError: a GPU was asked for and there is none.
-    """
-    from virnucpro.executors.processes import settled_device
-
-    given = {name: options.get(name) for name in ("device", "gpus", "threads")}
-    return settled_device(configuration(given).machine)
 
 
 def save_output(path: Path, content: bytes, *, force: bool, option: str) -> None:
