@@ -52,8 +52,7 @@ def markdown(table: ResultTable) -> str:
     lines += ["", "| column | example | meaning |", "|---|---|---|"]
     for column in table.columns:
         example = f"`{column.example}`" if column.example else ""
-        optional = " `NA` where there is none." if column.optional else ""
-        lines.append(f"| `{column.name}` | {example} | {column.meaning}{optional} |")
+        lines.append(f"| `{column.name}` | {example} | {column.meaning} |")
     return "\n".join(lines) + "\n"
 
 

@@ -80,7 +80,7 @@ def test_the_parts_of_a_declaration_become_a_column() -> None:
     assert (name.type, name.format, name.optional) == (str, "", False)
     assert (size.type, size.format, size.optional) == (int, "d", False)
     assert (share.type, share.format, share.optional) == (float, ".2f", True)
-    assert "| `share` | `0.50` | Its share, if it has one. `NA` where" in markdown(TABLE)
+    assert "| `share` | `0.50` | Its share, if it has one. |" in markdown(TABLE)
 
 
 def test_cells_are_parsed_by_the_type_of_their_column() -> None:
