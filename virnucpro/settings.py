@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, NamedTuple, get_args, get_origin, get_type_hints
 
 from msgspec import Meta
 
@@ -89,30 +89,23 @@ def setting(
     return field(default=default, metadata={"setting": said})
 
 
-@dataclass(frozen=True)
-class ShippedModels:
+class ShippedModels(NamedTuple):
     """A model type whose models come with this package; its encoders have the same name.
 
-    Attributes:
-        chunk_lengths: the lengths that the classifier was trained for, in bases; the first one is
-            the default.
-        notice: shown above the results, and written to ``STEM_run.json``.
+    The ``notice`` is shown above the results, and written to ``STEM_run.json``.
     """
 
     classifier: Path
-    chunk_lengths: tuple[int, ...]
     notice: str
 
 
 SHIPPED_MODELS = {
     "lite": ShippedModels(
         LITE_CLASSIFIER,
-        (500, 300, 150),
         "model type lite: a small model for a first look; the released ones are larger",
     ),
     "toy": ShippedModels(
         TOY_CLASSIFIER,
-        (500,),
         "model type toy: these scores mean nothing; they only show that the program works",
     ),
 }
@@ -199,7 +192,7 @@ class AnalysisSettings:
             return replace(
                 self,
                 classifier=self.classifier or str(shipped.classifier),
-                chunk_length=self.chunk_length or shipped.chunk_lengths[0],
+                chunk_length=self.chunk_length or 500,
                 nucleotide_model=self.model_type,
                 protein_model=self.model_type,
             )

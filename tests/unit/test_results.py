@@ -147,4 +147,3 @@ def test_importing_the_package_imports_nothing_heavy() -> None:
 def test_an_unknown_name_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="no attribute 'predictt'"):
         virnucpro.predictt  # noqa: B018
-    assert set(virnucpro.__all__) == set(dir(virnucpro))
