@@ -84,7 +84,7 @@ def load_configuration(path: Path) -> Configuration:
     """
     values: dict[str, Any] = {}
     obsolete = []
-    for name, value in _flatten(_parse(path)):
+    for name, value in _flatten(parse_yaml(path)):
         if name in KEYS:
             values[KEYS[name].name] = checked_value(f"{path}: {name}", KEYS[name], value)
         elif any(name == key or name.startswith(key + ".") for key in OBSOLETE_KEYS):
@@ -155,7 +155,8 @@ class PlainLoader(yaml.SafeLoader):
         return node
 
 
-def _parse(path: Path) -> Mapping[str, Any]:
+def parse_yaml(path: Path) -> Mapping[str, Any]:
+    """Return the content of a YAML file with sections. ConfigError: it is not such a file."""
     try:
         if path.stat().st_size > MAX_BYTES:
             raise ConfigError(f"{path} is larger than 1 MiB: this is not a configuration file")
