@@ -81,7 +81,7 @@ def load_configuration(path: Path) -> Configuration:
     """
     values: dict[str, Any] = {}
     obsolete = []
-    for name, value in _flatten(_parse(path)):
+    for name, value in _flatten(parse_yaml(path)):
         if name in KEYS:
             values[KEYS[name].name] = checked_value(f"{path}: {name}", KEYS[name], value)
         elif any(name == key or name.startswith(key + ".") for key in OBSOLETE_KEYS):
@@ -122,7 +122,8 @@ def _yaml_lines(group: Mapping[str, Any]) -> Iterator[str]:
         yield f"{label}: {written}  # {entry.description}{note}"
 
 
-def _parse(path: Path) -> Mapping[str, Any]:
+def parse_yaml(path: Path) -> Mapping[str, Any]:
+    """Return the content of a YAML file with sections. ConfigError: it is not such a file."""
     try:
         document = yaml.safe_load(path.read_text(encoding="utf-8-sig"))
     except FileNotFoundError:
