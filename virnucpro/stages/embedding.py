@@ -25,7 +25,7 @@ from virnucpro.contracts import (
 from virnucpro.encoders.batched import BatchedEncoder
 from virnucpro.encoders.family import EncoderSource
 from virnucpro.encoders.registry import family_named, open_encoder
-from virnucpro.layout import Layout, Molecule
+from virnucpro.layout import Layout, Molecule, receipt_beside
 from virnucpro.settings import CompileMode, MachineSettings
 from virnucpro.stages.embedding_session import EmbeddingSession
 from virnucpro.stages.splitting import split_files
@@ -90,14 +90,13 @@ class EmbeddingStage(Stage):
     def _task(self, number: int) -> Task:
         split = self.layout.split(self.molecule, number)
         output = self.layout.features(self.molecule, number)
-        receipt = output.with_name(output.name + ".done")
         params = {
             "encoder": self.source.sha256,
             "family": self.source.family,
             "precision": self.precision,
             "truncation": self.truncation,
         }
-        return Task(self.name, self.version, (split,), (output,), receipt, params)
+        return Task(self.name, self.version, (split,), (output,), receipt_beside(output), params)
 
     def by_file(self) -> EmbeddingStage:
         """Return the stage itself: it has a task per split file."""

@@ -202,14 +202,10 @@ class Disk:
                     self.unlink(temporary)
                 raise
 
-    def save(
-        self, path: Path, data: Bytes | Sequence[Bytes], rows: int = 0, *, durable: bool = True
-    ) -> OutputFile:
-        """Write ``data``, one piece or several, as :meth:`create` does, and describe the file."""
+    def save(self, path: Path, data: Bytes, rows: int = 0, *, durable: bool = True) -> OutputFile:
+        """Write ``data`` as :meth:`create` does, and describe the file."""
         with self.create(path, durable=durable) as out:
-            for piece in [data] if isinstance(data, Bytes) else data:
-                out.write(piece)
-            out.write(b"", rows)
+            out.write(data, rows)
         return out.output
 
     @contextmanager
