@@ -43,10 +43,9 @@ class OutputStage(HostStage):
     """Writes the tables of chunks and records, and the records called virus.
 
     ``seen`` are the files of the source as they were hashed: nothing is committed where one has
-    changed. False discovery rates are given only where the scores are
-    ``calibrated`` probabilities. ``contig_model`` says how the chunks of a record are put together;
-    None takes the rule of the original program. ``cuts`` say what a record needs to be called
-    virus.
+    changed. False discovery rates are given only where the scores are ``calibrated``.
+    ``contig_model`` says how the chunks of a record are put together; None takes the rule of the
+    original program. ``cuts`` say what a record needs to be called virus.
     """
 
     name: ClassVar[str] = "output"
@@ -63,11 +62,7 @@ class OutputStage(HostStage):
     cuts: Cuts = DEFAULT_CUTS
 
     def plan(self, receipts: Receipts) -> list[Task]:
-        """Return one task for all results.
-
-        Raises:
-            UsageError: the input is gone, or cannot be read any more.
-        """
+        """Return one task for all results."""
         layout = self.layout
         inputs = (*self.source.paths, layout.records_table, layout.frames_table, layout.consensus)
         outputs = (
@@ -99,19 +94,15 @@ class OutputStage(HostStage):
         return self.layout.virus_mates_fastq if fastq else self.layout.virus_mates_fasta
 
     def run(self, task: Task, report: ReportProgress) -> TaskResult:
-        """Walk over records, chunks and scores side by side; all are in input order.
-
-        Raises:
-            InputError: the input is not the one that was chunked.
-        """
+        """Walk over records, chunks and scores side by side; all are in input order."""
         rates = self._rates()
         fastq = holds_qualities(self.source.first)
         with ExitStack() as stack:
             writers = [stack.enter_context(self.disk.create(path)) for path in task.outputs]
-            *plain, fasta = writers[:PLAIN]
+            bed, gff3, fasta = writers[4:PLAIN]
             reads = writers[PLAIN:]
             zipped = [stack.enter_context(gzip_into(writer)) for writer in reads if fastq]
-            files = ResultFiles(plain[:4], *plain[4:], fasta, fastq=zipped, mates=reads)
+            files = ResultFiles(writers[:4], bed, gff3, fasta, fastq=zipped, mates=reads)
             rows_of_records = self._chunks()
             # A record is read before its chunks are gathered, and both are let go before the next
             # one is read: a chromosome takes a GB while it is parsed.

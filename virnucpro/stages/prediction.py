@@ -61,8 +61,10 @@ class ScoringStage(HostStage):
     def scores_of(self, classifier: Classifier, merged: Path) -> Features:
         """Return ids and scores, float32 ``[n, 2]``, of a file of merged features."""
         features = load_features(merged, "merged", mapped=True)
-        parts = features.data.split(-(-self.rows // INNER_BATCH) * INNER_BATCH)
-        return Features(features.ids, torch.cat([classifier.scores(part) for part in parts]))
+        size = -(-self.rows // INNER_BATCH) * INNER_BATCH
+        parts = [slice(n, n + size) for n in range(0, max(1, len(features.ids)), size)]
+        scores = torch.cat([classifier.scores(features.data[part]) for part in parts])
+        return Features(features.ids, scores)
 
 
 @dataclass(frozen=True)
@@ -96,12 +98,7 @@ class PredictionStage(HostStage):
         return ScoringStage(self.layout, self.disk, self.classifier, self.rows)
 
     def run(self, task: Task, report: ReportProgress) -> TaskResult:
-        """Score the rows of every file, in input order, on all threads that torch may use.
-
-        Raises:
-            ModelError: the classifier was replaced since the run began.
-            OutputError: scores that are there already were changed meanwhile.
-        """
+        """Score the rows of every file, in input order, on all threads that torch may use."""
         with self.disk.create(task.outputs[0]) as out, closing(self._scored(task)) as rows:
             out.write(PREDICTIONS.header.encode())
             for ids, pairs in with_copies(rows, *task.inputs[-2:]) if self.dedup else rows:

@@ -28,35 +28,20 @@ LINES_AT_A_TIME = 8192  # of a FASTA file are written together
 
 @dataclass(frozen=True, kw_only=True)
 class OutputFigures(TaskFigures):
-    """What the results hold, and what they were made with.
+    """What the results hold, and what they were made with."""
 
-    Attributes:
-        statuses: records by status.
-        calls: records by call.
-        chunks: chunks by status.
-        sure: records called virus of the tier ``high``.
-        doubtful: records called virus with a false discovery rate above ``DOUBTFUL``.
-        regions: viral regions in all records.
-        with_regions: records that are not called virus and hold viral regions.
-        more_regions: viral regions in these.
-        highest_rate: the highest rate of a record called virus; 0 where there is none.
-        cuts: what a record needed to be called virus.
-        calibrated: whether the scores of the classifier are calibrated.
-        contig_model: the coefficients of the contig model; empty for none.
-    """
-
-    statuses: Mapping[str, int]
-    calls: Mapping[str, int]
-    chunks: Mapping[str, int]
-    sure: int
-    doubtful: int
-    regions: int
-    with_regions: int
-    more_regions: int
-    highest_rate: float
-    cuts: Cuts
-    calibrated: bool
-    contig_model: tuple[float, ...]
+    statuses: Mapping[str, int]  # records by status
+    calls: Mapping[str, int]  # records by call
+    chunks: Mapping[str, int]  # chunks by status
+    sure: int  # records called virus of the tier ``high``
+    doubtful: int  # records called virus with a false discovery rate above ``DOUBTFUL``
+    regions: int  # viral regions in all records
+    with_regions: int  # records that are not called virus and hold viral regions
+    more_regions: int  # viral regions in these
+    highest_rate: float  # of a record called virus; 0 where there is none
+    cuts: Cuts  # what a record needed to be called virus
+    calibrated: bool  # whether the scores of the classifier are calibrated
+    contig_model: tuple[float, ...]  # its coefficients; empty for none
 
     @property
     def records(self) -> int:
