@@ -12,7 +12,7 @@ import numpy as np
 from virnucpro.columns import MISSING
 from virnucpro.errors import InputError, UsageError
 from virnucpro.layout import Layout
-from virnucpro.tables import CHUNKS, CONSENSUS, CONTIGS, PREDICTIONS
+from virnucpro.tables import CHUNKS
 
 if TYPE_CHECKING:
     from pandas import DataFrame, Series
@@ -132,7 +132,7 @@ def _parsed(table: DataFrame) -> tuple[Level, bool, dict[str, Any]]:
     def has(names: tuple[str, ...]) -> bool:
         return set(names) <= set(table.columns)
 
-    if has(PREDICTIONS.select("Sequence_ID", "score1", "score2")):
+    if has(("Sequence_ID", "score1", "score2")):
         others, virus = _scores(table.score1), _scores(table.score2)
         if not (others + virus).all():
             raise ValueError("both scores of a row are 0")
@@ -140,12 +140,12 @@ def _parsed(table: DataFrame) -> tuple[Level, bool, dict[str, Any]]:
         # Close to 1, a float32 score2 is coarse. score1 has the missing digits.
         score = virus / (others + virus)
         return "frame", True, {"chunk": chunk, "record": _record(chunk), "score": score}
-    names = CHUNKS.select("record", "chunk", "status")
-    if has((*names, *CHUNKS.select("max_score_0", "max_score_1", "start", "end"))):
+    names = ("record", "chunk", "status")
+    if has((*names, "max_score_0", "max_score_1", "start", "end")):
         columns = {name: table[name] for name in names}
         length = table.end.astype(np.int64) - table.start.astype(np.int64) + 1
         return "chunk", True, {**columns, "score": _margin(table), "length": length}
-    if has(CONTIGS.select("record", "length", "status", "virus_score", "call")):
+    if has(("record", "length", "status", "virus_score", "call")):
         columns = {
             "record": table.record,
             "score": (1 + _scores(table.virus_score, lowest=-1)) / 2,
@@ -154,9 +154,9 @@ def _parsed(table: DataFrame) -> tuple[Level, bool, dict[str, Any]]:
             "called": table.call == "virus",
         }  # older runs do not have the column fdr
         return "contig", True, columns | ({"fdr": _scores(table.fdr)} if "fdr" in table else {})
-    if has(CONSENSUS.select("Modified_ID", "Is_Virus")):
+    if has(("Modified_ID", "Is_Virus")):
         columns = {"chunk": table.Modified_ID, "record": _record(table.Modified_ID)}
-        if has(CONSENSUS.select("max_score_0", "max_score_1")):
+        if has(("max_score_0", "max_score_1")):
             return "chunk", True, {**columns, "score": _margin(table)}
         calls = table.Is_Virus.str.lower()  # all that the first version of the program wrote
         if not calls.isin(["true", "false"]).all():
