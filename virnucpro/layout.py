@@ -63,6 +63,11 @@ def state_folders(path: Path) -> Sequence[Path]:
     return ()
 
 
+def receipt_beside(file: Path) -> Path:
+    """Return the receipt of the task that writes one file of its own."""
+    return file.with_name(f"{file.name}.done")
+
+
 def lock_file(root: Path, name: str) -> Path:
     """Return the lock file of the work that writes the file ``name`` in ``root``.
 

@@ -10,7 +10,7 @@ from virnucpro.errors import OutputError
 from virnucpro.events import Emit, Notice
 from virnucpro.formatting import byte_size
 from virnucpro.layout import MOLECULES, Layout
-from virnucpro.stages.scoring import ScoringStage
+from virnucpro.stages.prediction import ScoringStage
 from virnucpro.store.disk import Disk
 from virnucpro.store.ledger import Ledger
 

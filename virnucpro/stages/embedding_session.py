@@ -46,24 +46,8 @@ class FileBatches:
     batches: PreparedBatches | None = None
 
 
-def records_of(task: Task) -> tuple[list[tuple[str, str]], tuple[FailedSequences, ...]]:
-    """Read the records of a file that a task or a trial computes, and those that it leaves out."""
-    start, stop = task.trial or (0, None)
-    excluded = {failed.row: failed for failed in task.excluded}
-    records, failures = [], []
-    for row, record in enumerate(read_fasta(task.inputs[0], start, stop), start):
-        if failed := excluded.get(row):
-            failures.append(FailedSequences(failed.error, failed.message, (record[0],)))
-        else:
-            records.append(record)
-    return records, tuple(failures)
-
-
 class EmbeddingSession:
-    """An encoder on its device, called on split files.
-
-    A :class:`virnucpro.contracts.ModelSession` and :class:`virnucpro.contracts.PipelinedSession`.
-    """
+    """An encoder on its device: a ``ModelSession`` and ``PipelinedSession`` of the contracts."""
 
     def __init__(
         self,
@@ -74,10 +58,7 @@ class EmbeddingSession:
         device: Device,
         facts: Mapping[str, Json],
     ) -> None:
-        """Take an encoder that was loaded from ``source`` on ``device``.
-
-        ``facts`` are what :meth:`facts` returns.
-        """
+        """Take an encoder that was loaded from ``source`` on ``device``."""
         self._encoder = encoder
         self._source = source
         self._molecule = molecule
@@ -91,14 +72,7 @@ class EmbeddingSession:
             torch.cuda.reset_peak_memory_stats()  # leave out what loading and measuring took
 
     def __call__(self, task: Task, report: ReportProgress) -> TaskResult:
-        """Embed a file and write its features and their receipt.
-
-        Of a trial nothing is written.
-
-        Raises:
-            ArithmeticError: an embedding has NaN or infinite values.
-            OutputError: a file cannot be written.
-        """
+        """Embed a file and write its features and their receipt; of a trial, write nothing."""
         return self.compute(task, report)()
 
     def prepare(self, task: Task) -> None:
@@ -107,11 +81,19 @@ class EmbeddingSession:
         self._prepared = task, self._reader.submit(self._read, task)
 
     def _read(self, task: Task) -> FileBatches:
-        records, failures = records_of(task)
+        """Read the records that a task or a trial computes, and those that it leaves out."""
+        start, stop = task.trial or (0, None)
+        excluded = {failed.row: failed for failed in task.excluded}
+        records, failures = [], []
+        for row, record in enumerate(read_fasta(task.inputs[0], start, stop), start):
+            if failed := excluded.get(row):
+                failures.append(FailedSequences(failed.error, failed.message, (record[0],)))
+            else:
+                records.append(record)
         batches = None
         if isinstance(self._encoder, BatchedEncoder):
             batches = self._encoder.prepare([text for _, text in records])
-        return FileBatches(records, failures, batches)
+        return FileBatches(records, tuple(failures), batches)
 
     def _following(self) -> PreparedBatches | None:
         """Wait for the batches of the prepared file, if there is one and it can be read."""
@@ -169,11 +151,7 @@ class EmbeddingSession:
         return write
 
     def check(self) -> None:
-        """Embed full frames of all letters that a sequence may have.
-
-        Raises:
-            ArithmeticError: an embedding has NaN or infinite values.
-        """
+        """Embed frames of all letters; ArithmeticError where the embedding is not finite."""
         letters = LETTERS_PER_FRAME[self._molecule]
         alphabet = family_named(self._source.family).alphabet
         frame = (alphabet * letters)[:letters]
