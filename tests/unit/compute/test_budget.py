@@ -18,7 +18,7 @@ from tests.unit.encoders.small import (
     sequences,
 )
 from virnucpro.compute.budget import MEMORY_SHARE, Bounds, Budget, find_budget, largest_fitting
-from virnucpro.contracts import Device, ModelSession, SessionFigures
+from virnucpro.contracts import Device, SessionFigures
 from virnucpro.encoders.registry import locate
 from virnucpro.events import Event, Notice, WorkerReady, WorkerReport
 from virnucpro.layout import RunLayout
@@ -140,7 +140,6 @@ def _stage(tmp_path: Path, path: Path, kept=None, budget=None) -> EmbeddingStage
 
 def test_a_session_describes_itself(tmp_path, models):
     session = _stage(tmp_path, models["protein"]).open(Device("cpu"))
-    assert isinstance(session, ModelSession)
     facts = session.facts()
     assert facts == json.loads(json.dumps(facts))
     assert facts == {
