@@ -12,7 +12,7 @@ import click
 
 import virnucpro.cli.shared as shared
 from virnucpro.contracts import Device, Json
-from virnucpro.encoders.family import BATCH_OPTIONS, LETTERS_PER_FRAME
+from virnucpro.encoders.family import LETTERS_PER_FRAME
 from virnucpro.encoders.registry import family_named, family_names
 from virnucpro.errors import DeviceError, UsageError
 from virnucpro.formatting import memory_size, percent
@@ -30,6 +30,8 @@ Examples:
 
 The weights are those that predict would use.
 """
+# The option of predict for the batch budget, named after the encoder of the original program.
+BATCH_OPTIONS = {"nucleotide": "--dnabert-batch-size", "protein": "--esm-batch-size"}
 BATCHES = 4  # per call, on each thread of a CPU; with one, nothing could be prepared ahead
 DOUBLINGS = {"cpu": 2, "cuda": 5}  # budgets beyond the least one; a CPU gains nothing early
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from virnucpro.contracts import Device
-from virnucpro.devices import choose_devices, host_threads, mask_warning, visible_gpus
+from virnucpro.devices import choose_devices, host_threads, visible_gpus
 from virnucpro.errors import UsageError
 from virnucpro.events import Emit, Notice
 from virnucpro.executors.executor import CPU_LIMITS, Executor, open_executor
@@ -73,8 +73,6 @@ def opened_workers(
             yield workers
         return
     devices = choose_devices(machine, visible_gpus())
-    if devices[0].kind == "cuda" and (warning := mask_warning()):
-        emit(Notice("warning", warning))
     executor = open_executor(devices, machine, interruption)
     try:
         yield Workers(devices, executor)
