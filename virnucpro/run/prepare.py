@@ -9,8 +9,7 @@ from pathlib import Path
 from virnucpro.classifier.files import ClassifierInfo, inspect_classifier
 from virnucpro.classifier.fit import check_fit
 from virnucpro.contracts import Device, Json, Stage
-from virnucpro.encoders.family import EncoderSource
-from virnucpro.encoders.registry import cautions, check_precision, ignored_options, locate
+from virnucpro.encoders.registry import cautions, check_precision, locate
 from virnucpro.events import Emit, Notice
 from virnucpro.io.pairs import InputFiles
 from virnucpro.layout import STDIN, Layout, RunLayout
@@ -153,11 +152,7 @@ def prepare(
             requested = requested_precision(each.layout, requested)
     precision = choose_precision(requested, devices)
     check_precision(precision, *sources)
-    for text in (
-        *cautions(sources),
-        *ignored_by(sources, request.analysis, request.machine),
-        *emulation_warnings(precision, devices),
-    ):
+    for text in (*cautions(sources), *emulation_warnings(precision, devices)):
         emit(Notice("warning", text))
     encoders = EncoderSetup(nucleotide, protein, precision, analysis.truncation)
     source, layout, machine = source_of(request), request.layout, request.machine
@@ -171,18 +166,6 @@ def source_of(request: PredictionRequest) -> InputFiles:
         return InputFiles(request.layout.spooled, interleaved=request.interleaved)
     mates = None if request.mates is None else Path(request.mates).absolute()
     return InputFiles(Path(request.source).absolute(), mates, interleaved=request.interleaved)
-
-
-def ignored_by(
-    sources: Sequence[EncoderSource], analysis: AnalysisSettings, machine: MachineSettings
-) -> list[str]:
-    """Return a sentence for each option that was given and has no effect on these encoders."""
-    return ignored_options(
-        sources,
-        budgets={"nucleotide": machine.nucleotide_batch, "protein": machine.protein_batch},
-        precision=analysis.precision,
-        compile=machine.compile,
-    )
 
 
 def finds_copies(request: PredictionRequest) -> bool:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from virnucpro.contracts import Device
-from virnucpro.devices import choose_devices, host_threads, mask_warning, visible_gpus
+from virnucpro.devices import choose_devices, host_threads, visible_gpus
 from virnucpro.errors import UsageError
 from virnucpro.events import Emit, Notice
 from virnucpro.executors.executor import CPU_LIMITS, Executor, open_executor
@@ -22,7 +22,6 @@ from virnucpro.store.disk import Disk
 
 if TYPE_CHECKING:
     from virnucpro.executors.ray_pool import RayPool
-    from virnucpro.executors.ray_worker import Probe
 
 
 @dataclass(frozen=True)
@@ -74,8 +73,6 @@ def opened_workers(
             yield workers
         return
     devices = choose_devices(machine, visible_gpus())
-    if devices[0].kind == "cuda" and (warning := mask_warning()):
-        emit(Notice("warning", warning))
     executor = open_executor(devices, machine, interruption)
     try:
         yield Workers(devices, executor)
@@ -98,9 +95,11 @@ def _cluster_workers(
     emit(Notice("info", f"connecting to the Ray cluster {machine.cluster}"))
     with ExitStack() as stack:
         stack.enter_context(connected(machine.cluster))
-        probe = stack.enter_context(_probe_file(path, disk))
+        # Only nodes that share this folder see a file of this size there.
+        disk.save(path, bytes(size := 1 + secrets.randbelow(1 << 16)))
+        stack.callback(disk.remove, path)
         places, threads = place_finder(machine), machine.tokenizer_threads
-        pool = RayPool(places, threads, probe, emit)
+        pool = RayPool(places, threads, {path: size}, emit)
         stack.callback(pool.close)
         pool.gather()
         _refuse_without_workers(pool)
@@ -112,19 +111,6 @@ def _cluster_workers(
         executor = Executor(pool, machine.threads or host_threads(), interruption, limits)
         stack.callback(executor.close)
         yield Workers(devices, executor, pool)
-
-
-@contextmanager
-def _probe_file(path: Path, disk: Disk) -> Iterator[Probe]:
-    """Have a file whose content only those can read who share its folder."""
-    from virnucpro.executors.ray_worker import Probe
-
-    token = secrets.token_hex(16)
-    disk.save(path, token.encode())
-    try:
-        yield Probe(path, token)
-    finally:
-        disk.remove(path)
 
 
 def _refuse_without_workers(pool: RayPool) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from virnucpro.contracts import Device
-from virnucpro.devices import choose_devices, mask_warning, visible_gpus
+from virnucpro.devices import choose_devices, visible_gpus
 from virnucpro.encoders.registry import cautions, check_precision, locate
 from virnucpro.errors import ResumeRefusedError, UsageError
 from virnucpro.events import Emit, Notice, StageAhead
@@ -20,7 +20,7 @@ from virnucpro.precision import choose_precision, emulation_warnings
 from virnucpro.run.engine import Run, checked_state, execute
 from virnucpro.run.failures import update_failure_table
 from virnucpro.run.files import tidy_up
-from virnucpro.run.prepare import ignored_by, requested_precision
+from virnucpro.run.prepare import requested_precision
 from virnucpro.run.record import run_record, write_record
 from virnucpro.run.request import check_writable
 from virnucpro.settings import AnalysisSettings, MachineSettings
@@ -75,17 +75,11 @@ def embed(
     parts = _chosen_parts(dataset, request.parts)
     layouts = [dataset.layout(part) for part in parts]
     devices = choose_devices(request.machine, visible_gpus())
-    if devices[0].kind == "cuda" and (warning := mask_warning()):
-        emit(Notice("warning", warning))
     encoders = _encoders(request, dataset, devices)
     for layout in layouts:
         check_writable(layout)
     sources = tuple(encoders.sources.values())
-    for text in (
-        *cautions(sources),
-        *ignored_by(sources, request.analysis, request.machine),
-        *emulation_warnings(encoders.precision, devices),
-    ):
+    for text in (*cautions(sources), *emulation_warnings(encoders.precision, devices)):
         emit(Notice("warning", text))
     with ExitStack() as stack:
         for layout in layouts:
