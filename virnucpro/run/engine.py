@@ -20,6 +20,7 @@ from virnucpro.run.forecast import stages_ahead
 from virnucpro.run.run import Run, check_space, sweep
 from virnucpro.run.status import write_stage_list
 from virnucpro.run.workers import WorkerTable
+from virnucpro.store.legacy import is_new_legacy_run
 
 Files = Mapping[Run, Sequence[int]]
 """The numbers of split files that are embedded and scored together, by run."""
@@ -43,6 +44,10 @@ def begin(run: Run, executor: Executor, emit: Emit) -> None:
     sweep(run.layout, run.disk)
     write_stage_list(run.layout, run.disk, run.command, run.stages)
     ledger = run.ledger
+    if is_new_legacy_run(run.layout):
+        for text in (text for stage in run.stages for text in stage.take_over()):
+            emit(Notice("warning", text))
+        ledger.store()  # from here on it is a run of this version
     begun = run.layout.score_files()  # features are gone before all files have scores
     if ledger.has_removed_outputs and not begun and (reason := _distrusted(run)):
         text = "the intermediate files of the finished run, since removed, are needed again"
@@ -184,21 +189,12 @@ def carry_out_stage(
 def _to_do(
     run: Run, stage: Stage, tasks: Sequence[Task], reasons: Counter[str], emit: Emit
 ) -> list[Task]:
-    """Return the tasks of a stage that are not proved to be finished, and count the reasons.
-
-    What an earlier version of the program left is committed.
-    """
-    stale = {}
+    """Return the tasks of a stage that are not proved to be finished, and count the reasons."""
+    stale = []
     for task in tasks:
         if reason := run.ledger.check(task):
-            stale[task.receipt] = task
+            stale.append(task)
             reasons.update([reason] if reason != "no receipt" else [])
-    for item in stage.adopt(list(stale.values())):
-        if isinstance(item, str):
-            emit(Notice("warning", item))
-            continue
-        run.ledger.adopt(item)
-        del stale[item.task.receipt]
     if stale and run.unscored is None and not run.space_checked and stage.disk_need(run.ledger):
         check_space(run, emit)
-    return [run.ledger.reopened(task) for task in stale.values()]
+    return [run.ledger.reopened(task) for task in stale]
