@@ -55,7 +55,7 @@ class HostStage(Stage):
                 write_receipt(self.disk, result)
             return result
 
-        return carry_out
+        return Session(carry_out)
 
     def whole(
         self,

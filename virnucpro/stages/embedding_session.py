@@ -16,6 +16,7 @@ from virnucpro.contracts import (
     FailedSequences,
     Json,
     ReportProgress,
+    Session,
     SessionFigures,
     Task,
     TaskFigures,
@@ -46,8 +47,8 @@ class FileBatches:
     batches: PreparedBatches | None = None
 
 
-class EmbeddingSession:
-    """An encoder on its device: a ``ModelSession`` and ``PipelinedSession`` of the contracts."""
+class EmbeddingSession(Session):
+    """An encoder on its device, called on split files."""
 
     def __init__(
         self,
@@ -70,10 +71,6 @@ class EmbeddingSession:
         self._computing = Lock()
         if device.kind == "cuda":
             torch.cuda.reset_peak_memory_stats()  # leave out what loading and measuring took
-
-    def __call__(self, task: Task, report: ReportProgress) -> TaskResult:
-        """Embed a file and write its features and their receipt; of a trial, write nothing."""
-        return self.compute(task, report)()
 
     def prepare(self, task: Task) -> None:
         """Read a file and begin to make its batches, in a thread."""
@@ -110,7 +107,12 @@ class EmbeddingSession:
                 batches.close()
 
     def compute(self, task: Task, report: ReportProgress) -> Callable[[], TaskResult]:
-        """Embed a file; what is returned checks the embeddings and writes the features."""
+        """Embed a file; what is returned checks the embeddings, and writes them but for a trial.
+
+        Raises:
+            ArithmeticError: an embedding has NaN or infinite values.
+            OutputError: a file cannot be written.
+        """
         started, waited = time.perf_counter(), self._encoder.host_wait_seconds
         # A search may run in the thread that writes, while another task is prepared and computed.
         searching = task.trial is not None or bool(task.excluded)
