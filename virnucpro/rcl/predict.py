@@ -49,9 +49,8 @@ from virnucpro.stages.chunking import (
     hashed_input,
     refuse_changed_input,
 )
-from virnucpro.store.disk import Disk, is_own_file, sha256_of
+from virnucpro.store.disk import GZIP_LEVEL, Disk, is_own_file, sha256_of
 from virnucpro.store.documents import sealed, unsealed
-from virnucpro.store.gzipped import LEVEL
 from virnucpro.store.lock import locked
 from virnucpro.store.state import RunState, read_state, write_state
 from virnucpro.store.work import ExistingWork, WorkIdentity, check_work
@@ -192,7 +191,7 @@ class FindingStage(BlockStage):
 
 def _packed(text: str) -> bytes:
     """Return a text as a member of a gzip file, without the time."""
-    return gzip.compress(text.encode(), LEVEL, mtime=0)
+    return gzip.compress(text.encode(), GZIP_LEVEL, mtime=0)
 
 
 def run_rcl_prediction(

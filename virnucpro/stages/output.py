@@ -30,8 +30,8 @@ from virnucpro.stages.fdr import contig_fdr, record_probabilities
 from virnucpro.stages.regions import MODEL as REGION_MODEL
 from virnucpro.stages.regions import find_regions
 from virnucpro.stages.results import OutputFigures, ResultFiles
+from virnucpro.store.disk import gzip_into
 from virnucpro.store.documents import parse_json
-from virnucpro.store.gzipped import gzip_into
 from virnucpro.store.stamps import HashedFile
 from virnucpro.tables import CONSENSUS, FRAMES, PAIRS
 
