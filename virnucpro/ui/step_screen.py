@@ -1,4 +1,4 @@
-"""The screen of commands with steps of known size: ``train prepare``, ``train lite``, downloads."""
+"""The screen of commands with steps of known size: ``train prepare`` and downloads."""
 
 from __future__ import annotations
 

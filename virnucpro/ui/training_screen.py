@@ -1,4 +1,4 @@
-"""The screen of ``train classifier`` and ``rcl train``: how far a training is."""
+"""The screen of the commands that train: how far a training is."""
 
 from __future__ import annotations
 
@@ -26,10 +26,11 @@ class TrainingScreen(StepScreen):
         if isinstance(event, Notice):
             self.notice(event)
         elif isinstance(event, EpochProgress):
-            title = f"epoch {event.epoch} of at most {event.epochs}"
+            one = event.epochs == 1  # the time left is that of its own steps
+            title = "training" if one else f"epoch {event.epoch} of at most {event.epochs}"
             if title != self._title:
                 self.end()
-                self._start(title, event.total, 0.0, "epoch")
+                self._start(title, event.total, event.seen, "units" if one else "epoch")
             with self.lock:
                 self._amount = event.seen
         else:
@@ -49,8 +50,8 @@ class TrainingScreen(StepScreen):
                 if name in event.metrics
             )
             self._result = (
-                f"epoch {event.epoch} of at most {event.epochs}: loss {event.loss:.4f}, "
-                f"{self._metrics} ({best}); {self._left}"
+                f"epoch {event.epoch} of at most {event.epochs}: loss {event.loss:.4f}"
+                f"{self._metrics and ', '}{self._metrics} ({best}); {self._left}"
             )
         self.draw()
         self.log.line(self._result)
