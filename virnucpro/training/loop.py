@@ -46,13 +46,7 @@ class Trainable(Protocol):
 def train_network(
     plan: Trainable, group: TrainingGroup, report: ReportEvent, stop_requested: StopRequested
 ) -> bool:
-    """Train from the savepoint, and return whether the training is finished or was stopped.
-
-    Raises:
-        DeviceError: the device has too little memory.
-        InputError: the loss is no longer finite.
-        OutputError: the savepoint cannot be written.
-    """
+    """Train from the savepoint, and return whether the training is finished or was stopped."""
     call_mkl_functions_once()
     try:
         return plan.loop(group, report, stop_requested).train()

@@ -37,12 +37,7 @@ TrainingEnd = bool | VirNucProError | str
 def train_on(
     plan: Trainable, devices: Sequence[Device], report: ReportEvent, interruption: Interruption
 ) -> bool:
-    """Train on one process for each device, a single one being this, and return whether it ended.
-
-    Raises:
-        DeviceError: a process died, or its device has too little memory.
-        VirNucProError: the error that a process met.
-    """
+    """Train on one process per device, a single one being this; return whether it is finished."""
     if len(devices) == 1:
         settle_on_device(devices[0], tokenizer_threads=1)
         from virnucpro.training.loop import train_network

@@ -50,12 +50,6 @@ def begin_training(
 
     ``identity`` is everything that decides the weights. ``finished`` is the same of the results
     that are there, if they say so.
-
-    Raises:
-        UsageError: files that are not ours would be overwritten.
-        ResumeRefusedError: the earlier training used other data or settings, or another version of
-            the program wrote its savepoint.
-        InputError: the savepoint is damaged.
     """
     for path in (*files.results, files.savepoint):
         disk.sweep(path.parent, {path.name})
@@ -106,10 +100,6 @@ def run_training(
     """Train to the end on one process per device, and return the finished savepoint.
 
     The scalars of every epoch are written for TensorBoard to the folder ``tensorboard``.
-
-    Raises:
-        RunInterruptedError: a signal arrived; the savepoint holds the state after the last batch.
-        VirNucProError: see :func:`train_on`.
     """
     if tensorboard is not None:
         report = keep_scalars(tensorboard, load_savepoint(plan.savepoint).history, report)

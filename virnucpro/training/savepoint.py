@@ -72,12 +72,7 @@ def save_savepoint(path: Path, savepoint: Savepoint, disk: Disk) -> None:
 
 
 def load_savepoint(path: Path) -> Savepoint:
-    """Read a savepoint.
-
-    Raises:
-        InputError: it is damaged.
-        ResumeRefusedError: another version of the program wrote it.
-    """
+    """Read a savepoint."""
     try:
         document = upgraded("savepoint", read_pickle(path), path)
         del document["schema"]

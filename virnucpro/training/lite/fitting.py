@@ -76,10 +76,6 @@ def fit_lite(
 
     Returns:
         The content of ``lite.json``; None if the same training was finished before.
-
-    Raises:
-        VirNucProError: see ``virnucpro.errors``. The same command continues an interrupted
-            training.
     """
     disk, files = Disk(), training_files(root.absolute())
     dataset.require_content("records")

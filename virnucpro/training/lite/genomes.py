@@ -104,11 +104,7 @@ class WindowSampler:
     """
 
     def __init__(self, genomes: GenomeSet, longest: int) -> None:
-        """Prepare for windows of at most ``longest`` bases.
-
-        Raises:
-            InputError: a label has no record of that length.
-        """
+        """Prepare for windows of at most ``longest`` bases."""
         self._genomes = genomes
         self._rows: list[npt.NDArray[np.int64]] = []
         self._weights: list[npt.NDArray[np.float64]] = []
@@ -251,10 +247,6 @@ def read_mask(path: Path, dataset: Dataset) -> MaskedRegions:
 
     The table has the columns ``record``, ``start`` and ``end``, as ``STEM_regions.tsv`` has them
     among others. Bases are counted from 1, and ``end`` is the last one.
-
-    Raises:
-        UsageError: the table cannot be read.
-        InputError: it is no such table, or a region does not lie in a record of the training part.
     """
     lengths = dataset.record_lengths("train", "others")
     viruses = dataset.record_lengths("train", "virus")

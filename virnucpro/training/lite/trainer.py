@@ -130,12 +130,7 @@ class LiteLoop(TrainingLoop):
         report: ReportEvent,
         stop_requested: StopRequested,
     ) -> None:
-        """Draw the first weights, and load the savepoint.
-
-        Raises:
-            InputError: a label has no records of one of the lengths.
-            ModelError: the encoder to start from has other sizes.
-        """
+        """Draw the first weights, and load the savepoint."""
         settings, genomes = plan.settings, plan.genomes
         self._settings, self._genomes = settings, genomes
         self._samplers = [(length, WindowSampler(genomes, length)) for length in plan.lengths]
