@@ -34,8 +34,7 @@ from virnucpro.contracts import Json
 from virnucpro.errors import InputError, ResumeRefusedError, UsageError
 from virnucpro.io.delimited import open_table
 from virnucpro.layout import Layout, ShardLayout, checkpoint_folder, lock_file
-from virnucpro.store.documents import parse_json
-from virnucpro.store.migrations import upgraded
+from virnucpro.store.documents import parse_json, upgraded
 from virnucpro.tables import GENOMES, LABELLED_FRAMES
 
 Part = Literal["train", "validation", "test"]

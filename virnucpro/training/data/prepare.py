@@ -14,8 +14,8 @@ from virnucpro.errors import InputError, UsageError
 from virnucpro.events import StepProgress
 from virnucpro.layout import MOLECULES, Layout
 from virnucpro.store.disk import Disk
+from virnucpro.store.documents import SCHEMAS
 from virnucpro.store.lock import locked
-from virnucpro.store.migrations import current_schema
 from virnucpro.store.work import (
     ExistingWork,
     WorkIdentity,
@@ -136,7 +136,7 @@ def prepare_dataset(
             disk.sweep(folder)
         save_identity(dataset.begun_file, wanted, disk)
         description = {
-            "schema": current_schema("data set"),
+            "schema": SCHEMAS["data set"],
             "version": __version__,
             "command": list(command),
             **identity,
