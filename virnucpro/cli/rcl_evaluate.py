@@ -79,7 +79,9 @@ def evaluate(models: tuple[str, ...], **options: Any) -> int:
     """
     names = ("device", "gpus", "threads", "no_progress")
     settings = shared.configuration({name: options[name] for name in names})
-    device = shared.measured_device(options)
+    from virnucpro.executors.processes import settled_device
+
+    device = settled_device(settings.machine)
     from virnucpro.rcl.evaluation import (
         RESIDUE_METRICS,
         SEQUENCE_METRICS,

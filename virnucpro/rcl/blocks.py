@@ -15,8 +15,8 @@ from virnucpro.executors.signals import Interruption
 from virnucpro.io.fasta import fasta_bytes
 from virnucpro.layout import Layout, existing_paths
 from virnucpro.rcl.features import INDEX
-from virnucpro.run.engine import Run, execute
-from virnucpro.run.record import RunOutcome
+from virnucpro.run.engine import execute
+from virnucpro.run.run import Run
 from virnucpro.settings import MachineSettings
 from virnucpro.stages.base import HostStage
 from virnucpro.store.disk import Disk
@@ -106,10 +106,10 @@ def execute_on(
     machine: MachineSettings,
     emit: Emit,
     interruption: Interruption | None,
-) -> RunOutcome:
+) -> None:
     """Bring all stages of a run up to date. VirNucProError: whatever ends it."""
     executor = open_executor(devices, machine, interruption)
     try:
-        return execute(run, executor, emit)
+        execute([run], executor, emit)
     finally:
         executor.close()

@@ -25,8 +25,8 @@ from virnucpro.precision import choose_precision, emulation_warnings
 from virnucpro.rcl.blocks import BlockLayout, BlockStage, ReadingStage, execute_on
 from virnucpro.rcl.features import INDEX, check_esm2, sequence_key
 from virnucpro.rcl.proteins import AnnotatedProtein
-from virnucpro.run.engine import Run, checked_state
 from virnucpro.run.request import check_writable
+from virnucpro.run.run import Run, checked_state
 from virnucpro.settings import MachineSettings
 from virnucpro.stages.embedding import budget_key
 from virnucpro.stages.embedding_session import EmbeddingSession
@@ -145,7 +145,7 @@ def embed_residues(
         reading = ReadingStage(layout, disk, (), analysis, lambda: blocks)
         stage = ResidueStage(layout, disk, source, precision, longest, budget, state.budgets)
         run = Run(layout, disk, [reading, stage], state, command="rcl embed")
-        outcome = execute_on(devices, run, machine, emit, interruption)
+        execute_on(devices, run, machine, emit, interruption)
         index: dict[str, Json] = {
             "schema": SCHEMA,
             "content": "rcl features",
@@ -156,4 +156,4 @@ def embed_residues(
             "files": {path.name: sha256_of(path) for path in files},
         }
         disk.save(layout.root / INDEX, sealed(index))
-    return outcome.computed[stage.name]
+    return run.computed[stage.name]

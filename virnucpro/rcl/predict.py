@@ -8,12 +8,14 @@ all results are made of these rows, so that they are the same whatever the devic
 from __future__ import annotations
 
 import gzip
+import json
 import shutil
 import sys
+import time
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import ClassVar
@@ -28,7 +30,6 @@ from virnucpro.contracts import (
     Session,
     Stage,
     Task,
-    TaskFigures,
     TaskResult,
 )
 from virnucpro.devices import choose_devices, visible_gpus
@@ -53,10 +54,8 @@ from virnucpro.rcl.encodings import AMINO_ACIDS
 from virnucpro.rcl.finders import RclFinder
 from virnucpro.rcl.models import WINDOW
 from virnucpro.rcl.rule import RclResult
-from virnucpro.run.engine import Run, checked_state
-from virnucpro.run.files import tidy_up
-from virnucpro.run.record import circumstances, write_record
 from virnucpro.run.request import check_readable, check_writable
+from virnucpro.run.run import Run, checked_state, tidy_up
 from virnucpro.settings import MachineSettings
 from virnucpro.stages.base import HostStage
 from virnucpro.stages.chunking import (
@@ -65,10 +64,12 @@ from virnucpro.stages.chunking import (
     refuse_changed_input,
 )
 from virnucpro.store.disk import Disk
+from virnucpro.store.documents import parse_json
 from virnucpro.store.gzipped import LEVEL
 from virnucpro.store.lock import locked
 from virnucpro.store.state import RunState, read_state
 from virnucpro.tables import RCL_POSITIONS, RCL_REGIONS, RCL_RESIDUES
+from virnucpro.version import __version__
 
 PROTEINS_AT_A_TIME = 2000
 """Proteins of a block, at most."""
@@ -179,7 +180,7 @@ class FindingStage(BlockStage):
     def open(self, device: Device) -> Session:
         """Put the model on a device."""
         self.finder.settle(device)
-        return self.run
+        return Session(self.run)
 
     def run(self, task: Task, report: ReportProgress) -> TaskResult:
         """Find the RCLs of the proteins of a block, and write their rows."""
@@ -217,25 +218,21 @@ def _packed(text: str) -> bytes:
     return gzip.compress(text.encode(), LEVEL, mtime=0)
 
 
-@dataclass(frozen=True, kw_only=True)
-class RclFigures(TaskFigures):
-    """What came out: proteins per status, residues and summed confidence of RCLs, and remarks."""
-
-    statuses: Mapping[str, int]
-    rcl_residues: int
-    confidence: float
-    remarks: tuple[str, ...]
-
-
 @dataclass(frozen=True)
 class RclResultsStage(HostStage):
-    """Makes all results of the proteins and their rows, in the order of the input."""
+    """Makes all results of the proteins and their rows, in the order of the input.
+
+    ``facts``, names of ``devices``, and the time since it ``began`` stand in the record.
+    """
 
     name: ClassVar[str] = "results"
 
     layout: RclLayout
     label: str
     windows: bool
+    facts: Mapping[str, Json]
+    devices: Sequence[str]
+    began: float = field(default_factory=time.monotonic)
 
     def plan(self, receipts: Receipts) -> list[Task]:
         """Return one task."""
@@ -243,8 +240,8 @@ class RclResultsStage(HostStage):
         numbers = range(1, len(blocks) + 1)
         kinds = ["tsv", *(["residues.gz"] if "residues" in self.layout.results else [])]
         made = [self.layout.output(n, suffix) for suffix in kinds for n in numbers]
-        outputs, params = tuple(self.layout.results.values()), {"label": self.label}
-        return [self.whole((*blocks, *made), outputs, params, figures=RclFigures)]
+        outputs = (*self.layout.results.values(), self.layout.run_json)
+        return [self.whole((*blocks, *made), outputs, {"label": self.label})]
 
     def run(self, task: Task, report: ReportProgress) -> TaskResult:
         """Write all results."""
@@ -292,13 +289,23 @@ class RclResultsStage(HostStage):
                     write("sequences", _fasta_entry(accession, sequence))
                     write("loops", _fasta_entry(f"{accession} RCL {start} - {end}", loop))
         remarks = [f"{counted(counts[k], 'protein')} {r}" for k, r in REMARKS.items() if counts[k]]
-        figures = RclFigures(
-            statuses=dict(statuses),
-            rcl_residues=counts["residues"],
-            confidence=round(confidence, 4),
-            remarks=tuple(remarks),
-        )
-        return TaskResult(task, tuple(file.output for file in files.values()), figures)
+        outputs = [file.output for file in files.values()]
+        record = {
+            "schema": 1,
+            "producer": f"virnucpro {__version__}",
+            **self.facts,
+            "devices": self.devices[:blocks],
+            "proteins": statuses.total(),
+            "statuses": dict(statuses),
+            "rcl_residues": counts["residues"],
+            "confidence": round(confidence, 4),
+            "notices": remarks,
+            "files": {output.path.name: output.sha256 for output in outputs},
+            "seconds": round(time.monotonic() - self.began, 3),
+        }
+        content = (json.dumps(record, indent=1) + "\n").encode()
+        outputs.append(self.disk.save(self.layout.run_json, content))
+        return TaskResult(task, tuple(outputs))
 
 
 def run_rcl_prediction(
@@ -331,36 +338,25 @@ def run_rcl_prediction(
         state = RunState(request.source, settings)
         state = checked_state(layout, disk, state, emit, resume=False, force=request.force)
         size = {"proteins per block": request.proteins_at_a_time}
+        facts = {
+            "settings": settings,
+            "command": list(request.command),
+            "input": request.source,
+            "model": {"name": finder.label, "sha256": finder.sha256},
+        }
+        names, windows = [device.name for device in devices], finder.encoding != "hmm"
         stages: list[Stage] = [
             ReadingStage(layout, disk, (source,), size, partial(_blocks, request, source)),
             FindingStage(layout, disk, finder, request.residues),
-            RclResultsStage(layout, disk, finder.label, finder.encoding != "hmm"),
+            RclResultsStage(layout, disk, finder.label, windows, facts, names),
         ]
         run = Run(layout, disk, stages, state, [seen], command="rcl predict")
-        outcome = execute_on(devices, run, request.machine, emit, interruption)
+        execute_on(devices, run, request.machine, emit, interruption)
         refuse_changed_input([seen])
-        ledger, computed = outcome.ledger, outcome.computed.total()
-        figures = ledger.figures(layout.receipt(RclResultsStage.name))
-        assert isinstance(figures, RclFigures)
-        if not computed:
+        if not run.computed:
             emit(Notice("info", "nothing to compute: all files are intact"))
-        record: dict[str, Json] = {
-            "schema": 1,
-            **circumstances(request.command),
-            "settings": settings,
-            "input": request.source,
-            "model": {"name": finder.label, "sha256": finder.sha256},
-            "devices": [d.name for d in devices[: len(ledger.outputs(ReadingStage.name))]],
-            "proteins": sum(figures.statuses.values()),
-            "statuses": dict(figures.statuses),
-            "rcl_residues": figures.rcl_residues,
-            "confidence": figures.confidence,
-            "notices": list(figures.remarks),
-            "files": {o.path.name: o.sha256 for o in ledger.outputs(RclResultsStage.name)},
-            "seconds": round(sum(outcome.seconds.values()), 3),
-        }
-        write_record(layout, disk, record, ("settings", "files"), computed=computed > 0)
-        tidy_up(layout, disk, stages, ledger, keep_intermediate=False)
+        tidy_up(run)
+    record: Record = parse_json(layout.run_json.read_bytes())
     return record
 
 
