@@ -14,8 +14,7 @@ import pytest
 import torch
 
 from virnucpro.layout import Layout
-from virnucpro.rcl.encodings import AMINO_ACIDS, RESIDUE_ENCODINGS
-from virnucpro.rcl.finders import shipped_models
+from virnucpro.rcl.encodings import AMINO_ACIDS
 from virnucpro.rcl.models import RclModel, write_rcl_model
 from virnucpro.rcl.networks import NETWORKS
 from virnucpro.store.disk import Disk
@@ -221,8 +220,3 @@ def test_what_is_refused(predict, tmp_path, monkeypatch, code, text, options):
     path.write_text(text)
     assert predict(*options, source=path).code == code
     assert not list((tmp_path / "out").glob("p*"))
-
-
-def test_shipped_models_are_named_by_their_files():
-    assert all(re.fullmatch(r"[a-z0-9_]+", name) for name in shipped_models())
-    assert all(name.split("_")[0] in (*RESIDUE_ENCODINGS, "hmm") for name in shipped_models())

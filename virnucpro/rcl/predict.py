@@ -14,7 +14,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -33,6 +33,7 @@ from virnucpro.contracts import (
     TaskResult,
 )
 from virnucpro.devices import choose_devices, visible_gpus
+from virnucpro.errors import ResumeRefusedError
 from virnucpro.events import Emit, Notice
 from virnucpro.executors.signals import Interruption
 from virnucpro.formatting import counted, percent
@@ -142,7 +143,9 @@ class RclLayout(BlockLayout):
 
     def top_files(self) -> list[Path]:
         """The files of this run in the output directory, also those of an earlier state."""
-        earlier = read_state(self)
+        earlier = None
+        with suppress(ResumeRefusedError):  # a newer version wrote it, and --force starts over
+            earlier = read_state(self)
         names = earlier.analysis.get("files", ()) if earlier else ()
         files = [self.root / Path(str(name)).name for name in names]
         return [*self.results.values(), self.run_json, *files]
