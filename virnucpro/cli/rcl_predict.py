@@ -129,13 +129,13 @@ def plot(
     probability along the whole protein, the lower one the residues of the RCL.
     """
     from virnucpro.layout import picture_name
-    from virnucpro.rcl.plots import draw_protein, read_predictions, residues_table
+    from virnucpro.rcl.plots import draw_protein, named_run, read_predictions
 
-    table = residues_table(results)
-    stem = table.name.removesuffix("_rcl_residues.tsv.gz")
-    folder = output_dir or table.with_name(f"{stem}_plots")
+    run = named_run(results)
+    folder = output_dir or run.folder / f"{run.stem}_plots"
+    threshold = float(run.record["settings"]["threshold"])
     pictures = 0
-    for protein, residues, threshold in read_predictions(table, frozenset(ids), most):
+    for protein, residues in read_predictions(run, frozenset(ids), most):
         path = folder / picture_name(protein.accession, suffix)
         content = draw_protein(protein, residues, threshold, suffix)
         shared.save_picture(path, content, force=force, option="--output-dir")

@@ -84,7 +84,6 @@ def embed(**options: Any) -> int:
         machine=settings.machine,
         precision=settings.analysis.precision,
         per_file=options["checkpoint_every"],
-        resume=options["resume"],
         force=options["force"],
     )
     if not settings.display.quiet:
@@ -287,5 +286,5 @@ def _features(
     device = "cpu" if chosen["processes"] else chosen["device"] or "auto"
     machine = replace(settings.machine, device=device, gpus=chosen["gpu_ids"] or None)
     tables = (*training.tables, training.data.max_length)
-    embedded(settings.display, *tables, model=model, folder=folder, machine=machine, resume=True)
+    embedded(settings.display, *tables, model=model, folder=folder, machine=machine)
     return open_features(folder)

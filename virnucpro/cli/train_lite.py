@@ -75,7 +75,7 @@ def lite(
     from virnucpro.training.data.dataset import Dataset
     from virnucpro.training.lite.fitting import fit_lite
     from virnucpro.training.lite.trainer import LiteTrainingSettings
-    from virnucpro.ui.step_screen import StepScreen
+    from virnucpro.ui.training_screen import TrainingScreen
 
     if threads:
         torch.set_num_threads(threads)
@@ -85,14 +85,15 @@ def lite(
     if steps is not None:
         settings = replace(settings, steps=steps)
     same = "the same command again without --force" if force else "the same command again"
-    screen = StepScreen(display)
+    screen = TrainingScreen(display)
     with shared.shown_on(screen, loaded.warnings, advice=f"run {same} to continue") as interruption:
         report = fit_lite(
             Dataset(dataset),
             output_dir,
             settings,
+            screen.show,
             screen,
-            interruption=interruption,
+            interruption,
             start=start_from,
             mask=mask,
             force=force,
