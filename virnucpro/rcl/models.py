@@ -213,7 +213,7 @@ def write_rcl_model(path: Path, model: RclModel, disk: Disk) -> None:
         "threshold": model.threshold,
         "training": dict(model.training),
     }
-    _network(Weights(tensors, dict.fromkeys(tensors, path), path), None)
+    _network(Weights(tensors, path), None)
     disk.save(path, save(tensors, {KEY: json.dumps(metadata, sort_keys=True)}))
 
 
@@ -298,7 +298,7 @@ def _weights(content: Any, path: Path) -> Weights:
             or value.numel() * value.element_size() > value.untyped_storage().nbytes()
         ):
             raise ModelError(f"{path}: {name!r} does not hold weights: {AGAIN}")
-    return Weights(tensors, dict.fromkeys(tensors, path), path).renamed(r"(module\.|_orig_mod\.)*")
+    return Weights(tensors, path).renamed(r"(module\.|_orig_mod\.)*")
 
 
 def _network(weights: Weights, dropout: Any) -> tuple[nn.Module, str, dict[str, Any], int]:

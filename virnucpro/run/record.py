@@ -97,6 +97,12 @@ class WorkerTable:
                 self._check_precision(stage, facts)
             case WorkerReport(worker, device, stage):
                 _add_report(self._row(worker, device, stage), event)
+                if event.figures.uncompiled_calls:
+                    self._warn(
+                        f"{stage} did not use its compiled blocks in all calls, which is slower "
+                        f"({event.figures.uncompiled_reason}). Results are valid, but may differ "
+                        f"in their last digits; use --compile never if it comes again"
+                    )
         self._emit(event)
 
     def rows(self) -> list[dict[str, Json]]:

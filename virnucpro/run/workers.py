@@ -116,7 +116,7 @@ def _cluster_workers(
 def _refuse_without_workers(pool: RayPool) -> None:
     if pool.devices:
         return
-    reasons = "; ".join(pool.refusals) or "no node has a free GPU or processor"
+    reasons = "; ".join(pool.refusals.values()) or "no node has a free GPU or processor"
     raise UsageError(
         f"no node of the cluster can be used: {reasons}. All nodes need the models and the output "
         f"directory under the same paths, and the same versions"
