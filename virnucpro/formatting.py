@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import textwrap
+from collections.abc import Iterator, Sequence
 
 UNKNOWN = "-"  # stands where a figure is not known
 
@@ -132,24 +132,13 @@ def printable(text: str) -> str:
     return "".join(c if c.isprintable() or c in "\n\t" else f"\\x{ord(c):02x}" for c in text)
 
 
-def wrapped(text: str, width: int) -> str:
-    """Break lines that are longer than ``width`` between words; what follows keeps the indent.
+def aligned(rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    """Yield a line per row, with the cells of each column below each other.
 
-    A single word that is longer, such as a path, stays whole.
-
-    >>> print(wrapped("  a warning of words", 12))
-      a warning
-      of words
+    >>> list(aligned([("a", "b"), ("long", "c")]))
+    ['a     b', 'long  c']
     """
-    lines = []
-    for line in text.split("\n"):
-        indent = line[: len(line) - len(line.lstrip(" "))]
-        pieces = textwrap.wrap(
-            line,
-            width,
-            subsequent_indent=indent,
-            break_long_words=False,
-            break_on_hyphens=False,
-        )
-        lines += pieces or [line]
-    return "\n".join(lines)
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
+        yield "  ".join(cells).rstrip()

@@ -43,14 +43,14 @@ class Precision:
 
     name: str
     dtype: str
-    linear_layers: str
-    capability: Capability
     automatic_from: Capability | None
-    on_cpu: Literal["fast", "slow", "refused"]
     least_cosine: float
     largest_difference: float
     largest_score_difference: float
     least_same_calls: float
+    capability: Capability = (0, 0)
+    linear_layers: str = "cast"
+    on_cpu: Literal["fast", "slow", "refused"] = "fast"
     needs_compiling: bool = False
 
 
@@ -59,10 +59,7 @@ _ROWS = (
     Precision(
         name="fp32",
         dtype="float32",
-        linear_layers="cast",
-        capability=(0, 0),
         automatic_from=(0, 0),
-        on_cpu="fast",
         least_cosine=0.99999,
         largest_difference=1e-5,
         largest_score_difference=1e-3,
@@ -73,10 +70,8 @@ _ROWS = (
     Precision(
         name="bf16",
         dtype="bfloat16",
-        linear_layers="cast",
         capability=(8, 0),
         automatic_from=(8, 0),
-        on_cpu="fast",
         least_cosine=0.995,
         largest_difference=0.1,
         largest_score_difference=0.03,
@@ -87,8 +82,6 @@ _ROWS = (
     Precision(
         name="fp16",
         dtype="float16",
-        linear_layers="cast",
-        capability=(0, 0),
         automatic_from=(7, 0),
         on_cpu="slow",
         least_cosine=0.995,
@@ -163,7 +156,7 @@ def choose_precision(requested: str, devices: Sequence[Device]) -> str:
     CPU it is fp32, as the original computes. fp8 has to be asked for.
 
     Raises:
-        UsageError: the precision is unknown, or a device does not have it (exit 64).
+        UsageError: a device does not have the precision (exit 64).
     """
     if requested == AUTO:
         gpus = [device for device in devices if device.kind == "cuda"]
@@ -174,9 +167,6 @@ def choose_precision(requested: str, devices: Sequence[Device]) -> str:
             if row.automatic_from is not None and lowest >= row.automatic_from
         }
         return usable[max(usable)]
-    if requested not in PRECISIONS:
-        *names, last = PRECISION_CHOICES
-        raise UsageError(f"unknown precision {requested!r}: expected {', '.join(names)} or {last}")
     for device in devices:
         if not supports(device, requested):
             name = "a CPU" if device.kind == "cpu" else device.name

@@ -110,12 +110,8 @@ def test_an_interrupted_run(call: Callable, folder: Path) -> None:
 def test_a_run_of_an_earlier_state_of_the_program_is_shown_and_refused(
     call: Callable, folder: Path
 ) -> None:
-    """Its split files had a fixed size, and its stages said otherwise which of them embed."""
+    """Its split files had a fixed size."""
     state = folder / "cut/.checkpoints/runs/in/state"
-    stages = unsealed((state / "stages.json").read_bytes())
-    for row in stages["stages"]:
-        row["spanned"] = row.pop("embeds")
-    (state / "stages.json").write_bytes(sealed(stages))
     document = unsealed((state / "run.json").read_bytes())
     del document["analysis"]["frames per file"]
     document["analysis"]["sequences per file"] = 10_000
@@ -289,18 +285,6 @@ def test_a_run_of_an_earlier_version(call: Callable, tmp_path: Path, completed: 
             path.unlink()
         assert _run(call, layout.root)["state"] == "legacy finished"
         assert "in: finished run of version 1" in call("status", layout.root).out
-
-
-def test_a_run_that_is_taking_over(call: Callable, tmp_path: Path) -> None:
-    source, layout = make_legacy(tmp_path)
-    with pytest.raises(Stopped):
-        predict(source, layout.root, Stopping("output_1_ESM.pt.done"), resume=True)
-    run = _run(call, layout.root)
-    assert run["state"] == "interrupted"
-    assert _stage(run, "nucleotide_embeddings")["files_done"] == 3
-    assert _stage(run, "protein_embeddings")["missing"][0].endswith(
-        "left by an earlier version, to be examined"
-    )
 
 
 @pytest.mark.parametrize("name", ["missing", "empty", "file"])

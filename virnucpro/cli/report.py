@@ -21,11 +21,10 @@ Examples:
 
 @click.command(epilog=EPILOG, short_help="Write the report of a run, or of several, again.")
 @click.argument("folders", nargs=-1, required=True, metavar="DIR...", type=shared.FOLDER)
-@click.option(
-    "-o",
-    "--output",
-    type=shared.FILE,
-    help="File of the overview of several runs.  [default: virnucpro_overview.html; of a command "
+@shared.option(
+    "-o --output",
+    shared.FILE,
+    "File of the overview of several runs.  [default: virnucpro_overview.html; of a command "
     "with several inputs: DIR/samples_overview.html]",
 )
 @shared.short_options
@@ -36,8 +35,7 @@ def report(folders: tuple[Path, ...], output: Path | None) -> None:
     overview is written too: samples by counts, with links to their reports.
     """
     from virnucpro.report.writing import earlier_page, write_overview, write_report
-    from virnucpro.run.sample_list import finished_runs, runs_of_samples
-    from virnucpro.run.sample_table import renew_samples
+    from virnucpro.run.sample_list import finished_runs, renew_samples, runs_of_samples
     from virnucpro.store.disk import Disk
     from virnucpro.ui.step_screen import StepScreen
 

@@ -33,8 +33,8 @@ from virnucpro.precision import choose_precision, emulation_warnings
 from virnucpro.rcl.blocks import BlockLayout, BlockStage, compute_blocks, save_blocks
 from virnucpro.rcl.features import INDEX, check_esm2, sequence_key
 from virnucpro.rcl.proteins import AnnotatedProtein
-from virnucpro.run.engine import checked_state
 from virnucpro.run.request import check_writable
+from virnucpro.run.run import checked_state
 from virnucpro.settings import MachineSettings
 from virnucpro.stages.embedding import budget_key
 from virnucpro.store.disk import Disk, sha256_of

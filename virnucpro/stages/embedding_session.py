@@ -47,19 +47,6 @@ class FileBatches:
     batches: PreparedBatches | None = None
 
 
-def records_of(task: Task) -> tuple[list[tuple[str, str]], tuple[FailedSequences, ...]]:
-    """Read the records of a file that a task or a trial computes, and those that it leaves out."""
-    start, stop = task.trial or (0, None)
-    excluded = {failed.row: failed for failed in task.excluded}
-    records, failures = [], []
-    for row, record in enumerate(read_fasta(task.inputs[0], start, stop), start):
-        if failed := excluded.get(row):
-            failures.append(FailedSequences(failed.error, failed.message, (record[0],)))
-        else:
-            records.append(record)
-    return records, tuple(failures)
-
-
 class EmbeddingSession(Session):
     """An encoder on its device, called on split files."""
 
@@ -72,10 +59,7 @@ class EmbeddingSession(Session):
         device: Device,
         facts: Mapping[str, Json],
     ) -> None:
-        """Take an encoder that was loaded from ``source`` on ``device``.
-
-        ``facts`` are what :meth:`facts` returns.
-        """
+        """Take an encoder that was loaded from ``source`` on ``device``."""
         self._encoder = encoder
         self._source = source
         self._molecule = molecule
@@ -94,11 +78,19 @@ class EmbeddingSession(Session):
         self._prepared = task, self._reader.submit(self._read, task)
 
     def _read(self, task: Task) -> FileBatches:
-        records, failures = records_of(task)
+        """Read the records that a task or a trial computes, and those that it leaves out."""
+        start, stop = task.trial or (0, None)
+        excluded = {failed.row: failed for failed in task.excluded}
+        records, failures = [], []
+        for row, record in enumerate(read_fasta(task.inputs[0], start, stop), start):
+            if failed := excluded.get(row):
+                failures.append(FailedSequences(failed.error, failed.message, (record[0],)))
+            else:
+                records.append(record)
         batches = None
         if isinstance(self._encoder, BatchedEncoder):
             batches = self._encoder.prepare([text for _, text in records])
-        return FileBatches(records, failures, batches)
+        return FileBatches(records, tuple(failures), batches)
 
     def _following(self) -> PreparedBatches | None:
         """Wait for the batches of the prepared file, if there is one and it can be read."""
@@ -161,11 +153,7 @@ class EmbeddingSession(Session):
         return write
 
     def check(self) -> None:
-        """Embed full frames of all letters that a sequence may have.
-
-        Raises:
-            ArithmeticError: an embedding has NaN or infinite values.
-        """
+        """Embed frames of all letters; ArithmeticError where the embedding is not finite."""
         letters = LETTERS_PER_FRAME[self._molecule]
         alphabet = family_named(self._source.family).alphabet
         frame = (alphabet * letters)[:letters]

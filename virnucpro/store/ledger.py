@@ -10,8 +10,7 @@ from virnucpro.contracts import Json, OutputFile, Task, TaskFigures, TaskResult
 from virnucpro.errors import OutputError
 from virnucpro.layout import MOLECULES, Layout
 from virnucpro.store.disk import AGAIN, Disk
-from virnucpro.store.documents import sealed, unsealed
-from virnucpro.store.migrations import stamped, upgraded
+from virnucpro.store.documents import read_document, sealed, stamped
 from virnucpro.store.receipts import (
     Receipt,
     UnusableReceiptError,
@@ -26,14 +25,11 @@ from virnucpro.store.stamps import HashedFile, hashed, stamp_of
 
 @dataclass(frozen=True)
 class StoredReceipts:
-    """What the file of receipts holds.
+    """What the file of receipts holds."""
 
-    Attributes:
-        removed: intermediate files of a finished run that are gone; their receipts stand for them.
-        documents: receipts of stages with one task and of removed files, by name.
-    """
-
+    # Intermediate files of a finished run that are gone; their receipts stand for them.
     removed: frozenset[Path] = frozenset()
+    # Receipts of stages with one task and of removed files, by name.
     documents: Mapping[Path, Json] = field(default_factory=dict)
 
 
@@ -41,12 +37,11 @@ class Ledger:
     """The receipts of one run.
 
     Digests form a chain from receipt to receipt: an input that an earlier stage wrote is known by
-    its receipt, and hashed again only where its stamp is another one. ``digests`` begins with that
-    of the input file.
+    its receipt, and hashed again only where its stamp is another one. It begins with the
+    ``digests`` (SHA-256, hex) of files that no stage writes.
     """
 
     def __init__(self, layout: Layout, disk: Disk, digests: Mapping[Path, str]) -> None:
-        """``digests``: SHA-256 (hex) of files that no stage writes, by path."""
         self._layout = layout
         self._disk = disk
         self._digests = dict(digests)
@@ -60,14 +55,11 @@ class Ledger:
         return bool(self._stored.removed)
 
     def forget_removed(self, files: Collection[Path] | None = None) -> None:
-        """Treat removed files as missing from now on, in this run and in later ones.
-
-        None are all of them.
-        """
+        """Treat removed files (None: all) as missing from now on, in this run and in later ones."""
         removed = self._stored.removed
         kept = frozenset[Path]() if files is None else removed.difference(files)
         if kept != removed:
-            self._store((), kept)
+            self.store((), kept)
 
     def check(self, task: Task) -> str:
         """Compare a task with its receipt and with the files on the disk.
@@ -90,47 +82,40 @@ class Ledger:
         if task.outputs and {o.path for o in receipt.outputs} != set(task.outputs):
             return "receipt names other files"
         for output in receipt.outputs:
-            if problem := _problem(output, self._stored.removed) or self._changed_content(output):
+            path = output.path
+            if problem := _problem(output, self._stored.removed):
                 return problem
+            if path.exists():
+                self._files[path] = hashed(path)
+                if self._files[path].sha256 != output.sha256:
+                    return f"{path.name} has other content than its receipt says"
         self._remember(task.receipt, receipt)
         return f"{len(receipt.failed)} sequences failed last time" if receipt.failed else ""
 
     def has_inputs_of(self, task: Task, receipt: Receipt) -> bool:
-        """Return whether the inputs of ``task`` are those that ``receipt`` was written for.
-
-        Raises:
-            FileNotFoundError: one of them is missing.
-        """
-        return receipt.fingerprint == fingerprint(task, [self._digest(p) for p in task.inputs])
+        """Return whether ``receipt`` was written for the inputs of ``task``, which must exist."""
+        return receipt.fingerprint == self.identified(task).fingerprint
 
     def load(self, stage: str, figures: type[TaskFigures]) -> None:
-        """Take the receipt of a stage with one task for true, without a look at its files.
-
-        Raises:
-            UnusableReceiptError: there is none.
-        """
+        """Take the receipt of a stage with one task for true, without a look at its files."""
         receipt = stage_receipt(self._layout, stage, figures)
         self._receipts[self._layout.receipt(stage)] = receipt
 
     def reopened(self, task: Task) -> Task:
-        """Return a stale task as it is carried out, after its old receipt is removed.
-
-        Raises:
-            FileNotFoundError: one of its inputs is missing.
-        """
+        """Return a stale task as it is carried out, after its old receipt is removed."""
         self._disk.remove(task.receipt)
         return self.identified(task)
 
     def identified(self, task: Task) -> Task:
-        """Return a task with what its receipt says of it.
-
-        Raises:
-            FileNotFoundError: one of its inputs is missing.
-        """
-        digest = fingerprint(task, [self._digest(path) for path in task.inputs])
+        """Return a task with what its receipt says of it; its inputs must exist."""
+        for path in task.inputs:
+            if path not in self._digests:
+                self._files[path] = hashed(path)
+                self._digests[path] = self._files[path].sha256
+        digest = fingerprint(task, [self._digests[path] for path in task.inputs])
         return replace(task, fingerprint=digest, root=self._layout.root)
 
-    def accept(self, result: TaskResult, origin: str = "computed", *, durable: bool = True) -> None:
+    def accept(self, result: TaskResult, *, durable: bool = True) -> None:
         """Count a finished task, and write its receipt, unless its session has done that.
 
         Raises:
@@ -147,25 +132,14 @@ class Ledger:
         for output in result.outputs:
             stamp = stamp_of(output.path)
             self._files[output.path] = HashedFile(output.path, output.sha256, stamp)
-        self._remember(task.receipt, receipt_of(result, origin))
+        self._remember(task.receipt, receipt_of(result))
         if task.receipt == self._layout.receipt(task.stage):
-            self._store([task.receipt], self._stored.removed, durable=durable)
+            self.store([task.receipt], durable=durable)
         elif not task.receipt.exists():
-            write_receipt(self._disk, result, origin)
-
-    def adopt(self, result: TaskResult) -> None:
-        """Write the receipt of a task whose outputs an earlier version of the program left.
-
-        Raises:
-            OutputError: it cannot be written.
-        """
-        self.accept(replace(result, task=self.reopened(result.task)), "legacy")
+            write_receipt(self._disk, result)
 
     def remove(self, receipts: Iterable[tuple[Path, Receipt]], keep: frozenset[Path]) -> None:
-        """Delete outputs that a finished run no longer needs; their receipts are stored before.
-
-        So a kill half way leaves a valid run.
-        """
+        """Delete outputs that are no longer needed, after their receipts are stored."""
         receipts = list(receipts)
         files = [
             path
@@ -173,20 +147,25 @@ class Ledger:
             for path in (*(output.path for output in receipt.outputs), name)
             if path not in keep and path != self._layout.receipt(receipt.stage)
         ]
-        self._store([name for name, _ in receipts], self._stored.removed.union(files))
+        self.store([name for name, _ in receipts], self._stored.removed.union(files))
         for path in files:
             self._disk.remove(path)
             self._files.pop(path, None)  # it is known by its receipt
 
-    def _store(
-        self, names: Iterable[Path], removed: frozenset[Path], *, durable: bool = True
+    def store(
+        self,
+        names: Iterable[Path] = (),
+        removed: frozenset[Path] | None = None,
+        *,
+        durable: bool = True,
     ) -> None:
-        """Store the receipts of these ``names`` and which files are ``removed``.
+        """Store the receipts of these ``names``, and which files are ``removed`` (None: as before).
 
         They are written twice: a run that would have to be computed anew must not depend on a
         single file. Only the first one is flushed to the disk.
         """
         root = self._layout.root
+        removed = self._stored.removed if removed is None else removed
         documents = dict(self._stored.documents)
         documents |= {name: receipt_document(self._receipts[name], root) for name in names}
         content = sealed(
@@ -204,22 +183,6 @@ class Ledger:
     def _remember(self, name: Path, receipt: Receipt) -> None:
         self._receipts[name] = receipt
         self._digests.update({output.path: output.sha256 for output in receipt.outputs})
-
-    def _digest(self, path: Path) -> str:
-        if path not in self._digests:
-            self._files[path] = hashed(path)
-            self._digests[path] = self._files[path].sha256
-        return self._digests[path]
-
-    def _changed_content(self, output: OutputFile) -> str:
-        """Return that an output, if it is not removed, has other content than it should have."""
-        try:
-            found = self._files[output.path] = hashed(output.path)
-        except FileNotFoundError:
-            return ""
-        if found.sha256 != output.sha256:
-            return f"{output.path.name} has other content than its receipt says"
-        return ""
 
     # --- what stages and reports ask
 
@@ -248,14 +211,10 @@ def has_receipts(layout: Layout) -> bool:
 
 
 def read_receipts(layout: Layout) -> StoredReceipts:
-    """Return the stored receipts of a run, from the copy where the first file is unreadable.
-
-    Raises:
-        ResumeRefusedError: a newer version of the program wrote it (exit 3).
-    """
+    """Return the stored receipts of a run, from the copy where the first file is unreadable."""
     for path in layout.receipt_files:
         try:
-            document = upgraded("receipts", unsealed(path.read_bytes()), path)
+            document = read_document("receipts", path)
             return StoredReceipts(
                 frozenset(layout.root / name for name in document["removed"]),
                 {layout.root / name: entry for name, entry in document["receipts"].items()},
@@ -266,23 +225,13 @@ def read_receipts(layout: Layout) -> StoredReceipts:
 
 
 def stage_receipt(layout: Layout, stage: str, figures: type[TaskFigures]) -> Receipt:
-    """Return the receipt of a stage with one task.
-
-    Raises:
-        UnusableReceiptError: there is none.
-    """
+    """Return the receipt of a stage with one task; UnusableReceiptError where there is none."""
     name = layout.receipt(stage)
     return read_receipt(name, layout.root, figures, read_receipts(layout).documents.get(name))
 
 
 def receipt_or_problem(layout: Layout, path: Path, stored: StoredReceipts) -> Receipt | str:
-    """Return the receipt named ``path`` if its files exist in their sizes, else what is wrong.
-
-    Contents are not read: this is for ``status``, not for deciding what is computed again.
-
-    Raises:
-        ResumeRefusedError: the receipt is of a newer version of the program.
-    """
+    """Return a receipt if its files exist in their sizes, else what is wrong; for ``status``."""
     try:
         receipt = read_receipt(path, layout.root, stored=stored.documents.get(path))
     except UnusableReceiptError as error:

@@ -16,8 +16,8 @@ EARLIEST = 1.0  # seconds; before that, no time is forecast
 class StepScreen(ProgressScreen):
     """Shows one step after the other on standard error: how far it is, and the time left."""
 
-    _title = ""
-    _unit = ""
+    _title = _unit = ""
+    _note = ""  # stands behind the figures of each step
     _total: float | None = None
     _amount = _first_amount = _began = 0.0
 
@@ -37,10 +37,9 @@ class StepScreen(ProgressScreen):
             self.advance(event.sequences)
 
     def transfer(self, title: str) -> Callable[[int, int | None], None]:
-        """Return the function to which a download reports its progress.
+        """Return the function to which a download reports its bytes and, if known, its size.
 
-        It takes the bytes that have arrived and, where it is known, the size of the whole. Nothing
-        is drawn before its first call. :meth:`end` ends the step.
+        Nothing is drawn before its first call. :meth:`end` ends the step.
         """
 
         def report(arrived: int, total: int | None) -> None:
@@ -93,4 +92,4 @@ class StepScreen(ProgressScreen):
             if seconds >= EARLIEST and amount > 0:
                 rest = max(self._total - self._amount, 0.0)
                 figures.append(f"{clock_time(rest * seconds / amount)} left")
-        return ", ".join(figures)
+        return ", ".join(figures) + self._note

@@ -22,7 +22,8 @@ from virnucpro.contracts import Device, SessionFigures
 from virnucpro.encoders.registry import locate
 from virnucpro.events import Event, Notice, WorkerReady, WorkerReport
 from virnucpro.layout import RunLayout
-from virnucpro.run.record import WorkerTable
+from virnucpro.run.run import Run
+from virnucpro.run.workers import WorkerTable
 from virnucpro.stages import embedding
 from virnucpro.stages.embedding import EmbeddingStage, budget_key
 from virnucpro.store.disk import Disk
@@ -168,23 +169,24 @@ def _ready(worker: int, device: Device, budget: int, found: str = "measured") ->
     )
 
 
-def test_measured_budgets_are_kept_one_a_kind_of_device():
-    kept: list[dict[str, int]] = []
+def test_measured_budgets_are_kept_one_a_kind_of_device(tmp_path):
     seen: list[Event] = []
-    workers = WorkerTable({}, lambda budgets: kept.append(dict(budgets)), seen.append)
+    run = Run(RunLayout(tmp_path, "in", 500), Disk(), [], RunState("in.fa", {}))
+    workers = WorkerTable([run], seen.append)
     small, large = budget_key("protein_embeddings", GPU), budget_key("protein_embeddings", LARGE)
     workers.show(_ready(0, GPU, 8192))
+    assert read_state(run.layout).budgets == {small: 8192}
     workers.show(_ready(1, TWIN, 4096))  # something else is on it: what fits on both
     workers.show(_ready(0, GPU, 8192))
     workers.show(_ready(2, LARGE, 32768))
     workers.show(_ready(2, LARGE, 64, "given"))
-    assert kept == [{small: 8192}, {small: 4096}, {small: 4096, large: 32768}]
+    assert read_state(run.layout).budgets == {small: 4096, large: 32768} == run.state.budgets
     figures = SessionFigures(5 * GIB, 72, 36, "allow_tf32 changed")
     workers.show(WorkerReport(2, LARGE, "protein_embeddings", 9.0, 1.0, 4, figures))
     workers.show(WorkerReady(3, GPU, "counting", 0.1))
     workers.show(WorkerReport(2, LARGE, "protein_embeddings", 9.0, 1.0, 4))
     assert [type(event) for event in seen].count(Notice) == 1
-    rows = workers.rows()
+    rows = workers.rows
     assert [row["worker"] for row in rows] == [0, 1, 2, 3]
     assert rows[2]["peak_memory"] == 5 * GIB
     assert (rows[2]["compiled_calls"], rows[2]["uncompiled_calls"]) == (72, 36)
@@ -194,7 +196,7 @@ def test_measured_budgets_are_kept_one_a_kind_of_device():
 
 def test_a_model_that_could_not_be_compiled_is_told_once():
     seen: list[Event] = []
-    workers = WorkerTable({}, lambda budgets: None, seen.append)
+    workers = WorkerTable([], seen.append)
     facts = {"compiled": False, "compile_failed": "no gcc"}
     for worker, device in ((0, GPU), (1, TWIN)):
         workers.show(WorkerReady(worker, device, "protein_embeddings", 1.0, facts))
@@ -208,7 +210,7 @@ def test_a_model_that_could_not_be_compiled_is_told_once():
 )
 def test_fp8_that_is_not_compiled_is_told(precision, compiled, warned):
     seen: list[Event] = []
-    workers = WorkerTable({}, lambda budgets: None, seen.append)
+    workers = WorkerTable([], seen.append)
     facts = {"precision": precision, "compiled": compiled}
     for worker in (0, 1):
         workers.show(WorkerReady(worker, GPU, "protein_embeddings", 1.0, facts))

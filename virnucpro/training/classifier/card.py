@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from virnucpro.contracts import Json
 from virnucpro.layout import MOLECULES
-from virnucpro.metrics.classification import auroc, confusion_counts, metric_text
+from virnucpro.metrics.classification import auroc, call_metrics, metric_text
 from virnucpro.metrics.temperature import log_loss
 from virnucpro.settings import SHIPPED_MODELS, AnalysisSettings
 from virnucpro.training.classifier.trainer import TrainingSettings
@@ -69,14 +69,10 @@ def frame_metrics(
     frames do not define, such as the AUROC of one class only, is None.
     """
     margins, virus = (logits[:, 1] - logits[:, 0]) / temperature, labels == 1
-    counts = confusion_counts(virus, margins > 0)
+    found = call_metrics(virus, margins > 0)
     return {
-        "frames": counts.rows,
-        "virus": counts.virus,
-        "accuracy": counts.accuracy,
-        "precision": counts.precision,
-        "recall": counts.recall,
-        "f1": counts.f1,
+        "frames": found["rows"],
+        **{name: found[name] for name in ("virus", "accuracy", "precision", "recall", "f1")},
         "auroc": auroc(virus, margins),
         "log_loss": log_loss(virus, margins),
     }
