@@ -63,6 +63,11 @@ def state_folders(path: Path) -> Sequence[Path]:
     return ()
 
 
+def receipt_beside(file: Path) -> Path:
+    """Return the receipt of the task that writes one file of its own."""
+    return file.with_name(f"{file.name}.done")
+
+
 def lock_file(root: Path, name: str) -> Path:
     """Return the lock file of the work that writes the file ``name`` in ``root``.
 
@@ -125,7 +130,7 @@ class SamplesFolder(OutputFolder):
         # Held by the command, and there since the first one with several inputs.
         self.lock = lock_file(root, self.summary_table.name)
         self.log = self.checkpoints / "samples" / "run.log"
-        self.probe = self.log.with_name("cluster.probe")  # see ``executors.ray_worker.Probe``
+        self.probe = self.log.with_name("cluster.probe")  # proves a shared folder
 
     def sample(self, name: str) -> Path:
         """Return the folder of a sample."""
@@ -164,7 +169,7 @@ class Layout(OutputFolder):
         self.lock = self.home / "lock"
         self.spooled = self.home / "input"  # standard input, so that it can be read twice
         self.incoming = self.home / "input.new"  # until it is known to be the input of the run
-        self.probe = self.home / "cluster.probe"  # see ``executors.ray_worker.Probe``
+        self.probe = self.home / "cluster.probe"  # proves a shared folder
         self.run_state = self.state / "run.json"  # everything that decides the results
         self.stage_list = self.state / "stages.json"  # for ``status``
         self.log = self.state / "run.log"

@@ -93,7 +93,7 @@ class Counting(Stage):
         return CountingSession(self, device)
 
 
-class CountingSession:
+class CountingSession(Session):
     """Counts in batches of so many records at most; ``shrink`` halves them."""
 
     def __init__(self, stage: Counting, device: Device) -> None:
@@ -118,9 +118,6 @@ class CountingSession:
     def check(self) -> None:
         if self._device.index == self._stage.wrong:
             raise ArithmeticError("not finite")
-
-    def __call__(self, task: Task, report: ReportProgress) -> TaskResult:
-        return self.compute(task, report)()
 
     def prepare(self, task: Task) -> None:
         self._prepared = task, self._reader.submit(self._read, task)

@@ -21,10 +21,11 @@ from virnucpro.events import (
     SequencesFailed,
     TaskStarted,
     WorkerDied,
+    WorkerReady,
     WorkerReport,
 )
 from virnucpro.executors.executor import Executor
-from virnucpro.executors.pool import PoolEvent, StageOpened
+from virnucpro.executors.pool import PoolEvent
 from virnucpro.executors.worker import TaskRunner
 
 SIZES = (1, 2, 4)
@@ -95,11 +96,11 @@ def test_a_model_is_opened_on_the_threads_that_it_works_on(tmp_path: Path) -> No
     before, events = torch.get_num_threads(), list[PoolEvent]()
     torch.set_num_threads(3)
     try:
-        TaskRunner(0, Device("cpu", threads=2), events.append).open(Threads((), tmp_path), 0)
+        TaskRunner(0, Device("cpu", threads=2), events.append).take(Threads((), tmp_path))
         assert torch.get_num_threads() == 2
     finally:
         torch.set_num_threads(before)
-    assert [type(event) for event in events] == [StageOpened]
+    assert [type(event) for event in events] == [WorkerReady]
 
 
 def test_a_second_run_has_nothing_to_do(executor: Executor, tmp_path: Path) -> None:

@@ -46,15 +46,13 @@ def call(folders: tuple[Path, ...], **options: Any) -> None:
     """
     settings = shared.configuration(options)
     shared.say_at_start("reading the runs")
-    from virnucpro.run.call import CallRequest, call_again
+    from virnucpro.run.call import call_again
     from virnucpro.ui.step_screen import StepScreen
 
-    request = CallRequest(
-        folders, options["stems"], options["inputs"], settings.cuts, shared.command_line()
-    )
     screen = StepScreen(settings.display)
+    stems, inputs, command = options["stems"], options["inputs"], shared.command_line()
     with shared.shown_on(screen, settings.warnings):
-        runs = call_again(request, screen)
+        runs = call_again(folders, stems, inputs, settings.cuts, command, screen)
     if settings.display.quiet:
         return
     for run in runs:

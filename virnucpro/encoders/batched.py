@@ -234,7 +234,7 @@ class BatchedEncoder(ABC):
         return STEP if self._on_gpu else 1
 
     def facts(self) -> Mapping[str, Json]:
-        """See :class:`virnucpro.contracts.ModelSession`."""
+        """See :class:`virnucpro.contracts.Session`."""
         return {
             "budget": self.budget.amount,
             "unit": self.bounds.unit,

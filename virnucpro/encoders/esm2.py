@@ -11,9 +11,8 @@ from __future__ import annotations
 import argparse
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -203,7 +202,6 @@ class Esm2Encoder(BatchedEncoder):
 # fair-esm        ``esm2_t36_3B_UR50D.pt``          ``cfg`` in the file
 # transformers    folder, safetensors or ``.bin``   ``config.json``
 
-Layout = Literal["fair-esm", "transformers"]
 _FAIR_EPS = 1e-5  # torch's default for LayerNorm, which fair-esm's ESM1bLayerNorm keeps
 _FAIR_COUNTS = ("encoder_layers", "encoder_embed_dim", "encoder_attention_heads")
 _HUB_COUNTS = ("num_hidden_layers", "hidden_size", "num_attention_heads", "intermediate_size")
@@ -228,37 +226,6 @@ _FAIR_ENDS = {"embed": "embed_tokens", "norm": "emb_layer_norm_after"}
 _HUB_ENDS = {"embed": "embeddings.word_embeddings", "norm": "encoder.emb_layer_norm_after"}
 
 
-@dataclass(frozen=True)
-class Esm2Checkpoint:
-    """An ESM-2 on disk.
-
-    Attributes:
-        names: stored names of each parameter of :class:`Esm2`.
-        inv_freq: rotary frequencies, float32 ``[d/2]``.
-    """
-
-    sizes: Esm2Sizes
-    weights: Weights
-    names: Mapping[str, tuple[str, ...]]
-    inv_freq: torch.Tensor
-
-
-def read_esm2(path: Path) -> Esm2Checkpoint:
-    """Read ``path`` of either layout; tensors stay mapped from the disk.
-
-    Raises:
-        ModelError: unreadable, or not an ESM-2 model.
-    """
-    if path.is_dir():
-        sizes, weights = _hub_sizes(path), read_folder(path).renamed(r"esm\.")
-        names, prefix = esm2_names(sizes.layers, "transformers"), "encoder.layer"
-    else:
-        sizes, weights = _read_fair_file(path)
-        names, prefix = esm2_names(sizes.layers, "fair-esm"), "layers"
-    weights.refuse_more_layers(prefix, sizes.layers)
-    return Esm2Checkpoint(sizes, weights, names, _stored_frequencies(weights, sizes))
-
-
 def _read_fair_file(path: Path) -> tuple[Esm2Sizes, Weights]:
     """Read a ``.pt`` of fair-esm, whose ``cfg`` is a Namespace or, in newer files, a dict."""
     content = read_pickle(path, allowed=[argparse.Namespace])
@@ -272,8 +239,7 @@ def _read_fair_file(path: Path) -> tuple[Esm2Sizes, Weights]:
     fc1 = weights.tensors.get("layers.0.fc1.bias")
     feed_forward = 4 * width if fc1 is None else int(fc1.shape[0])
     dropout = bool(cfg.get("token_dropout", True))
-    sizes = Esm2Sizes(layers, width, heads, feed_forward, _FAIR_EPS, dropout)
-    return _checked(sizes, path), weights
+    return Esm2Sizes(layers, width, heads, feed_forward, _FAIR_EPS, dropout), weights
 
 
 def _as_dict(config: Any) -> dict[str, Any]:
@@ -294,17 +260,14 @@ def _hub_sizes(folder: Path) -> Esm2Sizes:
     layers, width, heads, feed_forward = read_counts(config, _HUB_COUNTS, path)
     eps = read_number(config, "layer_norm_eps", path)
     dropout = bool(config.get("token_dropout", False))
-    return _checked(Esm2Sizes(layers, width, heads, feed_forward, eps, dropout), path)
+    return Esm2Sizes(layers, width, heads, feed_forward, eps, dropout)
 
 
-def _checked(sizes: Esm2Sizes, path: Path) -> Esm2Sizes:
-    if sizes.width % sizes.heads or sizes.width // sizes.heads % 2:
-        raise ModelError(f"{path}: width {sizes.width} does not divide by {sizes.heads} heads")
-    return sizes
+def esm2_names(layers: int, layout: str) -> dict[str, tuple[str, ...]]:
+    """Return the stored names of each of our parameters; several are stored one below the other.
 
-
-def esm2_names(layers: int, layout: Layout) -> dict[str, tuple[str, ...]]:
-    """Return the stored names of each of our parameters; several are stored one below the other."""
+    ``layout`` is ``fair-esm`` or ``transformers``.
+    """
     fair = layout == "fair-esm"
     layer, ends = (_FAIR_LAYER, _FAIR_ENDS) if fair else (_HUB_LAYER, _HUB_ENDS)
     names: dict[str, tuple[str, ...]] = {"embed.weight": (f"{ends['embed']}.weight",)}
@@ -347,8 +310,6 @@ class Esm2Family(EncoderFamily):
     title = "ESM-2"
     molecule = "protein"
     alphabet = RESIDUES
-    budget_unit = BOUNDS.unit
-    compiles = True
     # README of https://github.com/facebookresearch/esm, "Available models".
     released: Mapping[str, tuple[int, int, int]] = {
         "esm2_t6_8M_UR50D": (6, 320, 20),
@@ -382,13 +343,22 @@ class Esm2Family(EncoderFamily):
 
     def open(self, source: EncoderSource, options: OpenOptions) -> Esm2Encoder:
         """Load the weights onto the device. The budget is tokens per batch."""
-        checkpoint = read_esm2(source.weights)
+        path, layout, prefix = source.weights, "fair-esm", "layers"
+        if path.is_dir():
+            sizes, weights = _hub_sizes(path), read_folder(path).renamed(r"esm\.")
+            layout, prefix = "transformers", "encoder.layer"
+        else:
+            sizes, weights = _read_fair_file(path)
+        if sizes.width % (2 * sizes.heads):
+            raise ModelError(f"{path}: width {sizes.width} does not divide by {sizes.heads} heads")
+        weights.refuse_more_layers(prefix, sizes.layers)
         with torch.device("meta"):
-            model = Esm2(checkpoint.sizes)
-        target = torch.device(options.device)
-        assign(model, checkpoint.names, checkpoint.weights, target, torch_dtype(options.precision))
+            model = Esm2(sizes)
+        target, names = torch.device(options.device), esm2_names(sizes.layers, layout)
+        assign(model, names, weights, target, torch_dtype(options.precision))
         prepare_blocks(model.blocks, options.precision)
-        rotary = rotary_tables(checkpoint.inv_freq, options.truncation + 2, target)
+        frequencies = _stored_frequencies(weights, sizes)
+        rotary = rotary_tables(frequencies, options.truncation + 2, target)
         return Esm2Encoder(model, rotary, target, options.budget, options.truncation)
 
     def tokens(self, letters: int, truncation: int) -> int:

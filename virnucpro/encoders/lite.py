@@ -174,7 +174,7 @@ class LiteFamily(EncoderFamily):
     molecule: Molecule = "nucleotide"
     reading: Reading = "whole chunks"
     alphabet = BASES
-    # Too small to gain from 8 bits; its batches are too small to be given a budget.
+    # Too small to gain from 8 bits.
     precisions = tuple(name for name, row in PRECISIONS.items() if row.linear_layers == "cast")
 
     def packaged(self) -> Path:

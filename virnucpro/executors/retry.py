@@ -3,8 +3,8 @@
 A sequence that cannot be computed is found by trials: a worker computes fewer and fewer records of
 the file, until one is alone, and writes nothing. Then the file is computed without it. A sequence
 that raises an error is searched for by the worker that met it; one that ends its worker by the
-parent process, which gives each trial to a fresh worker. What may have another cause is tried
-again first: by another worker, or in a fresh one with the smallest batches. The policy only keeps
+parent process, which gives each trial to a fresh worker; so is one for which the memory is too
+small. What may have another cause is tried again by another worker first. The policy only keeps
 count; the scheduler carries out what it decides.
 """
 
@@ -109,17 +109,19 @@ class TaskHistory:
         exits: of the workers that had it.
         search: for the records that end workers.
         vain_searches: searches that found none.
-        fresh: it was given to a fresh worker with the smallest batches.
     """
 
     exits: list[WorkerExit] = field(default_factory=list)
     search: FaultSearch | None = None
     vain_searches: int = 0
-    fresh: bool = False
 
 
 class RetryPolicy:
-    """Decides what is tried again in one stage. Tasks are known by their receipts."""
+    """Decides what is tried again in one stage. Tasks are known by their receipts.
+
+    Attributes:
+        error: what ends the run, once it cannot go on.
+    """
 
     def __init__(self, *, divisible: bool = True) -> None:
         """``divisible`` says whether tasks can be searched, see :class:`contracts.Stage`."""
@@ -128,18 +130,7 @@ class RetryPolicy:
         self._exits_on_device: Counter[int] = Counter()
         self._failed_openings: Counter[int] = Counter()
         self._failures_in_a_row = 0
-        self._last_failure = ""
-        self._final_error: DeviceError | None = None
-
-    @property
-    def limit_error(self) -> DeviceError | None:
-        """The error that ends the run, once it cannot go on."""
-        if self._final_error or self._failures_in_a_row < MAX_FAILURES_IN_A_ROW:
-            return self._final_error
-        return DeviceError(
-            f"{self._failures_in_a_row} attempts in a row failed; the last failure: "
-            f"{self._last_failure}. Check the device, then run the same command again"
-        )
+        self.error: DeviceError | None = None
 
     def exited_over(self, worker: int, task: Task) -> bool:
         """Return whether this worker has exited before while it had ``task``."""
@@ -195,7 +186,9 @@ class RetryPolicy:
         a worker. A task over which two workers have exited is searched for the sequence that ends
         them. A sequence is given up only after two exits over it alone.
         """
-        self._count_failure(reason)
+        self._failures_in_a_row += 1
+        if self._failures_in_a_row == MAX_FAILURES_IN_A_ROW:
+            self._give_up(f"{MAX_FAILURES_IN_A_ROW} attempts in a row failed; the last: {reason}")
         worker_exit = WorkerExit(worker, {task.receipt for task in tasks})
         for task in tasks:
             self._histories.setdefault(task.receipt, TaskHistory()).exits.append(worker_exit)
@@ -205,46 +198,25 @@ class RetryPolicy:
         history = self._histories[task.receipt]
         if task.trial is not None and history.search is not None:
             history.search.failed("WorkerDied", reason)
-            return (self._next(task, history.search),)
-        if len(history.exits) == 1:
+        elif len(history.exits) == 1:
             return (task,)
-        if not self._divisible:
-            self._final_error = DeviceError(f"{task.name} cannot be computed: {reason}")
+        elif not self._divisible:
+            self._give_up(f"{task.name} cannot be computed: {reason}")
             return (task,)
-        history.search = FaultSearch(task, times=2)
+        else:
+            history.search = FaultSearch(task, times=2)
         return (self._next(task, history.search),)
-
-    def after_out_of_memory(self, task: Task, reason: str) -> bool:
-        """Return whether a task that did not fit is tried again in a fresh worker.
-
-        Memory may have been lost to fragmentation or to an earlier failure. The fresh worker
-        computes one sequence at a time, and leaves out those that do not fit even then. That it
-        fails all the same ends the run.
-        """
-        self._count_failure(reason)
-        history = self._histories.setdefault(task.receipt, TaskHistory())
-        if history.fresh:
-            self._final_error = DeviceError(
-                f"{reason}, although each sequence is computed alone. Free memory, or use another "
-                f"device, then run the same command again"
-            )
-        first, history.fresh = not history.fresh, True
-        return first
-
-    def _count_failure(self, reason: str) -> None:
-        self._failures_in_a_row += 1
-        self._last_failure = reason
 
     def _next(self, task: Task, search: FaultSearch) -> Task:
         """Return the next trial of a search, or at its end the task without what was found."""
         if trial := search.trial():
             return trial
         history = self._histories[task.receipt]
-        if not search.found:
-            history.vain_searches += 1
+        history.vain_searches += not search.found
         if history.vain_searches == MAX_VAIN_SEARCHES:
-            self._final_error = DeviceError(
-                f"{task.name} ends its worker, but no part of it does: {self._last_failure}. Check "
-                f"the memory of the machine, then run the same command again"
-            )
+            self._give_up(f"{task.name} ends its worker, but no part of it does")
         return search.remainder()
+
+    def _give_up(self, text: str) -> None:
+        advice = "Check the device and the memory, then run the same command again"
+        self.error = self.error or DeviceError(f"{text}. {advice}")

@@ -16,7 +16,8 @@ from virnucpro.executors.signals import Interruption
 from virnucpro.io.fasta import fasta_bytes
 from virnucpro.layout import Layout, existing_paths
 from virnucpro.rcl.features import INDEX
-from virnucpro.run.engine import Run, execute
+from virnucpro.run.engine import execute
+from virnucpro.run.run import Run
 from virnucpro.settings import MachineSettings
 from virnucpro.store.disk import Disk
 from virnucpro.store.state import RunState
@@ -118,8 +119,9 @@ def compute_blocks(
     disk.sweep(layout.root, {path.name for path in outputs})
     # Not more workers than blocks: each takes seconds to start.
     executor = open_executor(devices[: max(len(stage.blocks), 1)], machine, interruption)
+    run = Run(layout, disk, [stage], state, command=command)
     try:
-        outcome = execute(Run(layout, disk, [stage], state, command=command), executor, emit)
+        execute([run], executor, emit)
     finally:
         executor.close()
     if failed := [path for path in outputs if not path.exists()]:
@@ -127,4 +129,4 @@ def compute_blocks(
             f"{len(failed):,} blocks of proteins could not be computed, {failed[0].name} among "
             f"them: the same command tries them again"
         )
-    return outcome.computed.total()
+    return run.computed.total()

@@ -6,14 +6,22 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 from safetensors.torch import save
 
-from virnucpro.contracts import Device, Json, ReportProgress, SessionFigures, Task, TaskResult
+from virnucpro.contracts import (
+    Device,
+    Json,
+    ReportProgress,
+    Session,
+    SessionFigures,
+    Task,
+    TaskResult,
+)
 from virnucpro.devices import choose_devices, visible_gpus
 from virnucpro.encoders.esm2 import Esm2Encoder
 from virnucpro.encoders.family import EncoderSource
@@ -25,8 +33,8 @@ from virnucpro.precision import choose_precision, emulation_warnings
 from virnucpro.rcl.blocks import BlockLayout, BlockStage, compute_blocks, save_blocks
 from virnucpro.rcl.features import INDEX, check_esm2, sequence_key
 from virnucpro.rcl.proteins import AnnotatedProtein
-from virnucpro.run.engine import checked_state
 from virnucpro.run.request import check_writable
+from virnucpro.run.run import checked_state
 from virnucpro.settings import MachineSettings
 from virnucpro.stages.embedding import budget_key
 from virnucpro.store.disk import Disk, sha256_of
@@ -78,14 +86,14 @@ class ResidueStage(BlockStage):
         return ResidueSession(self, encoder, device)
 
 
-class ResidueSession:
-    """An ESM-2 on its device, called on blocks. A :class:`virnucpro.contracts.ModelSession`."""
+class ResidueSession(Session):
+    """An ESM-2 on its device, called on blocks."""
 
     def __init__(self, stage: ResidueStage, encoder: Esm2Encoder, device: Device) -> None:
         self._stage, self._encoder, self._device = stage, encoder, device
 
-    def __call__(self, task: Task, report: ReportProgress) -> TaskResult:
-        """Embed the proteins of a block, and write their features.
+    def compute(self, task: Task, report: ReportProgress) -> Callable[[], TaskResult]:
+        """Embed the proteins of a block; what is returned checks and writes their features.
 
         Raises:
             ArithmeticError: a feature has NaN or infinite values.
@@ -93,15 +101,19 @@ class ResidueSession:
         """
         sequences = [sequence for _, sequence in read_fasta(task.inputs[0])]
         rows = self._encoder.encode_residues(sequences, report)
-        tensors = {
-            sequence_key(sequence): row.to(torch.float16).contiguous()
-            for sequence, row in zip(sequences, rows, strict=True)
-        }
-        self._stage.source.refuse_changed()
-        if not all(bool(torch.isfinite(tensor).all()) for tensor in tensors.values()):
-            raise ArithmeticError(f"features of {task.name} are not finite")
-        output = self._stage.disk.save(task.outputs[0], save(tensors), len(tensors))
-        return TaskResult(task, (output,))
+
+        def write() -> TaskResult:
+            tensors = {
+                sequence_key(sequence): row.to(torch.float16).contiguous()
+                for sequence, row in zip(sequences, rows, strict=True)
+            }
+            self._stage.source.refuse_changed()
+            if not all(bool(torch.isfinite(tensor).all()) for tensor in tensors.values()):
+                raise ArithmeticError(f"features of {task.name} are not finite")
+            output = self._stage.disk.save(task.outputs[0], save(tensors), len(tensors))
+            return TaskResult(task, (output,))
+
+        return write
 
     def facts(self) -> Mapping[str, Json]:
         """Return what was known when it was opened."""

@@ -157,7 +157,7 @@ class FindingStage(BlockStage):
     def open(self, device: Device) -> Session:
         """Put the model on a device."""
         self.finder.settle(device)
-        return self.run
+        return Session(self.run)
 
     def run(self, task: Task, report: ReportProgress) -> TaskResult:
         """Find the RCLs of the proteins of a block, and write their rows."""

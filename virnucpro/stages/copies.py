@@ -24,9 +24,8 @@ def with_copies(
 ) -> Iterator[tuple[list[str], Scores]]:
     """Yield ids and scores of all frames, in input order, from those that were ``embedded``.
 
-    ``frames`` is the FASTA file of all frames, and ``copies`` the table of those that were not
-    embedded. A frame that could not be embedded is left out, and so are its copies. Takes 8 bytes
-    of memory per frame.
+    ``frames`` is the FASTA file of all frames, ``copies`` the table of the others. A frame that
+    could not be embedded is left out, and so are its copies. Takes 8 bytes of memory per frame.
     """
     scored = (row for ids, scores in embedded for row in zip(ids, scores.tolist(), strict=True))
     table = COPIES.read(copies, "frame", "first")
@@ -54,10 +53,7 @@ def with_copies(
 
 
 def copies_of(chosen: Collection[str], frames: Path, copies: Path) -> Mapping[str, list[str]]:
-    """Return the ids of the copies of the ``chosen`` frames, by the id of the frame.
-
-    The files are those of :func:`with_copies`.
-    """
+    """Return the ids of the copies of the ``chosen`` frames, by the id of the frame."""
     numbers = {
         number: name for number, (name, _) in enumerate(read_fasta(frames), 1) if name in chosen
     }

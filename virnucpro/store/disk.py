@@ -83,8 +83,7 @@ class OutputWriter:
 class Disk:
     """Every change of the file system that the program makes.
 
-    The first eight methods are one system call each, and all others are made of them. Tests
-    replace them to inject faults.
+    The first eight methods are one system call each, which tests replace to inject faults.
     """
 
     _unsynced: set[Path] | None = None
@@ -202,22 +201,17 @@ class Disk:
                     self.unlink(temporary)
                 raise
 
-    def save(
-        self, path: Path, data: Bytes | Sequence[Bytes], rows: int = 0, *, durable: bool = True
-    ) -> OutputFile:
-        """Write ``data``, one piece or several, as :meth:`create` does, and describe the file."""
+    def save(self, path: Path, data: Bytes, rows: int = 0, *, durable: bool = True) -> OutputFile:
+        """Write ``data`` as :meth:`create` does, and describe the file."""
         with self.create(path, durable=durable) as out:
-            for piece in [data] if isinstance(data, Bytes) else data:
-                out.write(piece)
-            out.write(b"", rows)
+            out.write(data, rows)
         return out.output
 
     @contextmanager
     def together(self) -> Iterator[None]:
         """Flush the folders of the files that are written in the block once, at its end.
 
-        The content of each file is flushed when it is written, so that a name that survives a power
-        cut names the whole file. Nothing that the files replace may be removed in the block.
+        Each file is flushed when it is written. Nothing that it replaces may be removed in here.
         """
         self._unsynced = folders = set[Path]()
         try:
@@ -231,8 +225,7 @@ class Disk:
     def sweep(self, folder: Path, names: Collection[str] | None = None) -> None:
         """Remove temporary files that a dead process left in ``folder``.
 
-        Only those of files called ``names`` count, where other runs share the folder; and none
-        whose process still runs here.
+        Where other runs share the folder, only those of files called ``names`` count.
         """
         is_linked_state = folder.is_symlink() and state_folders(folder / "file")
         if is_linked_state or not folder.is_dir():
@@ -264,10 +257,9 @@ def is_own_file(path: Path) -> bool:
 def refuse_links(*paths: Path) -> None:
     """Raise ResumeRefusedError for kept files and folders that are, or lie behind, a symbolic link.
 
-    Every lock and every start of a work calls it before anything is written. Of the folders above a
-    path, only the checkpoint folder and those in it count: users may link the folders of their
-    results. In such a folder no other file or folder may be a link either, but for locks, which
-    :func:`open_without_links` refuses.
+    Of the folders above a path, only the checkpoint folder and those in it count: users may link
+    the folders of their results. In such a folder no other file or folder may be a link either, but
+    for locks, which :func:`open_without_links` refuses.
     """
     for path in paths:
         folders = state_folders(path)

@@ -241,7 +241,7 @@ def test_damaged_checkpoints(tmp_path, change, message):
         ("layer_norm_eps", "x", "'layer_norm_eps' is 'x'"),
         ("position_embedding_type", "absolute", "older ESM"),
         ("intermediate_size", 101, "expected"),
-        ("model_type", "llama", "type 'llama'"),
+        ("model_type", "llama", "is not an encoder of a known kind"),
     ],
 )
 def test_configuration_that_does_not_fit(tmp_path, key, value, message):

@@ -164,7 +164,7 @@ def test_which_file_is_what(file, tmp_path):
     }
     mine.write_bytes(classifier_to_bytes(state, encoders=(), chunk_lengths=(), extra={}))
     for path in (mine, TOY_CLASSIFIER):
-        with pytest.raises(ModelError, match="is not an encoder, or it is damaged"):
+        with pytest.raises(ModelError, match="is not an encoder of a known kind"):
             locate(str(path), "nucleotide")
         with pytest.raises(ModelError, match="is not a lite encoder"):
             read_lite(path)

@@ -20,7 +20,13 @@ from virnucpro.io.records import Record
 from virnucpro.layout import Layout, RunLayout
 from virnucpro.run.predict import run_prediction
 from virnucpro.run.request import PredictionRequest
-from virnucpro.settings import TOY_CLASSIFIER, AnalysisSettings, CutSettings, MachineSettings
+from virnucpro.settings import (
+    DEFAULT_CUTS,
+    TOY_CLASSIFIER,
+    AnalysisSettings,
+    CutSettings,
+    MachineSettings,
+)
 from virnucpro.stages.calls import Chunk, call_record
 from virnucpro.stages.fdr import contig_fdr
 from virnucpro.stages.output import OutputStage
@@ -252,16 +258,15 @@ def test_the_sequences_of_regions_follow_those_of_records(tmp_path: Path) -> Non
     host = call_record(12000, chunks)
     with ExitStack() as stack:
         writers = [stack.enter_context(Disk().create(tmp_path / name)) for name in names]
-        files = ResultFiles(*writers)
+        files = ResultFiles(writers[:4], *writers[4:])
         files.add(record, "renamed_2", chunks, host, [region])
         files.add(record, record.id, chunks, host._replace(call="virus"), [region])
         files.add(record, record.id, chunks, host._replace(call="virus"), [])
-        files.finish()
+        figures = files.finish(DEFAULT_CUTS, None, calibrated=False)
     headers = [line for line in (tmp_path / "fasta").read_text().splitlines() if line[0] == ">"]
     assert headers == [">renamed_2|region_5_8004 described", *[">a=;,% described"] * 2]
     assert (tmp_path / "fasta").read_text().startswith(f"{headers[0]}\n{'ACGT' * 20}\n")
     cells = [(row["regions"], row["viral_bases"]) for row in _table(tmp_path / "contigs")]
     assert cells == [("1", "8000"), ("1", "8000"), ("0", "12000")]
     assert (tmp_path / "bed").read_text().count("\n") == 2
-    assert files.counts["with_regions"] == files.counts["more_regions"] == 1
-    assert files.counts["regions"] == 2
+    assert (figures.regions, figures.with_regions, figures.more_regions) == (2, 1, 1)

@@ -90,10 +90,13 @@ def test_large_pieces_go_to_the_disk_as_they_are(tmp_path: Path) -> None:
             super().write(stream, data)
 
     small, large = b"a" * 10, bytes(BUFFER)
-    found = Keeping().save(tmp_path / "a", [small, memoryview(large), small, large], 5)
+    with Keeping().create(tmp_path / "a") as out:
+        for piece in (small, memoryview(large), small, large):
+            out.write(piece, 1)
+    found = out.output
     assert (tmp_path / "a").read_bytes() == small + large + small + large
     assert found.sha256 == sha256_of(tmp_path / "a")
-    assert (found.bytes, found.rows) == (2 * BUFFER + 20, 5)
+    assert (found.bytes, found.rows) == (2 * BUFFER + 20, 4)
     assert taken[3] is large
 
 
