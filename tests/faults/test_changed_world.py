@@ -302,7 +302,7 @@ def test_99_damaged_rows_are_computed_again(world: World, made: World, damage: s
         features.data[0, 0] = float("nan")
     else:
         features = Features([features.ids[1], *features.ids[1:]], features.data)
-    path.write_bytes(b"".join(encode_features(features, "protein")))
+    path.write_bytes(encode_features(features, "protein"))
     assert _resume(world.request)[0] == {"protein_embeddings": 1}
     assert _results(world.out) == _results(made.out)
 

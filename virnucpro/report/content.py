@@ -39,24 +39,17 @@ class Tally(NamedTuple):
 class Content:
     """Everything that a report shows of the table of records.
 
-    Attributes:
-        run: the run.
-        cuts: what a record needed to be called virus.
-        chunk_length: bases per chunk.
-        figures: a row per record, with the fields of ``FIGURES``.
-        counts: records of the tier high called virus (``sure``), ``regions``, and records that
-            hold regions and are not called virus (``hosts``), with the bases of these regions.
-        tracked: the records that get a track, in the order of the page.
-        others: the records that are not called virus and get a row in the table.
+    ``counts`` are the records of the tier high called virus (``sure``), ``regions``, and records
+    that hold regions and are not called virus (``hosts``), with the bases of these regions.
     """
 
     run: PredictionRun
     cuts: Cuts
     chunk_length: int
-    figures: npt.NDArray[Any]
+    figures: npt.NDArray[Any]  # a row per record, with the fields of FIGURES
     counts: Counter[str]
-    tracked: list[ContigRow]
-    others: list[ContigRow]
+    tracked: list[ContigRow]  # the records that get a track, in the order of the page
+    others: list[ContigRow]  # the records that are not called virus and get a row in the table
 
     @cached_property
     def tallies(self) -> dict[str, Tally]:
@@ -72,18 +65,18 @@ class Content:
         rows: npt.NDArray[Any] = self.figures[self.figures["call"] == CALLS.index(call)]
         return rows
 
-    @property
+    @cached_property
     def noun(self) -> str:
         """What a record of the input is: ``record``, or ``pair`` of reads."""
         files = self.run.record["input"]
         return "pair" if "mates" in files or "interleaved" in files else "record"
 
-    @property
+    @cached_property
     def records(self) -> int:
         """All records of the input."""
         return len(self.figures)
 
-    @property
+    @cached_property
     def bases(self) -> int:
         """All bases of the input."""
         return int(self.figures["length"].sum())

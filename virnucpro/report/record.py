@@ -80,7 +80,9 @@ def run_section(content: Content) -> Iterator[str]:
     if record["workers"]:
         heads = ("worker, device", "stage", "tasks", "opened in", "busy", "idle", "most memory")
         yield f"<h3>Workers</h3>{grid(heads, map(_worker, record['workers']), numeric=2)}"
-    yield f"<h3>Files</h3>{grid(('what', 'file', 'SHA-256'), _files(record), numeric=3)}"
+    files = {"input": record["input"], "mates": record["input"].get("mates"), **record["models"]}
+    rows = [(name, str(f["path"]), str(f["sha256"])) for name, f in files.items() if f]
+    yield f"<h3>Files</h3>{grid(('what', 'file', 'SHA-256'), rows, numeric=3)}"
     settings = grid(("setting", "value"), flat(record["settings"]), numeric=2)
     yield f"<details><summary>Settings</summary>{settings}</details>"
     yield f"<p>All of this is also in {file_link(f'{content.run.stem}_run.json')}.</p>"
@@ -95,16 +97,6 @@ def _worker(row: Json) -> tuple[str, ...]:
         *(seconds_text(row.get(name)) for name in ("seconds_to_open", "busy", "idle")),
         f"{gibibytes(memory)} GiB" if memory else "",
     )
-
-
-def _files(record: Json) -> Iterator[tuple[str, str, str]]:
-    files = {"input": record["input"]}
-    if mates := record["input"].get("mates"):
-        files["second mates"] = mates
-    for name, model in record["models"].items():
-        files[name if name == "classifier" else f"{name} encoder"] = model
-    for name, file in files.items():
-        yield name, str(file["path"]), str(file["sha256"])
 
 
 def next_section(content: Content) -> Iterator[str]:

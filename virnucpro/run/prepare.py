@@ -10,13 +10,13 @@ from virnucpro.classifier.files import ClassifierInfo, inspect_classifier
 from virnucpro.classifier.fit import check_fit
 from virnucpro.contracts import Device, Json, Stage
 from virnucpro.encoders.family import EncoderSource
-from virnucpro.encoders.registry import cautions, check_precision, ignored_options, locate
+from virnucpro.encoders.registry import cautions, check_precision, locate
 from virnucpro.events import Emit, Notice
 from virnucpro.layout import Layout
 from virnucpro.models.store import check_digest
 from virnucpro.precision import choose_precision, emulation_warnings
 from virnucpro.run.request import PredictionRequest, classifier_path
-from virnucpro.settings import AnalysisSettings, Cuts, MachineSettings
+from virnucpro.settings import AnalysisSettings, Cuts
 from virnucpro.stages.chunking import ChunkingStage
 from virnucpro.stages.consensus import ConsensusStage
 from virnucpro.stages.embedding import EncoderSetup
@@ -75,9 +75,7 @@ def find_models(
     for warning in check_fit(classifier, sources, analysis.chunk_length):
         emit(Notice("warning", warning))
     layouts = [] if request.force else [each.layout for each in requests]
-    precision = checked_precision(
-        layouts, request.analysis, request.machine, devices, sources, emit
-    )
+    precision = checked_precision(layouts, request.analysis, devices, sources, emit)
     encoders = EncoderSetup(nucleotide, protein, precision, analysis.truncation)
     return Models(encoders, classifier, cuts)
 
@@ -85,14 +83,13 @@ def find_models(
 def checked_precision(
     layouts: Sequence[Layout],
     analysis: AnalysisSettings,
-    machine: MachineSettings,
     devices: Sequence[Device],
     sources: Sequence[EncoderSource],
     emit: Emit,
 ) -> str:
     """Return the precision of encoders; ``auto`` is that of the first run that has begun.
 
-    Warns of the encoders, of options without effect on them, and of slow arithmetic.
+    Warns of the encoders and of slow arithmetic.
 
     Raises:
         ResumeRefusedError: a newer version left a run.
@@ -104,13 +101,7 @@ def checked_precision(
         requested = next((str(s.analysis.get("precision", "auto")) for s in begun if s), requested)
     precision = choose_precision(requested, devices)
     check_precision(precision, *sources)
-    ignored = ignored_options(
-        sources,
-        budgets={"nucleotide": machine.nucleotide_batch, "protein": machine.protein_batch},
-        precision=analysis.precision,
-        compile=machine.compile,
-    )
-    for text in (*cautions(sources), *ignored, *emulation_warnings(precision, devices)):
+    for text in (*cautions(sources), *emulation_warnings(precision, devices)):
         emit(Notice("warning", text))
     return precision
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from virnucpro.contracts import Device, Json
-from virnucpro.devices import choose_devices, host_threads, mask_warning, visible_gpus
+from virnucpro.devices import choose_devices, host_threads, visible_gpus
 from virnucpro.errors import UsageError
 from virnucpro.events import Emit, Event, Notice, WorkerReady, WorkerReport
 from virnucpro.executors.executor import CPU_LIMITS, Executor, open_executor
@@ -77,8 +77,6 @@ def opened_workers(
     with ExitStack() as stack:
         if machine.cluster == NO_CLUSTER:
             devices = choose_devices(machine, visible_gpus())
-            if devices[0].kind == "cuda" and (warning := mask_warning()):
-                emit(Notice("warning", warning))
             workers = Workers(devices, open_executor(devices, machine, interruption))
         else:
             pool = _cluster_pool(machine, probe, emit, disk, stack)
@@ -97,15 +95,14 @@ def _cluster_pool(
     # Only here: without --cluster, nothing of Ray is imported.
     from virnucpro.executors.cluster import connected, place_finder
     from virnucpro.executors.ray_pool import RayPool
-    from virnucpro.executors.ray_worker import Probe
 
     emit(Notice("info", f"connecting to the Ray cluster {machine.cluster}"))
     stack.enter_context(connected(machine.cluster))
-    token = secrets.token_hex(16)  # only who shares the folder can read it
+    # Only nodes that share this folder see a file of this size there.
     stack.callback(disk.remove, probe)
-    disk.save(probe, token.encode())
+    disk.save(probe, bytes(size := 1 + secrets.randbelow(1 << 16)))
     threads = machine.tokenizer_threads
-    pool = RayPool(place_finder(machine), threads, Probe(probe, token), emit)
+    pool = RayPool(place_finder(machine), threads, {probe: size}, emit)
     stack.callback(pool.close)
     pool.gather()
     _refuse_without_workers(pool)
@@ -117,7 +114,7 @@ def _cluster_pool(
 
 def _refuse_without_workers(pool: RayPool) -> None:
     if not pool.devices:
-        reasons = "; ".join(pool.refusals) or "no node has a free GPU or processor"
+        reasons = "; ".join(pool.refusals.values()) or "no node has a free GPU or processor"
         raise UsageError(
             f"no node of the cluster can be used: {reasons}. All nodes need the models and the "
             f"output directory under the same paths, and the same versions"
@@ -161,6 +158,12 @@ class WorkerTable:
                     )
             case WorkerReport(worker, device, stage):
                 row, figures = self._row(worker, device, stage), asdict(event.figures)
+                if reason := figures["uncompiled_reason"]:
+                    self._warn(
+                        f"{stage} did not use its compiled blocks in all calls, which is slower "
+                        f"({reason}). Results are valid, but may differ in their last digits; use "
+                        f"--compile never if it comes again"
+                    )
                 for name in ("busy", "idle", "tasks"):
                     row[name] = row.get(name, 0) + getattr(event, name)
                 for name in ("compiled_calls", "uncompiled_calls"):

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from virnucpro.contracts import Device
-from virnucpro.devices import choose_devices, mask_warning, visible_gpus
+from virnucpro.devices import choose_devices, visible_gpus
 from virnucpro.encoders.registry import locate
 from virnucpro.errors import ResumeRefusedError, UsageError
 from virnucpro.events import Emit, Notice
@@ -64,17 +64,12 @@ def embed(
     """Embed a data set, or what is missing of it.
 
     ``executor`` carries out the tasks; None is that of the chosen devices.
-
-    Raises:
-        VirNucProError: see ``virnucpro.errors``; nothing that was finished is lost.
     """
     disk = disk or Disk()
     dataset = Dataset(request.dataset.absolute())
     parts = _chosen_parts(dataset, request.parts)
     layouts = [dataset.layout(part) for part in parts]
     devices = choose_devices(request.machine, visible_gpus())
-    if devices[0].kind == "cuda" and (warning := mask_warning()):
-        emit(Notice("warning", warning))
     encoders = _encoders(request, dataset, devices, emit)
     for layout in layouts:
         check_writable(layout)
@@ -130,11 +125,7 @@ def _recorded(
 
 
 def _chosen_parts(dataset: Dataset, requested: Sequence[Part] | None) -> list[Part]:
-    """Return the requested parts, or all that have frames.
-
-    Raises:
-        UsageError: it is a data set of records, a requested part has no frames, or no part has any.
-    """
+    """Return the requested parts, or all that have frames."""
     dataset.require_content("frames")
     existing: list[Part] = [part for part in PARTS if dataset.shards(part)]
     for part in requested or ():
@@ -161,18 +152,12 @@ def _encoders(
         )
     protein = locate(analysis.protein_model, "protein")
     layouts = [] if request.force else [dataset.layout(part) for part in PARTS]
-    precision = checked_precision(
-        layouts, analysis, request.machine, devices, (nucleotide, protein), emit
-    )
+    precision = checked_precision(layouts, analysis, devices, (nucleotide, protein), emit)
     return EncoderSetup(nucleotide, protein, precision, analysis.truncation)
 
 
 def _refuse_mixture(dataset: Dataset, parts: Sequence[Part], encoders: EncoderSetup) -> None:
-    """Check that a part which is not embedded now was embedded with the same models.
-
-    Raises:
-        ResumeRefusedError: it was not: no classifier could be trained on the two.
-    """
+    """Check that a part which is not embedded now was embedded with the same models."""
     identity = encoders.identity()
     for part in PARTS:
         earlier = None if part in parts else read_state(dataset.layout(part))

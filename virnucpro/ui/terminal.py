@@ -31,7 +31,6 @@ from virnucpro.ui.progress import Clock
 LINE_SECONDS = 10.0  # between two plain lines
 TICK_SECONDS = 1.0
 STOP_SECONDS = 3.0  # how long the ticker is waited for: a driver that hangs must not hold us
-PICTURES_PER_SECOND = 4.0
 SHORTEST_BAR = 6  # characters
 
 _Screen = TypeVar("_Screen", bound="ProgressScreen")
@@ -53,13 +52,9 @@ class ProgressScreen(ABC):
     a terminal, and with ``--no-progress``, the same figures are printed as a line every ten
     seconds. The log file gets that line as well. Warnings are always printed. What writes to the
     log raises OutputError.
-
-    Attributes:
-        logs_lines: whether the log file gets the plain lines; the log of a training, which has
-            every epoch, does not need them.
     """
 
-    logs_lines = True
+    logs_lines = True  # the log of a training, which has every epoch, does not need them
 
     def __init__(
         self,
@@ -134,7 +129,6 @@ class ProgressScreen(ABC):
         self._live = Live(
             console=self.console,
             get_renderable=self._current_picture,
-            refresh_per_second=PICTURES_PER_SECOND,
             transient=True,
             redirect_stdout=False,
         )

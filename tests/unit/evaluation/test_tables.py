@@ -163,7 +163,7 @@ def test_the_tables_of_a_data_set(tmp_path: Path) -> None:
     text = "record\tlabel\tgroup\tgenome\tpart\tnote\na\tvirus\tPhages\tg1\ttest\t\n"
     (row,) = read_labels(write(tmp_path / "genomes.tsv", text)).table.itertuples()
     assert (row.group, row.part, row.genome) == ("Phages", "test", "g1")
-    cells = {"chunk": "a_300bp_chunk_1", "record": "a", "length": 300}
+    cells = {"chunk": "a_300bp_chunk_1", "record": "a", "label": "virus", "length": 300}
     lines = [line_of(LABELLED_FRAMES, **cells, frame=frame) for frame in ("x", "y")]
     path = write(tmp_path / "test_frames.tsv", LABELLED_FRAMES.header + "".join(lines))
     (row,) = read_labels(path).table.itertuples()
