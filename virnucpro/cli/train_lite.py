@@ -34,27 +34,19 @@ Then: virnucpro predict contigs.fa -m custom -p my_lite/lite_classifier.safetens
 
 @click.command(epilog=EPILOG, short_help="Train a small encoder and its classifier, on the CPU.")
 @click.argument("dataset", type=shared.FOLDER, metavar="DATASET")
-@click.option(
-    "-o",
-    "--output-dir",
-    type=shared.FOLDER,
-    required=True,
-    help="Folder of the encoder and the classifier.",
+@shared.option(
+    "-o --output-dir", shared.FOLDER, "Folder of the encoder and the classifier.", required=True
 )
-@click.option(
-    "--steps", type=shared.COUNT, help="Number of batches.  [default: that of model type lite]"
+@shared.option("--steps", shared.COUNT, "Number of batches.  [default: that of model type lite]")
+@shared.option(
+    "--start-from ENCODER",
+    shared.FILE,
+    "Begin with the weights of the lite encoder of an earlier training.",
 )
-@click.option(
-    "--start-from",
-    type=shared.FILE,
-    metavar="ENCODER",
-    help="Begin with the weights of the lite encoder of an earlier training.",
-)
-@click.option(
-    "--mask",
-    type=shared.FILE,
-    metavar="REGIONS",
-    help="Do not train on the regions that this table lists in records labelled others, such as "
+@shared.option(
+    "--mask REGIONS",
+    shared.FILE,
+    "Do not train on the regions that this table lists in records labelled others, such as "
     "proviruses. It has the columns record, start and end, as STEM_regions.tsv of predict.",
 )
 @shared.seed_option
