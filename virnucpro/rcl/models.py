@@ -204,7 +204,7 @@ def write_rcl_model(path: Path, model: RclModel, disk: Disk) -> None:
         tensors[name] = value.detach().cpu().to(dtype).contiguous()
     names = ("kind", "settings", "encoding", "padding", "threshold", "training")
     facts = {"schema": 1, "content": CONTENT, **{name: getattr(model, name) for name in names}}
-    _network(Weights(tensors, dict.fromkeys(tensors, path), path), None)
+    _network(Weights(tensors, path), None)
     disk.save(path, save(tensors, {KEY: json.dumps(facts, sort_keys=True)}))
 
 
@@ -229,9 +229,9 @@ def read_rcl_model(path: Path) -> RclModel:
         tensors = content["model_state_dict"]
         facts = {name: content.get(name) for name in ("epoch", "val_f1")}
         facts = {n: v for n, v in facts.items() if isinstance(v, int | float) and math.isfinite(v)}
-        metadata = Metadata(1, CONTENT, "", {}, "", PADDED, 0.5, facts)
+        metadata = Metadata(1, "rcl", "", {}, "", PADDED, 0.5, facts)
         dropout = encoding = None
-    weights = Weights(tensors_of(tensors, path), dict.fromkeys(tensors, path), path)
+    weights = Weights(tensors_of(tensors, path), path)
     # A tensor with a stride of 0 may claim any size.
     if sum(value.numel() for value in weights.tensors.values()) > path.stat().st_size:
         raise ModelError(f"{path} is smaller than its weights: {AGAIN}")

@@ -64,9 +64,8 @@ from virnucpro.stages.chunking import (
     hashed_input,
     refuse_changed_input,
 )
-from virnucpro.store.disk import Disk
+from virnucpro.store.disk import GZIP_LEVEL, Disk
 from virnucpro.store.documents import parse_json
-from virnucpro.store.gzipped import LEVEL
 from virnucpro.store.lock import locked
 from virnucpro.store.state import RunState, read_state
 from virnucpro.tables import RCL_POSITIONS, RCL_REGIONS, RCL_RESIDUES
@@ -218,7 +217,7 @@ class FindingStage(BlockStage):
 
 def _packed(text: str) -> bytes:
     """Return a text as a member of a gzip file, without the time."""
-    return gzip.compress(text.encode(), LEVEL, mtime=0)
+    return gzip.compress(text.encode(), GZIP_LEVEL, mtime=0)
 
 
 @dataclass(frozen=True)
