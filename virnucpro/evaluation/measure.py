@@ -84,25 +84,17 @@ class SliceResult:
 class Evaluation:
     """Everything that was measured.
 
-    Attributes:
-        sample: the rows, the highest score first.
-        threshold: None where ``predict`` made the calls.
-        graded: whether scores are more than calls.
-        slices: the whole sample, then the lengths, then the groups.
-        reliability: the bins of the reliability diagram, with ``low``, ``high``, ``rows``,
-            ``mean_score`` and ``share_virus``.
-        false_discoveries: for contigs with a stated rate of at most ``stated``: ``contigs``, the
-            number that is ``false``, and the ``realised`` rate.
-        notes: what a reader of the metrics must know, in sentences.
+    ``false_discoveries`` are, for contigs with a stated rate of at most ``stated``, ``contigs``,
+    the number that is ``false``, and the ``realised`` rate.
     """
 
-    sample: Sample
-    threshold: float | None
-    graded: bool
-    slices: tuple[SliceResult, ...]
-    reliability: list[dict[str, Any]]
+    sample: Sample  # the rows, the highest score first
+    threshold: float | None  # None where predict made the calls
+    graded: bool  # scores are more than calls
+    slices: tuple[SliceResult, ...]  # the whole sample, then the lengths, then the groups
+    reliability: list[dict[str, Any]]  # the bins of the reliability diagram
     false_discoveries: list[dict[str, Any]]
-    notes: list[str]
+    notes: list[str]  # what a reader of the metrics must know, in sentences
 
     @property
     def overall(self) -> SliceResult:
@@ -117,11 +109,8 @@ class Evaluation:
 def evaluate(sample: Sample, threshold: float | None, *, graded: bool) -> Evaluation:
     """Measure ``sample``, which has at least one row.
 
-    Args:
-        sample: the rows.
-        threshold: a row is called virus where its score is at least this; None where the call of
-            ``predict`` counts.
-        graded: False where the scores are calls.
+    A row is called virus where its score is at least ``threshold``, or where ``predict`` called it
+    so if that is None. Scores that are not ``graded`` are calls.
     """
     # With the highest score first, every slice is sorted, and its curves are quick.
     rows = sample.rows.sort_values("score", ascending=False, kind="stable", ignore_index=True)
