@@ -50,8 +50,7 @@ class Counting(Stage):
     """Writes ``id length`` lines for the records of FASTA files.
 
     ``broken`` is the index of a device on which every task ends the process, ``wrong`` that of a
-    device that computes wrong values only. ``batch`` is in sequences; ``uncompiled_calls`` is what
-    each session reports. Reading a task and writing it take the host ``host_seconds`` each.
+    device that computes wrong values only. ``batch`` is in sequences. Reading a task and writing it take the host ``host_seconds`` each.
     """
 
     files: tuple[Path, ...]
@@ -62,7 +61,6 @@ class Counting(Stage):
     wrong: int = -9
     host_seconds: float = 0.0
     batch: int = 8
-    uncompiled_calls: int = 0
     disk: Disk = field(default_factory=Disk)
 
     name: ClassVar[str] = "counting"
@@ -113,7 +111,7 @@ class CountingSession(Session):
         return True
 
     def figures(self) -> SessionFigures:
-        return SessionFigures(1000 * self._batch, 300, self._stage.uncompiled_calls, "num_threads")
+        return SessionFigures(1000 * self._batch)
 
     def check(self) -> None:
         if self._device.index == self._stage.wrong:

@@ -16,7 +16,6 @@ from virnucpro.contracts import Device, Session
 from virnucpro.errors import DeviceError, OutputError
 from virnucpro.events import (
     Event,
-    Notice,
     Progressed,
     SequencesFailed,
     TaskStarted,
@@ -71,16 +70,6 @@ def test_every_sequence_exactly_once_in_file_order(executor: Executor, tmp_path:
     reports = [e for e in events if isinstance(e, WorkerReport)]
     assert sum(report.tasks for report in reports) == len(outcomes)
     assert max(report.figures.peak_memory for report in reports) == 8000
-
-
-def test_calls_without_compiled_code_are_told_once(executor: Executor, tmp_path: Path) -> None:
-    files = fastas(tmp_path, [f"a{n}" for n in range(40)], 10)
-    _, events = run_stage(Counting(files, tmp_path, uncompiled_calls=36), executor, tmp_path)
-    (notice,) = [event for event in events if isinstance(event, Notice)]
-    assert notice.level == "warning"
-    assert "in 36 of 336 calls" in notice.message
-    assert "num_threads" in notice.message
-    assert "--compile never" in notice.message
 
 
 class Threads(Counting):

@@ -98,7 +98,7 @@ def test_a_node_without_a_model_file_is_left_out_and_named(
     pool.require({tmp_path / "none": 4})
     pool.close()
     assert pool.start() is None
-    (refusal,) = pool.refusals
+    (refusal,) = pool.refusals.values()
     assert refusal.startswith(f"node {place.host} is left out: files are missing")
     assert refusal.endswith(f"there: {tmp_path / 'none'}")
     assert events == [Notice("warning", refusal)]

@@ -274,4 +274,4 @@ def _shapes(hidden: int, width: int) -> dict[str, tuple[int, ...]]:
 
 
 def _as_weights(tensors: dict[str, torch.Tensor], path: Path) -> Weights:
-    return Weights(tensors, dict.fromkeys(tensors, path), path)
+    return Weights(tensors, path)

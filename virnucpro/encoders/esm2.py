@@ -24,7 +24,7 @@ from virnucpro.compute.batching import bucket_of, by_tokens
 from virnucpro.compute.budget import Bounds
 from virnucpro.compute.compiled import Example
 from virnucpro.contracts import ReportProgress
-from virnucpro.encoders.batched import Batch, BatchedEncoder, example_sequences, make_batch
+from virnucpro.encoders.batched import Batch, BatchedEncoder, example_sequences
 from virnucpro.encoders.esm2_network import (
     Esm2,
     Esm2Sizes,
@@ -99,20 +99,10 @@ class Esm2Encoder(BatchedEncoder):
         budget: int | None,
         truncation: int,
     ) -> None:
-        self._model = model
+        self._heads = model.heads
         self._rotary = rotary
         self._truncation = truncation
-        super().__init__(device, budget, model.blocks)
-
-    @property
-    def dim(self) -> int:
-        """Width of the model."""
-        return self._model.embed.embedding_dim
-
-    @property
-    def network(self) -> Esm2:
-        """Tokens to the states of the last layer."""
-        return self._model
+        super().__init__(model, device, budget)
 
     def batches(self, sequences: Sequence[str]) -> Iterator[Batch]:
         """Put equal lengths together, the longest first.
@@ -132,12 +122,12 @@ class Esm2Encoder(BatchedEncoder):
         lengths = np.array([len(protein) for protein in proteins])
         total = int(lengths.sum()) + 2 * len(proteins)
         if lengths.min() == lengths.max():
-            return make_batch(indices, total, tokenise(proteins))
+            return Batch.of(indices, total, tokenise(proteins))
         tokens = tokenise(proteins, self.step)
         position = np.arange(tokens.shape[1])
         real = position < lengths[:, None] + 2  # [B, T], with <cls> and <eos>
         inner = (position > 0) & (position <= lengths[:, None])  # [B, T], residues
-        return make_batch(indices, total, tokens, real, inner)
+        return Batch.of(indices, total, tokens, real, inner)
 
     def probe_batch(self, amount: int) -> Batch:
         """Full frames of 500 bp chunks."""
@@ -155,7 +145,7 @@ class Esm2Encoder(BatchedEncoder):
         """Return the states of the last layer, after its norm: ``[B, T, D]``."""
         t = tokens.shape[1]
         rotary = (self._rotary[0][:t], self._rotary[1][:t])
-        states: torch.Tensor = self._model(
+        states: torch.Tensor = self.network(
             tokens, rotary, masks[0][:, None, None, :] if masks else None
         )
         return states
@@ -192,7 +182,7 @@ class Esm2Encoder(BatchedEncoder):
 
     def attention(self) -> str:
         """The kernel for a batch of equal lengths, which has no mask."""
-        heads, weight = self._model.heads, self._model.embed.weight
+        heads, weight = self._heads, self.network.embed.weight
         return attention_kernel(weight.new_empty(1, heads, FRAME + 2, self.dim // heads), None)
 
 
@@ -234,7 +224,7 @@ def _read_fair_file(path: Path) -> tuple[Esm2Sizes, Weights]:
     cfg = _as_dict(_as_dict(content["cfg"]).get("model"))
     layers, width, heads = read_counts(cfg, _FAIR_COUNTS, path)
     tensors = tensors_of(content["model"], path)
-    weights = Weights(tensors, dict.fromkeys(tensors, path), path)
+    weights = Weights(tensors, path)
     weights = weights.renamed(r"encoder\.sentence_encoder\.|encoder\.")
     fc1 = weights.tensors.get("layers.0.fc1.bias")
     feed_forward = 4 * width if fc1 is None else int(fc1.shape[0])
@@ -289,15 +279,7 @@ def _stored_frequencies(weights: Weights, sizes: Esm2Sizes) -> torch.Tensor:
     """
     pairs = sizes.width // sizes.heads // 2
     keys = [key for key in weights.tensors if key.split(".")[-1] == "inv_freq"]
-    if not keys:
-        return rotary_frequencies(pairs)
-    stored = [weights.take(key, (pairs,)).float() for key in keys]
-    for key, value in zip(keys, stored, strict=True):
-        if not torch.equal(value, stored[0]) or not bool(torch.isfinite(value).all()):
-            raise ModelError(
-                f"{weights.origin[key]}: {key!r} is damaged, or differs from {keys[0]!r}"
-            )
-    return stored[0].clone()
+    return weights.take(keys[0], (pairs,)).float() if keys else rotary_frequencies(pairs)
 
 
 # --- the family ------------------------------------------------------------------------------
@@ -360,10 +342,6 @@ class Esm2Family(EncoderFamily):
         frequencies = _stored_frequencies(weights, sizes)
         rotary = rotary_tables(frequencies, options.truncation + 2, target)
         return Esm2Encoder(model, rotary, target, options.budget, options.truncation)
-
-    def tokens(self, letters: int, truncation: int) -> int:
-        """Return the residues that count, with ``<cls>`` and ``<eos>``."""
-        return min(letters, truncation) + 2
 
 
 FAMILY = Esm2Family()

@@ -31,7 +31,6 @@ RESIDUES = "LAGVSERTIDPKQNFYMHWC"
 LETTERS_PER_FRAME: Mapping[Molecule, int] = {"nucleotide": 499, "protein": 166}
 Reading = Literal["open frames", "whole chunks"]
 """What of a chunk an encoder reads: every frame without a stop codon, or the chunk as it is."""
-Sizes = tuple[int, int, int]
 
 
 @dataclass(frozen=True)
@@ -125,7 +124,7 @@ class EncoderFamily(ABC):
     alphabet: str
     precisions: tuple[str, ...] = tuple(PRECISIONS)
     version: int = 1
-    released: Mapping[str, Sizes] = {}
+    released: Mapping[str, tuple[int, int, int]] = {}
     caution: str = ""
 
     def packaged(self) -> Path | None:
@@ -170,10 +169,6 @@ class EncoderFamily(ABC):
         Raises:
             ModelError: the weights are missing, damaged, or do not fit their configuration.
         """
-
-    def tokens(self, letters: int, truncation: int) -> int:
-        """Return about how many tokens a sequence has; for balancing and progress only."""
-        return letters if self.molecule == "nucleotide" else min(letters, truncation)
 
 
 class WeightlessEncoder(ABC):

@@ -47,35 +47,30 @@ def family_named(name: str) -> EncoderFamily:
     points = [point for point in _entry_points() if point.name == name]
     if not points:
         raise ModelError(f"{name!r} is not an encoder family: expected {', '.join(family_names())}")
+    origins = [
+        f"{point.dist.name} {point.dist.version} ({point.value})" if point.dist else point.value
+        for point in points
+    ]
     if len(points) > 1:
-        owners = " and ".join(map(_distribution, points))
+        owners = " and ".join(origins)
         raise ModelError(f"{owners} both register the encoder family {name!r}: uninstall one")
-    return _loaded(points[0])
-
-
-def _entry_points() -> list[EntryPoint]:
-    return [point for point in entry_points(group=ENTRY_POINTS) if point.name not in BUILT_IN]
-
-
-def _distribution(point: EntryPoint) -> str:
-    return f"{point.dist.name} {point.dist.version}" if point.dist else "a package"
-
-
-def _loaded(point: EntryPoint) -> EncoderFamily:
-    """Import a family of another package; whatever goes wrong there is that package's error."""
-    origin = f"encoder family {point.name!r} of {_distribution(point)} ({point.value})"
+    origin = f"encoder family {name!r} of {origins[0]}"
     try:
-        family = point.load()
-    except Exception as error:
+        family = points[0].load()
+    except Exception as error:  # whatever goes wrong there is that package's error
         raise ModelError(
             f"{origin} cannot be imported: {type(error).__name__}: {error}; update or uninstall "
             f"that package"
         ) from error
-    if not isinstance(family, EncoderFamily) or family.name != point.name:
+    if not isinstance(family, EncoderFamily) or family.name != name:
         raise ModelError(
             f"{origin} is not an EncoderFamily of that name: update or uninstall that package"
         )
     return family
+
+
+def _entry_points() -> list[EntryPoint]:
+    return [point for point in entry_points(group=ENTRY_POINTS) if point.name not in BUILT_IN]
 
 
 def locate(name: str, molecule: Molecule) -> EncoderSource:

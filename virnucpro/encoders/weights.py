@@ -50,13 +50,9 @@ _WHOLE = ("model.safetensors", "pytorch_model.bin")
 
 @dataclass(frozen=True)
 class Weights:
-    """Tensors by name, as stored, and the file that each is from.
-
-    ``place`` is the file or folder that the user named.
-    """
+    """Tensors by name, as stored, and the file or folder that the user named."""
 
     tensors: dict[str, torch.Tensor]
-    origin: dict[str, Path]
     place: Path
 
     def take(self, key: str, shape: Sequence[int]) -> torch.Tensor:
@@ -70,7 +66,7 @@ class Weights:
         tensor = self.tensors[key]
         if tuple(tensor.shape) != tuple(shape):
             raise ModelError(
-                f"{self.origin[key]}: {key!r} has shape {tuple(tensor.shape)}, expected "
+                f"{self.place}: {key!r} has shape {tuple(tensor.shape)}, expected "
                 f"{tuple(shape)}: the file does not belong to its configuration"
             )
         return tensor
@@ -81,15 +77,12 @@ class Weights:
         Parameters of layer norms become ``weight`` and ``bias``: they were once stored as
         ``gamma`` and ``beta``, and transformers 5 does it again.
         """
-        new = {}
-        for key in self.tensors:
+        renamed = {}
+        for key, value in self.tensors.items():
             name = re.sub(f"^({pattern})", "", key)
-            new[key] = re.sub(r"\.gamma$", ".weight", re.sub(r"\.beta$", ".bias", name))
-        return Weights(
-            {new[key]: value for key, value in self.tensors.items()},
-            {new[key]: path for key, path in self.origin.items()},
-            self.place,
-        )
+            name = re.sub(r"\.gamma$", ".weight", re.sub(r"\.beta$", ".bias", name))
+            renamed[name] = value
+        return Weights(renamed, self.place)
 
     def refuse_more_layers(self, prefix: str, layers: int) -> None:
         """Raise ModelError where a layer is stored that the configuration does not know of."""
@@ -97,7 +90,7 @@ class Weights:
             match = re.match(rf"{re.escape(prefix)}\.(\d+)\.", key)
             if match and int(match[1]) >= layers:
                 raise ModelError(
-                    f"{self.origin[key]}: {key!r} is of a layer beyond the {layers} of its "
+                    f"{self.place}: {key!r} is of a layer beyond the {layers} of its "
                     f"configuration: the two do not belong together"
                 )
 
@@ -223,12 +216,10 @@ def weight_files(folder: Path) -> tuple[Path, ...]:
 def read_folder(folder: Path) -> Weights:
     """Read all tensors in ``folder``. Raises ModelError as the readers of its files do."""
     tensors: dict[str, torch.Tensor] = {}
-    origin: dict[str, Path] = {}
     for path in weight_files(folder):
         content = read_safetensors(path) if path.suffix == ".safetensors" else read_pickle(path)
         tensors |= tensors_of(content, path)
-        origin |= dict.fromkeys(content, path)
-    return Weights(tensors, origin, folder)
+    return Weights(tensors, folder)
 
 
 def tensors_of(content: Any, path: Path) -> dict[str, torch.Tensor]:
@@ -272,7 +263,7 @@ def assign(
     for name, good in zip(state, finite, strict=True):
         if not good:
             raise ModelError(
-                f"{weights.origin[sources[name][0]]}: NaN or infinite values in "
+                f"{weights.place}: NaN or infinite values in "
                 f"{', '.join(sources[name])} (as {str(dtype).removeprefix('torch.')}): {_AGAIN}"
             )
     module.load_state_dict(state, assign=True)

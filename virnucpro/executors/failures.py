@@ -8,11 +8,9 @@ from __future__ import annotations
 import errno
 import re
 import sys
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-import virnucpro.errors as errors
 from virnucpro.errors import VirNucProError
 
 FailureKind = Literal["data", "memory", "device", "broken", "run"]
@@ -81,14 +79,3 @@ def failure_kind(error: BaseException) -> FailureKind:
     if isinstance(error, getattr(torch, "AcceleratorError", ())):
         return "device"
     return "device" if DEVICE_MODULES.match(type(error).__module__) else "data"
-
-
-def run_error(failure: WorkFailure) -> VirNucProError:
-    """Return the exception that ends the run after a failure of kind ``run``.
-
-    It has the class that the worker met if ``virnucpro.errors`` defines it, else OutputError.
-    """
-    error_class: Callable[[str], VirNucProError] = getattr(
-        errors, failure.error, errors.OutputError
-    )
-    return error_class(failure.message)

@@ -80,13 +80,12 @@ class RayPool(WorkerPool):
         self._emit = emit
         self._numbers = itertools.count()
         self._places: set[Place] = set()  # of nodes that are alive; each gets one worker, once
-        self._refused: set[str] = set()  # nodes
         self._coming: dict[int, Actor] = {}
         self._waiting: dict[int, Actor] = {}  # have joined, and were not started yet
         self._actors: dict[int, Actor] = {}
         self._gathered = False
         self._last_look = -NODE_SECONDS
-        self.refusals: list[str] = []
+        self.refusals: dict[str, str] = {}  # by node
 
     # --- joining ---------------------------------------------------------------------------
 
@@ -175,10 +174,9 @@ class RayPool(WorkerPool):
             return
         actor.device = None
         self._ray.kill(self._waiting.pop(number).handle)
-        if place.node not in self._refused:
-            self._refused.add(place.node)
-            self.refusals.append(f"node {place.host} is left out: {answer}")
-            self._emit(Notice("warning", self.refusals[-1]))
+        if place.node not in self.refusals:
+            self.refusals[place.node] = f"node {place.host} is left out: {answer}"
+            self._emit(Notice("warning", self.refusals[place.node]))
 
     # --- the interface of a pool -----------------------------------------------------------
 

@@ -11,17 +11,14 @@ count; the scheduler carries out what it decides.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from virnucpro.contracts import FailedRow, Task
 from virnucpro.errors import DeviceError
-from virnucpro.executors.failures import FailureKind
+from virnucpro.executors.failures import WorkFailure
 
-# Failed openings in a row after which a device is given up. A first failure may pass by itself
-# (another program that held the memory has ended); three do not.
-MAX_OPENINGS = 3
 # Tasks that end the worker on one device, and that another worker then finishes, after which the
 # device is given up. One or two may be chance.
 MAX_EXITS_ON_DEVICE = 3
@@ -49,56 +46,32 @@ class WorkerExit:
     finished_elsewhere: bool = True
 
 
-class FaultSearch:
-    """Finds the records of a task that cannot be computed, by trials of fewer and fewer of them.
+def search_records(task: Task, times: int = 1) -> Generator[Task, WorkFailure | None, None]:
+    """Yield trials of fewer and fewer records, and at last the task without those that fail alone.
 
-    Attributes:
-        found: the records that failed alone.
+    Sent is the failure of each trial, or None. A record is given up when it has failed alone
+    ``times`` times.
     """
 
-    def __init__(self, task: Task, times: int = 1) -> None:
-        """A record is given up when it has failed alone ``times`` times."""
-        self._task = task
-        self._times = times
-        self._failed_alone = 0
-        self._untried: list[tuple[int, int]] = []  # the next range is the last one
-        self.found: list[FailedRow] = []
-        self._divide(0, task.count + len(task.excluded))
-
-    def trial(self) -> Task | None:
-        """Return the next trial; None at the end of the search."""
-        if not self._untried:
-            return None
-        start, stop = self._untried[-1]
-        left_out = sum(start <= failed.row < stop for failed in self._task.excluded)
-        return replace(self._task, trial=(start, stop), count=stop - start - left_out)
-
-    def passed(self) -> None:
-        """Note that the present trial was computed."""
-        self._untried.pop()
-        self._failed_alone = 0
-
-    def failed(self, error: str, message: str) -> None:
-        """Note that the present trial could not be computed, and why."""
-        start, stop = self._untried[-1]
-        if stop - start > 1:
-            self._untried.pop()
-            self._divide(start, stop)
-            return
-        self._failed_alone += 1
-        if self._failed_alone == self._times:
-            self.found.append(FailedRow(start, error, message))
-            self.passed()
-
-    def remainder(self) -> Task:
-        """Return the task without the records that were found."""
-        excluded = (*self._task.excluded, *self.found)
-        return replace(self._task, excluded=excluded, count=self._task.count - len(self.found))
-
-    def _divide(self, start: int, stop: int) -> None:
+    def divided(start: int, stop: int) -> list[tuple[int, int]]:
         middle = (start + stop) // 2
-        halves = [(start, middle), (middle, stop)] if stop - start > 1 else [(start, stop)]
-        self._untried += halves[::-1]
+        return [(middle, stop), (start, middle)] if stop - start > 1 else [(start, stop)]
+
+    found: list[FailedRow] = []
+    untried = divided(0, task.count + len(task.excluded))  # the next range is the last one
+    while untried:
+        start, stop = untried.pop()
+        left_out = sum(start <= failed.row < stop for failed in task.excluded)
+        trial = replace(task, trial=(start, stop), count=stop - start - left_out)
+        for _ in range(times):
+            failure = yield trial
+            if failure is None or stop - start > 1:
+                break
+        if failure is not None and stop - start > 1:
+            untried += divided(start, stop)
+        elif failure is not None:
+            found.append(FailedRow(start, failure.error, failure.message))
+    yield replace(task, excluded=(*task.excluded, *found), count=task.count - len(found))
 
 
 @dataclass
@@ -112,7 +85,7 @@ class TaskHistory:
     """
 
     exits: list[WorkerExit] = field(default_factory=list)
-    search: FaultSearch | None = None
+    search: Generator[Task, WorkFailure | None, None] | None = None
     vain_searches: int = 0
 
 
@@ -128,7 +101,6 @@ class RetryPolicy:
         self._divisible = divisible
         self._histories: dict[Path, TaskHistory] = {}
         self._exits_on_device: Counter[int] = Counter()
-        self._failed_openings: Counter[int] = Counter()
         self._failures_in_a_row = 0
         self.error: DeviceError | None = None
 
@@ -143,15 +115,6 @@ class RetryPolicy:
         It may end its worker, and a GPU writes one task and prepares another while it computes.
         """
         return task.receipt in self._histories
-
-    def after_opening(self, worker: int) -> None:
-        """Note that a worker has opened the stage."""
-        self._failed_openings[worker] = 0
-
-    def after_failed_opening(self, worker: int, kind: FailureKind) -> bool:
-        """Return whether the device is given up because the stage cannot be opened on it."""
-        self._failed_openings[worker] += 1
-        return kind == "data" or self._failed_openings[worker] >= MAX_OPENINGS
 
     def after_success(self, worker: int, task: Task) -> list[int]:
         """Return the other workers whose devices are given up, now that ``task`` is finished.
@@ -174,10 +137,7 @@ class RetryPolicy:
     def after_trial(self, task: Task) -> Task:
         """Return what is computed after a trial that could be: the next one, or the whole."""
         self._failures_in_a_row = 0
-        search = self._histories[task.receipt].search
-        assert search is not None
-        search.passed()
-        return self._next(task, search)
+        return self._next(task, None)
 
     def after_exit(self, worker: int, tasks: Sequence[Task], reason: str) -> tuple[Task, ...]:
         """Return what is tried after a worker exited, of the unfinished ``tasks`` that it had.
@@ -196,26 +156,25 @@ class RetryPolicy:
             return tuple(tasks)
         (task,) = tasks
         history = self._histories[task.receipt]
-        if task.trial is not None and history.search is not None:
-            history.search.failed("WorkerDied", reason)
-        elif len(history.exits) == 1:
+        if task.trial is None and len(history.exits) == 1:
             return (task,)
-        elif not self._divisible:
+        if not self._divisible:
             self._give_up(f"{task.name} cannot be computed: {reason}")
             return (task,)
-        else:
-            history.search = FaultSearch(task, times=2)
-        return (self._next(task, history.search),)
+        if task.trial is None:
+            history.search = search_records(task, times=2)
+            return (next(history.search),)
+        return (self._next(task, WorkFailure("device", "WorkerDied", reason)),)
 
-    def _next(self, task: Task, search: FaultSearch) -> Task:
+    def _next(self, task: Task, failure: WorkFailure | None) -> Task:
         """Return the next trial of a search, or at its end the task without what was found."""
-        if trial := search.trial():
-            return trial
         history = self._histories[task.receipt]
-        history.vain_searches += not search.found
+        assert history.search is not None
+        following = history.search.send(failure)
+        history.vain_searches += following.trial is None and following.excluded == task.excluded
         if history.vain_searches == MAX_VAIN_SEARCHES:
             self._give_up(f"{task.name} ends its worker, but no part of it does")
-        return search.remainder()
+        return following
 
     def _give_up(self, text: str) -> None:
         advice = "Check the device and the memory, then run the same command again"

@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
+import virnucpro.errors as errors
 from virnucpro.contracts import Device, SessionFigures, Stage, Task, TaskResult
 from virnucpro.errors import DeviceError, RunInterruptedError, VirNucProError
 from virnucpro.events import (
@@ -20,12 +21,15 @@ from virnucpro.events import (
     WorkerReady,
     WorkerReport,
 )
-from virnucpro.executors.failures import FailureKind, WorkFailure, run_error
+from virnucpro.executors.failures import FailureKind, WorkFailure
 from virnucpro.executors.pool import PoolEvent, WorkEnded, WorkerPool
 from virnucpro.executors.retry import RetryPolicy
 from virnucpro.executors.signals import Interruption
 
 WAIT_SECONDS = 0.5  # longest wait between two looks at signals and at workers that are silent
+# Failed openings in a row after which a device is given up. A first failure may pass by itself
+# (another program that held the memory has ended); three do not.
+MAX_OPENINGS = 3
 # Tasks per worker at the end of a stage that are handed out heaviest first.
 TAIL_TASKS = 4
 
@@ -54,6 +58,7 @@ class WorkerState:
         tasks: submitted to it. The first is being carried out; a second one is queued, or already
             computed by a GPU while the first one is written.
         is_open: it has opened the stage and takes tasks.
+        failed_openings: in a row.
         task_began: when it began its current task.
         silence: seconds without an event, while it is at work.
         busy_seconds, finished_tasks, figures: for the report at the end.
@@ -63,6 +68,7 @@ class WorkerState:
     device: Device
     tasks: deque[Task] = field(default_factory=deque)
     is_open: bool = False
+    failed_openings: int = 0
     task_began: float = 0.0
     silence: float = 0.0
     busy_seconds: float = 0.0
@@ -110,7 +116,7 @@ class Scheduler:
         self._deadline = 0.0
         self._first_task_began: float | None = None
         self._last_wait = clock()
-        self._uncompiled_reported = False
+        self._heard: set[int] = set()  # workers with an event in this wait
 
     def outcomes(self) -> Iterator[TaskResult]:
         """Yield results in the order in which tasks are finished.
@@ -206,11 +212,10 @@ class Scheduler:
         worker = self._workers.get(event.worker)
         if worker is None:
             return
-        worker.silence = 0.0
+        self._heard.add(worker.number)
         match event:
             case WorkerReady():
-                worker.is_open = True
-                self._policy.after_opening(worker.number)
+                worker.is_open, worker.failed_openings = True, 0
                 self._emit(event)
             case Progressed():
                 self._emit(event)
@@ -226,11 +231,10 @@ class Scheduler:
         worker.busy_seconds += event.seconds
         if task.trial is not None:
             self._queue.append(self._policy.after_trial(task))
-            self._end_at_limit()
+            self._end(self._policy.error)
             return
         worker.finished_tasks += 1
         worker.figures = event.figures
-        self._check_compiled_calls(worker)
         if failures := result.figures.failures:
             self._emit(SequencesFailed(worker.number, task, failures))
         self._emit(TaskFinished(worker.number, task, event.seconds))
@@ -249,21 +253,6 @@ class Scheduler:
         else:
             self._begin_task(worker)
 
-    def _check_compiled_calls(self, worker: WorkerState) -> None:
-        """Say once per stage that a worker computes without the code that it has compiled."""
-        figures = worker.figures
-        if not figures.uncompiled_calls or self._uncompiled_reported:
-            return
-        self._uncompiled_reported = True
-        calls = figures.compiled_calls + figures.uncompiled_calls
-        text = (
-            f"{worker.title} did not use its compiled blocks in {figures.uncompiled_calls:,} of "
-            f"{calls:,} calls, which is slower ({figures.uncompiled_reason}). Results are valid, "
-            "but may differ in their last digits from those of another run; report this, and use "
-            "--compile never if it comes again"
-        )
-        self._emit(Notice("warning", text))
-
     def _after_failure(
         self, worker: WorkerState, task: Task | None, failure: WorkFailure, seconds: float
     ) -> None:
@@ -271,7 +260,8 @@ class Scheduler:
         if failure.kind == "run" or self._final_error is not None:
             self._remove(worker)
             if failure.kind == "run":
-                self._end(run_error(failure))
+                error_class = getattr(errors, failure.error, errors.OutputError)
+                self._end(error_class(failure.message))
         elif task is None:
             reason = f"{worker.title} cannot load the model: {text}"
             self._after_failed_opening(worker, reason, failure.kind)
@@ -302,12 +292,13 @@ class Scheduler:
             # Any of its tasks may have ended it: a GPU writes one and computes or prepares another.
             tasks = self._policy.after_exit(worker.number, tuple(worker.tasks), text)
             worker.tasks.clear()
-            self._end_at_limit()
+            self._end(self._policy.error)
             self._replace(worker)
             self._queue.extend(reversed(tasks))
 
     def _after_failed_opening(self, worker: WorkerState, reason: str, kind: FailureKind) -> None:
-        if self._policy.after_failed_opening(worker.number, kind):
+        worker.failed_openings += 1
+        if kind == "data" or worker.failed_openings == MAX_OPENINGS:
             self._give_up_device(worker, reason)
         else:
             self._emit(Notice("warning", f"{reason}; trying again"))
@@ -319,7 +310,7 @@ class Scheduler:
         # Time in which this process was suspended or busy elsewhere is nobody's silence.
         passed, self._last_wait = min(now - self._last_wait, 2 * WAIT_SECONDS), now
         for worker in list(self._workers.values()):
-            if worker.is_open and not worker.tasks:
+            if worker.number in self._heard or (worker.is_open and not worker.tasks):
                 worker.silence = 0.0
                 continue
             earlier, worker.silence = worker.silence, worker.silence + passed
@@ -330,6 +321,7 @@ class Scheduler:
             elif earlier < limit / 2 <= worker.silence:
                 text = f"{worker.title} stalled: {text}; it is ended after {limit:.0f} s"
                 self._emit(Notice("warning", text))
+        self._heard.clear()
 
     def _add_worker(self, number: int) -> None:
         self._workers[number] = WorkerState(number, self._pool.workers[number])
@@ -366,13 +358,9 @@ class Scheduler:
         else:
             self._end(DeviceError(f"no device is left: {reason}"))
 
-    def _end_at_limit(self) -> None:
-        if self._policy.error is not None:
-            self._end(self._policy.error)
-
-    def _end(self, error: VirNucProError) -> None:
+    def _end(self, error: VirNucProError | None) -> None:
         """Hand out no more tasks; those in flight may still finish. The first error counts."""
-        if self._final_error is not None:
+        if error is None or self._final_error is not None:
             return
         self._final_error = error
         self._deadline = self._clock() + self._limits.grace

@@ -16,7 +16,7 @@ from virnucpro.errors import RunInterruptedError
 from virnucpro.events import Progressed, WorkerReady
 from virnucpro.executors.failures import WorkFailure, describe_failure
 from virnucpro.executors.pool import PoolEvent, Work, WorkEnded
-from virnucpro.executors.retry import FaultSearch
+from virnucpro.executors.retry import search_records
 
 WRITER_THREAD = "write"
 REPORT_SECONDS = 0.2  # between two progress events; a display needs no more
@@ -192,19 +192,17 @@ class TaskRunner:
         Where none raises one alone, the device is taken to be at fault.
         """
         while True:
-            search = FaultSearch(task)
-            while trial := search.trial():
+            search = search_records(task)
+            trial = next(search)
+            while trial.trial is not None:
                 outcome = _attempt(partial(session, trial, report))
                 report.take_back()
-                if isinstance(outcome, TaskResult):
-                    search.passed()
-                elif outcome.kind == "data":
-                    search.failed(outcome.error, outcome.message)
-                else:
+                if isinstance(outcome, WorkFailure) and outcome.kind != "data":
                     return outcome
-            if not search.found:
+                trial = search.send(None if isinstance(outcome, TaskResult) else outcome)
+            if trial.excluded == task.excluded:
                 return replace(failure, kind="device")
-            task = search.remainder()
+            task = trial
             result = _attempt(partial(session, task, report))
             if isinstance(result, TaskResult) or result.kind != "data":
                 return result

@@ -114,7 +114,7 @@ def _cluster_pool(
 
 def _refuse_without_workers(pool: RayPool) -> None:
     if not pool.devices:
-        reasons = "; ".join(pool.refusals) or "no node has a free GPU or processor"
+        reasons = "; ".join(pool.refusals.values()) or "no node has a free GPU or processor"
         raise UsageError(
             f"no node of the cluster can be used: {reasons}. All nodes need the models and the "
             f"output directory under the same paths, and the same versions"
@@ -158,6 +158,12 @@ class WorkerTable:
                     )
             case WorkerReport(worker, device, stage):
                 row, figures = self._row(worker, device, stage), asdict(event.figures)
+                if reason := figures["uncompiled_reason"]:
+                    self._warn(
+                        f"{stage} did not use its compiled blocks in all calls, which is slower "
+                        f"({reason}). Results are valid, but may differ in their last digits; use "
+                        f"--compile never if it comes again"
+                    )
                 for name in ("busy", "idle", "tasks"):
                     row[name] = row.get(name, 0) + getattr(event, name)
                 for name in ("compiled_calls", "uncompiled_calls"):

@@ -186,9 +186,9 @@ def sizes(**changes):
 @pytest.mark.parametrize(
     ("said", "message"),
     [
-        ({"schema": 3}, "a newer virnucpro"),
-        ({"schema": 1}, "an earlier virnucpro"),
-        ({"schema": None}, "an earlier virnucpro"),
+        ({"schema": 3}, "of another virnucpro"),
+        ({"schema": 1}, "of another virnucpro"),
+        ({"schema": None}, "of another virnucpro"),
         ({"shape": None}, "damaged"),
         ({"shape": 7}, "damaged"),
         ({"shape": {"dim": 24, "legs": 4}}, "damaged"),

@@ -149,7 +149,7 @@ class Conversions(TorchFunctionMode):
 
 def test_weights_are_moved_before_they_are_converted(tmp_path):
     stored = torch.randn(4, 3)
-    weights = Weights({"w": stored}, {"w": tmp_path}, tmp_path)
+    weights = Weights({"w": stored}, tmp_path)
     with torch.device("meta"):
         layer = torch.nn.Linear(3, 4, bias=False)
     with Conversions() as conversions:

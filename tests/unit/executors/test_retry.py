@@ -6,29 +6,28 @@ import pytest
 
 from tests.unit.executors.fake_pool import FakeStage
 from virnucpro.contracts import FailedRow, Task
+from virnucpro.executors.failures import WorkFailure
 from virnucpro.executors.retry import (
     MAX_EXITS_ON_DEVICE,
     MAX_FAILURES_IN_A_ROW,
-    FaultSearch,
     RetryPolicy,
+    search_records,
 )
 
 STAGE = FakeStage()
 
 
-def _searched(task: Task, bad: set[int], times: int = 1) -> tuple[FaultSearch, list[bool]]:
-    """Search a task whose ``bad`` rows always fail; returns the search and how each trial ended."""
-    search, ends = FaultSearch(task, times), []
-    while trial := search.trial():
-        assert trial.trial is not None
+def _searched(task: Task, bad: set[int], times: int = 1) -> tuple[Task, list[bool]]:
+    """Search a task whose ``bad`` rows always fail; returns what is left, and how trials ended."""
+    failure = WorkFailure("data", "ValueError", "bad letter")
+    search, ends = search_records(task, times), []
+    trial = next(search)
+    while trial.trial is not None:
         rows = set(range(*trial.trial)) - {failed.row for failed in trial.excluded}
         assert trial.count == len(rows)
         ends.append(rows.isdisjoint(bad))
-        if ends[-1]:
-            search.passed()
-        else:
-            search.failed("ValueError", "bad letter")
-    return search, ends
+        trial = search.send(None if ends[-1] else failure)
+    return trial, ends
 
 
 @pytest.mark.parametrize(
@@ -36,18 +35,17 @@ def _searched(task: Task, bad: set[int], times: int = 1) -> tuple[FaultSearch, l
     [(1, {0}), (1, set()), (2, {1}), (7, {0, 3, 6}), (9, set(range(9))), (10_000, {5000})],
 )
 def test_a_search_finds_what_fails_alone(count: int, bad: set[int]) -> None:
-    task = STAGE.task(0, count)
-    search, _ = _searched(task, bad)
-    assert search.found == [FailedRow(row, "ValueError", "bad letter") for row in sorted(bad)]
-    assert search.remainder().count == count - len(bad)
-    again, ends = _searched(search.remainder(), bad)  # what was found is left out
-    assert (again.found, all(ends)) == ([], True)
+    left, _ = _searched(STAGE.task(0, count), bad)
+    found = tuple(FailedRow(row, "ValueError", "bad letter") for row in sorted(bad))
+    assert (left.excluded, left.count) == (found, count - len(bad))
+    again, ends = _searched(left, bad)  # what was found is left out
+    assert (again, all(ends)) == (left, True)
 
 
 def test_six_deadly_neighbours_are_found_before_the_run_would_end() -> None:
     for first in (0, 4997, 9994):
-        search, ends = _searched(STAGE.task(0, 10_000), set(range(first, first + 6)), times=2)
-        assert len(search.found) == 6
+        left, ends = _searched(STAGE.task(0, 10_000), set(range(first, first + 6)), times=2)
+        assert len(left.excluded) == 6
         in_a_row = max(len(run) for run in "".join("+" if ok else "-" for ok in ends).split("+"))
         assert in_a_row + 2 < MAX_FAILURES_IN_A_ROW  # and two exits over the whole file
 

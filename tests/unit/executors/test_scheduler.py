@@ -21,8 +21,8 @@ from virnucpro.events import (
     WorkerReady,
     WorkerReport,
 )
-from virnucpro.executors.retry import MAX_EXITS_ON_DEVICE, MAX_FAILURES_IN_A_ROW, MAX_OPENINGS
-from virnucpro.executors.scheduler import Scheduler, TimeLimits
+from virnucpro.executors.retry import MAX_EXITS_ON_DEVICE, MAX_FAILURES_IN_A_ROW
+from virnucpro.executors.scheduler import MAX_OPENINGS, Scheduler, TimeLimits
 from virnucpro.executors.signals import Interruption
 
 STAGE = FakeStage()
