@@ -261,7 +261,7 @@ class Stage(ABC):
     """One step of the pipeline: it says what is to be done, and can do it.
 
     All that the program knows about a stage stands in its class. To add one, write the class and
-    name it in ``virnucpro.run.prepare.Prediction.stages``. A stage of the host derives from
+    name it in ``virnucpro.run.prepare.prediction_stages``. A stage of the host derives from
     :class:`virnucpro.stages.base.HostStage` and needs ``name``, ``plan`` and ``run``; any other
     needs ``name``, ``plan`` and ``open``. Everything else has a default that fits a stage of the
     host with one task.

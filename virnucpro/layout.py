@@ -149,19 +149,21 @@ class Layout(OutputFolder):
         self.chunks_table = root / CHUNKS.place(stem)
         self.contigs_table = root / CONTIGS.place(stem)
         self.virus_table = root / VIRUS.place(stem)
+        self._results = {suffix: root / f"{stem}_{suffix}" for suffix in RESULT_SUFFIXES}
+        result = self._results
         # The records called virus, and the viral regions of others. The input decides which exist.
-        self.virus_fasta = self.result("virus.fna")
-        self.virus_fastq = self.result("virus.fastq.gz")
-        self.virus_mates_fastq = self.result("virus_1.fastq.gz"), self.result("virus_2.fastq.gz")
-        self.virus_mates_fasta = self.result("virus_1.fna"), self.result("virus_2.fna")
+        self.virus_fasta = result["virus.fna"]
+        self.virus_fastq = result["virus.fastq.gz"]
+        self.virus_mates_fastq = result["virus_1.fastq.gz"], result["virus_2.fastq.gz"]
+        self.virus_mates_fasta = result["virus_1.fna"], result["virus_2.fna"]
         self.virus_reads = (self.virus_fastq, *self.virus_mates_fastq, *self.virus_mates_fasta)
         self.regions_table = root / REGIONS.place(stem)
-        self.regions_bed = self.result("regions.bed")
-        self.regions_gff3 = self.result("regions.gff3")
-        self.run_json = self.result("run.json")
-        self.report = self.result("report.html")
+        self.regions_bed = result["regions.bed"]
+        self.regions_gff3 = result["regions.gff3"]
+        self.run_json = result["run.json"]
+        self.report = result["report.html"]
         self.plots = root / f"{stem}_plots"  # pictures of records that somebody asked for
-        self.failed_fasta = self.result("failed_sequences.fa")
+        self.failed_fasta = result["failed_sequences.fa"]
 
         self.home = self.runs / stem  # no STEM can be a name in it
         self.state = self.home / "state"
@@ -214,9 +216,9 @@ class Layout(OutputFolder):
         Raises:
             ValueError: ``RESULT_SUFFIXES`` does not name the file, so nothing would protect it.
         """
-        if suffix not in RESULT_SUFFIXES:
+        if suffix not in self._results:
             raise ValueError(f"add {suffix!r} to RESULT_SUFFIXES in virnucpro/layout.py")
-        return self.root / f"{self.stem}_{suffix}"
+        return self._results[suffix]
 
     def receipt(self, stage: str) -> Path:
         """Name of the receipt of a stage with one task, which stands in ``receipt_files``."""
@@ -235,7 +237,7 @@ class Layout(OutputFolder):
             self.contigs_table,
             self.virus_table,
             self.regions_table,
-            *map(self.result, RESULT_SUFFIXES),
+            *self._results.values(),
         ]
 
     def top_names(self) -> frozenset[str]:

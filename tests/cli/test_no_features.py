@@ -21,7 +21,6 @@ from virnucpro.contracts import Device
 from virnucpro.errors import OutputError, UsageError
 from virnucpro.events import Event, Notice, StageStarted
 from virnucpro.executors.local import LocalPool
-from virnucpro.layout import RunLayout
 from virnucpro.run.predict import run_prediction
 from virnucpro.run.request import PredictionRequest
 from virnucpro.run.sample_list import Sample
@@ -342,10 +341,3 @@ def test_several_samples_share_their_windows(source: Path, kept: Path, tmp_path:
         for name in ("a/in", "b/other")
     )
     assert started["nucleotide_embeddings"] <= -(-frames // (FRAMES_PER_WINDOW - 20))
-
-
-def test_the_layout_names_the_files(tmp_path: Path) -> None:
-    layout = RunLayout(tmp_path, "in", 500)
-    assert layout.score_files() == []
-    Disk().save(layout.scores(3), b"")
-    assert layout.score_files() == [tmp_path / "in_merged/output_3_scores.pt"]

@@ -180,11 +180,6 @@ def _config(folder: Path) -> Path:
     return path
 
 
-def test_the_stages_are_those_of_the_pipeline(folder: Path) -> None:
-    shown = predict(folder / "in.fa", folder / "done", resume=True)
-    assert list(shown.pieces) == list(STAGES)
-
-
 @pytest.mark.parametrize(
     ("damage", "word"),
     [

@@ -1,20 +1,12 @@
-"""A prediction of the whole pipeline whose protein encoder fails on some frames.
-
-python -m tests.faults.poisoned_run INPUT OUTPUT_DIR SECONDS_PER_TASK
-
-runs it on two worker processes. With SECONDS_PER_TASK, there is time to disturb it.
-"""
+"""A prediction of the whole pipeline whose protein encoder fails on some frames."""
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
-from tests.contract.poisoned import PoisonedExecutor
 from virnucpro.contracts import Device
 from virnucpro.events import Event
 from virnucpro.executors.executor import Executor
-from virnucpro.executors.processes import ProcessPool
 from virnucpro.run.predict import run_prediction
 from virnucpro.run.request import PredictionRequest
 from virnucpro.settings import AnalysisSettings, MachineSettings
@@ -47,13 +39,3 @@ def poisoned_run(request: PredictionRequest, executor: Executor) -> int:
         return run_prediction(request, ignore, executor=executor).failed_records
     finally:
         executor.close()
-
-
-def main(source: Path, out: Path, seconds: float) -> int:
-    pool = ProcessPool(DEVICES, tokenizer_threads=1)
-    failed = poisoned_run(make_request(source, out), PoisonedExecutor(pool, POISON, seconds))
-    return 0 if failed == len(POISON) else 1
-
-
-if __name__ == "__main__":
-    sys.exit(main(Path(sys.argv[1]), Path(sys.argv[2]), float(sys.argv[3])))

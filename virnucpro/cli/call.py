@@ -25,16 +25,12 @@ Examples:
 @click.command(epilog=EPILOG, short_help="Write the tables of finished runs with other cuts.")
 @click.argument("folders", nargs=-1, required=True, type=shared.FOLDER, metavar="DIR...")
 @shared.cut_options
-@click.option(
-    "--stem", "stems", multiple=True, metavar="NAME", help="Only the run of this name; repeatable."
-)
-@click.option(
-    "--input",
-    "--input2",
-    "inputs",
+@shared.option("--stem NAME stems", str, "Only the run of this name; repeatable.", multiple=True)
+@shared.option(
+    "--input --input2 inputs",
+    shared.FILE,
+    "A file that a run has read, where it was moved; repeatable.",
     multiple=True,
-    type=shared.FILE,
-    help="A file that a run has read, where it was moved; repeatable.",
 )
 @shared.short_options
 def call(folders: tuple[Path, ...], **options: Any) -> None:

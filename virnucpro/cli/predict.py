@@ -62,51 +62,36 @@ SECTIONS = {
     short_help="Decide for every record of a file whether it is viral.",
 )
 @click.argument("sources", nargs=-1, metavar="[INPUT]...", type=shared.INPUT)
-@click.option(
-    "--input",
-    "named_source",
-    metavar="FILE",
-    type=shared.INPUT,
-    help="FASTA or FASTQ file, plain or compressed; - is standard input.",
+@shared.option(
+    "--input FILE named_source",
+    shared.INPUT,
+    "FASTA or FASTQ file, plain or compressed; - is standard input.",
 )
-@click.option(
-    "--input2",
-    "mates",
-    metavar="FILE",
-    type=shared.INPUT,
-    help="The second mates of paired reads, where INPUT has the first mates. Each pair gets one "
-    "call.",
+@shared.option(
+    "--input2 FILE mates",
+    shared.INPUT,
+    "The second mates of paired reads, where INPUT has the first mates. Each pair gets one call.",
 )
-@click.option(
+@shared.option(
     "--interleaved",
-    is_flag=True,
-    help="INPUT has both mates of paired reads, one after the other. Each pair gets one call.",
+    bool,
+    "INPUT has both mates of paired reads, one after the other. Each pair gets one call.",
 )
-@click.option(
+@shared.option(
     "--input-list",
-    type=shared.FILE,
-    help="Table of several inputs, with the columns name, file and, for paired reads, input2, "
+    shared.FILE,
+    "Table of several inputs, with the columns name, file and, for paired reads, input2, "
     "separated by tabs. Each has its results in a folder of its name.",
 )
-@click.option(
-    "-o",
-    "--output-dir",
-    type=shared.FOLDER,
-    help="Folder of the results.  [default: STEM_predictions]",
+@shared.option(
+    "-o --output-dir", shared.FOLDER, "Folder of the results.  [default: STEM_predictions]"
 )
 @shared.predict_options
 @shared.resume_option
 @shared.force_option
-@click.option(
-    "-k",
-    "--keep-intermediate",
-    is_flag=True,
-    help="Keep chunks, frames and features after the run.",
-)
+@shared.option("-k --keep-intermediate", bool, "Keep chunks, frames and features after the run.")
 @shared.no_progress_option
-@click.option(
-    "--parallel", is_flag=True, help="Accepted without effect: every visible GPU is used anyway."
-)
+@shared.option("--parallel", bool, "Accepted without effect: every visible GPU is used anyway.")
 @shared.global_options
 def predict(sources: tuple[str, ...], named_source: str | None, **options: Any) -> int:
     """Decide for every record of INPUT whether it is viral.

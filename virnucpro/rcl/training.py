@@ -49,12 +49,9 @@ class RclTrainingPlan:
 
 
 class RclBatch(NamedTuple):
-    """The proteins of a batch that this process takes.
+    """The proteins of a batch that this process takes, and the residues of all processes.
 
-    Attributes:
-        x: encoded residues, float32 ``[B, L, width]``, zeros behind the end.
-        labels: int64 ``[B, L]``: 0, 1, or ``IGNORED`` behind the end.
-        residues: of the proteins of all processes.
+    ``x`` is float32 ``[B, L, width]`` with zeros behind the end, where ``labels`` are ``IGNORED``.
     """
 
     x: torch.Tensor

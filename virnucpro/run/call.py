@@ -8,9 +8,9 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from virnucpro.classifier.contigs import ContigModel
 from virnucpro.contracts import Device, Json
@@ -23,10 +23,10 @@ from virnucpro.layout import STDIN, Layout, RunLayout
 from virnucpro.report.writing import report_problem
 from virnucpro.results import INCOMPLETE
 from virnucpro.run.engine import carry_out_stage
-from virnucpro.run.run import Run
+from virnucpro.run.run import Run, sweep
 from virnucpro.run.sample_list import renew_samples, samples_of
 from virnucpro.run.status import layouts_in
-from virnucpro.settings import Cuts, CutSettings
+from virnucpro.settings import CutSettings
 from virnucpro.stages.chunking import ChunkingFigures, hashed_input
 from virnucpro.stages.output import OutputStage
 from virnucpro.stages.results import OutputFigures, result_counts
@@ -40,26 +40,16 @@ from virnucpro.store.state import INPUT_NAMES, INTERLEAVED, MATES, RunState, rea
 from virnucpro.version import __version__
 
 
-@dataclass
-class FinishedRun:
-    """A finished run with what its tables are made from; ``changed`` where they are new."""
+class CalledRun(NamedTuple):
+    """A run whose tables are those of the asked cuts now; ``changed`` if they were not before.
+
+    ``noun`` says what gets a call: ``record`` or ``pair``.
+    """
 
     layout: RunLayout
-    state: RunState
-    receipt: Receipt
     figures: OutputFigures
-    record: dict[str, Json]
-    changed: bool = False
-
-    @property
-    def interleaved(self) -> bool:
-        """Whether its input has both mates of each pair, one after the other."""
-        return self.state.analysis.get(MATES) == INTERLEAVED
-
-    @property
-    def noun(self) -> str:
-        """What gets a call: ``record`` or ``pair``."""
-        return "pair" if self.interleaved or INPUT_NAMES[1] in self.state.analysis else "record"
+    changed: bool
+    noun: str
 
 
 class CallScreen(StepProgress, Protocol):
@@ -81,7 +71,7 @@ def call_again(
     cuts: CutSettings,
     command: Sequence[str],
     screen: CallScreen,
-) -> list[FinishedRun]:
+) -> list[CalledRun]:
     """Write the tables of all runs with other cuts; a run that has these cuts is left alone.
 
     The table and the overview of several inputs have the new counts, too. Runs that are not
@@ -101,7 +91,7 @@ def call_again(
         InputError: the input of a run is not there, or it is another file now.
         LockedError: another process works on a run.
     """
-    found = [run for folder in folders for run in _finished_runs(folder, stems, screen.say)]
+    found = [each for folder in folders for each in _finished_runs(folder, stems, screen.say)]
     if not found:
         raise UsageError(f"no directory holds a run {', '.join(stems)}: see virnucpro status")
     given = {}
@@ -111,25 +101,18 @@ def call_again(
         file = hashed_input(path.absolute())
         given[file.sha256] = file
     runs = []
-    for run in found:
-        layout, records = run.layout, run.record["counts"]["records"]
+    for layout in found:
         screen.say(f"calling the records of {layout.stem} in {layout.root}")
-        screen.begin(f"calling {layout.stem}", records)
         with locked(layout.lock):
-            run = _finished(layout)  # another process may have worked until the lock was taken
-            _call(run, cuts, command, given, screen)
-            screen.begin(f"report of {layout.stem}", records)
+            runs.append(_called(layout, cuts, command, given, screen))
             if problem := report_problem(layout, Disk(), screen.show_report):
                 screen.say(problem)
-        runs.append(run)
     for folder in dict.fromkeys(run.layout.root.parent for run in runs):
         renew_samples(folder, screen.say)
     return runs
 
 
-def _finished_runs(
-    folder: Path, stems: Sequence[str], say: Callable[[str], None]
-) -> list[FinishedRun]:
+def _finished_runs(folder: Path, stems: Sequence[str], say: Callable[[str], None]) -> list[Layout]:
     """Return the finished runs of a folder and of the samples in it.
 
     Raises:
@@ -142,7 +125,8 @@ def _finished_runs(
         if stems and layout.stem not in stems:
             continue
         try:
-            runs.append(_finished(layout))
+            _finished(layout)
+            runs.append(layout)
         except UsageError as error:
             if stems:
                 raise
@@ -154,8 +138,8 @@ def _finished_runs(
     return runs
 
 
-def _finished(layout: Layout) -> FinishedRun:
-    """Read what is known of a finished run.
+def _finished(layout: Layout) -> tuple[RunLayout, RunState, Receipt, dict[str, Json]]:
+    """Return the files, the state, the last receipt and the record of a finished run.
 
     Raises:
         UsageError: it is not finished, an earlier version wrote it, or something is damaged.
@@ -167,26 +151,28 @@ def _finished(layout: Layout) -> FinishedRun:
         run = RunLayout(layout.root, layout.stem, int(state.analysis["chunk length"]))
         receipt = stage_receipt(run, "output", OutputFigures)
         record = parse_json(run.run_json.read_bytes())
-        if not isinstance(record["settings"], dict) or "records" not in record["counts"]:
+        if not isinstance(record["settings"], dict) or not isinstance(record["counts"], dict):
             raise ValueError(f"{run.run_json.name} was changed")
-        for path in (run.records_table, run.frames_table, run.consensus):
-            path.stat()
-        assert isinstance(receipt.figures, OutputFigures)
-        return FinishedRun(run, state, receipt, receipt.figures, record)
+        run.consensus.stat()
+        return run, state, receipt, record
     except (UnusableReceiptError, OSError, ValueError, LookupError, TypeError) as error:
-        raise UsageError(
-            f"the run {layout.stem} in {layout.root} is not finished by this version ({error}): "
-            f"do so with virnucpro predict --resume, or choose other runs with --stem"
-        ) from error
+        raise _unfinished(layout, str(error)) from error
 
 
-def _call(
-    finished: FinishedRun,
+def _unfinished(layout: Layout, reason: str) -> UsageError:
+    return UsageError(
+        f"the run {layout.stem} in {layout.root} is not finished by this version ({reason}): do so "
+        f"with virnucpro predict --resume, or choose other runs with --stem"
+    )
+
+
+def _called(
+    place: Layout,
     settings: CutSettings,
     command: Sequence[str],
     given: Mapping[str, HashedFile],
     screen: CallScreen,
-) -> None:
+) -> CalledRun:
     """Write the tables of a run, unless they are those of the asked cuts.
 
     Its receipt is replaced when they are complete. After a kill half way, the old one still proves
@@ -196,68 +182,63 @@ def _call(
         UsageError: what they are made from was changed.
         InputError: the input is not there.
     """
-    layout, figures, disk = finished.layout, finished.figures, Disk()
+    layout, state, receipt, record = _finished(place)
+    figures, disk = receipt.figures, Disk()
+    assert isinstance(figures, OutputFigures)
     cuts = settings.cuts(calibrated=figures.calibrated)
-    found = _input(finished, given)
-    source = InputFiles(*(file.path for file in found), interleaved=finished.interleaved)
+    found = [
+        _input_file(layout, place, str(state.analysis[name]), given)
+        for name, place in zip(INPUT_NAMES, (state.source, state.mates), strict=True)
+        if name in state.analysis
+    ]
+    interleaved = state.analysis.get(MATES) == INTERLEAVED
+    source = InputFiles(*(file.path for file in found), interleaved=interleaved)
     model = ContigModel(*figures.contig_model) if figures.contig_model else None
-
-    def stage_with(cuts: Cuts) -> OutputStage:
-        return OutputStage(layout, disk, source, found, figures.calibrated, model, cuts)
-
-    run = Run(layout, disk, [stage_with(cuts)], finished.state, found)
+    stage = OutputStage(layout, disk, source, found, figures.calibrated, model, cuts)
+    run = Run(layout, disk, [stage], state, found)
     try:
         run.ledger.load("chunking", ChunkingFigures)
-        (before,) = stage_with(figures.cuts).plan(run.ledger)
-        proved = run.ledger.has_inputs_of(before, finished.receipt)
+        (before,) = replace(stage, cuts=figures.cuts).plan(run.ledger)
+        proved = run.ledger.has_inputs_of(before, receipt)
     except (UnusableReceiptError, FileNotFoundError):
         proved = False
     if not proved:
-        raise UsageError(
-            f"{layout.root}: the scores of the run {layout.stem} were changed since it was "
-            f"finished, or this version reads them in another way: bring it up to date with "
-            f"virnucpro predict --resume"
-        )
-    disk.sweep(layout.root, layout.top_names())
-    disk.sweep(layout.state)
+        raise _unfinished(layout, "its scores were changed since, or are read in another way")
+    sweep(layout, disk)
+    screen.begin(f"calling {layout.stem}", figures.records)
     carry_out_stage([run], 0, Executor(LocalPool(Device("cpu")), 1), screen.show_report)
-    new = run.ledger.figures(layout.receipt("output"))
-    assert isinstance(new, OutputFigures)
-    finished.figures, finished.changed = new, run.computed.total() > 0
-    record = parse_json(layout.run_json.read_bytes())
-    if record["settings"].get("cuts") == asdict(cuts) and INCOMPLETE not in record:
-        return
-    record.pop(INCOMPLETE, None)
-    record |= {
-        "called_again": {
-            "virnucpro": __version__,
-            "finished": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
-            "command": list(command),
-        },
-        "settings": {**record["settings"], "cuts": asdict(cuts)},
-        "counts": {**record["counts"], **result_counts(new)},
-    }
-    disk.save(layout.run_json, (json.dumps(record, indent=1) + "\n").encode())
+    figures = run.ledger.figures(layout.receipt("output"))
+    assert isinstance(figures, OutputFigures)
+    if record["settings"].get("cuts") != asdict(cuts) or INCOMPLETE in record or run.computed:
+        record.pop(INCOMPLETE, None)
+        record |= {
+            "called_again": {
+                "virnucpro": __version__,
+                "finished": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
+                "command": list(command),
+            },
+            "settings": {**record["settings"], "cuts": asdict(cuts)},
+            "counts": {**record["counts"], **result_counts(figures)},
+        }
+        disk.save(layout.run_json, (json.dumps(record, indent=1) + "\n").encode())
+    screen.begin(f"report of {layout.stem}", figures.records)
+    return CalledRun(layout, figures, bool(run.computed), "pair" if source.paired else "record")
 
 
-def _input(run: FinishedRun, given: Mapping[str, HashedFile]) -> list[HashedFile]:
-    """Return the files of the input of a run, in order: one or two.
+def _input_file(
+    layout: Layout, place: str, digest: str, given: Mapping[str, HashedFile]
+) -> HashedFile:
+    """Return a file of the input of a run that it read at ``place``.
 
     Raises:
-        InputError: a file is not there any more, or it is another file now.
+        InputError: it is not there any more, or it is another file now.
     """
-    files = []
-    for name, place in zip(INPUT_NAMES, (run.state.source, run.state.mates), strict=True):
-        digest = run.state.analysis.get(name)
-        if digest is None:
-            continue
-        path = run.layout.spooled if place == STDIN else Path(place)
-        file = given.get(digest) or (hashed_input(path) if path.is_file() else None)
-        if file is None or file.sha256 != digest:
-            what = "standard input, which was not kept," if place == STDIN else f"{path},"
-            raise InputError(
-                f"the input of the run {run.layout.stem}, {what} is gone or has changed since; "
-                f"name the file that the run has read: virnucpro call DIR --input FILE"
-            )
-        files.append(file)
-    return files
+    path = layout.spooled if place == STDIN else Path(place)
+    file = given.get(digest) or (hashed_input(path) if path.is_file() else None)
+    if file is None or file.sha256 != digest:
+        what = "standard input, which was not kept," if place == STDIN else f"{path},"
+        raise InputError(
+            f"the input of the run {layout.stem}, {what} is gone or has changed since; name the "
+            f"file that the run has read: virnucpro call DIR --input FILE"
+        )
+    return file

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from virnucpro.columns import MISSING
 from virnucpro.errors import InputError, LockedError, UsageError, VirNucProError
 from virnucpro.formatting import printable
+from virnucpro.io.delimited import open_table
 from virnucpro.layout import STDIN, SamplesFolder, existing_paths, stem_of
 from virnucpro.report.writing import write_overview
 from virnucpro.results import PredictionRun, open_runs
@@ -92,41 +93,25 @@ def mates_among(samples: Iterable[Sample]) -> tuple[str, str] | None:
 def read_sample_list(path: Path) -> list[Sample]:
     """Return the rows of a tab-separated table with the columns ``name`` and ``file``.
 
-    A third column ``input2``, which may be empty, names the second mates of paired reads.
-    Blank lines and those that begin with ``#`` do not count. Files are relative to the current
-    folder.
+    A column ``input2``, whose cells may be empty, names the second mates of paired reads. Other
+    columns do not count. Files are relative to the current folder.
 
     Raises:
         UsageError: the table cannot be read.
-        InputError: it has other columns, or a name that cannot be a folder or occurs twice.
+        InputError: it lacks a column, or has a name that cannot be a folder or occurs twice.
     """
-    try:
-        text = path.read_bytes().decode("utf-8-sig")
-    except OSError as error:
-        raise UsageError(
-            f"--input-list {path} cannot be read ({error.strerror}): check its path"
-        ) from error
-    except UnicodeDecodeError as error:
-        raise InputError(f"{path} is not text in UTF-8: save the table in this encoding") from error
-    lines = [
-        (number, [cell.strip() for cell in line.split("\t")])
-        for number, line in enumerate(text.splitlines(), 1)
-        if line.strip() and not line.startswith("#")
-    ]
-    header = lines[0][1] if lines else []
-    if header not in (COLUMNS, [*COLUMNS, MATES]) or len(lines) == 1:
-        raise InputError(
-            f"{path}: the first line must be the columns name and file, separated by a tab; of "
-            f"paired reads also {MATES}. A line for each sample follows"
-        )
+    table = open_table(path)
+    columns = [*COLUMNS, MATES] if MATES in table.columns else COLUMNS
     samples = []
-    for number, cells in lines[1:]:
-        if not len(COLUMNS) <= len(cells) <= len(header) or not all(cells[: len(COLUMNS)]):
-            raise InputError(f"{path}: line {number}: expected a name, a tab and a file")
-        if STDIN in cells[1:]:
-            raise InputError(f"{path}: line {number}: {_STDIN_AMONG_SEVERAL}")
-        name, file, *rest = cells
-        samples.append(Sample(name, file, "".join(rest) or None))
+    for number, cells in table.rows(*columns):
+        name, file, *mates = (cell.strip() for cell in cells)
+        if not name or not file:
+            raise table.error(number, "expected a name, a tab and a file")
+        if STDIN in (file, *mates):
+            raise table.error(number, _STDIN_AMONG_SEVERAL)
+        samples.append(Sample(name, file, "".join(mates) or None))
+    if not samples:
+        raise InputError(f"{path} names no sample: add a line for each")
     for problem in _problems(samples):
         raise InputError(f"{path}: {problem}")
     return samples

@@ -17,21 +17,21 @@ import numpy as np
 from virnucpro.classifier.contigs import ContigModel
 from virnucpro.columns import MISSING
 from virnucpro.contracts import Json, Receipts, ReportProgress, Task, TaskResult
-from virnucpro.io.chunks import record_of, record_spans
+from virnucpro.io.chunks import record_spans
 from virnucpro.io.pairs import InputFiles
 from virnucpro.io.records import holds_qualities
 from virnucpro.layout import RunLayout
 from virnucpro.results import INCOMPLETE
 from virnucpro.settings import DEFAULT_CUTS, Cuts
 from virnucpro.stages.base import HostStage
-from virnucpro.stages.calls import Chunk, Scores, call_record
+from virnucpro.stages.calls import Chunk, call_record
 from virnucpro.stages.chunking import changed_input_error, refuse_changed_input
 from virnucpro.stages.fdr import contig_fdr, record_probabilities
 from virnucpro.stages.regions import MODEL as REGION_MODEL
 from virnucpro.stages.regions import find_regions
 from virnucpro.stages.results import OutputFigures, ResultFiles
+from virnucpro.store.disk import gzip_into
 from virnucpro.store.documents import parse_json
-from virnucpro.store.gzipped import gzip_into
 from virnucpro.store.stamps import HashedFile
 from virnucpro.tables import CONSENSUS, FRAMES, PAIRS
 
@@ -138,24 +138,13 @@ class OutputStage(HostStage):
         if not self.calibrated:
             return repeat(None)
         probabilities, scored = array("d"), array("q")
-        for scores in self._scores():
+        for _, _, chunks in self._chunks():
+            scores = [chunk.scores for chunk in chunks if chunk.status == "scored"]
             found = record_probabilities(scores, self.contig_model)
             probabilities.extend(found)
             scored.append(len(found))
         fdr = contig_fdr(np.array(probabilities), np.array(scored, np.int64))
         return (None if math.isnan(rate) else rate for rate in fdr.tolist())
-
-    def _scores(self) -> Iterator[list[Scores]]:
-        """Yield the scores of the scored chunks of every record."""
-        rows = CONSENSUS.read(self.layout.consensus, "Modified_ID", "max_score_0", "max_score_1")
-        chunks = ((record_of(id)[0], others, virus) for id, others, virus in rows)
-        chunk = next(chunks, None)
-        for (name,) in PAIRS.read(self.layout.records_table, "record"):
-            found = []
-            while chunk is not None and chunk[0] == name:
-                found.append((float(chunk[1]), float(chunk[2])))
-                chunk = next(chunks, None)
-            yield found
 
     def _chunks(self) -> Iterator[tuple[str, tuple[int, ...], list[Chunk]]]:
         """Yield name, lengths (of a pair those of both mates) and chunks of every record."""

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+import math
+from array import array
+from collections.abc import Generator, Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
+import numpy.typing as npt
 import torch
 
 from virnucpro.classifier.files import ClassifierInfo, load_classifier
@@ -17,13 +20,17 @@ from virnucpro.compute.threads import CoreThreads
 from virnucpro.contracts import OutputFile, Receipts, ReportProgress, Task, TaskResult
 from virnucpro.encoders.family import refuse_changed_model
 from virnucpro.errors import OutputError
+from virnucpro.io.fasta import read_fasta
 from virnucpro.layout import receipt_beside
 from virnucpro.stages.base import HostStage
-from virnucpro.stages.copies import Scores, with_copies
 from virnucpro.stages.splitting import split_files
 from virnucpro.store.disk import sha256_of
 from virnucpro.store.features import Features, encode_features, load_features
-from virnucpro.tables import PREDICTIONS
+from virnucpro.tables import COPIES, PREDICTIONS
+
+Scores = npt.NDArray[np.float32]
+"""Of frames: ``[n, 2]``, for others and virus."""
+FRAMES_AT_A_TIME = 4096
 
 
 @dataclass(frozen=True)
@@ -119,6 +126,39 @@ class PredictionStage(HostStage):
                 for _, scores in scored:
                     yield scores.ids, scores.data.numpy()
             refuse_changed_model(self.classifier.file)
+
+
+def with_copies(
+    embedded: Iterable[tuple[list[str], Scores]], frames: Path, copies: Path
+) -> Iterator[tuple[list[str], Scores]]:
+    """Yield ids and scores of all frames, in input order, from those that were ``embedded``.
+
+    ``frames`` is the FASTA file of all frames, ``copies`` the table of the others. A frame that
+    could not be embedded is left out, and so are its copies. Takes 8 bytes of memory per frame.
+    """
+    scored = (row for ids, scores in embedded for row in zip(ids, scores.tolist(), strict=True))
+    table = COPIES.read(copies, "frame", "first")
+    row, copy = next(scored, None), next(table, None)
+    known = array("f")
+    ids: list[str] = []
+    values = array("f")
+    for name, _ in read_fasta(frames):
+        pair: Iterable[float] = (math.nan, math.nan)
+        if copy is not None and copy[0] == name:
+            place = 2 * (int(copy[1]) - 1)
+            pair, copy = known[place : place + 2], next(table, None)
+        elif row is not None and row[0] == name:
+            pair, row = row[1], next(scored, None)
+        known.extend(pair)
+        if not math.isnan(known[-1]):
+            ids.append(name)
+            values.extend(pair)
+        if len(ids) == FRAMES_AT_A_TIME:
+            yield ids, np.asarray(values).reshape(-1, 2)
+            ids, values = [], array("f")
+    yield ids, np.asarray(values).reshape(-1, 2)
+    if row is not None or copy is not None:
+        raise AssertionError(f"{row or copy} is of no frame in {frames}")
 
 
 def _proved_scores(file: OutputFile) -> Features:

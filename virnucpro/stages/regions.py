@@ -154,15 +154,17 @@ def viral_stretches(log_odds: Sequence[float], model: RegionModel = MODEL) -> li
     return [region for region in regions if region.last - region.first >= model.fewest_chunks - 1]
 
 
+def _outside(values: list[float], stretches: list[Stretch]) -> list[float]:
+    """Return the values of the host: those outside all stretches."""
+    viral = {i for first, last, _ in stretches for i in range(first, last + 1)}
+    return [value for i, value in enumerate(values) if i not in viral]
+
+
 def _background(
     values: list[float], stretches: list[Stretch], before: Background, model: RegionModel
 ) -> Background:
     """Return level and spread of the chunks outside all stretches."""
-    host, end = [], 0
-    for first, last, _ in stretches:
-        host += values[end:first]
-        end = last + 1
-    host += values[end:]
+    host = _outside(values, stretches)
     if not host:
         return before
     level = _level(math.fsum(host) / len(host), len(host), before.spread, model)
@@ -178,16 +180,12 @@ def _likelihood(
 ) -> float:
     """Return the log likelihood of viral stretches, each with its own level, in a host."""
     level, spread = background
-    levels, end = [], 0
+    distances = [value - level for value in _outside(values, stretches)]
     for first, last, _ in stretches:
-        own = math.fsum(values[first : last + 1]) / (last + 1 - first)
-        levels += [level] * (first - end) + [own] * (last + 1 - first)
-        end = last + 1
-    levels += [level] * (len(values) - end)
-    squares = math.fsum(
-        min(abs(value - mean) / spread, OUTLIER) ** 2
-        for value, mean in zip(values, levels, strict=True)
-    )
+        viral = values[first : last + 1]
+        own = math.fsum(viral) / len(viral)
+        distances += [value - own for value in viral]
+    squares = math.fsum(min(abs(distance) / spread, OUTLIER) ** 2 for distance in distances)
     scores = model.weight * (squares / 2 + len(values) * math.log(spread))
     unusual = ((level - model.host_level) / model.host_level_spread) ** 2 / 2
     return -scores - unusual - 2 * model.entry * len(stretches)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from itertools import chain, compress, islice
+from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
@@ -139,6 +141,18 @@ class SplittingStage(HostStage):
         for records in zip(*(read_fasta(file, start, stop) for file in files), strict=True):
             digests += digest(*(sequence for _, sequence in records))
         return digests
+
+
+def copies_of(chosen: Collection[str], frames: Path, copies: Path) -> Mapping[str, list[str]]:
+    """Return the ids of the copies of the ``chosen`` frames, by the id of the frame."""
+    numbers = {
+        number: name for number, (name, _) in enumerate(read_fasta(frames), 1) if name in chosen
+    }
+    found: dict[str, list[str]] = {}
+    for copy, first in COPIES.read(copies, "frame", "first"):
+        if name := numbers.get(int(first)):
+            found.setdefault(name, []).append(copy)
+    return found
 
 
 def split_files(receipts: Receipts, layout: Layout, molecule: Molecule) -> list[OutputFile]:

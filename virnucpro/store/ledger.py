@@ -94,7 +94,7 @@ class Ledger:
 
     def has_inputs_of(self, task: Task, receipt: Receipt) -> bool:
         """Return whether ``receipt`` was written for the inputs of ``task``, which must exist."""
-        return receipt.fingerprint == self.identified(task).fingerprint
+        return receipt.fingerprint == self._fingerprint(task)
 
     def load(self, stage: str, figures: type[TaskFigures]) -> None:
         """Take the receipt of a stage with one task for true, without a look at its files."""
@@ -104,16 +104,14 @@ class Ledger:
     def reopened(self, task: Task) -> Task:
         """Return a stale task as it is carried out, after its old receipt is removed."""
         self._disk.remove(task.receipt)
-        return self.identified(task)
+        return replace(task, fingerprint=self._fingerprint(task), root=self._layout.root)
 
-    def identified(self, task: Task) -> Task:
-        """Return a task with what its receipt says of it; its inputs must exist."""
+    def _fingerprint(self, task: Task) -> str:
         for path in task.inputs:
             if path not in self._digests:
                 self._files[path] = hashed(path)
                 self._digests[path] = self._files[path].sha256
-        digest = fingerprint(task, [self._digests[path] for path in task.inputs])
-        return replace(task, fingerprint=digest, root=self._layout.root)
+        return fingerprint(task, [self._digests[path] for path in task.inputs])
 
     def accept(self, result: TaskResult, *, durable: bool = True) -> None:
         """Count a finished task, and write its receipt, unless its session has done that.

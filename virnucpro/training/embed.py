@@ -64,9 +64,6 @@ def embed(
     """Embed a data set, or what is missing of it.
 
     ``executor`` carries out the tasks; None is that of the chosen devices.
-
-    Raises:
-        VirNucProError: see ``virnucpro.errors``; nothing that was finished is lost.
     """
     disk = disk or Disk()
     dataset = Dataset(request.dataset.absolute())
@@ -128,11 +125,7 @@ def _recorded(
 
 
 def _chosen_parts(dataset: Dataset, requested: Sequence[Part] | None) -> list[Part]:
-    """Return the requested parts, or all that have frames.
-
-    Raises:
-        UsageError: it is a data set of records, a requested part has no frames, or no part has any.
-    """
+    """Return the requested parts, or all that have frames."""
     dataset.require_content("frames")
     existing: list[Part] = [part for part in PARTS if dataset.shards(part)]
     for part in requested or ():
@@ -164,11 +157,7 @@ def _encoders(
 
 
 def _refuse_mixture(dataset: Dataset, parts: Sequence[Part], encoders: EncoderSetup) -> None:
-    """Check that a part which is not embedded now was embedded with the same models.
-
-    Raises:
-        ResumeRefusedError: it was not: no classifier could be trained on the two.
-    """
+    """Check that a part which is not embedded now was embedded with the same models."""
     identity = encoders.identity()
     for part in PARTS:
         earlier = None if part in parts else read_state(dataset.layout(part))

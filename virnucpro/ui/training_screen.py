@@ -1,4 +1,4 @@
-"""The screen of ``train classifier`` and ``rcl train``: how far a training is."""
+"""The screen of the commands that train: how far a training is."""
 
 from __future__ import annotations
 
@@ -25,9 +25,11 @@ class TrainingScreen(StepScreen):
             self.notice(event)
         elif isinstance(event, EpochProgress):
             title = f"epoch {event.epoch} of at most {event.epochs}"
+            if event.epochs == 1:
+                title = "training"
             if title != self._title:
                 self.end()
-                self._start(title, event.total, 0.0, "epoch")
+                self._start(title, event.total, event.seen, "epoch")
             with self.lock:
                 self._amount = event.seen
         else:
@@ -41,8 +43,9 @@ class TrainingScreen(StepScreen):
         seconds = sum(self._seconds) / len(self._seconds) * (event.epochs - event.epoch)
         known = {title: event.metrics[n] for n, title in TITLES.items() if n in event.metrics}
         metrics = ", ".join(f"{title} {value:.4f}" for title, value in known.items())
+        metrics = f"{metrics} ({best})".lstrip()
         with self.lock:
-            self._note = f"; {metrics} ({best}); at most {clock_time(seconds)} to the end"
+            self._note = f"; {metrics}; at most {clock_time(seconds)} to the end"
         result = f"epoch {event.epoch} of at most {event.epochs}: loss {event.loss:.4f}{self._note}"
         self.draw()
         self.log.line(result)

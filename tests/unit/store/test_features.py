@@ -53,16 +53,6 @@ def test_reading_in_threads_leaves_warnings_as_they_were(tmp_path: Path, monkeyp
     assert list(warnings.filters) == before
 
 
-def test_a_pickle_that_torch_only_warns_of_is_damaged(tmp_path: Path) -> None:
-    path = tmp_path / "x.pt"
-    document = {"ids": ["a", "b"], "data": ROWS}
-    torch.save(document, path, pickle_protocol=3)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # as outside of the tests
-        with pytest.raises(DamagedFeaturesError, match="pickle protocol 3"):
-            load_features(path, "merged")
-
-
 @pytest.mark.parametrize("kind", ["nucleotide", "protein", "merged"])
 def test_round_trip_is_exact_and_repeatable(tmp_path: Path, kind: str) -> None:
     features = Features(["a", "b"], ROWS)
