@@ -60,7 +60,7 @@ def test_a_second_run_computes_nothing(call, dataset):
     done = call("train", "embed", dataset.root, *TOY, "-v")
     assert done.code == 0
     assert {path: time for path, time in stamps(dataset).items() if path in before} == before
-    assert "stage 5 splitting: 1 task to do" in done.err  # of validation: counted on
+    assert "stage 1 splitting: 1 task to do" in done.err  # of validation
 
 
 def test_status(call, dataset):
