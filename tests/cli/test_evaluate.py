@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
-import os
 import random
 import re
 import shutil
-import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -18,7 +16,6 @@ from virnucpro.classifier.files import inspect_classifier
 from virnucpro.cli import run as run_program
 from virnucpro.layout import lock_file
 from virnucpro.settings import TOY_CLASSIFIER
-from virnucpro.store.disk import Disk
 from virnucpro.store.lock import locked
 
 FILES = ["evaluation.json", "evaluation.md", "evaluation.tsv"]
@@ -189,24 +186,6 @@ def test_a_killed_evaluation_is_written_again(evaluate: Callable, tmp_path: Path
     assert not any(stray.exists() for stray in strays)
     assert evaluate().code == 0
     assert contents(out) == before
-
-
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
-def test_an_interrupted_evaluation_says_so(
-    evaluate: Callable,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    number: signal.Signals,
-    code: int,
-) -> None:
-    """The signal comes while a file is written; nothing of it is left."""
-    with monkeypatch.context() as patch:
-        patch.setattr(Disk, "write", lambda *_: os.kill(os.getpid(), number))
-        patch.setattr("virnucpro.evaluation.run.draw_plots", lambda evaluation, unit: {})
-        done = evaluate()
-    assert done.code == code
-    assert done.err.splitlines()[-1].endswith("run the same command again to go on")
-    assert not list(tmp_path.rglob("*.tmp"))
 
 
 def test_of_two_evaluations_at_once_one_leaves(evaluate: Callable, tmp_path: Path) -> None:

@@ -55,7 +55,7 @@ def fit_calibration(rows: DataFrame, before: float) -> Calibration:
     if not LOWEST * 1.01 < after < HIGHEST * 0.99:
         raise InputError(
             f"the likeliest temperature is beyond {LOWEST:g} to {HIGHEST:g}: these scores are "
-            f"close to guessing, or the labels are wrong; see AUROC, and calibrate on other data"
+            f"close to guessing, or the labels are wrong; evaluate without --calibrate to see"
         )
     found: Calibration = {"frames": 2 * fewer}
     for name, temperature in (("_before", before), ("", after)):

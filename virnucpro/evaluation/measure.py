@@ -86,7 +86,7 @@ class Evaluation:
 
     Attributes:
         sample: the rows, the highest score first.
-        threshold: None where the calls are those of ``predict``.
+        threshold: None where ``predict`` made the calls.
         graded: whether scores are more than calls.
         slices: the whole sample, then the lengths, then the groups.
         reliability: the bins of the reliability diagram, with ``low``, ``high``, ``rows``,

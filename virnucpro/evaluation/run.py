@@ -47,19 +47,9 @@ def run_evaluation(
 ) -> str:
     """Evaluate, write all files, and return the text for the terminal.
 
-    Args:
-        source: an output directory of ``predict``, or one of its tables.
-        labels: the table of labels.
-        output_dir: None for the default name.
-        level: None for chunks, or for what the table holds.
-        threshold: None for the calls of ``predict``.
-        calibrate: the classifier to calibrate; None for none.
-        output: the calibrated classifier.
-        force: move aside what is there.
-        notify: called with a sentence whenever something begins that takes a while.
-
-    Raises:
-        VirNucProError: something is missing, damaged or in the way; see the modules called.
+    ``source`` is an output directory of ``predict``, or one of its tables. ``calibrate`` is the
+    classifier to calibrate, and ``output`` the calibrated one. ``notify`` is called with a sentence
+    whenever something begins that takes a while.
     """
     if not labels.is_file():
         raise UsageError(f"--labels {labels} is not a file: check its path")

@@ -94,9 +94,8 @@ class BlockStage(Stage):
         for number, block in enumerate(receipts.outputs(ReadingStage.name), 1):
             outputs = tuple(self.layout.output(number, suffix) for suffix in self.suffixes)
             receipt = self.layout.state / f"{outputs[0].name}.done"
-            size = {"weight": block.bytes, "count": block.rows}
             task = (self.name, self.version, (block.path,), outputs, receipt, self.params)
-            tasks.append(Task(*task, **size))
+            tasks.append(Task(*task, weight=block.bytes, count=block.rows))
         return tasks
 
 

@@ -229,7 +229,7 @@ def read_rcl_model(path: Path) -> RclModel:
         tensors = content["model_state_dict"]
         facts = {name: content.get(name) for name in ("epoch", "val_f1")}
         facts = {n: v for n, v in facts.items() if isinstance(v, int | float) and math.isfinite(v)}
-        metadata = Metadata(1, CONTENT, "", {}, "", PADDED, 0.5, facts)
+        metadata = Metadata(1, "rcl", "", {}, "", PADDED, 0.5, facts)
         dropout = encoding = None
     weights = Weights(tensors_of(tensors, path), path)
     # A tensor with a stride of 0 may claim any size.

@@ -20,8 +20,6 @@ def answer(content: Content) -> str:
     """Return the answer of the run in one or two sentences."""
     records, bases = counted(content.records, content.noun), counted(content.bases, "base")
     virus, hosts = content.tallies["virus"], content.tallies["region"].records
-    if not content.records:
-        return f"The input has no {content.noun}s."
     if not content.scored:
         return f"None of the {records} could be scored, so nothing is said about them."
     text = f"{virus.records:,} of {records} {is_or_are(virus.records)} called virus"

@@ -92,32 +92,23 @@ class Content:
         return not np.isnan(self.figures["fdr"]).all()
 
 
-class Best:
-    """The rows with the highest keys, however many are offered; of equal ones the first."""
+Best = list[tuple[tuple[float, ...], ContigRow]]
+"""A heap of the rows with the highest keys; of equal rows the first."""
 
-    def __init__(self, most: int) -> None:
-        self._most = most
-        self._heap: list[tuple[tuple[float, ...], int, ContigRow]] = []
-        self._number = 0
 
-    def offer(self, row: ContigRow, *key: float) -> None:
-        """Keep ``row`` if it belongs to the best."""
-        self._number -= 1
-        heapq.heappush(self._heap, (key, self._number, row))
-        if len(self._heap) > self._most:
-            heapq.heappop(self._heap)
-
-    def rows(self) -> list[ContigRow]:
-        """Return the kept rows, the best first."""
-        return [row for _, _, row in sorted(self._heap, reverse=True)]
+def _offer(best: Best, most: int, row: ContigRow, *key: float) -> None:
+    """Keep ``row`` if it belongs to the ``most`` best."""
+    heapq.heappush(best, (key, row))
+    if len(best) > most:
+        heapq.heappop(best)
 
 
 def read_content(run: PredictionRun, emit: Emit) -> Content:
     """Read the table of records of a run; LookupError and so on where it was changed."""
     settings = run.record["settings"]
     cuts, chunk_length = Cuts(**settings.get("cuts", {})), int(settings["analysis"]["chunk_length"])
-    counts, tracked = Counter[str](), Best(MOST_TRACKS)
-    others = {call: Best(MOST_OTHER_ROWS) for call in CALLS if call != "virus"}
+    counts, tracked = Counter[str](), Best()
+    others = {call: Best() for call in CALLS if call != "virus"}
 
     def read() -> Iterator[tuple[float | None, ...]]:
         for number, row in enumerate(run.contigs(), 1):
@@ -126,11 +117,11 @@ def read_content(run: PredictionRun, emit: Emit) -> Content:
                 counts["sure"] += row.tier == "high"
             else:
                 score = row.virus_score or 0.0 if row.call == "undecided" else 0.0
-                others[row.call].offer(row, score, row.length)
+                _offer(others[row.call], MOST_OTHER_ROWS, row, score, row.length, -number)
                 counts["hosts"] += row.regions > 0
                 counts["host_bases"] += row.viral_bases if row.regions else 0
             if row.chunks >= FEWEST_CHUNKS:
-                tracked.offer(row, row.regions > 0, row.length)
+                _offer(tracked, MOST_TRACKS, row, row.regions > 0, row.length, -number)
             if number % ROWS_PER_EVENT == 0:
                 emit(Progressed(0, ROWS_PER_EVENT, 0))
             weak = row.chunks_scored == 1 or row.coverage < LITTLE
@@ -138,5 +129,6 @@ def read_content(run: PredictionRun, emit: Emit) -> Content:
 
     figures = np.fromiter(read(), FIGURES)
     emit(Progressed(0, len(figures) % ROWS_PER_EVENT, 0))
-    rows = [row for best in others.values() for row in best.rows()]
-    return Content(run, cuts, chunk_length, figures, counts, tracked.rows(), rows)
+    rows = [row for best in others.values() for _, row in sorted(best, reverse=True)]
+    tracks = [row for _, row in sorted(tracked, reverse=True)]
+    return Content(run, cuts, chunk_length, figures, counts, tracks, rows)

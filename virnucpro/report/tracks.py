@@ -32,17 +32,13 @@ NAMED_REGIONS = 5
 
 @dataclass
 class Track:
-    """The chunks of one record, in order.
-
-    ``starts`` and ``ends`` are bases counted from 1, the last included; ``others`` and ``virus``
-    are the two scores of each chunk, NaN where it was not scored.
-    """
+    """The chunks of one record, in order."""
 
     row: ContigRow
     regions: list[RegionRow] = field(default_factory=list)
-    starts: list[int] = field(default_factory=list)
-    ends: list[int] = field(default_factory=list)
-    others: list[float] = field(default_factory=list)
+    starts: list[int] = field(default_factory=list)  # bases counted from 1
+    ends: list[int] = field(default_factory=list)  # the last base included
+    others: list[float] = field(default_factory=list)  # NaN where it was not scored
     virus: list[float] = field(default_factory=list)
 
     @property
@@ -68,9 +64,8 @@ class Track:
         )
         if self.regions:
             shown = [f"{region.start:,} to {region.end:,}" for region in self.regions]
-            more = len(shown) - NAMED_REGIONS
-            also = f" and {more:,} more" if more > 0 else ""
-            text += f" Viral regions: bases {'; '.join(shown[:NAMED_REGIONS])}{also}."
+            more = f" and {len(shown) - NAMED_REGIONS:,} more" if shown[NAMED_REGIONS:] else ""
+            text += f" Viral regions: bases {'; '.join(shown[:NAMED_REGIONS])}{more}."
         return text
 
 

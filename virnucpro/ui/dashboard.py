@@ -177,8 +177,6 @@ class Dashboard:
 def _reading_texts(reading: GpuReading) -> dict[str, str]:
     """Return memory, utilisation, temperature and power in words, as far as they are known."""
     used, total, *others = reading
-    texts = {}
-    if used is not None and total is not None:
-        texts["memory"] = f"{gibibytes(used)}/{memory_size(total)}"
-    units = zip(("util", "temp", "power"), others, ("%", "C", "W"), strict=True)
-    return texts | {name: f"{v:.0f} {unit}" for name, v, unit in units if v is not None}
+    texts = {} if used is None else {"memory": f"{gibibytes(used)}/{memory_size(total)}"}
+    units = zip(("util", "temp", "power"), others, (" %", " C", " W"), strict=True)
+    return texts | {name: f"{v:.0f}{unit}" for name, v, unit in units if v is not None}

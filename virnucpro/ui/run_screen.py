@@ -47,7 +47,7 @@ class RunScreen(ProgressScreen):
         with self.lock:
             self._board.progress.update(event)
         if isinstance(event, SequencesFailed):
-            self.print(f"warning: {text}", "yellow")
+            self.say(f"warning: {text}", "yellow", always=True)
         elif text and self.verbose:
             self.say(text, "dim")
         elif isinstance(event, StageFinished | ReportFinished) and event.seconds >= LINE_SECONDS:

@@ -65,7 +65,6 @@ class ProgressScreen(ABC):
     ) -> None:
         """Choose between picture, plain lines and silence, as ``display`` and the terminal say.
 
-        ``console`` takes the place of standard error; ``clock`` gives seconds and never goes back.
         Without ``log``, the log file that the user named is opened, if any.
         """
         self.quiet = display.quiet
@@ -103,7 +102,7 @@ class ProgressScreen(ABC):
     def notice(self, notice: Notice) -> None:
         """Print a sentence for people and write it to the log."""
         if notice.level == "warning":
-            self.print(f"warning: {notice.message}", "yellow")
+            self.say(f"warning: {notice.message}", "yellow", always=True)
         else:
             self.say(notice.message)
         self.log.line(f"{notice.level}: {notice.message}")
@@ -112,15 +111,14 @@ class ProgressScreen(ABC):
         """Print a warning and write it to the log."""
         self.notice(Notice("warning", message))
 
-    def say(self, text: str, style: str = "") -> None:
-        """Print a line above the picture, unless only warnings are to be shown."""
-        if not self.quiet:
-            self.print(text, style)
+    def say(self, text: str, style: str = "", *, always: bool = False) -> None:
+        """Print a line above the picture: broken between words on a terminal, whole into a file.
 
-    def print(self, text: str, style: str) -> None:
-        """Print a line above the picture: between words on a terminal, whole into a file."""
-        soft_wrap = not self.console.is_terminal
-        self.console.print(Text(printable(text), style=style), soft_wrap=soft_wrap)
+        Where only warnings are to be shown, a line is printed if it is ``always``.
+        """
+        if always or not self.quiet:
+            soft_wrap = not self.console.is_terminal
+            self.console.print(Text(printable(text), style=style), soft_wrap=soft_wrap)
 
     def draw(self) -> None:
         """Start the live picture where one is shown; it is drawn until :meth:`erase`."""

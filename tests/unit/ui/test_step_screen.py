@@ -38,18 +38,6 @@ def test_a_line_every_ten_seconds_without_a_terminal() -> None:
     ]
 
 
-@pytest.mark.parametrize("level", ["WARNING", "ERROR"])
-def test_quiet_shows_warnings_only(level: str) -> None:
-    stream, hand = io.StringIO(), Hand()
-    with screen_on(stream, hand, level=level) as screen:
-        screen.begin("reading", 0)
-        hand.now += 30
-        screen.advance(1)
-        screen.tick()
-        screen.warn("odd\x1b[2J")
-    assert stream.getvalue() == "warning: odd\\x1b[2J\n"
-
-
 def test_a_bar_on_a_terminal_that_is_gone_afterwards() -> None:
     stream = Terminal()
     with screen_on(stream, Hand()) as screen:

@@ -56,7 +56,3 @@ def test_every_epoch_in_the_log_and_with_verbose(tmp_path):
     for text in (lines, log.read_text().splitlines()):
         assert sum("AUROC" in line for line in text) == 3
     assert "best: epoch 2" in log.read_text()
-
-
-def test_quiet():
-    assert shown(EVENTS, level="WARNING") == ["warning: 3 frames are left out"]
