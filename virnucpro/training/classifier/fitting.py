@@ -35,7 +35,7 @@ from virnucpro.training.classifier.trainer import (
     TrainingSettings,
     fold_standardisation,
 )
-from virnucpro.training.data.dataset import LABELS, PARTS, Dataset, Part, read_embedding_record
+from virnucpro.training.data.dataset import PARTS, Dataset, Part, read_embedding_record
 from virnucpro.training.packages import require_packages
 from virnucpro.training.progress import Show
 from virnucpro.training.run import TrainingFiles, begin_training, run_training
@@ -89,7 +89,7 @@ def fit_classifier(
         if point.begun:
             show(Notice("info", f"going on in epoch {point.epoch + 1}"))
         point = run_training(plan, devices, show, interruption, disk, tensorboard)
-        report, classifier = _finished(point, plan, dataset, records, identity, parts, devices)
+        report, classifier = _finished(point, plan, dataset, records["train"], parts, devices)
         card, output = files.results
         disk.save(card, card_text(report, output.name).encode())
         disk.save(output, classifier)
@@ -118,14 +118,12 @@ def embedding_records(dataset: Dataset) -> Records:
     again = f"make them with virnucpro train embed {dataset.root}"
     records: dict[str, Mapping[str, Json]] = {}
     ways: set[str] = set()
-    for part in PARTS:
+    for part in [part for part in PARTS if part != "test" or dataset.shards(part)]:
         if not dataset.shards(part):
-            if part != "test":
-                raise UsageError(
-                    f"{dataset.root} has no frames of part {part}, which training needs: prepare "
-                    f"it with more genomes, or a larger --validation"
-                )
-            continue
+            raise UsageError(
+                f"{dataset.root} has no frames of part {part}, which training needs: prepare it "
+                f"with more genomes, or a larger --validation"
+            )
         record = read_embedding_record(dataset.layout(part))
         if record is None or record.get("data_set") != digest:
             raise UsageError(
@@ -167,14 +165,12 @@ def _make_plan(
     settings: TrainingSettings, parts: Mapping[Part, PartFeatures], savepoint: Path
 ) -> TrainingPlan:
     """Return what the training processes need; InputError where a class has no frames."""
-    for part in ("train", "validation"):
-        for class_number, label in enumerate(LABELS):
-            if not (parts[part].labels == class_number).any():
-                raise InputError(
-                    f"part {part} has no frames of class {label}: prepare the data with more "
-                    f"genomes of it"
-                )
     train, validation = parts["train"], parts["validation"]
+    if not 0 < train.labels.mean() < 1 or not 0 < validation.labels.mean() < 1:
+        raise InputError(
+            "train or validation has frames of one class only: prepare the data with more genomes "
+            "of the other class"
+        )
     mean, deviation = np.zeros(train.width), np.ones(train.width)
     if settings.standardise:
         mean, deviation = moments(train)
@@ -185,8 +181,7 @@ def _finished(
     point: Savepoint,
     plan: TrainingPlan,
     dataset: Dataset,
-    records: Records,
-    identity: Mapping[str, Json],
+    record: Mapping[str, Json],
     parts: Mapping[Part, PartFeatures],
     devices: Sequence[Device],
 ) -> tuple[TrainingReport, bytes]:
@@ -207,17 +202,12 @@ def _finished(
         f"--{name.replace('_', '-')} {getattr(settings, name)}" for name in (*names, "precision")
     )
     temperature = fit_temperature(logits["validation"], parts["validation"].labels)
-    models: dict[str, Json] = {
-        molecule: records["train"]["models"][molecule] for molecule in MOLECULES
-    }
     report = TrainingReport(
         dataset=dataset,
-        digest=str(identity["data set"]),
+        record=record,
         settings=settings,
         command=f"virnucpro train classifier DATASET --output FILE.safetensors {words}",
         devices=tuple(device.name for device in devices),
-        models=models,
-        precision=str(records["train"]["precision"]),
         width=plan.train.width,
         temperature=temperature,
         best_epoch=point.best_epoch,
@@ -228,16 +218,17 @@ def _finished(
             for part, own in logits.items()
         },
     )
+    models = [record["models"][molecule] for molecule in MOLECULES]
     content = classifier_to_bytes(
         state,
-        encoders=[entry_of(model["name"], model["family"]) for model in models.values()],
+        encoders=[entry_of(model["name"], model["family"]) for model in models],
         chunk_lengths=dataset.lengths(),
         extra={
             "made_by": f"virnucpro {__version__}",
             "command": report.command,
             "seed": str(settings.seed),
-            "data_set": report.digest,
-            "training": json.dumps(identity, sort_keys=True),
+            "data_set": record["data_set"],
+            "training": json.dumps(point.identity, sort_keys=True),
         },
         temperature=temperature,
     )
