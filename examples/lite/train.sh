@@ -8,8 +8,8 @@ genomes="$1" work="$2"
 
 virnucpro train prepare "$here/genomes.tsv" --genomes "$genomes" -o "$work/data" \
     --content records -e 500,300,150 --test 0.05 --validation 0.05
-# proviruses.tsv are the viral regions that the previous lite found in the training records of hosts.
-virnucpro train lite "$work/data" -o "$work/model" --threads 1 --mask "$here/proviruses.tsv"
+# mask.tsv is what stretches.py printed, with the regions that the previous lite found in these records.
+virnucpro train lite "$work/data" -o "$work/model" --threads 1 --mask "$here/mask.tsv"
 
 # To ship it: cp "$work"/model/*.safetensors virnucpro/data/
 python "$here/heldout.py" "$work/data" "$work/pieces"

@@ -29,11 +29,22 @@ def test_coefficients_are_found_again():
     terms = np.array(
         [contig_terms(random.normal(0, 2, random.integers(1, 20)).tolist()) for _ in range(20_000)]
     )
-    known = np.array([0.4, 1.1, 0.6, -0.3, 0.2])
+    known = np.array([0.4, 1.1, 0.6, -0.3, -0.2])
     virus = random.random(len(terms)) < 1 / (1 + np.exp(-terms @ known))
     model = fit_contig_model(terms, virus)
     fitted = [model.constant, model.mean, model.mean_by_count, model.spread, model.count]
     assert np.allclose(fitted, known, atol=0.12)
+
+
+def test_a_contig_is_not_viral_because_it_is_long():
+    random = np.random.default_rng(2)
+    virus = np.arange(4000) % 2 == 0
+    levels = np.where(virus, 0.5, -2.5) + random.normal(0, 1, len(virus))  # a level of 0 is viral
+    lengths = random.integers(1, 64, len(virus))
+    values = (random.normal(a, 1.5, n).tolist() for a, n in zip(levels, lengths, strict=True))
+    model = fit_contig_model(np.array([contig_terms(row) for row in values]), virus)
+    assert model.log_odds([1.0] * 40) > model.log_odds([1.0])
+    assert model.log_odds([0.0] * 400) == model.log_odds([0.0] * 40) <= model.log_odds([0.0])
 
 
 def test_labels_that_are_separated_give_finite_coefficients():

@@ -44,7 +44,7 @@ from virnucpro.version import __version__
 TIMED_STEPS = 5  # after which the time left is told
 MEASURED_PARTS: tuple[Part, ...] = ("validation", "test")
 MEASURED_WINDOWS = 4000  # per part and chunk length
-CHUNKS_PER_CONTIG = (1, 2, 3, 4, 6, 10, 16)
+CHUNKS_PER_CONTIG = (1, 2, 3, 4, 6, 10, 16, 32, 64)
 CONTIGS_PER_COUNT = 600
 Measured = dict[int, tuple[npt.NDArray[np.float64], npt.NDArray[np.bool_]]]
 """Margins and labels of windows, by chunk length."""
@@ -198,11 +198,13 @@ def _write_results(
 ) -> Mapping[str, Any]:
     """Write the encoder, calibrate and measure on its rounded weights, and write the rest."""
     settings, (encoder, report_file, classifier) = identity["settings"], files.results
+    default = LiteTrainingSettings.learning_rate
     origin = {
         # Without paths, so that the same training gives the same files.
         "command": f"virnucpro train lite DATASET --output-dir DIR --steps {settings['steps']} "
         f"--seed {settings['seed']}"
         + (" --start-from ENCODER" if "started from" in settings else "")
+        + (f" --learning-rate {rate:g}" if (rate := settings["learning_rate"]) != default else "")
         + (" --mask REGIONS" if "mask" in settings else ""),
         "version": __version__,
         "data_set": identity["data_set"],

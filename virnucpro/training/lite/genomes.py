@@ -58,8 +58,9 @@ class GenomeSet:
         return np.asarray(self.bases[places])
 
 
-MaskedRegions = Mapping[str, Sequence[tuple[int, int]]]
-"""Regions by the id of their record: the first base and the one after the last, counted from 0."""
+MaskedRegions = Mapping[str, Sequence[tuple[int, int, str]]]
+"""Regions by the id of their record: the first base and the one after the last, counted from 0, and
+the group that they are drawn as, or an empty name where they are not trained on."""
 
 
 def load_genomes(dataset: Dataset, part: Part, masked: MaskedRegions | None = None) -> GenomeSet:
@@ -74,18 +75,21 @@ def load_genomes(dataset: Dataset, part: Part, masked: MaskedRegions | None = No
 def genome_set(records: Iterable[LabelledRecord], masked: MaskedRegions | None = None) -> GenomeSet:
     """Put labelled records together; one that is too short for any window is left out.
 
-    Each part of a record that is left between its ``masked`` regions counts as a record.
+    Each part of a record that is left between its ``masked`` regions counts as a record, and so
+    does a region with a group of its own.
     """
     numbers: dict[str, dict[str, int]] = {"group": {}, "taxon": {}, "genome": {}}
     bases: list[Bases] = []
     columns: list[tuple[int, ...]] = []
     for record in records:
-        if len(record.sequence) < SHORTEST:
-            continue
-        ids = [
-            known.setdefault(getattr(record, name), len(known)) for name, known in numbers.items()
-        ]
-        for sequence in _outside(record.sequence, (masked or {}).get(record.record, ())):
+        regions = (masked or {}).get(record.record, ())
+        parts = [(sequence, record.group) for sequence in _outside(record.sequence, regions)]
+        parts += [(record.sequence[start:end], group) for start, end, group in regions if group]
+        for sequence, group in parts:
+            if len(sequence) < SHORTEST:
+                continue
+            names = {"group": group, "taxon": record.taxon, "genome": record.genome}
+            ids = [known.setdefault(names[kind], len(known)) for kind, known in numbers.items()]
             bases.append(base_numbers([sequence])[0])
             columns.append((len(sequence), record.label == "virus", *ids))
     lengths, virus, groups, taxa, genomes = np.array(columns, np.int64).reshape(-1, 5).T
@@ -101,13 +105,12 @@ def genome_set(records: Iterable[LabelledRecord], masked: MaskedRegions | None =
     )
 
 
-def _outside(sequence: str, regions: Sequence[tuple[int, int]]) -> list[str]:
-    """Return the parts of a sequence outside ``regions`` that are long enough for a window."""
+def _outside(sequence: str, regions: Sequence[tuple[int, int, str]]) -> list[str]:
+    """Return the parts of a sequence outside ``regions``."""
     regions = sorted(regions)
-    starts = [0, *accumulate((end for _, end in regions), max)]
-    ends = [*(start for start, _ in regions), len(sequence)]
-    parts = [sequence[start:end] for start, end in zip(starts, ends, strict=True)]
-    return [part for part in parts if len(part) >= SHORTEST]
+    starts = [0, *accumulate((end for _, end, _ in regions), max)]
+    ends = [*(start for start, _, _ in regions), len(sequence)]
+    return [sequence[start:end] for start, end in zip(starts, ends, strict=True)]
 
 
 class WindowSampler:
@@ -277,7 +280,8 @@ def read_mask(path: Path, dataset: Dataset) -> MaskedRegions:
     """Return the regions of a table that lie in records labelled others.
 
     The table has the columns ``record``, ``start`` and ``end``, as ``STEM_regions.tsv`` has them
-    among others. Bases are counted from 1, and ``end`` is the last one.
+    among others. Bases are counted from 1, and ``end`` is the last one. It may have the column
+    ``group``, with the group that a region is drawn as.
 
     Raises:
         UsageError: the table cannot be read.
@@ -287,8 +291,9 @@ def read_mask(path: Path, dataset: Dataset) -> MaskedRegions:
     lengths = dataset.record_lengths("train", "others")
     viruses = dataset.record_lengths("train", "virus")
     table = open_table(path)
-    regions: dict[str, list[tuple[int, int]]] = defaultdict(list)
-    for line, (record, first, last) in table.rows("record", "start", "end"):
+    columns = ("record", "start", "end", *({"group"} & set(table.columns)))
+    regions: dict[str, list[tuple[int, int, str]]] = defaultdict(list)
+    for line, (record, first, last, *group) in table.rows(*columns):
         if record in viruses:
             continue
         if record not in lengths:
@@ -297,5 +302,5 @@ def read_mask(path: Path, dataset: Dataset) -> MaskedRegions:
             raise table.error(line, "start and end are not the first and the last base of a region")
         if int(last) > lengths[record]:
             raise table.error(line, f"{record!r} has {lengths[record]:,} bases, fewer than {last}")
-        regions[record].append((int(first) - 1, int(last)))
+        regions[record].append((int(first) - 1, int(last), "".join(group)))
     return dict(regions)
