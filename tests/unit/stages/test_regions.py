@@ -134,6 +134,12 @@ def test_a_record_that_is_viral_as_a_whole_has_no_region() -> None:
         assert find_regions(*record((80, VIRUS), seed=seed)) == []
 
 
+def test_a_virus_has_no_region_for_two_chunks_that_look_like_a_host() -> None:
+    for seed in range(5):
+        assert find_regions(*record((2, HOST), (40, VIRUS), seed=seed)) == []
+        assert find_regions(*record((8, HOST), (40, VIRUS), seed=seed)) != []
+
+
 @pytest.mark.parametrize("parts", [((9, HOST), (10, VIRUS)), ((1, VIRUS),)])
 def test_short_records_have_no_region(parts: tuple[tuple[int, float], ...]) -> None:
     assert find_regions(*record(*parts)) == []

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from virnucpro.classifier.contigs import ContigModel, contig_terms, fit_contig_model
+from virnucpro.classifier.contigs import ContigModel, contig_terms, fit_contig_model, with_tail
 from virnucpro.classifier.files import classifier_to_bytes
 from virnucpro.contracts import Device
 from virnucpro.encoders.lite import LITE, lite_to_bytes, read_lite
@@ -44,8 +44,7 @@ from virnucpro.version import __version__
 TIMED_STEPS = 5  # after which the time left is told
 MEASURED_PARTS: tuple[Part, ...] = ("validation", "test")
 MEASURED_WINDOWS = 4000  # per part and chunk length
-CHUNKS_PER_CONTIG = (1, 2, 3, 4, 6, 10, 16, 32, 64)
-CONTIGS_PER_COUNT = 600
+CONTIGS = {1: 2000, 2: 1600, 4: 1600, 8: 800, 16: 400, 32: 300}  # by their number of chunks
 Measured = dict[int, tuple[npt.NDArray[np.float64], npt.NDArray[np.bool_]]]
 """Margins and labels of windows, by chunk length."""
 
@@ -273,8 +272,8 @@ def _fit_contigs(
     """Return how chunks of ``length`` bases make a contig; None where no record is long enough."""
     terms: list[tuple[float, ...]] = []
     virus: list[bool] = []
-    for count in CHUNKS_PER_CONTIG:
-        records, starts = measured_windows(genomes, count * length, CONTIGS_PER_COUNT, 1)
+    for count, contigs in CONTIGS.items():
+        records, starts = measured_windows(genomes, count * length, contigs, 1)
         offsets = (starts[:, None] + np.arange(count) * length).ravel()
         margins = window_margins(model, genomes, np.repeat(records, count), offsets, length)
         rows = (margins.reshape(-1, count).astype(np.float64) / temperature).tolist()
@@ -282,4 +281,5 @@ def _fit_contigs(
         virus += genomes.virus[records].tolist()
     if not terms:
         return None
-    return fit_contig_model(np.array(terms), np.array(virus))
+    known, labels = np.array(terms), np.array(virus)
+    return with_tail(fit_contig_model(known, labels), known, labels)
