@@ -17,7 +17,6 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -29,7 +28,7 @@ from virnucpro.rcl.models import MASKED, PADDED, RclModel
 from virnucpro.rcl.networks import NETWORKS
 from virnucpro.rcl.proteins import AnnotatedProtein, read_proteins
 from virnucpro.rcl.rule import RegionRule, find_region
-from virnucpro.rcl.settings import NETWORK_DEFAULTS, RCL_RECIPES
+from virnucpro.rcl.settings import training_settings
 from virnucpro.rcl.training import RclTrainingPlan
 from virnucpro.store.disk import Disk
 from virnucpro.training.group import TrainingGroup
@@ -61,14 +60,9 @@ def training_work(
     encoding: str, padded: bool, size: int, precision: str, proteins: Sequence[AnnotatedProtein]
 ) -> Work:
     """Return a function that trains for an epoch, without validation."""
-    settings = replace(
-        RCL_RECIPES["original" if padded else "modern"],
-        networks=NETWORK_DEFAULTS,
-        encoding=encoding,
-        batch_size=size,
-        fragments=0.0,
-        precision=precision,
-    )
+    fit = {"batch_size": size, "fragments": 0.0}
+    options = {"encoding": encoding, "precision": precision, "training": fit}
+    settings, _ = training_settings("original" if padded else "modern", None, options)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "training.pt"
         save_savepoint(path, Savepoint({}), Disk())

@@ -7,11 +7,13 @@ from pathlib import Path
 
 from virnucpro.columns import ResultTable
 
+EXAMPLES: dict[type, object] = {str: "x", int: 5, float: 0.5, bool: True}
+
 
 def line_of(table: ResultTable, **cells: object) -> str:
-    """Return a row with ``cells``; what is left out is the example of the declaration."""
-    examples = {column.name: column.parse(column.example) for column in table.columns}
-    return table.line(**{**examples, **cells})
+    """Return a row with ``cells``; every other cell has a value of the type of its column."""
+    examples = {column.name: EXAMPLES[column.type] for column in table.columns}
+    return table.line(**(examples | cells))
 
 
 def cells_of(table: ResultTable, path: Path) -> Iterator[dict[str, str]]:

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.declared import line_of
 from virnucpro.columns import ResultTable
 from virnucpro.tables import CHUNKS, CONTIGS, REGIONS, VIRUS
 
@@ -30,7 +31,7 @@ class Shown:
 
 
 def rows_of(shown: Shown) -> Iterator[tuple[ResultTable, dict[str, object]]]:
-    """Yield the rows of a record, each with its table; what is left out is the table's example."""
+    """Yield the rows of a record, each with its table; every other cell is an example."""
     length = shown.length or LENGTH * len(shown.scores)
     known = [score for score in shown.scores if score is not None]
     score = 2 * sum(known) / len(known) - 1 if known else None
@@ -62,10 +63,9 @@ def rows_of(shown: Shown) -> Iterator[tuple[ResultTable, dict[str, object]]]:
 def write_run(folder: Path, records: Sequence[Shown], stem: str = "s", **changes: object) -> None:
     """Write the files of a finished run that a report is made from."""
     lines = {table: [table.header] for table in (CONTIGS, VIRUS, REGIONS, CHUNKS)}
-    examples = {t: {c.name: c.parse(c.example) for c in t.columns} for t in lines}
     for record in records:
         for table, cells in rows_of(record):
-            lines[table].append(table.line(**(examples[table] | cells)))
+            lines[table].append(line_of(table, **cells))
     folder.mkdir(parents=True, exist_ok=True)
     for table, texts in lines.items():
         path = folder / table.place(stem)

@@ -210,7 +210,7 @@ def test_a_column_is_a_declaration_and_its_value(insert, predict, tmp_path):
     insert(
         "tables.py",
         'in the order of the input. No record is missing."""\n\n',
-        '    gc: float = column("Share of G and C in the bases.", "0.4476", ".4f")\n',
+        "    gc: Share\n",
     )
     insert(
         "stages/results.py",

@@ -87,7 +87,9 @@ def _write_part(dataset: Dataset, part: str, found: list, shard: int) -> dict[st
             path.parent.mkdir(exist_ok=True)
             rows = found[start : start + shard]
             path.write_bytes(fasta_bytes((row[0].frame, row[column]) for row in rows))
-    table = "".join([LABELLED_FRAMES.header, *(row[0].row() for row in found)])
+    table = "".join(
+        [LABELLED_FRAMES.header, *(LABELLED_FRAMES.line(**row[0]._asdict()) for row in found)]
+    )
     dataset.frames_table(part).write_text(table)
     counts = {label: sum(row[0].label == label for row in found) for label in LETTERS}
     return {"shards": len(starts), "frames": len(found), **counts}

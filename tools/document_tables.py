@@ -2,10 +2,9 @@
 
     python -m tools.document_tables
 
-What stands between ``<!-- columns of NAME -->`` and ``<!-- end -->`` is replaced, the options and
-keywords of ``predict`` in the same way. ``config/default_config.yaml`` is written again. Run it
-after a change of a table, of a setting or of the precisions; tests compare the files with the
-declarations.
+What stands between ``<!-- options of predict -->`` and ``<!-- end -->`` is replaced, the keywords
+of ``predict`` in the same way. ``config/default_config.yaml`` is written again. Run it after a
+change of a setting or of the precisions; tests compare the files with the declarations.
 """
 
 from __future__ import annotations
@@ -17,7 +16,6 @@ import click
 
 from virnucpro.cli.predict import SECTIONS, predict
 from virnucpro.cli.shared import RANGE
-from virnucpro.columns import ResultTable
 from virnucpro.configuration import default_yaml
 from virnucpro.settings import (
     SETTINGS,
@@ -26,10 +24,9 @@ from virnucpro.settings import (
     DisplaySettings,
     MachineSettings,
 )
-from virnucpro.tables import ALL_TABLES
 
 ROOT = Path(__file__).parents[1]
-PAGES = [ROOT / "docs" / name for name in ("files.md", "usage.md", "python.md")]
+PAGES = [ROOT / "docs" / name for name in ("usage.md", "python.md")]
 CONFIGURATION = ROOT / "config" / "default_config.yaml"
 DEPENDING = {
     AnalysisSettings: "scores",
@@ -38,23 +35,6 @@ DEPENDING = {
     DisplaySettings: "",
 }
 PART = re.compile(r"(<!-- (\w+ of \S+) -->\n).*?(<!-- end -->)", re.DOTALL)
-
-
-def path_of(table: ResultTable) -> str:
-    """Return the path of a table as the documentation writes it."""
-    return table.place("PART" if table.path == "{stem}_frames.tsv" else "STEM")
-
-
-def markdown(table: ResultTable) -> str:
-    """Return what the documentation says about a table: its rows, then a line per column."""
-    content = " ".join((table.row.__doc__ or "").split()).format(stem="PART")
-    lines = [content if table.has_header else f"{content} It has no header."]
-    lines += ["", "| column | example | meaning |", "|---|---|---|"]
-    for column in table.columns:
-        example = f"`{column.example}`" if column.example else ""
-        optional = " `NA` where there is none." if column.optional else ""
-        lines.append(f"| `{column.name}` | {example} | {column.meaning}{optional} |")
-    return "\n".join(lines) + "\n"
 
 
 def option_table() -> str:
@@ -79,9 +59,8 @@ def keyword_table() -> str:
 
 
 def documented(text: str) -> str:
-    """Return ``text`` with the columns, options and keywords that it has a place for."""
-    parts = {f"columns of {path_of(table)}": markdown(table) for table in ALL_TABLES}
-    parts |= {"options of predict": option_table(), "keywords of predict": keyword_table()}
+    """Return ``text`` with the options and keywords that it has a place for."""
+    parts = {"options of predict": option_table(), "keywords of predict": keyword_table()}
     return PART.sub(lambda match: match[1] + parts[match[2]] + match[3], text)
 
 

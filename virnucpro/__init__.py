@@ -42,8 +42,3 @@ def __getattr__(name: str) -> Any:
         if name in names:
             return getattr(import_module(place), name)
     raise AttributeError(f"module 'virnucpro' has no attribute {name!r}")
-
-
-def __dir__() -> list[str]:
-    """Return the names for completion in an interactive session."""
-    return sorted(__all__)

@@ -7,7 +7,6 @@ checking and ``virnucpro utils generate-config``.
 from __future__ import annotations
 
 import difflib
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
@@ -42,8 +41,6 @@ OBSOLETE_KEYS = (
     "validation",
 )
 _OPPOSITES = {"no_progress": "progress", "keep_intermediate": "remove_intermediate"}
-_OTHER_NUMBER = re.compile(r"[-+]?0[0-9a-zA-Z]|.*[_:]")  # octal, of base 60, and the like
-MAX_BYTES = 1 << 20  # a configuration is a page of text; more is a mistake or an attack
 
 
 @dataclass(frozen=True)
@@ -84,7 +81,7 @@ def load_configuration(path: Path) -> Configuration:
     """
     values: dict[str, Any] = {}
     obsolete = []
-    for name, value in _flatten(_parse(path)):
+    for name, value in _flatten(parse_yaml(path)):
         if name in KEYS:
             values[KEYS[name].name] = checked_value(f"{path}: {name}", KEYS[name], value)
         elif any(name == key or name.startswith(key + ".") for key in OBSOLETE_KEYS):
@@ -93,10 +90,8 @@ def load_configuration(path: Path) -> Configuration:
             close = difflib.get_close_matches(name, KEYS, n=1, cutoff=0.5)
             advice = f"did you mean {close[0]}?" if close else "see virnucpro utils generate-config"
             raise ConfigError(f"{path}: unknown key {name}; {advice}")
-    warnings: tuple[str, ...] = ()
-    if obsolete:
-        warnings = (f"{path}: these keys no longer have an effect: {', '.join(obsolete)}",)
-    return replace(Configuration().with_values(values), warnings=warnings)
+    text = f"{path}: these keys no longer have an effect: {', '.join(obsolete)}"
+    return replace(Configuration().with_values(values), warnings=(text,) if obsolete else ())
 
 
 def default_yaml() -> str:
@@ -127,50 +122,16 @@ def _yaml_lines(group: Mapping[str, Any]) -> Iterator[str]:
         yield f"{label}: {written}  # {entry.description}{note}"
 
 
-class PlainLoader(yaml.SafeLoader):
-    """Refuses what people read otherwise than YAML does.
-
-    Of a key that stands twice, YAML silently takes the last; it reads ``010`` as 8 and ``1:30`` as
-    90. An alias can stand for an exponentially large document.
-    """
-
-    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
-        """Return the next node of the document."""
-        mark, problem = self.peek_event().start_mark, ""  # type: ignore[no-untyped-call]
-        if self.check_event(yaml.AliasEvent):
-            raise yaml.MarkedYAMLError(problem="write the value of the alias", problem_mark=mark)
-        node = super().compose_node(parent, index)
-        if isinstance(node, yaml.MappingNode):
-            names = [name.value for name, _ in node.value if isinstance(name, yaml.ScalarNode)]
-            if twice := [name for name in names if names.count(name) > 1]:
-                problem = f"{twice[0]} stands there twice"
-        elif (
-            isinstance(node, yaml.ScalarNode)
-            and node.tag.endswith((":int", ":float"))
-            and _OTHER_NUMBER.match(node.value)
-        ):
-            problem = f"{node.value} is not a decimal number: write one, or quote it"
-        if problem:
-            raise yaml.MarkedYAMLError(problem=problem, problem_mark=mark)
-        return node
-
-
-def _parse(path: Path) -> Mapping[str, Any]:
+def parse_yaml(path: Path) -> Mapping[str, Any]:
+    """Return the content of a YAML file with sections. ConfigError: it is not such a file."""
     try:
-        if path.stat().st_size > MAX_BYTES:
-            raise ConfigError(f"{path} is larger than 1 MiB: this is not a configuration file")
-        document = PlainLoader(path.read_text(encoding="utf-8-sig")).get_single_data()
+        document = yaml.safe_load(path.read_text(encoding="utf-8-sig"))
     except FileNotFoundError:
         raise ConfigError(
             f"configuration {path} not found; make one: virnucpro utils generate-config -o {path}"
         ) from None
     except OSError as error:
         raise ConfigError(f"configuration {path} cannot be read: {error}") from error
-    except yaml.MarkedYAMLError as error:
-        line = error.problem_mark.line + 1 if error.problem_mark else "?"
-        raise ConfigError(
-            f"{path}, line {line}: {error.problem}; this is not plain YAML"
-        ) from error
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise ConfigError(f"{path}: this is not plain YAML: {error}") from error
     if not isinstance(document, Mapping | None):
@@ -197,7 +158,7 @@ def checked_value(label: str, declared: Setting, value: Any) -> Any:
     """
     if declared.default is None and value in (None, "auto"):
         return None
-    if declared.kind is str and type(value) is int:  # such as the number of a GPU
+    if type(value) is int and (declared.choices or declared.type is str):  # such as that of a GPU
         value = str(value)
     try:
         return convert(value, declared.type)

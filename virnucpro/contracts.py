@@ -11,7 +11,7 @@ Everything that crosses a process boundary is a frozen, picklable dataclass.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, runtime_checkable
@@ -348,11 +348,8 @@ class Stage(ABC):
         """
         return None
 
-    def adopt(self, tasks: Sequence[Task]) -> Iterable[TaskResult | str]:
-        """Yield those of the stale ``tasks`` whose outputs an earlier version left, and warnings.
-
-        A result is committed before the next one is asked for.
-        """
+    def take_over(self) -> Sequence[str]:
+        """Write receipts of what version 1 of the program left; returns sentences for the user."""
         return ()
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
-
 UNKNOWN = "-"  # stands where a figure is not known
 
 
@@ -130,26 +128,3 @@ def printable(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() or c in "\n\t" else f"\\x{ord(c):02x}" for c in text)
-
-
-def wrapped(text: str, width: int) -> str:
-    """Break lines that are longer than ``width`` between words; what follows keeps the indent.
-
-    A single word that is longer, such as a path, stays whole.
-
-    >>> print(wrapped("  a warning of words", 12))
-      a warning
-      of words
-    """
-    lines = []
-    for line in text.split("\n"):
-        indent = line[: len(line) - len(line.lstrip(" "))]
-        pieces = textwrap.wrap(
-            line,
-            width,
-            subsequent_indent=indent,
-            break_long_words=False,
-            break_on_hyphens=False,
-        )
-        lines += pieces or [line]
-    return "\n".join(lines)

@@ -43,6 +43,7 @@ RESULT_SUFFIXES = (
     "failed_sequences.fa",
 )
 STDIN = "-"
+CHECKPOINTS = ".checkpoints"
 _COMPRESSION = (".gz", ".bz2", ".xz", ".zst")
 _SEQUENCE_OF_VERSION_1 = (".fa", ".fasta", ".fna", ".fq", ".fastq")
 _LONGEST_PICTURE_NAME = 180  # bytes of a file name that are taken from an id
@@ -51,13 +52,13 @@ _SEQUENCE = (*_SEQUENCE_OF_VERSION_1, ".fas", ".ffn", ".fsa")
 
 def checkpoint_folder(root: Path) -> Path:
     """Return the folder beside results in ``root`` that keeps states, locks and earlier results."""
-    return root / ".checkpoints"
+    return root / CHECKPOINTS
 
 
 def state_folders(path: Path) -> Sequence[Path]:
     """Return the folders above ``path`` up to the nearest checkpoint folder; none without one."""
     for depth, folder in enumerate(path.parents):
-        if folder == checkpoint_folder(folder.parent):
+        if folder.name == CHECKPOINTS:
             return path.parents[: depth + 1]
     return ()
 
@@ -172,7 +173,6 @@ class Layout(OutputFolder):
         self.copies_table = root / COPIES.place(stem)
         # Receipts of stages with one task and of removed files: two files with the same content.
         self.receipt_files = self.state / "receipts.json", self.state / "receipts.copy.json"
-        self.legacy_note = self.state / "legacy.json"  # what a run of version 1 left
 
     def frames(self, molecule: Molecule) -> Path:
         """All open frames, as nucleotides or as proteins."""

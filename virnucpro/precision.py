@@ -43,14 +43,14 @@ class Precision:
 
     name: str
     dtype: str
-    linear_layers: str
-    capability: Capability
     automatic_from: Capability | None
-    on_cpu: Literal["fast", "slow", "refused"]
     least_cosine: float
     largest_difference: float
     largest_score_difference: float
     least_same_calls: float
+    capability: Capability = (0, 0)
+    linear_layers: str = "cast"
+    on_cpu: Literal["fast", "slow", "refused"] = "fast"
     needs_compiling: bool = False
 
 
@@ -59,10 +59,7 @@ _ROWS = (
     Precision(
         name="fp32",
         dtype="float32",
-        linear_layers="cast",
-        capability=(0, 0),
         automatic_from=(0, 0),
-        on_cpu="fast",
         least_cosine=0.99999,
         largest_difference=1e-5,
         largest_score_difference=1e-3,
@@ -73,10 +70,8 @@ _ROWS = (
     Precision(
         name="bf16",
         dtype="bfloat16",
-        linear_layers="cast",
         capability=(8, 0),
         automatic_from=(8, 0),
-        on_cpu="fast",
         least_cosine=0.995,
         largest_difference=0.1,
         largest_score_difference=0.03,
@@ -87,8 +82,6 @@ _ROWS = (
     Precision(
         name="fp16",
         dtype="float16",
-        linear_layers="cast",
-        capability=(0, 0),
         automatic_from=(7, 0),
         on_cpu="slow",
         least_cosine=0.995,

@@ -15,8 +15,10 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
+from msgspec import convert
+
 import virnucpro.tables as tables
-from virnucpro.columns import Column, ResultTable
+from virnucpro.columns import MISSING, ResultTable
 from virnucpro.contracts import Json
 from virnucpro.errors import InputError, UsageError
 from virnucpro.store.documents import parse_json
@@ -61,13 +63,16 @@ class Rows(Iterator[Row], Generic[Row]):
         return next(self._rows)
 
     def _typed_rows(self) -> Iterator[Row]:
-        parsers = [column.parse for column in self.table.columns]
+        optional = {at for at, column in enumerate(self.table.columns) if column.optional}
         line = 1  # the header
         try:
             for cells in self.table.read(self.path, *self.table.names):
                 line += 1
-                values = [parse(cell) for parse, cell in zip(parsers, cells, strict=True)]
-                yield self.table.row._make(values)  # type: ignore[misc]
+                values = [
+                    None if cell == MISSING and at in optional else cell
+                    for at, cell in enumerate(cells)
+                ]
+                yield convert(values, self.table.row, strict=False)  # type: ignore[misc]
         except (OSError, EOFError, ValueError, zlib.error) as error:
             raise InputError(
                 f"{self.path} was changed or cut off (line {line} or the next: {error}); the same "
@@ -82,10 +87,10 @@ class Rows(Iterator[Row], Generic[Row]):
             InputError: the file is not what the program wrote.
         """
         types = {str: "string", int: "Int64", float: "float64", bool: "boolean"}
-        package = _package("pandas")
+        package, rows = _package("pandas"), self._all_rows()
         columns = {
-            column.name: package.Series(values, dtype=types[column.type])
-            for column, values in self._columns()
+            column.name: package.Series([row[at] for row in rows], dtype=types[column.type])
+            for at, column in enumerate(self.table.columns)
         }
         frame: pandas.DataFrame = package.DataFrame(columns)
         return frame
@@ -98,15 +103,12 @@ class Rows(Iterator[Row], Generic[Row]):
             InputError: the file is not what the program wrote.
         """
         schema = {column.name: column.type for column in self.table.columns}
-        columns = {column.name: values for column, values in self._columns()}
-        frame: polars.DataFrame = _package("polars").DataFrame(columns, schema=schema)
+        package, rows = _package("polars"), self._all_rows()
+        frame: polars.DataFrame = package.DataFrame(rows, schema=schema, orient="row")
         return frame
 
-    def _columns(self) -> Iterator[tuple[Column, list[Any]]]:
-        """Read the whole table, and return its columns with their values."""
-        cells = list(Rows[Row](self.path, self.table))
-        for place, column in enumerate(self.table.columns):
-            yield column, [row[place] for row in cells]
+    def _all_rows(self) -> list[Any]:
+        return list(Rows[Row](self.path, self.table))
 
 
 def _package(name: str) -> Any:

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, NamedTuple, get_args, get_origin, get_type_hints
 
 from msgspec import Meta
 
@@ -31,7 +31,6 @@ VirusScore = Annotated[float, Meta(ge=-1, le=1)]
 CompileMode = Literal["auto", "always", "never"]
 ModelType = Literal["300", "500", "lite", "custom", "toy"]
 # Model type toy is for tests of the program: it is accepted, but not shown in help texts.
-SHOWN_MODEL_TYPES = tuple(name for name in get_args(ModelType) if name != "toy")
 DuplicateIds = Literal["error", "rename"]
 NO_CLUSTER = "none"
 Preset = Literal["default", "relaxed", "conservative"]
@@ -44,55 +43,32 @@ SHORTEST_WHOLE = 30  # bases; a shorter chunk that is read whole is not scored
 MEASURED = "measured on the device"
 
 
-def setting(
-    default: Any,
-    key: str,
-    options: str,
-    description: str,
-    unset: str = "",
-    *,
-    choices: tuple[str, ...] = (),
-) -> Any:
-    """Declare a setting; its annotation decides which values it accepts.
+@dataclass(frozen=True)
+class Setting:
+    """A declared setting; its annotation decides which values it accepts.
 
-    Args:
-        default: None has the program decide; the key then also accepts null and ``auto``.
+    Attributes:
         key: the key of the configuration file with the groups it stands in, separated by dots.
         options: the names of the option, then the word that stands for its value in help texts
             where the type does not say it; empty where there is no option.
         description: a sentence for people.
         unset: what None means.
-        choices: the accepted words, where the annotation cannot list them.
-    """
-    said = {"key": key, "options": options, "description": description, "unset": unset}
-    return field(default=default, metadata={**said, "choices": choices})
-
-
-@dataclass(frozen=True)
-class Setting:
-    """A declared setting; see :func:`setting`.
-
-    Attributes:
+        choices: the accepted words, where not all are.
         name: unique among all settings; the keyword of ``virnucpro.predict``.
         group: the class that it is declared in, which says what depends on it.
         type: the annotation without None, which ``msgspec`` checks values against.
+        default: where it is None, the key also accepts null and ``auto``.
     """
 
-    name: str
-    group: type
-    type: Any
-    default: Any
     key: str
     options: str
     description: str
-    unset: str
-    choices: tuple[str, ...]
-
-    @property
-    def kind(self) -> type:
-        """The Python type of its values: bool, int, float or str."""
-        base = get_args(self.type)[0] if get_origin(self.type) is Annotated else self.type
-        return str if self.choices else base
+    unset: str = ""
+    choices: tuple[str, ...] = ()
+    name: str = ""
+    group: type = object
+    type: Any = str
+    default: Any = None
 
     @property
     def shown_choices(self) -> tuple[str, ...]:
@@ -100,30 +76,36 @@ class Setting:
         return tuple(word for word in self.choices if word != "toy")
 
 
-@dataclass(frozen=True)
-class ShippedModels:
+def setting(
+    default: Any,
+    key: str,
+    options: str,
+    description: str,
+    unset: str = "",
+    choices: tuple[str, ...] = (),
+) -> Any:
+    """Declare a setting; its group, and the class :class:`Setting`, say what the words mean."""
+    said = Setting(key, options, description, unset, choices)
+    return field(default=default, metadata={"setting": said})
+
+
+class ShippedModels(NamedTuple):
     """A model type whose models come with this package; its encoders have the same name.
 
-    Attributes:
-        chunk_lengths: the lengths that the classifier was trained for, in bases; the first one is
-            the default.
-        notice: shown above the results, and written to ``STEM_run.json``.
+    The ``notice`` is shown above the results, and written to ``STEM_run.json``.
     """
 
     classifier: Path
-    chunk_lengths: tuple[int, ...]
     notice: str
 
 
 SHIPPED_MODELS = {
     "lite": ShippedModels(
         LITE_CLASSIFIER,
-        (500, 300, 150),
         "model type lite: a small model for a first look; the released ones are larger",
     ),
     "toy": ShippedModels(
         TOY_CLASSIFIER,
-        (500,),
         "model type toy: these scores mean nothing; they only show that the program works",
     ),
 }
@@ -210,7 +192,7 @@ class AnalysisSettings:
             return replace(
                 self,
                 classifier=self.classifier or str(shipped.classifier),
-                chunk_length=self.chunk_length or shipped.chunk_lengths[0],
+                chunk_length=self.chunk_length or 500,
                 nucleotide_model=self.model_type,
                 protein_model=self.model_type,
             )
@@ -444,18 +426,15 @@ class DisplaySettings:
 def _declared() -> Iterator[Setting]:
     for group in (AnalysisSettings, CutSettings, MachineSettings, DisplaySettings):
         hints = get_type_hints(group, include_extras=True)
-        for declared in fields(group):
-            if not declared.metadata:
-                continue
-            hint = hints[declared.name]
-            if get_origin(hint) not in (None, Annotated, Literal):  # a value, or None
-                hint = get_args(hint)[0]
-            said = dict(declared.metadata)
-            if get_origin(hint) is Literal:
-                said["choices"] = get_args(hint)
-            elif said["choices"]:
-                hint = Literal[said["choices"]]
-            yield Setting(declared.name, group, hint, declared.default, **said)
+        for entry in fields(group):
+            if said := entry.metadata.get("setting"):
+                hint = hints[entry.name]
+                if get_origin(hint) not in (None, Annotated, Literal):  # a value, or None
+                    hint = get_args(hint)[0]
+                choices = get_args(hint) if get_origin(hint) is Literal else said.choices
+                hint = Literal[choices] if choices else hint
+                own = {"name": entry.name, "group": group, "type": hint, "default": entry.default}
+                yield replace(said, choices=choices, **own)
 
 
 SETTINGS = {declared.name: declared for declared in _declared()}

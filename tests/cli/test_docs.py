@@ -18,7 +18,6 @@ import click
 import pytest
 
 from benchmarks import expected_rates
-from tests.cli.test_help import COMMANDS
 from tests.faults.processes import until
 from tests.test_architecture import ORDER
 from virnucpro import errors
@@ -200,7 +199,7 @@ def test_the_documented_files_of_a_run_exist(finished: Path) -> None:
 
 
 def test_receipts_are_as_documented(finished: Path) -> None:
-    table = CHECKPOINTS[CHECKPOINTS.index("| field |") : CHECKPOINTS.index("The run state and")]
+    table = CHECKPOINTS[CHECKPOINTS.index("| field |") : CHECKPOINTS.index("The run state has")]
     fields = re.findall(r"`(\w+)`", " ".join(re.findall(r"^\| (`.*?) \|", table, re.MULTILINE)))
     stored = json.loads(Layout(finished, "contigs").receipt_files[0].read_text())
     seconds = {row["stage"]: row["seconds"] for row in stored["receipts"].values()}
@@ -229,14 +228,3 @@ def test_the_documented_exit_codes_are_those_of_the_errors() -> None:
     classes = [value for value in vars(errors).values() if isinstance(value, type)]
     known = {getattr(error, "exit_code", 1) for error in classes} | {errors.EXIT_PARTIAL, 130, 143}
     assert set(codes) == known
-
-
-def test_the_commands_that_are_said_to_have_resume_have_it() -> None:
-    sentence = re.search(r"^- (.*?) have the option `--resume`", CHECKPOINTS, re.MULTILINE)
-    assert sentence is not None
-    named = set(re.findall(r"`([a-z ]+)`", sentence[1]))
-    assert named == {
-        path.removeprefix("virnucpro ")
-        for path, command in COMMANDS.items()
-        if any("--resume" in parameter.opts for parameter in command.params)
-    }

@@ -70,7 +70,7 @@ def test_60_output_is_a_file(call: Callable, source: Path, tmp_path: Path, name:
 def test_60_output_below_a_file(call: Callable, source: Path) -> None:
     done = call("predict", source, "-o", source / "out", *TOY)
     check_refused(
-        done, 6, (f"cannot write {source}", "Not a directory"), "a part of that path is a file"
+        done, 6, (f"cannot write {source}", "Not a directory"), "check the disk and the path"
     )
 
 
@@ -95,7 +95,9 @@ def test_61_read_only_output(
 
 def test_61_log_file_that_cannot_be_written(call: Callable, source: Path, tmp_path: Path) -> None:
     done = call("predict", source, "-o", tmp_path / "out", *TOY, "-l", tmp_path)
-    check_refused(done, 6, (f"cannot write {tmp_path}", "Is a directory"), "name a file")
+    check_refused(
+        done, 6, (f"cannot write {tmp_path}", "Is a directory"), "check the disk and the path"
+    )
     assert not (tmp_path / "out").exists()
 
 

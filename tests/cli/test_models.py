@@ -108,24 +108,9 @@ def test_fetch_checks_what_is_here(invoke, checkpoint):
     assert f"{ESM}: already here, and its checksum is right: {checkpoint}" in invoke("fetch", ESM)
 
 
-@pytest.mark.parametrize("arguments", [["500"], ["--for", "500"]])
-def test_fetch_for_a_model_type_starts_with_its_first_model(invoke, arguments):
+def test_fetch_for_a_model_type_starts_with_its_first_model(invoke):
     with pytest.raises(ModelError, match="DNABERT-S cannot be fetched; HF_HUB_OFFLINE is set"):
-        invoke("fetch", *arguments)
-
-
-def test_fetch_needs_a_known_name(invoke):
-    with pytest.raises(UsageError, match="name a model"):
-        invoke("fetch")
-    with pytest.raises(ModelError, match=r"did you mean 500_model\.pth"):
-        invoke("fetch", "500_model.pt")
-
-
-@pytest.mark.parametrize("command", ["list", "fetch", "path", "verify"])
-def test_every_command_has_help_with_an_example(command):
-    result = CliRunner().invoke(models, [command, "--help"])
-    assert result.exit_code == 0
-    assert f"virnucpro models {command}" in result.output
+        invoke("fetch", "500")
 
 
 def test_listing_imports_no_heavy_library(cache):

@@ -291,18 +291,6 @@ def test_a_run_of_an_earlier_version(call: Callable, tmp_path: Path, completed: 
         assert "in: finished run of version 1" in call("status", layout.root).out
 
 
-def test_a_run_that_is_taking_over(call: Callable, tmp_path: Path) -> None:
-    source, layout = make_legacy(tmp_path)
-    with pytest.raises(Stopped):
-        predict(source, layout.root, Stopping("output_1_ESM.pt.done"), resume=True)
-    run = _run(call, layout.root)
-    assert run["state"] == "interrupted"
-    assert _stage(run, "nucleotide_embeddings")["files_done"] == 3
-    assert _stage(run, "protein_embeddings")["missing"][0].endswith(
-        "left by an earlier version, to be examined"
-    )
-
-
 @pytest.mark.parametrize("name", ["missing", "empty", "file"])
 def test_no_run_there(call: Callable, tmp_path: Path, name: str) -> None:
     (tmp_path / "empty").mkdir()

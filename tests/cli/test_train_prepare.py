@@ -153,4 +153,5 @@ def test_a_signal_leaves_no_data_set_and_the_next_run_starts_over(
     assert not (tmp_path / "data" / "dataset.json").exists()
     done = call("train", "prepare", table, "-o", tmp_path / "data")
     assert done.code == 0, done.err
-    assert json.loads((tmp_path / "data" / "dataset.json").read_text())["shard_size"] == 10_000
+    facts = json.loads((tmp_path / "data" / "dataset.json").read_text())["parts"]["train"]
+    assert facts["shards"] == -(-facts["frames"] // 500)  # as many as split files of predict

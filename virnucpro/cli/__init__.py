@@ -7,7 +7,6 @@ from collections.abc import Sequence
 
 import click
 
-import virnucpro.cli.shared as shared
 from virnucpro.cli.app import app
 from virnucpro.errors import RunInterruptedError, UsageError, VirNucProError
 
@@ -38,5 +37,5 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _complain(error: VirNucProError) -> int:
-    shared.show_text(f"virnucpro: {error}", err=True)
+    click.echo(f"virnucpro: {error}", err=True)
     return error.exit_code

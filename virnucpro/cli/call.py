@@ -67,4 +67,4 @@ def call(folders: tuple[Path, ...], **options: Any) -> None:
             *(f"  {line}" for line in call_lines(run.figures, run.layout.root, run.noun)),
             f"  {shared.shown_path(run.layout.virus_table)}",
         ]
-        shared.show_text("\n".join(lines))
+        click.echo("\n".join(lines))

@@ -19,7 +19,7 @@ arenavirus, three bacteria. None of them, nor a near relative, was used to train
 VIRUSES = {"NC_001330.1", "NC_007636.1", "NC_077807.1"}
 READS, READ = 34, 150  # reads, and bases per read
 COMPLEMENT = str.maketrans("ACGT", "TGCA")
-SHOWN = CONTIGS.select("record", "length", "call", "virus_score", "status")
+SHOWN = ("record", "length", "call", "virus_score", "status")
 ROWS = 12  # of the table that are printed
 EPILOG = """\b
 Examples:

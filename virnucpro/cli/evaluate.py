@@ -30,34 +30,30 @@ and genome. The files genomes.tsv and PART_frames.tsv of a data set can be used 
     short_help="Measure predictions on records of known origin; calibrate a classifier.",
 )
 @click.argument("predictions", type=shared.FILE, metavar="PREDICTIONS")
-@click.option("--labels", type=shared.FILE, required=True, help="Table of what the records are.")
-@click.option(
-    "-o",
-    "--output-dir",
-    type=shared.FOLDER,
-    help="Folder of the results.  [default: STEM_LEVEL_evaluation beside the predictions]",
+@shared.option("--labels", shared.FILE, "Table of what the records are.", required=True)
+@shared.option(
+    "-o --output-dir",
+    shared.FOLDER,
+    "Folder of the results.  [default: STEM_LEVEL_evaluation beside the predictions]",
 )
-@click.option(
+@shared.option(
     "--level",
-    type=click.Choice(["frame", "chunk", "contig"]),
-    help="Unit that is measured.  [default: chunk, or the unit of the table]",
+    ("frame", "chunk", "contig"),
+    "Unit that is measured.  [default: chunk, or the unit of the table]",
 )
-@click.option(
+@shared.option(
     "--threshold",
-    type=shared.SHARE,
-    help="Score from which a unit is called virus, 0 to 1.  [default: as predict called it, which "
+    shared.SHARE,
+    "Score from which a unit is called virus, 0 to 1.  [default: as predict called it, which "
     "is 0.5 for frames and chunks]",
 )
-@click.option(
-    "--calibrate",
-    type=shared.FILE,
-    metavar="CLASSIFIER",
-    help="Calibrate the classifier that made these predictions: fit its temperature.",
+@shared.option(
+    "--calibrate CLASSIFIER",
+    shared.FILE,
+    "Calibrate the classifier that made these predictions: fit its temperature.",
 )
-@click.option(
-    "--output",
-    type=shared.FILE,
-    help="File of the calibrated classifier, with the suffix .safetensors.",
+@shared.option(
+    "--output", shared.FILE, "File of the calibrated classifier, with the suffix .safetensors."
 )
 @shared.force_option
 @shared.global_options

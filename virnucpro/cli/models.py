@@ -70,13 +70,10 @@ def _row(model: Model) -> dict[str, Any]:
     "  virnucpro models fetch esm2_t36_3B_UR50D zhihan1996/DNABERT-S",
     short_help="Fetch the models that predict needs.",
 )
-@click.argument("names", nargs=-1, metavar="NAME...")
-@click.option(
-    "--for", "model_type", type=click.Choice(list(SETS)), help="Fetch all that this type needs."
-)
-@click.option("--update", is_flag=True, help="Fetch the newest version and record its checksum.")
+@click.argument("names", nargs=-1, required=True, metavar="NAME...")
+@shared.option("--update", bool, "Fetch the newest version and record its checksum.")
 @shared.global_options
-def fetch(names: tuple[str, ...], model_type: str | None, update: bool) -> None:
+def fetch(names: tuple[str, ...], update: bool) -> None:
     """Fetch the models NAME, or all models that model type 300 or 500 needs.
 
     A download that was interrupted is continued. Files that exist are compared with the checksum
@@ -84,11 +81,7 @@ def fetch(names: tuple[str, ...], model_type: str | None, update: bool) -> None:
     """
     from virnucpro.models.fetch import fetch_model
 
-    requested_names = [*names, model_type] if model_type else list(names)
-    if not requested_names:
-        raise UsageError("name a model or a model type, such as: virnucpro models fetch 500")
-    chosen = dict.fromkeys(model for name in requested_names for model in models_for(name))
-    for model in chosen:
+    for model in dict.fromkeys(model for name in names for model in models_for(name)):
         shared.say(f"{model.name}: {model.address}")
         path, outcome = fetch_model(model, update=update)
         click.echo(f"{model.name}: {OUTCOMES[outcome]}: {path}")
@@ -112,7 +105,7 @@ def path(name: str) -> None:
     short_help="Compare models with their recorded checksums.",
 )
 @click.argument("names", nargs=-1, metavar="[NAME...]")
-@click.option("--renew", is_flag=True, help="Record the present files as the right version.")
+@shared.option("--renew", bool, "Record the present files as the right version.")
 @shared.short_options
 def verify(names: tuple[str, ...], renew: bool) -> None:
     """Compare models with their recorded checksums: those named, or all on this machine.

@@ -21,15 +21,12 @@ Examples:
 
 @click.command(epilog=EPILOG, short_help="Draw the scores along one record.")
 @click.argument("folder", metavar="DIR", type=shared.FOLDER)
-@click.option("--record", required=True, metavar="ID", help="The record to draw.")
-@click.option("--stem", metavar="STEM", help="The run, where DIR holds several.")
-@click.option(
-    "--format",
-    "chosen",
-    type=click.Choice(FORMATS),
-    help="Format.  [default: that of the name of --output, or else png]",
+@shared.option("--record ID", str, "The record to draw.", required=True)
+@shared.option("--stem STEM", str, "The run, where DIR holds several.")
+@shared.option(
+    "--format chosen", FORMATS, "Format.  [default: that of the name of --output, or else png]"
 )
-@click.option("-o", "--output", type=shared.FILE, help="The picture.  [default: STEM_plots/ID.png]")
+@shared.option("-o --output", shared.FILE, "The picture.  [default: STEM_plots/ID.png]")
 @shared.force_option
 @shared.short_options
 def plot(

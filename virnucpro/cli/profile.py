@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,15 +10,15 @@ from typing import TYPE_CHECKING, Any
 import click
 
 import virnucpro.cli.shared as shared
-from virnucpro.contracts import Device, Json
+from virnucpro.contracts import Json
 from virnucpro.encoders.family import BATCH_OPTIONS, LETTERS_PER_FRAME
 from virnucpro.encoders.registry import family_named, family_names
 from virnucpro.errors import DeviceError, UsageError
 from virnucpro.formatting import memory_size, percent
+from virnucpro.store.disk import Disk
 from virnucpro.store.work import refuse_other_json
 
 if TYPE_CHECKING:
-    from virnucpro.compute.budget_curve import BudgetPoint
     from virnucpro.encoders.batched import BatchedEncoder
 
 EPILOG = """\b
@@ -30,8 +29,9 @@ Examples:
 
 The weights are those that predict would use.
 """
+UNSAID = ("budget", "found")  # of an encoder that takes whatever it is told
 BATCHES = 4  # per call, on each thread of a CPU; with one, nothing could be prepared ahead
-DOUBLINGS = {"cpu": 2, "cuda": 5}  # budgets beyond the least one; a CPU gains nothing early
+DOUBLINGS = {False: 2, True: 5}  # on a GPU; budgets beyond the least one
 
 
 def counts(text: str) -> tuple[int, ...]:
@@ -43,30 +43,17 @@ def counts(text: str) -> tuple[int, ...]:
 
 
 @click.command(epilog=EPILOG, short_help="Measure an encoder over rising batch budgets.")
-@click.option(
-    "--model",
-    "family",
-    type=click.Choice(family_names()),
-    required=True,
-    help="Kind of encoder to measure.",
-)
-@click.option(
-    "-p", "--model-path", metavar="NAME", help="Name, folder or file of another model of this kind."
-)
+@shared.option("--model family", family_names(), "Kind of encoder to measure.", required=True)
+@shared.option("-p --model-path NAME", str, "Name, folder or file of another model of this kind.")
 @shared.device_options
 @shared.precision_option
-@click.option(
-    "--lengths", type=counts, metavar="LIST", help="Letters per sequence.  [default: 166 or 499]"
+@shared.option("--lengths LIST", counts, "Letters per sequence.  [default: 166 or 499]")
+@shared.option(
+    "--budgets LIST", counts, "Tokens or sequences per batch.  [default: a rising series]"
 )
-@click.option(
-    "--budgets",
-    type=counts,
-    metavar="LIST",
-    help="Tokens or sequences per batch.  [default: a rising series]",
-)
-@click.option("--seconds", type=shared.SECONDS, default=2.0, help="Seconds per budget.")
+@shared.option("--seconds", shared.SECONDS, "Seconds per budget.", default=2.0)
 @shared.json_option
-@click.option("-o", "--output", type=shared.FILE, help="Save the result as JSON in this file.")
+@shared.option("-o --output", shared.FILE, "Save the result as JSON in this file.")
 @shared.short_options
 def profile(family: str, as_json: bool, output: Path | None, **options: Any) -> None:
     """Measure how fast an encoder is on this machine, and recommend a batch budget.
@@ -76,99 +63,79 @@ def profile(family: str, as_json: bool, output: Path | None, **options: Any) -> 
     the option that sets another.
     """
     shared.say_at_start(f"measuring {family}")
-    from virnucpro.compute.budget_curve import best_budget, doubled_budgets
-    from virnucpro.precision import choose_precision, emulation_warnings
-    from virnucpro.store.disk import Disk
-
-    refuse_other_json(output, ("model", "points", "recommended"), "--output")
-    device = shared.measured_device(options)
-    precision = choose_precision(shared.configuration(options).analysis.precision, [device])
-    for warning in emulation_warnings(precision, [device]):
-        shared.say(f"warning: {warning}")
-    encoder = _encoder(family, device, precision, options)
-    encoder.optimise()
-    molecule = family_named(family).molecule
-    lengths = options["lengths"] or (LETTERS_PER_FRAME[molecule],)
-    document: dict[str, Json] = {
-        "model": options["model_path"] or family,
-        "device": device.name,
-        "memory": device.memory,
-        **encoder.facts(),
-        "precision": precision,
-        "lengths": list(lengths),
-    }
-    for meaningless in ("budget", "found"):  # of an encoder that takes whatever it is told
-        del document[meaningless]
-    if not as_json:
-        click.echo(
-            f"{document['model']} on {document['device']}, {precision}, {document['attention']}, "
-            f"sequences of {', '.join(map(str, lengths))} letters\n{document['unit']:>10} "
-            f"{'sequences/s':>12} {'tokens/s':>12} {'waited':>7} {'memory':>10}"
-        )
-    least = encoder.bounds.least
-    budgets: Iterable[int] = options["budgets"] or doubled_budgets(
-        least, least << DOUBLINGS[encoder.device.type]
-    )
-    points = []
-    for point in _points(encoder, family, lengths, budgets, options["seconds"]):
-        points.append(point)
-        if not as_json:
-            click.echo(
-                f"{point.budget:>10,} {point.sequences_per_second:>12,.1f} "
-                f"{point.tokens_per_second:>12,.0f} {percent(point.waited_share, 1):>7} "
-                f"{memory_size(point.peak_memory):>10}"
-            )
-        budget = best_budget(points)
-        document["points"] = [asdict(point) for point in points]
-        document["recommended"] = budget
-        document["option"] = f"{BATCH_OPTIONS[molecule]} {budget}"
-        if output is not None:  # after each point, because measuring takes minutes
-            Disk().save(output, (json.dumps(document, indent=1) + "\n").encode())
-    if not points:
-        raise DeviceError("not even the smallest budget fits into the memory: try --budgets 1")
-    if as_json:
-        click.echo(json.dumps(document, indent=1))
-        return
-    click.echo(f"Recommended: virnucpro predict {document['option']} ...")
-
-
-def _points(
-    encoder: BatchedEncoder,
-    family: str,
-    lengths: Sequence[int],
-    budgets: Iterable[int],
-    seconds: float,
-) -> Iterator[BudgetPoint]:
-    """Measure one budget after the other. The first that does not fit into the memory ends it."""
     import torch
 
-    from virnucpro.compute.budget_curve import measure_budget, random_sequences
+    from virnucpro.compute.budget_curve import (
+        best_budget,
+        doubled_budgets,
+        measure_budget,
+        random_sequences,
+    )
 
+    refuse_other_json(output, ("model", "points", "recommended"), "--output")
+    encoder, document = _opened(family, options)
+    molecule = family_named(family).molecule
+    lengths = options["lengths"] or (LETTERS_PER_FRAME[molecule],)
+    document["lengths"] = list(lengths)
+    if not as_json:
+        click.echo(
+            f"{document['model']} on {document['device']}, {document['precision']}, "
+            f"{document['attention']}, sequences of {', '.join(map(str, lengths))} letters\n"
+            f"{document['unit']:>10} {'sequences/s':>12} {'tokens/s':>12} {'waited':>7} "
+            f"{'memory':>10}"
+        )
     on_gpu = encoder.device.type == "cuda"
     mean = sum(lengths) / len(lengths) if encoder.bounds.unit == "tokens" else 1
     batches = BATCHES * (1 if on_gpu else torch.get_num_threads())
-    for budget in budgets:
+    least = encoder.bounds.least
+    points = []
+    for budget in options["budgets"] or doubled_budgets(least, least << DOUBLINGS[on_gpu]):
         encoder.set_budget(budget)
         count = batches * max(1, int(budget / mean))
         sequences = random_sequences(family_named(family).alphabet, lengths, count)
         try:
-            yield measure_budget(encoder, budget, sequences, seconds, on_gpu=on_gpu)
+            point = measure_budget(encoder, budget, sequences, options["seconds"], on_gpu=on_gpu)
         except torch.OutOfMemoryError:
-            return
+            break
+        points.append(point)
+        if not as_json:
+            click.echo(
+                f"{budget:>10,} {point.sequences_per_second:>12,.1f} "
+                f"{point.tokens_per_second:>12,.0f} {percent(point.waited_share, 1):>7} "
+                f"{memory_size(point.peak_memory):>10}"
+            )
+    if not points:
+        raise DeviceError("not even the smallest budget fits into the memory: try --budgets 1")
+    document["points"] = [asdict(point) for point in points]
+    document["recommended"] = best_budget(points)
+    document["option"] = f"{BATCH_OPTIONS[molecule]} {document['recommended']}"
+    text = json.dumps(document, indent=1)
+    if output is not None:
+        Disk().save(output, f"{text}\n".encode())
+    click.echo(text if as_json else f"Recommended: virnucpro predict {document['option']} ...")
 
 
-def _encoder(
-    family: str, device: Device, precision: str, options: dict[str, Any]
-) -> BatchedEncoder:
-    """Return the encoder on the device."""
+def _opened(family: str, options: dict[str, Any]) -> tuple[BatchedEncoder, dict[str, Json]]:
+    """Return the encoder on the device, and what is known about both."""
     from virnucpro.encoders.batched import BatchedEncoder
     from virnucpro.encoders.registry import locate, open_encoder
+    from virnucpro.executors.processes import settled_device
+    from virnucpro.precision import choose_precision, emulation_warnings
 
-    analysis = shared.configuration().analysis
+    settings = shared.configuration(options)
+    analysis, device = settings.analysis, settled_device(settings.machine)
+    precision = choose_precision(analysis.precision, [device])
+    for warning in emulation_warnings(precision, [device]):
+        shared.say(f"warning: {warning}")
     molecule = family_named(family).molecule
     name = analysis.protein_model if molecule == "protein" else analysis.nucleotide_model
     source = locate(options["model_path"] or name, molecule)
     encoder = open_encoder(source, device.kind, precision, budget=1, truncation=analysis.truncation)
     if not isinstance(encoder, BatchedEncoder):
         raise UsageError(f"{source.name} has no batch budget to measure: name a real model")
-    return encoder
+    encoder.optimise()
+    facts = {
+        name: fact for name, fact in encoder.facts().items() if name not in ("budget", "found")
+    }
+    place = {"device": device.name, "memory": device.memory, "precision": precision}
+    return encoder, {"model": options["model_path"] or family, **place, **facts}

@@ -79,37 +79,37 @@ def evaluate(models: tuple[str, ...], **options: Any) -> int:
     """
     names = ("device", "gpus", "threads", "no_progress")
     settings = shared.configuration({name: options[name] for name in names})
-    device = shared.measured_device(options)
+    from virnucpro.executors.processes import settled_device
+
+    device = settled_device(settings.machine)
     from virnucpro.rcl.evaluation import (
         RESIDUE_METRICS,
         SEQUENCE_METRICS,
+        proteins_to_measure,
         run_rcl_evaluation,
         text_table,
     )
     from virnucpro.rcl.finders import open_finder
     from virnucpro.training.data.dataset import Part
+    from virnucpro.training.packages import require_packages
     from virnucpro.ui.training_screen import TrainingScreen
 
+    require_packages(["pandas"], "rcl evaluate")
     rule = {name: options[name] for name in ("threshold", "min_consecutive", "min_rcl_length")}
     esm_model = options["esm_model"]
     finders = [open_finder(name, esm_model=esm_model, **rule) for name in dict.fromkeys(models)]
     for finder in finders:
         finder.settle(device)
     parts: dict[str, Part] = {"test": "test", "val": "validation", "train": "train"}
+    tables = (options["serpins"], options["others"], options["split"], parts[options["dataset"]])
+    proteins, facts, warnings = proteins_to_measure(*tables)
+    facts |= {name.replace("_", " "): value for name, value in rule.items()}
     screen = TrainingScreen(settings.display)
     advice = "nothing was written; run the same command again"
-    with shared.shown_on(screen, settings.warnings, advice=advice):
+    folder, force = options["output_dir"], options["force"]
+    with shared.shown_on(screen, [*settings.warnings, *warnings], advice=advice):
         evaluations = run_rcl_evaluation(
-            finders,
-            options["serpins"],
-            options["others"],
-            options["split"],
-            parts[options["dataset"]],
-            options["output_dir"],
-            screen.show,
-            screen,
-            rule=rule,
-            force=options["force"],
+            finders, proteins, facts, folder, screen.show, screen, force=force
         )
     if not settings.display.quiet:
         shown = (*SEQUENCE_METRICS, *(RESIDUE_METRICS if options["aa"] else ()))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,9 +23,9 @@ from virnucpro.formatting import counted
 if TYPE_CHECKING:
     from virnucpro.configuration import Configuration
     from virnucpro.rcl.features import ProteinFeatures
+    from virnucpro.rcl.settings import RclTrainingSettings
     from virnucpro.settings import DisplaySettings
 
-DEVICES = ("device", "multi_gpu", "gpu_ids", "processes")
 ENCODINGS = ("onehot", "blosum", "esm2", "esm2_650m")
 ESM_MODEL = "esm2_t33_650M_UR50D"  # that of the encoding esm2_650m
 EMBED_EPILOG = """\b
@@ -211,55 +212,59 @@ def train(**options: Any) -> int:
     The same command continues an unfinished training of the same data and settings. It gives the
     same files to the byte on the CPU.
     """
-    path = shared.configuration_file()
     names = ("threads", "no_progress")
     settings = shared.configuration({name: options[name] for name in names}, read_file=False)
+
+    import msgspec
 
     from virnucpro.precision import emulation_warnings, supports
     from virnucpro.rcl.fitting import fit_rcl
     from virnucpro.rcl.models import ENCODING_OF_WIDTH
-    from virnucpro.rcl.settings import RCL_RECIPES, check_settings, read_rcl_configuration
+    from virnucpro.rcl.settings import training_settings
     from virnucpro.ui.training_screen import TrainingScreen
 
-    file, warnings = read_rcl_configuration(path) if path else ({}, [])
-    # Options win over the file, and one of the options about devices over all of its keys on them.
-    given = {name: value for name, value in options.items() if value is not None}
-    if given.keys() & set(DEVICES) or not file.get("multi_gpu"):
-        file.pop("gpu_ids", None)
-    if given.keys() & set(DEVICES):
-        file = {name: value for name, value in file.items() if name not in DEVICES}
-    if options["encoding"] != "esm2":
-        file.pop("esm_model", None)
-    values = file | given
-    chosen = {name: values.get(name) for name in DEVICES}
+    tables = {name: options[name] and str(options[name]) for name in ("serpins", "others")}
+    runs, fit = options["output_dir"], ("epochs", "batch_size", "learning_rate", "patience")
+    given = {
+        **{name: options[name] for name in ("encoding", "model", "split", "esm_model")},
+        "data": {
+            "random_seed": options["seed"],
+            "train_serpin": tables["serpins"],
+            "train_non_serpin": tables["others"],
+        },
+        "training": {name: options[name] for name in fit},
+        "hardware": {"mixed_precision": options["mixed_precision"]},
+        "logging": {"use_tensorboard": options["tensorboard"]},
+        "output": {"runs_dir": runs and str(runs)},
+    }
+    path = shared.configuration_file()
+    training, warnings = training_settings(options["recipe"], path, given)
+    chosen = {name: options[name] for name in ("device", "multi_gpu", "gpu_ids", "processes")}
+    hardware = training.hardware
+    if not any(chosen.values()):  # one of these options replaces all keys on devices
+        chosen["multi_gpu"] = hardware.use_multi_gpu
+        if hardware.use_multi_gpu:
+            chosen["gpu_ids"] = ",".join(map(str, hardware.gpu_ids))
+        if hardware.use_multi_gpu or hardware.device != "cuda":  # which is taken if it is there
+            chosen["device"] = hardware.device
     devices = training_devices(chosen, settings.machine.threads, chosen["device"])
-    training = RCL_RECIPES[options["recipe"]].with_values(values)
-    if values.get("mixed_precision"):
+    if hardware.mixed_precision:
         every_has_bf16 = all(supports(device, "bf16") for device in devices)
-        training = replace(training, precision="bf16" if every_has_bf16 else "fp16")
+        training = msgspec.structs.replace(training, precision="bf16" if every_has_bf16 else "fp16")
     warnings += emulation_warnings(training.precision, devices)
-    check_settings(training, len(devices))
-    if "serpins" not in values:
-        raise UsageError("name the table of proteins with an RCL: --serpins, or data.train_serpin")
-    runs = values.get("output_dir") or values.get("runs", Path("runs"))
-    features = _features(values, settings, training.max_length, runs)
+    features = _features(training, options["precomputed"], chosen, settings)
     if features.width not in ENCODING_OF_WIDTH:
         raise UsageError(f"no encoding has {features.width} numbers per residue")
-    training = replace(training, encoding=ENCODING_OF_WIDTH[features.width])
-    split = values.get("split") or ("random" if training.recipe == "original" else "clusters")
+    training = msgspec.structs.replace(training, encoding=ENCODING_OF_WIDTH[features.width])
     screen = TrainingScreen(settings.display)
     with shared.shown_on(screen, warnings) as interruption:
         folder, point = fit_rcl(
             training,
             features,
-            (values["serpins"], values.get("others")),
-            split,
-            runs,
             devices,
             screen.show,
             screen,
             interruption,
-            tensorboard=values.get("tensorboard", True),
             resume=options["resume"],
             force=options["force"],
         )
@@ -276,25 +281,25 @@ def train(**options: Any) -> int:
 
 
 def _features(
-    values: dict[str, Any], settings: Configuration, max_length: int, runs: Path
+    training: RclTrainingSettings,
+    stored: Path | None,
+    chosen: Mapping[str, Any],
+    settings: Configuration,
 ) -> ProteinFeatures:
     """Return the features that ``--precomputed`` names; without, compute them beside the runs."""
     from virnucpro.rcl.encodings import RESIDUE_ENCODINGS
     from virnucpro.rcl.features import open_features
 
-    encoding, stored = values["encoding"], values.get("precomputed")
-    if encoding in RESIDUE_ENCODINGS:
+    if training.encoding in RESIDUE_ENCODINGS:
         if stored:
-            raise UsageError(f"--precomputed is for ESM-2 encodings, not for {encoding}")
-        return RESIDUE_ENCODINGS[encoding]
+            raise UsageError(f"--precomputed is for ESM-2 encodings, not for {training.encoding}")
+        return RESIDUE_ENCODINGS[training.encoding]
     if stored:
         return open_features(stored)
-    model = values.get("esm_model") or ESM_MODEL
-    folder = runs / f"features_{Path(model).name}"
-    device = "cpu" if values.get("processes") else values.get("device", "auto")
-    machine = replace(settings.machine, device=device)
-    if values.get("gpu_ids"):
-        machine = replace(machine, gpus=values["gpu_ids"])
-    tables = (values["serpins"], values.get("others"), max_length)
+    model = training.esm_model or ESM_MODEL
+    folder = Path(training.output.runs_dir) / f"features_{Path(model).name}"
+    device = "cpu" if chosen["processes"] else chosen["device"] or "auto"
+    machine = replace(settings.machine, device=device, gpus=chosen["gpu_ids"] or None)
+    tables = (*training.tables, training.data.max_length)
     embedded(settings.display, *tables, model=model, folder=folder, machine=machine, resume=True)
     return open_features(folder)

@@ -21,11 +21,10 @@ Examples:
 
 @click.command(epilog=EPILOG, short_help="Write the report of a run, or of several, again.")
 @click.argument("folders", nargs=-1, required=True, metavar="DIR...", type=shared.FOLDER)
-@click.option(
-    "-o",
-    "--output",
-    type=shared.FILE,
-    help="File of the overview of several runs.  [default: virnucpro_overview.html; of a command "
+@shared.option(
+    "-o --output",
+    shared.FILE,
+    "File of the overview of several runs.  [default: virnucpro_overview.html; of a command "
     "with several inputs: DIR/samples_overview.html]",
 )
 @shared.short_options

@@ -3,28 +3,25 @@
 from __future__ import annotations
 
 import functools
-import os
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, get_args
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_args, get_origin
 
 import click
 
 from virnucpro.configuration import Configuration, load_configuration
 from virnucpro.errors import RunInterruptedError, UsageError
-from virnucpro.formatting import printable, wrapped
-from virnucpro.settings import MOST, PRESETS, SETTINGS, Preset
+from virnucpro.formatting import printable
+from virnucpro.settings import MOST, PRESETS, SETTINGS, Bases, Count, Preset, Share
 
 if TYPE_CHECKING:
-    from virnucpro.contracts import Device
     from virnucpro.executors.signals import Interruption
     from virnucpro.ui.terminal import ProgressScreen
 
 RANGE = re.compile(r"\s*\[-?\d+<=x<=\d+\]$")  # as click writes it behind the text of an option
-USUAL_COLUMNS = 80  # of a terminal that does not say how wide it is
 F = TypeVar("F", bound=Callable[..., Any])
 Type = TypeVar("Type", bound="click.ParamType[Any]")
 
@@ -45,11 +42,19 @@ def _shown_as(metavar: str, kind: Type) -> Type:
     return kind
 
 
-COUNT = _shown_as("N", click.IntRange(1, MOST))
+def _within(declared: Any) -> click.ParamType[Any]:
+    """Return the type of option values for an annotation of numbers with limits."""
+    kind, limits = get_args(declared)
+    if kind is int:
+        return _shown_as("N", click.IntRange(limits.ge, limits.le))
+    return _shown_as("X", click.FloatRange(limits.ge, limits.le))
+
+
+COUNT = _within(Count)
+BASES = _within(Bases)
+SHARE = _within(Share)
 COUNT_OR_ZERO = _shown_as("N", click.IntRange(0, MOST))
-BASES = _shown_as("N", click.IntRange(3, MOST))
 SECONDS = _shown_as("X", click.FloatRange(min=0))
-SHARE = _shown_as("X", click.FloatRange(0, 1))
 FILE = _shown_as("FILE", NamedPath(path_type=Path))
 INPUT = NamedPath(path_type=str, readable=False)  # a file, a pattern or -
 FOLDER = _shown_as("DIR", NamedPath(path_type=Path))
@@ -75,14 +80,6 @@ def command_line() -> tuple[str, ...]:
 def exit_codes(*codes: int) -> str:
     """Return the paragraph of a help text that explains these exit codes."""
     return f"Exit codes: {'; '.join(f'{code} {EXIT_CODES[code]}' for code in codes)}."
-
-
-class ModelTypes(click.Choice[str]):
-    """The model types that help texts show; ``toy``, which is for tests, is accepted too."""
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """Return the name of the type."""
-        return value if value == "toy" else super().convert(value, param, ctx)
 
 
 class SectionedCommand(click.Command):
@@ -136,31 +133,37 @@ global_options = grouped(
 )
 
 
+def option(words: str, kind: Any, text: str, **more: Any) -> Callable[[F], F]:
+    """Return an option of a command.
+
+    Args:
+        words: its names, then where needed the word for its value in help texts, such as FILE, and
+            the name of its parameter.
+        kind: bool for a flag, a tuple of the accepted words, or a type of click.
+        text: a sentence for people.
+        more: arguments of ``click.option``, such as ``default``.
+    """
+    names = [word for word in words.split() if word[0] == "-" or not word.isupper()]
+    shown = [word for word in words.split() if word not in names]
+    if shown:
+        more["metavar"] = shown[0]
+    if kind is bool:
+        more["is_flag"] = True
+    else:
+        more["type"] = click.Choice(kind) if isinstance(kind, tuple) else kind
+    return click.option(*names, help=text, **more)
+
+
 def setting_option(*names: str) -> Callable[[F], F]:
     """Return the option that fills the setting of the last name, as the setting declares it."""
     declared = SETTINGS[names[-1]]
-    words = declared.options.split()
-    metavar = None if words[-1].startswith("-") else words.pop()
-    kind: click.ParamType[Any] = click.BOOL if declared.kind is bool else click.STRING
-    if declared.choices:
-        kind = (ModelTypes if "toy" in declared.choices else click.Choice)(declared.shown_choices)
-    elif declared.kind in (int, float):
-        limits = get_args(declared.type)[1]
-        if declared.kind is int:
-            kind = _shown_as("N", click.IntRange(limits.ge, limits.le))
-        else:
-            kind = _shown_as("X", click.FloatRange(limits.ge, limits.le))
+    kind = declared.choices or declared.type
+    if get_origin(kind) is Annotated:
+        kind = _within(kind)
     default = declared.unset or declared.default
-    return click.option(
-        *words,
-        declared.name,
-        type=kind,
-        metavar=metavar,
-        help=declared.description + (f"  [default: {default}]" if default else ""),
-        # A pair of flags would be off, and not unset, without this.
-        default=None,
-        is_flag=declared.kind is bool,
-    )
+    text = declared.description + (f"  [default: {default}]" if default else "")
+    more = {"metavar": f"[{'|'.join(declared.shown_choices)}]"} if declared.choices else {}
+    return option(f"{declared.options} {declared.name}", kind, text, default=None, **more)
 
 
 def resume_or_force(context: click.Context, option: click.Parameter, value: bool) -> bool:
@@ -182,28 +185,23 @@ def _preset_option(preset: Preset, amount: str) -> Callable[[F], F]:
 
 
 threads_option = setting_option("threads")
-seed_option = click.option(
-    "--seed", type=COUNT_OR_ZERO, default=0, help="Seed of all random choices."
-)
-resume_option = click.option(
+seed_option = option("--seed", COUNT_OR_ZERO, "Seed of all random choices.", default=0)
+resume_option = option(
     "--resume",
-    is_flag=True,
+    bool,
+    "Continue unfinished work of the same command, and try again what failed.",
     callback=resume_or_force,
-    help="Continue unfinished work of the same command, and try again what failed.",
 )
-force_option = click.option(
-    "-f",
-    "--force",
-    is_flag=True,
+force_option = option(
+    "-f --force",
+    bool,
+    "Start over; existing results are moved aside.",
     callback=resume_or_force,
-    help="Start over; existing results are moved aside.",
 )
-no_progress_option = click.option(
-    "--no-progress",
-    is_flag=True,
-    help="Print a plain line every 10 seconds instead of drawing the progress.",
+no_progress_option = option(
+    "--no-progress", bool, "Print a plain line every 10 seconds instead of drawing the progress."
 )
-json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
+json_option = option("--json as_json", bool, "Print JSON, for programs.")
 precision_option = setting_option("precision")
 device_options = grouped(setting_option("device"), setting_option("gpus"))
 encoder_options = grouped(
@@ -251,22 +249,13 @@ def quiet() -> bool:
 def say(text: str) -> None:
     """Print a line on standard error, unless ``--quiet`` was given."""
     if not quiet():
-        show_text(printable(text), err=True)
+        click.echo(printable(text), err=True)
 
 
 def say_at_start(text: str) -> None:
     """Say on a terminal what begins, for the seconds in which large packages are imported."""
     if sys.stderr is not None and sys.stderr.isatty():
         say(f"{text} ...")
-
-
-def show_text(text: str, *, err: bool = False) -> None:
-    """Print a text; on a terminal, its lines are broken between words, not within them."""
-    stream = sys.stderr if err else sys.stdout
-    with suppress(OSError):  # a terminal that was closed has no width
-        if stream is not None and stream.isatty():
-            text = wrapped(text, os.get_terminal_size(stream.fileno()).columns or USUAL_COLUMNS)
-    click.echo(text, err=err)
 
 
 def configuration_file() -> Path | None:
@@ -317,21 +306,6 @@ def shown_on(
         if not advice:
             raise
         raise RunInterruptedError(stop.signal_number, advice) from stop
-
-
-def measured_device(options: Mapping[str, Any]) -> Device:
-    """Return the first device that ``predict`` would take, and settle this process on it.
-
-    CUDA must not have been used in this process before.
-
-    Raises:
-        UsageError: ``--device`` or ``--gpus`` is malformed, or names an unknown GPU.
-        DeviceError: a GPU was asked for and there is none.
-    """
-    from virnucpro.executors.processes import settled_device
-
-    given = {name: options.get(name) for name in ("device", "gpus", "threads")}
-    return settled_device(configuration(given).machine)
 
 
 def save_output(path: Path, content: bytes, *, force: bool, option: str) -> None:

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 import virnucpro.cli.shared as shared
-from virnucpro.errors import EXIT_OK, EXIT_PARTIAL, DownloadError, UsageError
+from virnucpro.errors import EXIT_OK, EXIT_PARTIAL, OutputError, UsageError
 
 if TYPE_CHECKING:
-    from virnucpro.store.disk import Disk
-    from virnucpro.training.data.refseq import Format, Release, ReleaseFile
+    from virnucpro.training.data.refseq import Format
 
 EPILOG = """\b
 Examples:
@@ -39,11 +37,9 @@ protozoa, vertebrate_mammalian, vertebrate_other, viral.
 )
 @click.option(
     "--mirror",
-    "mirrors",
-    multiple=True,
+    default="https://ftp.ncbi.nlm.nih.gov/refseq/release",
     metavar="URL",
-    help="Copy of https://ftp.ncbi.nlm.nih.gov/refseq/release to fetch from instead; if the option "
-    "is repeated, the copies are tried in turn.",
+    help="Copy of the release to fetch from.",
 )
 @click.option(
     "--max-files",
@@ -61,78 +57,69 @@ protozoa, vertebrate_mammalian, vertebrate_other, viral.
 @click.option("--dry-run", is_flag=True, help="List what would be fetched, and fetch nothing.")
 @shared.global_options
 def download(
-    release_groups: str, output_dir: Path, mirrors: tuple[str, ...], **options: Any
+    release_groups: str, output_dir: Path, mirror: str, max_files: int, form: Format, dry_run: bool
 ) -> int:
     """Fetch genomes of the current RefSeq release, and write a table for train prepare.
 
     Each file is compared with its checksum in the list of the release. The same command continues
     a download that was interrupted with the first file that is not complete.
     """
-    from virnucpro.training.data.refseq import NCBI, check_mirror, read_release
+    from virnucpro.training.data.refseq import files_of_group, read_release
     from virnucpro.training.packages import require_packages
 
     require_packages(["pooch"], "train download")
-    groups = shared.separated(release_groups)
-    if not groups:
-        raise UsageError("--release-groups is empty: write viral,bacteria")
-    places = [check_mirror(mirror) for mirror in mirrors] or [NCBI]
-    release = read_release(places)
-    shared.say(f"RefSeq release {release.number}")
-    chosen: list[ReleaseFile] = []
-    for group in groups:
-        files = release.files(group, options["form"])
-        taken = files[: options["max_files"] or None]
-        hint = "" if len(taken) == len(files) else " (--max-files 0 takes all)"
-        shared.say(f"{group}: {len(taken):,} of {len(files):,} files{hint}")
-        chosen += taken
-    if options["dry_run"]:
-        for file in chosen:
-            click.echo(f"{places[0]}/{file.relative_path}")
+    mirror = mirror.rstrip("/")
+    if not mirror.startswith(("https://", "http://127.0.0.1:", "http://localhost:")):
+        raise UsageError(f"--mirror {mirror} is not https: write https://...")
+    number, listing = read_release(mirror)
+    shared.say(f"RefSeq release {number}")
+    files: dict[str, str] = {}
+    for group in shared.separated(release_groups):
+        of_group = files_of_group(listing, group, form)
+        chosen = list(of_group)[: max_files or None]
+        hint = "" if len(chosen) == len(of_group) else " (--max-files 0 takes all)"
+        shared.say(f"{group}: {len(chosen):,} of {len(of_group):,} files{hint}")
+        files |= {path: of_group[path] for path in chosen}
+    if dry_run:
+        for path in files:
+            click.echo(f"{mirror}/{path}")
         return EXIT_OK
-    return _fetch_all(release, chosen, output_dir, places, options["form"])
+    return _fetch(files, output_dir, mirror, form)
 
 
-def _fetch_all(
-    release: Release,
-    files: Sequence[ReleaseFile],
-    folder: Path,
-    mirrors: Sequence[str],
-    form: Format,
-) -> int:
-    from virnucpro.layout import checkpoint_folder, lock_file
+def _fetch(files: dict[str, str], folder: Path, mirror: str, form: Format) -> int:
+    import pooch
+    import requests
+
+    from virnucpro.layout import lock_file
     from virnucpro.store.disk import Disk
     from virnucpro.store.lock import locked
-    from virnucpro.training.data.refseq import TABLE, fetch_file, is_here, table_of
+    from virnucpro.training.data.refseq import TIMEOUT, table_of
     from virnucpro.ui.step_screen import StepScreen
 
-    disk = Disk()
-    lock = lock_file(folder, TABLE)
-    disk.make_folder(lock.parent)
-    failures = []
-    loaded = shared.configuration()
+    disk, loaded, failures = Disk(), shared.configuration(), []
     screen = StepScreen(loaded.display)
     advice = "run the same command again to continue: complete files are kept"
-    begun_file = checkpoint_folder(folder) / f"{TABLE}.begun.json"
-    table, text = folder / TABLE, table_of(files, form)
+    table, text = folder / "refseq.tsv", table_of(files, form).encode()
+    pooch.get_logger().setLevel("ERROR")
+    registry = {path: f"md5:{digest}" for path, digest in files.items()}
+    # A file has its name when it is complete: one that differs is not ours, or of another release.
+    release = pooch.create(
+        folder, f"{mirror}/", registry=registry, retry_if_failed=1, allow_updates=False
+    )
     with (
-        locked(lock, "this download", state=[begun_file]),
+        locked(lock_file(folder, table.name), "this download"),
         shared.shown_on(screen, loaded.warnings, advice=advice),
     ):
-        _refuse_other_files(release, files, folder, begun_file, disk)
-        for number, file in enumerate(files, 1):
-            title = f"{number}/{len(files)} {file.name}"
-            if is_here(file, folder):
-                screen.say(f"{title}: already here, and its checksum is right")
-                continue
+        screen.begin("downloading", len(files))
+        for path in files:
             try:
-                fetch_file(file, folder, mirrors, screen.transfer(title))
-                screen.say(f"{title}: fetched, and its checksum is right")
-            except DownloadError as error:  # the other files can come
-                failures.append(str(error))
-                screen.say(f"{title}: failed")
-            finally:
-                screen.end()
-        disk.save(_listing_file(release, folder), release.listing.encode())
+                release.fetch(path, downloader=pooch.HTTPDownloader(timeout=TIMEOUT))
+            except (requests.RequestException, ValueError) as error:  # ValueError: other content
+                failures.append(f"{path}: {error}")
+            except OSError as error:
+                raise OutputError(f"cannot write {folder / path}: {error.strerror}") from error
+            screen.advance(1)
         if failures:
             click.echo(
                 f"virnucpro: {len(failures):,} of {len(files):,} files could not be fetched; run "
@@ -141,47 +128,12 @@ def _fetch_all(
                 err=True,
             )
             return EXIT_PARTIAL
-        if table.exists() and table.read_bytes() != text.encode():
+        if table.exists() and table.read_bytes() != text:
             screen.warn(
                 f"{table} is not what this command would write and was left as it is; remove it "
                 f"to get a new one"
             )
         else:
-            disk.save(table, text.encode())
+            disk.save(table, text)
     shared.say(f"{len(files):,} files are here; next: virnucpro train prepare {table} -o DATASET")
     return EXIT_OK
-
-
-def _listing_file(release: Release, folder: Path) -> Path:
-    return folder / f"release{release.number}.files.installed"
-
-
-def _refuse_other_files(
-    release: Release, files: Sequence[ReleaseFile], folder: Path, begun_file: Path, disk: Disk
-) -> None:
-    """Refuse to replace files that an earlier start of this command did not make.
-
-    Raises:
-        UsageError: there are such files (exit 64).
-    """
-    from virnucpro.store.work import (
-        ExistingWork,
-        WorkIdentity,
-        foreign_files_refusal,
-        read_identity,
-        save_identity,
-    )
-    from virnucpro.training.data.refseq import is_here
-
-    if read_identity(begun_file):
-        return
-    targets = [(folder / file.relative_path, file) for file in files]
-    foreign = [path for path, file in targets if path.exists() and not is_here(file, folder)]
-    listing = _listing_file(release, folder)
-    if listing.exists() and listing.read_bytes() != release.listing.encode():
-        foreign.append(listing)
-    existing = ExistingWork(folder, begun_file.parent, foreign_files=foreign)
-    if refusal := foreign_files_refusal(existing, force=False):
-        raise refusal
-    identity = WorkIdentity("a download of RefSeq files", {"release": release.number})
-    save_identity(begun_file, identity, disk)

@@ -10,14 +10,12 @@ import click
 
 import virnucpro.cli.shared as shared
 from virnucpro.errors import EXIT_OK, EXIT_PARTIAL
-from virnucpro.settings import SHOWN_MODEL_TYPES
 
 if TYPE_CHECKING:
     from virnucpro.training.data.dataset import Part
     from virnucpro.training.embed import EmbeddedPart
 
-# The encoder of lite reads whole chunks, not frames; custom models are named by other options.
-TYPES = tuple(name for name in SHOWN_MODEL_TYPES if name not in ("custom", "lite"))
+TYPES = ["300", "500", "toy"]  # not lite, whose encoder reads whole chunks, and not frames
 EPILOG = """\b
 Examples:
   virnucpro train embed DATASET
@@ -44,7 +42,8 @@ def parts_named(text: str) -> tuple[Part, ...]:
 @click.option(
     "-m",
     "--model-type",
-    type=shared.ModelTypes(TYPES),
+    type=click.Choice(TYPES),
+    metavar="[300|500]",
     help="Model type of predict whose encoders are used.  [default: 500]",
 )
 @click.option("--nucleotide-model", metavar="NAME", help="Name or folder of another encoder.")

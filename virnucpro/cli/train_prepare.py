@@ -85,7 +85,11 @@ Examples:
     default=0.05,
     help="Leave out genomes that share a larger fraction of their 31-mers with held-out ones.",
 )
-@click.option("--shard-size", type=shared.COUNT, default=10_000, help="Frames per shard.")
+@click.option(
+    "--shard-size",
+    type=shared.COUNT,
+    help="Largest number of frames per shard.  [default: as predict]",
+)
 @click.option(
     "--balance/--no-balance",
     default=True,
@@ -169,11 +173,6 @@ _NEXT = {
     "frames": "virnucpro train embed {}",
     "records": "virnucpro train lite {} --output-dir my_lite",
 }
-_COLUMNS = {
-    "frames": ("part", "label", "length", "genomes", "chunks", "open", "frames"),
-    "records": ("part", "label", "genomes", "records", "bases"),
-}
-_HEADS = {"open": "open frames", "frames": "taken"}  # of columns with another head than their name
 _REASONS = {
     "related": "left out as relatives of held-out genomes",
     "elsewhere": "left out because other rows hold their genomes out",
@@ -183,19 +182,14 @@ _REASONS = {
 
 def _summary(facts: Mapping[str, Any]) -> str:
     """Return the parts as a table, and what is in none of them."""
-    columns = _COLUMNS[facts["content"]]
-    rows = [tuple(_HEADS.get(name, name) for name in columns)]
-    for count in facts["counts"]:
-        if count["genomes"]:
-            cells = [count[name] for name in columns]
-            rows.append(tuple(f"{c:,}" if isinstance(c, int) else c for c in cells))
-    widths = [max(len(row[column]) for row in rows) for column in range(len(columns))]
+    import pandas as pd
+
+    counts = pd.DataFrame(facts["counts"])
+    if facts["content"] == "frames":
+        counts = counts.drop(columns="bases")
+        counts = counts.rename(columns={"open": "open frames", "frames": "taken"})
     lines = [
-        "  ".join(
-            cell.ljust(width) if column < 2 else cell.rjust(width)
-            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ).rstrip()
-        for row in rows
+        counts.to_string(index=False, formatters=dict.fromkeys(counts.columns[2:], "{:,}".format))
     ]
     for left in facts["left_out"]:
         if left["records"]:

@@ -49,11 +49,9 @@ def list_devices(as_json: bool) -> None:
     short_help="Say whether predict would accept an input.",
 )
 @click.argument("source", type=shared.FILE, metavar="INPUT")
-@click.option("--input2", "mates", type=shared.FILE, help="File of the second mates of pairs.")
-@click.option(
-    "--interleaved", is_flag=True, help="INPUT has both mates of pairs, one after the other."
-)
-@click.option("-e", "--expected-length", type=shared.BASES, default=500, help="Bases per chunk.")
+@shared.option("--input2 mates", shared.FILE, "File of the second mates of pairs.")
+@shared.option("--interleaved", bool, "INPUT has both mates of pairs, one after the other.")
+@shared.option("-e --expected-length", shared.BASES, "Bases per chunk.", default=500)
 @shared.short_options
 def validate(source: Path, mates: Path | None, interleaved: bool, expected_length: int) -> None:
     """Read all of INPUT and say whether predict would accept it. No file is written."""
@@ -80,10 +78,8 @@ def validate(source: Path, mates: Path | None, interleaved: bool, expected_lengt
     epilog="\b\nExample:\n  virnucpro utils generate-config -o virnucpro.yaml",
     short_help="Write a configuration file with every key.",
 )
-@click.option(
-    "-o", "--output", type=shared.FILE, help="Write to this file instead of standard output."
-)
-@click.option("-f", "--force", is_flag=True, help="Move an existing file aside.")
+@shared.option("-o --output", shared.FILE, "Write to this file instead of standard output.")
+@shared.option("-f --force", bool, "Move an existing file aside.")
 @shared.short_options
 def generate_config(output: Path | None, force: bool) -> None:
     """Write a configuration file with every key, its default and its meaning."""
@@ -103,9 +99,7 @@ def generate_config(output: Path | None, force: bool) -> None:
     short_help="Write what MultiQC shows of finished runs.",
 )
 @click.argument("folders", nargs=-1, required=True, type=shared.FOLDER, metavar="DIR...")
-@click.option(
-    "-o", "--output-dir", type=shared.FOLDER, required=True, help="Folder of the files to write."
-)
+@shared.option("-o --output-dir", shared.FOLDER, "Folder of the files to write.", required=True)
 @shared.short_options
 def multiqc(folders: tuple[Path, ...], output_dir: Path) -> None:
     """Write what MultiQC shows of each finished run in the output directories DIR.

@@ -13,7 +13,7 @@ from virnucpro.columns import MISSING
 from virnucpro.errors import InputError, UsageError
 from virnucpro.io.delimited import open_table
 from virnucpro.layout import Layout
-from virnucpro.tables import CHUNKS, CONSENSUS, CONTIGS, PREDICTIONS
+from virnucpro.tables import CHUNKS
 
 if TYPE_CHECKING:
     from pandas import DataFrame, Series
@@ -211,21 +211,16 @@ def _call(table: DataFrame) -> Columns:
     return {"chunk": table.Modified_ID, "record": _record(table.Modified_ID), "score": score}
 
 
-_CONTIG = CONTIGS.select("record", "length", "status", "virus_score", "call")
+_CONTIG = ("record", "length", "status", "virus_score", "call")
+_CHUNK = ("record", "chunk", "status", "max_score_0", "max_score_1", "start", "end")
 _KINDS = (
-    PredictionTable("frame", PREDICTIONS.select("Sequence_ID", "score1", "score2"), _frame),
-    PredictionTable(
-        "chunk",
-        CHUNKS.select("record", "chunk", "status", "max_score_0", "max_score_1", "start", "end"),
-        _chunk,
-    ),
-    PredictionTable("contig", (*_CONTIG, *CONTIGS.select("fdr")), _contig),
+    PredictionTable("frame", ("Sequence_ID", "score1", "score2"), _frame),
+    PredictionTable("chunk", _CHUNK, _chunk),
+    PredictionTable("contig", (*_CONTIG, "fdr"), _contig),
     PredictionTable("contig", _CONTIG, _contig),  # older runs do not have the column fdr
-    PredictionTable(
-        "chunk", CONSENSUS.select("Modified_ID", "max_score_0", "max_score_1"), _consensus
-    ),
+    PredictionTable("chunk", ("Modified_ID", "max_score_0", "max_score_1"), _consensus),
     # This is the consensus file of the first version of the program.
-    PredictionTable("chunk", CONSENSUS.select("Modified_ID", "Is_Virus"), _call, graded=False),
+    PredictionTable("chunk", ("Modified_ID", "Is_Virus"), _call, graded=False),
 )
 
 

@@ -62,9 +62,8 @@ class ResidueEncoding:
         """Numbers per residue."""
         return int(self.table.shape[1])
 
-    def missing(self, sequences: Sequence[str]) -> list[str]:
-        """Return nothing: every letter has its row."""
-        return []
+    def check(self, sequences: Sequence[str]) -> None:
+        """Accept all: every letter has its row."""
 
     def encode(self, sequence: str) -> npt.NDArray[np.float32]:
         """Return the rows of a protein, float32 ``[len(sequence), width]``."""

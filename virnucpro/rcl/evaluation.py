@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -26,7 +27,6 @@ from virnucpro.metrics.classification import Floats, metric_text
 from virnucpro.metrics.plots import BLACK, OTHERS, png_of
 from virnucpro.rcl.finders import RclFinder
 from virnucpro.rcl.proteins import AnnotatedProtein, read_proteins
-from virnucpro.rcl.rule import RclRegion
 from virnucpro.rcl.splits import split_of_table
 from virnucpro.store.disk import Disk, sha256_of
 from virnucpro.store.documents import sealed, unsealed
@@ -35,18 +35,15 @@ from virnucpro.store.work import ExistingWork, WorkIdentity, check_evaluation
 from virnucpro.training.data.dataset import Part
 from virnucpro.version import __version__
 
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
 NEAR = 2  # residues: an RCL whose ends are both that near to the annotated ones counts as exact
 BLOCK = 128  # proteins that a model gets at once
 SEED = 0  # of the resampling
-SEQUENCE_METRICS = ("accuracy", "precision", "recall", "f1", "mean_iou", "exact")
-RESIDUE_METRICS = (
-    "residue_accuracy",
-    "residue_precision",
-    "residue_recall",
-    "residue_f1",
-    "residue_mcc",
-    "residue_auroc",
-)
+RATES = ("accuracy", "precision", "recall", "f1")
+SEQUENCE_METRICS = (*RATES, "mean_iou", "exact")
+RESIDUE_METRICS = tuple(f"residue_{name}" for name in (*RATES, "mcc", "auroc"))
 REPORT = "rcl_evaluation.json"
 # In the order in which they are written: the report proves the others, so it comes last.
 EVALUATION_FILES = (
@@ -67,38 +64,12 @@ TITLES = {
     "residue_mcc": "residue MCC",
     "residue_auroc": "residue AUROC",
 }
-PROTEIN_COLUMNS = "model accession length known_start known_end status start end iou"
-
-
-@dataclass(frozen=True)
-class ProteinOutcome:
-    """What a model says about a protein: the status and the region of an ``RclResult``."""
-
-    protein: AnnotatedProtein
-    status: str
-    region: RclRegion | None
-
-    @property
-    def iou(self) -> float:
-        """Residues in both regions divided by residues in one of them; 0 without a region."""
-        if self.region is None:
-            return 0.0
-        start, end = self.protein.start, self.protein.end
-        shared = max(min(self.region.end, end) - max(self.region.start, start) + 1, 0)
-        return shared / (end - start + 1 + self.region.length - shared)
-
-    @property
-    def exact(self) -> bool:
-        """Whether both ends are within ``NEAR`` residues of the annotated ones."""
-        if self.region is None or not self.protein.has_rcl:
-            return False
-        starts, ends = (self.region.start, self.protein.start), (self.region.end, self.protein.end)
-        return max(abs(starts[0] - starts[1]), abs(ends[0] - ends[1])) <= NEAR
-
-    @property
-    def missed(self) -> bool:
-        """Whether it is not right: not found, not exact, or found where there is none."""
-        return not self.exact if self.protein.has_rcl else self.region is not None
+CELLS = {
+    "serpins found": (True, True),
+    "serpins missed": (True, False),
+    "others with an RCL": (False, True),
+    "others without": (False, False),
+}
 
 
 @dataclass(frozen=True)
@@ -108,7 +79,10 @@ class RclEvaluation:
     Attributes:
         label: the model.
         sha256: of its file.
-        outcomes: of each protein.
+        proteins: of each protein its annotated and found region (NaN for none), the status,
+            ``iou`` of serpins (residues in both regions divided by residues in one of them), and
+            whether it is ``right``: both ends are within ``NEAR`` residues, or none was found
+            where there is none.
         metrics: by name; a metric that these proteins do not define is None.
         intervals: the middle 95 % of the metrics of resampled proteins, by name.
         rate: proteins per second.
@@ -116,17 +90,10 @@ class RclEvaluation:
 
     label: str
     sha256: str
-    outcomes: Sequence[ProteinOutcome]
+    proteins: DataFrame
     metrics: Mapping[str, float | None]
     intervals: Mapping[str, Interval]
     rate: float
-
-    def count(self, *, has_rcl: bool, found: bool) -> int:
-        """Return how many proteins have an RCL, or not, and get one, or not."""
-        return sum(
-            outcome.protein.has_rcl == has_rcl and (outcome.region is not None) == found
-            for outcome in self.outcomes
-        )
 
 
 def evaluate_finder(
@@ -138,7 +105,9 @@ def evaluate_finder(
     in the region. Intervals come from resampled proteins, as many with an RCL, and as many
     without, as there are (a bootstrap that is stratified by class).
     """
-    outcomes: list[ProteinOutcome] = []
+    import pandas
+
+    rows: list[tuple[object, ...]] = []
     counts = np.zeros((len(proteins), 4))  # residues: tp, fp, tn, fn
     levels = np.zeros((2, len(proteins), LEVELS))  # others and RCL, by probability
     progress.begin(f"measuring {finder.label}", len(proteins))
@@ -147,13 +116,15 @@ def evaluate_finder(
         block = proteins[start : start + BLOCK]
         results = finder.find([protein.sequence for protein in block])
         for number, (protein, result) in enumerate(zip(block, results, strict=True), start):
-            outcomes.append(ProteinOutcome(protein, result.status, result.region))
-            truth = protein.labels() == 1
+            known = (protein.start, protein.end) if protein.has_rcl else (np.nan, np.nan)
+            region, truth = result.region, protein.labels() == 1
+            ends = (region.start, region.end) if region else (np.nan, np.nan)
+            rows.append((protein.accession, len(truth), *known, result.status, *ends))
             called = result.probabilities > finder.rule.threshold
             if finder.encoding == "hmm":
                 called[:] = False
-                if result.region is not None:
-                    called[result.region.start - 1 : result.region.end] = True
+                if region is not None:
+                    called[region.start - 1 : region.end] = True
             both = (called & truth, called & ~truth, ~called & ~truth, ~called & truth)
             counts[number] = [cells.sum() for cells in both]
             # Levels are finer near 0 and 1, where the probabilities of most residues lie.
@@ -164,38 +135,39 @@ def evaluate_finder(
                 levels[kind, number] = np.bincount(level[truth == kind], minlength=LEVELS)
         progress.advance(len(block))
     rate = len(proteins) / max(time.perf_counter() - started, 1e-9)
-    whole = _metrics(np.ones((1, len(proteins))), outcomes, counts, levels)
-    has_rcl = np.array([protein.has_rcl for protein in proteins])
+    names = ["accession", "length", "known_start", "known_end", "status", "start", "end"]
+    table = pandas.DataFrame(rows, columns=names)
+    last, first = np.fmin(table.end, table.known_end), np.fmax(table.start, table.known_start)
+    shared = (last - first + 1).clip(lower=0)
+    lengths = (table.end - table.start + 1) + (table.known_end - table.known_start + 1)
+    has_rcl = table.known_start.notna()
+    table["iou"] = (shared / (lengths - shared)).fillna(0).where(has_rcl)
+    distances = table[["start", "end"]].values - table[["known_start", "known_end"]].values
+    exact = (np.abs(distances) <= NEAR).all(axis=1)  # NaN is not near
+    table["right"] = np.where(has_rcl, exact, table.start.isna())
+    whole = _metrics(np.ones((1, len(proteins))), table, counts, levels)
     random = np.random.default_rng(SEED)
     strata = [np.flatnonzero(has_rcl), np.flatnonzero(~has_rcl)]
     draws = np.stack([draw_genomes(random, strata, len(proteins)) for _ in range(RESAMPLES)])
-    resampled = _metrics(draws, outcomes, counts, levels)
     metrics = {
         name: None if np.isnan(values[0]) else float(values[0]) for name, values in whole.items()
     }
+    resampled = _metrics(draws, table, counts, levels)
     intervals = {name: percentile_interval(values) for name, values in resampled.items()}
-    return RclEvaluation(finder.label, finder.sha256, outcomes, metrics, intervals, rate)
+    return RclEvaluation(finder.label, finder.sha256, table, metrics, intervals, rate)
 
 
-def _metrics(
-    draws: Floats, outcomes: Sequence[ProteinOutcome], counts: Floats, levels: Floats
-) -> dict[str, Floats]:
-    """Return every metric for each row of ``draws`` ``[n, proteins]``: how often a protein counts.
-
-    A metric that is not defined is NaN.
-    """
-    truth = np.array([outcome.protein.has_rcl for outcome in outcomes], np.float64)
-    found = np.array([outcome.region is not None for outcome in outcomes], np.float64)
+def _metrics(draws: Floats, table: DataFrame, counts: Floats, levels: Floats) -> dict[str, Floats]:
+    """Return metrics, NaN where not defined, for each row of ``draws`` ``[n, proteins]``."""
+    truth, found = (table[name].notna().to_numpy(float) for name in ("known_start", "start"))
     cells = [found * truth, found * (1 - truth), (1 - found) * (1 - truth), (1 - found) * truth]
     tp, fp, tn, fn = (draws @ np.stack(cells, axis=1)).T
-    iou = np.array([outcome.iou for outcome in outcomes])
-    exact = np.array([float(outcome.exact) for outcome in outcomes])
     both_classes = np.where((tp + fn > 0) & (fp + tn > 0), 1.0, np.nan)
     values = _rates(tp, fp, tn, fn)
     values["precision"] = values["precision"] * both_classes
     values["f1"] = values["f1"] * both_classes
-    values["mean_iou"] = ratio_or_nan(draws @ iou, tp + fn)
-    values["exact"] = ratio_or_nan(draws @ exact, tp + fn)
+    values["mean_iou"] = ratio_or_nan(draws @ table.iou.fillna(0).to_numpy(), tp + fn)
+    values["exact"] = ratio_or_nan(draws @ (table.right.to_numpy() * truth), tp + fn)
     tp, fp, tn, fn = (draws @ counts).T
     product = np.sqrt((tp + fp) * (tp + fn) * (tn + fp) * (tn + fn))
     values |= {f"residue_{name}": rate for name, rate in _rates(tp, fp, tn, fn).items()}
@@ -205,57 +177,62 @@ def _metrics(
 
 
 def _rates(tp: Floats, fp: Floats, tn: Floats, fn: Floats) -> dict[str, Floats]:
-    return {
-        "accuracy": ratio_or_nan(tp + tn, tp + fp + tn + fn),
-        "precision": ratio_or_nan(tp, tp + fp),
-        "recall": ratio_or_nan(tp, tp + fn),
-        "f1": ratio_or_nan(2 * tp, 2 * tp + fp + fn),
+    parts = {
+        "accuracy": (tp + tn, tp + fp + tn + fn),
+        "precision": (tp, tp + fp),
+        "recall": (tp, tp + fn),
+        "f1": (2 * tp, 2 * tp + fp + fn),
     }
+    return {name: ratio_or_nan(*ratio) for name, ratio in parts.items()}
 
 
-def run_rcl_evaluation(
-    finders: Sequence[RclFinder],
-    serpins: Path,
-    others: Path | None,
-    split: Path | None,
-    part: Part,
-    folder: Path,
-    notify: Callable[[Notice], None],
-    progress: StepProgress,
-    *,
-    rule: Mapping[str, Json],
-    force: bool = False,
-) -> list[RclEvaluation]:
-    """Measure all models on the same proteins, and write the report to ``folder``.
+def proteins_to_measure(
+    serpins: Path, others: Path | None, split: Path | None, part: Part
+) -> tuple[list[AnnotatedProtein], dict[str, Json], list[str]]:
+    """Return the proteins of two tables, what decides them, and warnings.
 
-    The proteins come from the tables ``serpins`` and ``others``. With a ``split``, a table of
-    parts, only the proteins of ``part`` are measured. ``rule`` is what was said about the regions,
-    for the report.
+    With a ``split``, a table of parts, they are only those of ``part``.
 
     Raises:
-        VirNucProError: something is missing, damaged or in the way.
+        InputError: a table cannot be used, or the part is empty.
     """
-    disk, folder = Disk(), folder.absolute()
     proteins, warnings = read_proteins(serpins, others, LONGEST)
     if others is None:
         text = "no table of proteins without an RCL is named: precision and F1 are not defined"
         warnings.append(text)
-    for warning in warnings:
-        notify(Notice("warning", warning))
-    if split is not None:
-        parts = split_of_table(proteins, split, missing_part="train")
-        pairs = zip(proteins, parts, strict=True)
-        proteins = [protein for protein, own in pairs if own == part]
-        if not proteins:
-            raise InputError(f"{split} puts none of these proteins into part {part}")
     settings: dict[str, Json] = {
         "serpins": sha256_of(serpins),
         "others": sha256_of(others) if others else None,
         "split": sha256_of(split) if split else None,
         "part": part if split else None,
-        "models": {finder.label: finder.sha256 for finder in finders},
-        **{name.replace("_", " "): value for name, value in rule.items()},
     }
+    if split is not None:
+        parts = split_of_table(proteins, split, missing_part="train")
+        proteins = [p for p, own in zip(proteins, parts, strict=True) if own == part]
+        if not proteins:
+            raise InputError(f"{split} puts none of these proteins into part {part}")
+    return proteins, settings, warnings
+
+
+def run_rcl_evaluation(
+    finders: Sequence[RclFinder],
+    proteins: Sequence[AnnotatedProtein],
+    settings: Mapping[str, Json],
+    folder: Path,
+    notify: Callable[[Notice], None],
+    progress: StepProgress,
+    *,
+    force: bool = False,
+) -> list[RclEvaluation]:
+    """Measure all models on the same proteins, and write the report to ``folder``.
+
+    ``settings`` are what decides the proteins, and the rule of the regions.
+
+    Raises:
+        VirNucProError: something is missing, damaged or in the way.
+    """
+    disk, folder = Disk(), folder.absolute()
+    settings = {**settings, "models": {finder.label: finder.sha256 for finder in finders}}
     wanted = WorkIdentity(f"the evaluation in {folder.name}", settings)
     with locked(lock_file(folder, REPORT), "this evaluation"):
         disk.sweep(folder, EVALUATION_FILES)
@@ -280,10 +257,10 @@ def run_rcl_evaluation(
             ],
         }
         contents = (
-            comparison_table(evaluations).encode(),
+            _comparison_table(evaluations).encode(),
             _proteins_table(evaluations).encode(),
-            _markdown(evaluations, f", part {part} of {split.name}" if split else "").encode(),
-            draw_comparison(evaluations),
+            _markdown(evaluations).encode(),
+            _draw_comparison(evaluations),
             sealed(report),
         )
         for name, content in zip(EVALUATION_FILES, contents, strict=True):
@@ -302,7 +279,7 @@ def _existing(folder: Path, label: str) -> ExistingWork:
     return ExistingWork(folder, previous, own_files=files, identity=WorkIdentity(label, settings))
 
 
-def comparison_table(evaluations: Sequence[RclEvaluation]) -> str:
+def _comparison_table(evaluations: Sequence[RclEvaluation]) -> str:
     """Return a tab-separated table: one row per model and metric."""
     lines = ["model\tmetric\tvalue\tlow\thigh\n"]
     for evaluation in evaluations:
@@ -315,16 +292,13 @@ def comparison_table(evaluations: Sequence[RclEvaluation]) -> str:
 
 def _proteins_table(evaluations: Sequence[RclEvaluation]) -> str:
     """Return a tab-separated table: one row per model and protein."""
-    rows: list[tuple[object, ...]] = [tuple(PROTEIN_COLUMNS.split())]
-    for evaluation in evaluations:
-        for outcome in evaluation.outcomes:
-            protein, region = outcome.protein, outcome.region
-            known = (protein.start, protein.end) if protein.has_rcl else ("", "")
-            called = (region.start, region.end) if region else ("", "")
-            iou = f"{outcome.iou:.4f}" if protein.has_rcl else ""
-            first = (evaluation.label, protein.accession, len(protein.sequence))
-            rows.append((*first, *known, outcome.status, *called, iou))
-    return "".join("\t".join(map(str, row)) + "\n" for row in rows)
+    import pandas
+
+    tables = {evaluation.label: evaluation.proteins for evaluation in evaluations}
+    whole = pandas.concat(tables, names=["model"]).reset_index(level="model").drop(columns="right")
+    whole["iou"] = whole.iou.map("{:.4f}".format, na_action="ignore")
+    text: str = whole.convert_dtypes().to_csv(sep="\t", index=False, lineterminator="\n")
+    return text
 
 
 def text_table(evaluations: Sequence[RclEvaluation], names: Sequence[str]) -> list[tuple[str, ...]]:
@@ -336,48 +310,39 @@ def text_table(evaluations: Sequence[RclEvaluation], names: Sequence[str]) -> li
             interval = evaluation.intervals[name]
             middle = f" ({interval[0]:.4f}-{interval[1]:.4f})" if interval else ""
             cells.append(f"{metric_text(evaluation.metrics[name])}{middle}")
-        rows.append((_title(name), *cells))
-    for title, has_rcl, found in (
-        ("serpins found", True, True),
-        ("serpins missed", True, False),
-        ("others with an RCL", False, True),
-        ("others without", False, False),
-    ):
-        counts = (evaluation.count(has_rcl=has_rcl, found=found) for evaluation in evaluations)
+        rows.append((TITLES.get(name, name.replace("_", " ")), *cells))
+    for title, (has_rcl, found) in CELLS.items():
+        places = [(e.proteins.known_start.notna(), e.proteins.start.notna()) for e in evaluations]
+        counts = (((known == has_rcl) & (called == found)).sum() for known, called in places)
         rows.append((title, *(f"{count:,}" for count in counts)))
     return [*rows, ("proteins per second", *(f"{e.rate:,.0f}" for e in evaluations))]
 
 
-def _title(name: str) -> str:
-    return TITLES.get(name, name.replace("_", " "))
-
-
-def _markdown(evaluations: Sequence[RclEvaluation], part: str) -> str:
-    outcomes = evaluations[0].outcomes
-    serpins = sum(outcome.protein.has_rcl for outcome in outcomes)
+def _markdown(evaluations: Sequence[RclEvaluation]) -> str:
+    proteins = evaluations[0].proteins
+    serpins = int(proteins.known_start.notna().sum())
     header, *rows = text_table(evaluations, (*SEQUENCE_METRICS, *RESIDUE_METRICS))
     lines = [
         "# Evaluation of models of the RCL predictor",
         "",
-        f"{serpins:,} proteins with an RCL and {len(outcomes) - serpins:,} without{part}. "
+        f"{serpins:,} proteins with an RCL and {len(proteins) - serpins:,} without. "
         f"In brackets: the middle 95 % of resampled proteins.",
         "",
         *(f"| {' | '.join(row)} |" for row in (header, ("---",) * len(header), *rows)),
         "",
     ]
     for evaluation in evaluations:
-        wrong = [outcome for outcome in evaluation.outcomes if outcome.missed]
+        wrong = evaluation.proteins[~evaluation.proteins.right]
         lines += [f"## {evaluation.label}: {len(wrong):,} proteins that are not right", ""]
-        for outcome in wrong[:LISTED]:
-            protein, region = outcome.protein, outcome.region
-            known = f"{protein.start}-{protein.end}" if protein.has_rcl else "none"
-            called = f"{region.start}-{region.end}" if region else f"none ({outcome.status})"
-            lines.append(f"- {protein.accession}: RCL {known}, found {called}")
+        for row in wrong.head(LISTED).itertuples():
+            known = f"{row.known_start:.0f}-{row.known_end:.0f}" if row.iou >= 0 else "none"
+            called = f"{row.start:.0f}-{row.end:.0f}" if row.start > 0 else f"none ({row.status})"
+            lines.append(f"- {row.accession}: RCL {known}, found {called}")
         lines.append("")
     return "\n".join(lines)
 
 
-def draw_comparison(evaluations: Sequence[RclEvaluation]) -> bytes:
+def _draw_comparison(evaluations: Sequence[RclEvaluation]) -> bytes:
     """Return a picture of the metrics of all models with their intervals, as PNG."""
     from matplotlib.figure import Figure
 

@@ -55,9 +55,8 @@ class ProteinFeatures(Protocol):
         """Numbers per residue."""
         ...
 
-    def missing(self, sequences: Sequence[str]) -> list[str]:
-        """Return the ``sequences`` that cannot be encoded."""
-        ...
+    def check(self, sequences: Sequence[str]) -> None:
+        """Raise InputError where some of the ``sequences`` cannot be encoded."""
 
     def encode(self, sequence: str) -> npt.NDArray[np.float32]:
         """Return the rows of a protein, float32 ``[len(sequence), width]``."""
@@ -78,10 +77,12 @@ class StoredFeatures:
     width: int
     name: str
 
-    def missing(self, sequences: Sequence[str]) -> list[str]:
-        """Return the ``sequences`` that have no features."""
-        known = _opened(self.files)
-        return [sequence for sequence in sequences if sequence_key(sequence) not in known]
+    def check(self, sequences: Sequence[str]) -> None:
+        """Raise InputError where some of the ``sequences`` have no features."""
+        missing = {sequence_key(sequence) for sequence in sequences} - _opened(self.files).keys()
+        if missing:
+            text = f"{len(missing):,} proteins of these tables have no features"
+            raise InputError(f"{text}: repeat virnucpro rcl embed with these tables")
 
     def encode(self, sequence: str) -> npt.NDArray[np.float32]:
         """Return the features of a protein, float32 ``[len(sequence), width]``."""

@@ -9,19 +9,20 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import torch
+from msgspec import to_builtins
 
 from virnucpro.contracts import Device, Json
 from virnucpro.errors import InputError, LockedError, ResumeRefusedError, UsageError
 from virnucpro.events import Notice, StepProgress
 from virnucpro.executors.signals import Interruption
-from virnucpro.formatting import byte_size
+from virnucpro.formatting import byte_size, counted
 from virnucpro.layout import checkpoint_folder, lock_file
 from virnucpro.rcl.features import ProteinFeatures
 from virnucpro.rcl.models import MASKED, PADDED, RclModel, write_rcl_model
 from virnucpro.rcl.networks import NETWORKS
 from virnucpro.rcl.proteins import AnnotatedProtein, read_proteins
-from virnucpro.rcl.settings import KEYS, RclTrainingSettings
-from virnucpro.rcl.splits import cluster_split, original_split, split_of_table, split_text
+from virnucpro.rcl.settings import RclTrainingSettings
+from virnucpro.rcl.splits import cluster_split, random_split, split_of_table, split_text
 from virnucpro.rcl.training import METRICS, RclTrainingPlan
 from virnucpro.store.disk import Disk, sha256_of
 from virnucpro.store.lock import locked
@@ -40,31 +41,23 @@ Show = Callable[[Notice | TrainingEvent], None]
 def fit_rcl(
     settings: RclTrainingSettings,
     features: ProteinFeatures,
-    tables: tuple[Path, Path | None],
-    split: str,
-    runs: Path,
     devices: Sequence[Device],
     show: Show,
     progress: StepProgress,
     interruption: Interruption,
     *,
-    tensorboard: bool = True,
     resume: bool = False,
     force: bool = False,
 ) -> tuple[Path, Savepoint]:
     """Train a network, or finish the training that an earlier start of the same command began.
 
     Args:
-        settings: of the training.
+        settings: of the training; they name the tables and the folder of all trainings.
         features: what turns a protein into numbers.
-        tables: of the proteins with an RCL, and of those without; None for none.
-        split: ``random``, ``clusters``, or the file of a table with the columns id and part.
-        runs: the folder of all trainings.
         devices: one device per process.
         show: is told of notices and epochs.
         progress: is told of the steps before the training.
         interruption: stops the training.
-        tensorboard: whether TensorBoard scalars are written.
         resume: continue an earlier training.
         force: start a new training where an unfinished one could be continued.
 
@@ -74,26 +67,30 @@ def fit_rcl(
     Raises:
         VirNucProError: see ``virnucpro.errors``; every finished epoch is kept.
     """
-    disk = Disk()
-    clusters = ["Bio", "scipy"] if split == "clusters" else []
+    disk, tensorboard = Disk(), settings.logging.use_tensorboard
+    clusters = ["Bio", "scipy"] if settings.split == "clusters" else []
+    if settings.training.batch_size < 2 * len(devices):
+        raise UsageError("--batch-size must be two proteins or more for each process or GPU")
     require_packages(["sklearn", *clusters, *(["tensorboard"] if tensorboard else [])])
-    proteins, warnings = read_proteins(*tables, settings.max_length)
+    proteins, warnings = read_proteins(*settings.tables, settings.data.max_length)
     for warning in warnings:
         show(Notice("warning", warning))
-    identity = _identity(settings, features, tables, split)
+    identity = _identity(settings, features)
+    runs = Path(settings.output.runs_dir)
     with run_folder(runs, identity, show, disk, resume=resume, force=force) as (folder, point):
         disk.sweep(folder)
         disk.sweep(savepoint_file(folder).parent)
-        config = folder / "config.json"
+        config, kept = folder / "config.json", folder / "split.tsv"
         if not config.exists():
-            disk.save(config, _json(_config(settings, tables, devices, identity)))
-        kept = folder / "split.tsv"
+            about = {"version": __version__, "identity": identity}
+            document = {**to_builtins(settings), "virnucpro": about}
+            document["hardware"]["devices"] = [device.name for device in devices]
+            disk.save(config, _json(document))
         if not kept.exists():
-            disk.save(kept, _divided(proteins, split, settings, progress))
+            disk.save(kept, split_text(proteins, *_divided(proteins, settings, progress)))
         parts = split_of_table(proteins, kept)
         plan = _plan(settings, features, proteins, parts, savepoint_file(folder), len(devices))
-        show(Notice("info", f"the training is written to {folder}"))
-        for line in _announcement(plan, parts, devices):
+        for line in (f"the training is written to {folder}", *_announcement(plan, parts, devices)):
             show(Notice("info", line))
         if point.begun:
             show(Notice("info", f"going on in epoch {point.epoch + 1}"))
@@ -115,8 +112,7 @@ def run_folder(
 ) -> Iterator[tuple[Path, Savepoint]]:
     """Lock the folder of a training in ``runs``; yield it with the savepoint to go on from.
 
-    It is an unfinished one of the same identity, the latest first, or, also with ``force``, a new
-    one.
+    It is the latest unfinished one of the same identity, or, also with ``force``, a new one.
 
     Raises:
         ResumeRefusedError: ``resume``, and the latest unfinished training used other data or
@@ -127,27 +123,29 @@ def run_folder(
         with locked(lock_file(root, "runs"), "the trainings", wait=True):
             matches = (RUN.fullmatch(path.name) for path in root.iterdir())
             folders = {int(match[1]): root / match[0] for match in matches if match}
-            taken, refusal = None, None
-            for number in sorted(folders, reverse=True) if not force else ():
-                if taken is None and savepoint_file(folders[number]).exists():
-                    try:
-                        taken = _begun(folders[number], identity, stack, show, disk)
-                    except LockedError:
-                        continue  # it is being trained at this moment
-                    except InputError as error:
-                        show(Notice("warning", f"{error}; that training is left alone"))
-                    except ResumeRefusedError as error:
-                        refusal = refusal or error
-            if taken is None and resume:
-                if refusal is not None:
-                    raise refusal
-                show(Notice("info", f"nothing to resume in {runs}: starting from the beginning"))
-            if taken is None:
+            begun = {n for n, folder in folders.items() if savepoint_file(folder).exists()}
+            refusals: list[ResumeRefusedError] = []
+            for number in sorted(begun, reverse=True) if not force else ():
+                try:
+                    taken = _begun(folders[number], identity, stack, show, disk)
+                    break
+                except LockedError:
+                    continue  # it is being trained at this moment
+                except InputError as error:
+                    show(Notice("warning", f"{error}; that training is left alone"))
+                except ResumeRefusedError as error:
+                    refusals.append(error)
+            else:
+                if resume and refusals:
+                    raise refusals[0]
+                if resume:
+                    show(
+                        Notice("info", f"nothing to resume in {runs}: starting from the beginning")
+                    )
                 last = max(folders, default=0)
                 # A start that was killed before it wrote its savepoint left nothing to keep.
-                kept = last == 0 or any(folders[last].glob("[!.]*"))
-                number = last + (kept or savepoint_file(folders[last]).exists())
-                taken = _begun(root / f"run_{number:03d}", identity, stack, show, disk)
+                kept = last == 0 or last in begun or any(folders[last].glob("[!.]*"))
+                taken = _begun(root / f"run_{last + kept:03d}", identity, stack, show, disk)
         yield taken
 
 
@@ -166,36 +164,29 @@ def _begun(
     return folder, point
 
 
-def _identity(
-    settings: RclTrainingSettings,
-    features: ProteinFeatures,
-    tables: tuple[Path, Path | None],
-    split: str,
-) -> dict[str, Json]:
+def _identity(settings: RclTrainingSettings, features: ProteinFeatures) -> dict[str, Json]:
     """Return everything that decides the weights."""
+    split = settings.split
     if split not in ("random", "clusters"):
         if not Path(split).is_file():
             raise UsageError(f"--split {split}: expected random, clusters or a table")
         split = sha256_of(Path(split))
-    names = ("serpins", "others")
-    digests = {name: sha256_of(path) for name, path in zip(names, tables, strict=True) if path}
+    tables = zip(("serpins", "others"), settings.tables, strict=True)
+    digests = {name: sha256_of(path) for name, path in tables if path}
     facts = {name.replace("_", " "): value for name, value in settings.facts().items()}
     return {**digests, "split": split, "features": features.name, **facts}
 
 
 def _divided(
-    proteins: Sequence[AnnotatedProtein],
-    split: str,
-    settings: RclTrainingSettings,
-    progress: StepProgress,
-) -> bytes:
-    """Return the table with the part of each protein."""
-    share, seed = settings.train_split, settings.seed
-    if split == "clusters":
-        return split_text(proteins, *cluster_split(proteins, share, seed, progress))
-    if split == "random":
-        return split_text(proteins, original_split(len(proteins), share, seed), None)
-    return split_text(proteins, split_of_table(proteins, Path(split)), None)
+    proteins: Sequence[AnnotatedProtein], settings: RclTrainingSettings, progress: StepProgress
+) -> tuple[Sequence[Part], Sequence[int] | None]:
+    """Return the part of each protein, and its cluster where parts are made of clusters."""
+    share, seed = settings.data.train_split, settings.data.random_seed
+    if settings.split == "clusters":
+        return cluster_split(proteins, share, seed, progress)
+    if settings.split == "random":
+        return random_split(len(proteins), share, seed), None
+    return split_of_table(proteins, Path(settings.split)), None
 
 
 def _plan(
@@ -206,11 +197,7 @@ def _plan(
     savepoint: Path,
     processes: int,
 ) -> RclTrainingPlan:
-    """Return what the training processes need.
-
-    Raises:
-        InputError: train or validation has too few proteins, or a protein has no features.
-    """
+    """Return what the training processes need; InputError where they cannot train on it."""
     chosen = {}
     for part in ("train", "validation"):
         chosen[part] = [p for p, own in zip(proteins, parts, strict=True) if own == part]
@@ -221,12 +208,7 @@ def _plan(
                 f"tables, or another --split"
             )
     train, validation = chosen.values()
-    if missing := features.missing([protein.sequence for protein in (*train, *validation)]):
-        first = f"the one of {len(missing[0])} residues that begins with {missing[0][:20]}"
-        raise InputError(
-            f"{len(missing):,} proteins have no features, among them {first}: repeat virnucpro rcl "
-            f"embed with these tables"
-        )
+    features.check([protein.sequence for protein in (*train, *validation)])
     return RclTrainingPlan(settings, train, validation, features, savepoint)
 
 
@@ -235,17 +217,17 @@ def _announcement(
 ) -> Iterator[str]:
     """Yield what is said before the first epoch: devices, batch, network, and proteins."""
     settings, count = plan.settings, len(devices)
+    batch = f"batch size {settings.training.batch_size}, in {settings.precision}"
+    if count > 1:
+        share = settings.training.batch_size / count
+        batch = f"effective {batch}: {share:g} proteins for each of {count} processes"
     if devices[0].kind == "cuda":
-        yield f"training on {count} GPU{'s' if count > 1 else ''}:"
+        yield f"training on {counted(count, 'GPU')}:"
         for device in devices:
             yield f"  GPU {device.index}: {device.name}, {byte_size(device.memory)}"
     else:
         yield f"training on the CPU, {count} process{'es' if count > 1 else ''}"
-    batch = f"batch size {settings.batch_size}"
-    if count > 1:
-        share = settings.batch_size / count
-        batch = f"effective {batch}: {share:g} proteins for each of {count} processes"
-    yield f"{batch}, in {settings.precision}"
+    yield batch
     with torch.device("meta"):
         network = NETWORKS[settings.model](plan.features.width, **settings.network)
     parameters = sum(parameter.numel() for parameter in network.parameters())
@@ -275,7 +257,7 @@ def _write_results(folder: Path, plan: RclTrainingPlan, point: Savepoint, disk: 
             settings.network,
             settings.encoding,
             MASKED if settings.masked else PADDED,
-            settings.threshold,
+            settings.evaluation.threshold,
             training,
         )
         write_rcl_model(folder / name, model, disk)
@@ -288,36 +270,10 @@ def _write_results(folder: Path, plan: RclTrainingPlan, point: Savepoint, disk: 
     disk.save(folder / "training_history.json", _json(document))
     losses = {"training": "loss", "validation": "validation_loss"}
     metrics = {name.replace("_", " "): name for name in METRICS}
-    for file, names, title in (
-        ("loss_curve.png", losses, "loss"),
-        ("metrics_curve.png", metrics, "metrics of residues"),
-    ):
-        disk.save(folder / file, draw_curve(history, point.best_epoch, names, title))
-
-
-def _config(
-    settings: RclTrainingSettings,
-    tables: tuple[Path, Path | None],
-    devices: Sequence[Device],
-    identity: Mapping[str, Json],
-) -> dict[str, Json]:
-    """Return the settings with the keys of RCL-identifier, and what else decides the weights."""
-    serpins, others = (str(path) if path else None for path in tables)
-    values = {**vars(settings), "serpins": serpins, "others": others}
-    document: dict[str, Json] = {"encoding": settings.encoding, "model": settings.model}
-    for name, key in KEYS.items():
-        section, _, rest = name.partition(".")
-        if section in ("data", "training", "evaluation"):
-            document.setdefault(section, {})[rest] = values[key.setting]
-    return {
-        **document,
-        "models": {kind: dict(facts) for kind, facts in settings.networks.items()},
-        "hardware": {
-            "devices": [device.name for device in devices],
-            "mixed_precision": settings.precision != "fp32",
-        },
-        "virnucpro": {"version": __version__, "identity": dict(identity)},
-    }
+    curves = {"loss": (losses, "loss"), "metrics": (metrics, "metrics of residues")}
+    for name, (names, title) in curves.items():
+        picture = draw_curve(history, point.best_epoch, names, title)
+        disk.save(folder / f"{name}_curve.png", picture)
 
 
 def _json(document: Mapping[str, Json]) -> bytes:

@@ -16,9 +16,8 @@ from __future__ import annotations
 import csv
 import hashlib
 import io
-import math
+import re
 from collections.abc import Sequence
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +26,7 @@ import numpy.typing as npt
 
 from virnucpro.errors import InputError
 from virnucpro.events import StepProgress
-from virnucpro.rcl.encodings import AMINO_ACIDS, ROW_OF_BYTE, UNKNOWN
+from virnucpro.rcl.encodings import AMINO_ACIDS
 from virnucpro.rcl.proteins import AnnotatedProtein
 from virnucpro.training.data.dataset import PARTS, Part
 
@@ -38,9 +37,7 @@ CERTAIN_SHARED = 0.15  # from which a pair is joined without an alignment
 GAP = -6.0  # per residue; with BLOSUM62 the identities are those of affine gaps (11, 1) within 2 %
 BLOCK = 256  # proteins that are compared with all others at once
 
-LETTERS = len(AMINO_ACIDS) + 1
-# Every byte as a letter; those that are no amino acids are X.
-TEXT = np.frombuffer((AMINO_ACIDS + UNKNOWN).encode(), np.uint8)[ROW_OF_BYTE]
+NO_AMINO_ACID = re.compile(f"[^{AMINO_ACIDS}]")
 COLUMNS = ("id", "part", "cluster", "length", "rcl_start", "rcl_end")
 
 
@@ -49,13 +46,13 @@ def cluster_proteins(
 ) -> npt.NDArray[np.int64]:
     """Return the cluster of each protein: int64 ``[n]``, the number of its first protein.
 
-    Needs scipy and Biopython.
+    Needs scikit-learn and Biopython.
     """
     from scipy.cluster.hierarchy import DisjointSet
 
-    texts = [TEXT[np.frombuffer(text.upper().encode(), np.uint8)].tobytes() for text in sequences]
+    texts = [NO_AMINO_ACID.sub("X", sequence.upper()) for sequence in sequences]
     sets = DisjointSet(range(len(texts)))
-    first_with: dict[bytes, int] = {}
+    first_with: dict[str, int] = {}
     for number, text in enumerate(texts):
         sets.merge(first_with.setdefault(text, number), number)
     pairs, shared = _candidates(texts)
@@ -77,18 +74,13 @@ def cluster_proteins(
     return clusters
 
 
-def identity(one: bytes, two: bytes, aligner: Any = None) -> float:
+def identity(one: str, two: str, aligner: Any = None) -> float:
     """Return the share of the residues of the shorter protein that are identical in an alignment.
 
     Letters are capitals; those that are not amino acids are X. ``aligner`` is a PairwiseAligner.
     """
-    alignment = (aligner or _aligner()).align(one.decode(), two.decode())[0]
-    first, second = np.frombuffer(one, np.uint8), np.frombuffer(two, np.uint8)
-    identical = 0
-    for (begin1, begin2), (end1, end2) in pairwise(alignment.coordinates.T.tolist()):
-        if end1 > begin1 and end2 > begin2:
-            identical += int((first[begin1:end1] == second[begin2:end2]).sum())
-    return identical / min(len(one), len(two))
+    alignment = (aligner or _aligner()).align(one, two)[0]
+    return float(alignment.counts().identities / min(len(one), len(two)))
 
 
 def _aligner() -> Any:
@@ -102,27 +94,14 @@ def _aligner() -> Any:
     return aligner
 
 
-def _words(text: bytes) -> npt.NDArray[np.int64]:
-    """Return the different words of a protein, as numbers in rising order."""
-    codes = ROW_OF_BYTE[np.frombuffer(text, np.uint8)]
-    count = max(len(codes) - WORD + 1, 0)
-    words = np.zeros(count, np.int64)
-    for place in range(WORD):
-        words = words * LETTERS + codes[place : place + count]
-    return np.unique(words)
-
-
-def _candidates(texts: Sequence[bytes]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
+def _candidates(texts: Sequence[str]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
     """Return the pairs that may be similar, ``[pairs, 2]``, and their shared words per residue."""
-    from scipy.sparse import csr_array
+    from sklearn.feature_extraction.text import CountVectorizer
 
-    words = [_words(text) for text in texts]
-    rows = np.repeat(np.arange(len(texts)), [len(w) for w in words])
-    columns = np.concatenate([np.zeros(0, np.int64), *words])
-    shape = (len(texts), LETTERS**WORD)
-    table = csr_array((np.ones(len(columns), np.int32), (rows, columns)), shape=shape)
+    words = {"analyzer": "char", "ngram_range": (WORD, WORD), "binary": True, "lowercase": False}
+    # A word for the case that every protein is shorter.
+    table = CountVectorizer(**words).fit_transform([*texts, "M" * WORD])[:-1]
     lengths = np.array([len(text) for text in texts])
-
     pairs, shares = [], []
     for start in range(0, len(texts), BLOCK):
         counts = (table[start : start + BLOCK] @ table.T).tocoo()
@@ -134,18 +113,13 @@ def _candidates(texts: Sequence[bytes]) -> tuple[npt.NDArray[np.int64], npt.NDAr
     return np.concatenate(pairs), np.concatenate(shares)
 
 
-def original_split(count: int, train_split: float, seed: int) -> list[Part]:
-    """Return the part of each of ``count`` proteins, as RCL-identifier assigns it.
+def random_split(count: int, train_split: float, seed: int) -> list[Part]:
+    """Return the part of each of ``count`` proteins, as RCL-identifier assigns it."""
+    from sklearn.model_selection import train_test_split
 
-    It calls scikit-learn's ``train_test_split(range(count), test_size=1 - train_split,
-    random_state=seed)``, which takes the first proteins of a permutation for validation.
-    """
-    held_out = math.ceil(count * (1 - train_split))
-    order = np.random.RandomState(seed).permutation(count)
-    parts: list[Part] = ["train"] * count
-    for number in order[:held_out]:
-        parts[number] = "validation"
-    return parts
+    _, chosen = train_test_split(range(count), test_size=1 - train_split, random_state=seed)
+    held_out = set(chosen)
+    return ["validation" if number in held_out else "train" for number in range(count)]
 
 
 def cluster_split(
@@ -153,16 +127,16 @@ def cluster_split(
     train_split: float,
     seed: int,
     progress: StepProgress | None = None,
-) -> tuple[list[Part], npt.NDArray[np.int64]]:
+) -> tuple[list[Part], list[int]]:
     """Return part and cluster of each protein; no cluster is in two parts.
 
     Of the proteins with an RCL, and of those without, half of what is not for training goes to
     test and half to validation. Clusters are drawn in an order that follows from ``seed`` and
     their members. A cluster that would not fit any more is left for training.
     """
-    clusters = cluster_proteins([protein.sequence for protein in proteins], progress)
+    clusters = cluster_proteins([protein.sequence for protein in proteins], progress).tolist()
     members: dict[int, list[int]] = {}
-    for number, cluster in enumerate(clusters.tolist()):
+    for number, cluster in enumerate(clusters):
         members.setdefault(cluster, []).append(number)
 
     def place(cluster: int) -> str:
@@ -192,12 +166,12 @@ def cluster_split(
 def split_text(
     proteins: Sequence[AnnotatedProtein],
     parts: Sequence[Part],
-    clusters: npt.NDArray[np.int64] | None,
+    clusters: Sequence[int] | None,
 ) -> bytes:
     """Return the table ``split.tsv`` of a training: part and cluster of each protein."""
     lines = ["\t".join(COLUMNS)]
     for number, (protein, part) in enumerate(zip(proteins, parts, strict=True)):
-        cluster = "" if clusters is None else proteins[int(clusters[number])].accession
+        cluster = "" if clusters is None else proteins[clusters[number]].accession
         region = [str(protein.start), str(protein.end)] if protein.has_rcl else ["", ""]
         fields = [protein.accession, part, cluster, str(len(protein.sequence)), *region]
         lines.append("\t".join(fields))
@@ -216,29 +190,21 @@ def split_of_table(
         InputError: the file cannot be read, is not such a table, or does not have a protein and
             ``missing_part`` is None.
     """
+    by_id: dict[str, list[Part]] = {}
+    known: dict[str | None, Part] = {part: part for part in PARTS}
     try:
         text = path.read_bytes().decode()
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{path} cannot be read as a table of parts: {error}") from error
-    known: dict[str, Part] = {part: part for part in PARTS}
-    by_id: dict[str, list[Part]] = {}
-    for row in csv.DictReader(io.StringIO(text), delimiter="\t", quoting=csv.QUOTE_NONE):
-        part = known.get(row.get("part") or "")
-        if not row.get("id") or part is None:
-            raise InputError(
-                f"{path} is not a table of parts: expected the columns id and part, which is "
-                f"{', '.join(PARTS)}"
-            )
-        by_id.setdefault(row["id"], []).append(part)
+        for row in csv.DictReader(io.StringIO(text), delimiter="\t", quoting=csv.QUOTE_NONE):
+            by_id.setdefault(row["id"], []).append(known[row["part"]])
+    except (OSError, UnicodeDecodeError, LookupError) as error:
+        raise InputError(
+            f"{path} is not a table of parts ({error!r}): expected the columns id and part, which "
+            f"is {', '.join(PARTS)}"
+        ) from error
     parts: list[Part] = []
-    missing: list[str] = []
     for protein in proteins:
         entries = by_id.get(protein.accession, [missing_part] if missing_part else [])
-        if entries:
-            parts.append(entries.pop(0) if len(entries) > 1 else entries[0])
-        else:
-            missing.append(protein.accession)
-    if missing:
-        more = f" and {len(missing) - 1:,} more proteins" if len(missing) > 1 else ""
-        raise InputError(f"{path} gives no part to {missing[0]}{more}")
+        if not entries:
+            raise InputError(f"{path} gives no part to {protein.accession}")
+        parts.append(entries.pop(0) if len(entries) > 1 else entries[0])
     return parts

@@ -16,11 +16,12 @@ from virnucpro.metrics.classification import auroc, confusion_counts
 from virnucpro.rcl.features import ProteinFeatures
 from virnucpro.rcl.networks import NETWORKS, RCL
 from virnucpro.rcl.proteins import AnnotatedProtein
-from virnucpro.rcl.settings import PLATEAU_FACTOR, RclTrainingSettings
+from virnucpro.rcl.settings import RclTrainingSettings
 from virnucpro.training.group import TrainingGroup
 from virnucpro.training.loop import EpochPlan, TrainingLoop, cosine_rate, random_seed
 from virnucpro.training.progress import ReportEvent, StopRequested
 
+PLATEAU_FACTOR = 0.5  # of RCL-identifier: ReduceLROnPlateau(mode="max", factor=0.5)
 POOL_BATCHES = 16  # batches whose proteins are sorted by length together
 FIRST_RATE = 0.02  # share of the highest rate with which a cosine schedule begins
 LEAST_FRAGMENT = 40  # residues: longer than an RCL with its neighbours
@@ -75,57 +76,47 @@ class RclLoop(TrainingLoop):
         stop_requested: StopRequested,
     ) -> None:
         """Draw the first weights from the seed, and load the savepoint."""
-        settings = plan.settings
-        self._plan, self._settings = plan, settings
-        torch.manual_seed(settings.seed)
+        self._plan, self._settings, self._fit = plan, plan.settings, plan.settings.training
+        settings, fit = self._settings, self._fit
+        self._seed = settings.data.random_seed
+        self._lengths = np.array([len(protein.sequence) for protein in plan.train])
+        torch.manual_seed(self._seed)
         network = NETWORKS[settings.model](plan.features.width, **settings.network)
         network = network.to(group.device)
         optimizers = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}
-        optimizer = optimizers[settings.optimizer](
-            network.parameters(), settings.learning_rate, weight_decay=settings.weight_decay
+        optimizer = optimizers[fit.optimizer](
+            network.parameters(), fit.learning_rate, weight_decay=fit.weight_decay
         )
-        averaged = 0.0
-        if settings.averaged:
-            batches = len(epoch_batches(self._lengths(), settings, 0, group.world))
-            averaged = min(settings.averaged, SHARE_AVERAGED * settings.epochs * batches)
+        batches = len(epoch_batches(self._lengths, settings, 0, group.world))
+        averaged = min(fit.averaged, SHARE_AVERAGED * fit.epochs * batches)
         super().__init__(
             plan.savepoint,
             network,
             optimizer,
-            (settings.epochs, settings.patience),
+            (fit.epochs, fit.patience),
             group,
             report,
             stop_requested,
             averaged=averaged,
             precision=settings.precision,
         )
-        self._features = plan.features
-        self._weights = torch.tensor(settings.loss_weights, device=group.device)
-
-    def _lengths(self) -> Rows:
-        """Return the residues of each protein of the training part, int64 ``[n]``."""
-        return np.array([len(protein.sequence) for protein in self._plan.train])
+        self._weights = torch.tensor(fit.loss_weights, device=group.device)
 
     def epoch_plan(self, epoch: int, finished_batches: int) -> EpochPlan:
         """Return the batches of an epoch, in an order that follows from the seed."""
-        batches = epoch_batches(self._lengths(), self._settings, epoch, self.group.world)
-        sizes = [len(batch) for batch in batches]
+        batches = epoch_batches(self._lengths, self._settings, epoch, self.group.world)
 
         def contents() -> Iterator[RclBatch]:
             for number in range(finished_batches, len(batches)):
-                yield self._train_batch(batches[number], epoch, number)
+                rows, random = batches[number], np.random.default_rng([self._seed, epoch, number])
+                windows = [self._window(int(self._lengths[row]), random) for row in rows]
+                yield self._batch(self._plan.train, rows, windows)
 
-        return EpochPlan(sizes, "proteins", len(batches), contents())
+        return EpochPlan([len(batch) for batch in batches], "proteins", len(batches), contents())
 
-    def _train_batch(self, rows: Rows, epoch: int, number: int) -> RclBatch:
-        random = np.random.default_rng([self._settings.seed, epoch, number])
-        windows = [self._window(self._plan.train[row], random) for row in rows]
-        return self._batch(self._plan.train, rows, windows)
-
-    def _window(self, protein: AnnotatedProtein, random: np.random.Generator) -> slice:
+    def _window(self, length: int, random: np.random.Generator) -> slice:
         """Return the residues of a protein that are trained on: all, or a random fragment."""
-        length = len(protein.sequence)
-        if random.random() >= self._settings.fragments or length <= LEAST_FRAGMENT:
+        if random.random() >= self._fit.fragments or length <= LEAST_FRAGMENT:
             return slice(0, length)
         size = int(random.integers(max(length // 2, LEAST_FRAGMENT), length + 1))
         start = int(random.integers(0, length - size + 1))
@@ -134,26 +125,26 @@ class RclLoop(TrainingLoop):
     def _batch(
         self, proteins: Sequence[AnnotatedProtein], rows: Rows, windows: Sequence[slice]
     ) -> RclBatch:
-        settings, group = self._settings, self.group
+        group = self.group
         # Every world-th protein, so that all processes have proteins of about the same length.
         own = range(group.rank, len(rows), group.world)
-        lengths = [windows[place].stop - windows[place].start for place in range(len(rows))]
-        length = settings.max_length
-        if settings.masked:
+        lengths = [window.stop - window.start for window in windows]
+        length = self._settings.data.max_length
+        if self._settings.masked:
             length = max((lengths[place] for place in own), default=1)
         x = np.zeros((len(own), length, self._plan.features.width), np.float32)
         labels = np.full((len(own), length), IGNORED, np.int64)
         for number, place in enumerate(own):
             protein, window = proteins[rows[place]], windows[place]
-            x[number, : lengths[place]] = self._features.encode(protein.sequence)[window]
+            x[number, : lengths[place]] = self._plan.features.encode(protein.sequence)[window]
             labels[number, : lengths[place]] = protein.labels()[window]
         return RclBatch(torch.from_numpy(x), torch.from_numpy(labels), sum(lengths))
 
     def step(self, number: int, content: RclBatch) -> torch.Tensor:
         """Train on one batch, and return the share of this process in its loss."""
-        settings, group = self._settings, self.group
-        torch.manual_seed(random_seed(settings.seed, self.savepoint.epoch, number, group.rank))
-        labels = content.labels.to(group.device)
+        seed = random_seed(self._seed, self.savepoint.epoch, number, self.group.rank)
+        torch.manual_seed(seed)
+        labels = content.labels.to(self.group.device)
         logits = self._logits(self.model, content.x, labels)
         loss = self._loss_sum(logits, labels) / content.residues
         self.descend(loss)
@@ -179,25 +170,31 @@ class RclLoop(TrainingLoop):
 
     def rate(self, epochs: float) -> float:
         """Return the learning rate after so many epochs."""
-        settings = self._settings
-        if settings.scheduler == "cosine":
-            return cosine_rate(settings.learning_rate, epochs, settings.epochs, FIRST_RATE)
-        if settings.scheduler == "none":
-            return settings.learning_rate
-        return plateau_rate(settings, [row["f1"] for row in self.savepoint.history])
+        fit = self._fit
+        if fit.scheduler == "cosine":
+            return cosine_rate(fit.learning_rate, epochs, fit.epochs, FIRST_RATE)
+        if fit.scheduler == "none":
+            return fit.learning_rate
+        optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)], fit.learning_rate)
+        plateau = torch.optim.lr_scheduler.ReduceLROnPlateau
+        schedule = plateau(optimizer, "max", PLATEAU_FACTOR, fit.patience // 2)
+        for row in self.savepoint.history:
+            schedule.step(row["f1"])
+        return float(optimizer.param_groups[0]["lr"])
 
     def validate(self) -> Mapping[str, float]:
         """Return loss and metrics of the residues of the validation part, called by argmax."""
-        plan, settings, group = self._plan, self._settings, self.group
-        proteins = plan.validation
+        proteins, group, size = self._plan.validation, self.group, self._fit.batch_size
         lengths = np.array([len(protein.sequence) for protein in proteins])
-        order = np.argsort(lengths, kind="stable") if settings.masked else np.arange(len(lengths))
+        order = np.argsort(lengths, kind="stable")
+        if not self._settings.masked:
+            order = np.arange(len(lengths))
         starts = np.concatenate([[0], np.cumsum(lengths)])
         margins = torch.zeros(int(starts[-1]), dtype=torch.float64, device=group.device)
         losses = torch.zeros(2, dtype=torch.float64, device=group.device)
         network = self.result().eval()
         with torch.no_grad():
-            batches = np.split(order, range(settings.batch_size, len(order), settings.batch_size))
+            batches = np.split(order, range(size, len(order), size))
             for rows in batches:
                 windows = [slice(0, int(lengths[row])) for row in rows]
                 batch = self._batch(proteins, rows, windows)
@@ -237,17 +234,6 @@ def residue_metrics(
     return {**values, "f1_macro": macro, "auc": auroc(truth, margins) or 0.0}
 
 
-def plateau_rate(settings: RclTrainingSettings, history: Sequence[float]) -> float:
-    """Return the learning rate of ``ReduceLROnPlateau`` after epochs with these F1."""
-    optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)], settings.learning_rate)
-    schedule = torch.optim.lr_scheduler.ReduceLROnPlateau(
-        optimizer, "max", PLATEAU_FACTOR, settings.patience // 2
-    )
-    for value in history:
-        schedule.step(value)
-    return float(optimizer.param_groups[0]["lr"])
-
-
 def epoch_batches(
     lengths: npt.NDArray[np.int64], settings: RclTrainingSettings, epoch: int, world: int
 ) -> list[Rows]:
@@ -257,8 +243,8 @@ def epoch_batches(
     batches are sorted, and the batches are put into a random order again. A small last batch joins
     the one before it. ``world`` matters only where a last batch has fewer proteins than processes.
     """
-    random = np.random.default_rng([settings.seed, epoch])
-    size, order = settings.batch_size, random.permutation(len(lengths))
+    random = np.random.default_rng([settings.data.random_seed, epoch])
+    size, order = settings.training.batch_size, random.permutation(len(lengths))
     stops = list(range(size, len(order), size))
     least = size // 2 if settings.masked else world
     if stops and len(order) - stops[-1] < least:

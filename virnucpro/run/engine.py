@@ -29,6 +29,7 @@ from virnucpro.run.record import RunOutcome, WorkerTable
 from virnucpro.run.status import write_stage_list
 from virnucpro.store.disk import Disk
 from virnucpro.store.ledger import Ledger
+from virnucpro.store.legacy import is_new_legacy_run
 from virnucpro.store.stamps import HashedFile
 from virnucpro.store.state import RunState, check_run, read_state, write_state
 
@@ -76,6 +77,10 @@ class Run:
         digests = {file.path: file.sha256 for file in self.inputs}
         self.ledger = Ledger(self.layout, self.disk, digests)
         self.outcome = RunOutcome(self.ledger)
+        if is_new_legacy_run(self.layout):
+            for text in (text for stage in self.stages for text in stage.take_over()):
+                emit(Notice("warning", text))
+            self.ledger.store()  # from here on it is a run of this version
         begun = self.layout.score_files()  # features are gone before all files have scores
         if self.ledger.has_removed_outputs and not begun and (reason := self._distrusted()):
             text = "the intermediate files of the finished run, since removed, are needed again"
@@ -232,23 +237,10 @@ def _planned(run: Run, position: int, files: Sequence[int] | None, emit: Emit) -
     stale = [task for task, reason in zip(tasks, found, strict=True) if reason]
     reasons = Counter(reason for reason in found if reason not in ("", "no receipt"))
     texts = tuple(f"{reason} ({count}x)" for reason, count in reasons.most_common(3))
-    stale = _adopted(run, stage, stale, emit)
     if stale:
         run.check_space_once(stage, emit)
     todo = [run.ledger.reopened(task) for task in stale]
     return PlannedStage(run, stage, tasks, todo, texts, sequences)
-
-
-def _adopted(run: Run, stage: Stage, stale: list[Task], emit: Emit) -> list[Task]:
-    """Commit what an earlier version of the program left; returns the tasks that remain."""
-    adopted = set()
-    for item in stage.adopt(stale):
-        if isinstance(item, str):
-            emit(Notice("warning", item))
-            continue
-        run.ledger.adopt(item)
-        adopted.add(item.task.receipt)
-    return [task for task in stale if task.receipt not in adopted]
 
 
 def _ahead(

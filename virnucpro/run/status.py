@@ -253,14 +253,12 @@ def _per_file(
     missing = []
     done = timed = 0
     seconds = 0.0
-    noted = legacy.noted_features(layout)
     output = layout.root / pattern
     for number, file in enumerate(files, 1):
         path = output.with_name(output.name.replace("{number}", str(number)))
         receipt = receipt_or_problem(layout, path.with_name(path.name + ".done"), stored)
         if isinstance(receipt, str):
-            reason = "left by an earlier version, to be examined" if path in noted else receipt
-            missing.append(f"{path.name}: {reason}")
+            missing.append(f"{path.name}: {receipt}")
             continue
         if receipt.failed:
             missing.append(f"{path.name}: {len(receipt.failed)} sequences failed")

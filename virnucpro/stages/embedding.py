@@ -6,7 +6,7 @@ receipt that the worker writes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import ClassVar, Literal
@@ -21,7 +21,6 @@ from virnucpro.contracts import (
     Session,
     Stage,
     Task,
-    TaskResult,
 )
 from virnucpro.encoders.batched import BatchedEncoder
 from virnucpro.encoders.family import EncoderSource
@@ -82,20 +81,23 @@ class EmbeddingStage(Stage):
 
     def plan(self, receipts: Receipts) -> list[Task]:
         """Return one task per split file."""
+        files = split_files(receipts, self.layout, self.molecule)
+        return [
+            replace(self._task(number), weight=file.bytes, count=file.rows)
+            for number, file in enumerate(files, 1)
+        ]
+
+    def _task(self, number: int) -> Task:
+        split = self.layout.split(self.molecule, number)
+        output = self.layout.features(self.molecule, number)
+        receipt = output.with_name(output.name + ".done")
         params = {
             "encoder": self.source.sha256,
             "family": self.source.family,
             "precision": self.precision,
             "truncation": self.truncation,
         }
-        tasks = []
-        files = split_files(receipts, self.layout, self.molecule)
-        for number, file in enumerate(files, 1):
-            output = self.layout.features(self.molecule, number)
-            receipt = output.with_name(output.name + ".done")
-            task = Task(self.name, self.version, (file.path,), (output,), receipt, params)
-            tasks.append(replace(task, weight=file.bytes, count=file.rows))
-        return tasks
+        return Task(self.name, self.version, (split,), (output,), receipt, params)
 
     def by_file(self) -> EmbeddingStage:
         """Return the stage itself: it has a task per split file."""
@@ -112,9 +114,10 @@ class EmbeddingStage(Stage):
         unit = "chunks" if self.source.reading == "whole chunks" else "open frames"
         return DiskNeed(size, f"the features of {frames:,} {unit}")
 
-    def adopt(self, tasks: Sequence[Task]) -> Iterable[TaskResult | str]:
-        """Take over the feature files of a run of version 1."""
-        return legacy.take_over(self.layout, tasks, self.molecule, self.source.dim)
+    def take_over(self) -> Sequence[str]:
+        """Write the receipts of feature files of a run of version 1."""
+        dim = self.source.dim
+        return legacy.take_over(self.layout, self.disk, self._task, self.molecule, dim)
 
     def open(self, device: Device) -> Session:
         """Load the model. Called in the worker, where a GPU is the only one visible."""

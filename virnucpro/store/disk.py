@@ -14,6 +14,7 @@ import re
 import socket
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import cache
 from pathlib import Path
 from typing import BinaryIO
 
@@ -28,6 +29,7 @@ Bytes = bytes | bytearray | memoryview
 _TEMPORARY = re.compile(r"^\.(?P<name>.+)\.(?P<host>[^.]*)\.(?P<pid>\d+)\.tmp$")
 
 
+@cache
 def host_name() -> str:
     """Return the name of this machine without dots, as lock and temporary files have it."""
     return socket.gethostname().replace(".", "-")
@@ -36,6 +38,9 @@ def host_name() -> str:
 class OutputWriter:
     """An open output: takes bytes, counts and hashes them."""
 
+    output: OutputFile
+    """What was written; only there when the file is complete and safe."""
+
     def __init__(self, disk: Disk, stream: BinaryIO) -> None:
         self._disk = disk
         self._stream = stream
@@ -43,27 +48,20 @@ class OutputWriter:
         self._sha = hashlib.sha256()
         self._bytes = 0
         self._rows = 0
-        self._output: OutputFile | None = None
-
-    @property
-    def output(self) -> OutputFile:
-        """What was written; only available when the file is complete and safe."""
-        if self._output is None:
-            raise AssertionError("the file is not complete yet")
-        return self._output
 
     def write(self, data: Bytes, rows: int = 0) -> None:
         """Append ``data``, which holds ``rows`` records; a memoryview must be of single bytes."""
         self._rows += rows
         if len(data) >= BUFFER:  # large enough, so it is written without a copy
-            self._flush()
+            self.flush()
             self._put(data)
             return
         self._buffer += data
         if len(self._buffer) >= BUFFER:
-            self._flush()
+            self.flush()
 
-    def _flush(self) -> None:
+    def flush(self) -> None:
+        """Write what was gathered."""
         if self._buffer:
             gathered, self._buffer = self._buffer, bytearray()
             self._put(gathered)
@@ -75,11 +73,11 @@ class OutputWriter:
 
     def finish(self, path: Path, *, durable: bool) -> None:
         """Write the rest of the buffer, force it to the disk if ``durable``, and close the file."""
-        self._flush()
+        self.flush()
         if durable:
             self._disk.sync(self._stream)
         self._stream.close()
-        self._output = OutputFile(path, self._bytes, self._sha.hexdigest(), self._rows)
+        self.output = OutputFile(path, self._bytes, self._sha.hexdigest(), self._rows)
 
 
 class Disk:
@@ -136,19 +134,16 @@ class Disk:
 
     def remove(self, path: Path) -> None:
         """Delete a file, if it exists."""
-        with (
-            explain_write_errors(path),
-            suppress(FileNotFoundError, NotADirectoryError),
-        ):
+        with explain_write_errors(path), suppress(FileNotFoundError, NotADirectoryError):
             self.unlink(path)
 
     def make_folder(self, path: Path) -> None:
         """Create a folder and its missing parents."""
-        with explain_write_errors(path):
-            for folder in reversed([path, *path.parents]):
-                if not folder.is_dir():
-                    with suppress(FileExistsError):  # another run made it at the same moment
-                        self.mkdir(folder)
+        if not os.path.isdir(path):  # noqa: PTH112 - Path.is_dir may raise
+            self.make_folder(path.parent)
+            # another run may make it at the same moment
+            with explain_write_errors(path), suppress(FileExistsError):
+                self.mkdir(path)
 
     def move(self, old: Path, new: Path) -> None:
         """Rename a file or folder, durably."""
@@ -188,12 +183,12 @@ class Disk:
         _refuse(state_folders(path))
         temporary = path.with_name(f".{path.name}.{host_name()}.{os.getpid()}.tmp")
         self.make_folder(path.parent)
-        self.remove(temporary)  # of an earlier life of this process number
         with explain_write_errors(path):
+            with suppress(FileNotFoundError):  # of an earlier life of this process number
+                self.unlink(temporary)
             stream = self.open_new(temporary)
-        writing = OutputWriter(self, stream)
-        try:
-            with explain_write_errors(path):
+            writing = OutputWriter(self, stream)
+            try:
                 yield writing
                 writing.finish(path, durable=durable)
                 self.rename(temporary, path)
@@ -201,11 +196,11 @@ class Disk:
                     self._unsynced.add(path.parent)
                 elif durable:
                     self.sync_folder(path.parent)
-        except BaseException:
-            stream.close()
-            with suppress(OSError):
-                self.unlink(temporary)
-            raise
+            except BaseException:
+                stream.close()
+                with suppress(OSError):
+                    self.unlink(temporary)
+                raise
 
     def save(
         self, path: Path, data: Bytes | Sequence[Bytes], rows: int = 0, *, durable: bool = True
@@ -267,21 +262,18 @@ def is_own_file(path: Path) -> bool:
 
 
 def refuse_links(*paths: Path) -> None:
-    """Refuse kept files and folders that are, or lie behind, a symbolic link.
+    """Raise ResumeRefusedError for kept files and folders that are, or lie behind, a symbolic link.
 
     Every lock and every start of a work calls it before anything is written. Of the folders above a
     path, only the checkpoint folder and those in it count: users may link the folders of their
     results. In such a folder no other file or folder may be a link either, but for locks, which
     :func:`open_without_links` refuses.
-
-    Raises:
-        ResumeRefusedError: there is such a link (exit 3).
     """
     for path in paths:
         folders = state_folders(path)
-        _refuse(folders)
         beside = path.parent.glob("*") if folders and path.parent.is_dir() else ()
-        _refuse([place for place in (path, *beside) if not place.name.endswith("lock")])
+        kept = [place for place in (path, *beside) if not place.name.endswith("lock")]
+        _refuse([*folders, *kept])
 
 
 def _refuse(places: Sequence[Path]) -> None:
@@ -294,10 +286,7 @@ def _refuse(places: Sequence[Path]) -> None:
 
 
 def open_without_links(path: str | os.PathLike[str], flags: int) -> int:
-    """Open a file for ``open(..., opener=)``; a symbolic link in its place is not followed.
-
-    Else whoever may write into a folder could have the program write anywhere.
-    """
+    """Open a file for ``open(..., opener=)``; a symbolic link in its place is not followed."""
     return os.open(path, flags | os.O_NOFOLLOW, 0o666)
 
 
@@ -312,11 +301,8 @@ def explain_write_errors(path: Path) -> Iterator[None]:
             errno.EDQUOT: "your quota is used up: free some space",
             errno.EROFS: "the file system is read-only: choose another folder",
             errno.EACCES: "check who may write there, or choose another folder",
-            errno.ENOTDIR: "a part of that path is a file, not a folder: name another one",
-            errno.EISDIR: "name a file",
-            errno.ENOENT: "a folder of that path is missing: check it",
             errno.ELOOP: "it is a symbolic link, which is not followed: remove it",
-        }.get(error.errno or 0, "check the disk")
+        }.get(error.errno or 0, "check the disk and the path")
         text = error.strerror or str(error)
         raise OutputError(f"cannot write {path}: {text}; {advice}, then {AGAIN}") from error
 

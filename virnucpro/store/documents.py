@@ -1,8 +1,11 @@
-"""The program's own JSON files: written with a digest of their content, and read with care.
+"""The program's own JSON files: their digest, their schema, and how an older schema is read.
 
 A flipped bit turns one number into another and leaves a file valid JSON. So every file that the
 program trusts later carries the SHA-256 of its canonical text, and one that does not fit its digest
 counts as unreadable, whatever else is right in it.
+
+Each file names its ``schema``, a number. To change a format, raise its number in ``SCHEMAS`` and
+add the step from the number before to ``STEPS``; a reader then knows the present schema only.
 """
 
 from __future__ import annotations
@@ -10,11 +13,37 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Literal
 
 from virnucpro.contracts import Json
+from virnucpro.errors import ResumeRefusedError
+from virnucpro.version import __version__
 
 DIGEST = "digest"  # the key that holds it
+DocumentKind = Literal[
+    "run state", "receipt", "data set", "savepoint", "lite training", "work", "receipts"
+]
+SCHEMAS: Mapping[DocumentKind, int] = {
+    "run state": 2,  # 1: spans of files were the units of work
+    "receipt": 1,
+    "data set": 2,
+    "savepoint": 1,
+    "lite training": 1,
+    "work": 1,
+    "receipts": 1,
+}
+
+
+def _data_set_of_frames(document: dict[str, Json]) -> dict[str, Json]:
+    """Name the content of a data set; the first data sets all held frames."""
+    return {**document, "content": "frames"}
+
+
+STEPS: Mapping[tuple[DocumentKind, int], Callable[[dict[str, Json]], dict[str, Json]]]
+STEPS = {("data set", 1): _data_set_of_frames}
+"""The steps from a schema to the next one."""
 
 
 def sealed(document: Mapping[str, Json]) -> bytes:
@@ -24,42 +53,19 @@ def sealed(document: Mapping[str, Json]) -> bytes:
 
 
 def unsealed(text: bytes) -> dict[str, Json]:
-    """Return the document in a file that :func:`sealed` made.
-
-    Raises:
-        ValueError: it is not JSON, or not what was written.
-    """
+    """Return the document in a file that :func:`sealed` made; ValueError for any other text."""
     document = parse_json(text)
-    if not isinstance(document, dict):
-        raise ValueError("not a JSON object")
-    if document.pop(DIGEST, None) != _digest(document):
+    if not isinstance(document, dict) or document.pop(DIGEST, None) != _digest(document):
         raise ValueError("the content does not fit its digest")
     return document
 
 
 def parse_json(text: str | bytes) -> Json:
-    """Return what a JSON text holds; unlike ``json.loads`` it raises nothing but ``ValueError``.
-
-    Raises:
-        ValueError: it is not JSON, a key occurs twice in an object, a number is not finite, or
-            brackets are nested too deeply.
-    """
+    """Return what a JSON text holds; ValueError where it is none, or a number is not finite."""
     try:
-        return json.loads(
-            text,
-            object_pairs_hook=_object,
-            parse_float=_finite,
-            parse_constant=_finite,
-        )
+        return json.loads(text, parse_float=_finite, parse_constant=_finite)
     except RecursionError:
         raise ValueError("brackets are nested too deeply") from None
-
-
-def _object(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
-    document = dict(pairs)
-    if len(document) < len(pairs):
-        raise ValueError("a key occurs twice in an object")
-    return document
 
 
 def _finite(text: str) -> float:
@@ -72,3 +78,38 @@ def _finite(text: str) -> float:
 def _digest(document: Mapping[str, Json]) -> str:
     canonical = json.dumps(document, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(canonical.encode()).hexdigest()
+
+
+def stamped(kind: DocumentKind, **content: Json) -> dict[str, Json]:
+    """Return a document with its schema and the version of the program."""
+    return {"schema": SCHEMAS[kind], "producer": f"virnucpro {__version__}", **content}
+
+
+def read_document(kind: DocumentKind, path: Path) -> dict[str, Json]:
+    """Return the document in a file with a digest; see :func:`upgraded`, and OSError."""
+    return upgraded(kind, unsealed(path.read_bytes()), path)
+
+
+def upgraded(kind: DocumentKind, document: Json, path: Path) -> dict[str, Json]:
+    """Return ``document``, which was read from ``path``, in the present schema.
+
+    Raises:
+        ResumeRefusedError: it is of a newer version of the program, or of one so old that no step
+            leads on from its schema (exit 3).
+        ValueError: it is not a document of this kind.
+    """
+    schema = document.get("schema") if isinstance(document, dict) else None
+    if not isinstance(schema, int) or isinstance(schema, bool) or schema < 1:
+        raise ValueError(f"{path} has no usable schema number")
+    changed = dict(document)
+    while step := STEPS.get((kind, schema)):
+        schema += 1
+        changed = {**step(changed), "schema": schema}
+    if schema != SCHEMAS[kind]:
+        age = "a newer" if schema > SCHEMAS[kind] else "an older"
+        producer = document.get("producer") or document.get("version") or "unknown"
+        raise ResumeRefusedError(
+            f"{path} was written by {age} version of the program ({producer}); go on with that "
+            f"version, or start over with --force"
+        )
+    return changed

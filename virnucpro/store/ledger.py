@@ -10,8 +10,7 @@ from virnucpro.contracts import Json, OutputFile, Task, TaskFigures, TaskResult
 from virnucpro.errors import OutputError
 from virnucpro.layout import MOLECULES, Layout
 from virnucpro.store.disk import AGAIN, Disk
-from virnucpro.store.documents import sealed, unsealed
-from virnucpro.store.migrations import stamped, upgraded
+from virnucpro.store.documents import read_document, sealed, stamped
 from virnucpro.store.receipts import (
     Receipt,
     UnusableReceiptError,
@@ -60,14 +59,11 @@ class Ledger:
         return bool(self._stored.removed)
 
     def forget_removed(self, files: Collection[Path] | None = None) -> None:
-        """Treat removed files as missing from now on, in this run and in later ones.
-
-        None are all of them.
-        """
+        """Treat removed files (None: all) as missing from now on, in this run and in later ones."""
         removed = self._stored.removed
         kept = frozenset[Path]() if files is None else removed.difference(files)
         if kept != removed:
-            self._store((), kept)
+            self.store((), kept)
 
     def check(self, task: Task) -> str:
         """Compare a task with its receipt and with the files on the disk.
@@ -90,47 +86,40 @@ class Ledger:
         if task.outputs and {o.path for o in receipt.outputs} != set(task.outputs):
             return "receipt names other files"
         for output in receipt.outputs:
-            if problem := _problem(output, self._stored.removed) or self._changed_content(output):
+            path = output.path
+            if problem := _problem(output, self._stored.removed):
                 return problem
+            if path.exists():
+                self._files[path] = hashed(path)
+                if self._files[path].sha256 != output.sha256:
+                    return f"{path.name} has other content than its receipt says"
         self._remember(task.receipt, receipt)
         return f"{len(receipt.failed)} sequences failed last time" if receipt.failed else ""
 
     def has_inputs_of(self, task: Task, receipt: Receipt) -> bool:
-        """Return whether the inputs of ``task`` are those that ``receipt`` was written for.
-
-        Raises:
-            FileNotFoundError: one of them is missing.
-        """
-        return receipt.fingerprint == fingerprint(task, [self._digest(p) for p in task.inputs])
+        """Return whether ``receipt`` was written for the inputs of ``task``, which must exist."""
+        return receipt.fingerprint == self.identified(task).fingerprint
 
     def load(self, stage: str, figures: type[TaskFigures]) -> None:
-        """Take the receipt of a stage with one task for true, without a look at its files.
-
-        Raises:
-            UnusableReceiptError: there is none.
-        """
+        """Take the receipt of a stage with one task for true, without a look at its files."""
         receipt = stage_receipt(self._layout, stage, figures)
         self._receipts[self._layout.receipt(stage)] = receipt
 
     def reopened(self, task: Task) -> Task:
-        """Return a stale task as it is carried out, after its old receipt is removed.
-
-        Raises:
-            FileNotFoundError: one of its inputs is missing.
-        """
+        """Return a stale task as it is carried out, after its old receipt is removed."""
         self._disk.remove(task.receipt)
         return self.identified(task)
 
     def identified(self, task: Task) -> Task:
-        """Return a task with what its receipt says of it.
-
-        Raises:
-            FileNotFoundError: one of its inputs is missing.
-        """
-        digest = fingerprint(task, [self._digest(path) for path in task.inputs])
+        """Return a task with what its receipt says of it; its inputs must exist."""
+        for path in task.inputs:
+            if path not in self._digests:
+                self._files[path] = hashed(path)
+                self._digests[path] = self._files[path].sha256
+        digest = fingerprint(task, [self._digests[path] for path in task.inputs])
         return replace(task, fingerprint=digest, root=self._layout.root)
 
-    def accept(self, result: TaskResult, origin: str = "computed", *, durable: bool = True) -> None:
+    def accept(self, result: TaskResult, *, durable: bool = True) -> None:
         """Count a finished task, and write its receipt, unless its session has done that.
 
         Raises:
@@ -147,19 +136,11 @@ class Ledger:
         for output in result.outputs:
             stamp = stamp_of(output.path)
             self._files[output.path] = HashedFile(output.path, output.sha256, stamp)
-        self._remember(task.receipt, receipt_of(result, origin))
+        self._remember(task.receipt, receipt_of(result))
         if task.receipt == self._layout.receipt(task.stage):
-            self._store([task.receipt], self._stored.removed, durable=durable)
+            self.store([task.receipt], durable=durable)
         elif not task.receipt.exists():
-            write_receipt(self._disk, result, origin)
-
-    def adopt(self, result: TaskResult) -> None:
-        """Write the receipt of a task whose outputs an earlier version of the program left.
-
-        Raises:
-            OutputError: it cannot be written.
-        """
-        self.accept(replace(result, task=self.reopened(result.task)), "legacy")
+            write_receipt(self._disk, result)
 
     def remove(self, receipts: Iterable[tuple[Path, Receipt]], keep: frozenset[Path]) -> None:
         """Delete outputs that a finished run no longer needs; their receipts are stored before.
@@ -173,20 +154,25 @@ class Ledger:
             for path in (*(output.path for output in receipt.outputs), name)
             if path not in keep and path != self._layout.receipt(receipt.stage)
         ]
-        self._store([name for name, _ in receipts], self._stored.removed.union(files))
+        self.store([name for name, _ in receipts], self._stored.removed.union(files))
         for path in files:
             self._disk.remove(path)
             self._files.pop(path, None)  # it is known by its receipt
 
-    def _store(
-        self, names: Iterable[Path], removed: frozenset[Path], *, durable: bool = True
+    def store(
+        self,
+        names: Iterable[Path] = (),
+        removed: frozenset[Path] | None = None,
+        *,
+        durable: bool = True,
     ) -> None:
-        """Store the receipts of these ``names`` and which files are ``removed``.
+        """Store the receipts of these ``names``, and which files are ``removed`` (None: as before).
 
         They are written twice: a run that would have to be computed anew must not depend on a
         single file. Only the first one is flushed to the disk.
         """
         root = self._layout.root
+        removed = self._stored.removed if removed is None else removed
         documents = dict(self._stored.documents)
         documents |= {name: receipt_document(self._receipts[name], root) for name in names}
         content = sealed(
@@ -204,22 +190,6 @@ class Ledger:
     def _remember(self, name: Path, receipt: Receipt) -> None:
         self._receipts[name] = receipt
         self._digests.update({output.path: output.sha256 for output in receipt.outputs})
-
-    def _digest(self, path: Path) -> str:
-        if path not in self._digests:
-            self._files[path] = hashed(path)
-            self._digests[path] = self._files[path].sha256
-        return self._digests[path]
-
-    def _changed_content(self, output: OutputFile) -> str:
-        """Return that an output, if it is not removed, has other content than it should have."""
-        try:
-            found = self._files[output.path] = hashed(output.path)
-        except FileNotFoundError:
-            return ""
-        if found.sha256 != output.sha256:
-            return f"{output.path.name} has other content than its receipt says"
-        return ""
 
     # --- what stages and reports ask
 
@@ -255,7 +225,7 @@ def read_receipts(layout: Layout) -> StoredReceipts:
     """
     for path in layout.receipt_files:
         try:
-            document = upgraded("receipts", unsealed(path.read_bytes()), path)
+            document = read_document("receipts", path)
             return StoredReceipts(
                 frozenset(layout.root / name for name in document["removed"]),
                 {layout.root / name: entry for name, entry in document["receipts"].items()},
@@ -266,11 +236,7 @@ def read_receipts(layout: Layout) -> StoredReceipts:
 
 
 def stage_receipt(layout: Layout, stage: str, figures: type[TaskFigures]) -> Receipt:
-    """Return the receipt of a stage with one task.
-
-    Raises:
-        UnusableReceiptError: there is none.
-    """
+    """Return the receipt of a stage with one task; UnusableReceiptError where there is none."""
     name = layout.receipt(stage)
     return read_receipt(name, layout.root, figures, read_receipts(layout).documents.get(name))
 
@@ -279,9 +245,6 @@ def receipt_or_problem(layout: Layout, path: Path, stored: StoredReceipts) -> Re
     """Return the receipt named ``path`` if its files exist in their sizes, else what is wrong.
 
     Contents are not read: this is for ``status``, not for deciding what is computed again.
-
-    Raises:
-        ResumeRefusedError: the receipt is of a newer version of the program.
     """
     try:
         receipt = read_receipt(path, layout.root, stored=stored.documents.get(path))

@@ -34,13 +34,9 @@ A_RUN = "this input"  # what a run of predict or train embed holds a lock for
 
 @dataclass(frozen=True)
 class LockOwner:
-    """The process that holds a lock, as written in the lock file.
+    """The process ``pid`` on ``host`` that took a lock at the time ``since``.
 
-    Attributes:
-        host: its machine, see :func:`virnucpro.store.disk.host_name`.
-        pid: its number there.
-        since: when it took the lock, in seconds of the Unix epoch.
-        work: what it works on, in words.
+    ``work`` is what it works on, in words.
     """
 
     host: str
@@ -89,8 +85,7 @@ def locked(
 
     Raises:
         LockedError: another process holds it; the message names the owner (exit 5).
-        ResumeRefusedError: the checkpoint folder, something beside the lock in it, or something of
-            ``state`` is a symbolic link.
+        ResumeRefusedError: something beside the lock, or of ``state``, is a symbolic link.
         OutputError: the file cannot be written.
     """
     refuse_links(path, *state)
@@ -111,21 +106,13 @@ def locked(
 
 
 def refuse_held(path: Path) -> None:
-    """Refuse at once what another process works on, before anything is changed.
-
-    The lock is not taken: another process may take it in the next moment, and :func:`locked` has
-    the last word.
-
-    Raises:
-        LockedError: another process holds it.
-    """
+    """Raise LockedError at once where another process holds a lock; :func:`locked` takes it."""
     # Where it cannot be opened, there is none, or locked() will say what is wrong with it.
     with suppress(OSError), open(path, "r+", opener=open_without_links) as stream:
         _acquire(stream, path, A_RUN, wait=False)
 
 
 def _acquire(stream: TextIO, path: Path, work: str, wait: bool) -> None:
-    owner = None
     try:
         fcntl.flock(stream, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
         return

@@ -7,17 +7,14 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields, is_dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar, get_args, get_origin, get_type_hints
+
+import msgspec
 
 from virnucpro.contracts import FailedSequences, Json, OutputFile, Task, TaskFigures, TaskResult
 from virnucpro.store.disk import Disk
-from virnucpro.store.documents import sealed, unsealed
-from virnucpro.store.migrations import stamped, upgraded
-
-_Value = TypeVar("_Value")
+from virnucpro.store.documents import sealed, stamped, unsealed, upgraded
 
 
 class UnusableReceiptError(ValueError):
@@ -54,9 +51,9 @@ class Receipt:
     @property
     def failures(self) -> list[FileFailure]:
         """What failed, by file."""
+        file = self.outputs[0].path.name if self.figures.failures else ""
         return [
-            FileFailure(f.error, f.message, f.ids, self.stage, self.outputs[0].path.name)
-            for f in self.figures.failures
+            FileFailure(f.error, f.message, f.ids, self.stage, file) for f in self.figures.failures
         ]
 
 
@@ -89,14 +86,10 @@ def write_receipt(disk: Disk, result: TaskResult, origin: str = "computed") -> N
     """Write the receipt of a finished task, whose files are safe: from here on it counts.
 
     A task that no ledger has handed out has no fingerprint, and gets no receipt.
-
-    Raises:
-        OutputError: it cannot be written.
     """
-    if not result.task.fingerprint:
-        return
-    content = sealed(receipt_document(receipt_of(result, origin), result.task.root))
-    disk.save(result.task.receipt, content)
+    if result.task.fingerprint:
+        document = receipt_document(receipt_of(result, origin), result.task.root)
+        disk.save(result.task.receipt, sealed(document))
 
 
 def receipt_of(result: TaskResult, origin: str = "computed") -> Receipt:
@@ -148,51 +141,19 @@ def read_receipt(
         document = stored
     try:
         document = upgraded("receipt", document, path)
+        names = [Path(o["file"]) for o in document["outputs"]]
+        if any(name.is_absolute() or ".." in name.parts for name in names):
+            raise ValueError("it names a file outside of the output directory")
         return Receipt(
             stage=str(document["stage"]),
             fingerprint=str(document["fingerprint"]),
             outputs=tuple(
-                OutputFile(
-                    _inside(root, o["file"]), int(o["bytes"]), str(o["sha256"]), int(o["rows"])
-                )
+                OutputFile(root / o["file"], int(o["bytes"]), str(o["sha256"]), int(o["rows"]))
                 for o in document["outputs"]
             ),
-            figures=_parse(figures, document["figures"]),
+            figures=msgspec.convert(document["figures"], figures),
             origin=str(document["origin"]),
             seconds=float(document["seconds"]),
         )
     except (ValueError, LookupError, TypeError, AttributeError, OverflowError) as error:
         raise UnusableReceiptError("receipt unreadable") from error
-
-
-def _inside(root: Path, name: str) -> Path:
-    """Return ``name`` below ``root``; a receipt must not name a file elsewhere."""
-    relative = Path(name)
-    if relative.is_absolute() or ".." in relative.parts:
-        raise ValueError(name)
-    return root / relative
-
-
-def _parse(kind: type[_Value], value: Json) -> _Value:
-    """Return ``value``, as it is read from JSON or written to it, as a ``kind`` of figures.
-
-    Raises:
-        TypeError: it is not one.
-        KeyError: a field of a dataclass is missing.
-    """
-    parsed: Any
-    arguments = get_args(kind)
-    if is_dataclass(kind) and isinstance(value, dict):
-        kinds = get_type_hints(kind)
-        parsed = kind(**{f.name: _parse(kinds[f.name], value[f.name]) for f in fields(kind)})
-    elif get_origin(kind) is tuple and isinstance(value, list | tuple):
-        parsed = tuple(_parse(arguments[0], item) for item in value)
-    elif get_origin(kind) is Mapping and isinstance(value, dict):
-        parsed = {str(name): _parse(arguments[1], item) for name, item in value.items()}
-    elif kind is float and type(value) is int:
-        parsed = float(value)
-    elif type(value) is kind:
-        parsed = value
-    else:
-        raise TypeError(f"{value!r} is not a {kind}")
-    return parsed  # type: ignore[no-any-return]

@@ -14,10 +14,7 @@ from typing import NamedTuple
 
 
 class FileStamp(NamedTuple):
-    """What changes when a file is written to or replaced: device, inode, size and time of writing.
-
-    The size is in bytes, the time in nanoseconds of the Unix epoch.
-    """
+    """What changes when a file is written to or replaced; times are in nanoseconds."""
 
     device: int
     inode: int
@@ -48,21 +45,13 @@ class HashedFile:
 
 
 def stamp_of(file: Path | int) -> FileStamp:
-    """Return the stamp of a path or of an open file.
-
-    Raises:
-        OSError: there is no such file, or it cannot be looked at.
-    """
+    """Return the stamp of a path or of an open file; OSError where it cannot be looked at."""
     status = os.stat(file)  # noqa: PTH116 - a path or a file descriptor
     return FileStamp(status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
 
 
 def hashed(path: Path) -> HashedFile:
-    """Read a file for its digest.
-
-    Raises:
-        OSError: the file cannot be read.
-    """
+    """Read a file for its digest; OSError where it cannot be read."""
     with path.open("rb") as stream:
         stamp = stamp_of(stream.fileno())
         sha = hashlib.sha256()

@@ -25,11 +25,10 @@ from typing import Literal, NamedTuple
 from virnucpro.contracts import Json
 from virnucpro.errors import ResumeRefusedError, UsageError
 from virnucpro.store.disk import Disk, is_own_file, refuse_links
-from virnucpro.store.documents import parse_json, sealed, unsealed
-from virnucpro.store.migrations import stamped, upgraded
+from virnucpro.store.documents import parse_json, read_document, sealed, stamped
 
 NAMED_FILES = 5  # files that a message lists before it only counts the others
-NAMED_CHANGES = 20  # the same of settings that differ
+NAMED_CHANGES = 20  # settings that differ in a message
 LONGEST_VALUE = 200  # letters of a setting in a message
 
 
@@ -45,17 +44,6 @@ class WorkIdentity:
 
     label: str
     settings: Mapping[str, Json]
-
-    def changes_since(self, earlier: WorkIdentity) -> list[str]:
-        """Return a line per setting that differs, also where only the earlier work knows it."""
-        names = dict.fromkeys([*self.settings, *earlier.settings])
-        values = ((name, earlier.settings.get(name), self.settings.get(name)) for name in names)
-        return [
-            f"  {name}: was {_short(was)}, is {_short(now)}"
-            for name, was, now in values
-            # As JSON has them: what was read from a file compares equal to what was written.
-            if json.dumps(was, sort_keys=True) != json.dumps(now, sort_keys=True)
-        ]
 
 
 @dataclass(frozen=True)
@@ -84,10 +72,7 @@ class ExistingWork:
 
 
 class Decision(NamedTuple):
-    """Whether to ``start`` at the beginning, ``continue``, or check what is ``finished``.
-
-    ``notice`` is a sentence for the user; None where nothing needs to be said.
-    """
+    """Whether to ``start``, ``continue`` or check what is ``finished``, and what users are told."""
 
     decision: Literal["start", "continue", "finished"]
     notice: str | None = None
@@ -111,33 +96,54 @@ def check_work(
         UsageError: files that are not ours would be overwritten (exit 64).
         OutputError: the files cannot be moved aside.
     """
-    refuse_links(existing.previous, _moving_folder(existing))
+    refuse_links(existing.previous)
     if force:
         folder = move_aside(existing, disk)
         if folder is None:
             return Decision("start")
         return Decision("start", f"--force: starting over; what was there is now in {folder}")
-    if refusal := foreign_files_refusal(existing) or _changes_refusal(wanted, existing):
+    if refusal := foreign_files_refusal(existing):
         raise refusal
+    earlier = existing.identity or wanted
+    if changes := _changes(earlier.settings, wanted.settings):
+        instead = f", not {wanted.label}" if wanted.label != earlier.label else ""
+        raise ResumeRefusedError(
+            f"{existing.place} holds {earlier.label}{instead}; the results would differ:\n"
+            f"{changes}repeat the command with the earlier input and settings, choose another "
+            f"{existing.option}, or start over with --force, which moves aside what is there"
+        )
     if not existing.own_files:
         nothing = f"nothing to resume in {existing.place}: starting from the beginning"
         return Decision("start", nothing if resume else None)
-    label = (existing.identity or wanted).label
     if existing.finished:
-        return Decision("finished", f"{label} is finished: its results are checked")
-    return Decision("continue", f"going on with {label}")
+        return Decision("finished", f"{earlier.label} is finished: its results are checked")
+    return Decision("continue", f"going on with {earlier.label}")
+
+
+def _changes(before: Mapping[str, Json], after: Mapping[str, Json]) -> str:
+    """Return a line per setting that differs, also where only the earlier work knows it."""
+    lines = []
+    for name in dict.fromkeys([*after, *before]):
+        # As JSON has them: what was read from a file compares equal to what was written.
+        was, now = (json.dumps(values.get(name), sort_keys=True) for values in (before, after))
+        if was != now:
+            lines.append(f"  {name}: was {_short(was)}, is {_short(now)}\n")
+    more = len(lines) - NAMED_CHANGES
+    return "".join(lines[:NAMED_CHANGES]) + (f"  and {more:,} more\n" if more > 0 else "")
+
+
+def _short(text: str) -> str:
+    """Return a JSON value for a message; of a digest only the beginning."""
+    text = {"null": "not set", "true": "on", "false": "off"}.get(text, text.strip('"'))
+    if len(text) == 64:
+        return f"sha256 {text[:12]}..."
+    return text if len(text) <= LONGEST_VALUE else f"{text[:LONGEST_VALUE]}..."
 
 
 def check_evaluation(
     wanted: WorkIdentity, existing: ExistingWork, disk: Disk, *, force: bool = False
 ) -> str | None:
-    """Do what :func:`check_work` does for an evaluation, which is always made anew.
-
-    Returns what a person should know, if anything.
-
-    Raises:
-        VirNucProError: see :func:`check_work`.
-    """
+    """Do what :func:`check_work` does for an evaluation, which is always made anew."""
     decision, notice = check_work(wanted, existing, disk, force=force)
     return notice if decision == "start" else f"{wanted.label} is made again"
 
@@ -164,11 +170,7 @@ def foreign_files_refusal(existing: ExistingWork, *, force: bool = True) -> Usag
 
 
 def refuse_other_json(path: Path | None, keys: Sequence[str], option: str) -> None:
-    """Refuse to write a JSON file over one that does not have the ``keys`` of our own.
-
-    Raises:
-        UsageError: it is another file (exit 64).
-    """
+    """Raise UsageError where a JSON file in the way does not have the ``keys`` of our own."""
     if path is None or not files_in([path]):
         return
     try:
@@ -180,23 +182,6 @@ def refuse_other_json(path: Path | None, keys: Sequence[str], option: str) -> No
         refusal = foreign_files_refusal(existing, force=False)
         assert refusal is not None
         raise refusal
-
-
-def _changes_refusal(wanted: WorkIdentity, existing: ExistingWork) -> ResumeRefusedError | None:
-    changes = wanted.changes_since(existing.identity) if existing.identity else []
-    if existing.identity is None or not changes:
-        return None
-    if len(changes) > NAMED_CHANGES:
-        changes[NAMED_CHANGES:] = [f"  and {len(changes) - NAMED_CHANGES:,} more"]
-    earlier = existing.identity.label
-    instead = f", not {wanted.label}" if wanted.label != earlier else ""
-    return ResumeRefusedError(
-        "\n".join(
-            [f"{existing.place} holds {earlier}{instead}; the results would differ:", *changes]
-        )
-        + f"\nrepeat the command with the earlier input and settings, choose another "
-        f"{existing.option}, or start over with --force, which moves aside what is there"
-    )
 
 
 def files_in(paths: Sequence[Path]) -> list[Path]:
@@ -215,69 +200,40 @@ def move_aside(existing: ExistingWork, disk: Disk) -> Path | None:
 
     Of our own work the latest one is kept. A folder that took foreign files is never removed:
     they go to ``previous`` with a number.
-
-    Raises:
-        OutputError: the disk is full or unwritable.
     """
     paths = [*existing.foreign_files, *existing.own_files]
-    previous = existing.previous
+    previous, number = existing.previous, 1
     # After a kill half way the folder has its first name, and the next --force continues with it.
-    moving = _moving_folder(existing)
-    if not paths and not moving.exists():
+    folder = previous.with_name(f"{previous.name}.moving")
+    if not paths and not folder.exists():
         return None
     if existing.foreign_files:
-        number = 1
         while (folder := previous.with_name(f"{previous.name}.{number}")).exists():
             number += 1
-        disk.make_folder(folder)
-        for path in paths:
-            disk.move(path, folder / path.name)
-        return folder
-    disk.make_folder(moving)
+    disk.make_folder(folder)
     for path in paths:
-        disk.remove_tree(moving / path.name)
-        disk.move(path, moving / path.name)
+        disk.remove_tree(folder / path.name)
+        disk.move(path, folder / path.name)
+    if existing.foreign_files:
+        return folder
     disk.remove_tree(previous)
-    disk.move(moving, previous)
+    disk.move(folder, previous)
     return previous
-
-
-def _moving_folder(existing: ExistingWork) -> Path:
-    return existing.previous.with_name(f"{existing.previous.name}.moving")
 
 
 def save_identity(path: Path, identity: WorkIdentity, disk: Disk) -> None:
     """Record at ``path`` which work is about to write its files, before the first of them.
 
     While the record is there, they are proved to be those of the work.
-
-    Raises:
-        OutputError: it cannot be written.
     """
     document = stamped("work", label=identity.label, settings=dict(identity.settings))
     disk.save(path, sealed(document))
 
 
 def read_identity(path: Path) -> WorkIdentity | None:
-    """Return what :func:`save_identity` recorded; None where there is no readable record.
-
-    Raises:
-        ResumeRefusedError: another version of the program wrote it (exit 3).
-    """
+    """Return what :func:`save_identity` recorded; None where there is no readable record."""
     try:
-        document = upgraded("work", unsealed(path.read_bytes()), path)
+        document = read_document("work", path)
         return WorkIdentity(str(document["label"]), dict(document["settings"]))
     except (OSError, ValueError, LookupError, TypeError):
         return None
-
-
-def _short(value: Json) -> str:
-    """A value for a message; of a digest only the beginning."""
-    if value is None:
-        return "not set"
-    if isinstance(value, bool):
-        return "on" if value else "off"
-    text = value if isinstance(value, str) else json.dumps(value)
-    if len(text) == 64:
-        return f"sha256 {text[:12]}..."
-    return text if len(text) <= LONGEST_VALUE else f"{text[:LONGEST_VALUE]}..."

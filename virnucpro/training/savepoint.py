@@ -14,7 +14,7 @@ from virnucpro.contracts import Json
 from virnucpro.encoders.weights import read_pickle
 from virnucpro.errors import InputError, ModelError, ResumeRefusedError
 from virnucpro.store.disk import Disk
-from virnucpro.store.migrations import current_schema, upgraded
+from virnucpro.store.documents import SCHEMAS, upgraded
 
 AVERAGE = "average"  # in ``extra``: the state of the running mean of the weights
 
@@ -73,7 +73,7 @@ def save_savepoint(path: Path, savepoint: Savepoint, disk: Disk) -> None:
         OutputError: the disk is full or unwritable.
     """
     buffer = io.BytesIO()  # torch.save does not report that a disk is full
-    torch.save({"schema": current_schema("savepoint"), **vars(savepoint)}, buffer)
+    torch.save({"schema": SCHEMAS["savepoint"], **vars(savepoint)}, buffer)
     disk.save(path, buffer.getvalue())
 
 

@@ -47,11 +47,10 @@ def test_a_model_that_is_always_right():
     evaluation = evaluate_finder(Known(), PROTEINS, QUIET)
     assert set(evaluation.metrics.values()) == {1.0}
     assert set(evaluation.intervals.values()) == {(1.0, 1.0)}
-    assert evaluation.count(has_rcl=True, found=True) == 20
-    assert evaluation.count(has_rcl=False, found=False) == 10
+    assert evaluation.proteins.start.notna().tolist() == [True] * 20 + [False] * 10
     metrics = evaluate_finder(Known(), PROTEINS[:20], QUIET).metrics  # without the others
     assert (metrics["precision"], metrics["f1"], metrics["recall"]) == (None, None, 1.0)
-    assert not any(outcome.missed for outcome in evaluation.outcomes)
+    assert evaluation.proteins.right.all()
 
 
 @pytest.mark.parametrize(("shift", "exact"), [(1, 1.0), (2, 1.0), (3, 0.0)])
@@ -68,8 +67,8 @@ def test_missed_proteins_and_intervals():
     assert evaluation.metrics["accuracy"] == pytest.approx(28 / 30)
     low, high = evaluation.intervals["recall"]
     assert 0.7 <= low < 0.9 < high <= 1.0
-    wrong = [outcome.protein.accession for outcome in evaluation.outcomes if outcome.missed]
-    assert wrong == ["S0", "S1"]
+    table = evaluation.proteins
+    assert table[~table.right].accession.tolist() == ["S0", "S1"]
     again = evaluate_finder(Known(blind=("S0", "S1")), PROTEINS, QUIET)
     assert again.intervals == evaluation.intervals
 

@@ -15,7 +15,7 @@ from virnucpro.rcl.splits import (
     IDENTITY,
     cluster_split,
     identity,
-    original_split,
+    random_split,
     split_of_table,
     split_text,
 )
@@ -51,21 +51,11 @@ def test_files_that_are_not_tables(tmp_path, content):
             read_proteins(file, None, 100)
 
 
-def test_the_random_split_is_that_of_scikit_learn():
-    from sklearn.model_selection import train_test_split
-
-    for count, share, seed in ((120, 0.8, 42), (3431, 0.8, 42), (17, 0.75, 1), (10, 0.9, 0)):
-        train, rest = train_test_split(range(count), test_size=1 - share, random_state=seed)
-        parts = original_split(count, share, seed)
-        assert sorted(rest) == [n for n in range(count) if parts[n] == "validation"]
-        assert sorted(train) == [n for n in range(count) if parts[n] == "train"]
-
-
 def test_the_split_of_the_small_tables_is_that_of_the_original(rcl_reference):
     """The share of RCL residues in its validation part is in its history."""
     tables = (rcl_reference / f"train_{name}.csv" for name in ("serpins", "others"))
     made, _ = read_proteins(*tables, 1024)
-    parts = original_split(len(made), 0.8, 42)
+    parts = random_split(len(made), 0.8, 42)
     labels = [p.labels() for p, part in zip(made, parts, strict=True) if part == "validation"]
     history = json.loads((rcl_reference / "onehot_unet.history.json").read_text())
     assert 1 - history["val_metrics"]["accuracy"][0] == pytest.approx(
@@ -97,7 +87,7 @@ def test_similar_proteins_are_in_one_part():
     for one in range(len(made)):
         for two in range(one):
             if parts[one] != parts[two]:
-                share = identity(made[one].sequence.encode(), made[two].sequence.encode())
+                share = identity(made[one].sequence, made[two].sequence)
                 assert share <= IDENTITY
     again, _ = cluster_split(made[::-1], 0.6, 42)
     assert again[::-1] == parts

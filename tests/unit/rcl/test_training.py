@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import numpy as np
 import pytest
 import torch
@@ -12,13 +10,12 @@ from tests.unit.rcl.made_proteins import proteins
 from virnucpro.contracts import Device
 from virnucpro.executors.signals import Interruption
 from virnucpro.rcl.encodings import RESIDUE_ENCODINGS
-from virnucpro.rcl.settings import RCL_RECIPES
+from virnucpro.rcl.settings import training_settings
 from virnucpro.rcl.training import (
     IGNORED,
     RclLoop,
     RclTrainingPlan,
     epoch_batches,
-    plateau_rate,
     residue_metrics,
 )
 from virnucpro.store.disk import Disk
@@ -34,18 +31,15 @@ NETWORKS = {
     "unet": {"base_filters": 4, "depth": 2, "dropout": 0.2, "attention": True},
     "lstm": {"hidden_dim": 8, "num_layers": 1, "dropout": 0.2},
 }
-MODERN, ORIGINAL = (
-    dataclasses.replace(
-        RCL_RECIPES[recipe],
-        networks=NETWORKS,
-        model="unet",
-        max_length=128,
-        batch_size=6,
-        epochs=2,
-        learning_rate=0.01,
-    )
-    for recipe in ("modern", "original")
-)
+
+
+def made(recipe="modern", networks=NETWORKS, precision="fp32", **fit):
+    fit = {"batch_size": 6, "epochs": 2, "learning_rate": 0.01, **fit}
+    options = {"precision": precision, "models": networks, "training": fit}
+    return training_settings(recipe, None, {"data": {"max_length": 128}, **options})[0]
+
+
+MODERN, ORIGINAL = made(), made("original")
 TRAIN, VALIDATION = proteins(24), proteins(6, first=100)
 
 
@@ -78,13 +72,13 @@ def same(one, two, **tolerance):
         assert torch.allclose(one[key], two[key], rtol=0, **({"atol": 0} | tolerance)), key
 
 
-@pytest.mark.parametrize("settings", [MODERN, ORIGINAL], ids=["modern", "original"])
-def test_it_learns(plan, settings):
-    made = plan(dataclasses.replace(settings, epochs=8, patience=8))
-    _, epochs = run(made)
+@pytest.mark.parametrize("recipe", ["modern", "original"])
+def test_it_learns(plan, recipe):
+    started = plan(made(recipe, epochs=8, patience=8))
+    _, epochs = run(started)
     assert epochs[-1].metrics["f1"] > 0.8
     assert epochs[-1].metrics["auc"] > 0.99
-    point = load_savepoint(made.savepoint)
+    point = load_savepoint(started.savepoint)
     assert point.best_epoch == max(range(8), key=lambda n: point.history[n]["f1"]) + 1
 
 
@@ -129,7 +123,7 @@ def test_two_processes_equal_one(plan):
     In four epochs of four steps, the mean reaches back over more than one.
     """
     networks = {**NETWORKS, "unet": {**NETWORKS["unet"], "dropout": 0.0}}
-    settings = dataclasses.replace(MODERN, networks=networks, epochs=4, learning_rate=1e-5)
+    settings = made(networks=networks, epochs=4, learning_rate=1e-5)
     single, double = plan(settings, "single"), plan(settings, "double")
     run(single)
     devices = (Device("cpu", threads=1),) * 2
@@ -144,8 +138,8 @@ def test_two_processes_equal_one(plan):
 
 @pytest.mark.parametrize("precision", ["bf16", "fp16"])
 def test_mixed_precision_is_near(plan, precision):
-    exact = plan(dataclasses.replace(MODERN, epochs=1), "exact")
-    rough = plan(dataclasses.replace(MODERN, epochs=1, precision=precision), "rough")
+    exact = plan(made(epochs=1), "exact")
+    rough = plan(made(epochs=1, precision=precision), "rough")
     first, second = run(exact)[1][-1], run(rough)[1][-1]
     assert first.loss != second.loss
     assert first.loss == pytest.approx(second.loss, rel=0.1)
@@ -162,20 +156,20 @@ def test_the_mean_of_the_weights_is_kept(plan, averaged, monkeypatch):
         steps.append({n: value.clone() for n, value in loop.network.state_dict().items()})
 
     monkeypatch.setattr(RclLoop, "descend", noted)
-    made = plan(MODERN)
-    run(made)
+    training = plan(MODERN)
+    run(training)
     decay = 1 - 1 / (0.5 * len(steps))
     mean = steps[0]
     for weights in steps[1:]:
         mean = {n: decay * mean[n] + (1 - decay) * weights[n] for n in mean}
-    point = load_savepoint(made.savepoint)
+    point = load_savepoint(training.savepoint)
     found = point.last_network()
     counts = [name for name in found if name.endswith("num_batches_tracked")]
     for name in counts:  # whole numbers, which no network computes with
         del found[name], mean[name]
     same(found, mean, atol=1e-5)
     assert any("running_var" in name for name in found)
-    loop = made.loop(ALONE, print, lambda: False)
+    loop = training.loop(ALONE, print, lambda: False)
     same({n: loop.result().state_dict()[n] for n in found}, found)
     kept = loop.validate()
     assert kept == {name: point.history[1][name] for name in kept}
@@ -183,7 +177,7 @@ def test_the_mean_of_the_weights_is_kept(plan, averaged, monkeypatch):
 
 def test_batches():
     lengths = np.random.default_rng(0).integers(50, 900, 500)
-    settings = dataclasses.replace(MODERN, batch_size=8)
+    settings = made(batch_size=8)
     batches = epoch_batches(lengths, settings, 0, 1)
     assert sorted(np.concatenate(batches).tolist()) == list(range(500))
     padded = sum(len(batch) * lengths[batch].max() for batch in batches)
@@ -191,14 +185,16 @@ def test_batches():
     assert min(map(len, batches)) >= 4
     other = epoch_batches(lengths, settings, 1, 1)
     assert [b.tolist() for b in batches] != [b.tolist() for b in other]
-    plain = epoch_batches(lengths, dataclasses.replace(ORIGINAL, batch_size=8), 0, 2)
+    plain = epoch_batches(lengths, made("original", batch_size=8), 0, 2)
     assert [len(batch) for batch in plain] == [8] * 62 + [4]
 
 
-def test_rates():
-    settings = dataclasses.replace(ORIGINAL, patience=5, learning_rate=1.0)
-    values = [0.5, 0.6, 0.6, 0.6, 0.6, 0.6, 0.6]
-    rates = [plateau_rate(settings, values[:n]) for n in range(len(values) + 1)]
+def test_rates(plan):
+    loop = plan(made("original", patience=5, learning_rate=1.0)).loop(ALONE, print, lambda: False)
+    rates = [loop.rate(0)]
+    for value in (0.5, 0.6, 0.6, 0.6, 0.6, 0.6, 0.6):
+        loop.savepoint.history.append({"f1": value})
+        rates.append(loop.rate(0))
     assert rates == [1.0, 1.0, 1.0, 1.0, 1.0, 0.5, 0.5, 0.5]
     assert cosine_rate(1.0, 1, 20) == 1.0
     assert cosine_rate(1.0, 20, 20) == pytest.approx(0, abs=1e-12)

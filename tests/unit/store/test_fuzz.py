@@ -15,16 +15,15 @@ from hypothesis import strategies as st
 from virnucpro.configuration import Configuration, load_configuration
 from virnucpro.errors import ConfigError, ResumeRefusedError
 from virnucpro.layout import RunLayout
-from virnucpro.store.documents import sealed
+from virnucpro.store.documents import SCHEMAS, sealed
 from virnucpro.store.features import DamagedFeaturesError, Features, encode_features, load_features
 from virnucpro.store.lock import read_owner
-from virnucpro.store.migrations import current_schema
 from virnucpro.store.receipts import Receipt, UnusableReceiptError, read_receipt
 from virnucpro.store.state import RunState, read_state
 
 GOOD = b"".join(encode_features(Features(["a", "b"], torch.ones(2, 3)), "merged"))
 RECEIPT = {
-    "schema": current_schema("receipt"),
+    "schema": SCHEMAS["receipt"],
     "producer": "virnucpro",
     "stage": "protein_embeddings",
     "fingerprint": "0" * 64,

@@ -14,10 +14,11 @@ import pytest
 import torch
 
 from tests.legacy_run import make_legacy, predict, results, write_old
-from virnucpro.errors import NothingToResumeError, ResumeRefusedError, UsageError
+from virnucpro.errors import NothingToResumeError, OutputError, ResumeRefusedError, UsageError
 from virnucpro.io.fasta import fasta_bytes, read_fasta
 from virnucpro.layout import Layout, RunLayout
 from virnucpro.store import legacy
+from virnucpro.store.disk import Disk
 from virnucpro.store.features import Features, load_features
 
 ROOT = Path(__file__).parents[3]
@@ -45,6 +46,15 @@ def complete(made: tuple[Path, Path], tmp_path: Path) -> tuple[Path, Layout]:
 def _copied(made: Path, folder: Path) -> tuple[Path, Layout]:
     shutil.copytree(made, folder, dirs_exist_ok=True)
     return folder / "in.fa", RunLayout(folder / "old", "in", 200)
+
+
+class Failing(Disk):
+    """A disk that is full when the chunks are written."""
+
+    def rename(self, old: Path, new: Path) -> None:
+        if "_chunked" in new.name:
+            raise OSError(28, "full")
+        super().rename(old, new)
 
 
 @pytest.fixture(scope="module")
@@ -146,9 +156,8 @@ DAMAGES: list[tuple[str, Callable[[Path], object], str]] = [
     ("a malicious plain pickle", _evil_pickle, "not a .pt file"),
     ("the other kind", lambda p: shutil.copy(p.parents[1] / "in_nucleotide/output_2_DNABERT_S.pt", p), "not a file of protein"),
     ("another file", lambda p: shutil.copy(p.with_name("output_1_ESM.pt"), p), "ids are not those"),
-    ("another sequence", _sequence, "output_2.fa it was made from had other sequences"),
-    ("FASTA gone", lambda p: p.with_name("output_2.fa").unlink(), "was missing or unreadable"),
-    ("FASTA unreadable", lambda p: p.with_name("output_2.fa").write_bytes(b">\xff\xfe\n"), "was missing or unreadable"),
+    ("FASTA gone", lambda p: p.with_name("output_2.fa").unlink(), "No such file"),
+    ("FASTA unreadable", lambda p: p.with_name("output_2.fa").write_bytes(b">\xff\xfe\n"), "utf-8"),
 ]  # fmt: skip
 
 
@@ -173,33 +182,29 @@ def test_what_proves_wrong_is_computed_again_with_the_reason(
     assert not (layout.root / "pwned").exists()
 
 
-def test_a_file_that_changed_after_it_was_noted_is_computed_again(
+def test_features_of_other_sequences_are_computed_again(
     interrupted: tuple[Path, Layout], expected: dict[str, bytes]
 ) -> None:
-    """A stop after stage 3: only the note still knows what the files were made from."""
-    from virnucpro.store.disk import Disk
-
     source, layout = interrupted
-    legacy.note_features(layout, Disk())
-    note = layout.legacy_note.read_bytes()
-    damage = _features(lambda f: Features(f.ids, f.data + 1))
-    damage(layout.features("protein", 2))
-    _sequence(layout.features("protein", 1))  # the FASTA is noted too: what it is now is no matter
+    _sequence(layout.features("protein", 2))
     shown = predict(source, layout.root, resume=True)
-    assert layout.legacy_note.read_bytes() == note
-    assert any("output_2_ESM.pt" in n and "has changed" in n for n in shown.notices)
-    assert shown.pieces["protein_embeddings"] == 2
+    assert (shown.pieces["nucleotide_embeddings"], shown.pieces["protein_embeddings"]) == (0, 2)
     assert results(layout) == expected
 
 
-def test_a_damaged_note_costs_work_but_nothing_wrong_is_taken_over(
+def test_a_file_that_changed_after_its_receipt_is_computed_again(
     interrupted: tuple[Path, Layout], expected: dict[str, bytes]
 ) -> None:
+    """A stop after the receipts: what the files were made from is no matter any more."""
     source, layout = interrupted
-    layout.state.mkdir(parents=True)
-    layout.legacy_note.write_text("[")
+    with pytest.raises(OutputError):
+        predict(source, layout.root, Failing(), resume=True)
+    assert len(list(layout.root.rglob("*.pt.done"))) == 5
+    damage = _features(lambda f: Features(f.ids, f.data + 1))
+    damage(layout.features("protein", 2))
+    _sequence(layout.features("protein", 1))
     shown = predict(source, layout.root, resume=True)
-    assert (shown.pieces["nucleotide_embeddings"], shown.pieces["protein_embeddings"]) == (3, 3)
+    assert shown.pieces["protein_embeddings"] == 2
     assert results(layout) == expected
 
 

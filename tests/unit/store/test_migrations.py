@@ -8,7 +8,7 @@ import pytest
 
 from virnucpro.contracts import Json
 from virnucpro.errors import ResumeRefusedError
-from virnucpro.store.migrations import SCHEMAS, STEPS, DocumentKind, upgraded
+from virnucpro.store.documents import SCHEMAS, STEPS, DocumentKind, upgraded
 
 PATH = Path("folder/file.json")
 

@@ -251,18 +251,15 @@ def test_files_of_somebody_else_are_left_alone(prepare, settings, tmp_path):
     with pytest.raises(InputError):
         prepare(rows=rows)
     table = Dataset(tmp_path / "data").genomes_table
-    table.write_text("mine")  # it came after a refused table
+    table.write_text("mine")
     with pytest.raises(UsageError, match=r"not its own: genomes\.tsv"):
         prepare()
     again, dataset = prepare(force=True)
     assert again.outcome == "made"
     kept = dataset.previous.parent.rglob("genomes.tsv")
     assert [path.read_text() for path in kept] == ["mine"]
-    (tmp_path / "run").mkdir()
-    (tmp_path / "run" / "train_contigs.tsv").write_text("of a run of predict")
-    for name in ("run", settings.table.name):
-        with pytest.raises(UsageError):
-            prepare(name)
+    with pytest.raises(UsageError):
+        prepare(settings.table.name)
 
 
 @pytest.mark.parametrize(

@@ -34,54 +34,36 @@ def test_all_that_a_row_can_say(table, tmp_path):
     assert (first.line, second.line) == (4, 5)
     assert first.path == (tmp_path / "a.fa").resolve()
     assert (first.label, second.label) == ("virus", "others")
-    assert (first.part, first.test) == (None, 0.2)
-    assert (second.part, second.test) == (None, None)
-    assert first.matches("x phage lambda")
-    assert not first.matches("x phage T4")
-    assert second.matches("anything")
-    assert first.genome_name("X_frag1", "X_frag1 phage") == "X"
-    assert first.genome_name("X", "X phage") is None
-    assert second.genome_name("X.2", "X phage") == "X.2"
+    assert (first.part, first.test, second.part, second.test) == (None, 0.2, None, None)
+    assert (first.match.pattern, second.match) == ("lambda", None)
+    assert first.names("X_frag1", "X_frag1 phage") == ("X", "X")
+    assert first.names("X", "X phage") == ("", "")
+    assert second.names("X.2", "X phage") == ("X.2", "X.2")
 
 
 def test_a_taxon_is_named_by_its_pattern_or_is_the_genome(table):
     named, unnamed = table(TAXA + "a.fa\t1\tg\thost=(\\w*)\na.fa\t1\tg\n")
-    assert named.taxon_name("G", "x host=Vibrio") == "Vibrio"
-    assert named.taxon_name("G", "x host=") is None
-    assert named.taxon_name("G", "x") is None
-    assert unnamed.taxon_name("G", "x host=Vibrio") == "G"
+    assert named.names("G", "x host=Vibrio") == ("G", "Vibrio")
+    assert named.names("G", "x host=") == named.names("G", "x") == ("G", "")
+    assert unnamed.names("G", "x host=Vibrio") == ("G", "G")
     # A table without taxa decides the same as before the column existed.
     assert len(named.identity()) == len(unnamed.identity()) + 1
 
 
 @pytest.mark.parametrize(
-    ("label", "expected"),
+    ("label", "split", "expected"),
     [
-        ("virus", "virus"),
-        ("VIRAL", "virus"),
-        ("1", "virus"),
-        ("others", "others"),
-        ("NonViral", "others"),
-        ("0", "others"),
+        ("virus", "auto", ("virus", None, None)),
+        ("VIRAL", "train", ("virus", "train", None)),
+        ("1", "validation", ("virus", "validation", None)),
+        ("others", "test", ("others", "test", None)),
+        ("NonViral", "test=1", ("others", None, 1.0)),
+        ("0", "", ("others", None, None)),
     ],
 )
-def test_labels(table, label, expected):
-    assert table(f"label\tgroup\tfile\n{label}\tg\ta.fa\n")[0].label == expected
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("auto", (None, None)),
-        ("train", ("train", None)),
-        ("validation", ("validation", None)),
-        ("test", ("test", None)),
-        ("test=1", (None, 1.0)),
-    ],
-)
-def test_splits(table, text, expected):
-    (row,) = table(HEADER + f"a.fa\t1\tg\t{text}\n")
-    assert (row.part, row.test) == expected
+def test_labels_and_splits(table, label, split, expected):
+    (row,) = table(HEADER + f"a.fa\t{label}\tg\t{split}\n")
+    assert (row.label, row.part, row.test) == expected
 
 
 @pytest.mark.parametrize(

@@ -34,8 +34,7 @@ from virnucpro.contracts import Json
 from virnucpro.errors import InputError, ResumeRefusedError, UsageError
 from virnucpro.io.delimited import open_table
 from virnucpro.layout import Layout, ShardLayout, checkpoint_folder, lock_file
-from virnucpro.store.documents import parse_json
-from virnucpro.store.migrations import upgraded
+from virnucpro.store.documents import parse_json, upgraded
 from virnucpro.tables import GENOMES, LABELLED_FRAMES
 
 Part = Literal["train", "validation", "test"]
@@ -48,18 +47,7 @@ _AGAIN = "prepare the data again"  # what to do if a file of the data set is dam
 
 
 class LabelledFrame(NamedTuple):
-    """An open frame whose genome is known to be viral or not.
-
-    Attributes:
-        frame: the id of the frame in the shards: the id of its chunk and the label of the frame
-            (``...F1``).
-        chunk: the id of its chunk, unique in the data set.
-        record: the id of the record that the chunk was cut from.
-        genome: the genome of the record. A genome is never divided between the parts.
-        group: the name under which results are reported (a family, a source file).
-        label: ``virus`` or ``others``.
-        length: the requested chunk length in bases. The chunk of a short record is shorter.
-    """
+    """An open frame of a known label; its ``length`` is that of chunks, which may be shorter."""
 
     frame: str
     chunk: str
@@ -69,23 +57,12 @@ class LabelledFrame(NamedTuple):
     label: Label
     length: int
 
-    def row(self) -> str:
-        """Return the line of this frame in the frames table."""
-        return LABELLED_FRAMES.line(**self._asdict())
-
 
 class LabelledRecord(NamedTuple):
-    """A whole record whose genome is known to be viral or not.
+    """A whole record of a known label; a ``taxon`` may have genomes of both labels.
 
-    Attributes:
-        record: its id, unique in the data set.
-        genome: the genome of the record. A genome is never divided between the parts.
-        taxon: the taxon of the genome, or the genome where none was given. It may have genomes
-            of both labels: the phages of a genus of hosts, and the hosts.
-        group: the name under which results are reported (a family, a source file).
-        label: ``virus`` or ``others``.
-        sequence: upper-case ``A``, ``C``, ``G`` and ``T``, and ``N`` for every other letter. It
-            may be empty.
+    ``sequence`` has upper-case ``A``, ``C``, ``G`` and ``T``, and ``N`` for every other letter. It
+    may be empty.
     """
 
     record: str
@@ -97,19 +74,7 @@ class LabelledRecord(NamedTuple):
 
 
 class Dataset:
-    """The data set in the folder ``root``.
-
-    ``dataset.json`` is read once, when it is first needed.
-
-    Attributes:
-        root: the folder.
-        description_file: ``dataset.json``.
-        genomes_table: the table with one row per record of the genome files.
-        lock: the file that is locked while the data set is made.
-        begun_file: the record that proves the files of an unfinished data set.
-        sequences_file: the file that holds all open frames while the data set is made.
-        previous: the folder into which ``--force`` moves an earlier data set.
-    """
+    """The data set in the folder ``root``. ``begun_file`` proves the files of an unfinished one."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -136,12 +101,10 @@ class Dataset:
     def description(self) -> dict[str, Json]:
         """The content of ``dataset.json``.
 
-        It has ``schema``, ``content``, ``lengths`` (bases), ``seed``, ``version`` of the program,
-        ``command``, ``sources`` (file, sha256) and ``parts``: for each part with frames its
-        ``shards``, its ``frames``, and how many of them are ``others`` and ``virus``; for each
-        part with records its ``records``, how many of them are ``others`` and ``virus``, and
-        its ``bases``. It also has the other settings, and ``counts``, ``left_out`` and ``notices``
-        for the summary.
+        It has the settings, ``version`` of the program, ``command``, ``sources`` (file, sha256) and
+        ``parts``: for each part that is not empty its ``shards`` and ``frames``, or its ``records``
+        and ``bases``, and how many are ``others`` and ``virus``. ``counts``, ``left_out`` and
+        ``notices`` are for the summary.
 
         Raises:
             UsageError: the folder holds no data set.
@@ -169,7 +132,7 @@ class Dataset:
         """Check that the parts hold what a command reads.
 
         Raises:
-            UsageError: they hold the other content; the message says how to make a data set of it.
+            UsageError: they hold the other content.
         """
         if self.content != content:
             raise UsageError(
@@ -193,9 +156,6 @@ class Dataset:
             InputError: the table is damaged.
         """
         self.require_content("frames")
-        return self._frames(part)
-
-    def _frames(self, part: Part) -> Iterator[LabelledFrame]:
         table = open_table(self.frames_table(part))
         for line, (*names, label, length) in table.rows(*LabelledFrame._fields):
             if label not in LABELS or not length.isdecimal():
@@ -212,9 +172,8 @@ class Dataset:
             InputError: a file is missing or damaged, or the files do not belong together.
         """
         self.require_content("records")
-        return self._records(part) if part in self.description["parts"] else iter(())
-
-    def _records(self, part: Part) -> Iterator[LabelledRecord]:
+        if part not in self.description["parts"]:
+            return
         path = self.records_file(part)
         try:
             stream = path.open("rb", buffering=1 << 20)
@@ -223,10 +182,9 @@ class Dataset:
         with stream:
             for record, label, group, genome, taxon, bases in self._genomes(part):
                 header, sequence = stream.readline(), stream.readline()
-                if header != f">{record}\n".encode():
-                    raise InputError(f"{path} does not have {record!r} where it should: {_AGAIN}")
-                if len(sequence) - 1 != bases or sequence.translate(None, b"ACGTN") != b"\n":
-                    raise InputError(f"{path}: the sequence of {record!r} is damaged: {_AGAIN}")
+                letters = sequence.translate(None, b"ACGTN")
+                if (header, len(sequence), letters) != (f">{record}\n".encode(), bases + 1, b"\n"):
+                    raise InputError(f"{path} is damaged at the record {record!r}: {_AGAIN}")
                 # Without a copy: it may be a chromosome.
                 text = str(memoryview(sequence)[:-1], "ascii")
                 yield LabelledRecord(record, genome, taxon, group, label, text)
@@ -255,13 +213,7 @@ class Dataset:
 
 
 def read_embedding_record(layout: Layout) -> dict[str, Json] | None:
-    """Return what ``train embed`` recorded about a part (``PART_run.json``).
-
-    The record has ``data_set`` (SHA-256 of ``dataset.json``), ``models`` (``nucleotide`` and
-    ``protein``, each with family, name, path, sha256 and dim), ``truncation``, ``precision`` and
-    ``counts`` (``shards``, ``frames``, ``failed``), among others. None means that there is no
-    record that can be read.
-    """
+    """Return what ``train embed`` recorded in ``PART_run.json``; None if it cannot be read."""
     try:
         document = parse_json(layout.run_json.read_bytes())
     except (OSError, ValueError):

@@ -7,12 +7,13 @@ import warnings
 from bisect import bisect_left
 from collections.abc import Iterator
 from contextlib import closing, suppress
-from itertools import accumulate, chain
+from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from virnucpro.errors import InputError
 from virnucpro.io.compression import expanded_blocks
+from virnucpro.io.text import text_blocks
 from virnucpro.training.packages import require_packages
 
 if TYPE_CHECKING:
@@ -42,14 +43,7 @@ class CodingSequences:
 
 
 class GenomeRecord(NamedTuple):
-    """A record as it is read from a FASTA, FASTQ or GenBank file.
-
-    Attributes:
-        id: the first word of the header.
-        header: the whole header, without ``>``.
-        sequence: IUPAC letters; empty if the file has none.
-        coding: the annotated proteins; None for a format without annotation.
-    """
+    """A record of a genome file; ``coding`` is None for a format without annotation."""
 
     id: str
     header: str
@@ -58,11 +52,7 @@ class GenomeRecord(NamedTuple):
 
 
 def is_genbank(path: Path) -> bool:
-    """Return whether the expanded content of a file begins as a GenBank file does.
-
-    Raises:
-        UsageError, InputError: as :func:`expanded_blocks`.
-    """
+    """Return whether the expanded content of a file begins as a GenBank file does."""
     with closing(expanded_blocks(path)) as blocks:
         return next(blocks, b"").lstrip().startswith(b"LOCUS ")
 
@@ -80,55 +70,52 @@ def read_genbank(path: Path) -> Iterator[GenomeRecord]:
     require_packages(["Bio"], f"{path}, a GenBank file,")
     from Bio import BiopythonWarning, SeqIO
 
-    for number, text in enumerate(_record_texts(path), 1):
+    after = "at its beginning"
+    for text in _whole_records(path):
         try:
             with warnings.catch_warnings():
                 # These warnings are about single annotations. What matters here raises.
                 warnings.simplefilter("ignore", BiopythonWarning)
-                record = SeqIO.read(io.StringIO(text), "genbank")  # type: ignore[no-untyped-call]
-                yield _genome_record(record)
+                parsed = SeqIO.parse(io.StringIO(text), "genbank")  # type: ignore[no-untyped-call]
+                records = [_genome_record(record) for record in parsed]
+            if not records:
+                raise ValueError("there is no record in it")
         except (ValueError, AssertionError, IndexError) as error:
             raise InputError(
-                f"{path}: record {number} is damaged ({error}); copy or download the file again"
+                f"{path} is damaged {after} ({error}); copy or download the file again"
             ) from error
+        yield from records
+        after = f"after record {records[-1].id}"
 
 
-def _record_texts(path: Path) -> Iterator[str]:
-    """Yield the lines of each record, which end with ``//``."""
-    lines: list[bytes] = []
-    rest = b""
-    with closing(expanded_blocks(path)) as blocks:
-        for block in chain(blocks, [b"\n"]):
-            *whole, rest = (rest + block).split(b"\n")
-            for line in whole:
-                lines.append(line)
-                if line.startswith(b"//"):
-                    yield b"\n".join(lines).decode("utf-8", errors="replace")
-                    lines = []
-    if any(line.strip() for line in lines):
-        yield b"\n".join(lines).decode("utf-8", errors="replace")
+def _whole_records(path: Path) -> Iterator[str]:
+    """Yield the text of the file, some records at a time."""
+    pieces: list[str] = []
+    for block in text_blocks(path):
+        before, end, rest = block.rpartition("\n//\n")
+        pieces.append(before + end)
+        if end:
+            yield "".join(pieces)
+            pieces.clear()
+        pieces.append(rest)
+    if (text := "".join(pieces)).strip():
+        yield text
 
 
 def _genome_record(record: SeqRecord) -> GenomeRecord:
+    from Bio.Data.CodonTable import TranslationError
     from Bio.Seq import UndefinedSequenceError
 
     name = str(record.id or "").split()[0]
-    organism = str(record.annotations.get("organism", ""))
-    text = f"{name} {record.description} [{organism}]"
+    text = f"{name} {record.description} [{record.annotations.get('organism', '')}]"
     header = "".join(letter if letter.isprintable() else " " for letter in text)
     try:
         sequence = str(record.seq).upper().replace("U", "T")
     except UndefinedSequenceError:
         return GenomeRecord(name, header, "", CodingSequences([]))
     if wrong := set(sequence) - NUCLEOTIDES:
-        raise ValueError(f"{name!r} contains {min(wrong)!r}, which is not a nucleotide")
-    return GenomeRecord(name, header, sequence, CodingSequences(list(_proteins(record))))
-
-
-def _proteins(record: SeqRecord) -> Iterator[tuple[int, int, str]]:
-    """Yield (first base, end, residues) of each coding sequence. Pseudogenes are passed over."""
-    from Bio.Data.CodonTable import TranslationError
-
+        raise ValueError(f"{min(wrong)!r} is not a nucleotide")
+    proteins = []
     for feature in record.features:
         qualifiers: dict[str, list[str]] = feature.qualifiers
         location: Any = feature.location
@@ -139,4 +126,5 @@ def _proteins(record: SeqRecord) -> Iterator[tuple[int, int, str]]:
             # The location may be in another record, or the code unknown.
             with suppress(TranslationError, ValueError, KeyError):
                 residues = str(feature.translate(record.seq, cds=False))  # type: ignore[no-untyped-call]
-        yield int(location.start), int(location.end), residues
+        proteins.append((int(location.start), int(location.end), residues))
+    return GenomeRecord(name, header, sequence, CodingSequences(proteins))

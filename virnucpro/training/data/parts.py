@@ -2,42 +2,33 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
-from typing import get_args
+from itertools import product
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
 from virnucpro.contracts import Json
 from virnucpro.events import StepProgress
+from virnucpro.io.chunks import chunk_id
 from virnucpro.io.fasta import fasta_bytes
+from virnucpro.io.frames import FRAME_LABELS
 from virnucpro.io.text import shortened
 from virnucpro.layout import MOLECULES, Layout
+from virnucpro.stages.splitting import frames_per_file
 from virnucpro.store.disk import Disk
 from virnucpro.tables import GENOMES, LABELLED_FRAMES
-from virnucpro.training.data.dataset import (
-    LABELS,
-    PARTS,
-    Content,
-    Dataset,
-    Label,
-    Part,
-)
-from virnucpro.training.data.genomes import (
-    CutFrames,
-    GenomeSurvey,
-    Reason,
-    SurveyedRecord,
-    chunk_positions,
-    records_of_parts,
-)
+from virnucpro.training.data.dataset import LABELS, PARTS, Dataset, LabelledFrame
+from virnucpro.training.data.genbank import GenomeRecord
+from virnucpro.training.data.genomes import chunk_positions
 
-Indices = npt.NDArray[np.int64]
+if TYPE_CHECKING:
+    import pandas as pd
 
-
-# --- which frames are taken, and in which order ----------------------------------------------
+REASONS = ("related", "elsewhere", "unused")  # why a record is in no part
 
 
 def quotas(sizes: Sequence[int], target: int) -> list[int]:
@@ -68,7 +59,7 @@ def quotas(sizes: Sequence[int], target: int) -> list[int]:
     return taken
 
 
-def shuffled(count: int, *seeds: int) -> Indices:
+def shuffled(count: int, *seeds: int) -> npt.NDArray[np.int64]:
     """Return the numbers below ``count`` in an order that depends on ``seeds`` only: ``[count]``.
 
     The order is made from the raw output of PCG-64, which NumPy keeps the same between versions
@@ -79,7 +70,7 @@ def shuffled(count: int, *seeds: int) -> Indices:
 
 
 def balanced(
-    virus: npt.NDArray[np.bool_], groups: npt.NDArray[np.int32], *seeds: int
+    virus: npt.NDArray[np.bool_], groups: npt.NDArray[np.int64], *seeds: int
 ) -> npt.NDArray[np.bool_]:
     """Return which frames to take so that both classes have the same number: bool ``[n]``.
 
@@ -98,69 +89,79 @@ def balanced(
     return taken
 
 
-def balance_frames(frames: CutFrames, lengths: Sequence[int], seed: int) -> None:
-    """Take the same number of frames of each label in train and validation, for each length.
+def labelled(
+    records: pd.DataFrame, frames: npt.NDArray[np.void], seed: int, *, balance: bool
+) -> pd.DataFrame:
+    """Return the frames with part, label and group of their records, and whether they are taken.
 
-    All frames of the test part are taken.
+    With ``balance``, train and validation get the same number of frames of each label, for each
+    length. All frames of the test part are taken.
     """
-    rows, names = frames.rows, [r.row.group if r.row else "" for r in frames.records]
-    numbers = {name: number for number, name in enumerate(dict.fromkeys(names))}
-    group_of = np.array([numbers[name] for name in names], np.int32)
-    for part_number, part in enumerate(PARTS):
-        for length in lengths if part != "test" else ():
-            candidates = np.flatnonzero((rows["part"] == part_number) & (rows["length"] == length))
-            groups = group_of[rows["record"][candidates]]
-            virus = rows["virus"][candidates]
-            rows["taken"][candidates] = balanced(virus, groups, seed, part_number, length)
+    import pandas as pd
+
+    table = pd.DataFrame(frames)
+    of_record = records.loc[table["number"]].reset_index(drop=True)
+    table["part"], table["virus"] = of_record["part"], of_record["label"] == "virus"
+    table["group"] = pd.factorize(records["group"])[0][table["number"]]
+    table["taken"] = True
+    if balance:
+        for (part, length), rows in table[table["part"] != "test"].groupby(["part", "length"]):
+            virus, groups = rows["virus"].to_numpy(), rows["group"].to_numpy()
+            taken = balanced(virus, groups, seed, PARTS.index(part), length)
+            table.loc[rows.index, "taken"] = taken
+    return table
 
 
-# --- writing ---------------------------------------------------------------------------------
-
-
-def write_parts(
+def write_frames(
     dataset: Dataset,
-    frames: CutFrames,
-    shard_size: int,
+    records: pd.DataFrame,
+    frames: pd.DataFrame,
+    sequences: Path,
+    shard_size: int | None,
     seed: int,
     disk: Disk,
     progress: StepProgress,
 ) -> dict[str, Json]:
     """Write shards and frames tables, and return ``parts`` of ``dataset.json``.
 
-    The frames of a part are shuffled over all lengths. The frames of each record are counted.
+    The frames of a part are shuffled over all lengths. ``shard_size`` is the most of a shard.
     """
-    rows = frames.rows
-    progress.begin("writing shards", int(rows["taken"].sum()))
-    for number, count in enumerate(np.bincount(rows["record"][rows["taken"]]).tolist()):
-        frames.records[number].frames = count
+    progress.begin("writing shards", int(frames["taken"].sum()))
+    content = np.memmap(sequences, np.uint8, "r")
+    row_of = LABELLED_FRAMES.row_format(*LabelledFrame._fields)
     sizes: dict[str, Json] = {}
     for part_number, part in enumerate(PARTS):
-        members = np.flatnonzero((rows["part"] == part_number) & rows["taken"])
-        if not len(members):
+        members = frames[(frames["part"] == part) & frames["taken"]]
+        if members.empty:
             continue
-        order = members[shuffled(len(members), seed, part_number)].tolist()
-        shards = [order[start : start + shard_size] for start in range(0, len(order), shard_size)]
+        members = members.iloc[shuffled(len(members), seed, part_number)]
+        size = frames_per_file(len(members), proteins=True, most=shard_size)
+        starts = range(0, len(members), size)
         # The description of the data set, which Dataset.layout reads, is written last.
         layout = Layout(dataset.root, part)
         with disk.create(dataset.frames_table(part)) as table:
             table.write(LABELLED_FRAMES.header.encode())
-            for shard, numbers in enumerate(shards, 1):
-                names = [frames.labelled(number) for number in numbers]
-                for name in names:
-                    table.write(name.row().encode(), 1)
-                for molecule in MOLECULES:
-                    sequences = (frames.sequence(number, molecule) for number in numbers)
-                    ids = (name.frame for name in names)
-                    content = fasta_bytes(zip(ids, sequences, strict=True))
-                    disk.save(layout.split(molecule, shard), content, len(numbers))
-                progress.advance(len(numbers))
-        virus = int(rows["virus"][order].sum())
-        sizes[part] = {
-            "shards": len(shards),
-            "frames": len(order),
-            "others": len(order) - virus,
-            "virus": virus,
-        }
+            for shard, start in enumerate(starts, 1):
+                nucleotides, proteins = [], []
+                rows = members.iloc[start : start + size]
+                owners = records.loc[rows["number"], ["record", "genome", "group", "label"]]
+                for frame, (record, *names) in zip(
+                    rows.itertuples(), owners.itertuples(index=False), strict=True
+                ):
+                    chunk = chunk_id(f"{record}_{frame.length}bp", frame.chunk)
+                    name = chunk + FRAME_LABELS[frame.label]
+                    line = row_of(name, chunk, record, *names, frame.length)
+                    table.write(line.encode(), 1)
+                    middle = frame.offset + frame.bases
+                    text = content[frame.offset : middle + frame.residues].tobytes().decode()
+                    nucleotides.append((name, text[: frame.bases]))
+                    proteins.append((name, text[frame.bases :]))
+                for molecule, pairs in zip(MOLECULES, (nucleotides, proteins), strict=True):
+                    disk.save(layout.split(molecule, shard), fasta_bytes(pairs), len(pairs))
+                progress.advance(len(rows))
+        virus = int(members["virus"].sum())
+        numbers = {"others": len(members) - virus, "virus": virus}
+        sizes[part] = {"shards": len(starts), "frames": len(members), **numbers}
     return sizes
 
 
@@ -170,7 +171,11 @@ for _base in b"ACGT":
 
 
 def write_records(
-    dataset: Dataset, survey: GenomeSurvey, disk: Disk, progress: StepProgress
+    dataset: Dataset,
+    records: pd.DataFrame,
+    sources: Iterator[tuple[int, GenomeRecord]],
+    disk: Disk,
+    progress: StepProgress,
 ) -> dict[str, Json]:
     """Write the FASTA file of each part that has records, and return ``parts``.
 
@@ -182,152 +187,94 @@ def write_records(
         OutputError: the disk is full or unwritable.
     """
     sizes: dict[str, Json] = {}
-    groups = records_by_label(survey.records)
-    for part in PARTS:
-        numbers = {label: len(groups[part, label]) for label in LABELS}
-        if any(numbers.values()):
-            bases = sum(record.bases for label in LABELS for record in groups[part, label])
-            sizes[part] = {"records": sum(numbers.values()), **numbers, "bases": bases}
-    progress.begin("writing records", sum(size["bases"] for size in sizes.values()))
     with ExitStack() as stack:
-        files = {
-            part: stack.enter_context(disk.create(dataset.records_file(part)))
-            for part in PARTS
-            if part in sizes
-        }
-        for number, record in records_of_parts(survey):
-            surveyed = survey.records[number]
-            assert surveyed.part is not None
-            out = files[surveyed.part]
-            out.write(f">{surveyed.name}\n".encode())
+        files = {}
+        for part in PARTS:
+            members = records[records["part"] == part]
+            if not members.empty:
+                counts = {label: int((members["label"] == label).sum()) for label in LABELS}
+                bases = int(members["bases"].sum())
+                sizes[part] = {"records": len(members), **counts, "bases": bases}
+                files[part] = stack.enter_context(disk.create(dataset.records_file(part)))
+        progress.begin("writing records", sum(size["bases"] for size in sizes.values()))
+        for number, record in sources:
+            out = files[records.at[number, "part"]]
+            out.write(f">{records.at[number, 'record']}\n".encode())
             out.write(record.sequence.encode("ascii").translate(_LETTERS))
             out.write(b"\n", 1)
-            progress.advance(surveyed.bases)
+            progress.advance(len(record.sequence))
     return sizes
 
 
-def write_genomes_table(
-    dataset: Dataset, content: Content, records: Sequence[SurveyedRecord], disk: Disk
-) -> None:
+def write_genomes_table(dataset: Dataset, records: pd.DataFrame, disk: Disk) -> None:
     """Write the table that says where every record went."""
-    without_frames = "none of its frames is in the data set" if content == "frames" else ""
     with disk.create(dataset.genomes_table) as table:
         table.write(GENOMES.header.encode())
-        for record in records:
-            line = GENOMES.line(
-                record=record.name,
-                source=record.source,
-                label=record.row.label if record.row else "",
-                group=record.row.group if record.row else "",
-                genome=record.genome,
-                taxon=record.taxon,
-                part=record.part or ("dropped" if record.row else "unused"),
-                bases=record.bases,
-                chunks=record.chunks,
-                frames=record.frames,
-                note=record.note or ("" if record.frames else without_frames),
-            )
-            table.write(line.encode(), 1)
+        for row in records[list(GENOMES.names)].to_dict("records"):
+            table.write(GENOMES.line(**row).encode(), 1)
 
 
-# --- counts for the summary ------------------------------------------------------------------
+def _amounts(records: pd.DataFrame) -> dict[str, Json]:
+    bases = int(records["bases"].sum())
+    return {"genomes": records["genome"].nunique(), "records": len(records), "bases": bases}
 
 
-def count_records(records: Sequence[SurveyedRecord]) -> dict[str, Json]:
-    """Return the numbers of genomes, records and bases."""
-    return {
-        "genomes": len({record.genome for record in records}),
-        "records": len(records),
-        "bases": sum(record.bases for record in records),
-    }
-
-
-def records_by_label(
-    records: Sequence[SurveyedRecord],
-) -> dict[tuple[Part, Label], list[SurveyedRecord]]:
-    """Return the records of each part and label, also where there are none."""
-    groups: dict[tuple[Part, Label], list[SurveyedRecord]] = {
-        (part, label): [] for part in PARTS for label in LABELS
-    }
-    for record in records:
-        if record.part and record.row:
-            groups[record.part, record.row.label].append(record)
-    return groups
-
-
-def frame_counts(
-    frames: CutFrames, lengths: Sequence[int], stride: int | None
+def part_counts(
+    records: pd.DataFrame, frames: pd.DataFrame | None, lengths: Sequence[int], stride: int | None
 ) -> list[dict[str, Json]]:
-    """Return genomes, chunks, open frames and frames taken, by part, label and length."""
+    """Return amounts by part and label; with ``frames`` also by length, with theirs."""
     counts: list[dict[str, Json]] = []
-    rows = frames.rows
-    for (part, label), records in records_by_label(frames.records).items():
-        members = rows[(rows["part"] == PARTS.index(part)) & (rows["virus"] == (label == "virus"))]
-        sizes = count_records(records)
+    for part, label in product(PARTS, LABELS):
+        members = records[(records["part"] == part) & (records["label"] == label)]
+        if members.empty:
+            continue
+        if frames is None:
+            counts.append({"part": part, "label": label, **_amounts(members)})
+            continue
+        own = frames[(frames["part"] == part) & (frames["virus"] == (label == "virus"))]
         for length in lengths:
-            own = members[members["length"] == length]
-            chunks = (len(chunk_positions(record.bases, length, stride)) for record in records)
-            counts.append(
-                {
-                    "part": part,
-                    "label": label,
-                    "length": length,
-                    "genomes": sizes["genomes"],
-                    "bases": sizes["bases"],
-                    "chunks": sum(chunks),
-                    "open": len(own),
-                    "frames": int(own["taken"].sum()),
-                }
-            )
+            taken = own.loc[own["length"] == length, "taken"]
+            amounts = {
+                "genomes": members["genome"].nunique(),
+                "bases": int(members["bases"].sum()),
+                "chunks": sum(len(chunk_positions(b, length, stride)) for b in members["bases"]),
+                "open": len(taken),
+                "frames": int(taken.sum()),
+            }
+            counts.append({"part": part, "label": label, "length": length, **amounts})
     return counts
 
 
-def record_counts(records: Sequence[SurveyedRecord]) -> list[dict[str, Json]]:
-    """Return genomes, records and bases by part and label."""
+def left_out_counts(records: pd.DataFrame) -> list[dict[str, Json]]:
+    """Return the amounts that went to no part, by reason."""
     return [
-        {"part": part, "label": label, **count_records(members)}
-        for (part, label), members in records_by_label(records).items()
-    ]
-
-
-def left_out_counts(records: Sequence[SurveyedRecord]) -> list[dict[str, Json]]:
-    """Return genomes, records and bases that went to no part, by reason."""
-    return [
-        {"reason": reason, **count_records([r for r in records if r.reason == reason])}
-        for reason in get_args(Reason)
+        {"reason": reason, **_amounts(records[records["reason"] == reason])} for reason in REASONS
     ]
 
 
 def part_notices(
-    content: Content,
-    sizes: dict[str, Json],
-    requested_parts: set[str],
-    records: Sequence[SurveyedRecord],
+    sizes: dict[str, Json], content: str, requested_parts: set[str], records: pd.DataFrame
 ) -> list[str]:
-    """Return a sentence for each part, and each label of a part, that is empty.
+    """Return a sentence for each part or label that is empty, and one on divided taxa.
 
     ``sizes`` are ``parts`` of ``dataset.json``. A part that was not requested may be empty.
-    Another sentence names taxa that are in several parts.
     """
     notices = []
     for part in PARTS:
-        if part not in sizes:
-            if part in requested_parts:
-                notices.append(
-                    f"{part} has no {content}: there are few genomes, and their names decide; take "
-                    f"another --seed or a larger fraction, or name the part in the split column"
-                )
-            continue
-        notices += [
-            f"{part} has no {content} of label {label}: nothing can be learned or measured there"
-            for label in LABELS
-            if not sizes[part][label]
-        ]
-    parts_of: dict[str, set[Part]] = defaultdict(set)
-    for record in records:
-        if record.part:
-            parts_of[record.taxon].add(record.part)
-    if divided := [taxon for taxon, parts in parts_of.items() if len(parts) > 1]:
+        if part in sizes:
+            notices += [
+                f"{part} has no {content} of label {label}: nothing can be learned or measured "
+                f"there"
+                for label in LABELS
+                if not sizes[part][label]
+            ]
+        elif part in requested_parts:
+            notices.append(
+                f"{part} has no {content}: there are few genomes, and their names decide; take "
+                f"another --seed or a larger fraction, or name the part in the split column"
+            )
+    counts = records[records["part"].isin(PARTS)].groupby("taxon")["part"].nunique()
+    if len(divided := counts.index[counts > 1]):
         notices.append(
             f"{len(divided):,} taxa are in several parts, because rows name the part of some of "
             f"their genomes: {', '.join(map(shortened, divided[:3]))}"

@@ -3,48 +3,38 @@
 from __future__ import annotations
 
 import hashlib
-from collections import defaultdict
-from collections.abc import Iterable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from virnucpro.errors import InputError
 from virnucpro.training.data.dataset import Part
-from virnucpro.training.data.genomes import GenomeSurvey, SurveyedRecord
 from virnucpro.training.data.relatives import merge_sketches, shared_fraction
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 _STRICTEST_FIRST: tuple[Part, ...] = ("test", "validation", "train")
 
 
-def check_genomes(table: Path, records: Iterable[SurveyedRecord]) -> None:
+def check_genomes(table: Path, records: pd.DataFrame) -> None:
     """Check that each genome has one label and one taxon.
 
     Raises:
         InputError: rows of the table give a genome both labels, or two taxa.
     """
-    first_record: dict[str, SurveyedRecord] = {}
-    for record in records:
-        if record.row is None:
-            continue
-        first = first_record.setdefault(record.genome, record)
-        assert first.row is not None
-        if first.row.label != record.row.label:
+    used = records[records["part"] != "unused"]
+    for column in ("label", "taxon"):
+        counts = used.groupby("genome", sort=False)[column].nunique()
+        if (counts > 1).any():
+            genome = counts.idxmax()
+            first, second, *_ = used.loc[used["genome"] == genome, column].unique()
             raise InputError(
-                f"{table}: genome {record.genome!r} is {first.row.label} by line {first.row.line} "
-                f"and {record.row.label} by line {record.row.line}: leave it out of one with "
-                f"match, or give it two names with genome"
-            )
-        if first.taxon != record.taxon:
-            raise InputError(
-                f"{table}: genome {record.genome!r} has taxon {first.taxon!r} by its record "
-                f"{first.name!r} (line {first.row.line}) and {record.taxon!r} by "
-                f"{record.name!r} (line {record.row.line}): correct the pattern of taxon, which "
-                f"every row of the genome needs, or give it two names with genome"
+                f"{table}: genome {genome!r} has {column} {first!r} by one record and {second!r} "
+                f"by another: correct the patterns, or give it two names with genome"
             )
 
 
-def assign_parts(
-    records: Iterable[SurveyedRecord], *, test: float, validation: float, seed: int
-) -> None:
+def assign_parts(records: pd.DataFrame, *, test: float, validation: float, seed: int) -> None:
     """Give every record the part of its genome.
 
     A genome that a row sends to a part goes there. If rows differ, it goes to the strictest part
@@ -55,35 +45,24 @@ def assign_parts(
     largest counts), ``validation`` to validation. A taxon therefore keeps its part when others are
     added.
     """
-    genomes: dict[str, list[SurveyedRecord]] = defaultdict(list)
-    for record in records:
-        if record.row is not None:
-            genomes[record.genome].append(record)
-    undecided: dict[str, list[SurveyedRecord]] = defaultdict(list)
-    decided_parts: dict[str, set[Part]] = defaultdict(set)
-    for members in genomes.values():
-        rows = {record.row.line: record.row for record in members if record.row is not None}
-        row_parts = {row.part for row in rows.values()}
-        part = next((part for part in _STRICTEST_FIRST if part in row_parts), None)
-        if part is None:
-            undecided[members[0].taxon] += members
-            continue
-        decided_parts[members[0].taxon].add(part)
-        for record in members:
-            assert record.row is not None
-            if record.row.part in (None, part):
-                record.part = part
-            else:
-                line = next(line for line, row in rows.items() if row.part == part)
-                record.reason = "elsewhere"
-                record.note = f"line {line} of the table sends its genome to {part}"
-    for taxon, members in undecided.items():
-        tests = [record.row.test for record in members if record.row is not None]
-        fractions = [test for test in tests if test is not None]
-        part = next((part for part in _STRICTEST_FIRST if part in decided_parts[taxon]), None)
-        part = part or _part_by_name(taxon, max(fractions, default=test), validation, seed)
-        for record in members:
-            record.part = part
+    used = records["part"] != "unused"
+    rank = records["wanted"].map({part: n for n, part in enumerate(_STRICTEST_FIRST)})
+    by_genome = rank.groupby(records["genome"]).transform("min")
+    by_taxon = rank.groupby(records["taxon"]).transform("min")
+    decided = by_genome.fillna(by_taxon)
+    fractions = records["test"].astype(float).groupby(records["taxon"]).transform("max")
+    for number in records.index[used]:
+        if decided[number] == decided[number]:  # it is no NaN
+            part = _STRICTEST_FIRST[int(decided[number])]
+        else:
+            share = fractions[number] if fractions[number] == fractions[number] else test
+            part = _part_by_name(records.at[number, "taxon"], share, validation, seed)
+        records.at[number, "part"] = part
+    elsewhere = used & rank.notna() & (rank != by_genome)
+    records.loc[elsewhere, "note"] = (
+        "another row sends its genome to " + records.loc[elsewhere, "part"]
+    )
+    records.loc[elsewhere, ["part", "reason"]] = "dropped", "elsewhere"
 
 
 def _part_by_name(taxon: str, test: float, validation: float, seed: int) -> Part:
@@ -92,25 +71,18 @@ def _part_by_name(taxon: str, test: float, validation: float, seed: int) -> Part
     return "test" if number < test else "validation" if number < test + validation else "train"
 
 
-def drop_relatives(survey: GenomeSurvey, limit: float) -> None:
+def drop_relatives(records: pd.DataFrame, limit: float) -> None:
     """Take genomes that resemble held-out ones out of the parts.
 
     A genome of train or validation that shares more than ``limit`` of its 31-mers with test is
     dropped; then each genome of train that shares that much with the rest of validation.
     """
-    for held_part, other_parts in (("test", ("validation", "train")), ("validation", ("train",))):
-        pairs = list(zip(survey.records, survey.sketches, strict=True))
-        held_out = merge_sketches(sketch for record, sketch in pairs if record.part == held_part)
-        genomes: dict[str, list[int]] = defaultdict(list)
-        for number, (record, _) in enumerate(pairs):
-            if record.part in other_parts:
-                genomes[record.genome].append(number)
-        for numbers in genomes.values():
-            genome = merge_sketches(pairs[number][1] for number in numbers)
+    for held_part, other_parts in (("test", ["validation", "train"]), ("validation", ["train"])):
+        held_out = merge_sketches(records.loc[records["part"] == held_part, "sketch"])
+        others = records[records["part"].isin(other_parts)]
+        for numbers in others.groupby("genome", sort=False).groups.values():
+            genome = merge_sketches(records.loc[numbers, "sketch"])
             share = shared_fraction(genome, held_out)
-            if share <= limit:
-                continue
-            for number in numbers:
-                record = survey.records[number]
-                record.part, record.reason = None, "related"
-                record.note = f"shares {100 * share:.1f} % of its 31-mers with {held_part}"
+            if share > limit:
+                note = f"shares {100 * share:.1f} % of its 31-mers with {held_part}"
+                records.loc[numbers, ["part", "reason", "note"]] = "dropped", "related", note

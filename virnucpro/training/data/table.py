@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,7 +22,8 @@ from virnucpro.io.text import shortened
 from virnucpro.training.data.dataset import PARTS, Label, Part
 
 REQUIRED = ("file", "label", "group")
-OPTIONAL = ("split", "genome", "taxon", "match")
+PATTERNS = ("genome", "taxon", "match")
+COLUMNS = (*REQUIRED, "split", *PATTERNS)
 _LABELS: Mapping[str, Label] = {
     "virus": "virus",
     "viral": "virus",
@@ -36,21 +36,14 @@ _LABELS: Mapping[str, Label] = {
 
 @dataclass(frozen=True, slots=True)
 class SourceRow:
-    """A row of the table.
+    """A row of the table, with its line number and the resolved path of its file.
 
     Attributes:
-        line: its line number in the table, from 1.
-        file: the path as the table writes it.
-        path: the resolved path.
-        label: ``virus`` or ``others``.
-        group: the name under which results are reported.
         part: the part that all of its genomes go to; None leaves it to the hash of their names.
         test: the fraction of them that is held out if ``part`` is None; None means the fraction
             of the whole data set.
-        genome: a pattern whose first group is the name of the genome in the header of a record;
-            None makes every record a genome.
-        taxon: a pattern whose first group is the name of the taxon (a genus, the genus of the
-            host, a family) in the header of a record; None makes every genome its own taxon.
+        genome, taxon: patterns whose first group is the name in the header of a record; None
+            makes every record a genome, and every genome its own taxon.
         match: a pattern; the row takes only records whose header contains it. None takes all.
     """
 
@@ -65,23 +58,10 @@ class SourceRow:
     taxon: re.Pattern[str] | None
     match: re.Pattern[str] | None
 
-    def matches(self, header: str) -> bool:
-        """Return whether the row may take the record with this header (without ``>``)."""
-        return self.match is None or self.match.search(header) is not None
-
-    def genome_name(self, name: str, header: str) -> str | None:
-        """Return the genome of a record with the unique name ``name``.
-
-        None means that the pattern finds no name in the header.
-        """
-        return name if self.genome is None else _first_group(self.genome, header)
-
-    def taxon_name(self, genome: str, header: str) -> str | None:
-        """Return the taxon of a record of ``genome``.
-
-        None means that the pattern finds no name in the header.
-        """
-        return genome if self.taxon is None else _first_group(self.taxon, header)
+    def names(self, name: str, header: str) -> tuple[str, str]:
+        """Return genome and taxon of the record ``name``; empty where a pattern finds no name."""
+        genome = _first_group(self.genome, header) if self.genome else name
+        return genome, _first_group(self.taxon, header) if self.taxon else genome
 
     def identity(self) -> list[str]:
         """Return what decides about the data set: all fields but the folder of the file."""
@@ -92,14 +72,13 @@ class SourceRow:
         return [self.file, self.label, self.group, split, *patterns]
 
 
-def _first_group(pattern: re.Pattern[str], header: str) -> str | None:
-    """Return what the first group of ``pattern`` finds, with single blanks; None for nothing."""
+def _first_group(pattern: re.Pattern[str], header: str) -> str:
     match = pattern.search(header)
-    return " ".join((match[1] or "").split()) or None if match else None
+    return " ".join((match[1] or "").split()) if match else ""
 
 
-def read_genome_table(path: Path, folder: Path) -> tuple[SourceRow, ...]:
-    """Return the rows of the table ``path``. Relative paths in it start from ``folder``.
+def read_genome_table(path: Path, folder: Path) -> list[SourceRow]:
+    """Read the table ``path``; relative paths of genome files start from ``folder``.
 
     Raises:
         UsageError: the table cannot be read.
@@ -108,9 +87,7 @@ def read_genome_table(path: Path, folder: Path) -> tuple[SourceRow, ...]:
     try:
         text = path.read_bytes().decode("utf-8-sig")
     except OSError as error:
-        raise UsageError(
-            f"table {path} cannot be read ({error.strerror}): check its path"
-        ) from None
+        raise UsageError(f"{path} cannot be read ({error.strerror}): check its path") from None
     except UnicodeDecodeError:
         raise InputError(f"{path} is not UTF-8 text: save the table as UTF-8") from None
     columns: list[str] = []
@@ -121,87 +98,48 @@ def read_genome_table(path: Path, folder: Path) -> tuple[SourceRow, ...]:
         fields = line.rstrip("\r").split("\t")
         try:
             if columns:
-                rows.append(_parse_row(number, columns, fields, folder))
-            else:
-                columns = _checked_columns([name.strip() for name in fields])
-        except ValueError as error:
+                rows.append(_row(number, columns, fields, folder))
+                continue
+            columns = [name.strip() for name in fields]
+            if not set(REQUIRED) <= set(columns) <= set(COLUMNS) or len({*columns}) < len(columns):
+                raise ValueError(
+                    f"the columns are {', '.join(map(shortened, columns))}, expected "
+                    f"{', '.join(REQUIRED)} and any of {', '.join(COLUMNS[3:])}, each once, with "
+                    f"tabs between them"
+                )
+        except (ValueError, re.error) as error:
             raise InputError(f"{path}: line {number}: {error}") from None
     if not rows:
         raise InputError(f"{path} needs a header ({' '.join(REQUIRED)}) and a row for each file")
-    return tuple(rows)
+    return rows
 
 
-def _checked_columns(names: list[str]) -> list[str]:
-    """Return the columns, or raise ValueError."""
-    known = (*REQUIRED, *OPTIONAL)
-    if not set(REQUIRED) <= set(names) <= set(known) or len(set(names)) < len(names):
-        raise ValueError(
-            f"the columns are {', '.join(map(shortened, names))}, expected {', '.join(REQUIRED)} "
-            f"and any of {', '.join(OPTIONAL)}, each once, with tabs between them"
-        )
-    return names
-
-
-def _parse_row(line: int, columns: list[str], fields: list[str], folder: Path) -> SourceRow:
-    """Return a row, or raise ValueError."""
+def _row(line: int, columns: list[str], fields: list[str], folder: Path) -> SourceRow:
+    """Return a row, or raise ValueError or re.error."""
     if any(field.strip() for field in fields[len(columns) :]):
         raise ValueError(f"{len(fields)} fields, but the header has {len(columns)}")
-    values = dict.fromkeys((*REQUIRED, *OPTIONAL), "")
+    values = dict.fromkeys(COLUMNS, "")
     for name, field in zip(columns, fields, strict=False):
         # A blank may be part of a pattern. Everywhere else it is a slip.
-        is_pattern = name in ("genome", "taxon", "match")
-        values[name] = field if is_pattern and field.strip() else field.strip()
-    for name in REQUIRED:
-        if not values[name]:
-            raise ValueError(f"{name} is empty (tabs between columns)")
+        values[name] = field if name in PATTERNS and field.strip() else field.strip()
+    if missing := [name for name in REQUIRED if not values[name]]:
+        raise ValueError(f"{missing[0]} is empty (tabs between columns)")
     label = _LABELS.get(values["label"].lower())
     if label is None:
-        raise ValueError(
-            f"label {shortened(values['label'])!r} is neither virus (1) nor others (0)"
-        )
+        raise ValueError(f"label {shortened(values['label'])!r} is neither virus nor others")
     path = (folder / values["file"]).resolve()
     if not path.is_file():
         raise ValueError(f"file {shortened(values['file'])} not found: {path} (see --genomes)")
-    return SourceRow(
-        line,
-        values["file"],
-        path,
-        label,
-        values["group"],
-        *_parse_split(values["split"]),
-        *(_parse_pattern(name, values[name]) for name in ("genome", "taxon", "match")),
-    )
-
-
-def _parse_pattern(column: str, text: str) -> re.Pattern[str] | None:
-    """Return a pattern, which names a genome or a taxon in its first group; None for no text."""
-    if not text:
-        return None
-    try:
-        pattern = re.compile(text)
-    except re.error as error:
+    patterns = [re.compile(values[name]) if values[name] else None for name in PATTERNS]
+    for name, pattern in zip(PATTERNS[:2], patterns, strict=False):
+        if pattern and not pattern.groups:
+            raise ValueError(f"{name} has no group: put the name in parentheses: ^(\\w+)_frag")
+    split = values["split"]
+    part = next((part for part in PARTS if part == split), None)
+    fraction = re.fullmatch(r"test\s*=\s*([\d.]+)", split)
+    test = float(fraction[1]) if fraction else None
+    if (not part and not fraction and split not in ("", "auto")) or (test or 0) > 1:
         raise ValueError(
-            f"{column} {shortened(text)!r} is not a regular expression: {error}"
-        ) from None
-    if column != "match" and not pattern.groups:
-        raise ValueError(
-            f"{column} {shortened(text)!r} has no group: put the name in parentheses, as in "
-            f"^(\\w+)_frag"
+            f"split {shortened(split)!r} is none of auto, train, validation, test, test=0.2"
         )
-    return pattern
-
-
-def _parse_split(text: str) -> tuple[Part | None, float | None]:
-    """Return the part, or the fraction of the test part."""
-    if text in ("", "auto"):
-        return None, None
-    for part in PARTS:
-        if text == part:
-            return part, None
-    name, _, fraction = text.partition("=")
-    with suppress(ValueError):
-        if name.strip() == "test" and 0 <= float(fraction) <= 1:
-            return None, float(fraction)
-    raise ValueError(
-        f"split {shortened(text)!r} is none of auto, train, validation, test, test=0.2"
-    )
+    return SourceRow(line, values["file"], path, label, values["group"], part, test, *patterns)

@@ -25,9 +25,8 @@ from virnucpro.layout import checkpoint_folder, lock_file
 from virnucpro.metrics.classification import auroc
 from virnucpro.metrics.temperature import fit_temperature
 from virnucpro.store.disk import Disk, sha256_of
-from virnucpro.store.documents import parse_json
+from virnucpro.store.documents import SCHEMAS, parse_json, upgraded
 from virnucpro.store.lock import locked
-from virnucpro.store.migrations import current_schema, upgraded
 from virnucpro.training.data.dataset import Dataset, Part
 from virnucpro.training.lite.genomes import GenomeSet, load_genomes, measured_windows, read_mask
 from virnucpro.training.lite.trainer import (
@@ -235,7 +234,7 @@ def _write_results(
         progress.advance(1)
     digest = sha256_of(encoder)
     report = {
-        "schema": current_schema("lite training"),
+        "schema": SCHEMAS["lite training"],
         **origin,
         **identity,
         "temperature": temperature,
