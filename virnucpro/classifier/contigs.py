@@ -15,9 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 # The share of virus in a sample that the score of a contig assumes. Models are fitted on as much
-# virus as others, but few samples hold that much: at one half, one in ten pieces of bacteria of 500
-# bases was called virus. Of all held-out pieces of 500 bases (examples/lite/train.sh), lite calls
-# 3.0 % of the others virus at a quarter and 2.1 % at a fifth, and 62 and 57 % of the viruses.
+# virus as others, but few samples hold that much.
 ASSUMED_SHARE = 0.2
 # Beyond so many chunks, more of them say nothing new: the mean of a genome differs from that of its
 # kind by more than chance. A model fitted on contigs of up to 16 chunks, and extrapolated, called

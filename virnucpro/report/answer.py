@@ -48,8 +48,8 @@ def warnings(content: Content) -> Iterator[str]:
     highest_rate = np.fmax.reduce(rates, initial=0)
     if content.calibrated and len(rates) and np.isnan(rates).all():
         yield (
-            f"No false discovery rate (fdr) is known: nearly all {content.noun}s look viral, so most "
-            f"are viruses, or their hosts are of an unknown kind."
+            f"No false discovery rate (fdr) is known: nearly all {content.noun}s look viral, so "
+            f"most are viruses, or their hosts are of an unknown kind."
         )
     if highest_rate > DOUBTFUL:
         yield (
