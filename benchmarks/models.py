@@ -123,7 +123,7 @@ def count_work(encoder: BatchedEncoder, sequences: list[str]) -> tuple[int, int]
     for batch in encoder.batches(sequences):
         tokens += batch.tokens
         squares += batch.tokens**2 / len(batch.indices)
-    depth = len(network.blocks)  # type: ignore[arg-type]
+    depth = len(network.blocks)
     return tokens, round(2 * weights * tokens + 4 * encoder.dim * depth * squares)
 
 

@@ -135,19 +135,9 @@ def rcl_predict(
     output_dir: str | PathLike[str] | None = None,
     *,
     model: str | None = None,
-    esm_model: str | None = None,
-    threshold: float | None = None,
-    min_consecutive: int = 12,
-    min_rcl_length: int = 7,
-    sequences: bool = False,
-    loops: bool = False,
-    residues: bool = False,
-    device: str | None = None,
-    gpus: str | None = None,
-    threads: int | None = None,
-    duplicate_ids: str | None = None,
     force: bool = False,
     on_progress: OnProgress | None = None,
+    **options: Any,
 ) -> RclRun:
     """Find the reactive center loop (RCL) in each protein of a file, as ``rcl predict`` does.
 
@@ -158,46 +148,38 @@ def rcl_predict(
         output_dir: folder of the results; None is ``STEM_rcl``.
         model: name of a shipped model, a model file, or the folder of a training; None is
             ``hmm``.
-        esm_model: the ESM-2 model for a network that needs one.
-        threshold: probability above which a residue counts, 0 to 1; None is that of the model.
-        min_consecutive: residues in a row that must be above it; shorter runs are passed over.
-        min_rcl_length: residues of the shortest RCL.
-        sequences: also write the proteins with an RCL as FASTA.
-        loops: also write the RCLs as FASTA.
-        residues: also write the probability of each residue.
-        device: ``auto``, ``cpu``, ``cuda``, or a GPU.
-        gpus: the GPUs to use, such as ``0,1``.
-        threads: host threads in total.
-        duplicate_ids: ``error`` or ``rename``.
         force: move existing results aside and start over.
         on_progress: called with a :class:`Progress` whenever there is more to say.
+        options: ``threshold``, ``min_consecutive``, ``min_rcl_length`` and ``esm_model`` as the
+            command has them; ``sequences``, ``loops`` and ``residues``, True to write these files,
+            too; and the settings ``device``, ``gpus``, ``threads`` and ``duplicate_ids``.
 
     Raises:
         VirNucProError: see ``virnucpro.errors``; no file is left half written, and finished blocks
             of proteins are kept.
     """
     _refuse_in_worker("rcl_predict")
-    if threshold is not None and not 0 <= threshold <= 1:
-        raise UsageError(f"threshold must be from 0 to 1, not {threshold}")
-    if min(min_consecutive, min_rcl_length) < 1:
-        raise UsageError("min_consecutive and min_rcl_length must be 1 or more")
-    machine = {"device": device, "gpus": gpus, "threads": threads, "duplicate_ids": duplicate_ids}
-    settings = _settings(None, machine)
     from virnucpro.rcl.finders import DEFAULT_MODEL, open_finder
     from virnucpro.rcl.predict import RclRequest, run_rcl_prediction
 
-    rule = {"min_consecutive": min_consecutive, "min_rcl_length": min_rcl_length}
-    files = {"sequences": sequences, "loops": loops, "residues": residues}
-    values = {"model": model, "esm_model": esm_model, "threshold": threshold, **rule, **machine}
+    values = {name: value for name, value in options.items() if value is not None}
+    names = ("threshold", "min_consecutive", "min_rcl_length", "esm_model")
+    rule = {name: values.pop(name) for name in names if name in values}
+    if not 0 <= rule.get("threshold", 0) <= 1:
+        raise UsageError(f"threshold must be from 0 to 1, not {rule['threshold']}")
+    if min(rule.get("min_consecutive", 1), rule.get("min_rcl_length", 1)) < 1:
+        raise UsageError("min_consecutive and min_rcl_length must be 1 or more")
+    files = {n: values.pop(n) for n in ("sequences", "loops", "residues") if n in values}
+    settings = _settings(None, values)
     request = RclRequest(
         os.fspath(source),
         None if output_dir is None else Path(output_dir),
-        open_finder(model or DEFAULT_MODEL, threshold=threshold, esm_model=esm_model, **rule),
+        open_finder(model or DEFAULT_MODEL, **rule),
         settings.machine,
         **files,
         duplicate_ids=settings.analysis.duplicate_ids,
         force=force,
-        command=_command("rcl_predict", source, output_dir, values | files),
+        command=_command("rcl_predict", source, output_dir, {"model": model, **options}),
     )
     run_rcl_prediction(request, RunObserver(LogFile(None), on_progress).take)
     return open_rcl_run(request.root, request.stem)

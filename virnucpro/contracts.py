@@ -14,7 +14,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 
 if TYPE_CHECKING:
     import torch
@@ -153,14 +153,6 @@ ReportProgress = Callable[[int, int], None]
 finished."""
 
 
-class Session(Protocol):
-    """A stage opened on a device: a callable on one task."""
-
-    def __call__(self, task: Task, report: ReportProgress) -> TaskResult:
-        """Carry out ``task`` and write its outputs. Raises whatever went wrong."""
-        ...
-
-
 @dataclass(frozen=True)
 class SessionFigures:
     """What a session on a device has measured since it was opened.
@@ -179,12 +171,33 @@ class SessionFigures:
     uncompiled_reason: str = ""
 
 
-@runtime_checkable
-class ModelSession(Protocol):
-    """What the session of a worker stage offers beside being callable.
+class Session:
+    """A stage opened on a device: a callable on one task, which writes what it computes.
 
-    A session without a model need not offer it: executors ask ``isinstance``.
+    A stage without a model takes this class with a function; a model derives from it.
     """
+
+    def __init__(self, run: Callable[[Task, ReportProgress], TaskResult]) -> None:
+        self._run = run
+
+    def __call__(self, task: Task, report: ReportProgress) -> TaskResult:
+        """Carry out ``task`` and write its outputs. Raises whatever went wrong."""
+        return self.compute(task, report)()
+
+    def compute(self, task: Task, report: ReportProgress) -> Callable[[], TaskResult]:
+        """Carry out ``task`` except for writing it, and return what writes it.
+
+        That is called once, and raises what is wrong with the result. Where the device is not a
+        CPU, another thread calls it, while the next task is computed.
+        """
+        result = self._run(task, report)
+        return lambda: result
+
+    def prepare(self, task: Task) -> None:
+        """Begin to read a task that will be computed next. Returns at once and raises nothing.
+
+        Called by the thread that computes, while it computes another task.
+        """
 
     def facts(self) -> Mapping[str, Json]:
         """Return what it computes with, for the log and the run's record: plain JSON values.
@@ -195,7 +208,7 @@ class ModelSession(Protocol):
         ``compiled``, ``compile_seconds`` and, if compiling failed, ``compile_failed``. Sent once,
         when the session is ready.
         """
-        ...
+        return {}
 
     def check(self) -> None:
         """Compute a fixed sequence that is known to be good; raises what is wrong.
@@ -203,42 +216,17 @@ class ModelSession(Protocol):
         If it fails too, a failed task is not the fault of its sequences. Two threads may call the
         session at the same time for this.
         """
-        ...
 
     def shrink(self) -> bool:
         """Halve the batches, after an out-of-memory error; lasts as long as the session.
 
         False where the last task already went one sequence at a time, and nothing was changed.
         """
-        ...
+        return False
 
     def figures(self) -> SessionFigures:
         """Return what it has measured so far; asked for after every task."""
-        ...
-
-
-@runtime_checkable
-class PipelinedSession(Protocol):
-    """What a session offers whose device computes while the host does something else.
-
-    An executor that asks ``isinstance(session, PipelinedSession)`` and finds a device that is not
-    a CPU has the host write one task and read the next but one while the device computes the task
-    between them.
-    """
-
-    def prepare(self, task: Task) -> None:
-        """Begin to read a task that will be computed next. Returns at once and raises nothing.
-
-        Called by the thread that computes, while it computes another task.
-        """
-        ...
-
-    def compute(self, task: Task, report: ReportProgress) -> Callable[[], TaskResult]:
-        """Carry out ``task`` except for writing it, and return what writes it.
-
-        That is called once, in another thread, and raises what is wrong with the result.
-        """
-        ...
+        return SessionFigures()
 
 
 class Receipts(Protocol):
@@ -273,7 +261,7 @@ class Stage(ABC):
     """One step of the pipeline: it says what is to be done, and can do it.
 
     All that the program knows about a stage stands in its class. To add one, write the class and
-    name it in ``virnucpro.run.prepare.Prediction.stages``. A stage of the host derives from
+    name it in ``virnucpro.run.prepare.prediction_stages``. A stage of the host derives from
     :class:`virnucpro.stages.base.HostStage` and needs ``name``, ``plan`` and ``run``; any other
     needs ``name``, ``plan`` and ``open``. Everything else has a default that fits a stage of the
     host with one task.
@@ -369,9 +357,9 @@ class Encoder(Protocol):
         ...
 
     def facts(self) -> Mapping[str, Json]:
-        """Budget and kernels; see :class:`ModelSession`."""
+        """Budget and kernels; see :class:`Session`."""
         ...
 
     def shrink(self) -> bool:
-        """Smaller batches from now on; see :class:`ModelSession`."""
+        """Smaller batches from now on; see :class:`Session`."""
         ...

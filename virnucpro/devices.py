@@ -17,8 +17,6 @@ from virnucpro.errors import DeviceError, UsageError
 from virnucpro.settings import MachineSettings
 
 MASK = "CUDA_VISIBLE_DEVICES"
-ORDER = "CUDA_DEVICE_ORDER"
-PCI_ORDER = "PCI_BUS_ID"  # as NVML and nvidia-smi number GPUs
 
 
 def host_threads() -> int:
@@ -64,7 +62,7 @@ def _masked(mask: str, installed: Sequence[InstalledGpu]) -> list[Device]:
     """Return the devices that a mask names, read as CUDA does.
 
     An invalid entry hides itself and all behind it; an entry that occurs twice hides everything. A
-    GPU in MIG mode stands for its first MIG device.
+    GPU in MIG mode stands for its first MIG device. Numbers are those of NVML and nvidia-smi.
     """
     visible: list[Device] = []
     for entry in (part.strip() for part in mask.split(",")):
@@ -80,26 +78,6 @@ def _masked(mask: str, installed: Sequence[InstalledGpu]) -> list[Device]:
             return []
         visible += found
     return visible
-
-
-def mask_warning() -> str | None:
-    """Return how the numbers in ``CUDA_VISIBLE_DEVICES`` were read, where CUDA may differ.
-
-    CUDA numbers the fastest GPU first unless ``CUDA_DEVICE_ORDER`` says otherwise, and only CUDA
-    knows which one that is. The order is the same where all GPUs are of one model.
-    """
-    numbers = any(part.strip().isdigit() for part in os.environ.get(MASK, "").split(","))
-    if not numbers or os.environ.get(ORDER) == PCI_ORDER:
-        return None
-    installed = _installed_gpus()
-    if len({gpu.name for gpu in installed}) < 2:
-        return None
-    chosen = ", ".join(f"{gpu.name} ({gpu.uuid})" for gpu in _masked(os.environ[MASK], installed))
-    return (
-        f"{MASK}={os.environ[MASK]} is read in the order of the PCI bus, as nvidia-smi numbers "
-        f"GPUs: {chosen or 'no GPU'}. This machine has GPUs of several models, which CUDA may "
-        f"number in another order: set {ORDER}={PCI_ORDER}, or write UUIDs"
-    )
 
 
 def _installed_gpus() -> list[InstalledGpu]:
@@ -140,19 +118,14 @@ def _device(
     nvml: Any, handle: Any, index: int, capability: tuple[int, ...], gpu_name: str = ""
 ) -> Device:
     """Return a GPU, or a MIG device of the GPU ``gpu_name``, whose capability it has."""
-    uuid = _text(nvml.nvmlDeviceGetUUID(handle))
+    uuid = nvml.nvmlDeviceGetUUID(handle)
     memory = int(nvml.nvmlDeviceGetMemoryInfo(handle).total)
     name = ""
     with suppress(*([nvml.NVMLError] if gpu_name else [])):
-        name = _text(nvml.nvmlDeviceGetName(handle))
+        name = nvml.nvmlDeviceGetName(handle)
     if gpu_name and name in ("", gpu_name):  # as an old driver names it
         name = f"{gpu_name} MIG"
     return Device("cuda", index, name, uuid, memory, (capability[0], capability[1]))
-
-
-def _text(value: str | bytes) -> str:
-    """Return what older versions of pynvml give as bytes as text."""
-    return value if isinstance(value, str) else value.decode()
 
 
 def choose_devices(machine: MachineSettings, gpus: Sequence[Device]) -> tuple[Device, ...]:

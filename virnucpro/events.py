@@ -71,7 +71,7 @@ class ReportFinished:
 class WorkerReady:
     """A worker has loaded the model of a stage and takes tasks.
 
-    ``facts`` are those of :class:`virnucpro.contracts.ModelSession`, empty where there are none.
+    ``facts`` are those of :class:`virnucpro.contracts.Session`.
     """
 
     worker: int
@@ -93,7 +93,8 @@ class TaskStarted:
 class Progressed:
     """A worker finished this many sequences and tokens since its last report.
 
-    While the report is written, sequences are records.
+    They are negative if they are to be done again. While the report is written, sequences are
+    records.
     """
 
     worker: int
@@ -121,11 +122,15 @@ class SequencesFailed:
 
 @dataclass(frozen=True)
 class WorkerDied:
-    """A worker process ended or was ended; ``reason`` says how. Another may take its place."""
+    """A worker process ended or was ended; ``reason`` says how. Another may take its place.
+
+    One that is ``lost`` is gone with its device, for which its tasks are not to blame.
+    """
 
     worker: int
     device: Device
     reason: str
+    lost: bool = False
 
 
 @dataclass(frozen=True)

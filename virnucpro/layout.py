@@ -63,6 +63,11 @@ def state_folders(path: Path) -> Sequence[Path]:
     return ()
 
 
+def receipt_beside(file: Path) -> Path:
+    """Return the receipt of the task that writes one file of its own."""
+    return file.with_name(f"{file.name}.done")
+
+
 def lock_file(root: Path, name: str) -> Path:
     """Return the lock file of the work that writes the file ``name`` in ``root``.
 
@@ -125,7 +130,7 @@ class SamplesFolder(OutputFolder):
         # Held by the command, and there since the first one with several inputs.
         self.lock = lock_file(root, self.summary_table.name)
         self.log = self.checkpoints / "samples" / "run.log"
-        self.probe = self.log.with_name("cluster.probe")  # see ``executors.ray_worker.Probe``
+        self.probe = self.log.with_name("cluster.probe")  # proves a shared folder
 
     def sample(self, name: str) -> Path:
         """Return the folder of a sample."""
@@ -144,19 +149,21 @@ class Layout(OutputFolder):
         self.chunks_table = root / CHUNKS.place(stem)
         self.contigs_table = root / CONTIGS.place(stem)
         self.virus_table = root / VIRUS.place(stem)
+        self._results = {suffix: root / f"{stem}_{suffix}" for suffix in RESULT_SUFFIXES}
+        result = self._results
         # The records called virus, and the viral regions of others. The input decides which exist.
-        self.virus_fasta = self.result("virus.fna")
-        self.virus_fastq = self.result("virus.fastq.gz")
-        self.virus_mates_fastq = self.result("virus_1.fastq.gz"), self.result("virus_2.fastq.gz")
-        self.virus_mates_fasta = self.result("virus_1.fna"), self.result("virus_2.fna")
+        self.virus_fasta = result["virus.fna"]
+        self.virus_fastq = result["virus.fastq.gz"]
+        self.virus_mates_fastq = result["virus_1.fastq.gz"], result["virus_2.fastq.gz"]
+        self.virus_mates_fasta = result["virus_1.fna"], result["virus_2.fna"]
         self.virus_reads = (self.virus_fastq, *self.virus_mates_fastq, *self.virus_mates_fasta)
         self.regions_table = root / REGIONS.place(stem)
-        self.regions_bed = self.result("regions.bed")
-        self.regions_gff3 = self.result("regions.gff3")
-        self.run_json = self.result("run.json")
-        self.report = self.result("report.html")
+        self.regions_bed = result["regions.bed"]
+        self.regions_gff3 = result["regions.gff3"]
+        self.run_json = result["run.json"]
+        self.report = result["report.html"]
         self.plots = root / f"{stem}_plots"  # pictures of records that somebody asked for
-        self.failed_fasta = self.result("failed_sequences.fa")
+        self.failed_fasta = result["failed_sequences.fa"]
 
         self.home = self.runs / stem  # no STEM can be a name in it
         self.state = self.home / "state"
@@ -164,7 +171,7 @@ class Layout(OutputFolder):
         self.lock = self.home / "lock"
         self.spooled = self.home / "input"  # standard input, so that it can be read twice
         self.incoming = self.home / "input.new"  # until it is known to be the input of the run
-        self.probe = self.home / "cluster.probe"  # see ``executors.ray_worker.Probe``
+        self.probe = self.home / "cluster.probe"  # proves a shared folder
         self.run_state = self.state / "run.json"  # everything that decides the results
         self.stage_list = self.state / "stages.json"  # for ``status``
         self.log = self.state / "run.log"
@@ -209,9 +216,9 @@ class Layout(OutputFolder):
         Raises:
             ValueError: ``RESULT_SUFFIXES`` does not name the file, so nothing would protect it.
         """
-        if suffix not in RESULT_SUFFIXES:
+        if suffix not in self._results:
             raise ValueError(f"add {suffix!r} to RESULT_SUFFIXES in virnucpro/layout.py")
-        return self.root / f"{self.stem}_{suffix}"
+        return self._results[suffix]
 
     def receipt(self, stage: str) -> Path:
         """Name of the receipt of a stage with one task, which stands in ``receipt_files``."""
@@ -230,7 +237,7 @@ class Layout(OutputFolder):
             self.contigs_table,
             self.virus_table,
             self.regions_table,
-            *map(self.result, RESULT_SUFFIXES),
+            *self._results.values(),
         ]
 
     def top_names(self) -> frozenset[str]:

@@ -156,7 +156,7 @@ def choose_precision(requested: str, devices: Sequence[Device]) -> str:
     CPU it is fp32, as the original computes. fp8 has to be asked for.
 
     Raises:
-        UsageError: the precision is unknown, or a device does not have it (exit 64).
+        UsageError: a device does not have the precision (exit 64).
     """
     if requested == AUTO:
         gpus = [device for device in devices if device.kind == "cuda"]
@@ -167,9 +167,6 @@ def choose_precision(requested: str, devices: Sequence[Device]) -> str:
             if row.automatic_from is not None and lowest >= row.automatic_from
         }
         return usable[max(usable)]
-    if requested not in PRECISIONS:
-        *names, last = PRECISION_CHOICES
-        raise UsageError(f"unknown precision {requested!r}: expected {', '.join(names)} or {last}")
     for device in devices:
         if not supports(device, requested):
             name = "a CPU" if device.kind == "cpu" else device.name

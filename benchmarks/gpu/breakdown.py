@@ -74,7 +74,7 @@ def compile_blocks(encoder: BatchedEncoder) -> None:
     if encoder.device.type == "cuda":
         encoder.compile()
     else:
-        encoder.network.blocks.fuse(encoder.compile_examples(), backend="eager")  # type: ignore[union-attr, operator]
+        encoder.network.blocks.fuse(encoder.compile_examples(), backend="eager")
 
 
 def broken_down(encoder: BatchedEncoder, sequences: list[str]) -> dict[str, Any]:

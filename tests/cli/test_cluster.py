@@ -59,7 +59,7 @@ def test_the_configuration_file_may_name_the_cluster_and_the_option_replaces_it(
     configuration = source.with_name("c.yaml")
     configuration.write_text("cluster: {address: '127.0.0.1:9', files: shared}\n")
     assert _predict(source, "-c", str(configuration)) == 64
-    assert "--cluster 127.0.0.1:9: nothing answers there" in capsys.readouterr().err
+    assert "--cluster 127.0.0.1:9: there is no Ray cluster" in capsys.readouterr().err
     assert _predict(source, "-q", "-c", str(configuration), "--cluster", "none") == 0
     record = (source.parent / "out" / "sample_run.json").read_text()
     assert '"cluster": "none"' in record

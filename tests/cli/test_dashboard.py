@@ -111,9 +111,6 @@ def test_messages_are_broken_between_words(tmp_path: Path) -> None:
         ("evaluate out --labels FILE", "evaluating out"),
         ("train embed data", "embedding data"),
         ("train classifier data -o my.safetensors", "training my.safetensors on data"),
-        ("train prepare FILE -o data", "preparing data from"),
-        ("train lite data -o pair", "training a lite encoder on data"),
-        ("profile --model esm2", "measuring esm2"),
     ],
     ids=lambda text: text.split(" -")[0],
 )

@@ -89,16 +89,6 @@ def test_tests_and_modules_that_the_developer_page_names_exist() -> None:
         assert (ROOT / path).exists() or (ROOT / "virnucpro" / path).exists(), path
 
 
-def test_every_option_of_predict_is_documented() -> None:
-    predict = app.get_command(click.Context(app), "predict")
-    assert predict is not None
-    for parameter in predict.params:
-        for name in parameter.opts:
-            if name.startswith("--") and name not in ("--help", "--parallel"):
-                short = [o for o in parameter.opts if not o.startswith("--")]
-                assert name in USAGE or any(o in USAGE for o in short), name
-
-
 def test_the_python_examples_run_one_after_the_other(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

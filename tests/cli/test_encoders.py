@@ -100,34 +100,6 @@ def test_predict_with_the_example(site, tmp_path, workers):
     assert record["models"]["nucleotide"]["family"] == "kmer-4"
 
 
-def test_options_that_it_ignores_are_named(site, tmp_path):
-    config = tmp_path / "kmer.yaml"
-    config.write_text("features: {dnabert: {model_name: kmer-4}, esm: {model_name: toy}}\n")
-    model = classifier(tmp_path / "classifier.safetensors", KMER_WIDTH + TOY_WIDTH)
-    done = virnucpro(
-        site, "predict", SEQUENCES, "-o", tmp_path / "out", "--config", config, "--device", "cpu",
-        "-m", "custom", "-p", model, "-e", 500, "--dnabert-batch-size", 9, "--precision", "bf16",
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    subject = "has no effect on the nucleotide encoder kmer-4"
-    assert f"--dnabert-batch-size {subject}" in done.stderr
-    assert f"--precision bf16 {subject}" in done.stderr
-    assert "--esm-batch-size" not in done.stderr
-
-
-def test_options_that_lite_ignores_are_named(call, tmp_path):
-    options = ("--dnabert-batch-size", 9, "--esm-batch-size", 64)
-    done = call("predict", SEQUENCES, "-o", tmp_path, "-m", "lite", "--device", "cpu", *options)
-    assert done.code == 0, done.err
-    assert "--dnabert-batch-size has no effect on the nucleotide encoder lite" in done.err
-    assert "--esm-batch-size has no effect: there is no protein encoder" in done.err
-    silent = call("predict", SEQUENCES, "-o", tmp_path / "2", "-m", "lite", "--device", "cpu")
-    assert "has no effect" not in silent.err
-    refused = call("predict", SEQUENCES, "-o", tmp_path / "3", "-m", "lite", "--device", "cpu",
-                   "--precision", "fp8")  # fmt: skip
-    assert refused.code == 64
-
-
 @pytest.fixture
 def packages(tmp_path, monkeypatch) -> Path:
     """An empty folder of packages that this process sees."""

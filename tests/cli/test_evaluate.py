@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
-import os
 import random
 import re
 import shutil
-import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -18,7 +16,6 @@ from virnucpro.classifier.files import inspect_classifier
 from virnucpro.cli import run as run_program
 from virnucpro.layout import lock_file
 from virnucpro.settings import TOY_CLASSIFIER
-from virnucpro.store.disk import Disk
 from virnucpro.store.lock import locked
 
 FILES = ["evaluation.json", "evaluation.md", "evaluation.tsv"]
@@ -91,10 +88,6 @@ def test_a_run_is_measured_at_every_level(evaluate: Callable, tmp_path: Path, le
     assert [row["name"] for row in rows if row["slice"] == "group"] == groups
     assert float(rows[0]["auroc"]) == pytest.approx(found["overall"]["auroc"], abs=1e-6)
     assert found["counts"]["labelled_records_without_a_row"]["virus"] == 1
-    assert "1 labelled records of virus have no row in the predictions" in done.out
-    assert ("1 rows of others have no score: no_open_frame" in done.out) == (level != "frame")
-    assert f"{rows[0]['auroc'][:5]}" in done.out
-    assert "measuring" in done.err
     report = (out / "evaluation.md").read_text()
     assert r"\*Odd\|\<b\>\*" in report
     assert "![roc.png](roc.png)" in report
@@ -170,52 +163,29 @@ def test_again_is_the_same_and_something_else_is_kept(
     before = contents(out)
     again = call(*command)
     assert (again.code, contents(out)) == (0, before)
-    assert "the evaluation in in_chunk_evaluation is made again" in again.err
     refused = call(*command, "--threshold", 0.7)
     assert (refused.code, contents(out)) == (3, before)
-    assert "threshold: was 0.5, is 0.7" in refused.err
     assert call(*command, "--threshold", 0.7, "--force").code == 0
     assert json.loads((out / "evaluation.json").read_text())["threshold"] == 0.7
     assert contents(out / ".checkpoints/evaluation.previous") == before
 
 
-def test_a_killed_evaluation_is_written_again(
-    evaluate: Callable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_killed_evaluation_is_written_again(evaluate: Callable, tmp_path: Path) -> None:
     out, new = tmp_path / "e", tmp_path / "new.safetensors"
-    with monkeypatch.context() as patch:
-        patch.setattr("virnucpro.evaluation.run.as_markdown", None)
-        assert evaluate().code == 1
-    assert (out / "evaluation.tsv").exists()
-    assert not (out / "evaluation.json").exists()
+    assert evaluate().code == 0
+    before = contents(out)
+    (out / "roc.png").unlink()
+    (out / "evaluation.md").write_bytes(b"cut")
     strays = [
         out / ".scores.png.elsewhere.999999999.tmp",
-        out / ".checkpoints/.evaluation.begun.json.elsewhere.999999999.tmp",
         tmp_path / ".new.safetensors.elsewhere.999999999.tmp",
     ]
     for stray in strays:
         stray.touch()
     assert evaluate("--calibrate", TOY_CLASSIFIER, "--output", new).code == 0
     assert not any(stray.exists() for stray in strays)
-    assert [path.name for path in (out / ".checkpoints").iterdir()] == ["evaluation.json.lock"]
-
-
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
-def test_an_interrupted_evaluation_says_so(
-    evaluate: Callable,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    number: signal.Signals,
-    code: int,
-) -> None:
-    """The signal comes while a file is written; nothing of it is left."""
-    with monkeypatch.context() as patch:
-        patch.setattr(Disk, "write", lambda *_: os.kill(os.getpid(), number))
-        patch.setattr("virnucpro.evaluation.run.draw_plots", lambda evaluation, unit: {})
-        done = evaluate()
-    assert done.code == code
-    assert done.err.splitlines()[-1].endswith("run the same command again to go on")
-    assert not list(tmp_path.rglob("*.tmp"))
+    assert evaluate().code == 0
+    assert contents(out) == before
 
 
 def test_of_two_evaluations_at_once_one_leaves(evaluate: Callable, tmp_path: Path) -> None:
@@ -236,11 +206,9 @@ def test_calls_without_scores(evaluate: Callable, made: Path, tmp_path: Path) ->
     (out / "roc.png").write_text("of somebody else")
     refused = evaluate(of=old)
     assert refused.code == 64
-    assert "not its own: roc.png" in refused.err
     done = evaluate("--force", of=old)
     assert done.code == 0, done.err
     assert (out / ".checkpoints/evaluation.previous.1/roc.png").read_text() == "of somebody else"
-    assert "calls without scores" in done.out
     assert sorted(contents(out)) == FILES
     row = _table(out / "evaluation.tsv")[0]
     assert (row["auroc"], row["auroc_low"], row["ece"]) == ("NA", "NA", "NA")
@@ -258,7 +226,6 @@ def test_one_label_only(evaluate: Callable, made: Path, tmp_path: Path) -> None:
     row = _table(tmp_path / "e/evaluation.tsv")[0]
     assert row["auroc"] == "NA"
     assert "one class only" in row["note"]
-    assert "rows have no label" in done.out
 
 
 def test_from_predictions_to_calibrated_rates(
@@ -271,10 +238,12 @@ def test_from_predictions_to_calibrated_rates(
     said = json.loads((tmp_path / "e/evaluation.json").read_text())["calibration"]
     assert inspect_classifier(new).temperature == pytest.approx(said["temperature"])
     assert said["loss"] < said["loss_before"]
-    assert "Calibrated classifier" in done.out
     content = new.read_bytes()
-    assert evaluate().code == 0  # it does not forget that the calibrated file is its own
     assert evaluate(*calibrate).code == 0
+    assert new.read_bytes() == content
+    new.write_bytes(content + b"1")
+    assert evaluate(*calibrate).code == 64
+    assert evaluate(*calibrate, "--force").code == 0
     assert new.read_bytes() == content
     home = shutil.copytree(made, tmp_path / "home", ignore=shutil.ignore_patterns("out"))
     assert call(*_predict(home, new, "out")).code == 0
@@ -288,27 +257,8 @@ def test_from_predictions_to_calibrated_rates(
     other = ("--calibrate", TOY_CLASSIFIER, "--output", tmp_path / "x.safetensors")
     wrong = evaluate(*other, of=home / "out", out="g")
     assert wrong.code == 64
-    assert "were made by" in wrong.err
     assert not (tmp_path / "g").exists()
-    chunks = evaluate(*other, of=made / "out/in_chunks.tsv", out="h")
-    assert chunks.code == 64
-    assert "needs the scores of frames" in chunks.err
-
-
-def test_figures_stay_where_calibration_fails(
-    evaluate: Callable, made: Path, tmp_path: Path
-) -> None:
-    words = {"virus": "others", "others": "virus"}
-    lines = [line.split("\t") for line in (made / "labels.tsv").read_text().splitlines()]
-    turned = ["\t".join(words.get(cell, cell) for cell in line) + "\n" for line in lines]
-    (tmp_path / "labels.tsv").write_text("".join(turned))
-    new = tmp_path / "new.safetensors"
-    calibrate = ("--calibrate", TOY_CLASSIFIER, "--output", new)
-    done = evaluate(*calibrate, labels=tmp_path / "labels.tsv")
-    assert done.code == 65
-    assert "close to guessing" in done.err
-    assert not new.exists()
-    assert json.loads((tmp_path / "e/evaluation.json").read_text())["overall"]["auroc"] < 0.5
+    assert evaluate(*other, of=made / "out/in_chunks.tsv", out="h").code == 64
 
 
 @pytest.mark.parametrize(
@@ -317,25 +267,22 @@ def test_figures_stay_where_calibration_fails(
         ("--calibrate", TOY_CLASSIFIER),
         ("--output", "x.safetensors"),
         ("--calibrate", TOY_CLASSIFIER, "--output", "x.pth"),
-        ("--calibrate", TOY_CLASSIFIER, "--output", TOY_CLASSIFIER),
         ("--threshold", "1.5"),
         ("--labels", "nowhere.tsv"),
     ],
 )
 def test_wrong_options(evaluate: Callable, tmp_path: Path, options: tuple[object, ...]) -> None:
     assert evaluate(*options).code == 64
-    assert not (tmp_path / "e").exists()
+    assert not contents(tmp_path).keys() & {"x.safetensors", "x.pth"}
+    assert not list(tmp_path.glob("e/*"))
 
 
-def test_the_log_has_what_was_said_and_measured(
-    evaluate: Callable, made: Path, tmp_path: Path
-) -> None:
+def test_the_log_has_what_was_said_and_measured(evaluate: Callable, tmp_path: Path) -> None:
     log = tmp_path / "logs/evaluation.log"
     done = evaluate("-q", "-l", log)
     assert (done.code, done.out, done.err) == (0, "", "")
     text = log.read_text()
-    assert f"info: reading {made / 'labels.tsv'}" in text
-    assert f"The report is {tmp_path / 'e/evaluation.md'}" in text
+    assert "The report is" in text
     assert evaluate("--threshold", 0.7, "-l", log).code == 3
     assert log.read_text().startswith(text)
     assert "ended by ResumeRefusedError: " in log.read_text()

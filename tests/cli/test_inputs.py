@@ -1,12 +1,13 @@
-"""Bad and odd inputs through the real command line: the sequences (rows 1 to 53).
+"""Bad and odd inputs, options and names through the real command line.
 
-Rows 54 to 76 are in ``test_inputs_command``, 77 to 85 in ``test_inputs_models``; the GPU lists of
-54 and 57, which need GPUs, in ``tests/unit/test_devices``.
+All forms of damaged sequence files are in ``tests/unit/io``, keys of the configuration in
+``tests/unit/test_configuration``, lists of GPUs in ``tests/unit/test_devices``.
 """
 
 from __future__ import annotations
 
 import os
+import resource
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -17,7 +18,6 @@ from tests.cli.inputs import (
     PLAIN,
     SEQUENCE,
     TOY,
-    Case,
     bases,
     check_accepted,
     check_nothing_written,
@@ -25,12 +25,10 @@ from tests.cli.inputs import (
     ordinary_user,
     packed,
     predict,
-    public_folder,
     result_bytes,
     table,
     written,
 )
-from tests.cli.inputs_sequences import ACCEPTED, CHUNKED, REFUSED
 from tests.forked import run_forked
 from virnucpro.errors import VirNucProError
 from virnucpro.run.predict import run_prediction
@@ -38,18 +36,24 @@ from virnucpro.run.request import PredictionRequest
 from virnucpro.settings import AnalysisSettings, MachineSettings
 from virnucpro.store.disk import Disk
 
+S = SEQUENCE
+READS = b"@a first\n" + S + b"\n+\n" + b"I" * 120 + b"\n@b\n" + S[7:] + b"\n+b\n" + b"!" * 113
+RENAME = ("--duplicate-ids", "rename")
+
 
 @pytest.fixture(scope="module")
 def plain(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
-    """Results of the plain input that most odd ones stand for."""
+    """Results of the plain input that other ones stand for."""
     folder = tmp_path_factory.mktemp("plain")
-    _execute(_source(folder), folder / "out")
+    (folder / "sample.fa").write_bytes(PLAIN)
+    _execute(folder / "sample.fa", folder / "out")
     return result_bytes(folder / "out")
 
 
-def _source(folder: Path, data: bytes = PLAIN) -> Path:
-    path = folder / "sample.fa"
-    path.write_bytes(data)
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    path = tmp_path / "sample.fa"
+    path.write_bytes(PLAIN)
     return path
 
 
@@ -60,117 +64,123 @@ def _execute(source: Path, out: Path, disk: Disk | None = None) -> None:
     run_prediction(request, lambda event: None, disk)
 
 
-@pytest.mark.parametrize("case", REFUSED, ids=str)
-def test_refused(call: Callable, tmp_path: Path, case: Case) -> None:
-    done = predict(call, tmp_path, case)
-    file = str(tmp_path / case.name)
-    check_refused(done, case.code, tuple(s.replace("FILE", file) for s in case.says), case.advice)
+@pytest.mark.parametrize(
+    ("data", "says"),
+    [
+        (b"", ": no sequences"),
+        (b">a\nACGT\n>b\nACG\nMKLVE\n", ": line 5, record 'b': looks like protein"),
+        (b">a \x1b[31mred\nAC\n", ": line 1, record 'a'"),
+        (packed(PLAIN)[:-5], "truncated"),
+        (b">a\nAC\n>a\nAC\n", "--duplicate-ids rename"),
+    ],
+    ids=["empty", "protein", "terminal escape", "truncated gzip", "duplicate ids"],
+)
+def test_refused(call: Callable, tmp_path: Path, data: bytes, says: str) -> None:
+    check_refused(predict(call, tmp_path, data), 65, tmp_path / "sample.fa", says)
     check_nothing_written(tmp_path / "out")
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["out", case.name]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["out", "sample.fa"]
 
 
-@pytest.mark.parametrize("case", ACCEPTED, ids=str)
-def test_accepted(call: Callable, tmp_path: Path, plain: dict[str, bytes], case: Case) -> None:
-    done = predict(call, tmp_path, case)
-    check_accepted(done)
+SCORED = [("a", 120, "scored"), ("b", 113, "scored")]
+SILENT = b">a\nAC\n>b\nNNNNNN\n>c\n" + b"TAATTAATTAA" * 9  # stops in all frames
+
+
+@pytest.mark.parametrize(
+    ("data", "options", "records"),
+    [
+        (PLAIN.replace(b">", b">  "), (), SCORED),
+        (PLAIN.replace(b">b", b">a again"), RENAME, [SCORED[0], ("a_2", 113, "scored")]),
+        (
+            PLAIN.replace(b">a", b">../../x").replace(b">b", b">\"a',[red]%s{0}"),
+            (),
+            [("../../x", 120, "scored"), ("\"a',[red]%s{0}", 113, "scored")],
+        ),
+        (b">" + b"x" * (1 << 20) + b"\n" + S, (), [("x" * (1 << 20), 120, "scored")]),
+        (SILENT, (), [("a", 2, "too_short"), ("b", 6, "ambiguous"), ("c", 99, "no_open_frame")]),
+    ],
+    ids=["blank before the id", "renamed", "hostile ids", "long header", "nothing to score"],
+)
+def test_accepted(
+    call: Callable,
+    tmp_path: Path,
+    data: bytes,
+    options: tuple[str, ...],
+    records: list[tuple[str, int, str]],
+) -> None:
+    check_accepted(predict(call, tmp_path, data, *options))
     out = tmp_path / "out"
-    assert all(text in done.out for text in case.says)
-    assert ("U: read as T" in done.err) == case.row.startswith("30")
-    assert done.err.count("U: read as T") <= 1
-    if case.same:
-        assert result_bytes(out) | {"sample_virus.fna": b""} == plain | {"sample_virus.fna": b""}
-        return
     rows = table(out / "sample_contigs.tsv")
-    found = tuple((r["record"], int(r["length"]), r["status"]) for r in rows)
-    assert found == case.records
-    scored = [name for name, _, status in case.records if status == "scored"]
+    assert [(r["record"], int(r["length"]), r["status"]) for r in rows] == records
     chunks = table(out / "sample_merged/prediction_results_highestscore.csv")
+    scored = [name for name, _, status in records if status == "scored"]
     assert [row["Modified_ID"] for row in chunks] == [f"{name}_chunk_1" for name in scored]
-    frames = table(out / "sample_merged/prediction_results.txt")
-    assert {row["Sequence_ID"][:-2] for row in frames} == {row["Modified_ID"] for row in chunks}
-    assert {path.name for path in tmp_path.iterdir()} == {"out", case.name}
+    assert {path.name for path in tmp_path.iterdir()} == {"out", "sample.fa"}
 
 
-def test_16_headers_of_viral_records_are_unchanged(call: Callable, tmp_path: Path) -> None:
-    case = Case("16", PLAIN.replace(b">", b">  ").replace(b"b", b"a b"))
-    options = ("--duplicate-ids", "rename", "--min-score", "-1")  # above which both records are
-    check_accepted(predict(call, tmp_path, case, *options))
+@pytest.mark.parametrize(
+    ("data", "name"),
+    [
+        (READS, "sample.fa"),
+        (PLAIN.replace(b"T", b"U"), "sample.fa"),
+        (packed(PLAIN[:50]) + packed(PLAIN[50:]), "sample.fa.gz"),
+        (PLAIN, "sample.fasta.gz"),
+    ],
+    ids=["FASTQ", "RNA", "gzip of two members", "gz that is plain"],
+)
+def test_the_same_results(
+    call: Callable, tmp_path: Path, plain: dict[str, bytes], data: bytes, name: str
+) -> None:
+    done = predict(call, tmp_path, data, name=name)
+    check_accepted(done)
+    assert done.err.count("U: read as T") == (b"U" in data)
+    sequences = {"sample_virus.fna": b""}
+    assert result_bytes(tmp_path / "out") | sequences == plain | sequences
+
+
+def test_headers_of_viral_records_are_unchanged(call: Callable, tmp_path: Path) -> None:
+    data = PLAIN.replace(b">", b">  ").replace(b"b", b"a b")
+    check_accepted(predict(call, tmp_path, data, *RENAME, "--min-score", "-1"))
     text = (tmp_path / "out/sample_virus.fna").read_text()
     headers = [line for line in text.splitlines() if line.startswith(">")]
     assert sorted(headers) == [">  a first", ">  a_2 b"]
-
-
-@pytest.mark.parametrize(("row", "sequence", "spans"), CHUNKED, ids=[row for row, _, _ in CHUNKED])
-def test_chunks(
-    call: Callable, tmp_path: Path, row: str, sequence: bytes, spans: list[tuple[str, str]]
-) -> None:
-    check_accepted(predict(call, tmp_path, Case(row, b">a\n" + sequence)))
-    rows = table(tmp_path / "out/sample_chunks.tsv")
-    assert [(r["start"], r["end"]) for r in rows] == spans
 
 
 # --- what is no file, or not to be read
 
 
 @pytest.mark.parametrize(
-    ("row", "make", "says"),
+    ("make", "says"),
     [
-        ("3 missing", lambda path: None, "not found: check its path"),
-        ("3 behind a file", lambda path: path.parent.write_text("x"), "not found: check its path"),
-        ("3 dangling link", lambda path: path.symlink_to("nowhere"), "not found: check its path"),
-        ("3 name too long", lambda path: None, "bytes too long to name the results after it"),
-        ("4 a folder", lambda path: path.mkdir(), "is a folder: name a FASTA or FASTQ file"),
-        ("6 a named pipe", os.mkfifo, "is not a regular file, and it is read more than once: pipe it to --input -"),
+        (lambda path: None, "not found"),
+        (lambda path: path.symlink_to("nowhere"), "not found"),
+        (lambda path: path.mkdir(), "is a folder"),
+        (os.mkfifo, "is not a regular file"),
     ],
-)  # fmt: skip
-def test_no_file(call: Callable, tmp_path: Path, row: str, make: Callable, says: str) -> None:
-    names = {"3 behind a file": "a/sample.fa", "3 name too long": "x" * 300}
-    path = tmp_path / names.get(row, "sample.fa")
+    ids=["missing", "dangling link", "folder", "named pipe"],
+)
+def test_no_file(call: Callable, tmp_path: Path, make: Callable, says: str) -> None:
+    path = tmp_path / "sample.fa"
     make(path)
-    done = call("predict", path, "-o", tmp_path / "out", *TOY)
-    check_refused(done, 64, (str(path),), says)
+    check_refused(call("predict", path, "-o", tmp_path / "out", *TOY), 64, path, says)
     assert not (tmp_path / "out").exists()
 
 
-def test_4_a_folder_after_which_nothing_can_be_named(call: Callable, tmp_path: Path) -> None:
-    done = call("predict", "..", "-o", tmp_path / "out", *TOY)
-    check_refused(done, 64, ("input .. is a folder",), "name a FASTA or FASTQ file")
-
-
-@pytest.mark.parametrize("where", ["file", "folder"])
-def test_5_unreadable(call: Callable, tmp_path: Path, plain: object, where: str) -> None:
-    with public_folder() as folder:
-        (folder / "in").mkdir()
-        source = _source(folder / "in")
-        (source if where == "file" else source.parent).chmod(0)
-        with ordinary_user():
-            done = call("predict", source, "-o", folder / "out", *TOY)
-        check_refused(
-            done, 64, (str(source), "Permission denied"), "check its path and permissions"
-        )
+def test_an_input_that_may_not_be_read(call: Callable, plain: object) -> None:
+    with ordinary_user() as folder:
+        source = folder / "sample.fa"
+        source.write_bytes(PLAIN)
+        source.chmod(0)
+        done = call("predict", source, "-o", folder / "out", *TOY)
         assert not (folder / "out").exists()
-        source.parent.chmod(0o700)
+    check_refused(done, 64, source, "Permission denied")
 
 
-@pytest.mark.parametrize(
-    ("text", "options", "code", "advice"),
-    [
-        (">a\nACGT\n>b\nAC-T\n", (), 65, "line 4, record 'b'"),
-        (">a\nACGT\n>\nAC\n", (), 65, "line 3"),
-        (">a\nACGT\n>b\nAC\n", ("--interleaved",), 64, "--interleaved"),
-    ],
-)
-def test_6_mistakes_in_standard_input_name_no_file(
-    tmp_path: Path, text: str, options: tuple[str, ...], code: int, advice: str
-) -> None:
-    done = run_forked("predict", "-", "-o", tmp_path, *TOY, *options, input=text)
-    check_refused(done, code, ("standard input",), advice)
-    assert ".checkpoints" not in done.err
-    check_nothing_written(tmp_path)
-
-
-def test_6_standard_input(tmp_path: Path, plain: dict[str, bytes]) -> None:
+def test_standard_input(tmp_path: Path, plain: dict[str, bytes]) -> None:
     command = ("predict", "-", "-o", tmp_path, *TOY)
+    refused = run_forked(*command, input=">a\nACGT\n>b\nAC-T\n")
+    check_refused(refused, 65, "standard input: line 4, record 'b'")
+    assert ".checkpoints" not in refused.err
+    check_nothing_written(tmp_path)
     check_accepted(run_forked(*command, input=PLAIN.decode()))
     assert result_bytes(tmp_path, "stdin") == plain
     assert not (tmp_path / ".checkpoints/runs/stdin/input").exists()  # no copy stays
@@ -179,9 +189,9 @@ def test_6_standard_input(tmp_path: Path, plain: dict[str, bytes]) -> None:
     assert "already finished" in again.out
 
 
-def test_6_standard_input_that_is_closed(shell: Callable, tmp_path: Path) -> None:
+def test_standard_input_that_is_closed(shell: Callable, tmp_path: Path) -> None:
     done = shell("predict", "-", "-o", tmp_path, *TOY, preexec_fn=lambda: os.close(0))
-    check_refused(done, 64, ("standard input is closed",), "name a file, or pipe one in")
+    check_refused(done, 64, "standard input is closed")
     check_nothing_written(tmp_path)
 
 
@@ -193,36 +203,31 @@ FULL = pytest.mark.skipif(
 
 
 @pytest.mark.parametrize("size", [3_000_000, pytest.param(300_000_000, marks=FULL)])
-def test_43_a_long_record(call: Callable, tmp_path: Path, size: int) -> None:
-    check_accepted(predict(call, tmp_path, Case("43", b">a\n" + bases(size))))
+def test_a_long_record(call: Callable, tmp_path: Path, size: int) -> None:
+    check_accepted(predict(call, tmp_path, b">a\n" + bases(size)))
     assert len(table(tmp_path / "out/sample_chunks.tsv")) == size // 500
 
 
 @pytest.mark.parametrize("count", [20_000, pytest.param(1_000_000, marks=FULL)])
-def test_44_many_short_reads(call: Callable, tmp_path: Path, count: int) -> None:
+def test_many_short_reads(call: Callable, tmp_path: Path, count: int) -> None:
     data = bases(15 * count + 100, seed=1)
     reads = b"".join(b">%d\n%b\n" % (i, data[i * 15 : i * 15 + 100]) for i in range(count))
-    check_accepted(predict(call, tmp_path, Case("44", reads)))
+    check_accepted(predict(call, tmp_path, reads))
     rows = table(tmp_path / "out/sample_contigs.tsv")
     assert [row["record"] for row in rows] == [str(i) for i in range(count)]
 
 
-# --- gzip bomb
-
-
-def test_49_gzip_bomb_stops_at_the_free_space(
+def test_a_gzip_bomb_stops_at_the_free_space(
     call: Callable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     free = shutil.disk_usage(tmp_path)._replace(free=4 << 20)
     monkeypatch.setattr(shutil, "disk_usage", lambda path: free)
-    case = Case("49", packed(b">a\n" + b"A" * 20_000_000), name="sample.fa.gz")
-    done = predict(call, tmp_path, case)
-    says = (str(tmp_path / case.name), "expands to more than")
-    check_refused(done, 65, says, "choose another output directory")
+    done = predict(call, tmp_path, packed(b">a\n" + b"A" * 20_000_000), name="sample.fa.gz")
+    check_refused(done, 65, tmp_path / "sample.fa.gz", "expands to more than")
     check_nothing_written(tmp_path / "out")
 
 
-# --- changed while it is used
+# --- changed while it is used, or among the results
 
 
 class Meddling(Disk):
@@ -238,29 +243,25 @@ class Meddling(Disk):
         return super().open_new(path)
 
 
-def _append(path: Path, data: bytes) -> None:
-    with path.open("ab") as stream:
-        stream.write(data)
-
-
 CHANGES = {
-    "a record more": (lambda path: _append(path, b">c\n" + SEQUENCE), 65),
+    "a record more": (lambda path: path.write_bytes(PLAIN + b">c\n" + SEQUENCE), 65),
     "half a record": (lambda path: os.truncate(path, 60), 65),
     "other bases": (lambda path: path.write_bytes(PLAIN.replace(b"GG", b"CC")), 65),
     "removed": (lambda path: path.unlink(), 64),
 }
-MOMENTS = ("run.json", "chunked500", "ESM", "prediction_results", "contigs")
+MOMENTS = ("run.json", "ESM", "prediction_results", "contigs")
 
 
 @pytest.mark.parametrize(
     ("change", "at"),
     [*((change, "chunked500") for change in CHANGES), *(("other bases", at) for at in MOMENTS)],
 )
-def test_52_changed_while_running(tmp_path: Path, at: str, change: str) -> None:
-    source, out = _source(tmp_path), tmp_path / "out"
+def test_an_input_that_changes_meanwhile(
+    source: Path, tmp_path: Path, at: str, change: str
+) -> None:
     act, code = CHANGES[change]
     os.utime(source, (1, 1))  # long ago: any write shows in the time
-    disk = Meddling(at, lambda: act(source))
+    disk, out = Meddling(at, lambda: act(source)), tmp_path / "out"
     with pytest.raises(VirNucProError) as caught:
         _execute(source, out, disk)
     assert disk.done
@@ -270,24 +271,20 @@ def test_52_changed_while_running(tmp_path: Path, at: str, change: str) -> None:
     assert at != "chunked500" or written(out) == []
 
 
-# --- an input among the results
-
-
-def test_53_input_that_the_run_would_write(call: Callable, tmp_path: Path) -> None:
-    check_accepted(predict(call, tmp_path, Case("53"), "-k"))
+def test_an_input_that_the_run_would_write(call: Callable, tmp_path: Path) -> None:
+    check_accepted(predict(call, tmp_path, PLAIN, "-k"))
     chunks = tmp_path / "out/sample_chunked500.fa"
     before = chunks.read_bytes()
     (tmp_path / "links").mkdir()
     link = tmp_path / "links/sample.fa"
     link.symlink_to(chunks)
     done = call("predict", link, "-o", tmp_path / "out", *TOY, "--force")
-    check_refused(done, 64, (str(link), "this run would write"), "choose another --output-dir")
+    check_refused(done, 64, link, "this run would write")
     assert chunks.read_bytes() == before
 
 
 @pytest.mark.parametrize("name", ["sample_chunked500.fa", "failed_files.fa", "sample.fa"])
-def test_53_input_in_the_output_directory(call: Callable, tmp_path: Path, name: str) -> None:
-    """The second run of each, ``--force``, must leave its own input alone too."""
+def test_an_input_in_the_output_directory(call: Callable, tmp_path: Path, name: str) -> None:
     source = tmp_path / name
     source.write_bytes(PLAIN)
     for options in ((), ("--force",)):
@@ -295,12 +292,159 @@ def test_53_input_in_the_output_directory(call: Callable, tmp_path: Path, name: 
         assert source.read_bytes() == PLAIN
 
 
-# --- afterwards
-
-
 def test_a_refused_input_can_be_corrected(
     call: Callable, tmp_path: Path, plain: dict[str, bytes]
 ) -> None:
-    assert predict(call, tmp_path, Case("bad", PLAIN + b">\n")).code == 65
-    check_accepted(predict(call, tmp_path, Case("corrected")))
+    assert predict(call, tmp_path, PLAIN + b">\n").code == 65
+    check_accepted(predict(call, tmp_path, PLAIN))
     assert result_bytes(tmp_path / "out") == plain
+
+
+# --- options and the output directory
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        ("--gpus 0,0", "'0,0' names a GPU twice"),
+        ("-d tpu", "--device tpu"),
+        ("-w -3", "'--num-workers'"),
+        ("-t many", "'--threads'"),
+        ("-b 99999999999999999999999", "'--batch-size'"),
+        ("-e 2", "'--expected-length'"),
+        ("--min-score 1.5", "'--min-score'"),
+        ("-c no.yaml", "virnucpro utils generate-config -o no.yaml"),
+        ("--gpu 0", "--gpus"),
+        ("-m 800", "'300', '500', 'lite', 'custom'"),
+        ("-m custom", "--model-path FILE --expected-length N"),
+        ("--input second.fa", "give the input in one way"),
+    ],
+)
+def test_options(call: Callable, source: Path, tmp_path: Path, words: str, says: str) -> None:
+    done = call("predict", source, "-o", tmp_path / "out", "-m", "toy", *words.split())
+    check_refused(done, 64, says)
+    assert not (tmp_path / "out").exists()
+
+
+def test_gpus_without_cuda(
+    call: Callable, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")  # on a machine with GPUs: hide them
+    done = call("predict", source, "-o", tmp_path / "out", "-m", "toy", "--gpus", "0")
+    check_refused(done, 4, "no usable NVIDIA GPU")
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("name", ["out", "out/.checkpoints"])
+def test_an_output_directory_that_is_a_file(
+    call: Callable, source: Path, tmp_path: Path, name: str
+) -> None:
+    path = tmp_path / name
+    path.parent.mkdir(exist_ok=True)
+    path.write_text("mine")
+    done = call("predict", source, "-o", tmp_path / "out", *TOY)
+    check_refused(done, 64, path, "is a file")
+    assert path.read_text() == "mine"
+    check_refused(call("predict", source, "-o", source / "out", *TOY), 6, f"cannot write {source}")
+    check_refused(call("predict", source, *TOY, "-l", tmp_path), 6, f"cannot write {tmp_path}")
+
+
+@pytest.mark.parametrize("name", ["out", "out/.checkpoints", "above"])
+def test_a_read_only_output_directory(
+    call: Callable, plain: object, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    with ordinary_user() as folder:
+        monkeypatch.setenv("XDG_CACHE_HOME", str(folder))
+        (folder / "sample.fa").write_bytes(PLAIN)
+        (folder / name).mkdir(parents=True)
+        (folder / name).chmod(0o555)
+        out = folder / ("above/out" if name == "above" else "out")
+        done = call("predict", folder / "sample.fa", "-o", out, *TOY)
+        check_nothing_written(folder / "out")
+    check_refused(done, 6, "cannot write", folder / name)
+
+
+def test_the_results_of_a_run_that_is_there(call: Callable, source: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    arguments = ("predict", source, "-o", out, *TOY)
+    first = call(*arguments, "--resume")
+    check_accepted(first)
+    assert "starting from the beginning" in first.err
+    results = result_bytes(out)
+    for path in [source, *out.rglob("*")]:
+        os.utime(path, (4e9, 4e9))  # 2096: now looks like long before
+    for options in ((), ("--resume",)):
+        again = call(*arguments, *options)
+        check_accepted(again)
+        assert "Nothing to compute" in again.out
+        check_refused(
+            call(*arguments, "-e", 300, *options), 3, out, "chunk length: was 500, is 300"
+        )
+    assert result_bytes(out) == results
+    check_accepted(call(*arguments, "--force"))
+    assert result_bytes(out) == results
+
+
+@pytest.mark.parametrize(
+    ("folder", "name", "stem"),
+    [
+        ("x.fa", "y.fa.fa", "y.fa"),
+        ("nucleotide", "nucleotide.fa", "nucleotide"),
+        ("Ergebnisse für 文", "größe.fq.fa", "größe.fq"),
+        ("[red]'\"$HOME", "[bold]*%s{0}.fa", "[bold]*%s{0}"),
+        ("-o", "-x.fa", "-x"),
+        (".hidden", ".fa", ".fa"),
+        ("a\nb", "c\nd.fa", "c\nd"),
+    ],
+)
+def test_names(
+    call: Callable,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    folder: str,
+    name: str,
+    stem: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path(name).write_bytes(PLAIN)
+    check_accepted(call("predict", f"--input={name}", f"--output-dir={folder}", *TOY))
+    assert [row["record"] for row in table(tmp_path / folder / f"{stem}_contigs.tsv")] == ["a", "b"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted([folder, name])
+
+
+def test_names_that_are_no_text(tmp_path: Path) -> None:
+    name = os.fsdecode(b"caf\xe9")
+    (tmp_path / f"{name}.fa").write_bytes(PLAIN)
+    log = tmp_path / "log"
+    done = run_forked("predict", f"{name}.fa", "-o", name, *TOY, "-l", log, "-v", cwd=tmp_path)
+    check_accepted(done)
+    assert table(tmp_path / name / f"{name}_contigs.tsv")[0]["record"] == "a"
+    missing = run_forked("predict", f"{name}.fq", "-o", name, *TOY, cwd=tmp_path)
+    check_refused(missing, 64, "caf", "not found")
+
+
+@pytest.mark.parametrize("encoding", ["", "ascii:strict"])
+def test_no_terminal_and_the_c_locale(shell: Callable, tmp_path: Path, encoding: str) -> None:
+    (tmp_path / "文.fa").write_bytes(PLAIN.replace(b">a", ">pfäd_文".encode()))
+    environment = {k: v for k, v in os.environ.items() if k[:3] != "LC_" and k != "LANG"}
+    environment |= {"LC_ALL": "C", "PYTHONIOENCODING": encoding, "FORCE_COLOR": ""}
+    out = tmp_path / "größe"
+    words = ("predict", "文.fa", "-o", out, *TOY, "-v")
+    done = shell(*words, cwd=tmp_path, env=environment, errors="backslashreplace")
+    check_accepted(done)
+    assert not {"\x1b", "\r"} & set(done.out + done.err)
+    assert table(out / "文_contigs.tsv")[0]["record"] == "pfäd_文"
+
+
+@pytest.mark.parametrize("workers", [(), ("--cpu-workers", "2")], ids=["alone", "workers"])
+def test_few_file_handles(
+    shell: Callable, source: Path, tmp_path: Path, workers: tuple[str, ...]
+) -> None:
+    def limit() -> None:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (48, 48))
+
+    config = tmp_path / "many.yaml"
+    config.write_text("prediction:\n  sequences_per_file: 1\n")  # ten files of each kind
+    options = ("-m", "toy", "-c", config, *(workers or ("-d", "cpu")))
+    done = shell("predict", source, "-o", tmp_path / "out", *options, preexec_fn=limit)
+    check_accepted(done)

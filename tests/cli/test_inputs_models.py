@@ -165,22 +165,19 @@ def test_the_models_of_these_tests_are_fine(run: Callable, models: Path) -> None
 CONFIG, TOKENIZER = "dnabert/config.json", "dnabert/tokenizer.json"
 DAMAGE = (
     ("77 removed", Path.unlink, NUCLEOTIDE, "expected model.safetensors or pytorch_model.bin"),
-    ("77 removed", Path.unlink, PROTEIN, "virnucpro models list shows"),
     ("77 removed", Path.unlink, CLASSIFIER, "check --model-path"),
     *(("78 git-LFS pointer", _replaced(POINTER), file, "run 'git lfs pull' there") for file in ALL),
     *(("79 truncated", _cut, file, "cannot be read") for file in ALL),
-    ("79 empty", _replaced(b""), PROTEIN, "is empty"),
-    *(("79 a web page", _replaced(b"<!DOCTYPE html>"), file, "cannot be read") for file in ALL),
+    ("79 a web page", _replaced(b"<!DOCTYPE html>"), PROTEIN, "cannot be read"),
     ("79 a table", _replaced(b"PK\x03\x04" + bytes(99)), CLASSIFIER, "cannot be read"),
     *(("80 hostile", _hostile, file, "reading it would run posix.system") for file in ALL),
     ("80 a hundred million marks", _replaced(b"(" * 100_000_000), CLASSIFIER, ""),
-    *(("80 packed marks", _marks, file, "") for file in (PROTEIN, CLASSIFIER)),
+    ("80 packed marks", _marks, PROTEIN, ""),
     ("80 endless nesting", _replaced(b"[" * 200_000), CONFIG, ""),
-    ("80 endless nesting", _replaced(b'{"a":' * 200_000), TOKENIZER, ""),
     ("80 a repeated key", _repeated_key, CONFIG, ""),
     ("80 ten million layers", _edited(num_hidden_layers=10_000_000), CONFIG, ""),
     ("80 parts of several types", _mixed_weight_map, NUCLEOTIDE, ""),
-    *(("80 a wrong word", _first_word(n), TOKENIZER, "") for n in (-1, 10**6, "7", 2**70)),
+    *(("80 a wrong word", _first_word(n), TOKENIZER, "") for n in (-1, "7", 2**70)),
     *(("83 NaN", _nan, file, "NaN or infinite values") for file in (NUCLEOTIDE, PROTEIN)),
 )
 # Found only when the weights are loaded, after chunks and frames were made.
@@ -206,7 +203,7 @@ def test_damaged(
     damage(models / file)
     started = time.process_time()
     done = run()
-    check_refused(done, 64, (str(models / Path(file).parts[0]),), says)
+    check_refused(done, 64, models / Path(file).parts[0], says)
     assert time.process_time() - started < SECONDS
     assert not Path("ran").exists()
     out = models.parent / "out"
@@ -228,65 +225,47 @@ def _configuration_with_gaps(models: Path, kind: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "name", "place"),
+    ("kind", "name"),
     [
-        ("nucleotide", "zhihan1996/DNABERT-S", "virnucpro/models/zhihan1996/DNABERT-S"),
-        ("protein", "esm2_t36_3B_UR50D", "virnucpro/models/esm2_t36_3B_UR50D.pt"),
-        ("classifier", "500_model.pth", "virnucpro/models/500_model.pth"),
+        ("nucleotide", "zhihan1996/DNABERT-S"),
+        ("protein", "esm2_t36_3B_UR50D"),
+        ("classifier", "500_model.pth"),
     ],
 )
 def test_77_and_85_not_on_this_machine(
-    run: Callable, models: Path, monkeypatch: pytest.MonkeyPatch, kind: str, name: str, place: str
+    run: Callable, models: Path, monkeypatch: pytest.MonkeyPatch, kind: str, name: str
 ) -> None:
     _configuration_with_gaps(models, kind)
-    says = (f"model {name} is not on this machine", str(models.parent / "cache"))
-    check_refused(run(), 64, says, f"virnucpro models fetch {name}")
+    says = (f"model {name} is not on this machine", models.parent / "cache")
+    check_refused(run(), 64, *says, f"virnucpro models fetch {name}")
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    check_refused(run(), 64, says, f"{models.parent}/cache/{place} on this one")
-    check_nothing_written(models.parent / "out")
-
-
-def test_77_a_name_that_is_nearly_right(run: Callable, models: Path) -> None:
-    _configure(models, protein="esm2_t36_3B_UR50")
-    check_refused(
-        run(), 64, ("no model is called 'esm2_t36_3B_UR50'",), "did you mean esm2_t36_3B_UR50D?"
-    )
+    check_refused(run(), 64, *says, "on this one")
     check_nothing_written(models.parent / "out")
 
 
 # --- that do not fit
 
 
-@pytest.mark.parametrize("suffix", [".pth", ".safetensors"])
-def test_81_wrong_widths(run: Callable, models: Path, suffix: str) -> None:
-    path = models / f"wide{suffix}"
-    (save_classifier if suffix == ".pth" else save_own)(path, width=3328)
-    done = run("-m", "custom", "-p", path, "-e", 500)
-    says = (f"{path} takes 3328 numbers per sequence", f"give {WIDTH}")
-    check_refused(done, 64, says, "choose the classifier that was trained with these encoders")
-    check_nothing_written(models.parent / "out")
-
-
 def test_81_encoders_in_each_others_place(run: Callable, models: Path) -> None:
     _configure(models, nucleotide=str(models / PROTEIN))
-    says = (str(models / PROTEIN), "is a protein model (esm2)")
-    check_refused(run(), 64, says, "a nucleotide model is needed")
+    check_refused(run(), 64, models / PROTEIN, "is a protein model (esm2)")
     check_nothing_written(models.parent / "out")
 
 
 @pytest.mark.parametrize(
     ("said", "says"),
     [
+        ({"width": 3328}, "takes 3328 numbers per sequence"),
         ({"chunk_lengths": [300]}, "trained for chunks of 300 bases, not 500"),
         ({"encoders": ["dnabert-s", "prot-t5"]}, "was trained with dnabert-s and prot-t5"),
     ],
 )
-def test_82_own_format_that_does_not_fit(
+def test_82_a_classifier_that_does_not_fit(
     run: Callable, models: Path, said: dict[str, Any], says: str
 ) -> None:
     save_own(models / OWN, **said)
     done = run("-m", "custom", "-p", models / OWN, "-e", 500)
-    check_refused(done, 64, (str(models / OWN),), says)
+    check_refused(done, 64, models / OWN, says)
     check_nothing_written(models.parent / "out")
 
 
@@ -324,6 +303,5 @@ def test_84_checksum_differs(run: Callable, call: Callable, models: Path, file: 
         stream.seek(-1, 1)
         stream.write(bytes([byte ^ 1]))
     done = run()
-    says = (str(weights), "checksum differs")
-    check_refused(done, 64, says, f"virnucpro models fetch {name}")
+    check_refused(done, 64, weights, "checksum differs", f"virnucpro models fetch {name}")
     check_nothing_written(models.parent / "out")

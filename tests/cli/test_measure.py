@@ -19,7 +19,6 @@ import benchmarks.gpu.__main__ as measure
 from benchmarks.gpu.__main__ import ARCHIVE, KERNELS, SUMMARY
 from benchmarks.gpu.parts import REAL, SMALL, Part, parts
 from tests.faults.processes import family, running, until
-from virnucpro.contracts import Device
 
 ROOT = Path(__file__).parents[2]
 SLEEP = (
@@ -179,15 +178,6 @@ def test_terminated_it_leaves_nothing_behind(tmp_path: Path) -> None:
     assert not list(scratch.iterdir())
 
 
-def test_the_archive_stays_small_and_has_the_small_files(tmp_path: Path) -> None:
-    out, work, _ = folders(tmp_path)
-    (work / "large.xml").write_bytes(os.urandom(70 << 20))
-    (work / "a.log").write_bytes(b"the end")
-    measure.pack(work, out / ARCHIVE)
-    with zipfile.ZipFile(out / ARCHIVE) as archive:
-        assert archive.namelist() == ["a.log"]
-
-
 def test_what_makes_no_sense_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for words in (["--device", "cpu"], ["--small"], ["--parts", "x", "--device", "cpu", "--small"]):
         with pytest.raises(SystemExit):
@@ -195,28 +185,6 @@ def test_what_makes_no_sense_is_refused(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr(measure, "visible_gpus", lambda: [])
     with pytest.raises(SystemExit, match="no usable NVIDIA GPU"):
         measure.main(["facts", str(tmp_path)])
-
-
-def test_without_fp8(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    older = Device("cuda", 0, "A100", "GPU-1", 80 << 30, (8, 0))
-    monkeypatch.setattr(measure, "visible_gpus", lambda: [older])
-    monkeypatch.setattr(measure, "COMPILED", tmp_path / "kernels")
-    assert measure.main(["decisions", str(tmp_path), "--minutes", "0"]) == 0  # no part is run
-    rows = summary(tmp_path)["parts"]
-    assert [row["part"] for row in rows[:3]] == ["pool-bf16", "pool-fp16", "peers"]
-    assert {row["state"] for row in rows} == {"not started: the time was over"}
-
-
-@pytest.mark.parametrize("scale", [REAL, SMALL])
-def test_the_order_of_the_parts(tmp_path: Path, scale: Any) -> None:
-    facts, decisions = (
-        parts(command, scale, tmp_path, tmp_path) for command in ("facts", "decisions")
-    )
-    for part in (*facts[:-1], *decisions):
-        assert str(tmp_path / f"{part.name}.json") in part.command
-    assert [part.name for part in facts[:3]] == ["machine", "esm2", "breakdown-esm2"]
-    assert facts[-1].name == "tests"
-    assert decisions[0].name == f"pool-{scale.half}"
 
 
 def saved(rate: float, eight: float) -> dict[str, Any]:

@@ -21,10 +21,10 @@ from virnucpro.contracts import Device
 from virnucpro.errors import OutputError, UsageError
 from virnucpro.events import Event, Notice, StageStarted
 from virnucpro.executors.local import LocalPool
-from virnucpro.layout import RunLayout
 from virnucpro.run.predict import run_prediction
 from virnucpro.run.request import PredictionRequest
-from virnucpro.run.samples import NamedInput, predict_samples
+from virnucpro.run.sample_list import Sample
+from virnucpro.run.samples import predict_samples
 from virnucpro.run.status import statuses
 from virnucpro.settings import AnalysisSettings, MachineSettings
 from virnucpro.store.disk import Disk
@@ -226,7 +226,7 @@ def test_what_has_scores_is_not_embedded_again(source: Path, kept: Path, tmp_pat
     request = _request(source, tmp_path / "out")
     _stopped_in(request, "protein_embeddings", 2)
     (status,) = statuses(tmp_path / "out")
-    stages = {stage.stage.name: stage for stage in status.stages}
+    stages = {stage.name: stage for stage in status.stages}
     assert stages["merging"].files_done == 3
     assert stages["nucleotide_embeddings"].files_done == 6
     files = stages["merging"].files
@@ -326,28 +326,18 @@ def test_failed_sequences_are_tried_again_and_the_others_are_not(
 def test_several_samples_share_their_windows(source: Path, kept: Path, tmp_path: Path) -> None:
     other = tmp_path / "other.fa"
     other.write_text("".join(source.read_text().splitlines(keepends=True)[:40]))
-    samples = [
-        NamedInput(name, _request(path, tmp_path / "out" / name))
-        for name, path in (("a", source), ("b", other))
-    ]
+    samples = [Sample("a", str(source)), Sample("b", str(other))]
     started: Counter[str] = Counter()
 
     def watch(event: Event) -> None:
         if isinstance(event, StageStarted):
             started[event.stage] += 1
 
-    outcomes = predict_samples(samples, tmp_path / "out", watch)
-    assert [outcome.state for outcome in outcomes] == ["finished", "finished"]
+    predict_samples(_request(source, tmp_path), samples, tmp_path / "out", watch)
+    assert [sample.state for sample in samples] == ["finished", "finished"]
     assert _results(tmp_path / "out/a") == _results(kept)
     frames = sum(
         json.loads((tmp_path / f"out/{name}_run.json").read_bytes())["counts"]["frames"]
         for name in ("a/in", "b/other")
     )
     assert started["nucleotide_embeddings"] <= -(-frames // (FRAMES_PER_WINDOW - 20))
-
-
-def test_the_layout_names_the_files(tmp_path: Path) -> None:
-    layout = RunLayout(tmp_path, "in", 500)
-    assert layout.score_files() == []
-    Disk().save(layout.scores(3), b"")
-    assert layout.score_files() == [tmp_path / "in_merged/output_3_scores.pt"]

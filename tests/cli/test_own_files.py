@@ -14,11 +14,9 @@ from tests.forked import run_forked
 from virnucpro.layout import RunLayout
 
 USERS_FILES = [
-    *("sample_nucleotide.fa", "sample_protein.faa", "sample_chunked500.fa", "sample_run.json"),
-    *("sample_protein/output_1.fa", "sample_nucleotide/output_1.fa", "sample_failed_sequences.fa"),
-    *("sample_virus.fna", "sample_virus.fastq.gz", "sample_contigs.tsv", "sample_chunks.tsv"),
-    "sample_report.html",
-    *("sample_merged/prediction_results.txt", "sample_merged/output_1_merged.pt"),
+    *("sample_nucleotide.fa", "sample_chunked500.fa", "sample_run.json", "sample_report.html"),
+    *("sample_protein/output_1.fa", "sample_failed_sequences.fa", "sample_virus.fastq.gz"),
+    *("sample_contigs.tsv", "sample_merged/output_1_merged.pt"),
 ]
 
 
@@ -29,32 +27,32 @@ def source(tmp_path: Path) -> Path:
     return path
 
 
-@pytest.mark.parametrize("options", [(), ("--resume",)], ids=["plain", "resume"])
 @pytest.mark.parametrize("name", USERS_FILES)
 def test_a_users_file_beside_the_input(
-    call: Callable, source: Path, tmp_path: Path, name: str, options: tuple[str, ...]
+    call: Callable, source: Path, tmp_path: Path, name: str
 ) -> None:
     path = tmp_path / name
     path.parent.mkdir(exist_ok=True)
     path.write_text("mine")
-    refused = call("predict", source, "-o", tmp_path, *TOY, *options)
-    check_refused(refused, 64, (name,), "start over with --force")
-    assert path.read_text() == "mine"
+    for options in ((), ("--resume",)):
+        refused = call("predict", source, "-o", tmp_path, *TOY, *options)
+        check_refused(refused, 64, name, "start over with --force")
+        assert path.read_text() == "mine"
 
 
-@pytest.mark.parametrize("options", [(), ("--resume",)], ids=["plain", "resume"])
-@pytest.mark.parametrize("name", [*USERS_FILES[1:3], "sample_protein/output_1.fa"])
+@pytest.mark.parametrize("name", ["sample_protein.faa", "sample_protein/output_1.fa"])
 def test_a_users_file_where_a_finished_run_removed_its_own(
-    call: Callable, source: Path, tmp_path: Path, name: str, options: tuple[str, ...]
+    call: Callable, source: Path, tmp_path: Path, name: str
 ) -> None:
     arguments = ("predict", source, "-o", tmp_path, *TOY)
     check_accepted(call(*arguments))
     results = result_bytes(tmp_path)
     (tmp_path / name).parent.mkdir(exist_ok=True)
     (tmp_path / name).write_text("mine")
-    check_refused(call(*arguments, *options), 64, (name,), "start over with --force")
-    assert (tmp_path / name).read_text() == "mine"
-    for _ in range(2):
+    for options in ((), ("--resume",)):
+        check_refused(call(*arguments, *options), 64, name)
+        assert (tmp_path / name).read_text() == "mine"
+    for _ in range(2):  # the second --force must not remove what the first one moved
         check_accepted(call(*arguments, "--force"))
     moved = list((tmp_path / ".checkpoints").rglob(Path(name).name))
     assert "mine" in [path.read_text() for path in moved]
@@ -77,8 +75,7 @@ def test_chunks_of_another_length_are_somebody_elses(
     assert result_bytes(tmp_path, "sample_chunked300") == results
 
 
-NAMES = ["x.previous", "x.lock", "x.input", "pipeline_state.json", "runs", "x.previous.1", "state"]
-NAMES += ["x_chunked500", "failed_files.txt.lock", "failed_files.previous", "input.new", "previous"]
+NAMES = ["x.previous", "x.lock", "runs", "state", "x_chunked500", "failed_files.txt.lock"]
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -102,32 +99,14 @@ def test_names_do_not_collide(call: Callable, tmp_path: Path, name: str) -> None
     assert {row["state"] for row in rows} == {"finished"}
 
 
-@pytest.mark.parametrize("name", ["..fa", "...fa", f"{'n' * 245}.fa", f"{'ü' * 115}.fa"])
+@pytest.mark.parametrize("name", ["..fa", f"{'n' * 245}.fa", f"{'ü' * 115}.fa"])
 def test_names_that_no_result_can_have(
     call: Callable, tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path(name).write_bytes(PLAIN)
-    for options in ((), ("-o", "out")):
-        check_refused(call("predict", name, *TOY, *options), 64, ("has a name",), "rename the file")
+    check_refused(call("predict", name, *TOY, "-o", "out"), 64, "has a name")
     assert [path.name for path in tmp_path.iterdir()] == [name]
-
-
-def test_the_longest_name_that_results_can_have(
-    call: Callable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("virnucpro.store.disk.host_name", lambda: "h")
-    refused = 0
-    for length in range(245, 180, -1):
-        source = tmp_path / f"{'n' * length}.fa"
-        source.write_bytes(PLAIN)
-        done = call("predict", source, *TOY, "-o", "out")
-        if done.code == 0:
-            break
-        assert done.code == 64
-        refused += 1
-    assert 0 < refused < 60
 
 
 def _spooled(out: Path) -> list[bytes]:
@@ -143,7 +122,7 @@ def test_other_standard_input_does_not_replace_that_of_the_run(
     assert _spooled(tmp_path) == [PLAIN]
     for options in ((), ("--resume",)):
         refused = run_forked(*arguments, *options, input=f">a\n{SEQUENCE.decode()}\n")
-        check_refused(refused, 3, ("input: was sha256",), "start over with --force")
+        check_refused(refused, 3, "input: was sha256")
         assert _spooled(tmp_path) == [PLAIN]
     (tmp_path / "stdin_contigs.tsv").unlink()
     check_accepted(run_forked(*arguments, input=PLAIN.decode()))
@@ -209,13 +188,11 @@ def test_no_link_is_followed(
 def test_commands_with_a_single_file(call: Callable, tmp_path: Path) -> None:
     path = tmp_path / "notes"
     path.write_text("mine")
-    check_refused(
-        call("utils", "generate-config", "-o", path), 64, ("notes",), "start over with --force"
-    )
+    check_refused(call("utils", "generate-config", "-o", path), 64, "notes")
     assert call("utils", "generate-config", "-o", path, "--force").code == 0
     moved = [p.read_text() for p in (tmp_path / ".checkpoints").rglob("notes")]
     assert moved == ["mine"]
     path.write_text('{"mine": 1}')
     command = ("profile", "--model", "esm2", "-o", path, "--device", "cpu")
-    check_refused(call(*command), 64, ("notes",), "move them away")
+    check_refused(call(*command), 64, "notes")
     assert path.read_text() == '{"mine": 1}'

@@ -6,9 +6,8 @@ import json
 import os
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -16,18 +15,18 @@ from tests.cli.inputs import bases
 from virnucpro.cli import run
 from virnucpro.contracts import Device, Session
 from virnucpro.errors import InputError, RunInterruptedError, UsageError
-from virnucpro.events import Event, Notice, StageStarted
+from virnucpro.events import Emit, Event, Notice, StageStarted
 from virnucpro.layout import SamplesFolder
 from virnucpro.run import samples as samples_module
 from virnucpro.run.request import PredictionRequest
 from virnucpro.run.sample_list import (
-    NamedFile,
+    Sample,
     mates_among,
     named_files,
     read_sample_list,
     samples_of,
 )
-from virnucpro.run.samples import NamedInput, predict_samples
+from virnucpro.run.samples import predict_samples
 from virnucpro.settings import AnalysisSettings, MachineSettings
 from virnucpro.stages.embedding import EmbeddingStage
 from virnucpro.store.disk import host_name
@@ -162,9 +161,7 @@ def test_mates_are_told_by_their_names(
     files: tuple[str, ...], mates: tuple[str, str] | None
 ) -> None:
     assert mates_among(named_files(files)) == mates
-    assert (
-        mates_among([NamedFile(row.name, row.file, "x.fq") for row in named_files(files)]) is None
-    )
+    assert mates_among([Sample(row.name, row.file, "x.fq") for row in named_files(files)]) is None
 
 
 def test_mates_that_are_given_as_samples_are_named(
@@ -179,13 +176,12 @@ def test_mates_that_are_given_as_samples_are_named(
     assert "--input2" in text
 
 
-def _samples(root: Path, **options: Any) -> list[NamedInput]:
+def _predict_samples(emit: Emit) -> list[str]:
+    """Predict the samples of ``GOOD`` into ``out``; returns their states."""
     request = PredictionRequest("", None, AnalysisSettings("toy"), MachineSettings(device="cpu"))
-    request = replace(request, **options)
-    return [
-        NamedInput(name, replace(request, source=f"in/{name}.fa", output_dir=root / name))
-        for name in GOOD
-    ]
+    samples = [Sample(name, f"in/{name}.fa") for name in GOOD]
+    predict_samples(request, samples, Path("out").absolute(), emit)
+    return [sample.state for sample in samples]
 
 
 @pytest.mark.parametrize(("share", "most", "loads"), [(0.25, 100, 2), (0.0, 100, 6), (0.25, 2, 4)])
@@ -206,8 +202,7 @@ def test_models_are_loaded_once_for_a_group(
     monkeypatch.setattr(EmbeddingStage, "open", counted)
     monkeypatch.setattr(samples_module, "GROUP_SHARE", share)
     monkeypatch.setattr(samples_module, "MOST_SAMPLES", most)
-    outcomes = predict_samples(_samples(folder / "out"), folder / "out", lambda event: None)
-    assert [outcome.state for outcome in outcomes] == ["finished"] * 3
+    assert _predict_samples(lambda event: None) == ["finished"] * 3
     assert len(opened) == loads
     _check_all(folder)
 
@@ -216,7 +211,7 @@ def test_the_time_left_counts_all_samples_of_a_group_and_says_that_there_are_oth
     folder: Path,
 ) -> None:
     events: list[Event] = []
-    predict_samples(_samples(folder / "out"), folder / "out", events.append)
+    _predict_samples(events.append)
     begun = [event.message for event in events if isinstance(event, Notice)]
     assert [text for text in begun if text.startswith("sample ")] == [
         f"sample {number} of 3: {name}"
@@ -239,10 +234,10 @@ def test_an_interrupted_list_is_continued(folder: Path) -> None:
             raise RunInterruptedError(15)
 
     with pytest.raises(RunInterruptedError):
-        predict_samples(_samples(root), root, interrupt)
+        _predict_samples(interrupt)
     assert [row["state"] for row in _rows(root).values()] == ["unfinished"] * 3
     events: list[Event] = []
-    predict_samples(_samples(root), root, events.append)
+    _predict_samples(events.append)
     todo = {e.stage: e.todo for e in events if isinstance(e, StageStarted) and e.on_workers}
     assert todo == {"nucleotide_embeddings": 0, "protein_embeddings": 3}
     _check_all(folder)
@@ -317,7 +312,7 @@ def test_call_takes_all_samples_and_renews_their_table_and_overview(
     page = overview.read_bytes()
     assert run(["call", "out", "--min-score", "-1"]) == 0
     text = capsys.readouterr()
-    assert "s_wrong has no results, and is left out" in text.err
+    assert "left out: the run wrong in" in text.err
     assert "of 5 records are called virus" in text.out
     after = _rows(folder / "out")
     for name in ("a", "b"):
@@ -430,8 +425,8 @@ def test_what_cannot_be_samples_is_refused(
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("", "the first line must be"),
-        ("a\tin/a.fa\n", "the first line must be"),
+        ("", "is empty"),
+        ("a\tin/a.fa\n", "has no column 'name'"),
         ("name\tfile\n", "names no sample"),
         ("name\tfile\na\n", "line 2"),
         ("name\tfile\na\t\n", "line 2"),
@@ -440,13 +435,13 @@ def test_what_cannot_be_samples_is_refused(
         ("name\tfile\na\x1b[2J\tin/a.fa\n", "cannot be the name of a folder"),
         (f"name\tfile\n{'a' * 201}\tin/a.fa\n", "longer than 200 bytes"),
         ("name\tfile\na\tin/a.fa\nA\tin/b.fa\n", "have the same name A"),
-        ("name\tfile\na\tin/a.fa\na\tin/a.fa\n", "in/a.fa is listed twice with the name a"),
-        ("name\tfile\tinput2\na\t1.fq\t2.fq\na\t1.fq\t3.fq\n", "1.fq is listed twice"),
+        ("name\tfile\na\tin/a.fa\na\tin/a.fa\n", "in/a.fa and in/a.fa have the same name a"),
+        ("name\tfile\tinput2\na\t1.fq\t2.fq\na\t1.fq\t3.fq\n", "have the same name a"),
         ("name\tfile\na\tin/a.fa\nb\t-\n", "line 3: standard input cannot be one of several"),
         ("name\tfile\tinput2\na\t1.fq\t-\n", "line 2: standard input cannot be one of several"),
         ("name\tfile\nsamples_summary.tsv\tin/a.fa\n", "have the same name"),
         ("name\tfile\nsamples_overview.html\tin/a.fa\n", "have the same name"),
-        ("name\tfile\na\tin/\udcff.fa\n", "not text in UTF-8"),
+        ("name\tfile\na\tin/\udcff.fa\n", "not in UTF-8"),
     ],
 )
 def test_a_wrong_list_is_refused(tmp_path: Path, text: str, says: str) -> None:
@@ -456,10 +451,10 @@ def test_a_wrong_list_is_refused(tmp_path: Path, text: str, says: str) -> None:
         read_sample_list(path)
 
 
-def test_a_list_may_have_comments_and_blank_lines(tmp_path: Path) -> None:
+def test_a_list_may_have_blank_lines_and_other_columns(tmp_path: Path) -> None:
     path = tmp_path / "samples.tsv"
-    path.write_text("\ufeff# mine\nname\tfile\n\none\tin/a b.fa\r\n# two\n")
-    assert read_sample_list(path) == [("one", "in/a b.fa", None)]
+    path.write_text("\ufeffplace\tname\tfile\n\nlake\tone\tin/a b.fa\r\n")
+    assert read_sample_list(path) == [Sample("one", "in/a b.fa")]
 
 
 def test_names_in_a_table_that_cannot_be_folders_do_not_count(tmp_path: Path) -> None:

@@ -110,12 +110,8 @@ def test_an_interrupted_run(call: Callable, folder: Path) -> None:
 def test_a_run_of_an_earlier_state_of_the_program_is_shown_and_refused(
     call: Callable, folder: Path
 ) -> None:
-    """Its split files had a fixed size, and its stages said otherwise which of them embed."""
+    """Its split files had a fixed size."""
     state = folder / "cut/.checkpoints/runs/in/state"
-    stages = unsealed((state / "stages.json").read_bytes())
-    for row in stages["stages"]:
-        row["spanned"] = row.pop("embeds")
-    (state / "stages.json").write_bytes(sealed(stages))
     document = unsealed((state / "run.json").read_bytes())
     del document["analysis"]["frames per file"]
     document["analysis"]["sequences per file"] = 10_000
@@ -182,11 +178,6 @@ def _config(folder: Path) -> Path:
         "device: {default: cpu}\n"
     )
     return path
-
-
-def test_the_stages_are_those_of_the_pipeline(folder: Path) -> None:
-    shown = predict(folder / "in.fa", folder / "done", resume=True)
-    assert list(shown.pieces) == list(STAGES)
 
 
 @pytest.mark.parametrize(

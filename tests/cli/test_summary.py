@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from virnucpro.cli.summary import summary_text
-from virnucpro.run.predict import Summary
+from virnucpro.cli.summary import outcome_text
+from virnucpro.layout import Layout
+from virnucpro.run.predict import Outcome
 from virnucpro.settings import Cuts
 from virnucpro.stages.results import OutputFigures
 
@@ -26,20 +27,29 @@ RESULTS = OutputFigures(
     calibrated=True,
     contig_model=(),
 )
-ROOT = Path("/elsewhere/results")
-SUMMARY = Summary(
-    records=100,
+OUTCOME = Outcome(
+    RESULTS,
     frames=1200,
+    copies=None,
     reading="open frames",
     chunk_length=500,
-    results=RESULTS,
+    pairs=False,
     failed_records=0,
-    adopted=0,
-    seconds={},
-    host_wait={},
     computed=9,
-    files=(ROOT / "a_virus.tsv", ROOT / "a_merged/prediction_results.txt", ROOT / "a_run.json"),
+    seconds={},
+    notice="",
 )
+
+
+@pytest.fixture
+def layout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Layout:
+    """Some files of the results of a run, in the folder ``results``."""
+    monkeypatch.chdir(tmp_path)
+    layout = Layout(tmp_path / "results", "a")
+    for path in (layout.virus_table, layout.predictions, layout.run_json):
+        path.parent.mkdir(exist_ok=True, parents=True)
+        path.touch()
+    return layout
 
 
 NOTHING = {"statuses": {"ambiguous": 4}, "calls": {"unscored": 4}, "with_regions": 0}
@@ -58,7 +68,7 @@ SINGULAR = """\
   1 unscored: only ambiguous letters
 """
 FILES = """
-Results in /elsewhere/results; open the first file first:
+Results in results; open the first file first:
   a_virus.tsv  the records called virus, the surest first
   a_merged/prediction_results.txt
   a_run.json   how the results were made"""
@@ -75,18 +85,19 @@ Results in /elsewhere/results; open the first file first:
         ({"chunk_length": 150}, {}, ["8 unscored"], "Shorter chunks"),
         ({}, {"highest_rate": 0.27, "doubtful": 6}, ["27 % are none", "leaves 4 of them"], "None"),
         ({}, {"highest_rate": 0.0}, ["column fdr is NA"], "--max-fdr"),
-        ({}, {"highest_rate": 0.27}, ["call /elsewhere/results --max-fdr 0.1\n"], "None"),
+        ({}, {"highest_rate": 0.27}, ["call results --max-fdr 0.1\n"], "None"),
     ],
 )
 def test_a_run_is_told_in_sentences(
-    changes: dict, of_results: dict, said: list[str], unsaid: str
+    layout: Layout, changes: dict, of_results: dict, said: list[str], unsaid: str
 ) -> None:
-    text = summary_text(replace(SUMMARY, results=replace(RESULTS, **of_results), **changes), ROOT)
+    outcome = replace(OUTCOME, results=replace(RESULTS, **of_results), **changes)
+    text = outcome_text(outcome, layout)
     assert not [words for words in said if words not in text]
     assert unsaid not in text
 
 
-def test_the_readme_shows_what_the_terminal_shows() -> None:
+def test_the_readme_shows_what_the_terminal_shows(layout: Layout) -> None:
     page = (Path(__file__).parents[2] / "README.md").read_text()
     quoted = page[page.index("5 of 45 records are called virus") :].split("\n```")[0]
     results = replace(
@@ -97,7 +108,5 @@ def test_the_readme_shows_what_the_terminal_shows() -> None:
         sure=3,
         with_regions=0,
     )
-    summary = replace(
-        SUMMARY, records=45, frames=96, copies=4, reading="whole chunks", results=results
-    )
-    assert summary_text(summary, ROOT).startswith(f"{quoted}\nResults in")
+    outcome = replace(OUTCOME, frames=96, copies=4, reading="whole chunks", results=results)
+    assert outcome_text(outcome, layout).startswith(f"{quoted}\nResults in")

@@ -50,8 +50,7 @@ class Counting(Stage):
     """Writes ``id length`` lines for the records of FASTA files.
 
     ``broken`` is the index of a device on which every task ends the process, ``wrong`` that of a
-    device that computes wrong values only. ``batch`` is in sequences; ``uncompiled_calls`` is what
-    each session reports. Reading a task and writing it take the host ``host_seconds`` each.
+    device that computes wrong values only. ``batch`` is in sequences. Reading a task and writing it take the host ``host_seconds`` each.
     """
 
     files: tuple[Path, ...]
@@ -62,7 +61,6 @@ class Counting(Stage):
     wrong: int = -9
     host_seconds: float = 0.0
     batch: int = 8
-    uncompiled_calls: int = 0
     disk: Disk = field(default_factory=Disk)
 
     name: ClassVar[str] = "counting"
@@ -93,7 +91,7 @@ class Counting(Stage):
         return CountingSession(self, device)
 
 
-class CountingSession:
+class CountingSession(Session):
     """Counts in batches of so many records at most; ``shrink`` halves them."""
 
     def __init__(self, stage: Counting, device: Device) -> None:
@@ -113,14 +111,11 @@ class CountingSession:
         return True
 
     def figures(self) -> SessionFigures:
-        return SessionFigures(1000 * self._batch, 300, self._stage.uncompiled_calls, "num_threads")
+        return SessionFigures(1000 * self._batch)
 
     def check(self) -> None:
         if self._device.index == self._stage.wrong:
             raise ArithmeticError("not finite")
-
-    def __call__(self, task: Task, report: ReportProgress) -> TaskResult:
-        return self.compute(task, report)()
 
     def prepare(self, task: Task) -> None:
         self._prepared = task, self._reader.submit(self._read, task)

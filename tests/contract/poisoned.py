@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from virnucpro.contracts import (
@@ -21,23 +21,22 @@ from virnucpro.executors.pool import WorkerPool
 from virnucpro.io.fasta import read_fasta
 
 
-@dataclass(frozen=True)
-class PoisonedSession:
+class PoisonedSession(Session):
     """Raises over each of the sequences ``poison``; each task takes ``seconds`` more."""
 
-    session: Session
-    poison: frozenset[str]
-    seconds: float
+    def __init__(self, session: Session, poison: frozenset[str], seconds: float) -> None:
+        super().__init__(session)
+        self._poison, self._seconds = poison, seconds
 
-    def __call__(self, task: Task, report: ReportProgress) -> TaskResult:
-        time.sleep(self.seconds)
+    def compute(self, task: Task, report: ReportProgress) -> Callable[[], TaskResult]:
+        time.sleep(self._seconds)
         start, stop = task.trial or (0, None)
         excluded = {failed.row for failed in task.excluded}
         records = enumerate(read_fasta(task.inputs[0], start, stop), start)
         names = [name for row, (name, _) in records if row not in excluded]
-        if not self.poison.isdisjoint(names):
+        if not self._poison.isdisjoint(names):
             raise ValueError("cannot embed this")
-        return self.session(task, report)
+        return super().compute(task, report)
 
 
 @dataclass(frozen=True)

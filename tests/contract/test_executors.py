@@ -16,15 +16,15 @@ from virnucpro.contracts import Device, Session
 from virnucpro.errors import DeviceError, OutputError
 from virnucpro.events import (
     Event,
-    Notice,
     Progressed,
     SequencesFailed,
     TaskStarted,
     WorkerDied,
+    WorkerReady,
     WorkerReport,
 )
 from virnucpro.executors.executor import Executor
-from virnucpro.executors.pool import PoolEvent, StageOpened
+from virnucpro.executors.pool import PoolEvent
 from virnucpro.executors.worker import TaskRunner
 
 SIZES = (1, 2, 4)
@@ -72,16 +72,6 @@ def test_every_sequence_exactly_once_in_file_order(executor: Executor, tmp_path:
     assert max(report.figures.peak_memory for report in reports) == 8000
 
 
-def test_calls_without_compiled_code_are_told_once(executor: Executor, tmp_path: Path) -> None:
-    files = fastas(tmp_path, [f"a{n}" for n in range(40)], 10)
-    _, events = run_stage(Counting(files, tmp_path, uncompiled_calls=36), executor, tmp_path)
-    (notice,) = [event for event in events if isinstance(event, Notice)]
-    assert notice.level == "warning"
-    assert "in 36 of 336 calls" in notice.message
-    assert "num_threads" in notice.message
-    assert "--compile never" in notice.message
-
-
 class Threads(Counting):
     """Cannot be opened on another number of threads than its device has."""
 
@@ -95,11 +85,11 @@ def test_a_model_is_opened_on_the_threads_that_it_works_on(tmp_path: Path) -> No
     before, events = torch.get_num_threads(), list[PoolEvent]()
     torch.set_num_threads(3)
     try:
-        TaskRunner(0, Device("cpu", threads=2), events.append).open(Threads((), tmp_path), 0)
+        TaskRunner(0, Device("cpu", threads=2), events.append).take(Threads((), tmp_path))
         assert torch.get_num_threads() == 2
     finally:
         torch.set_num_threads(before)
-    assert [type(event) for event in events] == [StageOpened]
+    assert [type(event) for event in events] == [WorkerReady]
 
 
 def test_a_second_run_has_nothing_to_do(executor: Executor, tmp_path: Path) -> None:

@@ -12,16 +12,9 @@ from tests.contract.counting import Counting
 from tests.contract.pools import ANY_POOL, POOLS, SURVIVING_POOLS
 from tests.contract.running import fastas
 from virnucpro.contracts import Device, Task
-from virnucpro.executors.pool import (
-    PoolEvent,
-    ProgressMade,
-    StageOpened,
-    TaskCompleted,
-    WorkerExited,
-    WorkerPool,
-    WorkerSilent,
-    WorkFailed,
-)
+from virnucpro.events import Progressed, WorkerDied, WorkerReady
+from virnucpro.executors.failures import WorkFailure
+from virnucpro.executors.pool import PoolEvent, WorkEnded, WorkerPool
 
 DEVICES = [Device("cpu", 0), Device("cpu", 1)]
 SECONDS = 60  # a bound for a hang
@@ -53,13 +46,13 @@ def _stage(folder: Path, ids: list[str], **options: float) -> tuple[Counting, li
 
 
 def _until(pool: WorkerPool, enough: Callable[[PoolEvent], bool]) -> list[PoolEvent]:
-    """Wait for an event; return all events up to it, except for silence."""
+    """Wait for an event; return all events up to it."""
     events: list[PoolEvent] = []
     deadline = time.monotonic() + SECONDS
     while not any(map(enough, events)):
         assert time.monotonic() < deadline, events
         pool.wait(0.1, events.append)
-    return [event for event in events if not isinstance(event, WorkerSilent)]
+    return events
 
 
 def _is(kind: type) -> Callable[[PoolEvent], bool]:
@@ -79,18 +72,16 @@ def test_work_is_done_in_the_order_in_which_it_was_given(pool: WorkerPool, tmp_p
     stage, tasks = _stage(tmp_path, ["a", "b", "c", "d"])
     worker = pool.start()
     assert worker is not None
-    pool.open(worker, stage, 1)
+    pool.open(worker, stage)
     for task in tasks:
         pool.submit(worker, task)
-    events = _until(pool, lambda e: isinstance(e, TaskCompleted) and e.result.task == tasks[-1])
-    assert isinstance(events[0], StageOpened)
+    events = _until(pool, lambda e: isinstance(e, WorkEnded) and e.task == tasks[-1])
+    assert isinstance(events[0], WorkerReady)
     assert events[0].facts == {"budget": 8, "unit": "sequences"}
-    completed = [event for event in events if isinstance(event, TaskCompleted)]
-    assert [event.result.task for event in completed] == tasks
-    assert {event.figures.peak_memory for event in completed} == {
-        4000
-    }  # the batches were halved once
-    assert sum(e.sequences for e in events if isinstance(e, ProgressMade)) == 4
+    ended = [event for event in events if isinstance(event, WorkEnded)]
+    assert [event.task for event in ended] == tasks
+    assert {event.figures.peak_memory for event in ended} == {8000}
+    assert sum(e.sequences for e in events if isinstance(e, Progressed)) == 4
     assert {event.worker for event in events} == {worker}
 
 
@@ -98,14 +89,15 @@ def test_failures_are_described(pool: WorkerPool, tmp_path: Path) -> None:
     stage, tasks = _stage(tmp_path, ["a", "cuda", "c"])
     worker = pool.start()
     assert worker is not None
-    pool.open(worker, stage, 0)
+    pool.open(worker, stage)
     pool.submit(worker, tasks[0])
-    failed = _until(pool, _is(WorkFailed))[-1]
-    assert isinstance(failed, WorkFailed)
+    failed = _until(pool, _is(WorkEnded))[-1]
+    assert isinstance(failed, WorkEnded)
     assert failed.task == tasks[0]
-    assert (failed.failure.kind, failed.failure.error) == ("device", "RuntimeError")
+    assert isinstance(failed.outcome, WorkFailure)
+    assert (failed.outcome.kind, failed.outcome.error) == ("device", "RuntimeError")
     pool.submit(worker, tasks[1])  # and the worker goes on
-    _until(pool, _is(TaskCompleted))
+    _until(pool, _is(WorkEnded))
 
 
 def test_a_stage_that_does_not_open_is_a_failure_without_a_task(
@@ -113,26 +105,27 @@ def test_a_stage_that_does_not_open_is_a_failure_without_a_task(
 ) -> None:
     worker = pool.start()
     assert worker is not None
-    pool.open(worker, Counting((), tmp_path, opening="raises"), 0)
-    (failed,) = _until(pool, _is(WorkFailed))
-    assert isinstance(failed, WorkFailed)
+    pool.open(worker, Counting((), tmp_path, opening="raises"))
+    (failed,) = _until(pool, _is(WorkEnded))
+    assert isinstance(failed, WorkEnded)
     assert failed.task is None
-    assert failed.failure.message == "this model is damaged"
+    assert isinstance(failed.outcome, WorkFailure)
+    assert failed.outcome.message == "this model is damaged"
 
 
 def test_work_of_an_abandoned_stage_is_never_reported(pool: WorkerPool, tmp_path: Path) -> None:
     stage, tasks = _stage(tmp_path, ["a", "b", "c", "d"], seconds_per_base=0.02)
     worker = pool.start()
     assert worker is not None
-    pool.open(worker, stage, 0)
-    _until(pool, _is(StageOpened))
+    pool.open(worker, stage)
+    _until(pool, _is(WorkerReady))
     for task in tasks:
         pool.submit(worker, task)
-    pool.open(worker, stage, 0)
+    pool.open(worker, stage)
     pool.submit(worker, tasks[1])
-    events = _until(pool, _is(TaskCompleted))
-    assert [type(event) for event in events[:1]] == [StageOpened]
-    assert [e.result.task for e in events if isinstance(e, TaskCompleted)] == [tasks[1]]
+    events = _until(pool, _is(WorkEnded))
+    assert [type(event) for event in events[:1]] == [WorkerReady]
+    assert [e.task for e in events if isinstance(e, WorkEnded)] == [tasks[1]]
 
 
 def test_a_restarted_worker_has_nothing_to_do_and_a_removed_one_is_gone(
@@ -141,12 +134,12 @@ def test_a_restarted_worker_has_nothing_to_do_and_a_removed_one_is_gone(
     stage, tasks = _stage(tmp_path, ["a", "b"])
     worker = pool.start()
     assert worker is not None
-    pool.open(worker, stage, 0)
-    _until(pool, _is(StageOpened))
+    pool.open(worker, stage)
+    _until(pool, _is(WorkerReady))
     pool.submit(worker, tasks[0])
     pool.restart(worker)
-    pool.open(worker, stage, 0)
-    assert [type(event) for event in _until(pool, _is(StageOpened))] == [StageOpened]
+    pool.open(worker, stage)
+    assert [type(event) for event in _until(pool, _is(WorkerReady))] == [WorkerReady]
     pool.remove(worker)
     assert worker not in pool.workers
     assert pool.start() != worker
@@ -159,30 +152,8 @@ def test_a_worker_that_dies_is_reported_with_its_reason(
     stage, tasks = _stage(tmp_path, ["a", fault])
     worker = surviving_pool.start()
     assert worker is not None
-    surviving_pool.open(worker, stage, 0)
+    surviving_pool.open(worker, stage)
     surviving_pool.submit(worker, tasks[0])
-    assert _until(surviving_pool, _is(WorkerExited))[-1] == WorkerExited(worker, reason)
-
-
-def test_silence_is_counted_from_the_last_event(surviving_pool: WorkerPool, tmp_path: Path) -> None:
-    stage, tasks = _stage(tmp_path, ["a", "hang"])
-    worker = surviving_pool.start()
-    assert worker is not None
-    surviving_pool.open(worker, stage, 0)
-    _until(surviving_pool, _is(StageOpened))
-    surviving_pool.submit(worker, tasks[0])
-    seconds: list[float] = []
-
-    def note(event: PoolEvent) -> None:
-        if isinstance(event, WorkerSilent):
-            seconds.append(event.seconds)
-
-    began = time.monotonic()
-    while not seconds or seconds[-1] < 0.5:
-        assert time.monotonic() < began + SECONDS
-        surviving_pool.wait(0.1, note)
-    assert seconds == sorted(seconds)
-    assert time.monotonic() - began >= 0.5
-    time.sleep(1)  # in which nobody listened: it does not count
-    surviving_pool.wait(0.1, note)
-    assert seconds[-1] < 1
+    died = _until(surviving_pool, _is(WorkerDied))[-1]
+    assert isinstance(died, WorkerDied)
+    assert (died.worker, died.reason, died.lost) == (worker, reason, False)

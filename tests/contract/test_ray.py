@@ -20,16 +20,14 @@ from tests.contract.test_pools import (  # noqa: F401 - run here over the pool o
     test_a_restarted_worker_has_nothing_to_do_and_a_removed_one_is_gone,
     test_a_stage_that_does_not_open_is_a_failure_without_a_task,
     test_failures_are_described,
-    test_silence_is_counted_from_the_last_event,
     test_work_is_done_in_the_order_in_which_it_was_given,
     test_work_of_an_abandoned_stage_is_never_reported,
     test_workers_are_started_while_there_are_devices,
 )
-from virnucpro.events import Event, Notice
+from virnucpro.events import Event, Notice, WorkerDied
 from virnucpro.executors.cluster import cpu_places
-from virnucpro.executors.pool import TaskCompleted, WorkerExited, WorkerPool
+from virnucpro.executors.pool import WorkEnded, WorkerPool
 from virnucpro.executors.ray_pool import RayPool
-from virnucpro.executors.ray_worker import Probe
 
 
 class StartedOnce:
@@ -77,44 +75,30 @@ def test_a_lost_worker_is_reported_and_its_successor_works(
     stage, tasks = _stage(tmp_path, ["a", "killed", "c"])
     worker = pool.start()
     assert worker is not None
-    pool.open(worker, stage, 0)
+    pool.open(worker, stage)
     pool.submit(worker, tasks[0])
-    exited = _until(pool, _is(WorkerExited))[-1]
-    assert isinstance(exited, WorkerExited)
+    exited = _until(pool, _is(WorkerDied))[-1]
+    assert isinstance(exited, WorkerDied)
     assert exited.worker == worker
     assert "is gone" in exited.reason
     pool.restart(worker)
-    pool.open(worker, stage, 0)
+    pool.open(worker, stage)
     pool.submit(worker, tasks[1])
-    _until(pool, _is(TaskCompleted))
-
-
-def test_a_node_that_cannot_see_the_folder_is_left_out_and_named(
-    started: RayPool, tmp_path: Path
-) -> None:
-    place = cpu_places(2)[0]  # one of the two processors is free
-    events: list[Event] = []
-    refusing = RayPool(lambda: [place], 1, Probe(tmp_path / "none", "token"), events.append)
-    refusing.gather()
-    refusing.close()
-    assert refusing.start() is None
-    (refusal,) = refusing.refusals
-    assert refusal.startswith(f"node {place.host} is left out: it cannot read {tmp_path / 'none'}")
-    assert events == [Notice("warning", refusal)]
+    _until(pool, _is(WorkEnded))
 
 
 def test_a_node_without_a_model_file_is_left_out_and_named(
     started: RayPool, tmp_path: Path
 ) -> None:
-    place = cpu_places(2)[0]
+    place = cpu_places(2)[0]  # one of the two processors is free
     (tmp_path / "here").write_bytes(b"1234")
-    pool = RayPool(lambda: [place], 1).gather()
+    events: list[Event] = []
+    pool = RayPool(lambda: [place], 1, {tmp_path / "here": 4}, events.append).gather()
     assert len(pool.devices) == 1
-    pool.require({tmp_path / "here": 4})
-    assert not pool.refusals
-    pool.require({tmp_path / "here": 4, tmp_path / "none": 4})
+    pool.require({tmp_path / "none": 4})
     pool.close()
     assert pool.start() is None
-    (refusal,) = pool.refusals
-    assert refusal.startswith(f"node {place.host} is left out: model files are missing")
-    assert refusal.endswith(str(tmp_path / "none"))
+    (refusal,) = pool.refusals.values()
+    assert refusal.startswith(f"node {place.host} is left out: files are missing")
+    assert refusal.endswith(f"there: {tmp_path / 'none'}")
+    assert events == [Notice("warning", refusal)]

@@ -6,45 +6,25 @@ does not use it: a thread cannot be ended, so a worker that hangs would stay.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from queue import Empty, SimpleQueue
 from threading import Thread
 
-from virnucpro.contracts import Device, Stage, Task
-from virnucpro.executors.pool import HandleEvent, PoolEvent
+from virnucpro.contracts import Device
+from virnucpro.executors.pool import HandleEvent, PoolEvent, Work, WorkerPool
 from virnucpro.executors.worker import TaskRunner
 
-Inbox = SimpleQueue[Callable[[TaskRunner], None] | None]
+Inbox = SimpleQueue[Work | None]
 
 
-class ThreadPool:
+class ThreadPool(WorkerPool):
     """One thread per device. It is replaced after its current task, whose result is ignored."""
 
     def __init__(self, devices: Sequence[Device]) -> None:
-        self._unused = list(enumerate(devices))[::-1]
-        self._workers: dict[int, Device] = {}
+        super().__init__(devices)
         self._inboxes: dict[int, Inbox] = {}
         self._threads: dict[int, Thread] = {}
         self._events: SimpleQueue[tuple[Inbox, PoolEvent]] = SimpleQueue()
-
-    @property
-    def workers(self) -> Mapping[int, Device]:
-        return self._workers
-
-    def start(self) -> int | None:
-        if not self._unused:
-            return None
-        worker, device = self._unused.pop()
-        self._workers[worker] = device
-        self.restart(worker)
-        return worker
-
-    def open(self, worker: int, stage: Stage, halvings: int) -> None:
-        self.restart(worker)
-        self._inboxes[worker].put(lambda runner: runner.open(stage, halvings))
-
-    def submit(self, worker: int, task: Task) -> None:
-        self._inboxes[worker].put(lambda runner: runner.run(task))
 
     def wait(self, seconds: float, handle: HandleEvent) -> None:
         try:
@@ -52,29 +32,22 @@ class ThreadPool:
         except Empty:
             return
         if self._inboxes.get(event.worker) is inbox:
-            handle(event)
+            self._deliver(event, handle)
 
-    def restart(self, worker: int) -> None:
-        self._end_thread(worker)
+    def _start(self, worker: int) -> None:
         inbox = self._inboxes[worker] = Inbox()
-        arguments = (worker, self._workers[worker], inbox)
+        arguments = (worker, self.workers[worker], inbox)
         self._threads[worker] = Thread(target=self._serve, args=arguments, daemon=True)
         self._threads[worker].start()
-
-    def _end_thread(self, worker: int) -> None:
-        if inbox := self._inboxes.pop(worker, None):
-            inbox.put(None)
-            self._threads.pop(worker).join()  # two threads must not write the same file
 
     def _serve(self, worker: int, device: Device, inbox: Inbox) -> None:
         runner = TaskRunner(worker, device, lambda event: self._events.put((inbox, event)))
         while (work := inbox.get()) is not None and self._inboxes.get(worker) is inbox:
-            work(runner)
+            runner.take(work)
 
-    def remove(self, worker: int) -> None:
-        self._end_thread(worker)
-        del self._workers[worker]
+    def _send(self, worker: int, work: Work) -> None:
+        self._inboxes[worker].put(work)
 
-    def close(self) -> None:
-        for worker in list(self._workers):
-            self.remove(worker)
+    def _end(self, worker: int) -> None:
+        self._inboxes.pop(worker).put(None)
+        self._threads.pop(worker).join()  # two threads must not write the same file

@@ -1,28 +1,15 @@
-"""A prediction of the whole pipeline whose protein encoder fails on some frames.
-
-python -m tests.faults.poisoned_run INPUT OUTPUT_DIR SECONDS_PER_TASK
-
-runs it on two worker processes. With SECONDS_PER_TASK, there is time to disturb it.
-"""
+"""A prediction of the whole pipeline whose protein encoder fails on some frames."""
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
-from tests.contract.poisoned import PoisonedExecutor
 from virnucpro.contracts import Device
 from virnucpro.events import Event
 from virnucpro.executors.executor import Executor
-from virnucpro.executors.processes import ProcessPool
-from virnucpro.run.engine import Run, checked_state, execute
-from virnucpro.run.failures import update_failure_table, write_failed_records
-from virnucpro.run.prepare import prepare
+from virnucpro.run.predict import run_prediction
 from virnucpro.run.request import PredictionRequest
 from virnucpro.settings import AnalysisSettings, MachineSettings
-from virnucpro.stages.chunking import hashed_input
-from virnucpro.store.disk import Disk
-from virnucpro.store.state import RunState
 
 DEVICES = [Device("cpu", 0), Device("cpu", 1)]
 POISON = ("r3_chunk_1F1", "r300_chunk_1F1")
@@ -48,27 +35,7 @@ def make_request(source: Path, out: Path, records: int = 400) -> PredictionReque
 
 def poisoned_run(request: PredictionRequest, executor: Executor) -> int:
     """Carry out a run whose executor fails on ``POISON``; returns the number of failed records."""
-    layout, disk = request.layout, Disk()
-    prediction = prepare([request], DEVICES, disk, ignore)
-    source = prediction.source
-    seen = [hashed_input(source.first)]
-    state = RunState(str(source), {"input": seen[0].sha256, **prediction.identity()})
-    state = checked_state(layout, disk, state, ignore, resume=True, force=False)
-    run = Run(layout, disk, prediction.stages(seen, {}), state, seen)
     try:
-        outcome = execute(run, executor, ignore)
+        return run_prediction(request, ignore, executor=executor).failed_records
     finally:
         executor.close()
-    assert {name for failure in outcome.failures for name in failure.ids} == set(POISON)
-    update_failure_table(layout, disk, str(source), outcome.failures)
-    return write_failed_records(layout, disk, source, seen, outcome.failures)
-
-
-def main(source: Path, out: Path, seconds: float) -> int:
-    pool = ProcessPool(DEVICES, tokenizer_threads=1)
-    failed = poisoned_run(make_request(source, out), PoisonedExecutor(pool, POISON, seconds))
-    return 0 if failed == len(POISON) else 1
-
-
-if __name__ == "__main__":
-    sys.exit(main(Path(sys.argv[1]), Path(sys.argv[2]), float(sys.argv[3])))

@@ -25,13 +25,6 @@ def test_a_killed_run_is_resumed_to_the_byte(tmp_path: Path, workers: str) -> No
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_two_runs_in_one_folder_while_workers_die(tmp_path: Path) -> None:
-    """Some of their sequences fail too: the table of failures belongs to both."""
-    command = [sys.executable, "-m", "tests.faults.two_runs", str(tmp_path), "--kills", "3"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-
-
 def test_of_two_runs_at_once_one_leaves_and_changes_nothing(
     start: Callable[..., ForkedCommand], tmp_path: Path
 ) -> None:

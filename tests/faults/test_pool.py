@@ -69,14 +69,12 @@ def _warnings(events: list[Event]) -> str:
     return "\n".join(event.message for event in _of(events, Notice))
 
 
-@pytest.mark.parametrize(("fault", "error"), [("poison", "ValueError"), ("obese", "MemoryError")])
-def test_two_bad_sequences_are_found_and_no_other_lost(
-    any_pool: Make, tmp_path: Path, fault: str, error: str
-) -> None:
-    _find_two(any_pool(2), tmp_path, fault, error)
+def test_two_bad_sequences_are_found_and_no_other_lost(any_pool: Make, tmp_path: Path) -> None:
+    events = _find_two(any_pool(2), tmp_path, "poison", "ValueError")
+    assert sum(event.sequences for event in _of(events, Progressed)) == 16
 
 
-@pytest.mark.parametrize("fault", ["exit", "killed", "segfault", "report", "cuda"])
+@pytest.mark.parametrize("fault", ["exit", "killed", "segfault", "report", "cuda", "obese"])
 def test_two_deadly_sequences_are_found_and_no_other_lost(
     pool: Make, tmp_path: Path, fault: str
 ) -> None:
@@ -93,7 +91,6 @@ def _find_two(executor: Executor, folder: Path, fault: str, error: str) -> list[
     outcomes, events = run_stage(stage, executor, folder)
     _check(ids, bad, outcomes, folder)
     assert {failed.error for o in outcomes for failed in o.figures.failures} == {error}
-    assert sum(event.sequences for event in _of(events, Progressed)) == 16
     return events
 
 
@@ -122,7 +119,6 @@ def test_a_death_that_does_not_come_again_costs_nothing(
     _check(ids, [], outcomes, tmp_path)
     (death,) = _of(events, WorkerDied)
     assert died("exit code 5") in death.reason
-    assert sum(event.sequences for event in _of(events, Progressed)) == 4
 
 
 def test_with_smaller_batches_everything_fits(any_pool: Make, tmp_path: Path) -> None:

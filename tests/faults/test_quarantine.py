@@ -61,7 +61,7 @@ def test_failed_sequences_are_an_input_of_their_own(
     _run_poisoned(request_, ENCODER_POOLS[0])
     failed = tmp_path / "out/in_failed_sequences.fa"
     summary = run_prediction(replace(request_, source=str(failed)), ignore)
-    assert (summary.records, summary.failed_records) == (2, 0)
+    assert (summary.results.records, summary.failed_records) == (2, 0)
     assert (tmp_path / "out/in_failed_sequences_contigs.tsv").exists()
     assert failed.exists()
 

@@ -31,7 +31,7 @@ LARGE = {"esm2": "3x2560x40", "dnabert-s": "3x1536x24"}
 
 
 @dataclass
-class Figures:
+class Figures(CudaMemory):
     """Figures in place of those of a GPU: bytes that are free, and bytes per token or sequence."""
 
     bytes_free: int

@@ -16,7 +16,6 @@ from tests.contract.test_executors import (  # noqa: F401 - run here over the po
     test_a_second_run_has_nothing_to_do,
     test_a_sequence_that_kills_workers_is_found,
     test_a_worker_that_always_dies_at_opening_ends_the_run,
-    test_calls_without_compiled_code_are_told_once,
     test_every_sequence_exactly_once_in_file_order,
     test_only_the_task_that_kills_its_worker_is_charged,
     test_only_the_wrong_sequence_is_lost,

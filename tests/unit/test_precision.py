@@ -51,21 +51,6 @@ def test_a_precision_that_one_gpu_lacks_is_refused() -> None:
         choose_precision("bf16", [A100, V100])
 
 
-@pytest.mark.parametrize(
-    ("devices", "name"), [([H200, A100], "A100"), ([Device("cpu")], "a CPU"), ([V100], "V100")]
-)
-def test_fp8_is_refused_where_it_is_not_fast(devices: list[Device], name: str) -> None:
-    with pytest.raises(UsageError, match=f"{name} has no fast fp8: use --precision fp32 or"):
-        choose_precision("fp8", devices)
-
-
-def test_an_unknown_precision_is_refused_with_those_that_there_are() -> None:
-    *names, last = PRECISIONS
-    assert names[:3] == ["fp32", "bf16", "fp16"]
-    with pytest.raises(UsageError, match=f"'int1': expected auto, {', '.join(names)} or {last}$"):
-        choose_precision("int1", [A100])
-
-
 def test_a_processor_that_emulates(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(precision, "emulated_on_cpu", lambda name: name != "fp32")
     assert choose_precision("auto", [Device("cpu")]) == "fp32"

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from operator import mul
 
 import numpy as np
 import numpy.typing as npt
@@ -88,16 +89,8 @@ class ContigModel:
         """
         if len(chunk_log_odds) == 1:  # as of a read: the same number, sooner
             return self.constant + self.mean * _limited(chunk_log_odds[0])
-        one, mean, mean_by_count, spread, count = contig_terms(chunk_log_odds)
-        return math.fsum(
-            (
-                self.constant * one,
-                self.mean * mean,
-                self.mean_by_count * mean_by_count,
-                self.spread * spread,
-                self.count * count,
-            )
-        )
+        coefficients = self.constant, self.mean, self.mean_by_count, self.spread, self.count
+        return math.fsum(map(mul, coefficients, contig_terms(chunk_log_odds)))
 
 
 def _logarithm(chunks: int) -> float:

@@ -12,6 +12,8 @@ coefficients of a :class:`virnucpro.classifier.contigs.ContigModel` for each chu
 
     "contigs": {"500": [0.1, 0.9, 0.3, -0.1, 0.05]}
 
+Four more numbers, if there are any, are those of its tail.
+
 The original's ``.pth`` is a whole pickled module of class ``__main__.MLPClassifier``. It is taken
 apart without running what is pickled: every class in it becomes an inert holder of attributes.
 """
@@ -19,14 +21,14 @@ apart without running what is pickled: every class in it becomes an inert holder
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import astuple, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import torch
+from msgspec import Meta, Struct, ValidationError, convert
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 
@@ -36,7 +38,6 @@ from virnucpro.encoders.family import refuse_changed_model
 from virnucpro.encoders.weights import (
     Weights,
     check_file,
-    read_number,
     read_pickle,
     read_safetensors,
 )
@@ -58,6 +59,22 @@ _PICKLED = (
 
 class _Inert:
     """What a pickled module becomes: its attributes, and no behaviour."""
+
+
+_Positive = Annotated[float, Meta(gt=0, le=1e300)]
+
+
+class _Metadata(Struct):
+    """What a file says of itself; older ones say less."""
+
+    schema: int = SCHEMA
+    batch_norm_eps: _Positive = _EPS
+    labels: tuple[str, ...] = ()
+    encoders: tuple[str, ...] = ()
+    chunk_lengths: tuple[int, ...] = ()
+    temperature: _Positive | None = None
+    contigs: dict[str, Annotated[list[float], Meta(min_length=5, max_length=9)]] = {}
+    extra: dict[str, Any] = {}
 
 
 @dataclass(frozen=True)
@@ -98,20 +115,17 @@ def inspect_classifier(path: Path) -> ClassifierInfo:
     file = hashed(path)
     weights, metadata = _read(path)
     refuse_changed_model(file)
-    model = _build(weights, metadata)
-    labels, encoders, lengths = (
-        tuple(metadata.get(name, ())) for name in ("labels", "encoders", "chunk_lengths")
-    )
+    model, said = _build(weights, metadata), _checked(metadata, path)
     return ClassifierInfo(
         file,
         model.input_width,
         model.hidden,
-        labels,
-        encoders,
-        lengths,
-        _temperature(metadata, path),
-        _contigs(metadata, path),
-        {str(key): str(value) for key, value in dict(metadata.get("extra") or {}).items()},
+        said.labels,
+        said.encoders,
+        said.chunk_lengths,
+        said.temperature,
+        {int(length): ContigModel(*numbers) for length, numbers in said.contigs.items()},
+        {key: str(value) for key, value in said.extra.items()},
     )
 
 
@@ -226,56 +240,28 @@ def _metadata(path: Path) -> dict[str, Any]:
         raise ModelError(f"{path} is not a classifier of virnucpro: it has no {_KEY!r} metadata")
     if metadata["schema"] > SCHEMA:
         raise ModelError(f"{path} was written by a newer virnucpro: update this one")
-    lists = {"labels": str, "encoders": str, "chunk_lengths": int}
-    for name, kind in lists.items():
-        entries = metadata.get(name, [])
-        if not isinstance(entries, list) or not all(isinstance(e, kind) for e in entries):
-            raise _damaged(path, name)
-    if not isinstance(metadata.get("extra", {}), dict):
-        raise _damaged(path, "extra")
     return metadata
 
 
-def _damaged(path: Path, name: str) -> ModelError:
-    return ModelError(f"{path}: {name!r} in its metadata is damaged: fetch it again")
+def _checked(metadata: Mapping[str, Any], path: Path) -> _Metadata:
+    try:
+        return convert(metadata, _Metadata)
+    except ValidationError as error:
+        raise ModelError(f"{path}: damaged metadata ({error}): fetch it again") from error
 
 
 def _build(weights: Weights, metadata: Mapping[str, Any]) -> Classifier:
     """Make a classifier from its weights, all checked."""
-    if tuple(metadata.get("labels") or LABELS) != LABELS:
-        raise ModelError(f"{weights.place}: classes {metadata['labels']}, expected {list(LABELS)}")
+    said = _checked(metadata, weights.place)
+    if (said.labels or LABELS) != LABELS:
+        raise ModelError(f"{weights.place}: classes {list(said.labels)}, expected {list(LABELS)}")
     first = weights.tensors.get("hidden_layer.weight")
     hidden, width = first.shape if first is not None and first.ndim == 2 else (0, 0)
     state = {key: weights.take(key, shape) for key, shape in _shapes(hidden, width).items()}
     for key, value in state.items():
         if not bool(torch.isfinite(value).all()):
             raise ModelError(f"{weights.place}: NaN or infinite values in {key}: fetch it again")
-    eps = read_number(metadata, "batch_norm_eps", weights.place)
-    return Classifier(state, eps, _temperature(metadata, weights.place) or 1.0)
-
-
-def _temperature(metadata: Mapping[str, Any], path: Path) -> float | None:
-    """Return the temperature of a file that has one."""
-    if metadata.get("temperature") is None:
-        return None
-    value = read_number(metadata, "temperature", path)
-    if not math.isfinite(value):
-        raise _damaged(path, "temperature")
-    return value
-
-
-def _contigs(metadata: Mapping[str, Any], path: Path) -> dict[int, ContigModel]:
-    """Return the contig models of a file."""
-    try:
-        models = {
-            int(length): ContigModel(*map(float, coefficients))
-            for length, coefficients in metadata.get("contigs", {}).items()
-        }
-    except (TypeError, ValueError, AttributeError) as error:
-        raise _damaged(path, "contigs") from error
-    if not all(math.isfinite(value) for model in models.values() for value in astuple(model)):
-        raise _damaged(path, "contigs")
-    return models
+    return Classifier(state, said.batch_norm_eps, said.temperature or 1.0)
 
 
 def _shapes(hidden: int, width: int) -> dict[str, tuple[int, ...]]:
@@ -290,4 +276,4 @@ def _shapes(hidden: int, width: int) -> dict[str, tuple[int, ...]]:
 
 
 def _as_weights(tensors: dict[str, torch.Tensor], path: Path) -> Weights:
-    return Weights(tensors, dict.fromkeys(tensors, path), path)
+    return Weights(tensors, path)

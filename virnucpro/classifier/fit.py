@@ -36,9 +36,14 @@ def check_fit(
         )
     warnings: list[str] = []
     if info.encoders:
+        known = {digest_of([digest]) for digest in info.extra.get("encoder_sha256", "").split()}
         for source in sources:
             warnings += _check_encoder(info, source)
-        _check_digests(info, *sources)
+            if known and source.sha256 not in known:  # the same width would give wrong scores
+                raise ModelError(
+                    f"{info.file.path} was trained together with its own encoders, and "
+                    f"{source.path} is none of them: name the files that were written beside it"
+                )
     if info.chunk_lengths and chunk_length not in info.chunk_lengths:
         lengths = " or ".join(map(str, info.chunk_lengths))
         raise ModelError(
@@ -73,21 +78,6 @@ def _check_encoder(info: ClassifierInfo, source: EncoderSource) -> list[str]:
     return [
         f"{info.file.path.name} was trained with {', '.join(named)}; {source.name} is taken for it"
     ]
-
-
-def _check_digests(info: ClassifierInfo, *sources: EncoderSource) -> None:
-    """Compare the encoders' files with those that were trained together with the classifier.
-
-    Raises:
-        ModelError: they are others; with the same widths they would give scores, but wrong ones.
-    """
-    known = {digest_of([digest]) for digest in info.extra.get("encoder_sha256", "").split()}
-    for source in sources:
-        if known and source.sha256 not in known:
-            raise ModelError(
-                f"{info.file.path} was trained together with its own encoders, and {source.path} "
-                f"is none of them: name the files that were written beside it"
-            )
 
 
 def _short(name: str) -> str:

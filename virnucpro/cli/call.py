@@ -25,16 +25,12 @@ Examples:
 @click.command(epilog=EPILOG, short_help="Write the tables of finished runs with other cuts.")
 @click.argument("folders", nargs=-1, required=True, type=shared.FOLDER, metavar="DIR...")
 @shared.cut_options
-@click.option(
-    "--stem", "stems", multiple=True, metavar="NAME", help="Only the run of this name; repeatable."
-)
-@click.option(
-    "--input",
-    "--input2",
-    "inputs",
+@shared.option("--stem NAME stems", str, "Only the run of this name; repeatable.", multiple=True)
+@shared.option(
+    "--input --input2 inputs",
+    shared.FILE,
+    "A file that a run has read, where it was moved; repeatable.",
     multiple=True,
-    type=shared.FILE,
-    help="A file that a run has read, where it was moved; repeatable.",
 )
 @shared.short_options
 def call(folders: tuple[Path, ...], **options: Any) -> None:
@@ -46,15 +42,13 @@ def call(folders: tuple[Path, ...], **options: Any) -> None:
     """
     settings = shared.configuration(options)
     shared.say_at_start("reading the runs")
-    from virnucpro.run.call import CallRequest, call_again
+    from virnucpro.run.call import call_again
     from virnucpro.ui.step_screen import StepScreen
 
-    request = CallRequest(
-        folders, options["stems"], options["inputs"], settings.cuts, shared.command_line()
-    )
     screen = StepScreen(settings.display)
+    stems, inputs, command = options["stems"], options["inputs"], shared.command_line()
     with shared.shown_on(screen, settings.warnings):
-        runs = call_again(request, screen)
+        runs = call_again(folders, stems, inputs, settings.cuts, command, screen)
     if settings.display.quiet:
         return
     for run in runs:

@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 import virnucpro.cli.shared as shared
-from virnucpro.errors import UsageError
+from virnucpro.formatting import aligned
 from virnucpro.tables import CONTIGS
 
 SOURCE = Path(__file__).parents[1] / "data" / "example.fa"
@@ -46,8 +46,6 @@ def demo(folder: Path, **options: Any) -> int:
     from virnucpro.cli.predict import carry_out
     from virnucpro.run.request import PredictionRequest
 
-    if folder.exists() and not folder.is_dir():
-        raise UsageError(f"{folder} is a file: name a folder for the example and its results")
     example = folder / "example.fa"
     write_example(example)
     request = PredictionRequest(
@@ -61,11 +59,9 @@ def demo(folder: Path, **options: Any) -> int:
     if not settings.display.quiet:
         table = request.layout.contigs_table
         rows = [SHOWN, *islice(CONTIGS.read(table, *SHOWN), ROWS)]
-        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         click.echo(f"\nThe first rows of {table.name}, some columns:")
-        for row in rows:
-            cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=True)]
-            click.echo(f"  {'  '.join(cells)}".rstrip())
+        for line in aligned(rows):
+            click.echo(f"  {line}")
     return code
 
 
@@ -76,15 +72,7 @@ def write_example(path: Path) -> None:
         UsageError: another file is there.
         OutputError: it cannot be written.
     """
-    from virnucpro.layout import existing_paths
-    from virnucpro.store.disk import Disk, is_own_file
-
-    content = example_fasta().encode()
-    if existing_paths(path):
-        if not is_own_file(path) or path.read_bytes() != content:
-            raise UsageError(f"{path} is not the example of this version: name another folder")
-        return
-    Disk().save(path, content)
+    shared.save_output(path, example_fasta().encode(), force=False, option="DIR")
 
 
 def example_fasta() -> str:

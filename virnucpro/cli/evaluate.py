@@ -72,15 +72,17 @@ def evaluate(predictions: Path, labels: Path, **options: Any) -> None:
     from virnucpro.training.packages import require_packages
 
     require_packages(("sklearn", "pandas"), "evaluate")
-    from virnucpro.evaluation.run import EvaluationRequest, run_evaluation
+    from virnucpro.evaluation.run import run_evaluation
     from virnucpro.events import Notice
     from virnucpro.ui.step_screen import StepScreen
 
     screen = StepScreen(shared.configuration().display)
     with shared.shown_on(screen):
         result = run_evaluation(
-            EvaluationRequest(predictions, labels, **options),
-            lambda text: screen.notice(Notice("info", text)),
+            predictions,
+            labels,
+            **options,
+            notify=lambda text: screen.notice(Notice("info", text)),
         )
         for line in result.splitlines():
             screen.log.line(line)

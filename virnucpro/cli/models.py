@@ -9,7 +9,7 @@ import click
 
 import virnucpro.cli.shared as shared
 from virnucpro.errors import UsageError
-from virnucpro.formatting import byte_size
+from virnucpro.formatting import aligned, byte_size
 from virnucpro.models.catalogue import KNOWN, SETS, HubModel, Model, model_named, models_for
 
 OUTCOMES = {
@@ -35,13 +35,12 @@ def list_models(as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps(rows, indent=1))
         return
-    wide = max(len(str(row["name"])) for row in rows)
-    click.echo(f"{'name':{wide}}  {'size':>8}  {'state':7}  {'what':27}  where")
-    for row in rows:
-        click.echo(
-            f"{row['name']!s:{wide}}  {byte_size(row['bytes']):>8}  {row['state']!s:7}  "
-            f"{row['what']!s:27}  {row['path'] or ''}".rstrip()
-        )
+    cells = [
+        (row["name"], byte_size(row["bytes"]), row["state"], row["what"], row["path"] or "")
+        for row in rows
+    ]
+    for line in aligned([("name", "size", "state", "what", "where"), *cells]):
+        click.echo(line)
     click.echo(f"Fetch what a model type needs: virnucpro models fetch {' | '.join(SETS)}")
     click.echo("Model type lite needs nothing: its models are part of the package.")
 

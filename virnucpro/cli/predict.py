@@ -5,13 +5,12 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import click
 
 import virnucpro.cli.shared as shared
-from virnucpro.cli.summary import samples_text, summary_text
+from virnucpro.cli.summary import outcome_text, samples_text
 from virnucpro.errors import EXIT_OK, EXIT_PARTIAL, UsageError
 from virnucpro.formatting import counted
 from virnucpro.layout import STDIN, SamplesFolder
@@ -19,7 +18,7 @@ from virnucpro.layout import STDIN, SamplesFolder
 if TYPE_CHECKING:
     from virnucpro.configuration import Configuration
     from virnucpro.run.request import PredictionRequest
-    from virnucpro.run.sample_list import NamedFile
+    from virnucpro.run.sample_list import Sample
 
 EPILOG = """\b
 Examples:
@@ -63,51 +62,36 @@ SECTIONS = {
     short_help="Decide for every record of a file whether it is viral.",
 )
 @click.argument("sources", nargs=-1, metavar="[INPUT]...", type=shared.INPUT)
-@click.option(
-    "--input",
-    "named_source",
-    metavar="FILE",
-    type=shared.INPUT,
-    help="FASTA or FASTQ file, plain or compressed; - is standard input.",
+@shared.option(
+    "--input FILE named_source",
+    shared.INPUT,
+    "FASTA or FASTQ file, plain or compressed; - is standard input.",
 )
-@click.option(
-    "--input2",
-    "mates",
-    metavar="FILE",
-    type=shared.INPUT,
-    help="The second mates of paired reads, where INPUT has the first mates. Each pair gets one "
-    "call.",
+@shared.option(
+    "--input2 FILE mates",
+    shared.INPUT,
+    "The second mates of paired reads, where INPUT has the first mates. Each pair gets one call.",
 )
-@click.option(
+@shared.option(
     "--interleaved",
-    is_flag=True,
-    help="INPUT has both mates of paired reads, one after the other. Each pair gets one call.",
+    bool,
+    "INPUT has both mates of paired reads, one after the other. Each pair gets one call.",
 )
-@click.option(
+@shared.option(
     "--input-list",
-    type=shared.FILE,
-    help="Table of several inputs, with the columns name, file and, for paired reads, input2, "
+    shared.FILE,
+    "Table of several inputs, with the columns name, file and, for paired reads, input2, "
     "separated by tabs. Each has its results in a folder of its name.",
 )
-@click.option(
-    "-o",
-    "--output-dir",
-    type=shared.FOLDER,
-    help="Folder of the results.  [default: STEM_predictions]",
+@shared.option(
+    "-o --output-dir", shared.FOLDER, "Folder of the results.  [default: STEM_predictions]"
 )
 @shared.predict_options
 @shared.resume_option
 @shared.force_option
-@click.option(
-    "-k",
-    "--keep-intermediate",
-    is_flag=True,
-    help="Keep chunks, frames and features after the run.",
-)
+@shared.option("-k --keep-intermediate", bool, "Keep chunks, frames and features after the run.")
 @shared.no_progress_option
-@click.option(
-    "--parallel", is_flag=True, help="Accepted without effect: every visible GPU is used anyway."
-)
+@shared.option("--parallel", bool, "Accepted without effect: every visible GPU is used anyway.")
 @shared.global_options
 def predict(sources: tuple[str, ...], named_source: str | None, **options: Any) -> int:
     """Decide for every record of INPUT whether it is viral.
@@ -151,11 +135,9 @@ def predict(sources: tuple[str, ...], named_source: str | None, **options: Any) 
         )
     if request.output_dir is None:
         raise UsageError("several inputs need a folder for their results: give --output-dir DIR")
-    listed = options["input_list"]
-    named = read_sample_list(listed) if listed else named_files(sources)
-    return _carry_out_several(
-        request, settings, SamplesFolder(request.output_dir.absolute()), named
-    )
+    listed, folder = options["input_list"], SamplesFolder(request.output_dir.absolute())
+    samples = read_sample_list(listed) if listed else named_files(sources)
+    return _carry_out_several(request, settings, folder, samples)
 
 
 def carry_out(request: PredictionRequest, settings: Configuration) -> int:
@@ -179,50 +161,43 @@ def carry_out(request: PredictionRequest, settings: Configuration) -> int:
         )
         from virnucpro.run.predict import run_prediction  # it imports torch, which takes seconds
 
-        summary = run_prediction(request, screen.show, interruption=interruption)
+        outcome = run_prediction(request, screen.show, interruption=interruption)
     if not settings.display.quiet:
-        _print(summary_text(summary, request.layout.root))
-    return EXIT_PARTIAL if summary.failed_records else EXIT_OK
+        _print(outcome_text(outcome, request.layout))
+    return EXIT_PARTIAL if outcome.failed_records else EXIT_OK
 
 
 def _carry_out_several(
     request: PredictionRequest,
     settings: Configuration,
     folder: SamplesFolder,
-    named: Sequence[NamedFile],
+    samples: Sequence[Sample],
 ) -> int:
     from virnucpro.run.request import check_models
-    from virnucpro.run.sample_list import mates_among
+    from virnucpro.run.sample_list import mates_among, overview_problem
     from virnucpro.ui.run_screen import RunScreen
 
     screen = RunScreen(settings.display, folder)
     with shared.shown_on(screen, settings.warnings) as interruption:
         check_models(request.analysis.resolved())
         screen.say(
-            f"{counted(len(named), 'sample')}: model type {request.analysis.model_type}, results "
+            f"{counted(len(samples), 'sample')}: model type {request.analysis.model_type}, results "
             f"in folders of {shared.shown_path(folder.root)}"
         )
-        if mates := mates_among(named):
+        if mates := mates_among(samples):
             screen.warn(
                 f"{mates[0]} and {mates[1]} look like the two mates of paired reads, but each gets "
                 f"calls of its own; for one call per pair, use --input2 or the column input2 of "
                 f"--input-list"
             )
-        from virnucpro.run.sample_table import overview_problem
-        from virnucpro.run.samples import NamedInput, predict_samples
+        from virnucpro.run.samples import predict_samples
 
-        samples = [
-            NamedInput(
-                name, replace(request, source=file, mates=mates, output_dir=folder.sample(name))
-            )
-            for name, file, mates in named
-        ]
-        outcomes = predict_samples(samples, folder.root, screen.show, interruption=interruption)
+        predict_samples(request, samples, folder.root, screen.show, interruption=interruption)
         if problem := overview_problem(folder):
             screen.warn(problem)
     if not settings.display.quiet:
-        _print(samples_text(outcomes, folder, overview=not problem))
-    complete = all(outcome.state == "finished" for outcome in outcomes)
+        _print(samples_text(samples, folder, overview=not problem))
+    complete = all(sample.state == "finished" for sample in samples)
     return EXIT_OK if complete else EXIT_PARTIAL
 
 

@@ -11,7 +11,7 @@ import click
 
 import virnucpro.cli.shared as shared
 from virnucpro.contracts import Json
-from virnucpro.encoders.family import BATCH_OPTIONS, LETTERS_PER_FRAME
+from virnucpro.encoders.family import LETTERS_PER_FRAME
 from virnucpro.encoders.registry import family_named, family_names
 from virnucpro.errors import DeviceError, UsageError
 from virnucpro.formatting import memory_size, percent
@@ -29,7 +29,8 @@ Examples:
 
 The weights are those that predict would use.
 """
-UNSAID = ("budget", "found")  # of an encoder that takes whatever it is told
+# The option of predict for the batch budget, named after the encoder of the original program.
+BATCH_OPTIONS = {"nucleotide": "--dnabert-batch-size", "protein": "--esm-batch-size"}
 BATCHES = 4  # per call, on each thread of a CPU; with one, nothing could be prepared ahead
 DOUBLINGS = {False: 2, True: 5}  # on a GPU; budgets beyond the least one
 

@@ -29,41 +29,32 @@ The results are tables, a picture and a report in the output directory.
 
 
 @click.command(epilog=EPILOG, short_help="Measure models on proteins whose RCL is known.")
-@click.option(
-    "-m",
-    "--model",
-    "models",
+@shared.option(
+    "-m --model MODEL models",
+    str,
+    "Name of a shipped model, or a model file or folder; give it several times to compare.",
     multiple=True,
     required=True,
-    metavar="MODEL",
-    help="Name of a shipped model, or a model file or folder; give it several times to compare.",
 )
 @esm_model_option
 @serpins_option
 @others_option
-@click.option("--split", type=shared.FILE, help="Table of parts, such as split.tsv of a training.")
-@click.option(
-    "--dataset",
-    type=click.Choice(["test", "val", "train"]),
-    default="test",
-    help="Part that is measured, with --split.",
+@shared.option("--split", shared.FILE, "Table of parts, such as split.tsv of a training.")
+@shared.option(
+    "--dataset", ("test", "val", "train"), "Part that is measured, with --split.", default="test"
 )
-@click.option(
-    "-o",
-    "--output-dir",
-    type=shared.FOLDER,
-    default=Path("rcl_evaluation"),
-    help="Folder of the results.",
+@shared.option(
+    "-o --output-dir", shared.FOLDER, "Folder of the results.", default=Path("rcl_evaluation")
 )
 @threshold_option
-@click.option(
+@shared.option(
     "--min-consecutive",
-    type=shared.COUNT,
+    shared.COUNT,
+    "Residues in a row that must be above the threshold; predict takes 12.",
     default=1,
-    help="Residues in a row that must be above the threshold; predict takes 12.",
 )
 @shortest_option
-@click.option("--aa", is_flag=True, help="Print the metrics of residues, too.")
+@shared.option("--aa", bool, "Print the metrics of residues, too.")
 @shared.device_options
 @shared.threads_option
 @shared.force_option

@@ -24,47 +24,34 @@ Examples:
 
 @click.command(epilog=PREDICT_EPILOG, short_help="Find the RCL in each protein of a file.")
 @click.argument("proteins", metavar="PROTEINS")
-@click.option(
-    "-o", "--output-dir", type=shared.FOLDER, help="Folder of the results.  [default: STEM_rcl]"
-)
-@click.option(
-    "-m",
-    "--model",
-    metavar="MODEL",
-    default="hmm",
-    help="Name of a shipped model (hmm, blosum_unet), or a model file, or the folder of a training "
+@shared.option("-o --output-dir", shared.FOLDER, "Folder of the results.  [default: STEM_rcl]")
+@shared.option(
+    "-m --model MODEL",
+    str,
+    "Name of a shipped model (hmm, blosum_unet), or a model file, or the folder of a training "
     "(run_001).",
+    default="hmm",
 )
 @esm_model_option
 @threshold_option
-@click.option(
+@shared.option(
     "--min-consecutive",
-    type=shared.COUNT,
+    shared.COUNT,
+    "Residues in a row that must be above the threshold; shorter runs are passed over.",
     default=12,
-    help="Residues in a row that must be above the threshold; shorter runs are passed over.",
 )
 @shortest_option
-@click.option(
-    "--seq-fasta",
-    "-seq_fasta",
-    is_flag=True,
-    help="Write the proteins with an RCL as FASTA, too.",
+@shared.option("--seq-fasta -seq_fasta", bool, "Write the proteins with an RCL as FASTA, too.")
+@shared.option("--rcl-fasta -RCL_fasta", bool, "Write the RCLs as FASTA, too.")
+@shared.option("--residues", bool, "Write the probability of each residue, too (needed by plot).")
+@shared.option(
+    "-b --batch-size", shared.COUNT, "Proteins per batch.  [default: as many as suit the device]"
 )
-@click.option("--rcl-fasta", "-RCL_fasta", is_flag=True, help="Write the RCLs as FASTA, too.")
-@click.option(
-    "--residues", is_flag=True, help="Write the probability of each residue, too (needed by plot)."
-)
-@click.option(
-    "-b",
-    "--batch-size",
-    type=shared.COUNT,
-    help="Proteins per batch.  [default: as many as suit the device]",
-)
-@click.option(
+@shared.option(
     "--chunk-size",
-    type=shared.COUNT,
+    shared.COUNT,
+    "Proteins that are read before they are computed; more take more memory.",
     default=2000,
-    help="Proteins that are read before they are computed; more take more memory.",
 )
 @shared.setting_option("--duplicate-ids", "duplicate_ids")
 @shared.device_options
@@ -123,13 +110,9 @@ Examples:
 @click.command(epilog=PLOT_EPILOG, short_help="Draw the probability along proteins, and their RCL.")
 @click.argument("results", type=shared.FILE, metavar="RESULTS")
 @click.argument("ids", nargs=-1, metavar="[ID]...")
-@click.option(
-    "-o", "--output-dir", type=shared.FOLDER, help="Folder of the pictures.  [default: STEM_plots]"
-)
-@click.option(
-    "--format", "suffix", type=click.Choice(["png", "svg", "pdf"]), default="png", help="Format."
-)
-@click.option("--most", type=shared.COUNT, default=100, help="Draw at most so many proteins.")
+@shared.option("-o --output-dir", shared.FOLDER, "Folder of the pictures.  [default: STEM_plots]")
+@shared.option("--format suffix", ("png", "svg", "pdf"), "Format.", default="png")
+@shared.option("--most", shared.COUNT, "Draw at most so many proteins.", default=100)
 @shared.force_option
 @shared.short_options
 def plot(
@@ -146,13 +129,13 @@ def plot(
     probability along the whole protein, the lower one the residues of the RCL.
     """
     from virnucpro.layout import picture_name
-    from virnucpro.rcl.plots import draw_protein, read_predictions, residues_table
+    from virnucpro.rcl.plots import draw_protein, named_run, read_predictions
 
-    table = residues_table(results)
-    stem = table.name.removesuffix("_rcl_residues.tsv.gz")
-    folder = output_dir or table.with_name(f"{stem}_plots")
+    run = named_run(results)
+    folder = output_dir or run.folder / f"{run.stem}_plots"
+    threshold = float(run.record["settings"]["threshold"])
     pictures = 0
-    for protein, residues, threshold in read_predictions(table, frozenset(ids), most):
+    for protein, residues in read_predictions(run, frozenset(ids), most):
         path = folder / picture_name(protein.accession, suffix)
         content = draw_protein(protein, residues, threshold, suffix)
         shared.save_picture(path, content, force=force, option="--output-dir")

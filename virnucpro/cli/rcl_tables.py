@@ -46,9 +46,7 @@ Examples:
 
 @click.command(epilog=PROFILE_EPILOG, short_help="Make a profile (HMM) from annotated serpins.")
 @click.argument("table", type=shared.FILE, metavar="TABLE")
-@click.option(
-    "--output", type=shared.FILE, required=True, help="File of the profile, with the suffix .hmm."
-)
+@shared.option("--output", shared.FILE, "File of the profile, with the suffix .hmm.", required=True)
 @shared.force_option
 @shared.short_options
 def profile(table: Path, output: Path, force: bool) -> None:

@@ -38,28 +38,24 @@ Examples:
 
 
 @click.command(epilog=EMBED_EPILOG, short_help="Compute features of proteins by an ESM-2 model.")
-@click.option(
+@shared.option(
     "--encoding",
-    type=click.Choice(["esm2", "esm2_650m"]),
+    ("esm2", "esm2_650m"),
+    "With esm2, name the model with --esm-model.",
     default="esm2_650m",
-    help="With esm2, name the model with --esm-model.",
 )
 @esm_model_option
 @serpins_option
 @others_option
-@click.option(
-    "-o",
-    "--output-dir",
-    type=shared.FOLDER,
-    default=Path("rcl_features"),
-    help="Folder of the features.",
+@shared.option(
+    "-o --output-dir", shared.FOLDER, "Folder of the features.", default=Path("rcl_features")
 )
 @max_length_option
-@click.option(
+@shared.option(
     "--checkpoint-every",
-    type=shared.COUNT,
+    shared.COUNT,
+    "Proteins per file; a finished file is not computed again.",
     default=64,
-    help="Proteins per file; a finished file is not computed again.",
 )
 @shared.setting_option("--esm-batch-size", "protein_batch")
 @shared.device_options
@@ -88,7 +84,6 @@ def embed(**options: Any) -> int:
         machine=settings.machine,
         precision=settings.analysis.precision,
         per_file=options["checkpoint_every"],
-        resume=options["resume"],
         force=options["force"],
     )
     if not settings.display.quiet:
@@ -137,72 +132,62 @@ The configuration file is the config.yaml of RCL-identifier. Options win over it
 
 
 @click.command(epilog=TRAIN_EPILOG, short_help="Train a network on serpins and other proteins.")
-@click.option(
-    "--encoding", type=click.Choice(ENCODINGS), default="onehot", help="What a residue becomes."
-)
-@click.option(
-    "--model", type=click.Choice(["cnn", "unet", "lstm"]), default="unet", help="Kind of network."
-)
-@click.option(
-    "--precomputed",
-    type=shared.FILE,
-    help="Folder of rcl embed, for ESM-2 encodings.",
-)
+@shared.option("--encoding", ENCODINGS, "What a residue becomes.", default="onehot")
+@shared.option("--model", ("cnn", "unet", "lstm"), "Kind of network.", default="unet")
+@shared.option("--precomputed", shared.FILE, "Folder of rcl embed, for ESM-2 encodings.")
 @esm_model_option
-@click.option("--serpins", type=shared.FILE, help="Table of proteins with an RCL (CSV).")
+@shared.option("--serpins", shared.FILE, "Table of proteins with an RCL (CSV).")
 @others_option
-@click.option(
+@shared.option(
     "--output-dir",
-    type=shared.FOLDER,
-    help="Folder of all trainings; each has a folder run_NNN in it.  [default: runs]",
+    shared.FOLDER,
+    "Folder of all trainings; each has a folder run_NNN in it.  [default: runs]",
 )
-@click.option(
+@shared.option(
     "--recipe",
-    type=click.Choice(["modern", "original"]),
+    ("modern", "original"),
+    "Mask the padding and split by clusters, or train as RCL-identifier does.",
     default="modern",
-    help="Mask the padding and split by clusters, or train as RCL-identifier does.",
 )
-@click.option(
-    "--split",
-    metavar="HOW",
-    help="Division into parts: random, clusters, or a table with the columns id and part."
+@shared.option(
+    "--split HOW",
+    str,
+    "Division into parts: random, clusters, or a table with the columns id and part."
     "  [default: clusters; original: random]",
 )
-@click.option("--epochs", type=shared.COUNT, help="Largest number of epochs.")
-@click.option(
-    "--batch-size",
-    type=click.IntRange(2, 1 << 20),
-    metavar="N",
-    help="Proteins per step, over all processes.  [default: 32]",
+@shared.option("--epochs", shared.COUNT, "Largest number of epochs.")
+@shared.option(
+    "--batch-size N",
+    click.IntRange(2, 1 << 20),
+    "Proteins per step, over all processes.  [default: 32]",
 )
-@click.option(
-    "--lr",
-    "learning_rate",
-    type=click.FloatRange(0, 1000, min_open=True),
-    metavar="X",
-    help="Highest learning rate.  [default: 0.001]",
+@shared.option(
+    "--lr X learning_rate",
+    click.FloatRange(0, 1000, min_open=True),
+    "Highest learning rate.  [default: 0.001]",
 )
-@click.option(
-    "--patience", type=shared.COUNT, help="Stop after N epochs without a better validation F1."
-)
-@click.option("--seed", type=shared.COUNT_OR_ZERO, help="Seed of all random choices.")
-@click.option(
+@shared.option("--patience", shared.COUNT, "Stop after N epochs without a better validation F1.")
+@shared.option("--seed", shared.COUNT_OR_ZERO, "Seed of all random choices.")
+@shared.option(
     "--mixed-precision/--full-precision",
+    bool,
+    "Compute in bf16 where there is bf16, else in fp16 with a gradient scaler, or in fp32.",
     default=None,
-    help="Compute in bf16 where there is bf16, else in fp16 with a gradient scaler, or in fp32.",
 )
-@click.option("--device", metavar="D", help="Where to train: cpu, cuda or auto.  [default: auto]")
+@shared.option("--device D", str, "Where to train: cpu, cuda or auto.  [default: auto]")
 @training_device_options
-@click.option(
-    "--tensorboard/--no-tensorboard", default=None, help="Write TensorBoard scalars.  [default: on]"
+@shared.option(
+    "--tensorboard/--no-tensorboard",
+    bool,
+    "Write TensorBoard scalars.  [default: on]",
+    default=None,
 )
 @shared.resume_option
-@click.option(
-    "-f",
-    "--force",
-    is_flag=True,
+@shared.option(
+    "-f --force",
+    bool,
+    "Start a new training, also where an unfinished one of the same settings is there.",
     callback=shared.resume_or_force,
-    help="Start a new training, also where an unfinished one of the same settings is there.",
 )
 @shared.no_progress_option
 @shared.global_options
@@ -301,5 +286,5 @@ def _features(
     device = "cpu" if chosen["processes"] else chosen["device"] or "auto"
     machine = replace(settings.machine, device=device, gpus=chosen["gpu_ids"] or None)
     tables = (*training.tables, training.data.max_length)
-    embedded(settings.display, *tables, model=model, folder=folder, machine=machine, resume=True)
+    embedded(settings.display, *tables, model=model, folder=folder, machine=machine)
     return open_features(folder)

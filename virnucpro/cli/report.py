@@ -35,8 +35,7 @@ def report(folders: tuple[Path, ...], output: Path | None) -> None:
     overview is written too: samples by counts, with links to their reports.
     """
     from virnucpro.report.writing import earlier_page, write_overview, write_report
-    from virnucpro.run.sample_list import finished_runs, runs_of_samples
-    from virnucpro.run.sample_table import renew_samples
+    from virnucpro.run.sample_list import finished_runs, renew_samples, runs_of_samples
     from virnucpro.store.disk import Disk
     from virnucpro.ui.step_screen import StepScreen
 

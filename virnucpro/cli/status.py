@@ -12,8 +12,8 @@ import virnucpro.cli.shared as shared
 from virnucpro.contracts import Json
 from virnucpro.errors import ResumeRefusedError, UsageError
 from virnucpro.formatting import is_or_are, printable, rough_duration
-from virnucpro.run.sample_list import ListedSample, samples_of
-from virnucpro.run.status import RunStatus, StageStatus, statuses
+from virnucpro.run.sample_list import Sample, samples_of
+from virnucpro.run.status import RunStatus, statuses
 
 SHOWN = 3  # files named per stage
 
@@ -34,8 +34,13 @@ def status(output_dir: Path, as_json: bool) -> None:
     device.
     """
     root = output_dir.absolute()
-    samples = {name: _sample(root, name, row) for name, row in samples_of(root).items()}
-    runs = _runs_of(root) if samples else statuses(root)
+    samples = {name: _sample(root, sample) for name, sample in samples_of(root).items()}
+    runs = statuses(root)
+    if not runs and not samples:
+        raise UsageError(
+            f"{root} holds no run of virnucpro predict, and no data set that was embedded: name "
+            f"the --output-dir of one"
+        )
     if as_json:
         document: dict[str, Json] = {"directory": str(output_dir), "checked": "size"}
         if samples:
@@ -43,7 +48,7 @@ def status(output_dir: Path, as_json: bool) -> None:
                 {"sample": name, "failed": failed, "runs": [_document(run) for run in own]}
                 for name, (own, failed) in samples.items()
             ]
-        if runs or not samples:
+        if runs:
             document["runs"] = [_document(run) for run in runs]
         click.echo(json.dumps(document, indent=1))
         return
@@ -58,28 +63,15 @@ def status(output_dir: Path, as_json: bool) -> None:
     click.echo(f"{count if samples else ''}(checked by size; the same command checks contents)")
 
 
-def _runs_of(folder: Path) -> list[RunStatus]:
-    """Return the runs in a folder that may have none.
-
-    Raises:
-        ResumeRefusedError: a newer version of the program wrote one of them.
-    """
-    try:
-        return statuses(folder)
-    except UsageError:
-        return []
-
-
-def _sample(root: Path, name: str, row: ListedSample) -> tuple[list[RunStatus], str | None]:
+def _sample(root: Path, sample: Sample) -> tuple[list[RunStatus], str | None]:
     """Return the runs of a sample, and why it failed, if it did."""
-    failed = row.message if row.state == "failed" else None
     try:
-        runs = _runs_of(root / name)
+        runs = statuses(root / sample.name)
     except ResumeRefusedError as error:
         return [], str(error)
-    if {run.state for run in runs} & {"running", "finished", "partial"}:
-        failed = None  # a later command of its own
-    return runs, failed
+    begun = {run.state for run in runs} & {"running", "finished", "partial"}
+    # A later command of its own may have finished it.
+    return runs, sample.message if sample.state == "failed" and not begun else None
 
 
 def _document(run: RunStatus) -> dict[str, Json]:
@@ -91,8 +83,7 @@ def _document(run: RunStatus) -> dict[str, Json]:
         "input": run.source,
         "owner": asdict(run.owner) if run.owner else None,
         "stages": [
-            {"stage": row.stage.name, "title": row.stage.title}
-            | {name: getattr(row, name) for name in figures}
+            {"stage": row.name, "title": row.title} | {name: getattr(row, name) for name in figures}
             for row in run.stages
         ],
         "failed": [
@@ -102,7 +93,7 @@ def _document(run: RunStatus) -> dict[str, Json]:
         ],
         "legacy_feature_files": run.features,
         "resume": {
-            "stages": [stage.stage.name for stage in run.todo],
+            "stages": [stage.name for stage in run.todo],
             "seconds": None if seconds is None else round(seconds, 1),
             "text": _resume(run),
         },
@@ -110,9 +101,19 @@ def _document(run: RunStatus) -> dict[str, Json]:
 
 
 def _lines(run: RunStatus) -> list[str]:
-    head = f"{run.stem}: {run.owner or _word(run)}"
-    width = max((len(status.stage.title) for status in run.stages), default=0)
-    lines = [head, *(f"  {_stage(stage, width)}" for stage in run.stages)]
+    width = max((len(stage.title) for stage in run.stages), default=0)
+    lines = [f"{run.stem}: {run.owner or _word(run)}"]
+    for stage in run.stages:
+        text = f"{stage.title:{width}} {stage.files_done:,} of {stage.files or 0:,} files"
+        if stage.files is None:
+            text = f"{stage.title:{width}} unknown: not split yet"
+        elif stage.sequences is not None:
+            text += f", {stage.sequences_done:,} of {stage.sequences:,} sequences"
+        if stage.missing:
+            more = len(stage.missing) - SHOWN
+            shown = "; ".join(stage.missing[:SHOWN])
+            text += f"  ({shown}{f'; {more:,} more' if more > 0 else ''})"
+        lines.append(f"  {text}")
     for failure in run.failures[:SHOWN]:
         lines.append(
             f"  failed: {len(failure.ids):,} sequences of {failure.file}: {failure.error}: "
@@ -132,18 +133,6 @@ def _word(run: RunStatus) -> str:
     return run.state
 
 
-def _stage(stage: StageStatus, width: int) -> str:
-    if stage.files is None:
-        return f"{stage.stage.title:{width}} unknown: not split yet"
-    text = f"{stage.stage.title:{width}} {stage.files_done:,} of {stage.files:,} files"
-    if stage.sequences is not None:
-        text += f", {stage.sequences_done:,} of {stage.sequences:,} sequences"
-    if stage.missing:
-        more = len(stage.missing) - SHOWN
-        text += f"  ({'; '.join(stage.missing[:SHOWN])}{f'; {more:,} more' if more > 0 else ''})"
-    return text
-
-
 def _resume(run: RunStatus) -> str:
     """What the same command would do, in a sentence."""
     if run.state == "legacy finished":
@@ -158,21 +147,15 @@ def _resume(run: RunStatus) -> str:
     verb = "left to do" if run.state == "running" else f"{run.command} would do"
     if not run.todo:
         return f"{verb}: nothing"
-    stages = [_todo(status) for status in run.todo]
+    stages = []
+    for stage in run.todo:
+        count = "sequences still to be counted"
+        if stage.remaining is not None:
+            count = f"{stage.remaining:,} sequences"
+        stages.append(f"{stage.title} of {count}" if stage.embeds else stage.title)
     seconds = run.seconds_left  # of the embedding; the other stages are quick
-    if seconds is None:
-        duration = "time unknown"
-    elif seconds == 0:
-        duration = "nothing to embed"
-    else:
-        duration = f"about {rough_duration(seconds)} on one device"
+    duration = "time unknown"
+    if seconds is not None:
+        about = f"about {rough_duration(seconds)} on one device"
+        duration = about if seconds else "nothing to embed"
     return f"{verb}: {', '.join(stages)}; {duration}"
-
-
-def _todo(status: StageStatus) -> str:
-    """Return the title of a stage with the sequences that it still has to do."""
-    if not status.stage.embeds:
-        return status.stage.title
-    if status.remaining is None:
-        return f"{status.stage.title} of sequences still to be counted"
-    return f"{status.stage.title} of {status.remaining:,} sequences"

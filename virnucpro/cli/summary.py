@@ -11,9 +11,9 @@ from virnucpro.formatting import counted, is_or_are, percent
 from virnucpro.settings import DOUBTFUL, SHORTEST_WHOLE
 
 if TYPE_CHECKING:
-    from virnucpro.layout import SamplesFolder
-    from virnucpro.run.predict import Summary
-    from virnucpro.run.samples import SampleOutcome
+    from virnucpro.layout import Layout, SamplesFolder
+    from virnucpro.run.predict import Outcome
+    from virnucpro.run.sample_list import Sample
     from virnucpro.stages.results import OutputFigures
 
 UNSCORED_REASONS = {
@@ -42,21 +42,22 @@ FILES = {
     "_regions.gff3": "the same for annotation programs",
     "_contigs.tsv": "every record, with its call and its score",
     "_chunks.tsv": "every chunk, with its scores",
+    "_merged/prediction_results.txt": "",
+    "_merged/prediction_results_highestscore.csv": "",
     "_run.json": "how the results were made",
-    "failed_files.txt": "what failed, and why",
     "_failed_sequences.fa": "the records that have to be tried again",
 }
 """What the files hold, by the ends of their names."""
 
 
-def summary_text(summary: Summary, root: Path) -> str:
+def outcome_text(outcome: Outcome, layout: Layout) -> str:
     """Return the result of a run in sentences; paths are relative to the current folder."""
-    results, noun = summary.results, "pair" if summary.pairs else "record"
-    in_frames = summary.reading == "open frames"
-    lines = [summary.notice] if summary.notice else []
-    if summary.computed == 0:
+    results, noun = outcome.results, "pair" if outcome.pairs else "record"
+    in_frames = outcome.reading == "open frames"
+    lines = [outcome.notice] if outcome.notice else []
+    if outcome.computed == 0:
         lines.append("Nothing to compute: this run was already finished, its results are intact.")
-    lines += call_lines(results, root, noun)
+    lines += call_lines(results, layout.root, noun)
     if total := sum(results.unscored.values()):
         was, it, they = ("was", "it", "It") if total == 1 else ("were", "them", "They")
         lines.append(
@@ -65,19 +66,19 @@ def summary_text(summary: Summary, root: Path) -> str:
         )
         reasons = UNSCORED_REASONS if in_frames else UNSCORED_WHOLE
         lines += [f"  {n:,} unscored: {reasons[reason]}" for reason, n in results.unscored.items()]
-    if results.unscored.get("no_open_frame") and summary.chunk_length > SHORTEST_ADVISED:
+    if results.unscored.get("no_open_frame") and outcome.chunk_length > SHORTEST_ADVISED:
         lines.append(
             "  Shorter chunks (-e, and a classifier for them) have open frames more often: of "
             "viral contigs, 13 % had none at 500 bases, 3 % at 300, and under 1 % at 150."
         )
     if chunks := sum(results.chunks.values()):
         scored = f"{results.chunks.get('scored', 0):,} of {chunks:,} chunks were scored"
-        lines.append(f"{scored}{f', from {summary.frames:,} open frames' if in_frames else ''}.")
-    if summary.copies:
+        lines.append(f"{scored}{f', from {outcome.frames:,} open frames' if in_frames else ''}.")
+    if outcome.copies:
         what = "open frames" if in_frames else "chunks"
         lines.append(
-            f"  {summary.copies:,} of {summary.frames:,} {what} "
-            f"({percent(summary.copies / summary.frames, 1)}) are the same as an earlier one, "
+            f"  {outcome.copies:,} of {outcome.frames:,} {what} "
+            f"({percent(outcome.copies / outcome.frames, 1)}) are the same as an earlier one, "
             f"whose scores they share."
         )
     if closed := results.chunks.get("no_open_frame", 0):
@@ -85,12 +86,16 @@ def summary_text(summary: Summary, root: Path) -> str:
             f"  {closed:,} have a stop codon in every frame and cannot be scored: usual for "
             f"non-coding DNA, nothing is lost."
         )
-    if summary.failed_records:
+    if outcome.failed_records:
         lines.append(
-            f"{counted(summary.failed_records, noun)} could not be scored in full: see "
+            f"{counted(outcome.failed_records, noun)} could not be scored in full: see "
             f"failed_files.txt; the same command tries them again."
         )
-    return "\n".join([*lines, *_file_lines(summary.files, root)])
+    ends = [end for end in FILES if (layout.root / f"{layout.stem}{end}").exists()]
+    width = max(len(end) for end in ends if FILES[end])
+    rows = (f"  {layout.stem}{end:{width}}  {FILES[end]}".rstrip() for end in ends)
+    root = shared.shown_path(layout.root)
+    return "\n".join([*lines, f"Results in {root}; open the first file first:", *rows])
 
 
 def call_lines(results: OutputFigures, root: Path, noun: str = "record") -> list[str]:
@@ -129,33 +134,22 @@ def call_lines(results: OutputFigures, root: Path, noun: str = "record") -> list
     return lines
 
 
-def _file_lines(files: Sequence[Path], root: Path) -> list[str]:
-    """Return the list of the files of results, each with what it holds."""
-    names = [str(path.relative_to(root)) for path in files]
-    texts = {name: t for name in names for end, t in FILES.items() if name.endswith(end)}
-    width = max(map(len, texts))
-    rows = (f"  {name:{width}}  {texts.get(name, '')}".rstrip() for name in names)
-    return [f"Results in {shared.shown_path(root)}; open the first file first:", *rows]
-
-
-def samples_text(
-    outcomes: Sequence[SampleOutcome], folder: SamplesFolder, *, overview: bool
-) -> str:
+def samples_text(samples: Sequence[Sample], folder: SamplesFolder, *, overview: bool) -> str:
     """Return what became of several samples, in sentences, and the files about all of them."""
-    summaries = [outcome.summary for outcome in outcomes if outcome.summary]
-    lines = list(dict.fromkeys(summary.notice for summary in summaries if summary.notice))
-    if summaries and not any(summary.computed for summary in summaries):
+    outcomes = [sample.outcome for sample in samples if sample.outcome]
+    lines = list(dict.fromkeys(outcome.notice for outcome in outcomes if outcome.notice))
+    if outcomes and not any(outcome.computed for outcome in outcomes):
         lines.append("Nothing to compute: these runs were already finished.")
-    finished = sum(outcome.state == "finished" for outcome in outcomes)
-    lines.append(f"{finished:,} of {len(outcomes):,} samples {is_or_are(finished)} finished.")
-    for outcome in outcomes:
-        if outcome.state == "partial":
-            lines.append(f"  {outcome.sample.name}: some records could not be scored in full")
-        elif outcome.state != "finished":
-            lines.append(f"  {outcome.sample.name} {outcome.state}: {outcome.message}")
-    if summaries:
-        viral = sum(summary.results.calls.get("virus", 0) for summary in summaries)
-        records = sum(summary.records for summary in summaries)
+    finished = sum(sample.state == "finished" for sample in samples)
+    lines.append(f"{finished:,} of {len(samples):,} samples {is_or_are(finished)} finished.")
+    for sample in samples:
+        if sample.state == "partial":
+            lines.append(f"  {sample.name}: some records could not be scored in full")
+        elif sample.state != "finished":
+            lines.append(f"  {sample.name} {sample.state}: {sample.message}")
+    if outcomes:
+        viral = sum(outcome.results.calls.get("virus", 0) for outcome in outcomes)
+        records = sum(outcome.results.records for outcome in outcomes)
         lines.append(f"{viral:,} of {counted(records, 'record')} {is_or_are(viral)} called virus.")
     lines.append(f"One row per sample: {shared.shown_path(folder.summary_table)}")
     if overview and folder.overview.exists():

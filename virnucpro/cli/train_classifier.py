@@ -33,54 +33,39 @@ Then: virnucpro predict contigs.fa -m custom -p my.safetensors -e 500
 
 @click.command(epilog=EPILOG, short_help="Train a classifier on an embedded data set.")
 @click.argument("dataset", type=shared.FOLDER, metavar="DATASET")
-@click.option(
-    "-o",
-    "--output",
-    type=shared.FILE,
+@shared.option(
+    "-o --output",
+    shared.FILE,
+    "File of the classifier, with the suffix .safetensors; its model card has the suffix .md.",
     required=True,
-    help="File of the classifier, with the suffix .safetensors; its model card has the suffix .md.",
 )
-@click.option(
+@shared.option(
     "--recipe",
-    type=click.Choice(["original", "modern"]),
+    ("original", "modern"),
+    "Train as version 1 did, or with AdamW on standardised inputs in larger batches.",
     default="original",
-    help="Train as version 1 did, or with AdamW on standardised inputs in larger batches.",
 )
-@click.option("--hidden", type=shared.COUNT, help="Number of hidden units.  [default: 512]")
-@click.option(
-    "--epochs", type=shared.COUNT, help="Largest number of epochs.  [default: 200; modern: 40]"
+@shared.option("--hidden", shared.COUNT, "Number of hidden units.  [default: 512]")
+@shared.option("--epochs", shared.COUNT, "Largest number of epochs.  [default: 200; modern: 40]")
+@shared.option(
+    "--batch-size N",
+    click.IntRange(min=2),
+    "Frames per step, over all processes.  [default: 32; modern: 512]",
 )
-@click.option(
-    "--batch-size",
-    type=click.IntRange(min=2),
-    metavar="N",
-    help="Frames per step, over all processes.  [default: 32; modern: 512]",
+@shared.option(
+    "--learning-rate X",
+    click.FloatRange(min=0, min_open=True),
+    "Highest learning rate.  [default: 0.0002; modern: 0.001]",
 )
-@click.option(
-    "--learning-rate",
-    type=click.FloatRange(min=0, min_open=True),
-    metavar="X",
-    help="Highest learning rate.  [default: 0.0002; modern: 0.001]",
+@shared.option(
+    "--patience", shared.COUNT, "Stop after N epochs without a lower validation loss.  [default: 5]"
 )
-@click.option(
-    "--patience",
-    type=shared.COUNT,
-    help="Stop after N epochs without a lower validation loss.  [default: 5]",
-)
-@click.option(
-    "--seed", type=shared.COUNT_OR_ZERO, help="Seed of all random choices.  [default: 42]"
-)
+@shared.option("--seed", shared.COUNT_OR_ZERO, "Seed of all random choices.  [default: 42]")
 @training_device_options
-@click.option(
-    "--precision",
-    type=click.Choice(["fp32", "bf16"]),
-    help="Arithmetic of the matrix products.  [default: fp32]",
+@shared.option(
+    "--precision", ("fp32", "bf16"), "Arithmetic of the matrix products.  [default: fp32]"
 )
-@click.option(
-    "--tensorboard",
-    type=shared.FOLDER,
-    help="Also write TensorBoard scalars to this folder.",
-)
+@shared.option("--tensorboard", shared.FOLDER, "Also write TensorBoard scalars to this folder.")
 @shared.resume_option
 @shared.force_option
 @shared.no_progress_option

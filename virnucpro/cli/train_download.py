@@ -26,35 +26,32 @@ protozoa, vertebrate_mammalian, vertebrate_other, viral.
 
 
 @click.command(epilog=EPILOG, short_help="Fetch genomes of the current RefSeq release.")
-@click.option(
-    "--release-groups",
+@shared.option(
+    "--release-groups LIST",
+    str,
+    "Groups of the release, separated by commas.",
     default="viral,archaea,bacteria,fungi",
-    metavar="LIST",
-    help="Groups of the release, separated by commas.",
 )
-@click.option(
-    "-o", "--output-dir", type=shared.FOLDER, default=Path("refseq"), help="Folder of the files."
-)
-@click.option(
-    "--mirror",
+@shared.option("-o --output-dir", shared.FOLDER, "Folder of the files.", default=Path("refseq"))
+@shared.option(
+    "--mirror URL",
+    str,
+    "Copy of the release to fetch from.",
     default="https://ftp.ncbi.nlm.nih.gov/refseq/release",
-    metavar="URL",
-    help="Copy of the release to fetch from.",
 )
-@click.option(
+@shared.option(
     "--max-files",
-    type=shared.COUNT_OR_ZERO,
+    shared.COUNT_OR_ZERO,
+    "Largest number of files per group; 0 takes all (hundreds of GB of bacteria).",
     default=4,
-    help="Largest number of files per group; 0 takes all (hundreds of GB of bacteria).",
 )
-@click.option(
-    "--format",
-    "form",
-    type=click.Choice(["genbank", "fasta"]),
+@shared.option(
+    "--format form",
+    ("genbank", "fasta"),
+    "Format of the files; train prepare uses the proteins that genbank names.",
     default="genbank",
-    help="Format of the files; train prepare uses the proteins that genbank names.",
 )
-@click.option("--dry-run", is_flag=True, help="List what would be fetched, and fetch nothing.")
+@shared.option("--dry-run", bool, "List what would be fetched, and fetch nothing.")
 @shared.global_options
 def download(
     release_groups: str, output_dir: Path, mirror: str, max_files: int, form: Format, dry_run: bool

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from virnucpro.training.data.dataset import Part
     from virnucpro.training.embed import EmbeddedPart
 
-TYPES = ["300", "500", "toy"]  # not lite, whose encoder reads whole chunks, and not frames
+TYPES = ("300", "500", "toy")  # not lite, whose encoder reads whole chunks, and not frames
 EPILOG = """\b
 Examples:
   virnucpro train embed DATASET
@@ -39,20 +39,16 @@ def parts_named(text: str) -> tuple[Part, ...]:
 
 @click.command(epilog=EPILOG, short_help="Embed the frames of a data set.")
 @click.argument("dataset", type=shared.FOLDER, metavar="DATASET")
-@click.option(
-    "-m",
-    "--model-type",
-    type=click.Choice(TYPES),
+@shared.option(
+    "-m --model-type",
+    TYPES,
+    "Model type of predict whose encoders are used.  [default: 500]",
     metavar="[300|500]",
-    help="Model type of predict whose encoders are used.  [default: 500]",
 )
-@click.option("--nucleotide-model", metavar="NAME", help="Name or folder of another encoder.")
-@click.option("--protein-model", metavar="NAME", help="Name, folder or file of another encoder.")
-@click.option(
-    "--parts",
-    type=parts_named,
-    metavar="LIST",
-    help="Parts to embed, of train,validation,test.  [default: all]",
+@shared.option("--nucleotide-model NAME", str, "Name or folder of another encoder.")
+@shared.option("--protein-model NAME", str, "Name, folder or file of another encoder.")
+@shared.option(
+    "--parts LIST", parts_named, "Parts to embed, of train,validation,test.  [default: all]"
 )
 @shared.encoder_options
 @shared.resume_option

@@ -34,33 +34,24 @@ Then: virnucpro predict contigs.fa -m custom -p my_lite/lite_classifier.safetens
 
 @click.command(epilog=EPILOG, short_help="Train a small encoder and its classifier, on the CPU.")
 @click.argument("dataset", type=shared.FOLDER, metavar="DATASET")
-@click.option(
-    "-o",
-    "--output-dir",
-    type=shared.FOLDER,
-    required=True,
-    help="Folder of the encoder and the classifier.",
+@shared.option(
+    "-o --output-dir", shared.FOLDER, "Folder of the encoder and the classifier.", required=True
 )
-@click.option(
-    "--steps", type=shared.COUNT, help="Number of batches.  [default: that of model type lite]"
+@shared.option("--steps", shared.COUNT, "Number of batches.  [default: that of model type lite]")
+@shared.option(
+    "--start-from ENCODER",
+    shared.FILE,
+    "Begin with the weights of the lite encoder of an earlier training.",
 )
-@click.option(
-    "--start-from",
-    type=shared.FILE,
-    metavar="ENCODER",
-    help="Begin with the weights of the lite encoder of an earlier training.",
+@shared.option(
+    "--learning-rate X",
+    click.FloatRange(min=0, min_open=True),
+    "Highest learning rate.  [default: that of model type lite]",
 )
-@click.option(
-    "--learning-rate",
-    type=click.FloatRange(min=0, min_open=True),
-    metavar="X",
-    help="Highest learning rate.  [default: that of model type lite]",
-)
-@click.option(
-    "--mask",
-    type=shared.FILE,
-    metavar="REGIONS",
-    help="Do not train on the regions that this table lists in records labelled others, such as "
+@shared.option(
+    "--mask REGIONS",
+    shared.FILE,
+    "Do not train on the regions that this table lists in records labelled others, such as "
     "proviruses. It has the columns record, start and end, as STEM_regions.tsv of predict. With a "
     "column group, regions that have a name there are drawn as a group of that name.",
 )
@@ -91,7 +82,7 @@ def lite(
     from virnucpro.training.data.dataset import Dataset
     from virnucpro.training.lite.fitting import fit_lite
     from virnucpro.training.lite.trainer import LiteTrainingSettings
-    from virnucpro.ui.step_screen import StepScreen
+    from virnucpro.ui.training_screen import TrainingScreen
 
     if threads:
         torch.set_num_threads(threads)
@@ -103,14 +94,15 @@ def lite(
     if learning_rate is not None:
         settings = replace(settings, learning_rate=learning_rate)
     same = "the same command again without --force" if force else "the same command again"
-    screen = StepScreen(display)
+    screen = TrainingScreen(display)
     with shared.shown_on(screen, loaded.warnings, advice=f"run {same} to continue") as interruption:
         report = fit_lite(
             Dataset(dataset),
             output_dir,
             settings,
+            screen.show,
             screen,
-            interruption=interruption,
+            interruption,
             start=start_from,
             mask=mask,
             force=force,

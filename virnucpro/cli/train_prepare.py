@@ -38,67 +38,53 @@ Examples:
 
 @click.command(epilog=EPILOG, short_help="Make a labelled data set from a table of genomes.")
 @click.argument("table", type=shared.FILE, metavar="TABLE")
-@click.option(
-    "-o",
-    "--output-dir",
-    type=shared.FOLDER,
-    required=True,
-    metavar="DATASET",
-    help="Folder of the data set.",
-)
-@click.option(
+@shared.option("-o --output-dir DATASET", shared.FOLDER, "Folder of the data set.", required=True)
+@shared.option(
     "--genomes",
-    type=shared.FOLDER,
-    help="Folder that relative paths in TABLE start from.  [default: the folder of TABLE]",
+    shared.FOLDER,
+    "Folder that relative paths in TABLE start from.  [default: the folder of TABLE]",
 )
-@click.option(
+@shared.option(
     "--content",
-    type=click.Choice(["frames", "records"]),
+    ("frames", "records"),
+    "Cut records into chunks and write their open frames, or write whole records.",
     default="frames",
-    help="Cut records into chunks and write their open frames, or write whole records.",
 )
-@click.option(
-    "-e",
-    "--expected-length",
-    "lengths",
+@shared.option(
+    "-e --expected-length N lengths",
+    str,
+    "Bases per chunk that models are trained for; write several as 300,500, or repeat the option.",
     multiple=True,
     default=("500",),
-    metavar="N",
-    help="Bases per chunk that models are trained for; write several as 300,500, or repeat the "
-    "option.",
 )
-@click.option(
+@shared.option(
     "--validation",
-    type=shared.SHARE,
+    shared.SHARE,
+    "Fraction of the genomes, or taxa, in the validation part.",
     default=0.1,
-    help="Fraction of the genomes, or taxa, in the validation part.",
 )
-@click.option(
-    "--test",
-    type=shared.SHARE,
-    default=0.1,
-    help="Fraction of the genomes, or taxa, in the test part.",
+@shared.option(
+    "--test", shared.SHARE, "Fraction of the genomes, or taxa, in the test part.", default=0.1
 )
-@click.option(
+@shared.option(
     "--relatives",
-    type=shared.SHARE,
+    shared.SHARE,
+    "Leave out genomes that share a larger fraction of their 31-mers with held-out ones.",
     default=0.05,
-    help="Leave out genomes that share a larger fraction of their 31-mers with held-out ones.",
 )
-@click.option(
-    "--shard-size",
-    type=shared.COUNT,
-    help="Largest number of frames per shard.  [default: as predict]",
+@shared.option(
+    "--shard-size", shared.COUNT, "Largest number of frames per shard.  [default: as predict]"
 )
-@click.option(
+@shared.option(
     "--balance/--no-balance",
+    bool,
+    "Take equally many frames of either label for training and validation.",
     default=True,
-    help="Take equally many frames of either label for training and validation.",
 )
-@click.option(
+@shared.option(
     "--stride",
-    type=shared.COUNT,
-    help="Begin a chunk every N bases, for fewer or more chunks than predict cuts.",
+    shared.COUNT,
+    "Begin a chunk every N bases, for fewer or more chunks than predict cuts.",
 )
 @shared.seed_option
 @shared.force_option

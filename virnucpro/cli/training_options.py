@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import click
-
 import virnucpro.cli.shared as shared
 from virnucpro.contracts import Device
 from virnucpro.errors import UsageError
@@ -17,15 +15,10 @@ def training_device_options(command: Callable[..., int]) -> Callable[..., int]:
     """Add --multi-gpu, --gpu-ids, --processes and --threads to a command."""
     for option in (
         shared.threads_option,
-        click.option("--processes", type=shared.COUNT, help="Train on the CPU, in N processes."),
-        click.option(
-            "--gpu-ids", metavar="LIST", help="Train on these GPUs, such as 0,1, or their UUIDs."
-        ),
-        click.option(
-            "--multi-gpu",
-            is_flag=True,
-            default=None,
-            help="Train on every visible GPU instead of one.",
+        shared.option("--processes", shared.COUNT, "Train on the CPU, in N processes."),
+        shared.option("--gpu-ids LIST", str, "Train on these GPUs, such as 0,1, or their UUIDs."),
+        shared.option(
+            "--multi-gpu", bool, "Train on every visible GPU instead of one.", default=None
         ),
     ):
         command = option(command)

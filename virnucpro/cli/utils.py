@@ -21,7 +21,7 @@ def utils() -> None:
 @shared.short_options
 def list_devices(as_json: bool) -> None:
     """Show the CPU and the GPUs that a run could use."""
-    from virnucpro.devices import host_threads, mask_warning, visible_gpus
+    from virnucpro.devices import host_threads, visible_gpus
     from virnucpro.precision import choose_precision
 
     gpus = visible_gpus()
@@ -37,8 +37,6 @@ def list_devices(as_json: bool) -> None:
             f"cuda:{gpu.index}  {gpu.name}, {memory_size(gpu.memory)}, "
             f"{choose_precision('auto', [gpu])}, {gpu.uuid}"
         )
-    if warning := mask_warning():
-        click.echo(f"Note: {warning}.")
     if not gpus:
         click.echo("There is no usable NVIDIA GPU: see nvidia-smi, and check torch.version.cuda.")
 

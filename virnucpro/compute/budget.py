@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Literal
 
 import torch
 
@@ -55,18 +55,6 @@ class Budget:
         return True
 
 
-class Memory(Protocol):
-    """The memory of a device."""
-
-    def free(self) -> int:
-        """Return the bytes that could still be allocated."""
-        ...
-
-    def peak(self, work: Callable[[], object]) -> int:
-        """Return the bytes that ``work`` needs at its peak. Raises torch.OutOfMemoryError."""
-        ...
-
-
 class CudaMemory:
     """The memory of a GPU, as torch's allocator sees it."""
 
@@ -89,36 +77,30 @@ class CudaMemory:
 
 
 def find_budget(
-    bounds: Bounds, given: int | None, memory: Memory | None, probe: Callable[[int], object]
+    bounds: Bounds, given: int | None, memory: CudaMemory | None, probe: Callable[[int], object]
 ) -> Budget:
     """Return the ``given`` budget, that of a CPU without ``memory``, or what fits into it.
 
-    ``probe`` sends a batch of the given size through the model.
+    Two probes, batches that are sent through the model, give the bytes per unit and those that
+    every batch takes. The largest ``least * 2**k`` up to ``most`` is chosen that takes a share of
+    the free memory, or ``least`` where even that is too much: the first task then says so.
     """
     if given is not None:
         return Budget(given, "given")
     if memory is None:
         return Budget(bounds.cpu, "default")
-    return Budget(largest_fitting(bounds, memory, probe), "measured")
-
-
-def largest_fitting(bounds: Bounds, memory: Memory, probe: Callable[[int], object]) -> int:
-    """Return the largest ``least * 2**k`` up to ``most`` that takes a share of the free memory.
-
-    Two probes give the bytes per unit and those that every batch takes. The result is ``least``
-    where even that is too much: the first task then fails and is divided.
-    """
-    free = memory.free()
-    least = bounds.least
+    free, least = memory.free(), bounds.least
+    budget = Budget(least, "measured")
     try:
         probe(least)  # the first batch also pays for workspaces that stay
         single = memory.peak(lambda: probe(least))
         double = memory.peak(lambda: probe(2 * least))
     except torch.OutOfMemoryError:
-        return least
+        return budget
     per_unit = max(double - single, 0) / least
     fixed = max(single - per_unit * least, 0)
-    budget = least
-    while 2 * budget <= bounds.most and fixed + per_unit * 2 * budget <= MEMORY_SHARE * free:
-        budget *= 2
+    while (larger := 2 * budget.amount) <= bounds.most:
+        if fixed + per_unit * larger > MEMORY_SHARE * free:
+            break
+        budget.amount = larger
     return budget

@@ -158,6 +158,13 @@ class Stack(nn.ModuleList):
         self._fused = step
 
 
+class Network(nn.Module):
+    """A model of blocks that are alike, between an embedding of tokens and what follows."""
+
+    embed: nn.Embedding
+    blocks: Stack
+
+
 def _known(options: CompilerOptions) -> CompilerOptions:
     """Those that this version of torch has, or older ones: none changes what is computed."""
     import torch._inductor  # takes a second

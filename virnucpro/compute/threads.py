@@ -42,17 +42,8 @@ def call_mkl_functions_once() -> None:
 
     Two threads that ask at once may get a kernel of half the digits (pytorch/pytorch#188792).
     """
-    one = torch.ones(1)
-    for function in (
-        torch.exp,
-        torch.log,
-        torch.sqrt,
-        torch.rsqrt,
-        torch.tanh,
-        torch.cos,
-        torch.sin,
-    ):
-        function(one)
+    for name in ("exp", "log", "sqrt", "rsqrt", "tanh", "cos", "sin"):
+        getattr(torch, name)(torch.ones(1))
 
 
 class BatchAbandonedError(Exception):

@@ -13,16 +13,15 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, replace
-from itertools import islice
+from itertools import chain, islice
 from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
 import torch
-from torch import nn
 
 from virnucpro.compute.budget import Bounds, Budget, CudaMemory, find_budget
-from virnucpro.compute.compiled import COMPILER_ERRORS, BlockCalls, Example, Stack
+from virnucpro.compute.compiled import COMPILER_ERRORS, BlockCalls, Example, Network
 from virnucpro.compute.linear import GatedLinear, Linear
 from virnucpro.compute.threads import CoreThreads, prefetched
 from virnucpro.contracts import Json, ReportProgress
@@ -54,6 +53,11 @@ class Batch:
     inputs: tuple[torch.Tensor, ...]
     embedded: torch.Tensor | None = None
 
+    @classmethod
+    def of(cls, indices: Sequence[int], tokens: int, *inputs: npt.NDArray[np.generic]) -> Batch:
+        """Return a batch of NumPy arrays."""
+        return cls(indices, tokens, tuple(map(torch.from_numpy, inputs)))
+
     def pinned(self) -> Batch:
         """Return the same batch in page-locked memory, from which a GPU copies by itself."""
         return replace(self, inputs=tuple(tensor.pin_memory() for tensor in self.inputs))
@@ -68,11 +72,6 @@ def example_sequences(full_batch: int, tokens: int) -> int:
     """
     sequences = max(3, full_batch)
     return sequences + (sequences == tokens)
-
-
-def make_batch(indices: Sequence[int], tokens: int, *inputs: npt.NDArray[np.generic]) -> Batch:
-    """Make a batch of NumPy arrays."""
-    return Batch(indices, tokens, tuple(map(torch.from_numpy, inputs)))
 
 
 @dataclass
@@ -91,11 +90,6 @@ class PreparedBatches:
         """Make no more batches."""
         self.rest.close()
 
-    def __iter__(self) -> Iterator[Batch]:
-        """Yield all of them."""
-        yield from self.first
-        yield from self.rest
-
 
 class BatchedEncoder(ABC):
     """The loop over batches, with its budget and its figures. See :class:`contracts.Encoder`.
@@ -107,6 +101,8 @@ class BatchedEncoder(ABC):
         ahead: batches that are prepared in a thread; none on a CPU, which is busy anyway.
         host_wait_seconds: time in all in which the next tokens were not ready when needed.
         budget: tokens or sequences per batch.
+        network: the model behind ``forward``, with its weights.
+        dim: width of an embedding.
     """
 
     bounds: ClassVar[Bounds]
@@ -115,13 +111,15 @@ class BatchedEncoder(ABC):
     typical_tokens: ClassVar[int]
     """Tokens of a sequence, for that decision."""
 
-    def __init__(self, device: torch.device, budget: int | None, stack: Stack) -> None:
+    def __init__(self, network: Network, device: torch.device, budget: int | None) -> None:
         """``budget`` None measures, which sends batches through: a subclass calls this last.
 
-        Between two blocks of ``stack`` a batch on a CPU can be given up: it may take minutes.
+        Between two blocks a batch on a CPU can be given up: it may take minutes.
         """
+        self.network = network
+        self.dim = network.embed.embedding_dim
         self.device = device
-        self._stack = stack
+        self._stack = stack = network.blocks
         self._compile_facts: dict[str, Json] = {"compiled": False, "compile_seconds": 0.0}
         self._threads = CoreThreads()
         self._on_gpu = device.type == "cuda"
@@ -142,16 +140,6 @@ class BatchedEncoder(ABC):
         self._release_memory()
 
     # What a subclass says.
-
-    @property
-    @abstractmethod
-    def dim(self) -> int:
-        """Width of an embedding."""
-
-    @property
-    @abstractmethod
-    def network(self) -> nn.Module:
-        """The model behind :meth:`forward`, with its weights."""
 
     @abstractmethod
     def batches(self, sequences: Sequence[str]) -> Iterator[Batch]:
@@ -207,16 +195,15 @@ class BatchedEncoder(ABC):
         self.budget.largest = 0
         report(0, 0)
 
-        def with_following(batches: Iterator[Batch]) -> Iterator[Batch]:
-            yield from batches
+        made = chain(prepared.first, prepared.rest)
+
+        def batches() -> Iterator[Batch]:
+            yield from self._timed(made)
             if others := following():
                 self._begin(others)
 
         compute_all = self._compute_on_gpu if self._on_gpu else self._compute_on_cores
-        with (
-            closing(prepared),
-            closing(compute_all(with_following(self._timed(iter(prepared))), rows)) as computed,
-        ):
+        with closing(prepared), closing(compute_all(batches(), rows)) as computed:
             for batch in computed:
                 order += batch.indices
                 report(len(batch.indices), batch.tokens)
@@ -234,7 +221,7 @@ class BatchedEncoder(ABC):
         return STEP if self._on_gpu else 1
 
     def facts(self) -> Mapping[str, Json]:
-        """See :class:`virnucpro.contracts.ModelSession`."""
+        """See :class:`virnucpro.contracts.Session`."""
         return {
             "budget": self.budget.amount,
             "unit": self.bounds.unit,
@@ -252,12 +239,10 @@ class BatchedEncoder(ABC):
         """
         if self.device.type == "cpu":
             self.pack()
-        elif compile == "always" or (compile == "auto" and self.compiling_pays(sequences)):
+            return
+        pays = self._flops(self.typical_tokens * sequences) >= self.compile_from_flops
+        if compile == "always" or (compile == "auto" and pays):
             self.compile()
-
-    def compiling_pays(self, sequences: int) -> bool:
-        """Return whether a GPU that embeds so many sequences gains from compiled blocks."""
-        return self._flops(self.typical_tokens * sequences) >= self.compile_from_flops
 
     def _flops(self, tokens: int) -> float:
         return 2.0 * sum(p.numel() for p in self._stack.parameters()) * tokens
@@ -337,9 +322,14 @@ class BatchedEncoder(ABC):
             queued.append((finished, batch))
             tokens = sum(batch.tokens for _, batch in islice(queued, 1, None))
             if tokens * flops >= QUEUED_FLOPS or len(queued) > AHEAD:
-                yield _await_oldest(queued)
+                yield self._oldest(queued)
         while queued:
-            yield _await_oldest(queued)
+            yield self._oldest(queued)
+
+    def _oldest(self, queued: deque[tuple[torch.cuda.Event, Batch]]) -> Batch:
+        finished, batch = queued.popleft()
+        finished.synchronize()  # until the GPU has computed it
+        return batch
 
     def _begin(self, prepared: PreparedBatches) -> None:
         """Queue the first batches. Where that fails, their own turn says why."""
@@ -361,13 +351,6 @@ class BatchedEncoder(ABC):
         """Give back the blocks that batches of another size left; never in the loop."""
         if self._on_gpu:
             torch.cuda.empty_cache()
-
-
-def _await_oldest(queued: deque[tuple[torch.cuda.Event, Batch]]) -> Batch:
-    """Wait until the GPU has computed the oldest batch, and return it."""
-    finished, batch = queued.popleft()
-    finished.synchronize()
-    return batch
 
 
 def keep_freed_memory() -> None:

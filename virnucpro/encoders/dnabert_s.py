@@ -12,7 +12,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -27,7 +26,7 @@ from virnucpro.compute.attention import (
 from virnucpro.compute.batching import bucket_of, by_buckets
 from virnucpro.compute.budget import Bounds
 from virnucpro.compute.compiled import Example
-from virnucpro.encoders.batched import STEP, Batch, BatchedEncoder, example_sequences, make_batch
+from virnucpro.encoders.batched import STEP, Batch, BatchedEncoder, example_sequences
 from virnucpro.encoders.dnabert_s_network import Dnabert, DnabertSizes, alibi_bias
 from virnucpro.encoders.family import BASES, EncoderFamily, EncoderSource, OpenOptions
 from virnucpro.encoders.weights import (
@@ -50,7 +49,6 @@ BOUNDS = Bounds("sequences", cpu=16, least=16, most=256)
 SLICE = 1280
 PART = 64  # sequences whose encodings are freed together: the thread holds Python's lock meanwhile
 FRAME_TOKENS = 120  # the longest bucket of frames of 500 bp chunks, which have 83-117 tokens
-BASES_PER_TOKEN = 5  # 499 bases give 83-117 tokens of the byte-pair vocabulary
 # Computed, not measured: 90,000 frames take some 25 s uncompiled on an H200, compiling about 10 s.
 COMPILE_FROM_FLOPS = 2e15
 TYPICAL_TOKENS = 104  # the bucket of most frames of 500 bp chunks
@@ -75,21 +73,10 @@ class DnabertEncoder(BatchedEncoder):
         device: torch.device,
         budget: int | None,
     ) -> None:
-        self._model = model
         self._tokenizer = tokenizer
         self._heads = heads
         self._bias = torch.empty(heads, 0, 0)
-        super().__init__(device, budget, model.blocks)
-
-    @property
-    def dim(self) -> int:
-        """Width of the model."""
-        return self._model.embed.embedding_dim
-
-    @property
-    def network(self) -> Dnabert:
-        """Tokens to the states of the last layer."""
-        return self._model
+        super().__init__(model, device, budget)
 
     def batches(self, sequences: Sequence[str]) -> Iterator[Batch]:
         """Put the longest into the first slice, and each slice into buckets of token lengths.
@@ -122,7 +109,7 @@ class DnabertEncoder(BatchedEncoder):
         tokens, real = inputs
         bias = self._bias_of(tokens.shape[1])[None]  # [1, H, T, T]
         bias = bias.masked_fill(~real[:, None, None, :], -math.inf)  # [B, H, T, T]
-        return masked_mean(self._model(tokens, bias), real)
+        return masked_mean(self.network(tokens, bias), real)
 
     def compile_examples(self) -> list[Example]:
         """Any batch: there always is a bias."""
@@ -141,7 +128,7 @@ class DnabertEncoder(BatchedEncoder):
         """ALiBi ``[H, length, length]``: a corner of the largest made so far."""
         bias = self._bias  # another thread may put a smaller one in its place meanwhile
         if length > bias.shape[-1]:
-            dtype = self._model.embed.weight.dtype
+            dtype = self.network.embed.weight.dtype
             self._bias = bias = moved(alibi_bias(self._heads, length), self.device, dtype)
         return bias[:, :length, :length]
 
@@ -154,7 +141,7 @@ def _padded_batch(indices: Sequence[int], ids: Sequence[npt.NDArray[np.int64]]) 
     real = np.arange(t) < lengths[:, None]
     padded = np.zeros(real.shape, np.int64)
     padded[real] = np.concatenate(ids)
-    return make_batch(indices, int(lengths.sum()), padded, real)
+    return Batch.of(indices, int(lengths.sum()), padded, real)
 
 
 # --- files -----------------------------------------------------------------------------------
@@ -204,20 +191,6 @@ def dnabert_names(state: Iterable[str]) -> dict[str, tuple[str]]:
     return names
 
 
-def _check_token_ids(content: Mapping[str, Any], path: Path, vocabulary: int) -> None:
-    """Raise ModelError where a token has a number that the model has no row for."""
-    words, added = content["model"]["vocab"], content.get("added_tokens") or []
-    numbers = list(words.values()) if isinstance(words, dict) else []
-    if isinstance(added, list):
-        numbers += [token.get("id") for token in added if isinstance(token, dict)]
-    for number in numbers:
-        if not isinstance(number, int) or not 0 <= number < vocabulary:
-            raise ModelError(
-                f"{path} numbers a token {number!r}, but the model has the tokens 0 to "
-                f"{vocabulary - 1}: the two do not belong together"
-            )
-
-
 def read_tokenizer(path: Path, vocabulary: int) -> Tokenizer:
     """Read the byte-pair tokenizer, without padding or truncation.
 
@@ -228,17 +201,15 @@ def read_tokenizer(path: Path, vocabulary: int) -> Tokenizer:
     # The library raises a bare Exception on a file it does not understand: look before.
     if not isinstance(content.get("model"), dict) or "vocab" not in content["model"]:
         raise ModelError(f"{path} has no vocabulary: it is not a tokenizer file, fetch it again")
-    _check_token_ids(content, path, vocabulary)
     tokenizer = Tokenizer.from_str(path.read_text(encoding="utf-8"))
     tokenizer.no_padding()
     tokenizer.no_truncation()
-    if tokenizer.get_vocab_size() > vocabulary:
+    if max(tokenizer.get_vocab().values()) >= vocabulary:
         raise ModelError(
-            f"{path} has {tokenizer.get_vocab_size()} tokens, the model {vocabulary}: the two do "
-            f"not belong together"
+            f"{path} has more tokens than the {vocabulary} of the model: the two do not belong "
+            f"together"
         )
-    ids = tokenizer.encode("").ids
-    if len(ids) != 2 or max(ids) >= vocabulary:
+    if len(tokenizer.encode("").ids) != 2:
         raise ModelError(f"{path} does not put [CLS] and [SEP] around a sequence: fetch it again")
     return tokenizer
 
@@ -253,8 +224,6 @@ class DnabertFamily(EncoderFamily):
     title = "DNABERT-S"
     molecule = "nucleotide"
     alphabet = BASES
-    budget_unit = BOUNDS.unit
-    compiles = True
     # config.json of https://huggingface.co/zhihan1996/DNABERT-S
     released: Mapping[str, tuple[int, int, int]] = {"DNABERT-S": (12, 768, 12)}
 
@@ -289,10 +258,6 @@ class DnabertFamily(EncoderFamily):
         prepare_blocks(model.blocks, options.precision)
         tokenizer = read_tokenizer(source.weights / "tokenizer.json", sizes.vocabulary)
         return DnabertEncoder(model, tokenizer, sizes.heads, target, options.budget)
-
-    def tokens(self, letters: int, truncation: int) -> int:
-        """Return about how many tokens there are, with ``[CLS]`` and ``[SEP]``."""
-        return letters // BASES_PER_TOKEN + 2
 
 
 FAMILY = DnabertFamily()

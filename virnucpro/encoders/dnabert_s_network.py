@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from virnucpro.compute.attention import attend, merge_heads, split_heads
-from virnucpro.compute.compiled import Stack
+from virnucpro.compute.compiled import Network, Stack
 from virnucpro.compute.linear import GatedLinear, Linear
 
 
@@ -68,7 +68,7 @@ class DnabertBlock(nn.Module):
         return normed
 
 
-class Dnabert(nn.Module):
+class Dnabert(Network):
     """Tokens to the states of the last layer."""
 
     def __init__(self, sizes: DnabertSizes) -> None:

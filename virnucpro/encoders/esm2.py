@@ -11,9 +11,8 @@ from __future__ import annotations
 import argparse
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -25,7 +24,7 @@ from virnucpro.compute.batching import bucket_of, by_tokens
 from virnucpro.compute.budget import Bounds
 from virnucpro.compute.compiled import Example
 from virnucpro.contracts import ReportProgress
-from virnucpro.encoders.batched import Batch, BatchedEncoder, example_sequences, make_batch
+from virnucpro.encoders.batched import Batch, BatchedEncoder, example_sequences
 from virnucpro.encoders.esm2_network import (
     Esm2,
     Esm2Sizes,
@@ -100,20 +99,10 @@ class Esm2Encoder(BatchedEncoder):
         budget: int | None,
         truncation: int,
     ) -> None:
-        self._model = model
+        self._heads = model.heads
         self._rotary = rotary
         self._truncation = truncation
-        super().__init__(device, budget, model.blocks)
-
-    @property
-    def dim(self) -> int:
-        """Width of the model."""
-        return self._model.embed.embedding_dim
-
-    @property
-    def network(self) -> Esm2:
-        """Tokens to the states of the last layer."""
-        return self._model
+        super().__init__(model, device, budget)
 
     def batches(self, sequences: Sequence[str]) -> Iterator[Batch]:
         """Put equal lengths together, the longest first.
@@ -133,12 +122,12 @@ class Esm2Encoder(BatchedEncoder):
         lengths = np.array([len(protein) for protein in proteins])
         total = int(lengths.sum()) + 2 * len(proteins)
         if lengths.min() == lengths.max():
-            return make_batch(indices, total, tokenise(proteins))
+            return Batch.of(indices, total, tokenise(proteins))
         tokens = tokenise(proteins, self.step)
         position = np.arange(tokens.shape[1])
         real = position < lengths[:, None] + 2  # [B, T], with <cls> and <eos>
         inner = (position > 0) & (position <= lengths[:, None])  # [B, T], residues
-        return make_batch(indices, total, tokens, real, inner)
+        return Batch.of(indices, total, tokens, real, inner)
 
     def probe_batch(self, amount: int) -> Batch:
         """Full frames of 500 bp chunks."""
@@ -156,7 +145,7 @@ class Esm2Encoder(BatchedEncoder):
         """Return the states of the last layer, after its norm: ``[B, T, D]``."""
         t = tokens.shape[1]
         rotary = (self._rotary[0][:t], self._rotary[1][:t])
-        states: torch.Tensor = self._model(
+        states: torch.Tensor = self.network(
             tokens, rotary, masks[0][:, None, None, :] if masks else None
         )
         return states
@@ -193,7 +182,7 @@ class Esm2Encoder(BatchedEncoder):
 
     def attention(self) -> str:
         """The kernel for a batch of equal lengths, which has no mask."""
-        heads, weight = self._model.heads, self._model.embed.weight
+        heads, weight = self._heads, self.network.embed.weight
         return attention_kernel(weight.new_empty(1, heads, FRAME + 2, self.dim // heads), None)
 
 
@@ -203,7 +192,6 @@ class Esm2Encoder(BatchedEncoder):
 # fair-esm        ``esm2_t36_3B_UR50D.pt``          ``cfg`` in the file
 # transformers    folder, safetensors or ``.bin``   ``config.json``
 
-Layout = Literal["fair-esm", "transformers"]
 _FAIR_EPS = 1e-5  # torch's default for LayerNorm, which fair-esm's ESM1bLayerNorm keeps
 _FAIR_COUNTS = ("encoder_layers", "encoder_embed_dim", "encoder_attention_heads")
 _HUB_COUNTS = ("num_hidden_layers", "hidden_size", "num_attention_heads", "intermediate_size")
@@ -228,37 +216,6 @@ _FAIR_ENDS = {"embed": "embed_tokens", "norm": "emb_layer_norm_after"}
 _HUB_ENDS = {"embed": "embeddings.word_embeddings", "norm": "encoder.emb_layer_norm_after"}
 
 
-@dataclass(frozen=True)
-class Esm2Checkpoint:
-    """An ESM-2 on disk.
-
-    Attributes:
-        names: stored names of each parameter of :class:`Esm2`.
-        inv_freq: rotary frequencies, float32 ``[d/2]``.
-    """
-
-    sizes: Esm2Sizes
-    weights: Weights
-    names: Mapping[str, tuple[str, ...]]
-    inv_freq: torch.Tensor
-
-
-def read_esm2(path: Path) -> Esm2Checkpoint:
-    """Read ``path`` of either layout; tensors stay mapped from the disk.
-
-    Raises:
-        ModelError: unreadable, or not an ESM-2 model.
-    """
-    if path.is_dir():
-        sizes, weights = _hub_sizes(path), read_folder(path).renamed(r"esm\.")
-        names, prefix = esm2_names(sizes.layers, "transformers"), "encoder.layer"
-    else:
-        sizes, weights = _read_fair_file(path)
-        names, prefix = esm2_names(sizes.layers, "fair-esm"), "layers"
-    weights.refuse_more_layers(prefix, sizes.layers)
-    return Esm2Checkpoint(sizes, weights, names, _stored_frequencies(weights, sizes))
-
-
 def _read_fair_file(path: Path) -> tuple[Esm2Sizes, Weights]:
     """Read a ``.pt`` of fair-esm, whose ``cfg`` is a Namespace or, in newer files, a dict."""
     content = read_pickle(path, allowed=[argparse.Namespace])
@@ -267,13 +224,12 @@ def _read_fair_file(path: Path) -> tuple[Esm2Sizes, Weights]:
     cfg = _as_dict(_as_dict(content["cfg"]).get("model"))
     layers, width, heads = read_counts(cfg, _FAIR_COUNTS, path)
     tensors = tensors_of(content["model"], path)
-    weights = Weights(tensors, dict.fromkeys(tensors, path), path)
+    weights = Weights(tensors, path)
     weights = weights.renamed(r"encoder\.sentence_encoder\.|encoder\.")
     fc1 = weights.tensors.get("layers.0.fc1.bias")
     feed_forward = 4 * width if fc1 is None else int(fc1.shape[0])
     dropout = bool(cfg.get("token_dropout", True))
-    sizes = Esm2Sizes(layers, width, heads, feed_forward, _FAIR_EPS, dropout)
-    return _checked(sizes, path), weights
+    return Esm2Sizes(layers, width, heads, feed_forward, _FAIR_EPS, dropout), weights
 
 
 def _as_dict(config: Any) -> dict[str, Any]:
@@ -294,17 +250,14 @@ def _hub_sizes(folder: Path) -> Esm2Sizes:
     layers, width, heads, feed_forward = read_counts(config, _HUB_COUNTS, path)
     eps = read_number(config, "layer_norm_eps", path)
     dropout = bool(config.get("token_dropout", False))
-    return _checked(Esm2Sizes(layers, width, heads, feed_forward, eps, dropout), path)
+    return Esm2Sizes(layers, width, heads, feed_forward, eps, dropout)
 
 
-def _checked(sizes: Esm2Sizes, path: Path) -> Esm2Sizes:
-    if sizes.width % sizes.heads or sizes.width // sizes.heads % 2:
-        raise ModelError(f"{path}: width {sizes.width} does not divide by {sizes.heads} heads")
-    return sizes
+def esm2_names(layers: int, layout: str) -> dict[str, tuple[str, ...]]:
+    """Return the stored names of each of our parameters; several are stored one below the other.
 
-
-def esm2_names(layers: int, layout: Layout) -> dict[str, tuple[str, ...]]:
-    """Return the stored names of each of our parameters; several are stored one below the other."""
+    ``layout`` is ``fair-esm`` or ``transformers``.
+    """
     fair = layout == "fair-esm"
     layer, ends = (_FAIR_LAYER, _FAIR_ENDS) if fair else (_HUB_LAYER, _HUB_ENDS)
     names: dict[str, tuple[str, ...]] = {"embed.weight": (f"{ends['embed']}.weight",)}
@@ -326,15 +279,7 @@ def _stored_frequencies(weights: Weights, sizes: Esm2Sizes) -> torch.Tensor:
     """
     pairs = sizes.width // sizes.heads // 2
     keys = [key for key in weights.tensors if key.split(".")[-1] == "inv_freq"]
-    if not keys:
-        return rotary_frequencies(pairs)
-    stored = [weights.take(key, (pairs,)).float() for key in keys]
-    for key, value in zip(keys, stored, strict=True):
-        if not torch.equal(value, stored[0]) or not bool(torch.isfinite(value).all()):
-            raise ModelError(
-                f"{weights.origin[key]}: {key!r} is damaged, or differs from {keys[0]!r}"
-            )
-    return stored[0].clone()
+    return weights.take(keys[0], (pairs,)).float() if keys else rotary_frequencies(pairs)
 
 
 # --- the family ------------------------------------------------------------------------------
@@ -347,8 +292,6 @@ class Esm2Family(EncoderFamily):
     title = "ESM-2"
     molecule = "protein"
     alphabet = RESIDUES
-    budget_unit = BOUNDS.unit
-    compiles = True
     # README of https://github.com/facebookresearch/esm, "Available models".
     released: Mapping[str, tuple[int, int, int]] = {
         "esm2_t6_8M_UR50D": (6, 320, 20),
@@ -382,18 +325,23 @@ class Esm2Family(EncoderFamily):
 
     def open(self, source: EncoderSource, options: OpenOptions) -> Esm2Encoder:
         """Load the weights onto the device. The budget is tokens per batch."""
-        checkpoint = read_esm2(source.weights)
+        path, layout, prefix = source.weights, "fair-esm", "layers"
+        if path.is_dir():
+            sizes, weights = _hub_sizes(path), read_folder(path).renamed(r"esm\.")
+            layout, prefix = "transformers", "encoder.layer"
+        else:
+            sizes, weights = _read_fair_file(path)
+        if sizes.width % (2 * sizes.heads):
+            raise ModelError(f"{path}: width {sizes.width} does not divide by {sizes.heads} heads")
+        weights.refuse_more_layers(prefix, sizes.layers)
         with torch.device("meta"):
-            model = Esm2(checkpoint.sizes)
-        target = torch.device(options.device)
-        assign(model, checkpoint.names, checkpoint.weights, target, torch_dtype(options.precision))
+            model = Esm2(sizes)
+        target, names = torch.device(options.device), esm2_names(sizes.layers, layout)
+        assign(model, names, weights, target, torch_dtype(options.precision))
         prepare_blocks(model.blocks, options.precision)
-        rotary = rotary_tables(checkpoint.inv_freq, options.truncation + 2, target)
+        frequencies = _stored_frequencies(weights, sizes)
+        rotary = rotary_tables(frequencies, options.truncation + 2, target)
         return Esm2Encoder(model, rotary, target, options.budget, options.truncation)
-
-    def tokens(self, letters: int, truncation: int) -> int:
-        """Return the residues that count, with ``<cls>`` and ``<eos>``."""
-        return min(letters, truncation) + 2
 
 
 FAMILY = Esm2Family()

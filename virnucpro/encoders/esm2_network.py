@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from virnucpro.compute.attention import attend, merge_heads
-from virnucpro.compute.compiled import Stack
+from virnucpro.compute.compiled import Network, Stack
 from virnucpro.compute.linear import Linear, fuses
 
 VOCABULARY = 33  # <cls> <pad> <eos> <unk>, 27 letters, a null and <mask>
@@ -144,7 +144,7 @@ class Esm2Block(nn.Module):
         return self.fc1.gelu_into(self.fc2, self.mlp_norm(x), x)  # [B, T, I] between the two
 
 
-class Esm2(nn.Module):
+class Esm2(Network):
     """Tokens to the states of the last layer."""
 
     def __init__(self, sizes: Esm2Sizes) -> None:

@@ -29,15 +29,8 @@ BASES = "ACGT"
 RESIDUES = "LAGVSERTIDPKQNFYMHWC"
 # Letters of a full frame of a 500 base chunk.
 LETTERS_PER_FRAME: Mapping[Molecule, int] = {"nucleotide": 499, "protein": 166}
-# The option of the command line that sets the batch budget of the encoder of a molecule. Each is
-# named after the encoder that the original has for it.
 Reading = Literal["open frames", "whole chunks"]
 """What of a chunk an encoder reads: every frame without a stop codon, or the chunk as it is."""
-BATCH_OPTIONS: Mapping[Molecule, str] = {
-    "nucleotide": "--dnabert-batch-size",
-    "protein": "--esm-batch-size",
-}
-Sizes = tuple[int, int, int]
 
 
 @dataclass(frozen=True)
@@ -117,11 +110,8 @@ class EncoderFamily(ABC):
         reading: what of a chunk it reads. An encoder of whole chunks reads nucleotides, and works
             without a second encoder for proteins.
         alphabet: letters of sequences that are made up to measure it.
-        budget_unit: what its batch budget counts; None where its batches are always the same, so
-            that the option for the budget has no effect.
-        compiles: whether its blocks are compiled on a GPU.
         precisions: those it can compute in; empty where it computes in the same way whatever is
-            asked for, so that ``--precision`` has no effect.
+            asked for.
         version: raise it when the same files, or no files, give other embeddings than before.
         released: layers, width and attention heads of the released models, by name.
         caution: what users are told about results made with it; empty for nothing.
@@ -132,11 +122,9 @@ class EncoderFamily(ABC):
     molecule: Molecule
     reading: Reading = "open frames"
     alphabet: str
-    budget_unit: Literal["tokens", "sequences"] | None = None
-    compiles: bool = False
     precisions: tuple[str, ...] = tuple(PRECISIONS)
     version: int = 1
-    released: Mapping[str, Sizes] = {}
+    released: Mapping[str, tuple[int, int, int]] = {}
     caution: str = ""
 
     def packaged(self) -> Path | None:
@@ -181,10 +169,6 @@ class EncoderFamily(ABC):
         Raises:
             ModelError: the weights are missing, damaged, or do not fit their configuration.
         """
-
-    def tokens(self, letters: int, truncation: int) -> int:
-        """Return about how many tokens a sequence has; for balancing and progress only."""
-        return letters if self.molecule == "nucleotide" else min(letters, truncation)
 
 
 class WeightlessEncoder(ABC):

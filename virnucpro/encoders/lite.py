@@ -115,21 +115,15 @@ def lite_to_bytes(network: LiteNetwork, extra: Mapping[str, Json]) -> bytes:
 
 
 def read_lite(path: Path) -> LiteNetwork:
-    """Read an encoder.
-
-    Raises:
-        ModelError: it cannot be read, is damaged or from a newer program.
-    """
+    """Read an encoder. Raises ModelError: it cannot be read, is damaged or from a newer program."""
     metadata = _metadata(path)
     if metadata is None:
         raise ModelError(f"{path} is not a lite encoder: it has no {_KEY!r} metadata")
     schema = metadata.get("schema")
     if schema != SCHEMA:
-        newer = isinstance(schema, int) and schema > SCHEMA
         raise ModelError(
-            f"{path} is of {'a newer' if newer else 'an earlier'} virnucpro (schema {schema}, not "
-            f"{SCHEMA}): "
-            + ("update virnucpro" if newer else "train it again with 'virnucpro train lite'")
+            f"{path} is of another virnucpro (schema {schema}, not {SCHEMA}): update virnucpro, or "
+            f"train it again with 'virnucpro train lite'"
         )
     try:
         sizes: dict[str, Any] = {
@@ -174,7 +168,7 @@ class LiteFamily(EncoderFamily):
     molecule: Molecule = "nucleotide"
     reading: Reading = "whole chunks"
     alphabet = BASES
-    # Too small to gain from 8 bits; its batches are too small to be given a budget.
+    # Too small to gain from 8 bits.
     precisions = tuple(name for name, row in PRECISIONS.items() if row.linear_layers == "cast")
 
     def packaged(self) -> Path:

@@ -13,16 +13,10 @@ from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 
 from virnucpro.contracts import Encoder
-from virnucpro.encoders.family import (
-    BATCH_OPTIONS,
-    EncoderFamily,
-    EncoderSource,
-    OpenOptions,
-)
+from virnucpro.encoders.family import EncoderFamily, EncoderSource, OpenOptions
 from virnucpro.errors import ModelError, UsageError
 from virnucpro.layout import Molecule
 from virnucpro.models.store import check_digest, find_model
-from virnucpro.precision import AUTO
 from virnucpro.store.stamps import hashed
 
 ENTRY_POINTS = "virnucpro.encoders"  # the group in which other packages register families
@@ -53,35 +47,30 @@ def family_named(name: str) -> EncoderFamily:
     points = [point for point in _entry_points() if point.name == name]
     if not points:
         raise ModelError(f"{name!r} is not an encoder family: expected {', '.join(family_names())}")
+    origins = [
+        f"{point.dist.name} {point.dist.version} ({point.value})" if point.dist else point.value
+        for point in points
+    ]
     if len(points) > 1:
-        owners = " and ".join(map(_distribution, points))
+        owners = " and ".join(origins)
         raise ModelError(f"{owners} both register the encoder family {name!r}: uninstall one")
-    return _loaded(points[0])
-
-
-def _entry_points() -> list[EntryPoint]:
-    return [point for point in entry_points(group=ENTRY_POINTS) if point.name not in BUILT_IN]
-
-
-def _distribution(point: EntryPoint) -> str:
-    return f"{point.dist.name} {point.dist.version}" if point.dist else "a package"
-
-
-def _loaded(point: EntryPoint) -> EncoderFamily:
-    """Import a family of another package; whatever goes wrong there is that package's error."""
-    origin = f"encoder family {point.name!r} of {_distribution(point)} ({point.value})"
+    origin = f"encoder family {name!r} of {origins[0]}"
     try:
-        family = point.load()
-    except Exception as error:
+        family = points[0].load()
+    except Exception as error:  # whatever goes wrong there is that package's error
         raise ModelError(
             f"{origin} cannot be imported: {type(error).__name__}: {error}; update or uninstall "
             f"that package"
         ) from error
-    if not isinstance(family, EncoderFamily) or family.name != point.name:
+    if not isinstance(family, EncoderFamily) or family.name != name:
         raise ModelError(
             f"{origin} is not an EncoderFamily of that name: update or uninstall that package"
         )
     return family
+
+
+def _entry_points() -> list[EntryPoint]:
+    return [point for point in entry_points(group=ENTRY_POINTS) if point.name not in BUILT_IN]
 
 
 def locate(name: str, molecule: Molecule) -> EncoderSource:
@@ -159,25 +148,17 @@ def _path_of(name: str) -> Path:
 
 def _family_of(path: Path) -> EncoderFamily:
     """Return the family that recognises the model at ``path``."""
-    from virnucpro.encoders.weights import check_file, read_json
+    from virnucpro.encoders.weights import check_file
 
-    config = path.parent / "config.json"
-    if path.is_file() and path.suffix in {".bin", ".safetensors", ".json"} and config.exists():
-        raise ModelError(f"{path} is one file of a model: name its folder, {path.parent}")
     if path.is_dir():
         check_file(path / "config.json")
     for name in family_names():
         family = family_named(name)
         if family.recognises(path):
             return family
-    if path.is_file():
-        raise ModelError(
-            f"{path} is not an encoder, or it is damaged: get it again, or train it again"
-        )
-    kind = read_json(path / "config.json").get("model_type")
     raise ModelError(
-        f"{path / 'config.json'} describes a model of type {kind!r}, not one of those supported: "
-        f"{', '.join(family_names())}"
+        f"{path} is not an encoder of a known kind ({', '.join(family_names())}), or it is "
+        f"damaged: name the file of a model, or the folder with its config.json, or get it again"
     )
 
 
@@ -211,40 +192,6 @@ def check_precision(precision: str, *sources: EncoderSource) -> None:
                 f"{source.name} cannot be computed in {precision}: use --precision "
                 f"{' or '.join(precisions)}"
             )
-
-
-def ignored_options(
-    sources: Sequence[EncoderSource],
-    *,
-    budgets: Mapping[Molecule, int | None],
-    precision: str,
-    compile: str,
-) -> list[str]:
-    """Return one sentence for each option that was given and has no effect on an encoder.
-
-    ``budgets``, ``precision`` and ``compile`` are as the user set them.
-    """
-    sentences = []
-    for source in sources:
-        family = family_named(source.family)
-        ignored = {
-            BATCH_OPTIONS[family.molecule]: bool(budgets[family.molecule])
-            and family.budget_unit is None,
-            f"--precision {precision}": precision != AUTO and not family.precisions,
-            "--compile always": compile == "always" and not family.compiles,
-        }
-        sentences += [
-            f"{option} has no effect on the {family.molecule} encoder {source.name}"
-            for option, is_ignored in ignored.items()
-            if is_ignored
-        ]
-    molecules = {family_named(source.family).molecule for source in sources}
-    sentences += [
-        f"{BATCH_OPTIONS[molecule]} has no effect: there is no {molecule} encoder"
-        for molecule, budget in budgets.items()
-        if budget and molecule not in molecules
-    ]
-    return sentences
 
 
 def cautions(sources: Sequence[EncoderSource]) -> list[str]:

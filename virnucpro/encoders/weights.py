@@ -45,25 +45,14 @@ _DAMAGED = (
     pickle.UnpicklingError,
     zipfile.BadZipFile,
 )
-# Bounds of what is read before it is known to be a model: the largest ESM-2 has 48 layers, its
-# pickle (without the tensors) 300 kB. Ten million layers, or 100 MB of pickle marks, take minutes.
-MOST_LAYERS = 1000
-MOST_OTHERS = 1 << 20
-MOST_PICKLE_BYTES = 16 << 20
-# What a file of torch.save that is not a zip file begins with: its magic number, pickled.
-_OLD_FORMAT = b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19."
 _WHOLE = ("model.safetensors", "pytorch_model.bin")
 
 
 @dataclass(frozen=True)
 class Weights:
-    """Tensors by name, as stored, and the file that each is from.
-
-    ``place`` is the file or folder that the user named.
-    """
+    """Tensors by name, as stored, and the file or folder that the user named."""
 
     tensors: dict[str, torch.Tensor]
-    origin: dict[str, Path]
     place: Path
 
     def take(self, key: str, shape: Sequence[int]) -> torch.Tensor:
@@ -77,7 +66,7 @@ class Weights:
         tensor = self.tensors[key]
         if tuple(tensor.shape) != tuple(shape):
             raise ModelError(
-                f"{self.origin[key]}: {key!r} has shape {tuple(tensor.shape)}, expected "
+                f"{self.place}: {key!r} has shape {tuple(tensor.shape)}, expected "
                 f"{tuple(shape)}: the file does not belong to its configuration"
             )
         return tensor
@@ -88,15 +77,12 @@ class Weights:
         Parameters of layer norms become ``weight`` and ``bias``: they were once stored as
         ``gamma`` and ``beta``, and transformers 5 does it again.
         """
-        new = {}
-        for key in self.tensors:
+        renamed = {}
+        for key, value in self.tensors.items():
             name = re.sub(f"^({pattern})", "", key)
-            new[key] = re.sub(r"\.gamma$", ".weight", re.sub(r"\.beta$", ".bias", name))
-        return Weights(
-            {new[key]: value for key, value in self.tensors.items()},
-            {new[key]: path for key, path in self.origin.items()},
-            self.place,
-        )
+            name = re.sub(r"\.gamma$", ".weight", re.sub(r"\.beta$", ".bias", name))
+            renamed[name] = value
+        return Weights(renamed, self.place)
 
     def refuse_more_layers(self, prefix: str, layers: int) -> None:
         """Raise ModelError where a layer is stored that the configuration does not know of."""
@@ -104,7 +90,7 @@ class Weights:
             match = re.match(rf"{re.escape(prefix)}\.(\d+)\.", key)
             if match and int(match[1]) >= layers:
                 raise ModelError(
-                    f"{self.origin[key]}: {key!r} is of a layer beyond the {layers} of its "
+                    f"{self.place}: {key!r} is of a layer beyond the {layers} of its "
                     f"configuration: the two do not belong together"
                 )
 
@@ -142,10 +128,6 @@ def read_counts(config: Mapping[str, Any], names: Sequence[str], path: Path) -> 
         value = config.get(name)
         if isinstance(value, bool) or not isinstance(value, int) or value < 1:
             raise ModelError(f"{path}: {name!r} is {value!r}, expected a count: {_AGAIN}")
-        most = MOST_LAYERS if name.endswith("layers") else MOST_OTHERS
-        if value > most:
-            text = f"{name!r} is more than {most:,}, which no model has"
-            raise ModelError(f"{path}: {text}: {_AGAIN}")
     return [config[name] for name in names]
 
 
@@ -173,7 +155,6 @@ def read_pickle(path: Path, allowed: Sequence[Any] = ()) -> Any:
     """
     check_file(path)
     try:
-        _check_pickle_size(path)
         # A remark for developers on the pickle; what cannot be read is an error anyway.
         with (
             _ALLOWING,
@@ -192,19 +173,6 @@ def read_pickle(path: Path, allowed: Sequence[Any] = ()) -> Any:
                 f"file. Nothing was run; get the file from a source you trust"
             ) from error
         raise ModelError(f"{path} cannot be read: {_AGAIN}") from error
-
-
-def _check_pickle_size(path: Path) -> None:
-    """Raise ValueError or OSError for a file whose pickle is too large to be that of a model."""
-    if zipfile.is_zipfile(path):
-        with zipfile.ZipFile(path) as archive:
-            pickles = [entry for entry in archive.infolist() if entry.filename.endswith(".pkl")]
-        if sum(entry.file_size for entry in pickles) > MOST_PICKLE_BYTES:
-            raise ValueError("the pickle is too large")
-        return
-    with path.open("rb") as file:
-        if file.read(len(_OLD_FORMAT)) != _OLD_FORMAT:
-            raise ValueError("not a file of torch.save")
 
 
 def read_safetensors(path: Path) -> dict[str, torch.Tensor]:
@@ -248,12 +216,10 @@ def weight_files(folder: Path) -> tuple[Path, ...]:
 def read_folder(folder: Path) -> Weights:
     """Read all tensors in ``folder``. Raises ModelError as the readers of its files do."""
     tensors: dict[str, torch.Tensor] = {}
-    origin: dict[str, Path] = {}
     for path in weight_files(folder):
         content = read_safetensors(path) if path.suffix == ".safetensors" else read_pickle(path)
         tensors |= tensors_of(content, path)
-        origin |= dict.fromkeys(content, path)
-    return Weights(tensors, origin, folder)
+    return Weights(tensors, folder)
 
 
 def tensors_of(content: Any, path: Path) -> dict[str, torch.Tensor]:
@@ -297,7 +263,7 @@ def assign(
     for name, good in zip(state, finite, strict=True):
         if not good:
             raise ModelError(
-                f"{weights.origin[sources[name][0]]}: NaN or infinite values in "
+                f"{weights.place}: NaN or infinite values in "
                 f"{', '.join(sources[name])} (as {str(dtype).removeprefix('torch.')}): {_AGAIN}"
             )
     module.load_state_dict(state, assign=True)

@@ -10,16 +10,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from virnucpro.contracts import Device
+from virnucpro.devices import choose_devices
 from virnucpro.errors import DeviceError, UsageError
 from virnucpro.executors.ray_pool import Place
 from virnucpro.executors.signals import SIGNALS
 from virnucpro.settings import MachineSettings
-
-INSTALL = (
-    "--cluster needs Ray, which is not installed: pip install 'virnucpro[cluster]', here and on "
-    "every node"
-)
-
 
 ANSWER_SECONDS = 20.0  # until a head counts as unreachable
 
@@ -31,26 +26,28 @@ def connected(address: str) -> Iterator[None]:
     Raises:
         UsageError: Ray is not installed, or there is no such cluster, or its versions differ.
     """
-    try:
-        import ray
-    except ImportError:
-        raise UsageError(INSTALL) from None
-    if address != "auto":
-        _check_answer(address)
     handlers = {number: signal.getsignal(number) for number in SIGNALS}
     try:
+        import ray
+
+        if address != "auto":  # Ray would try again for minutes, deaf to Ctrl-C
+            _reach(address.removeprefix("ray://"))
         ray.init(
             address=address,
             log_to_driver=False,
             configure_logging=False,
             logging_level=logging.ERROR,
         )
-    except (OSError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
-        text = str(error).strip().splitlines()
+    except ImportError:
         raise UsageError(
-            f"--cluster {address}: there is no Ray cluster that can be used "
-            f"({text[0] if text else type(error).__name__}); start one with 'ray start', or name "
-            f"the address of its head"
+            "--cluster needs Ray, which is not installed: pip install 'virnucpro[cluster]', here "
+            "and on every node"
+        ) from None
+    except (OSError, RuntimeError, ValueError, OverflowError, ray.exceptions.RayError) as error:
+        text = str(error).strip().splitlines() or [type(error).__name__]
+        raise UsageError(
+            f"--cluster {address}: there is no Ray cluster that can be used ({text[0]}); start one "
+            f"with 'ray start', and give auto, HOST:PORT or ray://HOST:PORT"
         ) from error
     finally:
         for number, handler in handlers.items():  # Ray takes SIGTERM for itself
@@ -61,22 +58,10 @@ def connected(address: str) -> Iterator[None]:
         ray.shutdown()
 
 
-def _check_answer(address: str) -> None:
-    """Check that something answers at an address; Ray would try again for minutes, deaf to Ctrl-C.
-
-    Raises:
-        UsageError: the address has another form, or nothing answers.
-    """
-    host, _, port = address.removeprefix("ray://").rpartition(":")
-    if not host or not port.isdecimal() or int(port) > 65535:
-        raise UsageError(f"--cluster {address}: give auto, HOST:PORT or ray://HOST:PORT")
-    try:
-        socket.create_connection((host.strip("[]"), int(port)), ANSWER_SECONDS).close()
-    except OSError as error:
-        raise UsageError(
-            f"--cluster {address}: nothing answers there ({error}); start a cluster with "
-            f"'ray start', or name the address of its head"
-        ) from error
+def _reach(address: str) -> None:
+    """Raise OSError or ValueError where nothing answers at ``HOST:PORT``."""
+    host, _, port = address.rpartition(":")
+    socket.create_connection((host.strip("[]"), int(port)), ANSWER_SECONDS).close()
 
 
 def await_head(address: str) -> None:
@@ -85,12 +70,10 @@ def await_head(address: str) -> None:
     Raises:
         DeviceError: it does not answer for ``ANSWER_SECONDS``.
     """
-    host, _, port = address.rpartition(":")
     deadline = time.monotonic() + ANSWER_SECONDS
     while True:
         try:
-            socket.create_connection((host.strip("[]"), int(port)), ANSWER_SECONDS).close()
-            return
+            return _reach(address)
         except OSError as error:
             if time.monotonic() > deadline:
                 raise DeviceError(
@@ -114,18 +97,8 @@ def place_finder(machine: MachineSettings) -> Callable[[], list[Place]]:
             "--cluster takes the GPUs that Ray manages: leave out --gpus, and give --device auto, "
             "cpu or cuda"
         )
-    if machine.cpu_workers is not None and machine.device == "cuda":
-        raise UsageError("--cpu-workers computes on the CPU: leave out --device cuda")
-    on_cpu = machine.cpu_workers is not None or machine.device == "cpu"
-    if not on_cpu and not gpu_places():
-        if machine.device == "cuda" or not machine.fallback_to_cpu:
-            raise DeviceError(
-                "no node of the cluster has a GPU: see 'ray status', or use --device cpu"
-            )
-        on_cpu = True
-    if on_cpu and machine.compile == "always":
-        raise UsageError("compiling is for GPUs: on the CPU leave out --compile always")
-    if on_cpu:
+    gpus = [Device("cuda") for _ in gpu_places()]
+    if choose_devices(machine, gpus)[0].kind == "cpu":
         return lambda: cpu_places(machine.cpu_workers or 1)
     return lambda: gpu_places(machine.max_workers)
 

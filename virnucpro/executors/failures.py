@@ -6,68 +6,33 @@ This is the only place where exceptions are told apart; the retry policy knows o
 from __future__ import annotations
 
 import errno
+import re
 import sys
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-import virnucpro.errors as errors
 from virnucpro.errors import VirNucProError
 
 FailureKind = Literal["data", "memory", "device", "broken", "run"]
 
-# What an error says, in lower case, when a device or the host has too little memory: torch's
-# allocators, CUDA's runtime and driver (also through Inductor's launcher), Triton, cuBLAS, cuDNN
-# and other libraries, and the C++ library.
-MEMORY_WORDS = (
-    "out of memory",
-    "out_of_memory",  # CUDA_ERROR_OUT_OF_MEMORY
-    "memoryallocation",  # cudaErrorMemoryAllocation
-    "alloc_failed",  # CUBLAS_STATUS_ALLOC_FAILED, CUDNN_STATUS_ALLOC_FAILED, ...
-    "allocation_failed",  # CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED
-    "not enough memory",
-    "allocate memory",
-    "failed to allocate",
-    "bad_alloc",
+# What an error says when a device or the host has too little memory: torch's allocators, CUDA's
+# runtime and driver (also through Inductor's launcher), Triton, cuBLAS, cuDNN and other libraries,
+# and the C++ library.
+MEMORY_WORDS = re.compile(
+    r"out[ _]of[ _]memory|memoryallocation|alloc(ation)?_failed|not enough memory|allocate memory"
+    r"|failed to allocate|bad_alloc",
+    re.IGNORECASE,
 )
 # What it says when the device, its driver or a library of the vendor failed, or the host has no
 # threads left. A good sequence must not be given up for it, nor for a kernel that is not right for
 # the GPU.
-DEVICE_WORDS = (
-    "cuda error",  # torch, cuBLAS and cuSPARSE in torch, NCCL ("unhandled cuda error")
-    "cudaerror",
-    "cuda_error",
-    "cuda driver",  # Inductor's launcher and torch's driver calls: "CUDA driver error: ..."
-    "cuda unknown error",
-    "cuda failed",
-    "cuda kernel",
-    "cuda gpus",  # "No CUDA GPUs are available"
-    "compiled with cuda",  # "Torch not compiled with CUDA enabled"
-    "cudacachingallocator",  # a failed assertion of torch's allocator
-    "nvidia driver",
-    "triton error",
-    "out of resource",  # Triton: too much shared memory
-    "cublas",
-    "cudnn",
-    "cufft",
-    "curand",
-    "cusolver",
-    "cusparse",
-    "nccl",
-    "nvml",
-    "nvrtc",
-    "ptxas",
-    "device-side assert",
-    "start new thread",
+DEVICE_WORDS = re.compile(
+    r"cuda|nvidia driver|triton error|out of resource|cublas|cudnn|cufft|curand|cusolver|cusparse"
+    r"|nccl|nvml|nvrtc|ptxas|device-side assert|start new thread",
+    re.IGNORECASE,
 )
 # Errors of these modules are about compilers, devices and processes, never about a sequence.
-DEVICE_MODULES = (
-    "triton.",
-    "torch.cuda",
-    "torch.distributed",
-    "torch._dynamo",
-    "torch._inductor",
-)
+DEVICE_MODULES = re.compile(r"triton\.|torch\.(cuda|distributed|_dynamo|_inductor)")
 
 
 @dataclass(frozen=True)
@@ -106,25 +71,11 @@ def failure_kind(error: BaseException) -> FailureKind:
     # Other errors of a device are told by their words: most libraries raise a plain RuntimeError,
     # and torch an AssertionError where it was built without CUDA.
     if isinstance(error, RuntimeError | AssertionError):
-        text = str(error).lower()
-        if any(words in text for words in MEMORY_WORDS):
+        if MEMORY_WORDS.search(str(error)):
             return "memory"
-        if any(words in text for words in DEVICE_WORDS):
+        if DEVICE_WORDS.search(str(error)):
             return "device"
     torch = sys.modules.get("torch")  # if torch was never imported, the error cannot be torch's
     if isinstance(error, getattr(torch, "AcceleratorError", ())):
         return "device"
-    if type(error).__module__.startswith(DEVICE_MODULES):
-        return "device"
-    return "data"
-
-
-def run_error(failure: WorkFailure) -> VirNucProError:
-    """Return the exception that ends the run after a failure of kind ``run``.
-
-    It has the class that the worker met if ``virnucpro.errors`` defines it, else OutputError.
-    """
-    error_class: Callable[[str], VirNucProError] = getattr(
-        errors, failure.error, errors.OutputError
-    )
-    return error_class(failure.message)
+    return "device" if DEVICE_MODULES.match(type(error).__module__) else "data"

@@ -16,23 +16,18 @@ import signal
 import sys
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from multiprocessing import connection as connections
 from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection
-from typing import Any, Protocol
+from typing import Any
 
-from virnucpro.contracts import Device, Stage, Task
+from virnucpro.contracts import Device, Task
 from virnucpro.devices import choose_devices, visible_gpus
-from virnucpro.executors.pool import (
-    HandleEvent,
-    PoolEvent,
-    ProgressMade,
-    WorkerExited,
-    WorkerSilent,
-)
+from virnucpro.events import WorkerDied
+from virnucpro.executors.pool import HandleEvent, Work, WorkerPool
 from virnucpro.executors.signals import SIGNALS, blocked_signals
 from virnucpro.executors.worker import TaskRunner, set_torch_threads
 from virnucpro.settings import MachineSettings
@@ -66,21 +61,9 @@ def settled_device(machine: MachineSettings) -> Device:
         UsageError: the device or the GPUs are malformed, or name an unknown GPU.
         DeviceError: a GPU was asked for and there is none.
     """
-    return settled_devices(replace(machine, max_workers=1))[0]
-
-
-def settled_devices(machine: MachineSettings) -> tuple[Device, ...]:
-    """Return the devices of a run, with this process settled on the first of them.
-
-    CUDA must not have been used in this process before.
-
-    Raises:
-        UsageError: the device or the GPUs are malformed, or name an unknown GPU.
-        DeviceError: a GPU was asked for and there is none.
-    """
-    devices = choose_devices(machine, visible_gpus())
-    settle_on_device(devices[0], machine.threads or machine.tokenizer_threads)
-    return devices
+    device = choose_devices(replace(machine, max_workers=1), visible_gpus())[0]
+    settle_on_device(device, machine.threads or machine.tokenizer_threads)
+    return device
 
 
 class ChildProcess:
@@ -163,170 +146,64 @@ def _run_child(
     target(connection, *arguments)
 
 
-# Messages to a worker process. Pool events are the messages in the other direction.
-
-
-@dataclass(frozen=True)
-class OpenStage:
-    """Load what a stage needs, and halve its batches ``halvings`` times."""
-
-    stage: Stage
-    halvings: int
-
-
-@dataclass(frozen=True)
-class RunTask:
-    """Carry out a task of the opened stage."""
-
-    task: Task
-
-
-@dataclass(frozen=True)
-class StopWorker:
-    """End, when all earlier messages have been dealt with."""
-
-
-class WorkerEnd(Protocol):
-    """The worker's end of what carries messages and events; a pipe has these methods."""
-
-    def poll(self) -> bool:
-        """Return whether a message is there."""
-        ...
-
-    def recv(self) -> Any:
-        """Return the next message; wait for it."""
-        ...
-
-    def send(self, event: PoolEvent) -> None:
-        """Send an event to the pool."""
-        ...
-
-
-def serve_tasks(connection: WorkerEnd, worker: int, device: Device) -> None:
-    """Do what the messages of a pool ask for until it says stop or dies; runs in the worker."""
-    received: deque[OpenStage | RunTask | StopWorker] = deque()
+def serve_tasks(connection: Connection, worker: int, device: Device) -> None:
+    """Do the work that a pool sends until that is None or the pool is gone; runs in the worker."""
+    received: deque[Work | None] = deque()
 
     def next_task() -> Task | None:
         while connection.poll():
             received.append(connection.recv())
-        return next((message.task for message in received if isinstance(message, RunTask)), None)
+        return next((work for work in received if isinstance(work, Task)), None)
 
     runner = TaskRunner(worker, device, connection.send, next_task)
     with suppress(EOFError, BrokenPipeError, ConnectionResetError):  # the parent is gone
-        while True:
-            match received.popleft() if received else connection.recv():
-                case OpenStage(stage, halvings):
-                    runner.open(stage, halvings)
-                case RunTask(task):
-                    runner.run(task)
-                case _:
-                    return
+        while (work := received.popleft() if received else connection.recv()) is not None:
+            runner.take(work)
 
 
-@dataclass
-class PooledProcess:
-    """A worker process of a pool.
-
-    ``unfinished`` counts the openings and tasks that it was sent and has not reported on;
-    ``silence`` is for :class:`WorkerSilent`.
-    """
-
-    child: ChildProcess
-    unfinished: int = 0
-    silence: float = 0.0
-
-
-class ProcessPool:
+class ProcessPool(WorkerPool):
     """A worker pool of spawned processes, one for each device. They live for a whole run."""
 
     def __init__(self, devices: Sequence[Device], tokenizer_threads: int) -> None:
         """``tokenizer_threads`` are those of one worker."""
-        self._unused = list(enumerate(devices))[::-1]
+        super().__init__(devices)
         self._tokenizer_threads = tokenizer_threads
-        self._workers: dict[int, Device] = {}
-        self._processes: dict[int, PooledProcess] = {}
-        self._last_wait = time.monotonic()
-
-    @property
-    def workers(self) -> Mapping[int, Device]:
-        """The workers by their number, which is the position of their device."""
-        return self._workers
-
-    def start(self) -> int | None:
-        """Start a worker on the next device; None if there is no other one."""
-        if not self._unused:
-            return None
-        worker, device = self._unused.pop()
-        self._workers[worker] = device
-        self._start_process(worker)
-        return worker
-
-    def _start_process(self, worker: int) -> None:
-        device, name = self._workers[worker], f"virnucpro-worker-{worker}"
-        self._processes[worker] = PooledProcess(
-            ChildProcess(name, device, self._tokenizer_threads, serve_tasks, worker, device)
-        )
-
-    def open(self, worker: int, stage: Stage, halvings: int) -> None:
-        """Have a worker open ``stage``; its process is replaced if it is still at work."""
-        if self._processes[worker].unfinished:
-            self.restart(worker)
-        self._send(worker, OpenStage(stage, halvings))
-
-    def submit(self, worker: int, task: Task) -> None:
-        """Have a worker carry out ``task``, after those that it has."""
-        self._send(worker, RunTask(task))
-
-    def _send(self, worker: int, message: OpenStage | RunTask) -> None:
-        process = self._processes[worker]
-        process.unfinished += 1
-        process.silence = 0.0
-        process.child.send(message)
+        self._children: dict[int, ChildProcess] = {}
 
     def wait(self, seconds: float, handle: HandleEvent) -> None:
-        """Handle one event of each worker; :class:`WorkerSilent` if it has no other one."""
-        processes = list(self._processes.items())
-        sentinels = {worker: process.child.process.sentinel for worker, process in processes}
-        pipes = [process.child.connection for _, process in processes]
+        """Handle one event of each worker that has one."""
+        children = [(worker, self._children[worker]) for worker in self.workers]
+        sentinels = {worker: child.process.sentinel for worker, child in children}
+        pipes = [child.connection for _, child in children]
         awake = set(connections.wait([*pipes, *sentinels.values()], seconds))
-        now = time.monotonic()
-        # Time in which this process was suspended or busy elsewhere is nobody's silence.
-        passed, self._last_wait = min(now - self._last_wait, 2 * seconds), now
-        for worker, process in processes:
+        for worker, child in children:
             # An earlier event may have had this process replaced or removed.
-            if self._processes.get(worker) is not process:
+            if worker not in self.workers or self._children[worker] is not child:
                 continue
-            if process.child.connection in awake:  # what a dead process sent last comes first
-                process.silence = 0.0
-                event: PoolEvent | None = process.child.receive()
-                if event is None:
-                    event = WorkerExited(worker, process.child.exit_reason())
-                elif not isinstance(event, ProgressMade):
-                    process.unfinished -= 1
-                handle(event)
-            elif sentinels[worker] in awake:
-                handle(WorkerExited(worker, process.child.exit_reason()))
-            else:
-                process.silence += passed
-                handle(WorkerSilent(worker, process.silence))
-
-    def restart(self, worker: int) -> None:
-        """Kill a worker's process and start another one."""
-        self._processes[worker].child.kill()
-        self._start_process(worker)
-
-    def remove(self, worker: int) -> None:
-        """Kill a worker's process."""
-        self._processes.pop(worker).child.kill()
-        del self._workers[worker]
+            # What a dead process sent last comes first.
+            event = child.receive() if child.connection in awake else None
+            if event is not None:
+                self._deliver(event, handle)
+            elif child.connection in awake or sentinels[worker] in awake:
+                handle(WorkerDied(worker, self.workers[worker], child.exit_reason()))
 
     def close(self) -> None:
         """Let idle workers end by themselves; kill the others: what they write is atomic."""
-        idle = [process.child for process in self._processes.values() if not process.unfinished]
+        idle = [self._children[worker] for worker in self.workers if not self.unfinished[worker]]
         for child in idle:
-            child.send(StopWorker())
+            child.send(None)
         deadline = time.monotonic() + STOP_SECONDS
         for child in idle:
             child.process.join(max(0.0, deadline - time.monotonic()))
-        for worker in list(self._workers):
-            self.remove(worker)
+        super().close()
+
+    def _start(self, worker: int) -> None:
+        device, threads = self.workers[worker], self._tokenizer_threads
+        name = f"virnucpro-worker-{worker}"
+        self._children[worker] = ChildProcess(name, device, threads, serve_tasks, worker, device)
+
+    def _send(self, worker: int, work: Work) -> None:
+        self._children[worker].send(work)
+
+    def _end(self, worker: int) -> None:
+        self._children[worker].kill()

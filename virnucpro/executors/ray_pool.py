@@ -1,8 +1,8 @@
 """A worker pool on a Ray cluster: one actor for each GPU, or for each share of a node's processor.
 
 Ray places the actors, carries the messages, and says when an actor or a node is gone. An actor runs
-the same loop as a worker process on one machine. Workers write their files themselves, if all nodes
-see the output directory under the same path; else files travel with the messages.
+the same loop as a worker process on one machine. All nodes see the output directory under the same
+path: workers write their files themselves.
 """
 
 from __future__ import annotations
@@ -14,19 +14,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from virnucpro.contracts import Device, OutputFile, Stage, Task
-from virnucpro.events import Emit, Notice
-from virnucpro.executors.pool import (
-    HandleEvent,
-    PoolEvent,
-    ProgressMade,
-    TaskCompleted,
-    WorkerExited,
-    WorkerLost,
-    WorkerSilent,
-)
-from virnucpro.executors.processes import OpenStage, RunTask
-from virnucpro.executors.ray_worker import EVENT_THREAD, Probe, Refusal, actor_class, software
+from virnucpro.contracts import Device, OutputFile, TaskResult
+from virnucpro.events import Emit, Notice, WorkerDied, unseen
+from virnucpro.executors.pool import HandleEvent, PoolEvent, Work, WorkEnded, WorkerPool
+from virnucpro.executors.ray_worker import EVENT_THREAD, actor_class, software
 
 NODE_SECONDS = 2.0  # between two looks at the nodes of the cluster
 JOIN_SECONDS = 60.0  # a node imports the program from a slow shared folder
@@ -52,23 +43,16 @@ class Place:
 
 
 @dataclass
-class PooledActor:
-    """An actor of the pool.
-
-    ``reply`` is what Ray will deliver next: the answer to ``join``, later events. ``unfinished``
-    counts the openings and tasks that it has not reported on; ``silence`` is for
-    :class:`WorkerSilent`.
-    """
+class Actor:
+    """An actor of the pool; ``reply`` is what Ray will deliver next, ``device`` what it found."""
 
     place: Place
     handle: Any
-    reply: Any
+    reply: Any = None
     device: Device | None = None
-    unfinished: int = 0
-    silence: float = 0.0
 
 
-class RayPool:
+class RayPool(WorkerPool):
     """A worker pool of actors. Nodes may join and leave while it is used.
 
     ``ray`` must be connected to the cluster, and stays so.
@@ -78,34 +62,30 @@ class RayPool:
         self,
         find_places: Callable[[], Sequence[Place]],
         tokenizer_threads: int,
-        probe: Probe | None = None,
-        emit: Emit = lambda event: None,
+        files: Mapping[Path, int] | None = None,
+        emit: Emit = unseen,
     ) -> None:
         """``find_places`` returns those of the nodes that are alive now.
 
-        ``probe`` is asked of every worker before it is used; ``emit`` gets a notice of each node
-        that cannot be used, and of each worker that joins later.
+        Each node has to see ``files`` with these sizes; ``emit`` gets a notice of each node that
+        cannot be used, and of each worker that joins later.
         """
         import ray
 
+        super().__init__()
         self._ray = ray
         self._find_places = find_places
         self._tokenizer_threads = tokenizer_threads
-        self._probe = probe
+        self._files = dict(files or {})
         self._emit = emit
-        self._needed: dict[Path, int] = {}
         self._numbers = itertools.count()
         self._places: set[Place] = set()  # of nodes that are alive; each gets one worker, once
-        self._refused: set[str] = set()  # nodes
-        self._coming: dict[int, PooledActor] = {}
-        self._waiting: dict[int, PooledActor] = {}  # have joined, and were not started yet
-        self._actors: dict[int, PooledActor] = {}
-        self._workers: dict[int, Device] = {}
+        self._coming: dict[int, Actor] = {}
+        self._waiting: dict[int, Actor] = {}  # have joined, and were not started yet
+        self._actors: dict[int, Actor] = {}
         self._gathered = False
-        self._told_to_wait = False
         self._last_look = -NODE_SECONDS
-        self._last_wait = time.monotonic()
-        self.refusals: list[str] = []
+        self.refusals: dict[str, str] = {}  # by node
 
     # --- joining ---------------------------------------------------------------------------
 
@@ -116,35 +96,32 @@ class RayPool:
         """
         deadline = time.monotonic() + JOIN_SECONDS
         self._look_at_nodes()
-        while self._coming and (time.monotonic() < deadline or not self._waiting):
-            self._admit(self._ready([actor.reply for actor in self._coming.values()], 0.5))
-            self._look_at_nodes()
-            if time.monotonic() > deadline and not self._told_to_wait:
-                self._told_to_wait = True
-                text = "waiting until the cluster has a free GPU or processor: see 'ray status'"
-                self._emit(Notice("warning", text))
+        while self._coming and time.monotonic() < deadline:
+            self._admit(self._ready(0.5))
+        if self._coming and not self._waiting:
+            text = "waiting until the cluster has a free GPU or processor: see 'ray status'"
+            self._emit(Notice("warning", text))
+        while self._coming and not self._waiting:
+            self._admit(self._ready(0.5))
         self._gathered = True
         return self
 
     @property
     def devices(self) -> list[Device]:
         """The devices of all workers that have joined."""
-        known = {**self._waiting, **self._actors}
-        return [actor.device for _, actor in sorted(known.items()) if actor.device is not None]
+        joined = [actor.device for actor in self._waiting.values() if actor.device is not None]
+        return [*self.workers.values(), *joined]
 
     def require(self, files: Mapping[Path, int]) -> None:
         """Do without the nodes on which one of the files is missing or has another size."""
-        self._needed = dict(files)
-        asked = {n: actor.handle.missing.remote(self._needed) for n, actor in self._waiting.items()}
-        for number, reply in asked.items():
-            self._check_files(number, self._answer(reply))
+        self._files |= files
+        for actor in self._waiting.values():
+            self._ask(actor)
+        for number, actor in list(self._waiting.items()):
+            self._decide(number, actor)
 
-    def _check_files(self, number: int, missing: Any) -> None:
-        if isinstance(missing, Refusal):
-            self._refuse(number, missing.reason)
-        elif missing:
-            names = ", ".join(map(str, missing))
-            self._refuse(number, f"model files are missing or have another size there: {names}")
+    def _ask(self, actor: Actor) -> None:
+        actor.reply = actor.handle.join.remote(software(), self._files)
 
     def _look_at_nodes(self) -> None:
         """Begin to start a worker in each new place; forget the places of nodes that are gone."""
@@ -154,15 +131,14 @@ class RayPool:
         present = set(self._find_places())
         for place in sorted(present - self._places, key=lambda place: (place.host, place.number)):
             number = next(self._numbers)
-            actor = self._create(number, place)
-            actor.reply = actor.handle.join.remote(self._probe, software())
-            self._coming[number] = actor
+            self._coming[number] = self._create(number, place)
+            self._ask(self._coming[number])
         self._places = present
         for group in (self._coming, self._waiting):
             for number in [n for n, actor in group.items() if actor.place not in present]:
                 del group[number]
 
-    def _create(self, number: int, place: Place) -> PooledActor:
+    def _create(self, number: int, place: Place) -> Actor:
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
         device = place.device
@@ -173,101 +149,81 @@ class RayPool:
             concurrency_groups={EVENT_THREAD: 1},
             scheduling_strategy=NodeAffinitySchedulingStrategy(place.node, soft=False),
         )(actor_class())
-        handle = create.remote(number, device, self._tokenizer_threads)
-        return PooledActor(place, handle, None)
+        return Actor(place, create.remote(number, device, self._tokenizer_threads))
 
     def _admit(self, replies: set[Any]) -> None:
+        """Take the workers that have answered, and look for others."""
         for number, actor in [(n, a) for n, a in self._coming.items() if a.reply in replies]:
-            device = self._answer(actor.reply)
-            if isinstance(device, Refusal):
-                self._refuse(number, device.reason)
-                continue
-            del self._coming[number]
-            host = actor.place.host
-            actor.device = replace(device, host=host)
-            self._waiting[number] = actor
-            if self._needed:
-                self._check_files(number, self._answer(actor.handle.missing.remote(self._needed)))
-            if self._gathered and number in self._waiting:
-                self._emit(Notice("info", f"node {host} has joined with {device.name}"))
+            self._waiting[number] = self._coming.pop(number)
+            self._decide(number, actor)
+            if self._gathered and actor.device is not None:
+                text = f"node {actor.place.host} has joined with {actor.device.name}"
+                self._emit(Notice("info", text))
+        self._look_at_nodes()
 
-    def _refuse(self, number: int, reason: str) -> None:
-        actor = self._coming.pop(number, None) or self._waiting.pop(number)
-        self._kill(actor)
-        if actor.place.node not in self._refused:
-            self._refused.add(actor.place.node)
-            self.refusals.append(f"node {actor.place.host} is left out: {reason}")
-            self._emit(Notice("warning", self.refusals[-1]))
-
-    def _answer(self, reply: Any) -> Any:
-        """Return what an actor answered; a Refusal where it has failed."""
+    def _decide(self, number: int, actor: Actor) -> None:
+        """Keep a worker that waits, or do without its node."""
         try:
-            return self._ray.get(reply)
+            answer = self._ray.get(actor.reply)
         except self._ray.exceptions.RayError as error:
-            return Refusal(f"its worker cannot be started: {first_line(error)}")
+            lines = str(error).strip().splitlines() or [type(error).__name__]
+            answer = f"its worker cannot be started: {lines[-1].strip()[:200]}"
+        place = actor.place
+        if isinstance(answer, Device):
+            actor.device = replace(answer, host=place.host)
+            return
+        actor.device = None
+        self._ray.kill(self._waiting.pop(number).handle)
+        if place.node not in self.refusals:
+            self.refusals[place.node] = f"node {place.host} is left out: {answer}"
+            self._emit(Notice("warning", self.refusals[place.node]))
 
     # --- the interface of a pool -----------------------------------------------------------
-
-    @property
-    def workers(self) -> Mapping[int, Device]:
-        """The workers that were started and not removed."""
-        return self._workers
 
     def start(self) -> int | None:
         """Start to use a worker that has joined; None if there is no other one now."""
         if not self._waiting:
             return None
         number = min(self._waiting)
-        actor = self._waiting.pop(number)
+        actor = self._actors[number] = self._waiting.pop(number)
         assert actor.device is not None
-        self._listen(actor)
-        self._actors[number] = actor
-        self._workers[number] = actor.device
+        self._begin(number, actor.device)
         return number
 
-    def _listen(self, actor: PooledActor) -> None:
-        actor.reply = actor.handle.events.remote()
-
-    def open(self, worker: int, stage: Stage, halvings: int) -> None:
-        """Have a worker open ``stage``; its actor is replaced if it is still at work."""
-        if self._actors[worker].unfinished:
-            self.restart(worker)
-        self._give(worker, OpenStage(stage, halvings))
-
-    def submit(self, worker: int, task: Task) -> None:
-        """Have a worker carry out ``task``, after those that it has."""
-        self._give(worker, RunTask(task))
-
-    def _give(self, worker: int, message: OpenStage | RunTask) -> None:
-        actor = self._actors[worker]
-        actor.unfinished += 1
-        actor.silence = 0.0
-        actor.handle.give.remote(message)
-
     def wait(self, seconds: float, handle: HandleEvent) -> None:
-        """Handle the events of each worker; :class:`WorkerSilent` if it has none."""
-        self._look_at_nodes()
-        actors = list(self._actors.items())
-        expected = [*self._coming.values(), *self._actors.values()]
-        replies = self._ready([actor.reply for actor in expected], seconds)
-        now = time.monotonic()
-        # Time in which this process was suspended or busy elsewhere is nobody's silence.
-        passed, self._last_wait = min(now - self._last_wait, 2 * seconds), now
+        """Handle the events of each worker that has some."""
+        actors = [(worker, self._actors[worker]) for worker in self.workers]
+        replies = self._ready(seconds)
         self._admit(replies)
         for worker, actor in actors:
-            # An earlier event may have had this actor replaced or removed.
-            if self._actors.get(worker) is not actor:
+            if not self._has(worker, actor):
                 continue
+            host = actor.place.host
             if actor.place not in self._places:
-                handle(WorkerLost(worker, f"node {actor.place.host} is gone"))
+                reason = f"node {host} is gone"
+                handle(WorkerDied(worker, self.workers[worker], reason, lost=True))
             elif actor.reply in replies:
-                self._deliver(worker, actor, handle)
-            else:
-                actor.silence += passed
-                handle(WorkerSilent(worker, actor.silence))
+                try:
+                    events: list[PoolEvent] = self._ray.get(actor.reply)
+                except self._ray.exceptions.RayError:
+                    reason = f"its process on {host} is gone; the logs of Ray on {host} may say why"
+                    handle(WorkerDied(worker, self.workers[worker], reason))
+                    continue
+                actor.reply = actor.handle.events.remote()
+                for event in events:
+                    if self._has(worker, actor):
+                        if isinstance(event, WorkEnded) and isinstance(event.outcome, TaskResult):
+                            await_files(event.outcome.outputs)
+                        self._deliver(event, handle)
 
-    def _ready(self, replies: list[Any], seconds: float) -> set[Any]:
+    def _has(self, worker: int, actor: Actor) -> bool:
+        """Return whether no event has had an actor replaced or removed."""
+        return worker in self.workers and self._actors[worker] is actor
+
+    def _ready(self, seconds: float) -> set[Any]:
         """Return the replies that have come; waits up to ``seconds`` for the first."""
+        used = [self._actors[worker] for worker in self.workers]
+        replies = [actor.reply for actor in (*self._coming.values(), *used)]
         if not replies:
             time.sleep(seconds)
             return set()
@@ -275,49 +231,25 @@ class RayPool:
             return set()
         return set(self._ray.wait(replies, num_returns=len(replies), timeout=0)[0])
 
-    def _deliver(self, worker: int, actor: PooledActor, handle: HandleEvent) -> None:
-        actor.silence = 0.0
-        try:
-            events: list[PoolEvent] = self._ray.get(actor.reply)
-        except self._ray.exceptions.RayError:
-            host = actor.place.host
-            reason = f"its process on {host} is gone; the logs of Ray on {host} may say why"
-            handle(WorkerExited(worker, reason))
-            return
-        self._listen(actor)
-        for event in events:
-            if self._actors.get(worker) is not actor:
-                return
-            if not isinstance(event, ProgressMade):
-                actor.unfinished -= 1
-            if isinstance(event, TaskCompleted):
-                await_files(event.result.outputs)
-            handle(event)
+    def _start(self, worker: int) -> None:
+        actor = self._actors[worker]
+        if actor.handle is None:
+            self._actors[worker] = actor = self._create(worker, actor.place)
+        actor.reply = actor.handle.events.remote()
 
-    def restart(self, worker: int) -> None:
-        """Kill a worker's actor and have Ray start another one in its place."""
-        earlier = self._actors[worker]
-        self._kill(earlier)
-        actor = self._create(worker, earlier.place)
-        actor.device = earlier.device
-        self._listen(actor)
-        self._actors[worker] = actor
+    def _send(self, worker: int, work: Work) -> None:
+        self._actors[worker].handle.give.remote(work)
 
-    def remove(self, worker: int) -> None:
-        """Kill a worker's actor."""
-        self._kill(self._actors.pop(worker))
-        del self._workers[worker]
-
-    def _kill(self, actor: PooledActor) -> None:
-        self._ray.kill(actor.handle)
+    def _end(self, worker: int) -> None:
+        self._ray.kill(self._actors[worker].handle)
+        self._actors[worker] = Actor(self._actors[worker].place, None)
 
     def close(self) -> None:
         """Kill all actors: what they write is atomic."""
-        for worker in list(self._workers):
-            self.remove(worker)
+        super().close()
         for group in (self._coming, self._waiting):
             while group:
-                self._kill(group.popitem()[1])
+                self._ray.kill(group.popitem()[1].handle)
 
 
 def await_files(outputs: Sequence[OutputFile], seconds: float = FILE_SECONDS) -> None:
@@ -331,9 +263,3 @@ def await_files(outputs: Sequence[OutputFile], seconds: float = FILE_SECONDS) ->
             if output.path.parent.is_dir():
                 list(output.path.parent.iterdir())
             time.sleep(0.1)
-
-
-def first_line(error: BaseException) -> str:
-    """Return the last part of Ray's message, which says why, in one line."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return lines[-1][:200] if lines else type(error).__name__

@@ -3,25 +3,22 @@
 A sequence that cannot be computed is found by trials: a worker computes fewer and fewer records of
 the file, until one is alone, and writes nothing. Then the file is computed without it. A sequence
 that raises an error is searched for by the worker that met it; one that ends its worker by the
-parent process, which gives each trial to a fresh worker. What may have another cause is tried
-again first: by another worker, or in a fresh one with the smallest batches. The policy only keeps
+parent process, which gives each trial to a fresh worker; so is one for which the memory is too
+small. What may have another cause is tried again by another worker first. The policy only keeps
 count; the scheduler carries out what it decides.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from virnucpro.contracts import FailedRow, Task
 from virnucpro.errors import DeviceError
-from virnucpro.executors.failures import FailureKind
+from virnucpro.executors.failures import WorkFailure
 
-# Failed openings in a row after which a device is given up. A first failure may pass by itself
-# (another program that held the memory has ended); three do not.
-MAX_OPENINGS = 3
 # Tasks that end the worker on one device, and that another worker then finishes, after which the
 # device is given up. One or two may be chance.
 MAX_EXITS_ON_DEVICE = 3
@@ -49,56 +46,32 @@ class WorkerExit:
     finished_elsewhere: bool = True
 
 
-class FaultSearch:
-    """Finds the records of a task that cannot be computed, by trials of fewer and fewer of them.
+def search_records(task: Task, times: int = 1) -> Generator[Task, WorkFailure | None, None]:
+    """Yield trials of fewer and fewer records, and at last the task without those that fail alone.
 
-    Attributes:
-        found: the records that failed alone.
+    Sent is the failure of each trial, or None. A record is given up when it has failed alone
+    ``times`` times.
     """
 
-    def __init__(self, task: Task, times: int = 1) -> None:
-        """A record is given up when it has failed alone ``times`` times."""
-        self._task = task
-        self._times = times
-        self._failed_alone = 0
-        self._untried: list[tuple[int, int]] = []  # the next range is the last one
-        self.found: list[FailedRow] = []
-        self._divide(0, task.count + len(task.excluded))
-
-    def trial(self) -> Task | None:
-        """Return the next trial; None at the end of the search."""
-        if not self._untried:
-            return None
-        start, stop = self._untried[-1]
-        left_out = sum(start <= failed.row < stop for failed in self._task.excluded)
-        return replace(self._task, trial=(start, stop), count=stop - start - left_out)
-
-    def passed(self) -> None:
-        """Note that the present trial was computed."""
-        self._untried.pop()
-        self._failed_alone = 0
-
-    def failed(self, error: str, message: str) -> None:
-        """Note that the present trial could not be computed, and why."""
-        start, stop = self._untried[-1]
-        if stop - start > 1:
-            self._untried.pop()
-            self._divide(start, stop)
-            return
-        self._failed_alone += 1
-        if self._failed_alone == self._times:
-            self.found.append(FailedRow(start, error, message))
-            self.passed()
-
-    def remainder(self) -> Task:
-        """Return the task without the records that were found."""
-        excluded = (*self._task.excluded, *self.found)
-        return replace(self._task, excluded=excluded, count=self._task.count - len(self.found))
-
-    def _divide(self, start: int, stop: int) -> None:
+    def divided(start: int, stop: int) -> list[tuple[int, int]]:
         middle = (start + stop) // 2
-        halves = [(start, middle), (middle, stop)] if stop - start > 1 else [(start, stop)]
-        self._untried += halves[::-1]
+        return [(middle, stop), (start, middle)] if stop - start > 1 else [(start, stop)]
+
+    found: list[FailedRow] = []
+    untried = divided(0, task.count + len(task.excluded))  # the next range is the last one
+    while untried:
+        start, stop = untried.pop()
+        left_out = sum(start <= failed.row < stop for failed in task.excluded)
+        trial = replace(task, trial=(start, stop), count=stop - start - left_out)
+        for _ in range(times):
+            failure = yield trial
+            if failure is None or stop - start > 1:
+                break
+        if failure is not None and stop - start > 1:
+            untried += divided(start, stop)
+        elif failure is not None:
+            found.append(FailedRow(start, failure.error, failure.message))
+    yield replace(task, excluded=(*task.excluded, *found), count=task.count - len(found))
 
 
 @dataclass
@@ -109,37 +82,27 @@ class TaskHistory:
         exits: of the workers that had it.
         search: for the records that end workers.
         vain_searches: searches that found none.
-        fresh: it was given to a fresh worker with the smallest batches.
     """
 
     exits: list[WorkerExit] = field(default_factory=list)
-    search: FaultSearch | None = None
+    search: Generator[Task, WorkFailure | None, None] | None = None
     vain_searches: int = 0
-    fresh: bool = False
 
 
 class RetryPolicy:
-    """Decides what is tried again in one stage. Tasks are known by their receipts."""
+    """Decides what is tried again in one stage. Tasks are known by their receipts.
+
+    Attributes:
+        error: what ends the run, once it cannot go on.
+    """
 
     def __init__(self, *, divisible: bool = True) -> None:
         """``divisible`` says whether tasks can be searched, see :class:`contracts.Stage`."""
         self._divisible = divisible
         self._histories: dict[Path, TaskHistory] = {}
         self._exits_on_device: Counter[int] = Counter()
-        self._failed_openings: Counter[int] = Counter()
         self._failures_in_a_row = 0
-        self._last_failure = ""
-        self._final_error: DeviceError | None = None
-
-    @property
-    def limit_error(self) -> DeviceError | None:
-        """The error that ends the run, once it cannot go on."""
-        if self._final_error or self._failures_in_a_row < MAX_FAILURES_IN_A_ROW:
-            return self._final_error
-        return DeviceError(
-            f"{self._failures_in_a_row} attempts in a row failed; the last failure: "
-            f"{self._last_failure}. Check the device, then run the same command again"
-        )
+        self.error: DeviceError | None = None
 
     def exited_over(self, worker: int, task: Task) -> bool:
         """Return whether this worker has exited before while it had ``task``."""
@@ -152,15 +115,6 @@ class RetryPolicy:
         It may end its worker, and a GPU writes one task and prepares another while it computes.
         """
         return task.receipt in self._histories
-
-    def after_opening(self, worker: int) -> None:
-        """Note that a worker has opened the stage."""
-        self._failed_openings[worker] = 0
-
-    def after_failed_opening(self, worker: int, kind: FailureKind) -> bool:
-        """Return whether the device is given up because the stage cannot be opened on it."""
-        self._failed_openings[worker] += 1
-        return kind == "data" or self._failed_openings[worker] >= MAX_OPENINGS
 
     def after_success(self, worker: int, task: Task) -> list[int]:
         """Return the other workers whose devices are given up, now that ``task`` is finished.
@@ -183,10 +137,7 @@ class RetryPolicy:
     def after_trial(self, task: Task) -> Task:
         """Return what is computed after a trial that could be: the next one, or the whole."""
         self._failures_in_a_row = 0
-        search = self._histories[task.receipt].search
-        assert search is not None
-        search.passed()
-        return self._next(task, search)
+        return self._next(task, None)
 
     def after_exit(self, worker: int, tasks: Sequence[Task], reason: str) -> tuple[Task, ...]:
         """Return what is tried after a worker exited, of the unfinished ``tasks`` that it had.
@@ -195,7 +146,9 @@ class RetryPolicy:
         a worker. A task over which two workers have exited is searched for the sequence that ends
         them. A sequence is given up only after two exits over it alone.
         """
-        self._count_failure(reason)
+        self._failures_in_a_row += 1
+        if self._failures_in_a_row == MAX_FAILURES_IN_A_ROW:
+            self._give_up(f"{MAX_FAILURES_IN_A_ROW} attempts in a row failed; the last: {reason}")
         worker_exit = WorkerExit(worker, {task.receipt for task in tasks})
         for task in tasks:
             self._histories.setdefault(task.receipt, TaskHistory()).exits.append(worker_exit)
@@ -203,48 +156,26 @@ class RetryPolicy:
             return tuple(tasks)
         (task,) = tasks
         history = self._histories[task.receipt]
-        if task.trial is not None and history.search is not None:
-            history.search.failed("WorkerDied", reason)
-            return (self._next(task, history.search),)
-        if len(history.exits) == 1:
+        if task.trial is None and len(history.exits) == 1:
             return (task,)
         if not self._divisible:
-            self._final_error = DeviceError(f"{task.name} cannot be computed: {reason}")
+            self._give_up(f"{task.name} cannot be computed: {reason}")
             return (task,)
-        history.search = FaultSearch(task, times=2)
-        return (self._next(task, history.search),)
+        if task.trial is None:
+            history.search = search_records(task, times=2)
+            return (next(history.search),)
+        return (self._next(task, WorkFailure("device", "WorkerDied", reason)),)
 
-    def after_out_of_memory(self, task: Task, reason: str) -> bool:
-        """Return whether a task that did not fit is tried again in a fresh worker.
-
-        Memory may have been lost to fragmentation or to an earlier failure. The fresh worker
-        computes one sequence at a time, and leaves out those that do not fit even then. That it
-        fails all the same ends the run.
-        """
-        self._count_failure(reason)
-        history = self._histories.setdefault(task.receipt, TaskHistory())
-        if history.fresh:
-            self._final_error = DeviceError(
-                f"{reason}, although each sequence is computed alone. Free memory, or use another "
-                f"device, then run the same command again"
-            )
-        first, history.fresh = not history.fresh, True
-        return first
-
-    def _count_failure(self, reason: str) -> None:
-        self._failures_in_a_row += 1
-        self._last_failure = reason
-
-    def _next(self, task: Task, search: FaultSearch) -> Task:
+    def _next(self, task: Task, failure: WorkFailure | None) -> Task:
         """Return the next trial of a search, or at its end the task without what was found."""
-        if trial := search.trial():
-            return trial
         history = self._histories[task.receipt]
-        if not search.found:
-            history.vain_searches += 1
+        assert history.search is not None
+        following = history.search.send(failure)
+        history.vain_searches += following.trial is None and following.excluded == task.excluded
         if history.vain_searches == MAX_VAIN_SEARCHES:
-            self._final_error = DeviceError(
-                f"{task.name} ends its worker, but no part of it does: {self._last_failure}. Check "
-                f"the memory of the machine, then run the same command again"
-            )
-        return search.remainder()
+            self._give_up(f"{task.name} ends its worker, but no part of it does")
+        return following
+
+    def _give_up(self, text: str) -> None:
+        advice = "Check the device and the memory, then run the same command again"
+        self.error = self.error or DeviceError(f"{text}. {advice}")

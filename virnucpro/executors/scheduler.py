@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
+import virnucpro.errors as errors
 from virnucpro.contracts import Device, SessionFigures, Stage, Task, TaskResult
 from virnucpro.errors import DeviceError, RunInterruptedError, VirNucProError
 from virnucpro.events import (
@@ -20,23 +21,15 @@ from virnucpro.events import (
     WorkerReady,
     WorkerReport,
 )
-from virnucpro.executors.failures import FailureKind, run_error
-from virnucpro.executors.pool import (
-    PoolEvent,
-    ProgressMade,
-    StageOpened,
-    TaskCompleted,
-    WorkerExited,
-    WorkerLost,
-    WorkerPool,
-    WorkerSilent,
-    WorkFailed,
-)
+from virnucpro.executors.failures import FailureKind, WorkFailure
+from virnucpro.executors.pool import PoolEvent, WorkEnded, WorkerPool
 from virnucpro.executors.retry import RetryPolicy
 from virnucpro.executors.signals import Interruption
-from virnucpro.executors.worker import SMALLEST_BATCHES
 
 WAIT_SECONDS = 0.5  # longest wait between two looks at signals and at workers that are silent
+# Failed openings in a row after which a device is given up. A first failure may pass by itself
+# (another program that held the memory has ended); three do not.
+MAX_OPENINGS = 3
 # Tasks per worker at the end of a stage that are handed out heaviest first.
 TAIL_TASKS = 4
 
@@ -65,11 +58,9 @@ class WorkerState:
         tasks: submitted to it. The first is being carried out; a second one is queued, or already
             computed by a GPU while the first one is written.
         is_open: it has opened the stage and takes tasks.
-        smallest_batches: it was opened with the smallest batches, for a single task.
-        halvings: how often its batches were halved in this stage.
-        reported: sequences and tokens that it reported of its current task.
+        failed_openings: in a row.
         task_began: when it began its current task.
-        stall_reported: the user was told that it is silent.
+        silence: seconds without an event, while it is at work.
         busy_seconds, finished_tasks, figures: for the report at the end.
     """
 
@@ -77,11 +68,9 @@ class WorkerState:
     device: Device
     tasks: deque[Task] = field(default_factory=deque)
     is_open: bool = False
-    smallest_batches: bool = False
-    halvings: int = 0
-    reported: tuple[int, int] = (0, 0)
+    failed_openings: int = 0
     task_began: float = 0.0
-    stall_reported: bool = False
+    silence: float = 0.0
     busy_seconds: float = 0.0
     finished_tasks: int = 0
     figures: SessionFigures = field(default_factory=SessionFigures)
@@ -126,7 +115,8 @@ class Scheduler:
         self._final_error: VirNucProError | None = None
         self._deadline = 0.0
         self._first_task_began: float | None = None
-        self._uncompiled_reported = False
+        self._last_wait = clock()
+        self._heard: set[int] = set()  # workers with an event in this wait
 
     def outcomes(self) -> Iterator[TaskResult]:
         """Yield results in the order in which tasks are finished.
@@ -153,6 +143,7 @@ class Scheduler:
             self._hand_out()
             self._start_workers()
             self._pool.wait(WAIT_SECONDS, self._handle)
+            self._check_silence()
             while self._outcomes:
                 yield self._outcomes.popleft()
         self._report_workers()
@@ -181,7 +172,7 @@ class Scheduler:
         """
         if self._final_error is not None:
             return
-        workers = [w for w in self._workers.values() if w.is_open and not w.smallest_batches]
+        workers = [worker for worker in self._workers.values() if worker.is_open]
         for submitted, reserve in ((0, 0), (1, len(self._workers))):
             for worker in workers:
                 if len(worker.tasks) != submitted or len(self._queue) <= reserve:
@@ -221,48 +212,37 @@ class Scheduler:
         worker = self._workers.get(event.worker)
         if worker is None:
             return
-        if not isinstance(event, WorkerSilent):
-            worker.stall_reported = False
+        self._heard.add(worker.number)
         match event:
-            case StageOpened(_, seconds, facts):
-                worker.is_open = True
-                self._policy.after_opening(worker.number)
-                name = self._stage.name
-                self._emit(WorkerReady(worker.number, worker.device, name, seconds, facts))
-            case ProgressMade(_, sequences, tokens):
-                worker.reported = (worker.reported[0] + sequences, worker.reported[1] + tokens)
-                self._emit(Progressed(worker.number, sequences, tokens))
-            case TaskCompleted():
-                self._after_completion(worker, event)
-            case WorkFailed():
-                self._after_failure(worker, event)
-            case WorkerExited(_, reason):
-                self._after_exit(worker, reason)
-            case WorkerLost(_, reason):
-                self._after_loss(worker, reason)
-            case WorkerSilent(_, seconds):
-                self._check_silence(worker, seconds)
+            case WorkerReady():
+                worker.is_open, worker.failed_openings = True, 0
+                self._emit(event)
+            case Progressed():
+                self._emit(event)
+            case WorkerDied():
+                self._after_death(worker, event)
+            case WorkEnded(_, task, WorkFailure() as failure, seconds):
+                self._after_failure(worker, task, failure, seconds)
+            case WorkEnded(_, _, TaskResult() as result):
+                self._after_completion(worker, event, result)
 
-    def _after_completion(self, worker: WorkerState, event: TaskCompleted) -> None:
-        if worker.tasks[0].trial is not None:
-            self._take_back_progress(worker)
-            self._queue.append(self._policy.after_trial(self._take_task(worker, event.seconds)))
-            self._end_at_limit()
-            self._restore_batches(worker)
+    def _after_completion(self, worker: WorkerState, event: WorkEnded, result: TaskResult) -> None:
+        task = worker.tasks.popleft()
+        worker.busy_seconds += event.seconds
+        if task.trial is not None:
+            self._queue.append(self._policy.after_trial(task))
+            self._end(self._policy.error)
             return
-        task = self._take_task(worker, event.seconds)
         worker.finished_tasks += 1
         worker.figures = event.figures
-        self._check_compiled_calls(worker)
-        if failures := event.result.figures.failures:
+        if failures := result.figures.failures:
             self._emit(SequencesFailed(worker.number, task, failures))
         self._emit(TaskFinished(worker.number, task, event.seconds))
-        self._outcomes.append(event.result)
+        self._outcomes.append(result)
         if event.halvings:
-            worker.halvings += event.halvings
             text = (
                 f"worker {worker.number} ran out of memory: its batches are "
-                f"{2**worker.halvings} times smaller now; is another program using the device?"
+                f"{2**event.halvings} times smaller now; is another program using the device?"
             )
             self._emit(Notice("warning", text))
         for number in self._policy.after_success(worker.number, task):
@@ -272,31 +252,16 @@ class Scheduler:
             self._remove(worker)  # it has begun its next task
         else:
             self._begin_task(worker)
-            self._restore_batches(worker)
 
-    def _check_compiled_calls(self, worker: WorkerState) -> None:
-        """Say once per stage that a worker computes without the code that it has compiled."""
-        figures = worker.figures
-        if not figures.uncompiled_calls or self._uncompiled_reported:
-            return
-        self._uncompiled_reported = True
-        calls = figures.compiled_calls + figures.uncompiled_calls
-        text = (
-            f"{worker.title} did not use its compiled blocks in {figures.uncompiled_calls:,} of "
-            f"{calls:,} calls, which is slower, because torch refused them: "
-            f"{figures.uncompiled_reason or 'no reason given'}. Results are valid, but may differ "
-            "in their last digits from those of another run; report this, and use --compile never "
-            "if it comes again"
-        )
-        self._emit(Notice("warning", text))
-
-    def _after_failure(self, worker: WorkerState, event: WorkFailed) -> None:
-        failure, task = event.failure, event.task
+    def _after_failure(
+        self, worker: WorkerState, task: Task | None, failure: WorkFailure, seconds: float
+    ) -> None:
         text = f"{failure.error}: {failure.message}"
         if failure.kind == "run" or self._final_error is not None:
             self._remove(worker)
             if failure.kind == "run":
-                self._end(run_error(failure))
+                error_class = getattr(errors, failure.error, errors.OutputError)
+                self._end(error_class(failure.message))
         elif task is None:
             reason = f"{worker.title} cannot load the model: {text}"
             self._after_failed_opening(worker, reason, failure.kind)
@@ -307,106 +272,71 @@ class Scheduler:
                 f"device, its driver or the model is at fault and not the input. Try another "
                 f"--precision or --compile never, and run 'virnucpro models verify'",
             )
-        elif failure.kind == "memory":
-            self._after_out_of_memory(worker, event)
         else:
-            self._after_exit(worker, text)
+            self._after_death(worker, WorkerDied(worker.number, worker.device, text))
 
-    def _after_out_of_memory(self, worker: WorkerState, event: WorkFailed) -> None:
-        task = self._take_task(worker, event.seconds)
-        reason = f"{worker.title} is out of memory: {event.failure.message}"
-        is_tried_again = self._policy.after_out_of_memory(task, reason)
-        self._end_at_limit()
-        if is_tried_again and self._final_error is None:
-            text = f"{worker.title} has too little memory for {task.name}"
-            self._emit(Notice("warning", f"{text}: it is tried once more in a fresh worker"))
-            self._replace(worker, smallest_batches=True)
-            self._submit(worker, task)
-        else:
-            self._replace(worker)
-
-    def _after_exit(self, worker: WorkerState, reason: str) -> None:
-        """Deal with a worker that died, or that has to be ended."""
-        text = f"{worker.title} died ({reason})"
-        self._emit(WorkerDied(worker.number, worker.device, reason))
+    def _after_death(self, worker: WorkerState, event: WorkerDied) -> None:
+        """Deal with a worker that died, that has to be ended, or that is lost with its device."""
+        text = f"{worker.title} died ({event.reason})"
+        self._emit(event)
         if self._final_error is not None:
             self._remove(worker)
-            return
-        if not worker.is_open:
+        elif event.lost:
+            self._give_up_device(worker, f"{worker.title} is lost ({event.reason})")
+        elif not worker.is_open:
             self._after_failed_opening(worker, f"{text} while it loaded the model", "device")
-            return
-        self._emit(Notice("warning", f"{text}; a new worker takes its place"))
-        self._take_back_progress(worker)
-        if worker.tasks:
-            worker.busy_seconds += self._clock() - worker.task_began
-        # Any of its tasks may have ended it: a GPU writes one and computes or prepares another.
-        tasks = self._policy.after_exit(worker.number, tuple(worker.tasks), text)
-        worker.tasks.clear()
-        self._end_at_limit()
-        self._replace(worker)
-        self._queue.extend(reversed(tasks))
-
-    def _after_loss(self, worker: WorkerState, reason: str) -> None:
-        """Go on without a worker that is gone with its device; others do its tasks."""
-        self._emit(WorkerDied(worker.number, worker.device, reason))
-        if self._final_error is not None:
-            self._remove(worker)
         else:
-            self._give_up_device(worker, f"{worker.title} is lost ({reason})")
+            self._emit(Notice("warning", f"{text}; a new worker takes its place"))
+            if worker.tasks:
+                worker.busy_seconds += self._clock() - worker.task_began
+            # Any of its tasks may have ended it: a GPU writes one and computes or prepares another.
+            tasks = self._policy.after_exit(worker.number, tuple(worker.tasks), text)
+            worker.tasks.clear()
+            self._end(self._policy.error)
+            self._replace(worker)
+            self._queue.extend(reversed(tasks))
 
     def _after_failed_opening(self, worker: WorkerState, reason: str, kind: FailureKind) -> None:
-        if self._policy.after_failed_opening(worker.number, kind):
+        worker.failed_openings += 1
+        if kind == "data" or worker.failed_openings == MAX_OPENINGS:
             self._give_up_device(worker, reason)
         else:
             self._emit(Notice("warning", f"{reason}; trying again"))
             self._replace(worker)
 
-    def _check_silence(self, worker: WorkerState, seconds: float) -> None:
-        """Replace a worker that is at work and has said nothing for too long."""
-        if worker.is_open and not worker.tasks:
-            return
-        limit = self._limits.silence if worker.is_open else self._limits.opening
-        silence = f"no sign of life for {seconds:.0f} s"
-        if seconds >= limit:
-            self._after_exit(worker, silence)
-        elif seconds >= limit / 2 and not worker.stall_reported:
-            worker.stall_reported = True
-            text = f"{worker.title} stalled: {silence}; it is ended after {limit:.0f} s"
-            self._emit(Notice("warning", text))
-
-    def _take_task(self, worker: WorkerState, seconds: float) -> Task:
-        """Take the task from a worker that is through with it, successfully or not."""
-        worker.busy_seconds += seconds
-        worker.reported = (0, 0)
-        return worker.tasks.popleft()
-
-    def _take_back_progress(self, worker: WorkerState) -> None:
-        if any(worker.reported):
-            self._emit(Progressed(worker.number, -worker.reported[0], -worker.reported[1]))
-        worker.reported = (0, 0)
-
-    def _restore_batches(self, worker: WorkerState) -> None:
-        """Open the stage again on a worker whose single task with the smallest batches is over."""
-        if worker.smallest_batches and self._final_error is None:
-            worker.smallest_batches = worker.is_open = False
-            self._pool.open(worker.number, self._stage, worker.halvings)
+    def _check_silence(self) -> None:
+        """Replace the workers that are at work and have said nothing for too long."""
+        now = self._clock()
+        # Time in which this process was suspended or busy elsewhere is nobody's silence.
+        passed, self._last_wait = min(now - self._last_wait, 2 * WAIT_SECONDS), now
+        for worker in list(self._workers.values()):
+            if worker.number in self._heard or (worker.is_open and not worker.tasks):
+                worker.silence = 0.0
+                continue
+            earlier, worker.silence = worker.silence, worker.silence + passed
+            limit = self._limits.silence if worker.is_open else self._limits.opening
+            text = f"no sign of life for {worker.silence:.0f} s"
+            if worker.silence >= limit:
+                self._after_death(worker, WorkerDied(worker.number, worker.device, text))
+            elif earlier < limit / 2 <= worker.silence:
+                text = f"{worker.title} stalled: {text}; it is ended after {limit:.0f} s"
+                self._emit(Notice("warning", text))
+        self._heard.clear()
 
     def _add_worker(self, number: int) -> None:
         self._workers[number] = WorkerState(number, self._pool.workers[number])
-        self._pool.open(number, self._stage, 0)
+        self._pool.open(number, self._stage)
 
-    def _replace(self, worker: WorkerState, *, smallest_batches: bool = False) -> None:
+    def _replace(self, worker: WorkerState) -> None:
         """Restart a worker; the task that was queued for it goes to any worker that is free."""
         if self._final_error is not None:
             self._remove(worker)
             return
         self._queue.extend(worker.tasks)
         worker.tasks.clear()
-        worker.is_open = worker.stall_reported = False
-        worker.smallest_batches = smallest_batches
+        worker.is_open, worker.silence = False, 0.0
         self._pool.restart(worker.number)
-        halvings = SMALLEST_BATCHES if smallest_batches else worker.halvings
-        self._pool.open(worker.number, self._stage, halvings)
+        self._pool.open(worker.number, self._stage)
 
     def _remove(self, worker: WorkerState) -> None:
         """End a worker for good, unless that has been done."""
@@ -415,7 +345,6 @@ class Scheduler:
 
     def _give_up_device(self, worker: WorkerState, reason: str) -> None:
         """Continue without a device: with one that was not needed so far, or with the others."""
-        self._take_back_progress(worker)
         self._queue.extend(worker.tasks)
         self._remove(worker)
         successor = None if self._final_error is not None else self._pool.start()
@@ -429,13 +358,9 @@ class Scheduler:
         else:
             self._end(DeviceError(f"no device is left: {reason}"))
 
-    def _end_at_limit(self) -> None:
-        if (error := self._policy.limit_error) is not None:
-            self._end(error)
-
-    def _end(self, error: VirNucProError) -> None:
+    def _end(self, error: VirNucProError | None) -> None:
         """Hand out no more tasks; those in flight may still finish. The first error counts."""
-        if self._final_error is not None:
+        if error is None or self._final_error is not None:
             return
         self._final_error = error
         self._deadline = self._clock() + self._limits.grace

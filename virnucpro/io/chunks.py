@@ -14,12 +14,7 @@ def chunk_spans(length: int, chunk_length: int) -> list[tuple[int, int]]:
     Neighbours overlap so that the chunks cover the record. The original meant to spread the
     overlap evenly, but counts the longer overlaps against one chunk fewer than the shorter ones,
     so the last chunk is mostly shorter than ``chunk_length``. The classifiers were trained with it.
-
-    Raises:
-        ValueError: ``chunk_length`` is below 1.
     """
-    if chunk_length < 1:
-        raise ValueError(f"the chunk length must be at least 1, not {chunk_length}")
     if length <= chunk_length:
         return [(0, length)] if length else []
     count = -(-length // chunk_length)
@@ -34,9 +29,6 @@ def record_spans(lengths: Sequence[int], chunk_length: int) -> list[tuple[int, i
     """Return where the chunks of a record lie, or those of a pair, whose mates have ``lengths``.
 
     No chunk spans both mates. The bases of the second mate are counted on behind the first one.
-
-    Raises:
-        ValueError: ``chunk_length`` is below 1.
     """
     ends = accumulate(lengths, initial=0)
     return [

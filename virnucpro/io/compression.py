@@ -25,12 +25,9 @@ _DECODER_ERRORS = (
 def expanded_blocks(path: Path, *, limit: int | None = None) -> Generator[bytes, None, None]:
     """Yield the content of ``path``, expanded, in blocks of at most ``BLOCK`` bytes.
 
-    ``limit`` is the largest expanded size of a compressed file in bytes. The file is closed at
-    the end, and when the iterator is dropped.
-
     Raises:
         UsageError: the file is missing, a directory or unreadable.
-        InputError: the compressed data are truncated, damaged, or expand to more than ``limit``.
+        InputError: compressed data are damaged, or expand to more than ``limit`` bytes.
     """
     try:
         with path.open("rb") as file:
@@ -38,9 +35,8 @@ def expanded_blocks(path: Path, *, limit: int | None = None) -> Generator[bytes,
             form = next((name for magic, name in _FORMATS.items() if head.startswith(magic)), None)
             if form:
                 yield from _unpacked(file, form, path, limit)
-            else:
-                while block := file.read(BLOCK):
-                    yield block
+            while block := file.read(BLOCK):
+                yield block
     except OSError as error:
         raise UsageError(
             f"{path} cannot be read ({error.strerror}); check its path and its permissions"
@@ -60,10 +56,8 @@ def _unpacked(
             try:
                 block = stream.read(BLOCK)
             except (EOFError, OSError, *damage) as error:
-                raise InputError(
-                    f"{path}: the compressed data are damaged or truncated ({error}); copy or "
-                    "download the file again"
-                ) from None
+                text = f"{path}: the compressed data are damaged or truncated ({error}); copy"
+                raise InputError(f"{text} or download the file again") from None
             total += len(block)
             if limit is not None and total > limit:
                 raise InputError(

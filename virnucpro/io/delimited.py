@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,23 +20,15 @@ class DelimitedTable:
     def rows(self, *names: str) -> Iterator[tuple[int, list[str]]]:
         """Yield the line number and the fields of the columns ``names``, row by row.
 
-        Empty lines are skipped.
-
-        Raises:
-            InputError: a column is missing, or a line has another number of fields.
+        Empty lines are skipped. A missing column or another number of fields is an InputError.
         """
-        missing = [name for name in names if name not in self.columns]
-        if missing:
-            raise InputError(
-                f"{self.path} has no column {missing[0]!r}, its first line names "
-                f"{', '.join(self.columns[:12])}: check that it is the right table, with "
-                f"tabs between its columns"
-            )
+        if missing := [name for name in names if name not in self.columns]:
+            raise self.error(1, f"no column {missing[0]!r} between tabs")
         indices = [self.columns.index(name) for name in names]
         for number, fields in _lines(self.path):
             if number > 1 and len(fields) == len(self.columns):
                 yield number, [fields[index] for index in indices]
-            elif number > 1 and fields != [""]:
+            elif number > 1 and fields:
                 raise self.error(number, f"{len(fields)} fields, expected {len(self.columns)}")
 
     def error(self, number: int, what: str) -> InputError:
@@ -44,24 +37,15 @@ class DelimitedTable:
 
 
 def open_table(path: Path) -> DelimitedTable:
-    """Read the header of a table.
-
-    Raises:
-        UsageError: the file is missing or cannot be read.
-        InputError: it is empty, or it is not text.
-    """
-    _, columns = next(_lines(path), (1, [""]))
-    if not any(map(str.strip, columns)):
-        raise InputError(f"{path} is empty: name a tab-separated table with a header")
-    return DelimitedTable(path, tuple(column.strip() for column in columns))
+    """Read the header of a table; InputError where it is not text, UsageError where it is none."""
+    return DelimitedTable(path, tuple(name.strip() for name in next(_lines(path), (1, [""]))[1]))
 
 
 def _lines(path: Path) -> Iterator[tuple[int, list[str]]]:
     try:
-        with path.open(encoding="utf-8-sig", newline="\n") as stream:
-            for number, line in enumerate(stream, 1):
-                yield number, line.rstrip("\r\n").split("\t")
+        with path.open(encoding="utf-8-sig", newline="") as stream:
+            yield from enumerate(csv.reader(stream, "excel-tab", quoting=csv.QUOTE_NONE), 1)
     except OSError as error:
         raise UsageError(f"{path} cannot be read ({error.strerror}): check its path") from error
-    except UnicodeDecodeError as error:
-        raise InputError(f"{path} is not in UTF-8: name a tab-separated table") from error
+    except (csv.Error, UnicodeDecodeError) as error:
+        raise InputError(f"{path} is no tab-separated table in UTF-8: {error}") from error

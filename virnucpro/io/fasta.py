@@ -16,28 +16,21 @@ def read_fasta(path: Path, start: int = 0, stop: int | None = None) -> Iterator[
     """Yield (id, sequence) of the records ``start`` to ``stop`` (0-based, half-open) of ``path``.
 
     This is for files that the program wrote: nothing is checked. Wrapped sequences are joined. The
-    file is closed at the end, and when the iterator is dropped.
-
-    Raises:
-        OSError: the file cannot be read.
+    file is closed at the end, and when the iterator is dropped. What cannot be read is an OSError.
     """
-    yield from islice(_records(path, start), None if stop is None else max(0, stop - start))
-
-
-def _records(path: Path, start: int) -> Iterator[tuple[str, str]]:
+    left = float("inf") if stop is None else stop - start
     # newline="\n" so that only a line feed ends a line: ids may hold any other character
     with path.open(encoding="utf-8", newline="\n") as file:
         headers = (line for line in file if line.startswith(">"))
-        header = next(islice(headers, start, None), None)  # what is before it is only counted
-        if header is None:
-            return
-        name = header[1:].rstrip("\n")
+        header = next(islice(headers, start, None), "")  # what is before it is only counted
         lines: list[str] = []
         for line in file:
+            if left <= 0:
+                return
             if line.startswith(">"):
-                yield name, "".join(lines)
-                name = line[1:].rstrip("\n")
-                lines = []
+                yield header[1:].rstrip("\n"), "".join(lines)
+                header, lines, left = line, [], left - 1
             else:
                 lines.append(line.rstrip("\n"))
-        yield name, "".join(lines)
+        if header and left > 0:
+            yield header[1:].rstrip("\n"), "".join(lines)

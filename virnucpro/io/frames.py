@@ -8,7 +8,7 @@ frames. Only the few frames without a stop are then written out.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import chain
+from itertools import chain, product
 from typing import NamedTuple
 
 import numpy as np
@@ -22,12 +22,7 @@ WHOLE_LABEL = "FR"
 
 _BASES = "TCAG"  # the order in which NCBI writes its tables
 _AMINO_ACIDS = "FFLLSSSSYY**CC*WLLLLPPPPHHQQRRRRIIIMTTTTNNKKSSRRVVVVAAAADDEEGGGG"
-GENETIC_CODE = {
-    first + second + third: _AMINO_ACIDS[16 * i + 4 * j + k]
-    for i, first in enumerate(_BASES)
-    for j, second in enumerate(_BASES)
-    for k, third in enumerate(_BASES)
-}
+GENETIC_CODE = dict(zip(map("".join, product(_BASES, repeat=3)), _AMINO_ACIDS, strict=True))
 _COMPLEMENT = bytes.maketrans(b"ACGT", b"TGCA")
 
 # A letter is a digit of base 5, of which 4 is "any other letter"; a window is three digits.
@@ -57,17 +52,11 @@ _PADDING = ("...", "..", "....")
 
 
 class Frame(NamedTuple):
-    """An open reading frame over a whole chunk.
+    """An open reading frame over a whole chunk."""
 
-    Attributes:
-        label: one of ``FRAME_LABELS``, or ``WHOLE_LABEL``.
-        nucleotide: upper case; the codons and one base more, where there is one.
-        protein: one letter per codon; codons with an ambiguous letter are left out.
-    """
-
-    label: str
-    nucleotide: str
-    protein: str
+    label: str  # one of FRAME_LABELS, or WHOLE_LABEL
+    nucleotide: str  # upper case; the codons and one base more, where there is one
+    protein: str  # one letter per codon; codons with an ambiguous letter are left out
 
 
 class ChunkFrames(NamedTuple):
@@ -99,7 +88,10 @@ def open_frames(chunks: Sequence[str]) -> list[ChunkFrames]:
     sizes = lengths + np.array([3, 2, 4])[lengths % 3]
     starts = np.cumsum(sizes) - sizes
 
-    windows = _windows(letters)
+    digits = np.frombuffer(letters.translate(_DIGITS), np.uint8)
+    begun = np.full(len(digits), 124, np.uint8)  # three times "any other letter"
+    begun[:-2] = digits[:-2] * np.uint8(25) + digits[1:-1] * np.uint8(5) + digits[2:]
+    windows = begun.tobytes()
     is_open, has_codon = _open(windows, starts, lengths)
     results = [_NO_OPEN_FRAME if codon else _AMBIGUOUS for codon in has_codon]
     for index in np.flatnonzero(lengths < 3).tolist():
@@ -123,28 +115,20 @@ def whole_chunks(chunks: Sequence[str]) -> list[ChunkFrames]:
     ``chunks`` are ASCII letters of either case. A chunk with fewer than ``SHORTEST_WHOLE`` bases is
     ``too_short``; one with fewer than that many letters A, C, G and T is ``ambiguous``.
     """
-    return [_whole(chunk.upper()) for chunk in chunks]
-
-
-def _whole(chunk: str) -> ChunkFrames:
-    if len(chunk) < SHORTEST_WHOLE:
-        return _TOO_SHORT
-    if sum(map(chunk.count, "ACGT")) < SHORTEST_WHOLE:
-        return _AMBIGUOUS
-    return ChunkFrames("framed", (Frame(WHOLE_LABEL, chunk, ""),))
+    found = []
+    for chunk in map(str.upper, chunks):
+        if len(chunk) < SHORTEST_WHOLE:
+            found.append(_TOO_SHORT)
+        elif sum(map(chunk.count, "ACGT")) < SHORTEST_WHOLE:
+            found.append(_AMBIGUOUS)
+        else:
+            found.append(ChunkFrames("framed", (Frame(WHOLE_LABEL, chunk, ""),)))
+    return found
 
 
 def chunk_of(frame_id: str) -> str:
     """Return the chunk id of a frame id: all but the label."""
     return frame_id[:-2]
-
-
-def _windows(letters: bytes) -> bytes:
-    """Return the window that begins at each letter; the length is that of ``letters``."""
-    digits = np.frombuffer(letters.translate(_DIGITS), np.uint8)
-    windows = np.full(len(digits), 124, np.uint8)  # three times "any other letter"
-    windows[:-2] = digits[:-2] * np.uint8(25) + digits[1:-1] * np.uint8(5) + digits[2:]
-    return windows.tobytes()
 
 
 def _open(

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from array import array
-from collections import Counter
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from itertools import islice
 
 import numpy as np
 import numpy.typing as npt
 
 from virnucpro.errors import InputError
-from virnucpro.io.pairs import InputFiles, PairedRecords
+from virnucpro.io.pairs import InputFiles
 from virnucpro.io.records import Record
 from virnucpro.layout import Molecule
 
@@ -21,25 +18,15 @@ _LISTED = 5  # duplicated ids that are listed
 
 @dataclass(frozen=True)
 class InputSummary:
-    """The summary of an input.
+    """The summary of an input."""
 
-    Attributes:
-        records: number of records, or of pairs, at least 1.
-        bases: letters of all sequences together, which are residues in proteins. A pair has two.
-        longest: letters of the longest sequence.
-        median_length: letters; the mean of the middle two, rounded down, for an even number.
-        uracil: whether a ``U`` was read as ``T``.
-        duplicates: the first five ids that occur more than once, in the order of their repetition.
-        swapped: whether the second mates of pairs are where the first ones belong.
-    """
-
-    records: int
-    bases: int
-    longest: int
-    median_length: int
-    uracil: bool
-    duplicates: tuple[str, ...]
-    swapped: bool = False
+    records: int  # or pairs, at least 1
+    bases: int  # or residues, of all sequences; a pair has two
+    longest: int  # sequence
+    median_length: int  # rounded down
+    uracil: bool  # a U was read as T
+    duplicates: tuple[str, ...]  # the first ids that occur more than once, as they are repeated
+    swapped: bool = False  # second mates are where the first ones belong
 
 
 def summarise_input(
@@ -47,37 +34,39 @@ def summarise_input(
 ) -> InputSummary:
     """Return the summary of ``source``, which is read once more where ids seem to be duplicated.
 
-    Keeps 16 bytes per record. Raises as :meth:`InputFiles.records` does, and an
-    :class:`InputError` where there are no sequences.
+    It keeps 16 bytes per record. Where there are no sequences, it raises an :class:`InputError`.
     """
     hashes, lengths = array("q"), array("q")
     records = source.records(limit=limit, molecule=molecule)
     for record in records:
         hashes.append(hash(record.id))
-        lengths.append(len(record.sequence))
-        if record.mate is not None:
-            lengths.append(len(record.mate.sequence))
+        lengths.extend(record.lengths)
     if not lengths:
         raise InputError(f"{source}: no sequences; the file is empty, check what wrote it")
     sizes = np.frombuffer(lengths, np.int64)
     repeated = _repeated(hashes)
-    again = source.records(limit=limit, molecule=molecule) if len(repeated) else ()
+    seen: set[str] = set()
+    duplicates: dict[str, None] = {}
+    for record in source.records(limit=limit, molecule=molecule) if len(repeated) else ():
+        if _holds(repeated, record.id):
+            if record.id in seen:
+                duplicates[record.id] = None
+            seen.add(record.id)
     return InputSummary(
         records=len(hashes),
         bases=int(sizes.sum()),
         longest=int(sizes.max()),
         median_length=int(np.median(sizes)),
         uracil=records.uracil,
-        duplicates=tuple(islice(_repeated_ids(again, repeated), _LISTED)),
-        swapped=isinstance(records, PairedRecords) and records.swapped,
+        duplicates=tuple(duplicates)[:_LISTED],
+        swapped=records.swapped,
     )
 
 
 class RecordRenamer:
-    """Make the ids of an input unique in a second pass over it.
+    """Make the ids of an input unique in a second pass over it: later ones get ``_2``, ``_3``, ...
 
-    The first record with an id keeps it. Later ones get ``_2``, ``_3``, ..., passing over names
-    that another record of the file has. Keeps 8 bytes per record, and the duplicated ids.
+    Names that another record has are passed over. It keeps 8 bytes per record.
     """
 
     def __init__(
@@ -94,13 +83,12 @@ class RecordRenamer:
         """Return ``record`` with a unique id. Call it once per record, in the order of the file."""
         if not _holds(self._repeated, record.id):
             return record
-        if record.id not in self._last:
-            self._last[record.id] = 1
-            return record
-        number = self._last[record.id] + 1
-        while _holds(self._all, f"{record.id}_{number}"):  # or a name that shares a hash
+        number = self._last.get(record.id, 0) + 1
+        while number > 1 and _holds(self._all, f"{record.id}_{number}"):
             number += 1
         self._last[record.id] = number
+        if number == 1:
+            return record
         name = f"{record.id}_{number}"
         return record._replace(id=name, header=record.header.replace(record.id, name, 1))
 
@@ -115,13 +103,3 @@ def _repeated(hashes: array[int]) -> npt.NDArray[np.int64]:
     """Return the hashes that occur more than once."""
     values = np.sort(np.frombuffer(hashes, np.int64))
     return np.unique(values[1:][values[1:] == values[:-1]])
-
-
-def _repeated_ids(records: Iterable[Record], hashes: npt.NDArray[np.int64]) -> Iterator[str]:
-    """Yield the ids that occur more than once, among those with one of ``hashes``."""
-    counts: Counter[str] = Counter()
-    for record in records:
-        if _holds(hashes, record.id):
-            counts[record.id] += 1
-            if counts[record.id] == 2:
-                yield record.id

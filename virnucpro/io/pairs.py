@@ -17,12 +17,11 @@ from virnucpro.layout import Molecule
 _NUMBERS = ("/1", "/2")  # what older instruments and many programs put behind the ids of mates
 _NUMBER_OF_MATE = re.compile(r"\S+(?:/([12])(?!\S)|[ \t]([12]):[YN]:)")
 _REPEATED = "the first mates are there again, where the second ones belong"
-_COMPARED = 1000  # pairs: mates of more pairs with the same bases are the same reads
 
 
 @dataclass(frozen=True)
 class InputFiles:
-    """The files of an input. A :class:`UsageError` refuses both ways of giving pairs at once.
+    """The files of an input.
 
     ``second`` has the mates of the records of ``first``, in its order. Of an ``interleaved`` input,
     ``first`` has both mates of each pair, one after the other.
@@ -54,10 +53,7 @@ class InputFiles:
     def records(
         self, *, limit: int | None = None, molecule: Molecule = "nucleotide"
     ) -> Records | PairedRecords:
-        """Return the records, or the pairs. Iterating over them raises as :func:`read_records`.
-
-        An input that does not hold pairs, as it should, is a :class:`UsageError`.
-        """
+        """Return the records, or the pairs; an input without pairs raises :class:`UsageError`."""
         readings = [read_records(path, limit=limit, molecule=molecule) for path in self.paths]
         return PairedRecords(self, readings[0], readings[-1]) if self.paired else readings[0]
 
@@ -67,16 +63,12 @@ class PairedRecords:
 
     The record of a pair is the first mate, with the second one as its ``mate``. Both have the id of
     the pair (:func:`pair_id`); their headers are unchanged.
-
-    Attributes:
-        swapped: whether headers say that the first mates are the second ones, as far as was read.
     """
 
     def __init__(self, files: InputFiles, first: Records, second: Records) -> None:
         """Read from ``first`` and ``second``; they are the same where the input is interleaved."""
-        self.swapped = False
-        self._files = files
-        self._first, self._second = first, second
+        self.swapped = False  # whether the first header says that the first mates are the second
+        self._files, self._first, self._second = files, first, second
 
     @property
     def uracil(self) -> bool:
@@ -88,9 +80,8 @@ class PairedRecords:
         firsts = iter(self._first)
         seconds = firsts if self._second is self._first else iter(self._second)
         with closing(firsts), closing(seconds):
-            both = zip_longest(firsts, seconds)
             number = equal = 0  # pairs, and those with the same bases in both mates
-            for number, (first, second) in enumerate(both, 1):
+            for number, (first, second) in enumerate(zip_longest(firsts, seconds), 1):
                 if first is None or second is None:
                     (alone,) = filter(None, (first, second))
                     raise self._error(f"'{shortened(alone.id)}', read {number:,}, has no mate")
@@ -100,26 +91,24 @@ class PairedRecords:
                     raise self._error(f"the mates of pair {number:,} would be {mates}")
                 if (first.qualities is None) != (second.qualities is None):
                     raise self._error("the mates are not of one format, FASTQ or FASTA")
-                if number <= _COMPARED:
-                    equal += first.sequence == second.sequence
-                    numbers = _number(first), _number(second)
-                    if equal == _COMPARED or numbers in (("1", "1"), ("2", "2")):
+                equal += first.sequence == second.sequence
+                if number == 1:
+                    said = [_NUMBER_OF_MATE.match(mate.header) for mate in (first, second)]
+                    numbers = [(found[1] or found[2]) if found else "" for found in said]
+                    self.swapped = numbers == ["2", "1"]
+                    if numbers in (["1", "1"], ["2", "2"]):
                         raise self._error(_REPEATED)
-                    self.swapped |= numbers == ("2", "1")
                 mate = Record(name, second.header, second.sequence, second.qualities)
                 yield Record(name, first.header, first.sequence, first.qualities, mate)
             if 0 < number == equal:
                 raise self._error(_REPEATED)
 
     def _error(self, what: str) -> UsageError:
-        advice = (
-            "leave out --interleaved if these are single reads, or write the file again from "
-            "those of both mates (seqtk mergepe)"
-            if self._files.interleaved
-            else "give both files of one sample as they were written together, or bring their "
-            "reads together again (seqkit pair)"
+        tool = "seqtk mergepe" if self._files.interleaved else "seqkit pair"
+        return UsageError(
+            f"{self._files} do not hold pairs: {what}; give the mates of one sample in one order "
+            f"({tool} restores it), or single reads without --interleaved and --input2"
         )
-        return UsageError(f"{self._files} do not hold pairs: {what}; {advice}")
 
 
 def two_ways_error() -> UsageError:
@@ -144,12 +133,6 @@ def pair_id(first: str, second: str) -> str | None:
         return shared
     archived = first.endswith(".1") and second.endswith(".2") and first[:-2] == second[:-2]
     return first[:-2] if archived and len(first) > 2 else None
-
-
-def _number(record: Record) -> str:
-    """Return 1 or 2, where the header says which mate of a pair it is."""
-    found = _NUMBER_OF_MATE.match(record.header)
-    return (found[1] or found[2]) if found else ""
 
 
 def mate_headers(pair: Record, name: str) -> tuple[str, str]:

@@ -14,53 +14,36 @@ from pathlib import Path
 from typing import NamedTuple
 
 from virnucpro.errors import InputError
-from virnucpro.io.letters import (
-    BLANK,
-    clean_sequences,
-    describe_illegal_letter,
-)
-from virnucpro.io.text import WRONG_SIGN, first_wrong_byte, shortened, text_blocks
+from virnucpro.io.letters import BLANK, clean_sequences, describe_illegal_letter
+from virnucpro.io.text import WRONG_SIGN, shortened, text_blocks
 from virnucpro.layout import Molecule
 
 LONGEST_HEADER = 1 << 20  # letters; nobody writes such a line, but a file without line ends has one
 
 
 class Record(NamedTuple):
-    """One sequence of the input.
+    """One sequence of the input; ``mate`` is the second mate of a pair of reads."""
 
-    Attributes:
-        id: first word of the header, which ends at a space or a tab.
-        header: the whole header line without its ``>`` or ``@``.
-        sequence: IUPAC letters, case kept, ``U`` read as ``T``, blanks removed; may be empty.
-            Of a protein: any letter, and ``*``, case kept, blanks removed.
-        qualities: one character per letter of the sequence, as they stand in a FASTQ file; None
-            of a FASTA file.
-        mate: the second mate of a pair of reads; None of a single record.
-    """
-
-    id: str
-    header: str
-    sequence: str
-    qualities: str | None = None
+    id: str  # first word of the header, which ends at a space or a tab
+    header: str  # without its ">" or "@"
+    sequence: str  # letters without blanks, case kept, U of nucleotides read as T; may be empty
+    qualities: str | None = None  # as they stand in a FASTQ file, one per letter
     mate: Record | None = None
 
     @property
     def lengths(self) -> tuple[int, ...]:
         """The letters of the sequence, and those of the mate where there is one."""
-        if self.mate is None:
-            return (len(self.sequence),)
-        return len(self.sequence), len(self.mate.sequence)
+        mate = () if self.mate is None else (len(self.mate.sequence),)
+        return (len(self.sequence), *mate)
 
 
 class Records:
-    """The records of a file, which is opened when they are iterated over.
+    """The records of a file, which is opened when they are iterated over."""
 
-    Attributes:
-        uracil: whether a ``U`` was read as ``T`` so far.
-    """
+    swapped = False  # as the mates of pairs may be
 
     def __init__(self, path: Path, limit: int | None, molecule: Molecule) -> None:
-        self.uracil = False
+        self.uracil = False  # whether a U was read as T so far
         self._path, self._limit, self._molecule = path, limit, molecule
         self._line = 1  # of the text that is looked at next
 
@@ -76,7 +59,12 @@ class Records:
                 elif start.startswith("@"):
                     yield from self._fastq(chain((start,), blocks))
                 elif start:
-                    raise self._error(0, "", _describe_wrong_start(start))
+                    line = start[:200].splitlines()[0]
+                    message = (
+                        f"text before the first record: '{shortened(line)}'; decompress first, "
+                        f"and give a FASTA ('>' first) or FASTQ ('@' first) file in UTF-8"
+                    )
+                    raise self._error(0, "", message)
 
     def _fasta(self, blocks: Iterable[str]) -> Iterator[Record]:
         """Split at the ``>`` that begin a line; the first one is already gone."""
@@ -102,13 +90,8 @@ class Records:
 
     def _fasta_records(self, parts: list[str]) -> Iterator[Record]:
         heads, _, lines_of = zip(*(part.partition("\n") for part in parts), strict=True)
-        records = self._checked(heads, lines_of, repeat(None))
-        if records is None:
-            for part, head, lines in zip(parts, heads, lines_of, strict=True):
-                self._refuse_wrong(head, lines)
-                self._line += 1 + part.count("\n")
-            raise AssertionError("no record is wrong")
-        yield from records
+        sizes = (1 + part.count("\n") for part in parts)
+        return self._checked(heads, lines_of, repeat(None), sizes)
 
     def _fastq(self, blocks: Iterable[str]) -> Iterator[Record]:
         """Take four lines per record; empty lines between records are passed over."""
@@ -130,44 +113,42 @@ class Records:
         yield from self._fastq_records(lines)
 
     def _fastq_records(self, lines: list[str]) -> Iterator[Record]:
-        names, letters, qualities = [head[1:] for head in lines[::4]], lines[1::4], lines[3::4]
         if not lines:
-            return
-        records = self._checked(names, letters, qualities) if _are_fastq(lines) else None
-        if records is None:
-            for place in range(0, len(lines), 4):
-                if not _are_fastq(lines[place : place + 4]):
-                    message = (
-                        "a FASTQ record has four lines: '@' and an id, letters, '+', and one "
-                        "printable quality per letter; is it truncated, or wrapped (seqtk seq -l0)?"
-                    )
-                    raise self._error(0, lines[place].removeprefix("@"), message)
-                self._refuse_wrong(names[place // 4], letters[place // 4])
-                self._line += 4
-            raise AssertionError("no record is wrong")
+            return iter(())
+        if not _are_fastq(lines):
+            starts = range(0, len(lines), 4)
+            wrong = next(start for start in starts if not _are_fastq(lines[start : start + 4]))
+            self._fastq_records(lines[:wrong])
+            message = (
+                "a FASTQ record has four lines: '@' and an id, letters, '+', and one "
+                "printable quality per letter; is it truncated, or wrapped (seqtk seq -l0)?"
+            )
+            raise self._error(0, lines[wrong].removeprefix("@"), message)
+        heads = [head[1:] for head in lines[::4]]
+        records = self._checked(heads, lines[1::4], lines[3::4], repeat(4))
         self._line += len(lines)
-        text = "".join(letters)
-        if " " in text or "\t" in text:
-            kept = map(_without_blanks, letters, qualities)
-            records = [r._replace(qualities=q) for r, q in zip(records, kept, strict=True)]
-        yield from records
+        return records
 
     def _checked(
-        self, heads: Sequence[str], lines_of: Sequence[str], qualities: Iterable[str | None]
-    ) -> list[Record] | None:
-        """Return records, many at a time; None where anything is wrong in one of them."""
+        self,
+        heads: Sequence[str],
+        lines_of: Sequence[str],
+        qualities: Iterable[str | None],
+        sizes: Iterable[int],
+    ) -> Iterator[Record]:
+        """Return records, checked many at a time; ``sizes`` are their numbers of lines."""
         words = "\n".join(heads).replace("\t", " ").split("\n")
         ids = [word.lstrip(" ").partition(" ")[0] for word in words]
-        if not all(ids) or max(map(len, heads)) > LONGEST_HEADER:
-            return None
-        # isprintable is the fast test; it is false for tabs and odd blanks too, which are fine.
-        if not "".join(heads).isprintable() and WRONG_SIGN.search("\n".join(heads)):
-            return None
         clean = clean_sequences(lines_of, self._molecule)
-        if clean is None:
-            return None
+        # isprintable is the fast test; it is false for tabs and odd blanks too, which are fine.
+        readable = "".join(heads).isprintable() or not WRONG_SIGN.search("\n".join(heads))
+        if clean is None or not (readable and all(ids) and max(map(len, heads)) <= LONGEST_HEADER):
+            for head, lines, size in zip(heads, lines_of, sizes, strict=False):
+                self._refuse_wrong(head, lines)
+                self._line += size
+            raise AssertionError("no record is wrong")
         self.uracil = self.uracil or clean[1]
-        return list(map(Record, ids, heads, clean[0], qualities))
+        return map(Record, ids, heads, clean[0], qualities)
 
     def _refuse_wrong(self, head: str, lines: str) -> None:
         """Raise an error if a header or the lines of its sequence are wrong."""
@@ -182,11 +163,7 @@ class Records:
             place, message = len(head) + 1 + wrong[0], wrong[1]
         text = f"{head}\n{lines}\n"
         if "\udc80" <= text[place] <= "\udcff":
-            message = (
-                f"byte 0x{ord(text[place]) & 0xFF:02x} at byte offset "
-                f"{first_wrong_byte(self._path)} is not UTF-8; save the file as UTF-8 (for "
-                "example iconv -f LATIN1 -t UTF-8)"
-            )
+            message = f"byte 0x{ord(text[place]) & 0xFF:02x} is not UTF-8; save the file as UTF-8"
         if message:
             raise self._error(text.count("\n", 0, place), head, message)
 
@@ -201,11 +178,9 @@ def read_records(
 ) -> Records:
     """Return the records of ``path``: FASTA or FASTQ, plain or compressed; none of a blank file.
 
-    ``limit`` is the largest expanded size of a compressed file in bytes. Iterating over them
-
-    Raises:
-        UsageError: the file is missing, a directory or unreadable.
-        InputError: the content is not usable; the message names file, line and record.
+    ``limit`` is the largest expanded size of a compressed file in bytes. Iterating over them raises
+    :class:`UsageError` for a file that cannot be read, and :class:`InputError` for content that is
+    not usable; it names file, line and record.
     """
     return Records(path, limit, molecule)
 
@@ -224,32 +199,13 @@ def first_word(header: str) -> str:
 
 def _are_fastq(lines: list[str]) -> bool:
     """Return whether lines have the form of FASTQ records."""
-    qualities = "".join(lines[3::4])
+    letters, qualities = "".join(lines[1::4]), "".join(lines[3::4])
     return (
         len(lines) % 4 == 0
-        and {head[:1] for head in lines[::4]} == {"@"}
-        and {plus[:1] for plus in lines[2::4]} == {"+"}
+        and {head[:1] for head in lines[::4]} <= {"@"}
+        and {plus[:1] for plus in lines[2::4]} <= {"+"}
         and list(map(len, lines[1::4])) == list(map(len, lines[3::4]))
         and qualities.isascii()
         and qualities.isprintable()
-    )
-
-
-def _without_blanks(letters: str, qualities: str) -> str:
-    pairs = zip(letters, qualities, strict=True)
-    return "".join(quality for letter, quality in pairs if letter not in BLANK)
-
-
-def _describe_wrong_start(start: str) -> str:
-    if start.startswith(";"):
-        return "comment lines (';') are not read; remove them (grep -v '^;')"
-    if WRONG_SIGN.search(start[:512]):
-        return (
-            "the file is not text in UTF-8; decompress first, or unpack or convert it, and give a "
-            "FASTA or FASTQ file"
-        )
-    line = start[:200].splitlines()[0]
-    return (
-        f"text before the first '>': '{shortened(line)}'; "
-        "give a FASTA ('>' first) or FASTQ ('@' first) file"
+        and not (" " in letters or "\t" in letters)  # there would be a quality too many
     )

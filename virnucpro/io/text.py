@@ -7,7 +7,6 @@ import io
 import re
 from collections.abc import Generator
 from contextlib import closing
-from itertools import chain
 from pathlib import Path
 
 from virnucpro.io.compression import expanded_blocks
@@ -29,21 +28,6 @@ def text_blocks(path: Path, *, limit: int | None = None) -> Generator[str, None,
         for block in blocks:
             yield decoder.decode(block)
     yield decoder.decode(b"", final=True)
-
-
-def first_wrong_byte(path: Path) -> int | None:
-    """Return the offset of the first byte of the expanded file that is not UTF-8."""
-    utf8 = codecs.getincrementaldecoder("utf-8")()
-    offset = 0
-    with closing(expanded_blocks(path)) as blocks:
-        for block in chain(blocks, (b"",)):
-            offset += len(block)
-            try:
-                utf8.decode(block, final=not block)
-            except UnicodeDecodeError as error:
-                # What the decoder held back of the block before stands in front of its object.
-                return offset - len(error.object) + error.start
-    return None
 
 
 def shortened(text: str) -> str:

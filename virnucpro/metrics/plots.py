@@ -6,7 +6,7 @@ The colours are those of Okabe and Ito, which the colour-blind can tell apart to
 from __future__ import annotations
 
 from io import BytesIO
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -30,7 +30,7 @@ def png_of(figure: Figure) -> bytes:
     return image_of(figure, "png")
 
 
-def image_of(figure: Figure, form: str) -> bytes:
+def image_of(figure: Figure, form: str, **options: Any) -> bytes:
     """Return a figure as ``png``, ``svg`` or ``pdf``. Equal figures give equal bytes."""
     from matplotlib import rc_context
 
@@ -38,5 +38,5 @@ def image_of(figure: Figure, form: str) -> bytes:
     # Neither the time nor random names.
     dated = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(form)
     with rc_context({"svg.hashsalt": "virnucpro"}):
-        figure.savefig(out, format=form, dpi=DOTS_PER_INCH, metadata=dated)
+        figure.savefig(out, format=form, metadata=dated, **{"dpi": DOTS_PER_INCH, **options})
     return out.getvalue()

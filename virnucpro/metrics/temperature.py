@@ -25,28 +25,22 @@ def log_loss(virus: Bools, margins: Floats) -> float:
 def fit_temperature(logits: Floats, labels: npt.NDArray[Any]) -> float:
     """Return the temperature at which ``softmax(logits / T)`` makes the ``labels`` most likely.
 
-    The log likelihood is concave in ``1 / T``; its maximum between ``LOWEST`` and ``HIGHEST`` is
-    where its derivative is 0. It has none where every row is on its own side. Then the result is
-    1.0.
+    It lies between ``LOWEST`` and ``HIGHEST``. Where every row is on its own side, no temperature
+    is the likeliest, and the result is 1.0.
 
     Args:
         logits: ``[n, 2]`` (others, virus), or margins ``[n]``: the second less the first.
         labels: ``[n]``, 0 for others and 1 for virus; at least one.
     """
-    from scipy.optimize import brentq
-    from scipy.special import expit
+    from scipy.optimize import minimize_scalar
 
-    values = np.asarray(logits, np.float64)
+    values, virus = np.asarray(logits, np.float64), labels == 1
     margins = values[:, 1] - values[:, 0] if values.ndim == 2 else values
-    right = np.where(labels == 1, margins, -margins)  # positive: the row is on its own side
-    if (right > 0).all():
+    if (np.where(virus, margins, -margins) > 0).all():
         return 1.0
-
-    def slope(log_temperature: float) -> float:
-        """The derivative of the log likelihood by the scale ``1 / T``."""
-        return float(np.mean(right * expit(-right * np.exp(-log_temperature))))
-
-    low, high = np.log(LOWEST), np.log(HIGHEST)
-    if slope(low) > 0 or slope(high) < 0:  # the maximum lies outside
-        return LOWEST if slope(low) > 0 else HIGHEST
-    return float(np.exp(brentq(slope, low, high, xtol=1e-14)))
+    found = minimize_scalar(
+        lambda logarithm: log_loss(virus, margins / np.exp(logarithm)),
+        bounds=np.log([LOWEST, HIGHEST]),
+        options={"xatol": 1e-9},
+    )
+    return float(np.exp(found.x))

@@ -2,31 +2,26 @@
 
 from __future__ import annotations
 
-import json
 import os
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+
+import msgspec
 
 from virnucpro.errors import ModelError
 from virnucpro.store.disk import Disk, explain_write_errors
-from virnucpro.store.documents import parse_json
 from virnucpro.store.lock import locked
 
 SCHEMA = 1
 
 
-@dataclass(frozen=True)
-class FileRecord:
+class FileRecord(msgspec.Struct, frozen=True):
     """Size and SHA-256 (hex) of a file."""
 
     bytes: int
     sha256: str
 
 
-@dataclass(frozen=True)
-class ModelRecord:
+class ModelRecord(msgspec.Struct, frozen=True):
     """A model as it was first seen.
 
     Attributes:
@@ -41,7 +36,12 @@ class ModelRecord:
     address: str
     revision: str
     date: str
-    files: Mapping[str, FileRecord]
+    files: dict[str, FileRecord]
+
+
+class _Document(msgspec.Struct):
+    schema: int
+    models: dict[str, ModelRecord]
 
 
 def cache_folder() -> Path:
@@ -67,24 +67,19 @@ def read_model_records() -> dict[str, ModelRecord]:
     """
     path = model_records_file()
     try:
-        document = parse_json(path.read_bytes())
-        if document["schema"] > SCHEMA:
-            raise ModelError(f"{path} was written by a newer version: update virnucpro")
-        return {name: _record(**entry) for name, entry in document["models"].items()}
+        document = msgspec.json.decode(path.read_bytes(), type=_Document)
     except FileNotFoundError:
         return {}
     except OSError as error:
         raise ModelError(f"cannot read {path}: {error.strerror}") from error
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
         raise ModelError(
-            f"{path} is damaged: {error!r}; remove it, then record the models anew with: "
+            f"{path} is damaged: {error}; remove it, then record the models again with: "
             "virnucpro models verify"
         ) from error
-
-
-def _record(files: Mapping[str, Any], **texts: str) -> ModelRecord:
-    described = {name: FileRecord(**facts) for name, facts in files.items()}
-    return ModelRecord(files=described, **{key: str(text) for key, text in texts.items()})
+    if document.schema > SCHEMA:
+        raise ModelError(f"{path} was written by a newer version: update virnucpro")
+    return document.models
 
 
 def save_model_record(name: str, record: ModelRecord) -> None:
@@ -96,7 +91,7 @@ def save_model_record(name: str, record: ModelRecord) -> None:
     """
     path = model_records_file()
     with locked(path.with_suffix(".lock"), wait=True, state=[path]):
-        records = {**read_model_records(), name: record}
-        document = {"schema": SCHEMA, "models": {n: asdict(r) for n, r in records.items()}}
+        document = _Document(SCHEMA, {**read_model_records(), name: record})
+        content = msgspec.json.format(msgspec.json.encode(document, order="sorted"), indent=1)
         with explain_write_errors(path):
-            Disk().save(path, json.dumps(document, indent=1, sort_keys=True).encode())
+            Disk().save(path, content)

@@ -46,13 +46,7 @@ X -0.8 -1.1 -0.95 -1.35 -1.65 -0.65 -0.9 -1.75 -0.9 -1.4 -1.3 -0.9 -0.7 -1.3 -1.
 
 @dataclass(frozen=True)
 class ResidueEncoding:
-    """An encoding that looks each residue up in a table; a :class:`ProteinFeatures`.
-
-    Attributes:
-        name: what users call it.
-        table: one row per letter of ``AMINO_ACIDS``, then one for every other letter; float32
-            ``[21, width]``.
-    """
+    """Looks each residue up in a table: a row per letter, then one for every other letter."""
 
     name: str
     table: npt.NDArray[np.float32]

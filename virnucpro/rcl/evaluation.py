@@ -192,9 +192,6 @@ def proteins_to_measure(
     """Return the proteins of two tables, what decides them, and warnings.
 
     With a ``split``, a table of parts, they are only those of ``part``.
-
-    Raises:
-        InputError: a table cannot be used, or the part is empty.
     """
     proteins, warnings = read_proteins(serpins, others, LONGEST)
     if others is None:
@@ -227,9 +224,6 @@ def run_rcl_evaluation(
     """Measure all models on the same proteins, and write the report to ``folder``.
 
     ``settings`` are what decides the proteins, and the rule of the regions.
-
-    Raises:
-        VirNucProError: something is missing, damaged or in the way.
     """
     disk, folder = Disk(), folder.absolute()
     settings = {**settings, "models": {finder.label: finder.sha256 for finder in finders}}

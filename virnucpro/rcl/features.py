@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -29,6 +29,7 @@ from virnucpro.encoders.family import EncoderSource
 from virnucpro.encoders.registry import open_encoder
 from virnucpro.errors import InputError, UsageError
 from virnucpro.precision import choose_precision
+from virnucpro.rcl.encodings import ResidueEncoding
 from virnucpro.store.disk import sha256_of
 from virnucpro.store.documents import unsealed
 
@@ -40,38 +41,9 @@ ARCHIVE = (
 )
 
 
-class ProteinFeatures(Protocol):
-    """Turns proteins into numbers. Picklable.
-
-    Attributes:
-        name: what decides the numbers, beside the sequence.
-    """
-
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def width(self) -> int:
-        """Numbers per residue."""
-        ...
-
-    def check(self, sequences: Sequence[str]) -> None:
-        """Raise InputError where some of the ``sequences`` cannot be encoded."""
-
-    def encode(self, sequence: str) -> npt.NDArray[np.float32]:
-        """Return the rows of a protein, float32 ``[len(sequence), width]``."""
-        ...
-
-
 @dataclass(frozen=True)
 class StoredFeatures:
-    """Features that ``rcl embed`` stored. They are read when they are needed.
-
-    Attributes:
-        files: that hold them.
-        width: numbers per residue.
-        name: SHA-256 of the index, which names the SHA-256 of every file.
-    """
+    """Features that ``rcl embed`` stored, read when they are needed; ``name`` is a SHA-256."""
 
     files: tuple[Path, ...]
     width: int
@@ -90,6 +62,10 @@ class StoredFeatures:
         with one_thread():
             rows: torch.Tensor = _opened(self.files)[key].get_tensor(key)
             return rows.float().numpy()
+
+
+ProteinFeatures = ResidueEncoding | StoredFeatures
+"""Turns proteins into numbers, which ``name`` and the sequence decide. Picklable."""
 
 
 @cache
@@ -111,12 +87,7 @@ def sequence_key(sequence: str) -> str:
 
 
 def open_features(folder: Path) -> StoredFeatures:
-    """Find the features that ``rcl embed`` stored in a folder.
-
-    Raises:
-        UsageError: there are none.
-        InputError: the index is damaged.
-    """
+    """Find the features that ``rcl embed`` stored in a folder."""
     index = folder / INDEX
     if not index.is_file():
         reason = ARCHIVE if folder.suffix == ".npz" else "expected a folder of virnucpro rcl embed"
@@ -131,10 +102,7 @@ def open_features(folder: Path) -> StoredFeatures:
 
 
 class Esm2Features:
-    """An ESM-2 model that computes features where they are needed.
-
-    It is loaded when it is first called; until then it can be sent to a process.
-    """
+    """An ESM-2 model, which can be sent to a process until it is first called."""
 
     def __init__(self, source: EncoderSource, longest: int) -> None:
         """``longest`` is the number of residues of a sequence that count."""
@@ -149,11 +117,7 @@ class Esm2Features:
             self._device, self._encoder = device, None
 
     def __call__(self, sequences: Sequence[str]) -> list[npt.NDArray[np.float32]]:
-        """Return the features of each sequence, float32 ``[L, width]``.
-
-        Raises:
-            ModelError: the model cannot be loaded.
-        """
+        """Return the features of each sequence, float32 ``[L, width]``."""
         if self._encoder is None:
             precision = choose_precision("auto", [self._device])
             encoder = open_encoder(

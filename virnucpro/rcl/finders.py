@@ -6,7 +6,6 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Protocol
 
 import torch
 
@@ -30,62 +29,46 @@ PREFIX = "rcl_"  # of the files of shipped models
 DEFAULT_MODEL = "hmm"
 
 
-class RclFinder(Protocol):
+@dataclass
+class RclFinder:
     """A model with its settings, ready to be used. Picklable until it is settled on a device.
 
-    Attributes:
-        label: what the tables call the model.
-        encoding: what the names of result files say.
-        sha256: of the model file.
-        rule: when residues in a row are the RCL.
+    A profile has no threshold: of ``rule`` only the shortest RCL counts. ``features`` and
+    ``batch_size`` are those of :meth:`RclModel.probabilities`.
     """
 
-    label: str
-    encoding: str
-    sha256: str
-    rule: RegionRule
-
-    def settle(self, device: Device) -> None:
-        """Compute on ``device`` from now on."""
-
-    def find(self, sequences: Sequence[str]) -> list[RclResult]:
-        """Return what the model says about each protein; none of them is empty."""
-
-
-@dataclass
-class NetworkFinder:
-    """A network, and the rule that makes regions of its probabilities.
-
-    ``features`` and ``batch_size`` are those of :meth:`RclModel.probabilities`.
-    """
-
-    label: str
-    model: RclModel
+    label: str  # what the tables call the model
+    model: RclModel | RclProfile
     rule: RegionRule
     sha256: str
-    encoding: str
+    encoding: str = "hmm"  # what the names of result files say
     batch_size: int | None = None
     features: Esm2Features | None = None
 
     def settle(self, device: Device) -> None:
-        """Compute on ``device`` from now on, and have it compute the features, if it needs some."""
+        """Compute on ``device`` from now on, the features, too; a profile stays on the CPU."""
         if self.features is not None:
             self.features.settle(device)
-        if device.kind == "cuda":
+        if isinstance(self.model, RclModel) and device.kind == "cuda":
             self.model.network.to("cuda")
             # Results as on the CPU: TF32 changes probabilities in the third decimal place.
             torch.backends.cudnn.allow_tf32 = False
             torch.backends.cuda.matmul.allow_tf32 = False
 
     def find(self, sequences: Sequence[str]) -> list[RclResult]:
-        """Return what the network says about each protein.
+        """Return what the model says about each protein; none of them is empty.
 
-        For models of our own, small letters stand for amino acids, too. To models of RCL-identifier
-        a small letter is an unknown residue.
-
-        Raises:
-            DeviceError: the device has too little memory.
+        To models of RCL-identifier, a small letter is an unknown residue; for others it stands for
+        the amino acid.
         """
+        least = self.rule.min_rcl_length
+        if isinstance(self.model, RclProfile):
+            return [
+                RclResult("incomplete", None, result.probabilities * 0)
+                if result.region and result.region.length < least
+                else result
+                for result in self.model.find(sequences)
+            ]
         if self.model.padding == MASKED:
             sequences = [sequence.upper() for sequence in sequences]
         try:
@@ -104,29 +87,6 @@ class NetworkFinder:
             status = "found" if region else "too_short" if above else "below_threshold"
             results.append(RclResult(status, region, probabilities))
         return results
-
-
-@dataclass
-class ProfileFinder:
-    """A profile of serpins. Of ``rule`` only the shortest RCL counts: it has no threshold."""
-
-    label: str
-    profile: RclProfile
-    rule: RegionRule
-    sha256: str
-    encoding: str = "hmm"
-
-    def settle(self, device: Device) -> None:
-        """Do nothing: a profile is compared on the CPU."""
-
-    def find(self, sequences: Sequence[str]) -> list[RclResult]:
-        """Return what the profile says about each protein."""
-        return [
-            RclResult("incomplete", None, result.probabilities * 0)
-            if result.region and result.region.length < self.rule.min_rcl_length
-            else result
-            for result in self.profile.find(sequences)
-        ]
 
 
 def shipped_models() -> dict[str, Path]:
@@ -148,9 +108,6 @@ def open_finder(
 
     A network with an ESM-2 encoding needs an ESM-2 model that computes the features:
     ``esm_model``, or the released one of that size if None. Others do without.
-
-    Raises:
-        ModelError: there is no such model, or it cannot be used.
     """
     shipped = shipped_models()
     path = shipped.get(name, Path(name))
@@ -159,16 +116,20 @@ def open_finder(
             f"--model {name}: there is neither a shipped model of that name "
             f"({', '.join(shipped)}) nor such a file"
         )
-    default = RegionRule.threshold if threshold is None else threshold
-    rule = RegionRule(default, min_consecutive, min_rcl_length)
-    if path.suffix == PROFILE_SUFFIX:
-        profile = read_profile(path)
-        return ProfileFinder(_label(name, path, profile.sha256), profile, rule, profile.sha256)
-    model = read_rcl_model(path)
-    if threshold is None:
-        rule = replace(rule, threshold=model.threshold)
-    label = _label(name, path, model.sha256)
-    finder = NetworkFinder(label, model, rule, model.sha256, model.encoding, batch_size)
+    rule = RegionRule(RegionRule.threshold, min_consecutive, min_rcl_length)
+    read = read_profile if path.suffix == PROFILE_SUFFIX else read_rcl_model
+    model: RclProfile | RclModel = read(path)
+    # A name for tables: that of a shipped model, or of the file with the beginning of its SHA-256.
+    label = f"{re.sub(r'[^!-~]', '_', path.name)}:{model.sha256[:8]}"
+    if name in shipped:
+        label = name
+    if isinstance(model, RclModel) and threshold is None:
+        threshold = model.threshold
+    if threshold is not None:
+        rule = replace(rule, threshold=threshold)
+    if isinstance(model, RclProfile):
+        return RclFinder(label, model, rule, model.sha256)
+    finder = RclFinder(label, model, rule, model.sha256, model.encoding, batch_size)
     if model.encoding in RELEASED_ESM2:
         source = locate(esm_model or RELEASED_ESM2[model.encoding][0], "protein")
         if ENCODING_OF_WIDTH.get(source.dim) != model.encoding:
@@ -179,10 +140,3 @@ def open_finder(
         finder.features = Esm2Features(source, WINDOW)
         finder.sha256 = f"{model.sha256} {source.sha256}"
     return finder
-
-
-def _label(name: str, path: Path, sha256: str) -> str:
-    """Return the name of a shipped model, or a file name and the beginning of its SHA-256."""
-    if name in shipped_models():
-        return name
-    return f"{re.sub(r'[^!-~]', '_', path.name)}:{sha256[:8]}"

@@ -51,21 +51,8 @@ def fit_rcl(
 ) -> tuple[Path, Savepoint]:
     """Train a network, or finish the training that an earlier start of the same command began.
 
-    Args:
-        settings: of the training; they name the tables and the folder of all trainings.
-        features: what turns a protein into numbers.
-        devices: one device per process.
-        show: is told of notices and epochs.
-        progress: is told of the steps before the training.
-        interruption: stops the training.
-        resume: continue an earlier training.
-        force: start a new training where an unfinished one could be continued.
-
-    Returns:
-        The folder of the training, and its state after the last epoch.
-
-    Raises:
-        VirNucProError: see ``virnucpro.errors``; every finished epoch is kept.
+    There is a process per device. ``show`` is told of notices and epochs, ``progress`` of the steps
+    before the training. Returned are the folder and the state after the last epoch.
     """
     disk, tensorboard = Disk(), settings.logging.use_tensorboard
     clusters = ["Bio", "scipy"] if settings.split == "clusters" else []
@@ -85,6 +72,7 @@ def fit_rcl(
             about = {"version": __version__, "identity": identity}
             document = {**to_builtins(settings), "virnucpro": about}
             document["hardware"]["devices"] = [device.name for device in devices]
+            del document["output"]  # where the folder is, which may move
             disk.save(config, _json(document))
         if not kept.exists():
             disk.save(kept, split_text(proteins, *_divided(proteins, settings, progress)))
@@ -110,13 +98,9 @@ def savepoint_file(folder: Path) -> Path:
 def run_folder(
     runs: Path, identity: Mapping[str, Json], show: Show, disk: Disk, *, resume: bool, force: bool
 ) -> Iterator[tuple[Path, Savepoint]]:
-    """Lock the folder of a training in ``runs``; yield it with the savepoint to go on from.
+    """Lock the folder of a training; yield it with the savepoint to go on from.
 
     It is the latest unfinished one of the same identity, or, also with ``force``, a new one.
-
-    Raises:
-        ResumeRefusedError: ``resume``, and the latest unfinished training used other data or
-            settings.
     """
     root = runs.absolute()
     with ExitStack() as stack:

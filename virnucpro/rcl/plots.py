@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from itertools import groupby
+from itertools import groupby, islice
 from operator import attrgetter
 from pathlib import Path
 
@@ -11,7 +11,7 @@ import numpy as np
 
 from virnucpro.errors import InputError, UsageError
 from virnucpro.metrics.plots import BLUE, GREY, ORANGE, image_of
-from virnucpro.results import open_rcl_run
+from virnucpro.results import RclRun, open_rcl_run
 from virnucpro.tables import RCL_RESIDUES, RclResidueRow, RclRow
 
 FLANK = 12  # residues that are shown on both sides of the RCL
@@ -19,55 +19,34 @@ LETTERS = 60  # residues that fit under the lower panel; of a longer RCL the fir
 SUFFIX = RCL_RESIDUES.place("")
 
 
-def residues_table(results: Path) -> Path:
-    """Return the table of residues in an output directory of ``rcl predict``, or that file itself.
-
-    Raises:
-        UsageError: there is none, or more than one.
-    """
-    tables = [results] if results.is_file() else sorted(results.glob(f"*{SUFFIX}"))
-    if len(tables) > 1:
-        names = ", ".join(table.name for table in tables[:5])
-        raise UsageError(f"{results} has several predictions: name one of {names}")
-    if not tables or not tables[0].name.endswith(SUFFIX):
-        raise UsageError(
-            f"{results} has no *{SUFFIX}: make it with 'virnucpro rcl predict PROTEINS "
-            f"--residues', and with --force where the prediction was made without it"
-        )
-    return tables[0]
+def named_run(results: Path) -> RclRun:
+    """Return the run in an output directory of ``rcl predict``, or of the table of its residues."""
+    if not results.is_file():
+        return open_rcl_run(results)
+    return open_rcl_run(results.parent, results.name.removesuffix(SUFFIX))
 
 
 def read_predictions(
-    table: Path, accessions: Collection[str], most: int
-) -> Iterator[tuple[RclRow, list[RclResidueRow], float]]:
-    """Yield proteins of a prediction, their residues, and the threshold above which these count.
+    run: RclRun, accessions: Collection[str], most: int
+) -> Iterator[tuple[RclRow, list[RclResidueRow]]]:
+    """Yield proteins of a prediction, and their residues, in its order, at most ``most`` of them.
 
-    They come in the order of the tables, at most ``most`` of them. ``accessions`` names them; if it
-    is empty, these are the proteins with an RCL.
-
-    Raises:
-        UsageError: a protein is not in the tables, or they do not belong to a prediction.
-        InputError: a table is damaged.
+    ``accessions`` names them; if it is empty, these are the proteins with an RCL.
     """
-    run = open_rcl_run(table.parent, table.name.removesuffix(SUFFIX))
-    chosen: dict[str, RclRow] = {}
-    for row in run.proteins():
-        if row.accession in accessions or (not accessions and row.start is not None):
-            chosen[row.accession] = row
-            if len(chosen) == most:
-                break
-    missing = [accession for accession in accessions if accession not in chosen]
-    if missing and len(chosen) < most:
-        raise UsageError(f"{run.folder} has no protein {missing[0]!r}: check the id")
-    threshold = float(run.record["settings"]["threshold"])
+    wanted = (row for row in run.proteins() if row.accession in accessions or not accessions)
+    found = (row for row in wanted if accessions or row.start is not None)
+    chosen = {row.accession: row for row in islice(found, most)}
+    if len(chosen) < min(len(accessions), most):
+        missing = next(accession for accession in accessions if accession not in chosen)
+        raise UsageError(f"{run.folder} has no protein {missing!r}: check the id")
     for accession, residues in groupby(run.residues(), attrgetter("accession")):
         if not chosen:
             return
         if protein := chosen.pop(accession, None):
             rows = list(residues)
             if len(rows) != protein.length or (protein.end or 0) > len(rows):
-                raise InputError(f"{table} does not fit {run.folder}: predict again")
-            yield protein, rows, threshold
+                raise InputError(f"{run.folder}: {RCL_RESIDUES.place(run.stem)} is damaged")
+            yield protein, rows
 
 
 def draw_protein(

@@ -1,26 +1,39 @@
 """Carry out ``rcl predict``: blocks of proteins through the workers, and results from all blocks.
 
-A worker writes two files per block: rows of ``STEM_rcl.tsv`` and, if they are wanted, of the table
-of residues. All results are made of these rows and of the proteins when the last block is finished,
-so that they are the same whatever the devices, and so that there are none before.
+It is a run of three stages, as ``predict`` has them: the proteins are written in blocks; a worker
+makes of each block the rows of ``STEM_rcl.tsv`` and, if they are wanted, of the table of residues;
+all results are made of these rows, so that they are the same whatever the devices.
 """
 
 from __future__ import annotations
 
 import gzip
+import json
 import shutil
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from contextlib import ExitStack
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 
-from virnucpro.contracts import Device, Json, ReportProgress, Session, Task, TaskResult
+from virnucpro.contracts import (
+    Device,
+    Json,
+    Receipts,
+    ReportProgress,
+    Session,
+    Stage,
+    Task,
+    TaskResult,
+)
 from virnucpro.devices import choose_devices, visible_gpus
+from virnucpro.errors import ResumeRefusedError
 from virnucpro.events import Emit, Notice
 from virnucpro.executors.signals import Interruption
 from virnucpro.formatting import counted, percent
@@ -30,31 +43,31 @@ from virnucpro.io.gff3 import gff3_escaped
 from virnucpro.io.input_summary import RecordRenamer, summarise_input
 from virnucpro.io.pairs import InputFiles
 from virnucpro.io.records import read_records
-from virnucpro.layout import STDIN, checkpoint_folder, existing_paths, lock_file
+from virnucpro.layout import STDIN, existing_paths
 from virnucpro.rcl.blocks import (
     BlockLayout,
     BlockStage,
     ProteinBlock,
-    compute_blocks,
-    save_blocks,
+    ReadingStage,
+    execute_on,
 )
 from virnucpro.rcl.encodings import AMINO_ACIDS
 from virnucpro.rcl.finders import RclFinder
 from virnucpro.rcl.models import WINDOW
 from virnucpro.rcl.rule import RclResult
 from virnucpro.run.request import check_readable, check_writable
+from virnucpro.run.run import Run, checked_state, tidy_up
 from virnucpro.settings import MachineSettings
+from virnucpro.stages.base import HostStage
 from virnucpro.stages.chunking import (
     duplicate_ids_error,
     hashed_input,
     refuse_changed_input,
 )
-from virnucpro.store.disk import Disk, is_own_file, sha256_of
-from virnucpro.store.documents import sealed, unsealed
-from virnucpro.store.gzipped import LEVEL
+from virnucpro.store.disk import GZIP_LEVEL, Disk
+from virnucpro.store.documents import parse_json
 from virnucpro.store.lock import locked
-from virnucpro.store.state import RunState, read_state, write_state
-from virnucpro.store.work import ExistingWork, WorkIdentity, check_work
+from virnucpro.store.state import RunState, read_state
 from virnucpro.tables import RCL_POSITIONS, RCL_REGIONS, RCL_RESIDUES
 from virnucpro.version import __version__
 
@@ -65,27 +78,18 @@ RESIDUES_AT_A_TIME = 1 << 20
 FASTA_LINE = 80
 COMPRESSION = (".gz", ".bz2", ".xz")
 EMPTY = RclResult("empty", None, np.zeros(0, np.float32))
+REMARKS = {
+    "long": f"with more than {WINDOW:,} residues: computed in overlapping windows",
+    "small": "with small letters",
+    "unknown": "with letters that are not one of the 20 amino acids: read as unknown residues",
+}
 Record = Mapping[str, Json]
 """The content of ``STEM_rcl_run.json``."""
 
 
 @dataclass(frozen=True)
 class RclRequest:
-    """What the user asked for.
-
-    Attributes:
-        source: the input, or ``-``.
-        output_dir: None for the default name.
-        finder: the model with its settings, not yet settled on a device.
-        machine: devices and threads.
-        sequences: whether the proteins with an RCL are written as FASTA.
-        loops: whether the RCLs are written as FASTA.
-        residues: whether the probability of each residue is written.
-        duplicate_ids: ``error`` or ``rename``.
-        proteins_at_a_time: proteins of a block.
-        force: move aside what is there.
-        command: for the record.
-    """
+    """What the user asked for. ``finder`` is not yet settled on a device."""
 
     source: str
     output_dir: Path | None
@@ -114,13 +118,8 @@ class RclRequest:
         return self.output_dir or Path(f"{self.stem}_rcl")
 
     @property
-    def record(self) -> Path:
-        """The file that says what ran and what came out; it proves that the others are ours."""
-        return self.root / f"{self.stem}_rcl_run.json"
-
-    @property
-    def results(self) -> dict[str, Path]:
-        """The other files that are written; RCL-identifier has the same names for three of them."""
+    def layout(self) -> RclLayout:
+        """The files; RCL-identifier has the same names for three of the results."""
         named = f"{self.stem}_{self.finder.encoding}"
         threshold = f"thr{self.finder.rule.threshold:.2f}".replace(".", "p")
         names = {"positions": f"{named}_RCL_predictions_{threshold}.tsv"}
@@ -131,7 +130,32 @@ class RclRequest:
         names |= {"regions": RCL_REGIONS.place(self.stem), "gff": f"{self.stem}_rcl.gff3"}
         if self.residues:
             names["residues"] = RCL_RESIDUES.place(self.stem)
-        return {kind: self.root / name for kind, name in names.items()}
+        return RclLayout(self.root, self.stem, names)
+
+
+class RclLayout(BlockLayout):
+    """The files of a prediction; ``names`` are those of its results, by kind."""
+
+    def __init__(self, root: Path, stem: str, names: Mapping[str, str]) -> None:
+        super().__init__(root, f"{stem}_rcl")
+        self.results = {kind: root / name for kind, name in names.items()}
+
+    def top_files(self) -> list[Path]:
+        """The files of this run in the output directory, also those of an earlier state."""
+        earlier = None
+        with suppress(ResumeRefusedError):  # a newer version wrote it, and --force starts over
+            earlier = read_state(self)
+        names = earlier.analysis.get("files", ()) if earlier else ()
+        files = [self.root / Path(str(name)).name for name in names]
+        return [*self.results.values(), self.run_json, *files]
+
+    def owned(self) -> list[Path]:
+        """Everything of this run that exists, its state last."""
+        return existing_paths(*self.top_files(), self.state)
+
+    def output(self, number: int, suffix: str) -> Path:
+        """Return what is made of a block, until the results are."""
+        return self.state / f"rcl_{number:04d}.{suffix}"
 
 
 @dataclass(frozen=True)
@@ -143,6 +167,7 @@ class FindingStage(BlockStage):
 
     name = "finding_RCLs"
     title = "Finding RCLs"
+    intermediate: ClassVar[bool] = True
 
     @property
     def suffixes(self) -> tuple[str, ...]:
@@ -157,7 +182,7 @@ class FindingStage(BlockStage):
     def open(self, device: Device) -> Session:
         """Put the model on a device."""
         self.finder.settle(device)
-        return self.run
+        return Session(self.run)
 
     def run(self, task: Task, report: ReportProgress) -> TaskResult:
         """Find the RCLs of the proteins of a block, and write their rows."""
@@ -186,13 +211,103 @@ class FindingStage(BlockStage):
         contents = ("".join(rows).encode(), _packed("".join(residues)))
         outputs = zip(task.outputs, contents, strict=False)
         saved = tuple(self.disk.save(path, content, len(proteins)) for path, content in outputs)
-        report(len(proteins), sum(len(sequence) for _, sequence in proteins))
+        report(len(proteins), 0)
         return TaskResult(task, saved)
 
 
 def _packed(text: str) -> bytes:
     """Return a text as a member of a gzip file, without the time."""
-    return gzip.compress(text.encode(), LEVEL, mtime=0)
+    return gzip.compress(text.encode(), GZIP_LEVEL, mtime=0)
+
+
+@dataclass(frozen=True)
+class RclResultsStage(HostStage):
+    """Makes all results of the proteins and their rows, in the order of the input.
+
+    ``facts``, names of ``devices``, and the time since it ``began`` stand in the record.
+    """
+
+    name: ClassVar[str] = "results"
+
+    layout: RclLayout
+    label: str
+    windows: bool
+    facts: Mapping[str, Json]
+    devices: Sequence[str]
+    began: float = field(default_factory=time.monotonic)
+
+    def plan(self, receipts: Receipts) -> list[Task]:
+        """Return one task."""
+        blocks = [file.path for file in receipts.outputs(ReadingStage.name)]
+        numbers = range(1, len(blocks) + 1)
+        kinds = ["tsv", *(["residues.gz"] if "residues" in self.layout.results else [])]
+        made = [self.layout.output(n, suffix) for suffix in kinds for n in numbers]
+        outputs = (*self.layout.results.values(), self.layout.run_json)
+        return [self.whole((*blocks, *made), outputs, {"label": self.label})]
+
+    def run(self, task: Task, report: ReportProgress) -> TaskResult:
+        """Write all results."""
+        counts: Counter[str] = Counter()
+        statuses: Counter[str] = Counter()
+        confidence, label = 0.0, gff3_escaped(self.label)
+        blocks = len(task.inputs) // (3 if "residues" in self.layout.results else 2)
+        with ExitStack() as stack:
+            files = {
+                kind: stack.enter_context(self.disk.create(path))
+                for kind, path in self.layout.results.items()
+            }
+
+            def write(kind: str, text: str) -> None:
+                if kind in files:
+                    files[kind].write(text.encode(), rows=1)
+
+            write("regions", RCL_REGIONS.header)
+            write("positions", RCL_POSITIONS.header)
+            write("gff", GFF3_HEADER)
+            if "residues" in files:
+                files["residues"].write(_packed(RCL_RESIDUES.header))
+                for path in task.inputs[2 * blocks :]:
+                    files["residues"].write(path.read_bytes())
+            for block, path in zip(task.inputs, task.inputs[blocks : 2 * blocks], strict=False):
+                rows = path.read_bytes().decode().split("\n")[:-1]  # ids may hold other line ends
+                for row, (accession, sequence) in zip(rows, read_fasta(block), strict=True):
+                    write("regions", f"{row}\n")
+                    _, length, start, end, loop, share, status, _ = row.split("\t")
+                    statuses[status] += 1
+                    counts["long"] += self.windows and len(sequence) > WINDOW
+                    counts["small"] += sequence != sequence.upper()
+                    counts["unknown"] += not set(AMINO_ACIDS).issuperset(sequence.upper())
+                    if status != "found":
+                        continue
+                    confidence += float(share)
+                    counts["residues"] += len(loop)
+                    write("positions", f"{accession}\t{start}\t{end}\n")
+                    name = gff3_escaped(accession)
+                    # SO:0000839
+                    columns = (name, "virnucpro", "polypeptide_region", start, end, share, ".", ".")
+                    note = f"Name=RCL;Note=reactive center loop;model={label}"
+                    write("gff", f"##sequence-region {name} 1 {length}\n")
+                    write("gff", "\t".join((*columns, note)) + "\n")
+                    write("sequences", _fasta_entry(accession, sequence))
+                    write("loops", _fasta_entry(f"{accession} RCL {start} - {end}", loop))
+        remarks = [f"{counted(counts[k], 'protein')} {r}" for k, r in REMARKS.items() if counts[k]]
+        outputs = [file.output for file in files.values()]
+        record = {
+            "schema": 1,
+            "producer": f"virnucpro {__version__}",
+            **self.facts,
+            "devices": self.devices[:blocks],
+            "proteins": statuses.total(),
+            "statuses": dict(statuses),
+            "rcl_residues": counts["residues"],
+            "confidence": round(confidence, 4),
+            "notices": remarks,
+            "files": {output.path.name: output.sha256 for output in outputs},
+            "seconds": round(time.monotonic() - self.began, 3),
+        }
+        content = (json.dumps(record, indent=1) + "\n").encode()
+        outputs.append(self.disk.save(self.layout.run_json, content))
+        return TaskResult(task, tuple(outputs))
 
 
 def run_rcl_prediction(
@@ -201,135 +316,54 @@ def run_rcl_prediction(
     interruption: Interruption | None = None,
     disk: Disk | None = None,
 ) -> Record:
-    """Carry out a request, or say that it was carried out before; return the record.
-
-    Raises:
-        VirNucProError: something is missing, damaged or in the way; no result is half written, and
-            finished blocks are kept.
-    """
-    disk = disk or Disk()
+    """Carry out a request, or what is missing of it; return the record."""
+    disk, layout, finder = disk or Disk(), request.layout, request.finder
     if request.source != STDIN:
         check_readable(Path(request.source))
-    check_writable(BlockLayout(request.root, request.stem))
-    state = checkpoint_folder(request.root.absolute()) / "rcl" / request.stem
-    names = {path.name for path in (*request.results.values(), request.record)}
-    with ExitStack() as stack:
-        lock = lock_file(request.root, f"{request.stem}_rcl")
-        stack.enter_context(locked(lock, "these proteins"))
-        for folder in (state.parent, state):  # afterwards, if nothing is left to go on with
-            stack.callback(disk.remove_folder, folder)
-        disk.sweep(request.root, names)
-        disk.sweep(state)
+    check_writable(layout)
+    devices = choose_devices(request.machine, visible_gpus())
+    with locked(layout.lock, "these proteins"), ExitStack() as stack:
         source = Path(request.source)
         if request.source == STDIN:
-            source = state / "input"
+            source = layout.incoming
             stack.callback(disk.remove, source)
             with disk.create(source) as out:
                 shutil.copyfileobj(sys.stdin.buffer, out)
-        return _predicted(request, source, state, emit, interruption, disk)
-
-
-def _predicted(
-    request: RclRequest,
-    source: Path,
-    state: Path,
-    emit: Emit,
-    interruption: Interruption | None,
-    disk: Disk,
-) -> Record:
-    """Compare with what is there, compute what is missing, and write all files, the record last."""
-    began, finder = time.monotonic(), request.finder
-    devices = choose_devices(request.machine, visible_gpus())
-    layout = BlockLayout(state / "work", "rcl")
-    seen = hashed_input(source)
-    settings: dict[str, Json] = {
-        "input": seen.sha256,
-        "model": finder.sha256,
-        **vars(finder.rule),
-        "duplicate ids": request.duplicate_ids,
-        "files": sorted(path.name for path in request.results.values()),
-    }
-    identity = WorkIdentity(f"the RCL prediction of {request.source}", settings)
-    record = _read_record(request.record)
-    existing = _existing(request, record, state, layout)
-    admission = check_work(identity, existing, disk, force=request.force)
-    if admission.notice:
-        emit(Notice("info", admission.notice))
-    if admission.decision == "finished" and record is not None:
-        emit(Notice("info", "nothing to compute: all files are intact"))
-        return record
-    blocks = save_blocks(layout, disk, _blocks(request, source))
-    stage = FindingStage(layout, disk, blocks, finder, request.residues)
-    run_state = RunState(request.source, settings)
-    write_state(layout, disk, run_state)
-    compute_blocks(stage, run_state, devices, request.machine, "rcl predict", emit, interruption)
-    refuse_changed_input([seen])
-    record = {
-        "schema": 1,
-        "producer": f"virnucpro {__version__}",
-        "label": identity.label,
-        "settings": settings,
-        "command": list(request.command),
-        "input": request.source,
-        "model": {"name": finder.label, "sha256": finder.sha256},
-        "devices": [device.name for device in devices[: len(blocks)]],
-        **_write_results(request, stage),
-        "files": {path.name: sha256_of(path) for path in request.results.values()},
-        "seconds": round(time.monotonic() - began, 3),
-    }
-    disk.save(request.record, sealed(record))
-    disk.remove_tree(layout.root)
+        seen = hashed_input(source)
+        settings: dict[str, Json] = {
+            "input": seen.sha256,
+            "model": finder.sha256,
+            **vars(finder.rule),
+            "duplicate ids": request.duplicate_ids,
+            "files": sorted(path.name for path in layout.results.values()),
+        }
+        state = RunState(request.source, settings)
+        state = checked_state(layout, disk, state, emit, resume=False, force=request.force)
+        size = {"proteins per block": request.proteins_at_a_time}
+        facts = {
+            "settings": settings,
+            "command": list(request.command),
+            "input": request.source,
+            "model": {"name": finder.label, "sha256": finder.sha256},
+        }
+        names, windows = [device.name for device in devices], finder.encoding != "hmm"
+        stages: list[Stage] = [
+            ReadingStage(layout, disk, (source,), size, partial(_blocks, request, source)),
+            FindingStage(layout, disk, finder, request.residues),
+            RclResultsStage(layout, disk, finder.label, windows, facts, names),
+        ]
+        run = Run(layout, disk, stages, state, [seen], command="rcl predict")
+        execute_on(devices, run, request.machine, emit, interruption)
+        refuse_changed_input([seen])
+        if not run.computed:
+            emit(Notice("info", "nothing to compute: all files are intact"))
+        tidy_up(run)
+    record: Record = parse_json(layout.run_json.read_bytes())
     return record
 
 
-def _read_record(path: Path) -> Record | None:
-    """Return the record of a finished prediction, if it is there as it was written."""
-    try:
-        record = unsealed(path.read_bytes())
-        # with_name is a ValueError for a name in another folder
-        files = {path.with_name(name): digest for name, digest in record["files"].items()}
-        return {**record, "paths": files} if {"settings", "statuses"} <= record.keys() else None
-    except (OSError, ValueError, LookupError, TypeError, AttributeError):
-        return None
-
-
-def _existing(
-    request: RclRequest, record: Record | None, state: Path, layout: BlockLayout
-) -> ExistingWork:
-    """Return what is there of an earlier prediction of this name.
-
-    A file is proved to be ours by its SHA-256 in the record, or, after an interruption, by its name
-    in the state of the prediction that was begun.
-    """
-    root, begun = request.root, read_state(layout)
-    planned = [*request.results.values(), request.record, layout.root]
-    own, identity, finished = {layout.root}, None, False
-    if begun is not None:
-        own |= {root / str(name) for name in begun.analysis["files"]} | {request.record}
-        identity = begun.identity
-    if record is not None:
-        intact = {
-            path
-            for path, digest in record["paths"].items()
-            if is_own_file(path) and sha256_of(path) == digest
-        }
-        identity = WorkIdentity(f"the RCL prediction of {record['input']}", record["settings"])
-        finished = len(intact) == len(record["paths"])
-        own |= intact | {request.record}
-        planned += record["paths"]
-    present = existing_paths(*planned)
-    ours = [path for path in present if path in own and not path.is_symlink()]
-    others = [path for path in present if path not in ours]
-    previous = state / "previous"
-    return ExistingWork(root, previous, ours, others, identity=identity, finished=finished)
-
-
 def _blocks(request: RclRequest, source: Path) -> Iterator[ProteinBlock]:
-    """Yield ids and residues of the proteins, as many as are computed together.
-
-    Raises:
-        InputError: the input is not usable, or ids occur twice that are not to be renamed.
-    """
+    """Yield ids and residues of the proteins, as many as are computed together."""
     limit, files = shutil.disk_usage(request.root).free, InputFiles(source)
     inputs = summarise_input(files, limit=limit, molecule="protein")
     rename = None
@@ -349,77 +383,9 @@ def _blocks(request: RclRequest, source: Path) -> Iterator[ProteinBlock]:
         yield block
 
 
-def _write_results(request: RclRequest, stage: FindingStage) -> dict[str, Json]:
-    """Write all results from the rows of the blocks; return what the record says of them."""
-    counts: Counter[str] = Counter()
-    statuses: Counter[str] = Counter()
-    confidence, disk = 0.0, stage.disk
-    label = gff3_escaped(request.finder.label)
-    headers: dict[str, str] = {
-        "regions": RCL_REGIONS.header,
-        "positions": RCL_POSITIONS.header,
-        "gff": GFF3_HEADER,
-    }
-    with ExitStack() as stack:
-        files = {
-            kind: stack.enter_context(disk.create(path)) for kind, path in request.results.items()
-        }
-
-        def write(kind: str, text: str) -> None:
-            if kind in files:
-                files[kind].write(text.encode(), rows=1)
-
-        for kind, header in headers.items():
-            write(kind, header)
-        if "residues" in files:
-            files["residues"].write(_packed(RCL_RESIDUES.header))
-            for path in stage.outputs("residues.gz"):
-                files["residues"].write(path.read_bytes())
-        for number, path in enumerate(stage.outputs("tsv"), 1):
-            rows = path.read_bytes().decode().split("\n")[:-1]  # ids may hold other line ends
-            proteins = read_fasta(stage.layout.block(number))
-            for row, (accession, sequence) in zip(rows, proteins, strict=True):
-                write("regions", f"{row}\n")
-                _, length, start, end, loop, share, status, _ = row.split("\t")
-                statuses[status] += 1
-                counts["long"] += len(sequence) > WINDOW
-                counts["small"] += sequence != sequence.upper()
-                counts["unknown"] += not set(AMINO_ACIDS).issuperset(sequence.upper())
-                if status != "found":
-                    continue
-                confidence += float(share)
-                counts["residues"] += len(loop)
-                write("positions", f"{accession}\t{start}\t{end}\n")
-                name = gff3_escaped(accession)
-                # SO:0000839
-                columns = (name, "virnucpro", "polypeptide_region", start, end, share, ".", ".")
-                note = f"Name=RCL;Note=reactive center loop;model={label}"
-                write("gff", f"##sequence-region {name} 1 {length}\n")
-                write("gff", "\t".join((*columns, note)) + "\n")
-                write("sequences", _fasta_entry(accession, sequence))
-                write("loops", _fasta_entry(f"{accession} RCL {start} - {end}", loop))
-    return {
-        "proteins": statuses.total(),
-        "statuses": dict(statuses),
-        "rcl_residues": counts["residues"],
-        "confidence": round(confidence, 4),
-        "notices": _notices(counts, request),
-    }
-
-
 def _fasta_entry(header: str, sequence: str) -> str:
     lines = [sequence[i : i + FASTA_LINE] for i in range(0, len(sequence), FASTA_LINE)]
     return "\n".join([f">{header}", *lines, ""])
-
-
-def _notices(counts: Mapping[str, int], request: RclRequest) -> list[str]:
-    """Return sentences about an accepted input."""
-    windows = f"with more than {WINDOW:,} residues: computed in overlapping windows"
-    unknown = "with letters that are not one of the 20 amino acids: read as unknown residues"
-    texts = {"long": windows, "small": "with small letters", "unknown": unknown}
-    if request.finder.encoding == "hmm":
-        del texts["long"]
-    return [f"{counted(counts[k], 'protein')} {text}" for k, text in texts.items() if counts[k]]
 
 
 def describe_record(record: Record, root: Path) -> list[str]:

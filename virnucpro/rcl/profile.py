@@ -17,12 +17,12 @@ import json
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -40,22 +40,22 @@ TRAINING_LENGTHS = (300, 700)
 """Residues of serpins that the profile is made from: neither fragments nor several domains."""
 ROUNDS = 2  # of alignment; a third one changes nothing
 FLANK = 20  # residues that are aligned beyond what matched
-LARGEST_FILE = 64 << 20  # bytes; the profile of serpins has 190 kB
 # HMMER takes what is not a letter of an amino acid, such as a stop sign, for something else.
 NOT_A_LETTER = re.compile("[^A-Z]")
-AGAIN = "make it again with 'virnucpro rcl profile'"
+
+
+class Description(msgspec.Struct):
+    """What the description of a profile says, as JSON."""
+
+    schema: Literal[1]
+    content: Literal["rcl"]
+    rcl_columns: tuple[int, int]
+    training: dict[str, Json]
 
 
 @dataclass(frozen=True)
 class RclProfile:
-    """A profile and its RCL columns.
-
-    Attributes:
-        hmm: the ``pyhmmer.plan7.HMM``.
-        columns: first and last column of the RCL, counted from 1.
-        training: facts on how it was made.
-        sha256: of the file; empty where it was not read from one.
-    """
+    """A ``pyhmmer.plan7.HMM``, and the first and last column of its RCL, counted from 1."""
 
     hmm: Any
     columns: tuple[int, int]
@@ -77,14 +77,10 @@ class RclProfile:
         copies = {int(hit.name): self._copies(hit, len(sequences[int(hit.name)])) for hit in hits}
         spans = [(number, span) for number, found in sorted(copies.items()) for span in found]
         placed = self.place([sequences[number][start:stop] for number, (start, stop) in spans])
-        results = [
-            RclResult(
-                "incomplete" if number in copies else "no_serpin",
-                None,
-                np.zeros(len(sequence), np.float32),
-            )
-            for number, sequence in enumerate(sequences)
-        ]
+        results = []
+        for number, sequence in enumerate(sequences):
+            status = "incomplete" if number in copies else "no_serpin"
+            results.append(RclResult(status, None, np.zeros(len(sequence), np.float32)))
         for (number, (start, _)), (residue_columns, posterior) in zip(spans, placed, strict=True):
             first, last = self.columns
             residues = np.flatnonzero((residue_columns >= first) & (residue_columns <= last))
@@ -105,7 +101,7 @@ class RclProfile:
         HMMER reports the pieces of a domain that has a long insertion one by one. A piece belongs
         to the domain before it if it goes on in the profile where that one ended.
         """
-        pieces = sorted((domain for domain in hit.domains), key=lambda domain: domain.env_from)
+        pieces = sorted(hit.domains, key=lambda domain: domain.env_from)
         copies: list[list[Any]] = []
         for piece in pieces:
             overlap = copies and copies[-1][-1].alignment.hmm_to - piece.alignment.hmm_from
@@ -161,13 +157,8 @@ class RclProfile:
 
     def to_bytes(self) -> bytes:
         """Return the profile as a file; the same profile gives the same bytes."""
-        document = {
-            "schema": 1,
-            "content": "rcl",
-            "rcl_columns": list(self.columns),
-            "training": dict(self.training),
-        }
-        self.hmm.description = json.dumps(document, sort_keys=True)
+        about = Description(1, "rcl", self.columns, dict(self.training))
+        self.hmm.description = json.dumps(msgspec.to_builtins(about), sort_keys=True)
         out = io.BytesIO()
         self.hmm.write(out)
         # HMMER writes down when and with which command it was made.
@@ -175,40 +166,25 @@ class RclProfile:
 
 
 def read_profile(path: Path) -> RclProfile:
-    """Read a profile.
-
-    Raises:
-        ModelError: it is missing, damaged, or not a profile with RCL columns.
-    """
+    """Read a profile."""
     import pyhmmer
 
     check_file(path)
-    if path.stat().st_size > LARGEST_FILE:
-        raise ModelError(f"{path} is too large for a profile of one family of proteins")
     content = path.read_bytes()
     try:
         with pyhmmer.plan7.HMMFile(io.BytesIO(content)) as file:
-            profiles = list(file)
+            (hmm,) = file
+        about = msgspec.convert(parse_json(hmm.description or ""), Description)
+        first, last = about.rcl_columns
+        if not 1 <= first < last <= hmm.M or not hmm.alphabet.is_amino():
+            raise ValueError("the columns of the RCL are not there")
     except (OSError, ValueError, EOFError, RuntimeError, pyhmmer.errors.EaselError) as error:
-        raise ModelError(f"{path} is not a profile of HMMER 3 ({error}): {AGAIN}") from error
-    document = None
-    if len(profiles) == 1:
-        with suppress(ValueError):
-            document = parse_json(profiles[0].description or "null")
-    if not isinstance(document, dict) or document.get("content") != "rcl":
-        raise ModelError(f"{path} is not a profile with RCL columns: {AGAIN}")
-    columns, training = document.get("rcl_columns"), document.get("training")
-    if (
-        document.get("schema") != 1
-        or not isinstance(training, dict)
-        or not isinstance(columns, list)
-        or [type(column) for column in columns] != [int, int]
-        or not 1 <= columns[0] < columns[1] <= profiles[0].M
-        or not profiles[0].alphabet.is_amino()
-    ):
-        raise ModelError(f"{path}: its description is damaged: {AGAIN}")
+        raise ModelError(
+            f"{path} is not a profile of HMMER 3 with RCL columns ({error}): make it again with "
+            f"'virnucpro rcl profile'"
+        ) from error
     sha256 = hashlib.sha256(content).hexdigest()
-    return RclProfile(profiles[0], (columns[0], columns[1]), training, sha256)
+    return RclProfile(hmm, about.rcl_columns, about.training, sha256)
 
 
 def build_profile(
@@ -220,9 +196,6 @@ def build_profile(
     a profile of that alignment takes its place; that is done twice. The columns that most first and
     last residues of the annotated RCLs are in become those of the RCL. ``training`` is written into
     the file. The same proteins give the same profile.
-
-    Raises:
-        UsageError: there are fewer than two serpins of these lengths.
     """
     import pyhmmer
 
@@ -265,12 +238,8 @@ def _block(sequences: Sequence[str]) -> Any:
     """Return proteins as HMMER reads them; the name of each is its number."""
     from pyhmmer import easel
 
-    return easel.DigitalSequenceBlock(
-        _alphabet(),
-        [
-            easel.TextSequence(
-                name=str(number), sequence=NOT_A_LETTER.sub("X", sequence.upper())
-            ).digitize(_alphabet())
-            for number, sequence in enumerate(sequences)
-        ],
-    )
+    block = easel.DigitalSequenceBlock(_alphabet())
+    for number, sequence in enumerate(sequences):
+        text = NOT_A_LETTER.sub("X", sequence.upper())
+        block.append(easel.TextSequence(name=str(number), sequence=text).digitize(_alphabet()))
+    return block

@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -27,19 +28,13 @@ NAMED_ROWS = 3  # rows with a problem that a message names
 SHORT_RCL, LONG_RCL = 10, 50
 # What stands in tables of RCL-identifier where there is no annotation.
 NO_VALUE = ("", "nan", "no result", "no start", "no end", "#value!")
+EARLIER = "in an earlier table"
 LISTED = 50  # problems that a report lists before it only counts the others
 
 
 @dataclass(frozen=True)
 class AnnotatedProtein:
-    """A row of a table.
-
-    Attributes:
-        accession: its ``id``.
-        sequence: its residues.
-        start: the first residue of the RCL, counted from 1; 0 for a protein without an RCL.
-        end: the last residue of the RCL; 0 for a protein without an RCL.
-    """
+    """A row of a table. The RCL is counted from 1, inclusive; both ends are 0 without one."""
 
     accession: str
     sequence: str
@@ -59,15 +54,10 @@ class AnnotatedProtein:
         return labels
 
 
-@dataclass(frozen=True)
-class RowProblem:
-    """Something that is wrong with a row.
+class RowProblem(NamedTuple):
+    """A phrase that is the same for all rows with the problem, and what is there.
 
-    Attributes:
-        problem: a phrase, the same for all rows that have the problem.
-        value: what is there.
-        is_error: whether the row is wrong; otherwise somebody should look at it.
-        is_skipped: whether training leaves the row out.
+    An error is wrong; at others somebody should look. Training leaves out what ``is_skipped``.
     """
 
     problem: str
@@ -83,9 +73,6 @@ def read_proteins(
 
     Rows that cannot be used are skipped, and so are proteins of more than ``max_length`` residues;
     the second value has a sentence on them per table.
-
-    Raises:
-        InputError: a file cannot be read, is not such a table, or has no row that can be used.
     """
     proteins: list[AnnotatedProtein] = []
     warnings: list[str] = []
@@ -93,36 +80,30 @@ def read_proteins(
         if path is None:
             continue
         used = len(proteins)
-        skipped: list[tuple[int, str]] = []
+        skipped: dict[str, list[str]] = {}
         for line, row in table_rows(path, (*COLUMNS, *(REGION_COLUMNS if with_rcl else ()))):
             problems = row_problems(row, max_length, with_rcl=with_rcl)
             if reason := next((p.problem for p in problems if p.is_skipped), None):
-                skipped.append((line, reason))
+                skipped.setdefault(reason, []).append(str(line))
                 continue
             ends = (int(float(row[name])) for name in REGION_COLUMNS) if with_rcl else ()
             proteins.append(AnnotatedProtein(row["id"].strip(), residues_of(row), *ends))
         if skipped:
-            warnings.append(_skipped_text(path, skipped))
+            texts = []
+            for reason, lines in skipped.items():
+                more = ", ..." if len(lines) > NAMED_ROWS else ""
+                texts.append(
+                    f"{len(lines):,} {reason} (line {', '.join(lines[:NAMED_ROWS])}{more})"
+                )
+            count = sum(map(len, skipped.values()))
+            warnings.append(f"{path}: {count:,} rows are skipped: {'; '.join(texts)}")
         if len(proteins) == used:
             raise InputError(warnings[-1] if skipped else f"{path} has no rows below its header")
     return proteins, warnings
 
 
-def _skipped_text(path: Path, skipped: Sequence[tuple[int, str]]) -> str:
-    texts = []
-    for problem, count in Counter(problem for _, problem in skipped).items():
-        lines = [str(line) for line, reason in skipped if reason == problem]
-        more = ", ..." if count > NAMED_ROWS else ""
-        texts.append(f"{count:,} {problem} (line {', '.join(lines[:NAMED_ROWS])}{more})")
-    return f"{path}: {len(skipped):,} rows are skipped: {'; '.join(texts)}"
-
-
 def table_rows(path: Path, needed: Sequence[str]) -> Iterator[tuple[int, dict[str, str]]]:
-    """Yield the number of the last line of each row of a CSV table, and its cells by column.
-
-    Raises:
-        InputError: the file cannot be read, or lacks one of the ``needed`` columns.
-    """
+    """Yield the number of the last line of each row of a CSV table, and its cells by column."""
     try:
         text = path.read_bytes().decode("utf-8-sig")
     except OSError as error:
@@ -178,18 +159,19 @@ def _region_problems(row: Mapping[str, str], name: str, sequence: str) -> Iterat
         yield RowProblem("without an annotated RCL", value)
         return
     try:
-        ends = [float(text) for text in texts]
-        start, end = map(int, ends)
-    except (ValueError, OverflowError):
-        start, end, ends = 0, 0, []
-    if ends != [start, end]:
+        start, end = map(float, texts)
+        if not (start.is_integer() and end.is_integer()):
+            raise ValueError
+    except ValueError:
         yield RowProblem("whose rcl_start or rcl_end is not a whole number", value)
         return
     if not 1 <= start <= end <= len(sequence):
-        problem = "whose RCL lies outside the sequence, or ends before it starts"
-        yield RowProblem(problem, value)
+        yield RowProblem("whose RCL lies outside the sequence, or ends before it starts", value)
         return
-    loop, annotated = sequence[start - 1 : end], "".join((row.get("rcl_seq") or "").split())
+    loop, annotated = (
+        sequence[int(start) - 1 : int(end)],
+        "".join((row.get("rcl_seq") or "").split()),
+    )
     if annotated and annotated.upper() != loop.upper():
         problem = "whose rcl_seq is not what lies at its coordinates"
         yield RowProblem(problem, f"{name}: {annotated}, not {loop}", is_skipped=False)
@@ -199,21 +181,14 @@ def _region_problems(row: Mapping[str, str], name: str, sequence: str) -> Iterat
 
 
 def check_tables(paths: Iterable[Path], max_length: int) -> tuple[list[str], bool]:
-    """Check every row of tables in CSV, with the columns of RCL-identifier.
+    """Return a report on the rows of tables as lines of text, and whether a row is wrong.
 
-    ``id`` and ``Sequence`` are needed; ``rcl_start``, ``rcl_end`` and ``rcl_seq`` are checked where
-    they are. Ids and sequences that occur more than once are found over all tables together.
-    ``max_length`` is the length in residues from which training leaves a protein out.
-
-    Returns:
-        The report as lines of text, and whether a row is wrong.
-
-    Raises:
-        InputError: a table cannot be read, or has no such columns.
+    ``rcl_start``, ``rcl_end`` and ``rcl_seq`` are checked where they are. Ids and sequences that
+    occur more than once are found over all tables together.
     """
     lines: list[str] = []
     problems: list[tuple[str, RowProblem]] = []
-    firsts: dict[tuple[str, str], tuple[Path, int, tuple[str, ...]]] = {}
+    firsts: dict[tuple[str, str], tuple[Path, int, list[str]]] = {}
     for path in paths:
         rows = annotated = 0
         for line, row in table_rows(path, COLUMNS):
@@ -221,7 +196,17 @@ def check_tables(paths: Iterable[Path], max_length: int) -> tuple[list[str], boo
             found = list(row_problems(row, max_length, with_rcl=with_rcl))
             rows += 1
             annotated += with_rcl and not any(problem.is_error for problem in found)
-            found += _repeats(row, path, line, firsts)
+            here = (path, line, [row.get(name, "").strip() for name in REGION_COLUMNS])
+            name = row["id"].strip()
+            for what, text in (("an id", name), ("a sequence", residues_of(row).upper())):
+                first = firsts.setdefault((what, text), here) if text else here
+                if first == here:
+                    continue
+                text = f"with {what} that occurs {'before' if first[0] == path else EARLIER}"
+                if what == "a sequence" and first[2] != here[2]:
+                    text += ", with another RCL"
+                value = f"{name or 'no id'} ({first[0]}, line {first[1]})"
+                found.append(RowProblem(text, value, is_error=False))
             problems += [(f"{path}, line {line}", problem) for problem in found]
         lines.append(f"{path}: {counted(rows, 'row')}, {annotated:,} with an RCL")
     for severity, is_error in (("error", True), ("warning", False)):
@@ -234,25 +219,3 @@ def check_tables(paths: Iterable[Path], max_length: int) -> tuple[list[str], boo
         if len(listed) > LISTED:
             lines.append(f"and {len(listed) - LISTED:,} more")
     return lines, any(problem.is_error for _, problem in problems)
-
-
-def _repeats(
-    row: Mapping[str, str],
-    path: Path,
-    line: int,
-    firsts: dict[tuple[str, str], tuple[Path, int, tuple[str, ...]]],
-) -> Iterable[RowProblem]:
-    """Yield what of a row an earlier row had; ``firsts`` has the first row with each of these."""
-    accession = row["id"].strip()
-    region = tuple(row.get(name, "").strip() for name in REGION_COLUMNS)
-    for what, text in (("an id", accession), ("a sequence", residues_of(row).upper())):
-        here = (path, line, region)
-        first = firsts.setdefault((what, text), here) if text else here
-        if first == here:
-            continue
-        where = "before" if first[0] == path else "in an earlier table"
-        problem = f"with {what} that occurs {where}"
-        if what == "a sequence" and first[2] != region:
-            problem += ", with another RCL"
-        value = f"{accession or 'no id'} ({first[0]}, line {first[1]})"
-        yield RowProblem(problem, value, is_error=False)

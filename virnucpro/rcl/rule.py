@@ -10,12 +10,10 @@ import numpy.typing as npt
 
 @dataclass(frozen=True)
 class RegionRule:
-    """When residues in a row are the RCL. The defaults are those of RCL-identifier.
+    """When residues above ``threshold`` are the RCL; the defaults are those of RCL-identifier.
 
-    Attributes:
-        threshold: a residue counts if its probability is above it.
-        min_consecutive: residues that a run must have; shorter ones are passed over.
-        min_rcl_length: residues that the longest run must have to be reported.
+    Runs of less than ``min_consecutive`` residues are passed over, and the longest run must have
+    ``min_rcl_length``.
     """
 
     threshold: float = 0.5
@@ -25,13 +23,7 @@ class RegionRule:
 
 @dataclass(frozen=True)
 class RclRegion:
-    """The RCL of a protein.
-
-    Attributes:
-        start: first residue, counted from 1.
-        end: last residue, counted from 1.
-        confidence: mean probability of its residues.
-    """
+    """First and last residue of an RCL, counted from 1, and their mean probability."""
 
     start: int
     end: int
@@ -45,13 +37,10 @@ class RclRegion:
 
 @dataclass(frozen=True)
 class RclResult:
-    """What a model says about a protein.
+    """What a model says about a protein: the status as in ``STEM_rcl.tsv``, and the RCL.
 
-    Attributes:
-        status: as in the table ``STEM_rcl.tsv``.
-        region: the RCL, if it is found.
-        probabilities: float32 ``[L]``, of each residue to belong to the RCL; with a profile, of its
-            place in the alignment, and 0 outside the region.
+    ``probabilities`` are float32 ``[L]``, of each residue to belong to the RCL; with a profile, of
+    its place in the alignment, and 0 outside the region.
     """
 
     status: str

@@ -123,16 +123,9 @@ class OutputSettings(Struct, frozen=True):
 class RclTrainingSettings(Struct, frozen=True):
     """Everything that decides a training, beside the content of the tables.
 
-    Attributes:
-        recipe: ``original`` pads every protein to ``max_length`` and splits at random, as
-            RCL-identifier does; ``modern`` masks the padding, puts proteins of similar length
-            into one batch, splits by clusters, cuts some proteins into fragments, and keeps a
-            running mean of the weights.
-        encoding: what a residue becomes.
-        model: the kind of network.
-        split: ``random``, ``clusters``, or the file of a table with the columns id and part.
-        precision: arithmetic of convolutions and products in training; all else is fp32.
-        esm_model: the ESM-2 model of an encoding that needs one.
+    Recipe ``original`` trains as RCL-identifier does. ``modern`` masks the padding, puts proteins
+    of similar length into one batch, splits by clusters, cuts some proteins into fragments, and
+    keeps a running mean of the weights. ``split`` is ``random``, ``clusters``, or a table of parts.
     """
 
     recipe: Literal["modern", "original"] = "modern"
@@ -206,9 +199,6 @@ def training_settings(
 
     ``options`` are named as in the file; None is an option that was not given. The second value is
     a warning on keys of the file without a meaning, if there are any.
-
-    Raises:
-        ConfigError: the file is missing or not YAML, or a value is not usable; names the key.
     """
     content = dict(parse_yaml(path)) if path else {}
     known = {name for name, _ in _flattened(to_builtins(RclTrainingSettings()))}

@@ -185,10 +185,6 @@ def split_of_table(
 
     ``missing_part`` is the part where it gives none. An id that occurs several times, as often in
     the table as among the proteins, is taken in the same order.
-
-    Raises:
-        InputError: the file cannot be read, is not such a table, or does not have a protein and
-            ``missing_part`` is None.
     """
     by_id: dict[str, list[Part]] = {}
     known: dict[str | None, Part] = {part: part for part in PARTS}

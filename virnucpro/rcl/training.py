@@ -12,7 +12,7 @@ import numpy.typing as npt
 import torch
 from torch import nn
 
-from virnucpro.metrics.classification import auroc, confusion_counts
+from virnucpro.metrics.classification import auroc, call_metrics
 from virnucpro.rcl.features import ProteinFeatures
 from virnucpro.rcl.networks import NETWORKS, RCL
 from virnucpro.rcl.proteins import AnnotatedProtein
@@ -49,12 +49,9 @@ class RclTrainingPlan:
 
 
 class RclBatch(NamedTuple):
-    """The proteins of a batch that this process takes.
+    """The proteins of a batch that this process takes, and the residues of all processes.
 
-    Attributes:
-        x: encoded residues, float32 ``[B, L, width]``, zeros behind the end.
-        labels: int64 ``[B, L]``: 0, 1, or ``IGNORED`` behind the end.
-        residues: of the proteins of all processes.
+    ``x`` is float32 ``[B, L, width]`` with zeros behind the end, where ``labels`` are ``IGNORED``.
     """
 
     x: torch.Tensor
@@ -226,11 +223,10 @@ def residue_metrics(
     """
     if not np.isfinite(margins).all():
         return dict.fromkeys(METRICS, float("nan"))
-    counts = confusion_counts(truth, margins > 0)
-    others = confusion_counts(~truth, margins <= 0)
+    found = call_metrics(truth, margins > 0)
     names = ("accuracy", "precision", "recall", "f1", "mcc")
-    values = {name: getattr(counts, name) or 0.0 for name in names}
-    macro = (values["f1"] + (others.f1 or 0.0)) / 2
+    values = {name: found[name] or 0.0 for name in names}
+    macro = (values["f1"] + (call_metrics(~truth, margins <= 0)["f1"] or 0.0)) / 2
     return {**values, "f1_macro": macro, "auc": auroc(truth, margins) or 0.0}
 
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from html import escape
 from pathlib import Path
 
 import numpy as np
 
-from virnucpro.contracts import Json
 from virnucpro.formatting import counted, is_or_are, percent
 from virnucpro.report.content import Content
 from virnucpro.report.document import KINDS, definitions, share
@@ -21,8 +20,6 @@ def answer(content: Content) -> str:
     """Return the answer of the run in one or two sentences."""
     records, bases = counted(content.records, content.noun), counted(content.bases, "base")
     virus, hosts = content.tallies["virus"], content.tallies["region"].records
-    if not content.records:
-        return f"The input has no {content.noun}s."
     if not content.scored:
         return f"None of the {records} could be scored, so nothing is said about them."
     text = f"{virus.records:,} of {records} {is_or_are(virus.records)} called virus"
@@ -86,11 +83,14 @@ def answer_section(content: Content) -> Iterator[str]:
         conditions.append(f"fdr of at most {cuts.max_fdr:g}")
     if cuts.min_length > 1:
         conditions.append(f"at least {cuts.min_length:,} bases")
+    files = record["input"]
+    paths = [files["path"], *([files["mates"]["path"]] if "mates" in files else [])]
+    names = ["standard input" if path == "-" else Path(str(path)).name for path in paths]
     amount = f"{counted(content.records, content.noun)}, {counted(content.bases, 'base')}"
     yield f'<p class="answer">{escape(answer(content))}</p>'
     yield definitions(
         {
-            "Input": f"{_input_name(record['input'])}: {amount}",
+            "Input": f"{' and '.join(names)}: {amount}",
             "Model": f"{model}, chunks of {content.chunk_length:,} bases",
             "Called virus": ", ".join(conditions),
             "Finished": str(record["finished"]).replace("T", " "),
@@ -100,14 +100,6 @@ def answer_section(content: Content) -> Iterator[str]:
         yield '<div class="warnings" role="note"><strong>Please note</strong><ul>'
         yield from (f"<li>{escape(text)}</li>" for text in found)
         yield "</ul></div>"
-
-
-def _input_name(files: Mapping[str, Json]) -> str:
-    """Return the names of the files of an input, as the record of the run has them."""
-    if files["path"] == "-":
-        return "standard input"
-    paths = [files["path"], *([files["mates"]["path"]] if "mates" in files else [])]
-    return " and ".join(Path(str(path)).name for path in paths)
 
 
 def tiles_section(content: Content) -> Iterator[str]:

@@ -39,24 +39,17 @@ class Tally(NamedTuple):
 class Content:
     """Everything that a report shows of the table of records.
 
-    Attributes:
-        run: the run.
-        cuts: what a record needed to be called virus.
-        chunk_length: bases per chunk.
-        figures: a row per record, with the fields of ``FIGURES``.
-        counts: records of the tier high called virus (``sure``), ``regions``, and records that
-            hold regions and are not called virus (``hosts``), with the bases of these regions.
-        tracked: the records that get a track, in the order of the page.
-        others: the records that are not called virus and get a row in the table.
+    ``counts`` are the records of the tier high called virus (``sure``), ``regions``, and records
+    that hold regions and are not called virus (``hosts``), with the bases of these regions.
     """
 
     run: PredictionRun
     cuts: Cuts
     chunk_length: int
-    figures: npt.NDArray[Any]
+    figures: npt.NDArray[Any]  # a row per record, with the fields of FIGURES
     counts: Counter[str]
-    tracked: list[ContigRow]
-    others: list[ContigRow]
+    tracked: list[ContigRow]  # the records that get a track, in the order of the page
+    others: list[ContigRow]  # the records that are not called virus and get a row in the table
 
     @cached_property
     def tallies(self) -> dict[str, Tally]:
@@ -72,18 +65,18 @@ class Content:
         rows: npt.NDArray[Any] = self.figures[self.figures["call"] == CALLS.index(call)]
         return rows
 
-    @property
+    @cached_property
     def noun(self) -> str:
         """What a record of the input is: ``record``, or ``pair`` of reads."""
         files = self.run.record["input"]
         return "pair" if "mates" in files or "interleaved" in files else "record"
 
-    @property
+    @cached_property
     def records(self) -> int:
         """All records of the input."""
         return len(self.figures)
 
-    @property
+    @cached_property
     def bases(self) -> int:
         """All bases of the input."""
         return int(self.figures["length"].sum())
@@ -99,32 +92,23 @@ class Content:
         return not np.isnan(self.figures["fdr"]).all()
 
 
-class Best:
-    """The rows with the highest keys, however many are offered; of equal ones the first."""
+Best = list[tuple[tuple[float, ...], ContigRow]]
+"""A heap of the rows with the highest keys; of equal rows the first."""
 
-    def __init__(self, most: int) -> None:
-        self._most = most
-        self._heap: list[tuple[tuple[float, ...], int, ContigRow]] = []
-        self._number = 0
 
-    def offer(self, row: ContigRow, *key: float) -> None:
-        """Keep ``row`` if it belongs to the best."""
-        self._number -= 1
-        heapq.heappush(self._heap, (key, self._number, row))
-        if len(self._heap) > self._most:
-            heapq.heappop(self._heap)
-
-    def rows(self) -> list[ContigRow]:
-        """Return the kept rows, the best first."""
-        return [row for _, _, row in sorted(self._heap, reverse=True)]
+def _offer(best: Best, most: int, row: ContigRow, *key: float) -> None:
+    """Keep ``row`` if it belongs to the ``most`` best."""
+    heapq.heappush(best, (key, row))
+    if len(best) > most:
+        heapq.heappop(best)
 
 
 def read_content(run: PredictionRun, emit: Emit) -> Content:
     """Read the table of records of a run; LookupError and so on where it was changed."""
     settings = run.record["settings"]
     cuts, chunk_length = Cuts(**settings.get("cuts", {})), int(settings["analysis"]["chunk_length"])
-    counts, tracked = Counter[str](), Best(MOST_TRACKS)
-    others = {call: Best(MOST_OTHER_ROWS) for call in CALLS if call != "virus"}
+    counts, tracked = Counter[str](), Best()
+    others = {call: Best() for call in CALLS if call != "virus"}
 
     def read() -> Iterator[tuple[float | None, ...]]:
         for number, row in enumerate(run.contigs(), 1):
@@ -133,11 +117,11 @@ def read_content(run: PredictionRun, emit: Emit) -> Content:
                 counts["sure"] += row.tier == "high"
             else:
                 score = row.virus_score or 0.0 if row.call == "undecided" else 0.0
-                others[row.call].offer(row, score, row.length)
+                _offer(others[row.call], MOST_OTHER_ROWS, row, score, row.length, -number)
                 counts["hosts"] += row.regions > 0
                 counts["host_bases"] += row.viral_bases if row.regions else 0
             if row.chunks >= FEWEST_CHUNKS:
-                tracked.offer(row, row.regions > 0, row.length)
+                _offer(tracked, MOST_TRACKS, row, row.regions > 0, row.length, -number)
             if number % ROWS_PER_EVENT == 0:
                 emit(Progressed(0, ROWS_PER_EVENT, 0))
             weak = row.chunks_scored == 1 or row.coverage < LITTLE
@@ -145,5 +129,6 @@ def read_content(run: PredictionRun, emit: Emit) -> Content:
 
     figures = np.fromiter(read(), FIGURES)
     emit(Progressed(0, len(figures) % ROWS_PER_EVENT, 0))
-    rows = [row for best in others.values() for row in best.rows()]
-    return Content(run, cuts, chunk_length, figures, counts, tracked.rows(), rows)
+    rows = [row for best in others.values() for _, row in sorted(best, reverse=True)]
+    tracks = [row for _, row in sorted(tracked, reverse=True)]
+    return Content(run, cuts, chunk_length, figures, counts, tracks, rows)

@@ -70,27 +70,26 @@ def definitions(rows: Mapping[str, str]) -> str:
 
 def grid(heads: Sequence[str], rows: Iterable[Sequence[str]], numeric: int = 1) -> str:
     """Return a table of texts; all columns from number ``numeric`` on hold numbers."""
-    kinds = ["" if place < numeric else ' class="n"' for place in range(len(heads))]
-
-    def line(cells: Sequence[str], start: str, end: str) -> str:
-        pairs = zip(kinds, cells, strict=True)
-        return "".join(f"<{start}{kind}>{escape(cell)}</{end}>" for kind, cell in pairs)
-
-    head = line(heads, 'th scope="col"', "th")
-    body = "\n".join(f"<tr>{line(row, 'td', 'td')}</tr>" for row in rows)
-    return (
-        f'<div class="wide"><table><thead><tr>{head}</tr></thead><tbody>\n{body}\n</tbody>'
-        f"</table></div>"
-    )
+    kinds, lines = [""] * numeric + [' class="n"'] * len(heads), []
+    for tag, row in (("th", heads), *(("td", row) for row in rows)):
+        cells = (
+            f"<{tag}{kind}>{escape(cell)}</{tag}>" for kind, cell in zip(kinds, row, strict=False)
+        )
+        lines.append(f"<tr>{''.join(cells)}</tr>")
+    head, *body = lines
+    table = "\n".join([f"<table><thead>{head}</thead><tbody>", *body, "</tbody></table>"])
+    return f'<div class="wide">{table}</div>'
 
 
-def flat(value: Json, name: str = "") -> Iterable[tuple[str, str]]:
-    """Yield the entries of nested JSON as texts, with names such as ``analysis.precision``."""
-    if isinstance(value, dict):
-        for key, inner in value.items():
-            yield from flat(inner, f"{name}.{key}" if name else str(key))
-    else:
-        yield name, value if isinstance(value, str) else json.dumps(value)
+def flat(values: Mapping[str, Json], start: str = "") -> list[tuple[str, str]]:
+    """Return the entries of nested JSON as texts, with names such as ``analysis.precision``."""
+    rows: list[tuple[str, str]] = []
+    for name, value in values.items():
+        if isinstance(value, dict):
+            rows += flat(value, f"{start}{name}.")
+        else:
+            rows.append((f"{start}{name}", value if isinstance(value, str) else json.dumps(value)))
+    return rows
 
 
 def share(part: float, whole: float) -> str:

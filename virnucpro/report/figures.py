@@ -25,16 +25,9 @@ _SCORES = (-1, -0.5, 0, 0.5, 1)  # of the axes
 _VECTOR_DOTS = 2000  # more are drawn as an image: each would take 100 bytes
 MOST_DOTS = 20_000  # per call; more cannot be told apart in a drawing of this size
 DOTS_PER_INCH = 160
-LENGTH_CLASSES = {
-    0: "< 300",
-    300: "300-500",
-    500: "500-1k",
-    1000: "1k-2k",
-    2000: "2k-5k",
-    5000: "5k-10k",
-    10_000: "10k-50k",
-    50_000: "≥ 50k",
-}
+# Ends of the classes of length, and their names.
+_LENGTHS = (0, 300, 500, 1000, 2000, 5000, 10_000, 50_000, np.iinfo(np.int64).max)
+_LENGTH_NAMES = ("< 300", "300-500", "500-1k", "1k-2k", "2k-5k", "5k-10k", "10k-50k", "≥ 50k")
 # The kinds can be told apart by the colour-blind, and stand out from white and from black.
 COLOURS = {
     "virus": "#d9480f",
@@ -92,25 +85,17 @@ def draw_figures(content: Content) -> Iterator[tuple[str, str, str]]:
 
 
 def page_style(salt: str) -> AbstractContextManager[None]:
-    """Return the settings to draw with; drawings of a page differ in their ``salt``.
-
-    The ids in a drawing are made from it: those in a page must differ.
-    """
+    """Return the settings to draw with; ids in a drawing are made from its own ``salt``."""
     from matplotlib import rc_context
 
     return rc_context({**_SETTINGS, "svg.hashsalt": salt})
 
 
 def page_svg(figure: Figure, label: str) -> str:
-    """Return a drawing as it can stand within a page; ``label`` is it for those who do not see it.
-
-    It has no date: the same run gives the same bytes.
-    """
+    """Return a drawing as it can stand within a page; ``label`` is it in words."""
     out = StringIO()
     figure.savefig(out, format="svg", dpi=DOTS_PER_INCH, transparent=True, metadata={"Date": None})
-    text = out.getvalue()
-    text = text[text.index("<svg") :]
-    text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
+    text = re.sub(r"\A.*?(?=<svg)|<metadata>.*?</metadata>", "", out.getvalue(), flags=re.DOTALL)
     start = f'<svg role="img" aria-label="{escape(label)}"'
     text = re.sub(
         r'<svg [^>]*?viewBox="([^"]*)"[^>]*>',
@@ -189,13 +174,12 @@ def _scatter(axes: Axes, content: Content) -> str:
 
 def _shares(axes: Axes, content: Content) -> str:
     """Draw the share of scored records in each class of lengths."""
-    edges = [*LENGTH_CLASSES, np.iinfo(np.int64).max]
     lengths, scored = content.figures["length"], ~np.isnan(content.figures["score"])
-    totals = np.histogram(lengths, edges)[0]
+    totals = np.histogram(lengths, _LENGTHS)[0]
     present = np.flatnonzero(totals)
     totals = totals[present]
-    names = [list(LENGTH_CLASSES.values())[number] for number in present]
-    shares = 100 * np.histogram(lengths[scored], edges)[0][present] / totals
+    names = [_LENGTH_NAMES[number] for number in present]
+    shares = 100 * np.histogram(lengths[scored], _LENGTHS)[0][present] / totals
     axes.bar(names, shares, color=COLOURS["nonvirus"], width=0.7)
     axes.tick_params(axis="x", labelsize=8.5)
     for place, (share, total) in enumerate(zip(shares, totals, strict=True)):

@@ -22,11 +22,7 @@ MOST_HOVER_CHUNKS = 60_000  # of all tracks; of more, the page would be too larg
 
 
 def report_page(run: PredictionRun, emit: Emit = unseen) -> str:
-    """Return the report of a run as one HTML page. The same files give the same page.
-
-    Raises:
-        InputError: a file of the run is missing or damaged, or was written by an earlier version.
-    """
+    """Return the report of a run as one HTML page; InputError for a damaged file of the run."""
     sections = {
         "answer": ("The answer", answer_section),
         "counts": ("Records and bases", tiles_section),

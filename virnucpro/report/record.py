@@ -6,8 +6,7 @@ import shlex
 from collections.abc import Iterator
 from html import escape
 
-from virnucpro.contracts import Json
-from virnucpro.formatting import gibibytes, percent, rate_text, seconds_text
+from virnucpro.formatting import memory_size, percent, rate_text, seconds_text
 from virnucpro.layout import Layout
 from virnucpro.report.content import Content
 from virnucpro.report.document import definitions, file_link, flat, grid
@@ -42,16 +41,16 @@ def run_section(content: Content) -> Iterator[str]:
     """Yield what ran, for how long, with which settings, and from which files."""
     record = content.run.record
     seconds = {str(name): float(value) for name, value in record["seconds"].items()}
-    versions = {"virnucpro": record["virnucpro"], **record["versions"]}
     yield f"<h3>Command</h3><pre>{escape(shlex.join(map(str, record['command'])))}</pre>"
     if again := record.get("called_again"):
         words = escape(shlex.join(map(str, again["command"])))
         yield f"<p>The tables were written again by:</p><pre>{words}</pre>"
+    versions = {"virnucpro": record["virnucpro"], **record["versions"]}.items()
     facts = {
         "Finished": str(record["finished"]),
         "Devices": "; ".join(str(device["name"]) for device in record["devices"]),
         "Precision": str(record["precision"]),
-        "Versions": ", ".join(f"{name} {version}" for name, version in versions.items()),
+        "Versions": ", ".join(f"{name} {version}" for name, version in versions),
     }
     if copies := int(record["counts"].get("identical_frames", 0)):
         frames = int(record["counts"]["frames"])
@@ -79,32 +78,23 @@ def run_section(content: Content) -> Iterator[str]:
     )
     if record["workers"]:
         heads = ("worker, device", "stage", "tasks", "opened in", "busy", "idle", "most memory")
-        yield f"<h3>Workers</h3>{grid(heads, map(_worker, record['workers']), numeric=2)}"
-    yield f"<h3>Files</h3>{grid(('what', 'file', 'SHA-256'), _files(record), numeric=3)}"
+        rows = [
+            (
+                f"{row['worker']}, {row['device']}",
+                str(row["stage"]).replace("_", " "),
+                f"{row.get('tasks', 0):,}",
+                *(seconds_text(row.get(name)) for name in ("seconds_to_open", "busy", "idle")),
+                memory_size(row.get("peak_memory") or None),
+            )
+            for row in record["workers"]
+        ]
+        yield f"<h3>Workers</h3>{grid(heads, rows, numeric=2)}"
+    files = {"input": record["input"], "mates": record["input"].get("mates"), **record["models"]}
+    rows = [(name, str(f["path"]), str(f["sha256"])) for name, f in files.items() if f]
+    yield f"<h3>Files</h3>{grid(('what', 'file', 'SHA-256'), rows, numeric=3)}"
     settings = grid(("setting", "value"), flat(record["settings"]), numeric=2)
     yield f"<details><summary>Settings</summary>{settings}</details>"
     yield f"<p>All of this is also in {file_link(f'{content.run.stem}_run.json')}.</p>"
-
-
-def _worker(row: Json) -> tuple[str, ...]:
-    memory = float(row.get("peak_memory", 0))
-    return (
-        f"{row['worker']}, {row['device']}",
-        str(row["stage"]).replace("_", " "),
-        f"{row.get('tasks', 0):,}",
-        *(seconds_text(row.get(name)) for name in ("seconds_to_open", "busy", "idle")),
-        f"{gibibytes(memory)} GiB" if memory else "",
-    )
-
-
-def _files(record: Json) -> Iterator[tuple[str, str, str]]:
-    files = {"input": record["input"]}
-    if mates := record["input"].get("mates"):
-        files["second mates"] = mates
-    for name, model in record["models"].items():
-        files[name if name == "classifier" else f"{name} encoder"] = model
-    for name, file in files.items():
-        yield name, str(file["path"]), str(file["sha256"])
 
 
 def next_section(content: Content) -> Iterator[str]:

@@ -9,7 +9,7 @@ from itertools import islice
 from virnucpro.report.content import Content
 from virnucpro.report.document import KINDS, file_link
 from virnucpro.stages.calls import LITTLE
-from virnucpro.tables import CONTIGS, REGIONS, VIRUS, ContigRow, RegionRow
+from virnucpro.tables import CONTIGS, REGIONS, VIRUS
 
 MOST_ROWS = 5000
 MOST_REGION_ROWS = 1000  # of these, where more viruses were found than there are rows
@@ -74,49 +74,42 @@ def _rows(content: Content) -> Iterator[str]:
     regions = min(content.counts["regions"], max(MOST_REGION_ROWS, free))
     for v in islice(content.run.virus(), room - regions):
         remark = "" if v.evidence == "ok" else v.evidence
-        numbers = _numbers(v.score, v.fdr, v.tier, v.chunks_scored, v.coverage)
-        yield _row(v.record, "virus", v.length, numbers, remark)
+        shares = v.chunks_scored, v.coverage
+        yield _row(v.record, "virus", v.length, v.score, v.fdr, v.tier, *shares, remark)
     for r in islice(content.run.regions(), regions):
-        numbers = _numbers(r.score, None, None, r.chunks_scored, r.chunks_scored / r.chunks)
-        yield _row(r.region, "region", r.length, numbers, _region_remark(r))
+        flanks = "" if r.flank_score is None else f"; flanks {r.flank_score:.2f}"
+        edge = "; reaches the end of the record" if r.at_edge else ""
+        remark = f"bases {r.start:,} to {r.end:,}{flanks}{edge}"
+        shares = r.chunks_scored, r.chunks_scored / r.chunks
+        yield _row(r.region, "region", r.length, r.score, None, None, *shares, remark)
     for c in content.others:
-        numbers = _numbers(c.virus_score, c.fdr, c.tier, c.chunks_scored, c.coverage)
-        yield _row(c.record, c.call, c.length, numbers, _remark(c))
+        remark = "one chunk" if c.chunks_scored == 1 else "little scored"
+        if c.call == "unscored":
+            remark = c.status.replace("_", " ")
+        elif c.regions:
+            remark = f"viral regions: {c.regions:,}"
+        elif c.chunks_scored > 1 and c.coverage >= LITTLE:
+            remark = ""
+        shares = c.chunks_scored, c.coverage
+        yield _row(c.record, c.call, c.length, c.virus_score, c.fdr, c.tier, *shares, remark)
 
 
-def _row(id: str, kind: str, length: int, numbers: str, remark: str) -> str:
-    return (
-        f'<tr data-kind="{kind}"><td class="id" tabindex="-1">{escape(id)}</td>'
-        f'<td class="kind {kind}">{"region" if kind == "region" else KINDS[kind]}</td>'
-        f'<td class="n">{length:,}</td>{numbers}<td class="remark">{escape(remark)}</td></tr>'
-    )
-
-
-def _numbers(
-    score: float | None, rate: float | None, tier: str | None, scored: int, coverage: float
+def _row(
+    id: str,
+    kind: str,
+    length: int,
+    score: float | None,
+    rate: float | None,
+    tier: str | None,
+    scored: int,
+    coverage: float,
+    remark: str,
 ) -> str:
     shown = "" if rate is None else f"{rate:.0e}" if 0 < rate < 0.0001 else f"{rate:.4f}"
     return (
-        f'<td class="n">{"" if score is None else f"{score:.3f}"}</td><td class="n">{shown}</td>'
-        f'<td>{escape(tier or "")}</td><td class="n">{scored:,}</td><td class="n">{coverage:.2f}'
-        f"</td>"
+        f'<tr data-kind="{kind}"><td class="id" tabindex="-1">{escape(id)}</td>'
+        f'<td class="kind {kind}">{"region" if kind == "region" else KINDS[kind]}</td>'
+        f'<td class="n">{length:,}</td><td class="n">{"" if score is None else f"{score:.3f}"}</td>'
+        f'<td class="n">{shown}</td><td>{escape(tier or "")}</td><td class="n">{scored:,}</td>'
+        f'<td class="n">{coverage:.2f}</td><td class="remark">{escape(remark)}</td></tr>'
     )
-
-
-def _region_remark(region: RegionRow) -> str:
-    remarks = [f"bases {region.start:,} to {region.end:,}"]
-    if region.flank_score is not None:
-        remarks.append(f"flanks {region.flank_score:.2f}")
-    if region.at_edge:
-        remarks.append("reaches the end of the record")
-    return "; ".join(remarks)
-
-
-def _remark(row: ContigRow) -> str:
-    if row.call == "unscored":
-        return row.status.replace("_", " ")
-    if row.regions:
-        return f"viral regions: {row.regions:,}"
-    if row.chunks_scored == 1:
-        return "one chunk"
-    return "little scored" if row.coverage < LITTLE else ""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,6 +13,7 @@ import numpy.typing as npt
 from virnucpro.columns import MISSING
 from virnucpro.errors import InputError, UsageError
 from virnucpro.formatting import counted
+from virnucpro.metrics.plots import image_of
 from virnucpro.report.figures import COLOURS, DOTS_PER_INCH
 from virnucpro.results import PredictionRun
 from virnucpro.tables import CHUNKS, ContigRow, RegionRow
@@ -32,17 +32,13 @@ NAMED_REGIONS = 5
 
 @dataclass
 class Track:
-    """The chunks of one record, in order.
-
-    ``starts`` and ``ends`` are bases counted from 1, the last included; ``others`` and ``virus``
-    are the two scores of each chunk, NaN where it was not scored.
-    """
+    """The chunks of one record, in order."""
 
     row: ContigRow
     regions: list[RegionRow] = field(default_factory=list)
-    starts: list[int] = field(default_factory=list)
-    ends: list[int] = field(default_factory=list)
-    others: list[float] = field(default_factory=list)
+    starts: list[int] = field(default_factory=list)  # bases counted from 1
+    ends: list[int] = field(default_factory=list)  # the last base included
+    others: list[float] = field(default_factory=list)  # NaN where it was not scored
     virus: list[float] = field(default_factory=list)
 
     @property
@@ -68,9 +64,8 @@ class Track:
         )
         if self.regions:
             shown = [f"{region.start:,} to {region.end:,}" for region in self.regions]
-            more = len(shown) - NAMED_REGIONS
-            also = f" and {more:,} more" if more > 0 else ""
-            text += f" Viral regions: bases {'; '.join(shown[:NAMED_REGIONS])}{also}."
+            more = f" and {len(shown) - NAMED_REGIONS:,} more" if shown[NAMED_REGIONS:] else ""
+            text += f" Viral regions: bases {'; '.join(shown[:NAMED_REGIONS])}{more}."
         return text
 
 
@@ -95,30 +90,23 @@ def read_tracks(run: PredictionRun, records: Sequence[ContigRow]) -> list[Track]
                 left -= 1
                 if not left:
                     break
+        if left:
+            raise ValueError(f"{left:,} chunks are missing")
     except (OSError, LookupError, ValueError) as error:
         raise InputError(
             f"{path} cannot be read ({error}); the command that made it restores it"
         ) from error
-    if left:
-        raise InputError(f"{path} lacks {left:,} chunks; the command that made it restores it")
     return list(tracks.values())
 
 
 def find_track(run: PredictionRun, record: str) -> Track:
-    """Return the track of a record.
-
-    Raises:
-        UsageError: the run has no such record.
-        InputError: a table of the run is missing or damaged.
-    """
-    row = next((row for row in run.contigs() if row.record == record), None)
+    """Return the track of a record; UsageError where the run has no chunks of it."""
+    row = next((row for row in run.contigs() if row.record == record and row.chunks), None)
     if row is None:
         raise UsageError(
-            f"{run.contigs().path} has no record {record!r}: check the id, which is the first word "
-            f"of the header"
+            f"{run.contigs().path} has no chunks of a record {record!r}: check the id, the first "
+            f"word of the header"
         )
-    if not row.chunks:
-        raise UsageError(f"{record!r} has no chunks, so there is nothing to draw")
     return read_tracks(run, [row])[0]
 
 
@@ -163,8 +151,6 @@ def draw_track(track: Track) -> Figure:
 
 def track_picture(track: Track, suffix: str) -> bytes:
     """Return a picture: ``png`` or ``svg``. The same track gives the same bytes."""
-    from matplotlib import rc_context
-
     figure, id = draw_track(track), track.row.record
     name = id[:LONGEST_TITLE] + ("…" if len(id) > LONGEST_TITLE else "")
     call = "" if track.row.virus_score is None else f"{track.row.call}, "
@@ -172,9 +158,4 @@ def track_picture(track: Track, suffix: str) -> bytes:
     figure.suptitle(title, y=1.1, parse_math=False)
     figure.legend(loc="center left", bbox_to_anchor=(1, 0.5), frameon=False)
     figure.axes[0].set(xlabel="base", ylabel="virus less others")
-    out = BytesIO()
-    # Neither the time nor random names: equal pictures are equal files.
-    dated = {"Date": None} if suffix == "svg" else None
-    with rc_context({"svg.hashsalt": "virnucpro"}):
-        figure.savefig(out, format=suffix, dpi=DOTS_PER_INCH, metadata=dated, bbox_inches="tight")
-    return out.getvalue()
+    return image_of(figure, suffix, dpi=DOTS_PER_INCH, bbox_inches="tight")

@@ -23,13 +23,7 @@ _LAST_LINE = "<!-- made from "
 
 
 def report_problem(layout: Layout, disk: Disk, emit: Emit = unseen) -> str:
-    """Write the report of a finished run, unless it is up to date; return what was in the way.
-
-    Results without a report are results all the same.
-
-    Raises:
-        OutputError: it cannot be written.
-    """
+    """Write the report of a finished run, unless it is up to date; return what was in the way."""
     try:
         write_report(open_run(layout.root, layout.stem), disk, emit)
     except (InputError, UsageError) as error:
@@ -45,7 +39,6 @@ def write_report(
     Raises:
         InputError: a file of the run is missing or damaged.
         UsageError: the report would replace a file that the program did not write.
-        OutputError: it cannot be written.
     """
     layout = Layout(run.folder, run.stem)
     earlier = earlier_page(layout.report)
@@ -70,11 +63,7 @@ def write_overview(path: Path, runs: NamedRuns, disk: Disk) -> None:
 
 
 def earlier_page(path: Path) -> str:
-    """Return the page that is to be replaced; nothing where there is none.
-
-    Raises:
-        UsageError: another file, or a link, has its name.
-    """
+    """Return the page that is to be replaced; UsageError where another file has its name."""
     if not existing_paths(path):
         return ""
     text = path.read_bytes().decode("utf-8", "replace") if is_own_file(path) else ""

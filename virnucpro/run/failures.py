@@ -11,7 +11,7 @@ from virnucpro.io.pairs import InputFiles, mate_headers
 from virnucpro.io.records import Record
 from virnucpro.layout import Layout, stem_of
 from virnucpro.stages.chunking import refuse_changed_input
-from virnucpro.stages.copies import copies_of
+from virnucpro.stages.splitting import copies_of
 from virnucpro.store.disk import Disk
 from virnucpro.store.lock import locked
 from virnucpro.store.receipts import FileFailure

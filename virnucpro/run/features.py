@@ -1,8 +1,8 @@
-"""How long features are kept: to the end of the run, or until they are scored.
+"""Runs that do not keep features: which split files are embedded and scored together.
 
-Of a run that does not keep them, only the features of some split files exist at the same time.
-When the files have scores, their features are removed, and their receipts are kept, as those
-of a finished run do. No result depends on which files go together.
+Only the features of some split files exist at the same time. When the files have scores, their
+features are removed, and their receipts are kept, as those of a finished run do. No result depends
+on which files go together.
 """
 
 from __future__ import annotations
@@ -10,18 +10,13 @@ from __future__ import annotations
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal
 
-from virnucpro.contracts import SPLITTING, Stage, Task
 from virnucpro.errors import OutputError
 from virnucpro.events import Emit, Notice
 from virnucpro.formatting import byte_size
 from virnucpro.layout import MOLECULES, Layout
-from virnucpro.run.files import missing_bytes
-from virnucpro.store.ledger import Ledger
-
-Features = Literal["kept", "auto", "dropped"]
-"""How long features are kept: to the end, or until they are scored; auto looks at the disk."""
+from virnucpro.run.run import Run, feature_bytes
+from virnucpro.stages.splitting import split_files
 
 # The features that exist at the same time take an eighth of the free space, and are those of at
 # most so many frames: 27 GB with the released models. They take minutes to embed on eight GPUs, and
@@ -30,28 +25,25 @@ SHARE = 1 / 8
 MOST_FRAMES = 1_000_000
 
 
-def files_to_score(
-    layout: Layout, stages: Sequence[Stage], features: Features, ledger: Ledger, emit: Emit
-) -> list[int] | None:
+def files_to_score(run: Run, emit: Emit) -> list[int] | None:
     """Return the split files without scores, of a run that drops features; None for any other.
 
     Those are runs that are asked to, those whose features the disk cannot hold, and those of which
     an earlier start has scored files. To be called when the split files are there.
     """
-    needs = [need for stage in stages if (need := stage.disk_need(ledger))]
-    begun = bool(layout.score_files())
-    if not needs or (features == "kept" and not begun):
+    needs, begun = run.disk_needs, bool(run.layout.score_files())
+    if not needs or (run.features == "kept" and not begun):
         return None
-    total = sum(need.bytes for need in needs)
-    free = shutil.disk_usage(layout.root).free
-    if features != "dropped" and not begun and missing_bytes(layout, total) <= free:
+    total, missing, free = feature_bytes(run)
+    if run.features != "dropped" and not begun and missing <= free:
         return None
-    pending = _without_scores(layout, stages, ledger)
-    if not frames_of_files(layout, ledger) or not (pending or begun):
+    pending = _without_scores(run)
+    if not frames_of_files(run) or not (pending or begun):
         return None
-    ledger.forget_removed(frozenset(path for n in pending for path in _features(layout, n)))
+    features = (path for number in pending for path in _features(run.layout, number))
+    run.ledger.forget_removed(frozenset(features))
     if pending:
-        most = frames_per_window(layout, stages, ledger)
+        most = min(MOST_FRAMES, int(free * SHARE / _bytes_per_frame(run)))
         emit(
             Notice(
                 "info",
@@ -62,68 +54,73 @@ def files_to_score(
     return pending
 
 
-def frames_of_files(layout: Layout, ledger: Ledger) -> list[int]:
-    """Return the number of frames of each split file."""
-    folder = layout.folder("nucleotide")
-    return [file.rows for file in ledger.outputs(SPLITTING) if file.path.parent == folder]
+def next_window(runs: Sequence[Run]) -> dict[Run, list[int]]:
+    """Take the next split files to score together, by run; none after the last ones.
+
+    Raises:
+        OutputError: the disk cannot hold the features of a single file.
+    """
+    window: dict[Run, list[int]] = {}
+    room = 0
+    for run in (run for run in runs if run.unscored):
+        frames = frames_of_files(run)
+        free = shutil.disk_usage(run.layout.root).free
+        if not window:
+            room = min(MOST_FRAMES, int(free * SHARE / _bytes_per_frame(run)))
+        taken: list[int] = []
+        while run.unscored and (frames[run.unscored[0] - 1] <= room or not (window or taken)):
+            taken.append(run.unscored.pop(0))
+            room -= frames[taken[-1] - 1]
+        if taken:
+            window[run] = taken
+        count = sum(frames[number - 1] for number in taken)
+        needed = int(count * _bytes_per_frame(run))
+        if needed > free:
+            raise OutputError(
+                f"{run.layout.root} has {byte_size(free)} free, but the features of {count:,} "
+                f"frames take {byte_size(needed)}: free some space or move the folder, then run "
+                f"the same command again"
+            )
+    return window
 
 
-def frames_per_window(layout: Layout, stages: Sequence[Stage], ledger: Ledger) -> int:
-    """Return of how many frames the features may exist at the same time."""
-    free = shutil.disk_usage(layout.root).free
-    return min(MOST_FRAMES, int(free * SHARE / _bytes_per_frame(layout, stages, ledger)))
-
-
-def check_window(layout: Layout, stages: Sequence[Stage], ledger: Ledger, frames: int) -> None:
-    """Raise OutputError where the disk cannot hold the features of so many frames."""
-    needed = frames * _bytes_per_frame(layout, stages, ledger)
-    free = shutil.disk_usage(layout.root).free
-    if needed > free:
-        raise OutputError(
-            f"{layout.root} has {byte_size(free)} free, but the features of {frames:,} frames take "
-            f"{byte_size(int(needed))}: free some space or move the folder, then run the same "
-            f"command again"
-        )
-
-
-def drop_features(layout: Layout, ledger: Ledger, files: Sequence[int]) -> None:
+def drop_features(run: Run, files: Sequence[int]) -> None:
     """Remove the features of scored split files, but for files of which a sequence failed."""
-    receipts = dict(ledger.receipts())
+    receipts = dict(run.ledger.receipts())
     removed = []
     for number in files:
-        paths = [path.with_name(f"{path.name}.done") for path in _features(layout, number)]
+        paths = [path.with_name(f"{path.name}.done") for path in _features(run.layout, number)]
         of_file = [(path, receipts[path]) for path in paths if path in receipts]
         if not any(receipt.failed for _, receipt in of_file):
             removed += of_file
-    ledger.remove(removed, frozenset())
+    run.ledger.remove(removed, frozenset())
 
 
-def _bytes_per_frame(layout: Layout, stages: Sequence[Stage], ledger: Ledger) -> float:
-    total = sum(need.bytes for stage in stages if (need := stage.disk_need(ledger)))
-    return total / sum(frames_of_files(layout, ledger))
+def frames_of_files(run: Run) -> list[int]:
+    """Return the number of frames of each split file."""
+    return [file.rows for file in split_files(run.ledger, run.layout, "nucleotide")]
 
 
-def _without_scores(layout: Layout, stages: Sequence[Stage], ledger: Ledger) -> list[int]:
+def _bytes_per_frame(run: Run) -> float:
+    return sum(need.bytes for need in run.disk_needs) / sum(frames_of_files(run))
+
+
+def _without_scores(run: Run) -> list[int]:
     """Return the numbers of the split files whose scores are not proved.
 
     There are none where the table of predictions itself is proved.
     """
-    by_file = [(stage, own) for stage in stages if (own := stage.by_file())]
-    *of_features, (prediction, scoring) = by_file
-    files = list(range(1, len(frames_of_files(layout, ledger)) + 1))
-    proved = files
-    for _, own in of_features:
-        proved = _proved(own.plan(ledger), proved, ledger)
-    scored = _proved(scoring.plan(ledger), proved, ledger)
-    if proved == files:
-        (task,) = prediction.plan(ledger)
-        if not ledger.check(task):
+    by_file = [(stage, own) for stage in run.stages if (own := stage.by_file())]
+    files = proved = list(range(1, len(frames_of_files(run)) + 1))
+    features_proved = files
+    for _, own in by_file:
+        features_proved, tasks = proved, own.plan(run.ledger)
+        proved = [number for number in proved if not run.ledger.check(tasks[number - 1])]
+    if features_proved == files:
+        (task,) = by_file[-1][0].plan(run.ledger)
+        if not run.ledger.check(task):
             return []
-    return sorted(set(files) - set(scored))
-
-
-def _proved(tasks: Sequence[Task], files: Sequence[int], ledger: Ledger) -> list[int]:
-    return [number for number in files if not ledger.check(tasks[number - 1])]
+    return sorted(set(files) - set(proved))
 
 
 def _features(layout: Layout, number: int) -> list[Path]:

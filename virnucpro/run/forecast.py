@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from virnucpro.contracts import SPLITTING, Stage
+from virnucpro.contracts import SPLITTING
 from virnucpro.events import StageAhead
-from virnucpro.store.ledger import Ledger
+from virnucpro.run.features import frames_of_files
+from virnucpro.run.run import Run
 
 # Seconds per million open frames, measured with model type lite on two cores of a shared machine.
 # Scaled by what translation took in this run; embedding takes much longer than all of them.
@@ -16,34 +17,42 @@ HOST_SECONDS = {"translation": 40, "merging": 50, "prediction": 45, "consensus":
 REPORT_SECONDS = 50
 
 
-def stages_ahead(later: Sequence[Stage], ledger: Ledger) -> list[StageAhead]:
-    """Return what is to do in the ``later`` stages of a run, and after them for its report.
+def stages_ahead(run: Run, position: int, files: Sequence[int] | None) -> list[StageAhead]:
+    """Return what is to do behind the stage at ``position``, or behind its part for ``files``.
 
-    Of an embedding stage that is the number of sequences, of a stage of the host the seconds.
-    Before the frames are counted, neither is known.
+    Of an embedding stage that is the number of sequences, of a stage of the host the seconds; the
+    report comes last. Before the frames are counted, nothing is known.
     """
-    receipts = {receipt.stage: receipt for _, receipt in ledger.receipts()}
+    later = run.stages[position + 1 :]
+    receipts = {receipt.stage: receipt for _, receipt in run.ledger.receipts()}
     if SPLITTING not in receipts:
-        return [StageAhead(item.name) for item in later]
-    files = [file for file in receipts[SPLITTING].outputs if file.path.suffix == ".fa"]
-    molecules = len({file.path.parent for file in files})  # they have the same frames
-    frames = sum(file.rows for file in files) / max(molecules, 1)
+        return [*(StageAhead(stage.name) for stage in later), *run.others_ahead]
+    frames = frames_of_files(run)
+    if files is not None:
+        present = sum(frames[number - 1] for number in files)
+        pending = sum(frames[number - 1] for number in run.unscored or ())
+        own = [
+            StageAhead(stage.name, pending + (present if number > position else 0))
+            for number, stage in enumerate(run.stages)
+            if stage.runs_on == "worker"
+        ]
+        return [*own, *run.others_ahead]
     translation = receipts.get("translation")  # train embed has none
     scale = 1.0
-    if translation and translation.seconds > 0 and frames > 0:
+    if translation and translation.seconds > 0 and any(frames):
         scale = translation.seconds / (HOST_SECONDS["translation"] * translation.outputs[0].rows)
         scale *= 1e6
     ahead = []
-    for item in later:
-        if item.runs_on == "worker":
-            todo = [task for task in item.plan(ledger) if not task.receipt.exists()]
-            ahead.append(StageAhead(item.name, sum(task.count for task in todo)))
-        elif item.name in HOST_SECONDS:
-            seconds = scale * HOST_SECONDS[item.name] * frames / 1e6
-            ahead.append(StageAhead(item.name, seconds=seconds))
+    for stage in later:
+        if stage.runs_on == "worker":
+            todo = [task for task in stage.plan(run.ledger) if not task.receipt.exists()]
+            ahead.append(StageAhead(stage.name, sum(task.count for task in todo)))
+        elif stage.name in HOST_SECONDS:
+            seconds = scale * HOST_SECONDS[stage.name] * sum(frames) / 1e6
+            ahead.append(StageAhead(stage.name, seconds=seconds))
         else:
-            ahead.append(StageAhead(item.name))
+            ahead.append(StageAhead(stage.name))
     if chunking := receipts.get("chunking"):  # other runs have no report
         records = chunking.outputs[1].rows
         ahead.append(StageAhead("report", seconds=scale * REPORT_SECONDS * records / 1e6))
-    return ahead
+    return [*ahead, *run.others_ahead]

@@ -1,24 +1,22 @@
-"""A prediction before it starts: everything that it needs, and its stages."""
+"""What a run of ``predict`` is made of: its models, what decides its results, and its stages."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from virnucpro.classifier.files import ClassifierInfo, inspect_classifier
 from virnucpro.classifier.fit import check_fit
 from virnucpro.contracts import Device, Json, Stage
 from virnucpro.encoders.family import EncoderSource
-from virnucpro.encoders.registry import cautions, check_precision, ignored_options, locate
+from virnucpro.encoders.registry import cautions, check_precision, locate
 from virnucpro.events import Emit, Notice
-from virnucpro.io.pairs import InputFiles
-from virnucpro.layout import STDIN, Layout, RunLayout
+from virnucpro.layout import Layout
 from virnucpro.models.store import check_digest
 from virnucpro.precision import choose_precision, emulation_warnings
-from virnucpro.run.features import Features
 from virnucpro.run.request import PredictionRequest, classifier_path
-from virnucpro.settings import AnalysisSettings, Cuts, MachineSettings
+from virnucpro.settings import AnalysisSettings, Cuts
 from virnucpro.stages.chunking import ChunkingStage
 from virnucpro.stages.consensus import ConsensusStage
 from virnucpro.stages.embedding import EncoderSetup
@@ -31,105 +29,34 @@ from virnucpro.store.disk import Disk
 from virnucpro.store.ledger import has_receipts
 from virnucpro.store.legacy import is_legacy_run, legacy_frames_per_file
 from virnucpro.store.stamps import HashedFile
-from virnucpro.store.state import INTERLEAVED, MATES, read_state
+from virnucpro.store.state import INTERLEAVED, MATES, RunState, read_state
 
-FRAMES_PER_FILE = "frames per file"  # in the state of a run
+# What the state of a run says where it has split files of a fixed size, or no frame twice.
+FRAMES_PER_FILE = "frames per file"
+DEDUP = "identical sequences"
 
 
 @dataclass(frozen=True)
-class Prediction:
-    """Everything that a prediction needs, found and checked before it starts.
+class Models:
+    """The models of a command, and what a record needs to be called virus by them."""
 
-    ``frames_per_file`` is the size of the split files of a run that version 1 began.
-    """
-
-    source: InputFiles
-    layout: RunLayout
-    disk: Disk
-    analysis: AnalysisSettings
-    machine: MachineSettings
     encoders: EncoderSetup
     classifier: ClassifierInfo
     cuts: Cuts
-    frames_per_file: int | None = None
 
     @property
-    def dedup(self) -> bool:
-        """Whether identical sequences are embedded once."""
-        return self.analysis.dedup is True
-
-    @property
-    def features(self) -> Features:
-        """How long features are kept; see :class:`virnucpro.run.engine.Run`."""
-        if self.machine.no_features:
-            return "dropped"
-        return "auto" if self.machine.remove_intermediate else "kept"
-
-    def stages(self, seen: Sequence[HashedFile], budgets: Mapping[str, int]) -> list[Stage]:
-        """Return the list of stages. A new stage is added to the program here.
-
-        ``seen`` are the files of the source as they were hashed: a stage that reads them commits
-        nothing when one has changed since. ``budgets`` are the batch budgets that an earlier start
-        measured.
-        """
-        layout, disk, source, classifier = self.layout, self.disk, self.source, self.classifier
-        analysis, machine, encoders = self.analysis, self.machine, self.encoders
-        shortest = min(classifier.chunk_lengths or (layout.chunk_length,))
-        calibrated = classifier.temperature is not None
-        contig_model = classifier.contigs.get(layout.chunk_length)
-        return [
-            ChunkingStage(layout, disk, source, seen, analysis.duplicate_ids, shortest),
-            TranslationStage(layout, disk, encoders.nucleotide.reading),
-            SplittingStage(
-                layout,
-                disk,
-                analysis.sequences_per_file,
-                self.frames_per_file,
-                encoders.molecules,
-                self.dedup,
-            ),
-            *encoders.stages(layout, disk, machine, budgets),
-            MergingStage(layout, disk, encoders.molecules),
-            PredictionStage(layout, disk, classifier, machine.classifier_rows, self.dedup),
-            ConsensusStage(layout, disk),
-            OutputStage(layout, disk, source, seen, calibrated, contig_model, self.cuts),
-        ]
-
-    def of(self, request: PredictionRequest) -> Prediction:
-        """Return the prediction of another input with the same models and settings."""
-        return replace(
-            self,
-            source=source_of(request),
-            layout=request.layout,
-            analysis=replace(self.analysis, dedup=finds_copies(request)),
-            frames_per_file=kept_frames_per_file(request),
-        )
-
-    def _most_frames(self) -> str:
-        most = self.analysis.sequences_per_file
-        return "by their number" if most is None else f"by their number, at most {most:,}"
-
-    def identity(self) -> dict[str, Json]:
-        """Return everything that decides the results, beside the input."""
-        return {
-            "chunk length": self.layout.chunk_length,
-            FRAMES_PER_FILE: self.frames_per_file or self._most_frames(),
-            "duplicate ids": self.analysis.duplicate_ids,
-            "classifier": self.classifier.file.sha256,
-            **self.encoders.identity(),
-            # Versions that embedded each of them did not say so.
-            **({"identical sequences": "embedded once"} if self.dedup else {}),
-            **({MATES: INTERLEAVED} if self.source.interleaved else {}),
-        }
+    def files(self) -> dict[Path, int]:
+        """The files that every worker reads, with their sizes in bytes."""
+        sources = self.encoders.sources.values()
+        return {file.path: file.stamp.size for source in sources for file in source.files}
 
 
-def prepare(
-    requests: Sequence[PredictionRequest], devices: Sequence[Device], disk: Disk, emit: Emit
-) -> Prediction:
+def find_models(
+    requests: Sequence[PredictionRequest], devices: Sequence[Device], emit: Emit
+) -> Models:
     """Find the models and check that they fit each other, before any work.
 
-    Returns the prediction of the first request. The others differ only in their inputs: see
-    :meth:`Prediction.of`.
+    The requests differ only in their inputs and output directories.
 
     Raises:
         ModelError: a model is missing, damaged, or does not fit the others.
@@ -147,82 +74,104 @@ def prepare(
     cuts = request.cuts.cuts(calibrated=classifier.temperature is not None)
     for warning in check_fit(classifier, sources, analysis.chunk_length):
         emit(Notice("warning", warning))
-    requested = request.analysis.precision
-    if not request.force:
-        for each in requests:
-            requested = requested_precision(each.layout, requested)
+    layouts = [] if request.force else [each.layout for each in requests]
+    precision = checked_precision(layouts, request.analysis, devices, sources, emit)
+    encoders = EncoderSetup(nucleotide, protein, precision, analysis.truncation)
+    return Models(encoders, classifier, cuts)
+
+
+def checked_precision(
+    layouts: Sequence[Layout],
+    analysis: AnalysisSettings,
+    devices: Sequence[Device],
+    sources: Sequence[EncoderSource],
+    emit: Emit,
+) -> str:
+    """Return the precision of encoders; ``auto`` is that of the first run that has begun.
+
+    Warns of the encoders and of slow arithmetic.
+
+    Raises:
+        ResumeRefusedError: a newer version left a run.
+        UsageError: an encoder cannot compute in it.
+    """
+    begun = (read_state(layout) for layout in layouts if has_receipts(layout))
+    requested = analysis.precision
+    if requested == "auto":
+        requested = next((str(s.analysis.get("precision", "auto")) for s in begun if s), requested)
     precision = choose_precision(requested, devices)
     check_precision(precision, *sources)
-    for text in (
-        *cautions(sources),
-        *ignored_by(sources, request.analysis, request.machine),
-        *emulation_warnings(precision, devices),
-    ):
+    for text in (*cautions(sources), *emulation_warnings(precision, devices)):
         emit(Notice("warning", text))
-    encoders = EncoderSetup(nucleotide, protein, precision, analysis.truncation)
-    source, layout, machine = source_of(request), request.layout, request.machine
-    prediction = Prediction(source, layout, disk, analysis, machine, encoders, classifier, cuts)
-    return prediction.of(request)
+    return precision
 
 
-def source_of(request: PredictionRequest) -> InputFiles:
-    """Return the files that the stages read."""
-    if request.source == STDIN:
-        return InputFiles(request.layout.spooled, interleaved=request.interleaved)
-    mates = None if request.mates is None else Path(request.mates).absolute()
-    return InputFiles(Path(request.source).absolute(), mates, interleaved=request.interleaved)
-
-
-def ignored_by(
-    sources: Sequence[EncoderSource], analysis: AnalysisSettings, machine: MachineSettings
-) -> list[str]:
-    """Return a sentence for each option that was given and has no effect on these encoders."""
-    return ignored_options(
-        sources,
-        budgets={"nucleotide": machine.nucleotide_batch, "protein": machine.protein_batch},
-        precision=analysis.precision,
-        compile=machine.compile,
-    )
-
-
-def finds_copies(request: PredictionRequest) -> bool:
-    """Return whether identical sequences are embedded once.
+def identity(request: PredictionRequest, models: Models) -> dict[str, Json]:
+    """Return everything that decides the results of a run, beside the input.
 
     Where nothing is said, a run that has begun goes on as it began: one of an earlier version of
-    the program embeds each of them, so that what it has embedded counts.
+    the program embeds identical sequences, too, and has split files of a fixed size.
 
     Raises:
         ResumeRefusedError: a newer version left the run.
     """
-    layout, chosen = request.layout, request.analysis.dedup
-    if chosen is not None or request.force:
-        return chosen is not False
-    if earlier := read_state(layout):
-        return "identical sequences" in earlier.analysis
-    return not is_legacy_run(layout)
-
-
-def kept_frames_per_file(request: PredictionRequest) -> int | None:
-    """Return the size of the split files of a run that version 1 began; None for any other.
-
-    Raises:
-        ResumeRefusedError: a newer version left the run.
-    """
-    if request.force:
-        return None
-    if earlier := read_state(request.layout):
+    layout, analysis = request.layout, request.analysis
+    earlier = None if request.force else read_state(layout)
+    is_legacy = not request.force and earlier is None and is_legacy_run(layout)
+    most = analysis.sequences_per_file
+    frames: Json = "by their number" if most is None else f"by their number, at most {most:,}"
+    dedup = analysis.dedup is not False
+    if earlier is not None:
         kept = earlier.analysis.get(FRAMES_PER_FILE)
-        return kept if isinstance(kept, int) else None
-    return legacy_frames_per_file(request.layout) if is_legacy_run(request.layout) else None
+        frames = kept if isinstance(kept, int) else frames
+        dedup = dedup if analysis.dedup is not None else DEDUP in earlier.analysis
+    elif is_legacy:
+        frames = legacy_frames_per_file(layout) or frames
+        dedup = analysis.dedup is True
+    return {
+        "chunk length": layout.chunk_length,
+        FRAMES_PER_FILE: frames,
+        "duplicate ids": analysis.duplicate_ids,
+        "classifier": models.classifier.file.sha256,
+        **models.encoders.identity(),
+        # Versions that embedded each of them did not say so.
+        **({DEDUP: "embedded once"} if dedup else {}),
+        **({MATES: INTERLEAVED} if request.interleaved else {}),
+    }
 
 
-def requested_precision(layout: Layout, requested: str) -> str:
-    """Return ``requested``, but for ``auto`` the precision of the run that has begun, if any.
+def prediction_stages(
+    request: PredictionRequest,
+    models: Models,
+    disk: Disk,
+    seen: Sequence[HashedFile],
+    state: RunState,
+) -> list[Stage]:
+    """Return the list of stages. A new stage is added to the program here.
 
-    Raises:
-        ResumeRefusedError: a newer version left it.
+    ``seen`` are the files of the input as they were hashed: a stage that reads them commits
+    nothing when one has changed since.
     """
-    if requested != "auto" or not has_receipts(layout):
-        return requested
-    earlier = read_state(layout)
-    return str(earlier.analysis.get("precision", "auto")) if earlier else requested
+    layout, machine, source = request.layout, request.machine, request.input_files
+    analysis, classifier, encoders = request.analysis, models.classifier, models.encoders
+    shortest = min(classifier.chunk_lengths or (layout.chunk_length,))
+    calibrated = classifier.temperature is not None
+    contig_model = classifier.contigs.get(layout.chunk_length)
+    frames, dedup = state.analysis[FRAMES_PER_FILE], DEDUP in state.analysis
+    return [
+        ChunkingStage(layout, disk, source, seen, analysis.duplicate_ids, shortest),
+        TranslationStage(layout, disk, encoders.nucleotide.reading),
+        SplittingStage(
+            layout,
+            disk,
+            analysis.sequences_per_file,
+            frames if isinstance(frames, int) else None,
+            encoders.molecules,
+            dedup,
+        ),
+        *encoders.stages(layout, disk, machine, state.budgets),
+        MergingStage(layout, disk, encoders.molecules),
+        PredictionStage(layout, disk, classifier, machine.classifier_rows, dedup),
+        ConsensusStage(layout, disk),
+        OutputStage(layout, disk, source, seen, calibrated, contig_model, models.cuts),
+    ]

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from virnucpro.encoders.registry import check_on_disk
 from virnucpro.errors import ModelError, OutputError, UsageError
-from virnucpro.io.pairs import two_ways_error
+from virnucpro.io.pairs import InputFiles, two_ways_error
 from virnucpro.layout import MOLECULES, STDIN, Layout, RunLayout, stem_of
 from virnucpro.models.store import find_model
 from virnucpro.settings import AnalysisSettings, CutSettings, MachineSettings
@@ -61,6 +61,13 @@ class PredictionRequest:
             return earlier
         return present
 
+    @property
+    def input_files(self) -> InputFiles:
+        """The files that the stages read; a copy of what was piped in."""
+        first = self.layout.spooled if self.source == STDIN else Path(self.source).absolute()
+        mates = None if self.mates is None else Path(self.mates).absolute()
+        return InputFiles(first, mates, interleaved=self.interleaved)
+
 
 def check_request(request: PredictionRequest) -> None:
     """Check everything that can be checked before torch is imported and a lock is taken.
@@ -77,16 +84,31 @@ def check_request(request: PredictionRequest) -> None:
 
 
 def check_input(request: PredictionRequest) -> None:
-    """Check the input and the output directory of a request.
-
-    Raises:
-        UsageError: the input or the output directory cannot be used.
-        OutputError: the output directory cannot be written.
-        NothingToResumeError: there is a finished run of version 1 to resume.
-        ResumeRefusedError: a newer version wrote the run that is there.
-    """
+    """Check the input and the output directory of a request; raises as :func:`check_request`."""
     layout = request.layout
-    check_paths(request, layout)
+    _check_name(request.source, layout)
+    check_writable(layout)
+    if request.interleaved and request.mates is not None:
+        raise two_ways_error()
+    if request.mates is not None and STDIN in (request.source, request.mates):
+        raise UsageError("standard input holds no pairs: name both files, with --input2 the second")
+    if request.source == STDIN and sys.stdin is None:  # closed by whoever started this process
+        raise UsageError("input -: standard input is closed; name a file, or pipe one in")
+    owned = [path.resolve() for path in layout.owned()]
+    for name in filter(None, (request.source, request.mates)):
+        if name == STDIN:
+            continue
+        if "://" in name and not os.path.exists(name):  # noqa: PTH110
+            raise UsageError(
+                f"input {name} is an address: download the file and name it, or pipe it to "
+                f"--input -"
+            )
+        check_readable(Path(name))
+        resolved = Path(name).resolve()
+        if any(path == resolved or path in resolved.parents for path in owned):
+            raise UsageError(
+                f"input {name} is a file that this run would write: choose another --output-dir"
+            )
     if request.resume:
         legacy.refuse_finished(layout)
     if not request.force:
@@ -97,64 +119,31 @@ def check_models(analysis: AnalysisSettings) -> None:
     """Check that the models of resolved settings are on this machine.
 
     Raises:
-        ModelError: one of them is not.
+        ModelError: some of them are not; it names all models that a released model type lacks.
     """
-    refuse_missing_models(analysis)
+    if analysis.model_type in ("300", "500"):
+        missing = []
+        for name in (analysis.nucleotide_model, analysis.protein_model, str(analysis.classifier)):
+            try:
+                if not Path(name).exists():
+                    find_model(name)
+            except ModelError:
+                missing.append(name)
+        if len(missing) > 1:
+            raise ModelError(
+                f"--model-type {analysis.model_type} needs models that are not on this machine: "
+                f"{', '.join(missing)}; fetch them with: virnucpro models fetch "
+                f"{analysis.model_type} (without internet: see virnucpro models fetch --help). "
+                f"For a first look, --model-type lite needs none of them"
+            )
     classifier_path(analysis)
     check_on_disk(analysis.nucleotide_model, "nucleotide")
     if analysis.model_type != "custom":  # a custom encoder of whole chunks needs none
         check_on_disk(analysis.protein_model, "protein")
 
 
-def check_paths(request: PredictionRequest, layout: Layout) -> None:
-    """Check that input and output directory can be used, before anything else.
-
-    Raises:
-        UsageError: input missing, unreadable, not a regular file, or one that the run would write.
-        OutputError: the output directory cannot be written.
-    """
-    _check_name(request.source, layout)
-    check_writable(layout)
-    if request.interleaved and request.mates is not None:
-        raise two_ways_error()
-    if request.mates is not None and STDIN in (request.source, request.mates):
-        raise UsageError("standard input holds no pairs: name both files, with --input2 the second")
-    if request.source == STDIN:
-        if sys.stdin is None:  # closed by whoever started this process
-            raise UsageError("input -: standard input is closed; name a file, or pipe one in")
-        return
-    _check_file(request.source, layout)
-    if request.mates is not None:
-        _check_file(request.mates, layout)
-
-
-def _check_file(name: str, layout: Layout) -> None:
-    """Check one file of the input.
-
-    Raises:
-        UsageError: it is missing, unreadable, not a regular file, or one that the run would write.
-    """
-    if "://" in name and not os.path.exists(name):  # noqa: PTH110
-        raise UsageError(
-            f"input {name} is an address: download the file and name it, or pipe it to --input -"
-        )
-    source = Path(name)
-    check_readable(source)
-    resolved = source.resolve()
-    if any(
-        resolved == path.resolve() or path.resolve() in resolved.parents for path in layout.owned()
-    ):
-        raise UsageError(
-            f"input {source} is a file that this run would write: choose another --output-dir"
-        )
-
-
 def _check_name(source: str, layout: Layout) -> None:
-    """Check that files can be named after the input.
-
-    Raises:
-        UsageError: nothing is left of its name, or the names would be too long.
-    """
+    """Raise UsageError where no file can be named after the input, or its name is too long."""
     if layout.stem in ("", ".", ".."):
         check_readable(Path(source))  # a folder such as . is named as one
         raise UsageError(
@@ -208,30 +197,6 @@ def check_readable(source: Path) -> None:
         raise UsageError(
             f"input {source} is not a regular file, and it is read more than once: pipe it to "
             f"--input - instead"
-        )
-
-
-def refuse_missing_models(analysis: AnalysisSettings) -> None:
-    """Name all models that a released model type lacks at once, not one per start.
-
-    Raises:
-        ModelError: several models are missing; a single one is reported where it is needed.
-    """
-    if analysis.model_type not in ("300", "500"):
-        return
-    missing = []
-    for name in (analysis.nucleotide_model, analysis.protein_model, str(analysis.classifier)):
-        if not Path(name).exists():
-            try:
-                find_model(name)
-            except ModelError:
-                missing.append(name)
-    if len(missing) > 1:
-        raise ModelError(
-            f"--model-type {analysis.model_type} needs models that are not on this machine: "
-            f"{', '.join(missing)}; fetch them with: virnucpro models fetch {analysis.model_type} "
-            f"(without internet: see virnucpro models fetch --help). For a first look, "
-            f"--model-type lite needs none of them"
         )
 
 

@@ -1,21 +1,30 @@
-"""The samples of a command with several inputs: their names and files, and those of a folder."""
+"""The samples of a command with several inputs: their names and files, their table and overview."""
 
 from __future__ import annotations
 
 import glob
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING
 
 from virnucpro.columns import MISSING
-from virnucpro.errors import InputError, UsageError
+from virnucpro.errors import InputError, LockedError, UsageError, VirNucProError
 from virnucpro.formatting import printable
-from virnucpro.layout import STDIN, SamplesFolder, stem_of
+from virnucpro.io.delimited import open_table
+from virnucpro.layout import STDIN, SamplesFolder, existing_paths, stem_of
+from virnucpro.report.writing import write_overview
 from virnucpro.results import PredictionRun, open_runs
+from virnucpro.store.disk import Disk, is_own_file
+from virnucpro.store.lock import locked
+from virnucpro.store.work import ExistingWork, foreign_files_refusal, move_aside
 from virnucpro.tables import SAMPLES
+
+if TYPE_CHECKING:
+    from virnucpro.run.predict import Outcome
 
 COLUMNS = ["name", "file"]
 MATES = "input2"  # a third column, with the second mates of paired reads
@@ -26,20 +35,20 @@ _FASTQ = re.compile(r"\.(fq|fastq)(\.|$)", re.IGNORECASE)
 _STDIN_AMONG_SEVERAL = "standard input cannot be one of several inputs: name files"
 
 
-class NamedFile(NamedTuple):
-    """The name of a sample, the path of its file, and that of second mates, if it has such."""
+@dataclass
+class Sample:
+    """The name of a sample, the path of its file, and that of second mates, if it has such.
+
+    ``state`` says what became of it, as in its table; ``message`` why it has no results.
+    """
 
     name: str
     file: str
     mates: str | None = None
-
-
-class ListedSample(NamedTuple):
-    """A row of the table of samples: the file of a sample, and what became of it, and why."""
-
-    file: str
     state: str = "unfinished"
     message: str = MISSING
+    outcome: Outcome | None = None
+    error: VirNucProError | None = None
 
 
 def are_several(sources: Sequence[str]) -> bool:
@@ -47,7 +56,7 @@ def are_several(sources: Sequence[str]) -> bool:
     return len(sources) > 1 or any(map(_is_pattern, sources))
 
 
-def named_files(sources: Sequence[str]) -> list[NamedFile]:
+def named_files(sources: Sequence[str]) -> list[Sample]:
     """Return the files of inputs and patterns such as ``reads/*.fq.gz``, each with its name.
 
     Raises:
@@ -61,19 +70,18 @@ def named_files(sources: Sequence[str]) -> list[NamedFile]:
         if not found:
             raise UsageError(f"no file matches {source}: check the pattern")
         files += found
-    named = [NamedFile(stem_of(file), file) for file in dict.fromkeys(files)]
-    advice = "rename a file, or give names with --input-list"
-    for problem in _problems(named):
-        raise UsageError(f"{problem}; {advice}")
-    return named
+    samples = [Sample(stem_of(file), file) for file in dict.fromkeys(files)]
+    for problem in _problems(samples):
+        raise UsageError(f"{problem}; rename a file, or give names with --input-list")
+    return samples
 
 
-def mates_among(named: Iterable[NamedFile]) -> tuple[str, str] | None:
+def mates_among(samples: Iterable[Sample]) -> tuple[str, str] | None:
     """Return the names of two samples that look like mates of the same reads, or None.
 
     These are FASTQ files such as ``gut_R1.fq.gz`` and ``gut_R2.fq.gz``, or ``gut_1`` and ``gut_2``.
     """
-    names = {row.file: row.name for row in named if row.mates is None and _FASTQ.search(row.file)}
+    names = {row.file: row.name for row in samples if row.mates is None and _FASTQ.search(row.file)}
     for file, name in names.items():
         for match in _FIRST_MATES.finditer(file):
             second = f"{file[: match.start()]}{match[1]}2{file[match.end() :]}"
@@ -82,52 +90,61 @@ def mates_among(named: Iterable[NamedFile]) -> tuple[str, str] | None:
     return None
 
 
-def read_sample_list(path: Path) -> list[NamedFile]:
+def read_sample_list(path: Path) -> list[Sample]:
     """Return the rows of a tab-separated table with the columns ``name`` and ``file``.
 
-    A third column ``input2``, which may be empty, names the second mates of paired reads.
-    Blank lines and those that begin with ``#`` do not count. Files are relative to the current
-    folder.
+    A column ``input2``, whose cells may be empty, names the second mates of paired reads. Other
+    columns do not count. Files are relative to the current folder.
 
     Raises:
         UsageError: the table cannot be read.
-        InputError: it has other columns, or a name that cannot be a folder or occurs twice.
+        InputError: it lacks a column, or has a name that cannot be a folder or occurs twice.
     """
-    try:
-        text = path.read_bytes().decode("utf-8-sig")
-    except OSError as error:
-        raise UsageError(
-            f"--input-list {path} cannot be read ({error.strerror}): check its path"
-        ) from error
-    except UnicodeDecodeError as error:
-        raise InputError(f"{path} is not text in UTF-8: save the table in this encoding") from error
-    lines = [
-        (number, [cell.strip() for cell in line.split("\t")])
-        for number, line in enumerate(text.splitlines(), 1)
-        if line.strip() and not line.startswith("#")
-    ]
-    header = lines[0][1] if lines else []
-    if header not in (COLUMNS, [*COLUMNS, MATES]):
-        raise InputError(
-            f"{path}: the first line must be the columns name and file, separated by a tab; of "
-            f"paired reads also {MATES}"
-        )
-    if len(lines) == 1:
+    table = open_table(path)
+    columns = [*COLUMNS, MATES] if MATES in table.columns else COLUMNS
+    samples = []
+    for number, cells in table.rows(*columns):
+        name, file, *mates = (cell.strip() for cell in cells)
+        if not name or not file:
+            raise table.error(number, "expected a name, a tab and a file")
+        if STDIN in (file, *mates):
+            raise table.error(number, _STDIN_AMONG_SEVERAL)
+        samples.append(Sample(name, file, "".join(mates) or None))
+    if not samples:
         raise InputError(f"{path} names no sample: add a line for each")
-    for number, cells in lines[1:]:
-        if not len(COLUMNS) <= len(cells) <= len(header) or not all(cells[: len(COLUMNS)]):
-            raise InputError(f"{path}: line {number}: expected a name, a tab and a file")
-        if STDIN in cells[1:]:
-            raise InputError(f"{path}: line {number}: {_STDIN_AMONG_SEVERAL}")
-    named = [NamedFile(name, file, *filter(None, rest)) for _, (name, file, *rest) in lines[1:]]
-    for problem in _problems(named):
+    for problem in _problems(samples):
         raise InputError(f"{path}: {problem}")
-    return named
+    return samples
 
 
-def samples_of(
-    root: Path, named: Mapping[str, ListedSample] | None = None
-) -> dict[str, ListedSample]:
+def _is_pattern(source: str) -> bool:
+    return any(letter in source for letter in _PATTERN) and not Path(source).exists()
+
+
+def _can_be_folder(name: str) -> bool:
+    return name.isprintable() and "/" not in name and name[:1] not in ("", ".", "-")
+
+
+def _problems(samples: Iterable[Sample]) -> Iterator[str]:
+    """Yield what is wrong with the names: each becomes a folder."""
+    folder = SamplesFolder(Path())
+    seen = {folder.summary_table.name: "the summary table", folder.overview.name: "the overview"}
+    for sample in samples:
+        name, file = sample.name, printable(sample.file)
+        other = seen.get(name.casefold())
+        if not _can_be_folder(name):
+            yield f"{file}: {printable(name)!r} cannot be the name of a folder"
+        elif len(os.fsencode(name)) > LONGEST_NAME:
+            yield f"{file}: its name is longer than {LONGEST_NAME} bytes"
+        elif other is not None:
+            yield f"{file} and {other} have the same name {name}"
+        seen.setdefault(name.casefold(), file)
+
+
+# --- the samples of an output directory
+
+
+def samples_of(root: Path, named: Iterable[Sample] = ()) -> dict[str, Sample]:
     """Return the samples of an output directory by their names; none where it has a single input.
 
     These are the rows of its table, then those that a command has ``named``, and every other folder
@@ -136,15 +153,17 @@ def samples_of(
     folder = SamplesFolder(root)
     samples = {}
     with suppress(OSError, ValueError, IndexError, InputError):
-        for name, *row in SAMPLES.read(folder.summary_table, "sample", "file", "state", "message"):
-            sample = ListedSample(*row)
+        columns = ("sample", "file", "state", "message")
+        for name, file, state, message in SAMPLES.read(folder.summary_table, *columns):
+            sample = Sample(name, file, None, state, message)
             has_results = sample.state in ("finished", "partial")
             if _can_be_folder(name) and (folder.sample(name).is_dir() or not has_results):
                 samples[name] = sample
-    samples |= named or {}
+    samples |= {sample.name: sample for sample in named}
     if folder.lock.exists():
         for path in sorted(root.glob("*/.checkpoints/runs/*/")):
-            samples.setdefault(path.parents[2].name, ListedSample(MISSING))
+            name = path.parents[2].name
+            samples.setdefault(name, Sample(name, MISSING))
     return samples
 
 
@@ -178,39 +197,98 @@ def finished_runs(root: Path) -> list[tuple[str, PredictionRun]]:
     return of_samples + [(root.name if is_sample else run.stem, run) for run in single]
 
 
-def folders_of_runs(folder: Path, notify: Callable[[str], None]) -> list[Path]:
-    """Return the folders with finished runs: those of samples, and then the folder itself.
+def claim_table(folder: SamplesFolder, disk: Disk, *, force: bool = False) -> None:
+    """Refuse to write over a file that is not a table of samples; with force, move it aside.
 
-    ``notify`` gets a sentence for each sample without one.
+    Raises:
+        UsageError: there is such a file.
     """
-    root, found = folder.absolute(), [folder.absolute()]
-    with suppress(UsageError):
-        found = list(dict.fromkeys(run.folder for _, run in finished_runs(root)))
-    for name in samples_of(root):
-        if root / name not in found:
-            notify(f"{name} has no results, and is left out")
-    return found
+    path, header = folder.summary_table, SAMPLES.header.encode()
+    foreign = existing_paths(path)
+    if foreign and is_own_file(path) and path.read_bytes().startswith(header):
+        foreign = []
+    previous = folder.checkpoints / "samples.previous"
+    existing = ExistingWork(folder.root, previous, foreign_files=foreign)
+    if force:
+        move_aside(existing, disk)
+    elif refusal := foreign_files_refusal(existing):
+        raise refusal
 
 
-def _is_pattern(source: str) -> bool:
-    return any(letter in source for letter in _PATTERN) and not Path(source).exists()
+def write_table(folder: SamplesFolder, disk: Disk, named: Iterable[Sample] = ()) -> None:
+    """Write the table of all samples in an output directory, unless it is there already.
+
+    A sample with finished runs has what they say. The others keep the row that they have, but for
+    the samples that a command has ``named``.
+    """
+    disk.sweep(folder.root, {folder.summary_table.name, folder.overview.name})
+    lines = [SAMPLES.header]
+    for name, sample in samples_of(folder.root, named).items():
+        runs: list[PredictionRun | None] = [None]
+        with suppress(UsageError):  # it has no results
+            runs = [*open_runs(folder.sample(name))]
+        for run in runs:
+            try:
+                lines.append(_line(sample, run))
+            except InputError as error:
+                lines.append(_line(replace(sample, message=str(error)), None))
+    text = "".join(lines).encode("utf-8", "backslashreplace")  # file names may be no text
+    if not folder.summary_table.exists() or folder.summary_table.read_bytes() != text:
+        disk.save(folder.summary_table, text)
 
 
-def _can_be_folder(name: str) -> bool:
-    return name.isprintable() and "/" not in name and name[:1] not in ("", ".", "-")
+def _line(sample: Sample, run: PredictionRun | None) -> str:
+    """Return the row of a finished run, or of a sample without one."""
+    summary = run.summary if run else None
+    calls: Mapping[str, int] = summary.calls if summary else {}
+    state = "failed" if sample.state == "failed" else "unfinished"
+    if summary:
+        state = "partial" if summary.failures else "finished"
+    return SAMPLES.line(
+        sample=sample.name,
+        file=" ".join(str(run.record["input"]["path"] if run else sample.file).split()),
+        state=state,
+        records=summary and summary.records,
+        virus=summary and calls.get("virus", 0),
+        nonvirus=summary and calls.get("nonvirus", 0),
+        undecided=summary and calls.get("undecided", 0),
+        unscored=summary and summary.records - summary.scored,
+        seconds=summary and summary.seconds,
+        message=None if run else " ".join(sample.message.split()) or None,
+    )
 
 
-def _problems(named: Iterable[NamedFile]) -> Iterable[str]:
-    """Yield what is wrong with the names: each becomes a folder."""
-    folder = SamplesFolder(Path())
-    seen = {folder.summary_table.name: "the summary table", folder.overview.name: "the overview"}
-    for name, file, _ in named:
-        if not _can_be_folder(name):
-            yield f"{printable(file)}: {printable(name)!r} cannot be the name of a folder"
-        elif len(os.fsencode(name)) > LONGEST_NAME:
-            yield f"{printable(file)}: its name is longer than {LONGEST_NAME} bytes"
-        elif (other := seen.get(name.casefold())) == file:
-            yield f"{printable(file)} is listed twice with the name {name}"
-        elif other is not None:
-            yield f"{printable(file)} and {printable(other)} have the same name {name}"
-        seen.setdefault(name.casefold(), file)
+def renew_samples(root: Path, notify: Callable[[str], None]) -> None:
+    """Write the table and the overview of all samples in an output directory, if it has samples.
+
+    ``notify`` gets a sentence where they cannot be written now.
+
+    Raises:
+        OutputError: a file cannot be written.
+    """
+    folder = SamplesFolder(root)
+    if not samples_of(root):
+        return
+    try:
+        with locked(folder.lock, "these samples"):
+            claim_table(folder, Disk())
+            write_table(folder, Disk())
+            problem = overview_problem(folder)
+    except (LockedError, UsageError) as error:
+        problem = f"{folder.summary_table} is not up to date: {error}"
+    if problem:
+        notify(problem)
+
+
+def overview_problem(folder: SamplesFolder) -> str:
+    """Write the overview of all samples with results; return what was in the way, if anything.
+
+    Raises:
+        OutputError: it cannot be written.
+    """
+    try:
+        if runs := runs_of_samples(folder.root):
+            write_overview(folder.overview, runs, Disk())
+    except (InputError, UsageError) as error:
+        return f"no overview was written: {error}"
+    return ""

@@ -1,4 +1,7 @@
-"""The devices of a run and what computes on them: this machine, or the nodes of a Ray cluster."""
+"""The devices of a run and what computes on them: this machine, or the nodes of a Ray cluster.
+
+Also what the workers on them report.
+"""
 
 from __future__ import annotations
 
@@ -6,23 +9,25 @@ import secrets
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from virnucpro.contracts import Device
-from virnucpro.devices import choose_devices, host_threads, mask_warning, visible_gpus
+from virnucpro.contracts import Device, Json
+from virnucpro.devices import choose_devices, host_threads, visible_gpus
 from virnucpro.errors import UsageError
-from virnucpro.events import Emit, Notice
+from virnucpro.events import Emit, Event, Notice, WorkerReady, WorkerReport
 from virnucpro.executors.executor import CPU_LIMITS, Executor, open_executor
 from virnucpro.executors.scheduler import TimeLimits
 from virnucpro.executors.signals import Interruption
+from virnucpro.precision import PRECISIONS
+from virnucpro.run.run import Run
 from virnucpro.settings import NO_CLUSTER, MachineSettings
 from virnucpro.store.disk import Disk
+from virnucpro.store.state import write_state
 
 if TYPE_CHECKING:
     from virnucpro.executors.ray_pool import RayPool
-    from virnucpro.executors.ray_worker import Probe
 
 
 @dataclass(frozen=True)
@@ -69,69 +74,129 @@ def opened_workers(
     """
     if probe.exists():
         disk.remove(probe)
-    if machine.cluster != NO_CLUSTER:
-        with _cluster_workers(machine, probe, emit, interruption, disk) as workers:
-            yield workers
-        return
-    devices = choose_devices(machine, visible_gpus())
-    if devices[0].kind == "cuda" and (warning := mask_warning()):
-        emit(Notice("warning", warning))
-    executor = open_executor(devices, machine, interruption)
-    try:
-        yield Workers(devices, executor)
-    finally:
-        executor.close()
+    with ExitStack() as stack:
+        if machine.cluster == NO_CLUSTER:
+            devices = choose_devices(machine, visible_gpus())
+            workers = Workers(devices, open_executor(devices, machine, interruption))
+        else:
+            pool = _cluster_pool(machine, probe, emit, disk, stack)
+            devices = tuple(replace(device, index=n) for n, device in enumerate(pool.devices))
+            limits = CPU_LIMITS if devices[0].kind == "cpu" else TimeLimits()
+            executor = Executor(pool, machine.threads or host_threads(), interruption, limits)
+            workers = Workers(devices, executor, pool)
+        stack.callback(workers.executor.close)
+        yield workers
 
 
-@contextmanager
-def _cluster_workers(
-    machine: MachineSettings,
-    path: Path,
-    emit: Emit,
-    interruption: Interruption | None,
-    disk: Disk,
-) -> Iterator[Workers]:
+def _cluster_pool(
+    machine: MachineSettings, probe: Path, emit: Emit, disk: Disk, stack: ExitStack
+) -> RayPool:
+    """Return the pool of a cluster with workers in it, until ``stack`` ends."""
     # Only here: without --cluster, nothing of Ray is imported.
     from virnucpro.executors.cluster import connected, place_finder
     from virnucpro.executors.ray_pool import RayPool
 
     emit(Notice("info", f"connecting to the Ray cluster {machine.cluster}"))
-    with ExitStack() as stack:
-        stack.enter_context(connected(machine.cluster))
-        probe = stack.enter_context(_probe_file(path, disk))
-        places, threads = place_finder(machine), machine.tokenizer_threads
-        pool = RayPool(places, threads, probe, emit)
-        stack.callback(pool.close)
-        pool.gather()
-        _refuse_without_workers(pool)
-        devices = tuple(replace(device, index=n) for n, device in enumerate(pool.devices))
-        hosts = Counter(device.host for device in devices)
-        named = ", ".join(f"{count} on {host}" for host, count in sorted(hosts.items()))
-        emit(Notice("info", f"workers: {named}"))
-        limits = CPU_LIMITS if devices[0].kind == "cpu" else TimeLimits()
-        executor = Executor(pool, machine.threads or host_threads(), interruption, limits)
-        stack.callback(executor.close)
-        yield Workers(devices, executor, pool)
-
-
-@contextmanager
-def _probe_file(path: Path, disk: Disk) -> Iterator[Probe]:
-    """Have a file whose content only those can read who share its folder."""
-    from virnucpro.executors.ray_worker import Probe
-
-    token = secrets.token_hex(16)
-    disk.save(path, token.encode())
-    try:
-        yield Probe(path, token)
-    finally:
-        disk.remove(path)
+    stack.enter_context(connected(machine.cluster))
+    # Only nodes that share this folder see a file of this size there.
+    stack.callback(disk.remove, probe)
+    disk.save(probe, bytes(size := 1 + secrets.randbelow(1 << 16)))
+    threads = machine.tokenizer_threads
+    pool = RayPool(place_finder(machine), threads, {probe: size}, emit)
+    stack.callback(pool.close)
+    pool.gather()
+    _refuse_without_workers(pool)
+    hosts = Counter(device.host for device in pool.devices)
+    named = ", ".join(f"{count} on {host}" for host, count in sorted(hosts.items()))
+    emit(Notice("info", f"workers: {named}"))
+    return pool
 
 
 def _refuse_without_workers(pool: RayPool) -> None:
-    if pool.devices:
-        return
-    reasons = "; ".join(pool.refusals) or "no node has a free GPU or processor"
-    raise UsageError(
-        f"no node of the cluster can be used: {reasons}. All nodes need the models and the output "
-        f"directory under the same paths, and the same versions"
-    )
+    if not pool.devices:
+        reasons = "; ".join(pool.refusals.values()) or "no node has a free GPU or processor"
+        raise UsageError(
+            f"no node of the cluster can be used: {reasons}. All nodes need the models and the "
+            f"output directory under the same paths, and the same versions"
+        )
+
+
+class WorkerTable:
+    """Takes note of what workers report, on the way from the engine to whoever shows it.
+
+    A batch budget that was measured is kept in the state of each of the runs.
+    """
+
+    def __init__(self, runs: Sequence[Run], emit: Emit) -> None:
+        self._runs = runs
+        self._emit = emit
+        self._rows: dict[tuple[int, str], dict[str, Json]] = {}
+        self._warnings: set[str] = set()
+
+    @property
+    def rows(self) -> list[dict[str, Json]]:
+        """One row per worker and stage: how it was opened last, and what it did in all."""
+        return list(self._rows.values())
+
+    def show(self, event: Event) -> None:
+        """Take note of ``event`` and pass it on."""
+        match event:
+            case WorkerReady(worker, device, stage, seconds, facts):
+                row = self._row(worker, device, stage)
+                row.update({"seconds_to_open": round(seconds, 3), **facts})
+                if facts.get("found") == "measured":
+                    self._keep_budget(stage, device, int(facts["budget"]))
+                if reason := facts.get("compile_failed"):
+                    text = f"{stage} could not be compiled on {device.name} and is slower for it"
+                    self._warn(f"{text}: {reason}")
+                precision = PRECISIONS.get(facts.get("precision", ""))
+                if precision and precision.needs_compiling and not facts.get("compiled"):
+                    self._warn(
+                        f"{stage} computes in {precision.name} without compiled blocks, which is "
+                        f"slower than bf16: use --precision bf16 for so few sequences, or "
+                        f"--compile always"
+                    )
+            case WorkerReport(worker, device, stage):
+                row, figures = self._row(worker, device, stage), asdict(event.figures)
+                if reason := figures["uncompiled_reason"]:
+                    self._warn(
+                        f"{stage} did not use its compiled blocks in all calls, which is slower "
+                        f"({reason}). Results are valid, but may differ in their last digits; use "
+                        f"--compile never if it comes again"
+                    )
+                for name in ("busy", "idle", "tasks"):
+                    row[name] = row.get(name, 0) + getattr(event, name)
+                for name in ("compiled_calls", "uncompiled_calls"):
+                    row[name] = row.get(name, 0) + figures[name]
+                row["peak_memory"] = max(row.get("peak_memory", 0), figures["peak_memory"])
+                row["uncompiled_reason"] = (
+                    row.get("uncompiled_reason") or figures["uncompiled_reason"]
+                )
+        self._emit(event)
+
+    def _row(self, worker: int, device: Device, stage: str) -> dict[str, Json]:
+        start: dict[str, Json] = {
+            "worker": worker,
+            "stage": stage,
+            "device": device.name,
+            "uuid": device.uuid,
+        }
+        if device.host:
+            start["host"] = device.host
+        return self._rows.setdefault((worker, stage), start)
+
+    def _warn(self, text: str) -> None:
+        """Say something once, however many workers report the same."""
+        if text not in self._warnings:
+            self._warnings.add(text)
+            self._emit(Notice("warning", text))
+
+    def _keep_budget(self, stage: str, device: Device, budget: int) -> None:
+        """Keep the smallest budget that a device of a kind found: it fits on each of them."""
+        from virnucpro.stages.embedding import budget_key  # it imports torch
+
+        key = budget_key(stage, device)
+        for run in self._runs:
+            if budget < run.state.budgets.get(key, budget + 1):
+                run.state = replace(run.state, budgets={**run.state.budgets, key: budget})
+                write_state(run.layout, run.disk, run.state)

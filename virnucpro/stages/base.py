@@ -45,10 +45,7 @@ class HostStage(Stage):
         """Carry out one task."""
 
     def open(self, device: Device) -> Session:
-        """Return what carries out a task: there is nothing to load.
-
-        It writes the receipt of a task of one file; the ledger keeps the others.
-        """
+        """Return what carries out a task, and writes the receipt of a task of one file."""
 
         def carry_out(task: Task, report: ReportProgress) -> TaskResult:
             started = time.perf_counter()
@@ -58,7 +55,7 @@ class HostStage(Stage):
                 write_receipt(self.disk, result)
             return result
 
-        return carry_out
+        return Session(carry_out)
 
     def whole(
         self,
@@ -67,19 +64,13 @@ class HostStage(Stage):
         params: Mapping[str, Json],
         count: int = 0,
         figures: type[TaskFigures] = TaskFigures,
+        receipt: Path | None = None,
     ) -> Task:
         """Return the single task of a stage that handles everything at once.
 
-        ``count`` is the number of sequences, ``figures`` the class of what its receipt keeps.
+        ``count`` is the number of sequences, ``figures`` the class of what its receipt keeps. A
+        stage with a task per file names the ``receipt`` of each.
         """
-        receipt = self.layout.receipt(self.name)
-        return Task(
-            self.name,
-            self.version,
-            inputs,
-            outputs,
-            receipt,
-            params,
-            count=count,
-            figures=figures,
-        )
+        receipt = receipt or self.layout.receipt(self.name)
+        task = Task(self.name, self.version, inputs, outputs, receipt, params)
+        return replace(task, count=count, figures=figures)

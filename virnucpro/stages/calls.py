@@ -90,24 +90,15 @@ def call_record(
     fdr: float | None = None,
     cuts: Cuts = DEFAULT_CUTS,
 ) -> Call:
-    """Return the call of a record of ``length`` bases from its chunks.
-
-    :func:`virus_score` says how its score follows from theirs.
-
-    ``fdr`` is the estimated false discovery rate of the record; None where there is none.
-    """
+    """Return the call of a record of ``length`` bases from its chunks; see :func:`virus_score`."""
     scored = [chunk for chunk in chunks if chunk.status == "scored"]
     if not scored:
         statuses = {chunk.status for chunk in chunks}
         status = next((reason for reason in REASONS if reason in statuses), "too_short")
         return Call(len(chunks), 0, 0.0, "unscored", None, None, 0, 0, 0, status)
     scores = [chunk.scores for chunk in scored]
-    viral = nonviral = 0
-    for others, virus in scores:
-        if virus > CONFIDENT and others < CONTRADICTED:
-            viral += 1
-        elif others > CONFIDENT and virus < CONTRADICTED:
-            nonviral += 1
+    viral = sum(virus > CONFIDENT and others < CONTRADICTED for others, virus in scores)
+    nonviral = sum(others > CONFIDENT and virus < CONTRADICTED for others, virus in scores)
     score = virus_score(scores, model)
     met = cuts.met(length, score, fdr)
     call = Call(
@@ -123,16 +114,10 @@ def call_record(
         status="scored",
         fdr=fdr,
     )
-    return call._replace(tier="high") if _is_sure(call, score) else call
-
-
-def _is_sure(call: Call, score: float) -> bool:
-    """Return whether a scored record belongs to the tier ``high``."""
-    if call.evidence != "ok":
-        return False
-    if call.call == "virus":
-        return score > HIGH_TIER and (call.fdr is None or call.fdr <= DOUBTFUL)
-    return call.call == "nonvirus" and score < -HIGH_TIER
+    is_sure = (call.call == "nonvirus" and score < -HIGH_TIER) or (
+        call.call == "virus" and score > HIGH_TIER and (fdr is None or fdr <= DOUBTFUL)
+    )
+    return call._replace(tier="high") if is_sure and call.evidence == "ok" else call
 
 
 def log_odds(scores: Scores) -> float:
@@ -142,11 +127,10 @@ def log_odds(scores: Scores) -> float:
 
 
 def virus_score(scores: Sequence[Scores], model: ContigModel | None = None) -> float:
-    """Return the score, between -1 and 1, of a record from those of at least one scored chunk.
+    """Return the score, -1 to 1, of a record with these scored chunks, of which there is one.
 
-    With a ``model``, it is that of :meth:`ContigModel.score`. Without one, it is the mean of the
-    chunks' ``max_score_1 - max_score_0``, weighted by the square root of its absolute value, so
-    that undecided chunks say little.
+    Without a ``model``, it is the mean of the chunks' ``max_score_1 - max_score_0``, weighted by
+    the square root of its absolute value, so that undecided chunks say little.
     """
     if model is not None:
         return model.score([log_odds(pair) for pair in scores])
@@ -161,7 +145,6 @@ def _covered(chunks: Sequence[Chunk]) -> int:
     """Return how many bases lie in ``chunks``, which are in order and may overlap."""
     covered = end = 0
     for chunk in chunks:
-        if chunk.stop > end:
-            covered += chunk.stop - (chunk.start if chunk.start > end else end)
-            end = chunk.stop
+        covered += max(0, chunk.stop - max(chunk.start, end))
+        end = max(end, chunk.stop)
     return covered

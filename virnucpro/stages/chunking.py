@@ -9,15 +9,7 @@ from itertools import islice
 from pathlib import Path
 from typing import ClassVar
 
-from virnucpro.contracts import (
-    Json,
-    OutputFile,
-    Receipts,
-    ReportProgress,
-    Task,
-    TaskFigures,
-    TaskResult,
-)
+from virnucpro.contracts import Json, Receipts, ReportProgress, Task, TaskFigures, TaskResult
 from virnucpro.errors import InputError, UsageError
 from virnucpro.io.chunks import chunk_id, record_spans
 from virnucpro.io.fasta import fasta_bytes
@@ -50,8 +42,7 @@ class ChunkingStage(HostStage):
     """Cuts every record into overlapping chunks of the chunk length.
 
     ``seen`` are the files of the source as they were hashed: nothing is committed where one has
-    changed.
-    ``shortest`` is the shortest chunk that the classifier was made for, in bases.
+    changed. ``shortest`` is the shortest chunk that the classifier was made for, in bases.
     """
 
     name: ClassVar[str] = "chunking"
@@ -81,43 +72,29 @@ class ChunkingStage(HostStage):
         return [self.whole(self.source.paths, outputs, params, figures=ChunkingFigures)]
 
     def run(self, task: Task, report: ReportProgress) -> TaskResult:
-        """Read the input twice: once to check all of it, once to cut it.
-
-        Raises:
-            InputError: something is wrong with the sequences, before any chunk is written, or
-                record ids occur twice and are not to be renamed.
-            UsageError: the input does not hold pairs, as it should.
-        """
+        """Read the input twice: once to check all of it, once to cut it."""
         limit = shutil.disk_usage(self.layout.root).free
         summary = summarise_input(self.source, limit=limit)
         if summary.duplicates and self.duplicate_ids == "error":
             raise duplicate_ids_error(self.source, summary)
-        outputs, chunks = self._cut(summary, limit, report)
-        figures = ChunkingFigures(
-            records=summary.records,
-            bases=summary.bases,
-            chunks=chunks,
-            notices=input_notices(summary, self.shortest),
-        )
-        return TaskResult(task, outputs, figures)
-
-    def _cut(
-        self, summary: InputSummary, limit: int, report: ReportProgress
-    ) -> tuple[tuple[OutputFile, OutputFile], int]:
-        """Write chunks and the records table; returns both and the number of chunks."""
-        renamer = RecordRenamer(self.source, limit=limit) if summary.duplicates else None
-        chunks = 0
+        records: Iterable[Record] = self.source.records(limit=limit)
+        if summary.duplicates:
+            records = map(RecordRenamer(self.source, limit=limit), records)
         with (
             self.disk.create(self.layout.chunked, durable=False) as fasta,
             self.disk.create(self.layout.records_table, durable=False) as table,
         ):
-            records = self.source.records(limit=limit)
-            pieces = self._chunks(map(renamer, records) if renamer else records, table, report)
+            pieces = self._chunks(records, table, report)
             while batch := list(islice(pieces, CHUNKS_AT_A_TIME)):
                 fasta.write(fasta_bytes(batch), rows=len(batch))
-                chunks += len(batch)
             refuse_changed_input(self.seen)
-        return (fasta.output, table.output), chunks
+        figures = ChunkingFigures(
+            records=summary.records,
+            bases=summary.bases,
+            chunks=fasta.output.rows,
+            notices=input_notices(summary, self.shortest),
+        )
+        return TaskResult(task, (fasta.output, table.output), figures)
 
     def _chunks(
         self, records: Iterable[Record], table: OutputWriter, report: ReportProgress
@@ -138,11 +115,7 @@ class ChunkingStage(HostStage):
 
 
 def hashed_input(source: Path) -> HashedFile:
-    """Read an input for its digest.
-
-    Raises:
-        UsageError: the file is gone, or cannot be read any more.
-    """
+    """Read an input for its digest."""
     try:
         return hashed(source)
     except OSError as error:

@@ -1,8 +1,4 @@
-"""Embeddings of the split files, on the workers. One stage, two encoders.
-
-The unit of work, of retry and of resume is the split file: its features are one file, with a
-receipt that the worker writes.
-"""
+"""Embeddings of the split files, on the workers. One stage, two encoders."""
 
 from __future__ import annotations
 
@@ -25,7 +21,7 @@ from virnucpro.contracts import (
 from virnucpro.encoders.batched import BatchedEncoder
 from virnucpro.encoders.family import EncoderSource
 from virnucpro.encoders.registry import family_named, open_encoder
-from virnucpro.layout import Layout, Molecule
+from virnucpro.layout import Layout, Molecule, receipt_beside
 from virnucpro.settings import CompileMode, MachineSettings
 from virnucpro.stages.embedding_session import EmbeddingSession
 from virnucpro.stages.splitting import split_files
@@ -40,7 +36,7 @@ COPIES = 2  # of each embedding: in the feature file, and in the merged one
 
 @dataclass(frozen=True)
 class EmbeddingStage(Stage):
-    """Embeds one molecule with one encoder.
+    """Embeds one molecule with one encoder. Each file has a receipt that the worker writes.
 
     ``budget`` (tokens or sequences per batch) is for the device and not part of the fingerprint;
     None finds it, unless ``kept`` has one that an earlier start found, by :func:`budget_key`.
@@ -90,14 +86,13 @@ class EmbeddingStage(Stage):
     def _task(self, number: int) -> Task:
         split = self.layout.split(self.molecule, number)
         output = self.layout.features(self.molecule, number)
-        receipt = output.with_name(output.name + ".done")
         params = {
             "encoder": self.source.sha256,
             "family": self.source.family,
             "precision": self.precision,
             "truncation": self.truncation,
         }
-        return Task(self.name, self.version, (split,), (output,), receipt, params)
+        return Task(self.name, self.version, (split,), (output,), receipt_beside(output), params)
 
     def by_file(self) -> EmbeddingStage:
         """Return the stage itself: it has a task per split file."""
@@ -124,12 +119,9 @@ class EmbeddingStage(Stage):
         if device.kind == "cuda":
             torch.cuda.empty_cache()  # the blocks of the previous stage's model
         kept = None if self.budget else self.kept.get(budget_key(self.name, device))
+        budget = self.budget or kept
         encoder = open_encoder(
-            self.source,
-            device.kind,
-            self.precision,
-            budget=self.budget or kept,
-            truncation=self.truncation,
+            self.source, device.kind, self.precision, budget=budget, truncation=self.truncation
         )
         if isinstance(encoder, BatchedEncoder):
             encoder.optimise(self.compile, self.sequences)
@@ -146,10 +138,7 @@ def budget_key(stage: str, device: Device) -> str:
 
 @dataclass(frozen=True)
 class EncoderSetup:
-    """The encoders of a run, and what decides their results.
-
-    ``protein`` is None where the nucleotide encoder reads whole chunks.
-    """
+    """The encoders of a run; ``protein`` is None where the other one reads whole chunks."""
 
     nucleotide: EncoderSource
     protein: EncoderSource | None

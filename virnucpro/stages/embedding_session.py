@@ -16,6 +16,7 @@ from virnucpro.contracts import (
     FailedSequences,
     Json,
     ReportProgress,
+    Session,
     SessionFigures,
     Task,
     TaskFigures,
@@ -46,24 +47,8 @@ class FileBatches:
     batches: PreparedBatches | None = None
 
 
-def records_of(task: Task) -> tuple[list[tuple[str, str]], tuple[FailedSequences, ...]]:
-    """Read the records of a file that a task or a trial computes, and those that it leaves out."""
-    start, stop = task.trial or (0, None)
-    excluded = {failed.row: failed for failed in task.excluded}
-    records, failures = [], []
-    for row, record in enumerate(read_fasta(task.inputs[0], start, stop), start):
-        if failed := excluded.get(row):
-            failures.append(FailedSequences(failed.error, failed.message, (record[0],)))
-        else:
-            records.append(record)
-    return records, tuple(failures)
-
-
-class EmbeddingSession:
-    """An encoder on its device, called on split files.
-
-    A :class:`virnucpro.contracts.ModelSession` and :class:`virnucpro.contracts.PipelinedSession`.
-    """
+class EmbeddingSession(Session):
+    """An encoder on its device, called on split files."""
 
     def __init__(
         self,
@@ -74,10 +59,7 @@ class EmbeddingSession:
         device: Device,
         facts: Mapping[str, Json],
     ) -> None:
-        """Take an encoder that was loaded from ``source`` on ``device``.
-
-        ``facts`` are what :meth:`facts` returns.
-        """
+        """Take an encoder that was loaded from ``source`` on ``device``."""
         self._encoder = encoder
         self._source = source
         self._molecule = molecule
@@ -90,28 +72,25 @@ class EmbeddingSession:
         if device.kind == "cuda":
             torch.cuda.reset_peak_memory_stats()  # leave out what loading and measuring took
 
-    def __call__(self, task: Task, report: ReportProgress) -> TaskResult:
-        """Embed a file and write its features and their receipt.
-
-        Of a trial nothing is written.
-
-        Raises:
-            ArithmeticError: an embedding has NaN or infinite values.
-            OutputError: a file cannot be written.
-        """
-        return self.compute(task, report)()
-
     def prepare(self, task: Task) -> None:
         """Read a file and begin to make its batches, in a thread."""
         self._discard_prepared()
         self._prepared = task, self._reader.submit(self._read, task)
 
     def _read(self, task: Task) -> FileBatches:
-        records, failures = records_of(task)
+        """Read the records that a task or a trial computes, and those that it leaves out."""
+        start, stop = task.trial or (0, None)
+        excluded = {failed.row: failed for failed in task.excluded}
+        records, failures = [], []
+        for row, record in enumerate(read_fasta(task.inputs[0], start, stop), start):
+            if failed := excluded.get(row):
+                failures.append(FailedSequences(failed.error, failed.message, (record[0],)))
+            else:
+                records.append(record)
         batches = None
         if isinstance(self._encoder, BatchedEncoder):
             batches = self._encoder.prepare([text for _, text in records])
-        return FileBatches(records, failures, batches)
+        return FileBatches(records, tuple(failures), batches)
 
     def _following(self) -> PreparedBatches | None:
         """Wait for the batches of the prepared file, if there is one and it can be read."""
@@ -128,7 +107,12 @@ class EmbeddingSession:
                 batches.close()
 
     def compute(self, task: Task, report: ReportProgress) -> Callable[[], TaskResult]:
-        """Embed a file; what is returned checks the embeddings and writes the features."""
+        """Embed a file; what is returned checks the embeddings, and writes them but for a trial.
+
+        Raises:
+            ArithmeticError: an embedding has NaN or infinite values.
+            OutputError: a file cannot be written.
+        """
         started, waited = time.perf_counter(), self._encoder.host_wait_seconds
         # A search may run in the thread that writes, while another task is prepared and computed.
         searching = task.trial is not None or bool(task.excluded)
@@ -169,11 +153,7 @@ class EmbeddingSession:
         return write
 
     def check(self) -> None:
-        """Embed full frames of all letters that a sequence may have.
-
-        Raises:
-            ArithmeticError: an embedding has NaN or infinite values.
-        """
+        """Embed frames of all letters; ArithmeticError where the embedding is not finite."""
         letters = LETTERS_PER_FRAME[self._molecule]
         alphabet = family_named(self._source.family).alphabet
         frame = (alphabet * letters)[:letters]

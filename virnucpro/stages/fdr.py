@@ -27,11 +27,10 @@ TOLERANCE = 1e-6  # change of the share from one iteration to the next
 
 
 def record_probabilities(scores: Sequence[Scores], model: ContigModel | None) -> list[float]:
-    """Return what :func:`contig_fdr` needs of a record: probabilities at ``TRAINED_SHARE``.
+    """Return probabilities at ``TRAINED_SHARE`` of a record with these scored chunks.
 
-    ``scores`` are those of its scored chunks. With a ``model`` it is one number for the record: the
-    share of others that look as viral where the model has their tail, else a probability. Without
-    a model, it is a probability for each chunk. It is empty where no chunk is scored.
+    With a ``model`` it is one number for the record: the share of others that look as viral where
+    the model has their tail, else a probability. Without, it is one for each chunk.
     """
     if model is None or not scores:
         return [virus / (virus + others) for others, virus in scores]
@@ -44,14 +43,10 @@ def record_probabilities(scores: Sequence[Scores], model: ContigModel | None) ->
 def rates_by_chance(chances: Floats) -> Floats:
     """Return the false discovery rate of every record (Benjamini and Hochberg 1995).
 
-    ``chances`` ``[n]`` are the shares of others that look as viral as each record: the records that
-    look at least so would hold n times as many others, if all records were others. So no share of
-    virus has to be known, and the rates are cautious where there is much virus.
-
-    Where three quarters of the records look more viral than half of the others should, the hosts
-    are of a kind that looks more viral, and the chances are raised accordingly. Where nearly all
-    do, either most records are viruses, or the hosts are like none that are known: then all rates
-    are NaN.
+    ``chances`` ``[n]`` are the shares of others that look as viral as each record. Where three
+    quarters of the records look more viral than half of the others should, the hosts are of a kind
+    that looks more viral, and the chances are raised accordingly. Where nearly all do, either most
+    records are viruses, or the hosts are like none that are known: then all rates are NaN.
     """
     usual = float(np.quantile(chances, BACKGROUND)) if len(chances) >= FEWEST else 1.0
     if usual < LEAST_USUAL:
@@ -66,18 +61,11 @@ def rates_by_chance(chances: Floats) -> Floats:
 
 
 def contig_fdr(probabilities: Floats, chunks: Ints, model: ContigModel | None = None) -> Floats:
-    """Return the false discovery rate of every contig.
+    """Return ``[contigs]``, the false discovery rate of every contig; NaN where nothing was scored.
 
-    It is the rate if the contig and all contigs with a higher probability were called virus.
-
-    Args:
-        probabilities: ``[n]``, calibrated probability of virus of every scored chunk, contig by
-            contig.
-        chunks: ``[contigs]``, number of scored chunks of every contig; 0 where nothing was scored.
-        model: the one that :func:`record_probabilities` was called with.
-
-    Returns:
-        ``[contigs]``, 0 to 1; NaN where nothing was scored.
+    It is the rate if the contig and all that look at least as viral were called virus.
+    ``probabilities`` ``[n]`` are those of :func:`record_probabilities` with this ``model``, contig
+    by contig; ``chunks`` ``[contigs]`` says how many each contig has.
     """
     scored = chunks > 0
     fdr = np.full(len(chunks), np.nan)
@@ -100,10 +88,8 @@ def contig_fdr(probabilities: Floats, chunks: Ints, model: ContigModel | None = 
 def virus_share(probabilities: Floats, weights: Floats) -> float:
     """Return the share of virus, 0 to 1, that explains the scores best (EM algorithm).
 
-    Args:
-        probabilities: ``[n]``, calibrated at a share of ``TRAINED_SHARE``.
-        weights: ``[n]``, above 0. One over the number of chunks of the contig makes it a share of
-            contigs.
+    ``probabilities`` ``[n]`` are calibrated at ``TRAINED_SHARE``; ``weights`` ``[n]`` are above 0:
+    one over the number of chunks of the contig makes it a share of contigs.
     """
     weights = weights / weights.sum()
     share = TRAINED_SHARE
@@ -115,12 +101,7 @@ def virus_share(probabilities: Floats, weights: Floats) -> float:
 
 
 def at_share(probabilities: Floats, share: float) -> Floats:
-    """Return ``[n]`` probabilities of a sample with ``share`` virus.
-
-    ``probabilities`` are calibrated at ``TRAINED_SHARE``.
-
-    A probability of exactly 0 or 1 is certain, whatever the share.
-    """
+    """Return ``[n]`` probabilities, calibrated at ``TRAINED_SHARE``, at ``share``; 0 and 1 stay."""
     virus = probabilities * (share / TRAINED_SHARE)
     others = (1 - probabilities) * ((1 - share) / (1 - TRAINED_SHARE))
     total = virus + others
@@ -129,10 +110,7 @@ def at_share(probabilities: Floats, share: float) -> Floats:
 
 
 def running_mean_of_errors(probabilities: Floats) -> Floats:
-    """Return ``[n]``, the mean of ``1 - p`` over all rows with at least the same probability ``p``.
-
-    It never falls from a higher probability to a lower one; equal probabilities have the same.
-    """
+    """Return ``[n]``, the mean of ``1 - p`` over all rows with at least the same ``p``."""
     order = np.argsort(-probabilities, kind="stable")
     errors = 1 - probabilities[order]
     means = np.cumsum(errors) / np.arange(1, len(errors) + 1)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
@@ -10,7 +10,7 @@ import torch
 
 from virnucpro.contracts import Receipts, ReportProgress, Task, TaskResult
 from virnucpro.io.fasta import read_fasta
-from virnucpro.layout import MOLECULES, Molecule
+from virnucpro.layout import MOLECULES, Molecule, receipt_beside
 from virnucpro.stages.base import HostStage
 from virnucpro.stages.splitting import split_files
 from virnucpro.store.features import Features, encode_features, load_features
@@ -44,18 +44,11 @@ class MergingStage(HostStage):
         count = len(split_files(receipts, self.layout, "nucleotide"))
         for number in range(1, count + 1):
             halves = [self.layout.features(molecule, number) for molecule in self.molecules]
-            failed = {
-                name
-                for path in halves
-                for name in failed_ids(receipts.figures(path.with_name(path.name + ".done")))
-            }
+            figures = [receipts.figures(receipt_beside(path)) for path in halves]
+            params = {"failed": sorted({name for each in figures for name in failed_ids(each)})}
+            inputs = (*halves, self.layout.split("nucleotide", number))
             output = self.layout.merged(number)
-            task = self.whole(
-                (*halves, self.layout.split("nucleotide", number)),
-                (output,),
-                {"failed": sorted(failed)},
-            )
-            tasks.append(replace(task, receipt=output.with_name(output.name + ".done")))
+            tasks.append(self.whole(inputs, (output,), params, receipt=receipt_beside(output)))
         return tasks
 
     def by_file(self) -> MergingStage:
@@ -63,12 +56,7 @@ class MergingStage(HostStage):
         return self
 
     def run(self, task: Task, report: ReportProgress) -> TaskResult:
-        """Merge one file.
-
-        Raises:
-            IncompleteFeaturesError: the ids are not those of the frames, less the failed
-                ones.
-        """
+        """Merge one file; its ids must be those of the frames, less the failed ones."""
         failed = set(task.params["failed"])
         *feature_files, split_file = task.inputs
         names = [name for name, _ in read_fasta(split_file) if name not in failed]

@@ -17,22 +17,21 @@ import numpy as np
 from virnucpro.classifier.contigs import ContigModel
 from virnucpro.columns import MISSING
 from virnucpro.contracts import Json, Receipts, ReportProgress, Task, TaskResult
-from virnucpro.io.chunks import record_of, record_spans
+from virnucpro.io.chunks import record_spans
 from virnucpro.io.pairs import InputFiles
 from virnucpro.io.records import holds_qualities
 from virnucpro.layout import RunLayout
 from virnucpro.results import INCOMPLETE
 from virnucpro.settings import DEFAULT_CUTS, Cuts
 from virnucpro.stages.base import HostStage
-from virnucpro.stages.calls import Chunk, Scores, call_record
+from virnucpro.stages.calls import Chunk, call_record
 from virnucpro.stages.chunking import changed_input_error, refuse_changed_input
 from virnucpro.stages.fdr import contig_fdr, record_probabilities
 from virnucpro.stages.regions import MODEL as REGION_MODEL
-from virnucpro.stages.regions import Region, find_regions
+from virnucpro.stages.regions import find_regions
 from virnucpro.stages.results import OutputFigures, ResultFiles
-from virnucpro.store.disk import OutputWriter
+from virnucpro.store.disk import gzip_into
 from virnucpro.store.documents import parse_json
-from virnucpro.store.gzipped import gzip_into
 from virnucpro.store.stamps import HashedFile
 from virnucpro.tables import CONSENSUS, FRAMES, PAIRS
 
@@ -44,10 +43,9 @@ class OutputStage(HostStage):
     """Writes the tables of chunks and records, and the records called virus.
 
     ``seen`` are the files of the source as they were hashed: nothing is committed where one has
-    changed. False discovery rates are given only where the scores are
-    ``calibrated`` probabilities. ``contig_model`` says how the chunks of a record are put together;
-    None takes the rule of the original program. ``cuts`` say what a record needs to be called
-    virus.
+    changed. False discovery rates are given only where the scores are ``calibrated``.
+    ``contig_model`` says how the chunks of a record are put together; None takes the rule of the
+    original program. ``cuts`` say what a record needs to be called virus.
     """
 
     name: ClassVar[str] = "output"
@@ -64,11 +62,7 @@ class OutputStage(HostStage):
     cuts: Cuts = DEFAULT_CUTS
 
     def plan(self, receipts: Receipts) -> list[Task]:
-        """Return one task for all results.
-
-        Raises:
-            UsageError: the input is gone, or cannot be read any more.
-        """
+        """Return one task for all results."""
         layout = self.layout
         inputs = (*self.source.paths, layout.records_table, layout.frames_table, layout.consensus)
         outputs = (
@@ -100,15 +94,15 @@ class OutputStage(HostStage):
         return self.layout.virus_mates_fastq if fastq else self.layout.virus_mates_fasta
 
     def run(self, task: Task, report: ReportProgress) -> TaskResult:
-        """Walk over records, chunks and scores side by side; all are in input order.
-
-        Raises:
-            InputError: the input is not the one that was chunked.
-        """
+        """Walk over records, chunks and scores side by side; all are in input order."""
         rates = self._rates()
+        fastq = holds_qualities(self.source.first)
         with ExitStack() as stack:
             writers = [stack.enter_context(self.disk.create(path)) for path in task.outputs]
-            files = self._files(writers, stack)
+            bed, gff3, fasta = writers[4:PLAIN]
+            reads = writers[PLAIN:]
+            zipped = [stack.enter_context(gzip_into(writer)) for writer in reads if fastq]
+            files = ResultFiles(writers[:4], bed, gff3, fasta, fastq=zipped, mates=reads)
             rows_of_records = self._chunks()
             # A record is read before its chunks are gathered, and both are let go before the next
             # one is read: a chromosome takes a GB while it is parsed.
@@ -119,29 +113,17 @@ class OutputStage(HostStage):
                 name, lengths, chunks = row
                 length = sum(lengths)
                 call = call_record(length, chunks, self.contig_model, next(rates), self.cuts)
-                regions = [] if record.mate else self._regions(length, chunks)
+                found = [] if record.mate else find_regions(length, chunks, self.contig_model)
+                # No false discovery rate is known of a region.
+                regions = [r for r in found if self.cuts.met(r.stop - r.start, r.score, None)]
                 files.add(record, name, chunks, call, regions)
                 del record, chunks, row
                 report(1, 0)
             if next(rows_of_records, None) is not None:
                 raise changed_input_error(self.source.first)
-            files.finish()
+            figures = files.finish(self.cuts, self.contig_model, calibrated=self.calibrated)
             refuse_changed_input(self.seen)
             self._mark_record()
-        figures = OutputFigures(
-            statuses=dict(sorted(files.statuses.items())),
-            calls=dict(sorted(files.calls.items())),
-            chunks=dict(sorted(files.chunk_statuses.items())),
-            sure=files.counts["sure"],
-            doubtful=files.counts["doubtful"],
-            regions=files.counts["regions"],
-            with_regions=files.counts["with_regions"],
-            more_regions=files.counts["more_regions"],
-            highest_rate=files.highest_rate,
-            cuts=self.cuts,
-            calibrated=self.calibrated,
-            contig_model=() if self.contig_model is None else astuple(self.contig_model),
-        )
         return TaskResult(task, tuple(writer.output for writer in writers), figures)
 
     def _mark_record(self) -> None:
@@ -151,48 +133,18 @@ class OutputStage(HostStage):
             record = {**parse_json(path.read_bytes()), INCOMPLETE: True}
             self.disk.save(path, (json.dumps(record, indent=1) + "\n").encode())
 
-    def _files(self, writers: Sequence[OutputWriter], stack: ExitStack) -> ResultFiles:
-        """Return the files of results in ``writers``; ``stack`` ends those that are compressed."""
-        reads = writers[PLAIN:]
-        if not holds_qualities(self.source.first):
-            return ResultFiles(*writers[:PLAIN], mates=reads)
-        fastq = [stack.enter_context(gzip_into(writer)) for writer in reads]
-        return ResultFiles(*writers[:PLAIN], fastq=fastq)
-
-    def _regions(self, length: int, chunks: Sequence[Chunk]) -> list[Region]:
-        """Return the viral regions that are as long and as sure as a virus has to be.
-
-        No false discovery rate is known of a region.
-        """
-        regions = find_regions(length, chunks, self.contig_model)
-        return [r for r in regions if self.cuts.met(r.stop - r.start, r.score, None)]
-
     def _rates(self) -> Iterator[float | None]:
-        """Yield the false discovery rate of every record.
-
-        It depends on all records of the run, so the scores are read twice.
-        """
+        """Yield the false discovery rate of every record, which depends on all records."""
         if not self.calibrated:
             return repeat(None)
         probabilities, scored = array("d"), array("q")
-        for scores in self._scores():
+        for _, _, chunks in self._chunks():
+            scores = [chunk.scores for chunk in chunks if chunk.status == "scored"]
             found = record_probabilities(scores, self.contig_model)
             probabilities.extend(found)
             scored.append(len(found))
         fdr = contig_fdr(np.array(probabilities), np.array(scored, np.int64), self.contig_model)
         return (None if math.isnan(rate) else rate for rate in fdr.tolist())
-
-    def _scores(self) -> Iterator[list[Scores]]:
-        """Yield the scores of the scored chunks of every record."""
-        rows = CONSENSUS.read(self.layout.consensus, "Modified_ID", "max_score_0", "max_score_1")
-        chunks = ((record_of(id)[0], others, virus) for id, others, virus in rows)
-        chunk = next(chunks, None)
-        for (name,) in PAIRS.read(self.layout.records_table, "record"):
-            found = []
-            while chunk is not None and chunk[0] == name:
-                found.append((float(chunk[1]), float(chunk[2])))
-                chunk = next(chunks, None)
-            yield found
 
     def _chunks(self) -> Iterator[tuple[str, tuple[int, ...], list[Chunk]]]:
         """Yield name, lengths (of a pair those of both mates) and chunks of every record."""

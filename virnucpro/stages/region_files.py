@@ -59,16 +59,7 @@ def gff3_rows(record: str, length: int, regions: Sequence[Region]) -> str:
         }
         if region.flank_score is not None:
             attributes["flank_score"] = f"{region.flank_score:.6f}"
-        cells = (
-            name,
-            "virnucpro",
-            SEQUENCE_ONTOLOGY_TYPE,
-            str(region.start + 1),
-            str(region.stop),
-            f"{region.score:.6f}",
-            ".",
-            ".",
-            ";".join(f"{key}={value}" for key, value in attributes.items()),
-        )
-        lines.append("\t".join(cells))
+        place = f"{name}\tvirnucpro\t{SEQUENCE_ONTOLOGY_TYPE}\t{region.start + 1}\t{region.stop}"
+        text = ";".join(f"{key}={value}" for key, value in attributes.items())
+        lines.append(f"{place}\t{region.score:.6f}\t.\t.\t{text}")
     return "\n".join([*lines, ""])

@@ -33,62 +33,39 @@ MOVE = 10  # chunks by which an end of a region may move outwards when it is pla
 
 @dataclass(frozen=True)
 class RegionModel:
-    """What is assumed about the scores of hosts and viruses. Levels are natural log odds.
+    """What is assumed about the scores of hosts and viruses. Levels are natural log odds."""
 
-    Attributes:
-        host_level: the usual mean of the chunks of a host.
-        host_level_spread: the standard deviation of that mean from one host to another.
-        virus_level: the usual mean of the chunks of a virus.
-        chunk_spread: the usual standard deviation of the chunks of one record around their level.
-        spread_weight: the usual spread counts as much as so many chunks of the record.
-        reach: the assumed level of a virus lies this far on the way from the host of the record
-            to ``virus_level``, so that viruses that are hardly recognised are found, too.
-        least_shift: it is at least so many spreads above the host.
-        weight: what the evidence of a chunk counts; neighbours say partly the same.
-        entry: the cost of a change from host to virus, and of one back.
-        largest: the evidence of one chunk counts up to this, for or against.
-        shortest_record: bases; nothing is said about shorter records, which show no background.
-        fewest_chunks: scored chunks of a region.
-    """
-
-    host_level: float = -2.0
-    host_level_spread: float = 1.0
-    virus_level: float = 1.0
-    chunk_spread: float = 1.3
-    spread_weight: float = 20.0
+    host_level: float = -2.0  # the usual mean of the chunks of a host
+    host_level_spread: float = 1.0  # the standard deviation of that mean between hosts
+    virus_level: float = 1.0  # the usual mean of the chunks of a virus
+    chunk_spread: float = 1.3  # the usual standard deviation of chunks around their record's level
+    spread_weight: float = 20.0  # the usual spread counts as much as so many chunks of the record
+    # The assumed level of a virus lies this far on the way from the host of the record to
+    # ``virus_level``, so that viruses that are hardly recognised are found, too.
     reach: float = 0.85
-    least_shift: float = 1.5
-    weight: float = 0.2
-    entry: float = 1.8
-    largest: float = 0.8
-    shortest_record: int = 10_000
-    fewest_chunks: int = 4
+    least_shift: float = 1.5  # it is at least so many spreads above the host
+    weight: float = 0.2  # what the evidence of a chunk counts; neighbours say partly the same
+    entry: float = 1.8  # the cost of a change from host to virus, and of one back
+    largest: float = 0.8  # the evidence of one chunk counts up to this, for or against
+    shortest_record: int = 10_000  # bases; shorter records show no background
+    fewest_chunks: int = 4  # scored chunks of a region
 
 
 MODEL = RegionModel()
 
 
 class Region(NamedTuple):
-    """A viral region of a record; ``start`` and ``stop`` are 0-based and half-open, in bases.
-
-    Attributes:
-        chunks: the number of chunks that lie in the region.
-        chunks_scored: how many of them have a score.
-        score: between -1 and 1, the hyperbolic tangent of half of the evidence; a region has more
-            than ``VIRUS_ABOVE``, as a record that is called virus.
-        flank_score: the score of the chunks beside the region, by the rule for records; None
-            where none of them is scored.
-        at_edge: whether the region reaches the first or the last base of the record, so that it
-            may continue outside.
-    """
+    """A viral region of a record; ``start`` and ``stop`` are 0-based and half-open, in bases."""
 
     start: int
     stop: int
-    chunks: int
+    chunks: int  # that lie in the region
     chunks_scored: int
+    # -1 to 1, the hyperbolic tangent of half of the evidence; as of a record that is called virus,
+    # it is more than ``VIRUS_ABOVE``.
     score: float
-    flank_score: float | None
-    at_edge: bool
+    flank_score: float | None  # of the scored chunks beside the region, by the rule for records
+    at_edge: bool  # whether it reaches an end of the record, and may continue outside
 
 
 class Background(NamedTuple):
@@ -153,12 +130,13 @@ def find_regions(
 
 
 def viral_stretches(log_odds: Sequence[float], model: RegionModel = MODEL) -> list[Stretch]:
-    """Return the stretches of the virus state with enough evidence, in order.
-
-    ``log_odds`` are those of the scored chunks of one record.
-    """
+    """Return the stretches of the virus state with enough evidence, from a record's log odds."""
     values = [min(max(value, -LARGEST), LARGEST) for value in log_odds]
-    background = _first_background(values, model)
+    # The lower quartile of a record that is all host lies 0.67 standard deviations below its level;
+    # in a record whose other half is viral, it is the level of the host. So this is between both.
+    level = sorted(values)[len(values) // 4] + QUARTILE * model.chunk_spread / 2
+    level = _level(level, len(values) / 4, model.chunk_spread, model)
+    background = Background(level, model.chunk_spread)
     stretches: list[Stretch] = []
     for _ in range(ROUNDS):
         before, stretches = stretches, _decode(_evidence(values, background, model), model.entry)
@@ -179,27 +157,17 @@ def viral_stretches(log_odds: Sequence[float], model: RegionModel = MODEL) -> li
     return [region for region in regions if region.last - region.first >= model.fewest_chunks - 1]
 
 
-def _first_background(values: list[float], model: RegionModel) -> Background:
-    """Return a background that is right where the record is host, and low enough where half is.
-
-    The lower quartile of a record that is all host lies 0.67 standard deviations below its level.
-    In a record whose other half is viral, the lower quartile is the level of the host.
-    """
-    quartile = sorted(values)[len(values) // 4]
-    level = quartile + QUARTILE * model.chunk_spread / 2
-    level = _level(level, len(values) / 4, model.chunk_spread, model)
-    return Background(level, model.chunk_spread)
+def _outside(values: list[float], stretches: list[Stretch]) -> list[float]:
+    """Return the values of the host: those outside all stretches."""
+    viral = {i for first, last, _ in stretches for i in range(first, last + 1)}
+    return [value for i, value in enumerate(values) if i not in viral]
 
 
 def _background(
     values: list[float], stretches: list[Stretch], before: Background, model: RegionModel
 ) -> Background:
     """Return level and spread of the chunks outside all stretches."""
-    host, end = [], 0
-    for first, last, _ in stretches:
-        host += values[end:first]
-        end = last + 1
-    host += values[end:]
+    host = _outside(values, stretches)
     if not host:
         return before
     level = _level(math.fsum(host) / len(host), len(host), before.spread, model)
@@ -213,21 +181,14 @@ def _background(
 def _likelihood(
     values: list[float], stretches: list[Stretch], background: Background, model: RegionModel
 ) -> float:
-    """Return the logarithm of how likely the values are, up to a constant.
-
-    The stretches are viral, each with a level of its own, and everything else is host.
-    """
+    """Return the log likelihood of viral stretches, each with its own level, in a host."""
     level, spread = background
-    levels, end = [], 0
+    distances = [value - level for value in _outside(values, stretches)]
     for first, last, _ in stretches:
-        own = math.fsum(values[first : last + 1]) / (last + 1 - first)
-        levels += [level] * (first - end) + [own] * (last + 1 - first)
-        end = last + 1
-    levels += [level] * (len(values) - end)
-    squares = math.fsum(
-        min(abs(value - mean) / spread, OUTLIER) ** 2
-        for value, mean in zip(values, levels, strict=True)
-    )
+        viral = values[first : last + 1]
+        own = math.fsum(viral) / len(viral)
+        distances += [value - own for value in viral]
+    squares = math.fsum(min(abs(distance) / spread, OUTLIER) ** 2 for distance in distances)
     scores = model.weight * (squares / 2 + len(values) * math.log(spread))
     unusual = ((level - model.host_level) / model.host_level_spread) ** 2 / 2
     return -scores - unusual - 2 * model.entry * len(stretches)
@@ -241,10 +202,7 @@ def _level(mean: float, count: float, spread: float, model: RegionModel) -> floa
 
 
 def _evidence(values: list[float], background: Background, model: RegionModel) -> list[float]:
-    """Return the logarithm of the likelihood ratio of virus to host for every chunk.
-
-    Both are normal distributions with the same spread.
-    """
+    """Return log likelihood ratios of virus to host, normal distributions of the same spread."""
     level, spread = background
     shift = max(model.least_shift * spread, model.reach * (model.virus_level - level))
     slope = model.weight * shift / spread**2
@@ -282,10 +240,9 @@ def _placed(
 ) -> Stretch:
     """Return the stretch with ends where its own level changes to that of the host.
 
-    The path assumed a usual level of viruses. The ends of a region whose level is known are placed
-    better: each is the most likely single change of level near the end of the path, in the host
-    chunks from ``low`` (included) to ``high`` around it by at most half of their number, so that
-    neighbours stay apart. An end of the record stays an end.
+    The path assumed a usual level of viruses. Each end is the most likely single change of level
+    near the end of the path, in the host chunks from ``low`` (included) to ``high`` around it by at
+    most half of their number, so that neighbours stay apart. An end of the record stays an end.
     """
     first, last, _ = stretch
     level = math.fsum(values[first : last + 1]) / (last - first + 1)

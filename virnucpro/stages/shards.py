@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import ClassVar
 
 from virnucpro.contracts import SPLITTING, OutputFile, Receipts, ReportProgress, Task, TaskResult
 from virnucpro.errors import InputError
 from virnucpro.io.fasta import read_fasta
-from virnucpro.layout import MOLECULES
+from virnucpro.layout import MOLECULES, Molecule
 from virnucpro.stages.base import HostStage
 from virnucpro.store.disk import sha256_of
 
@@ -35,36 +34,27 @@ class ShardsStage(HostStage):
         return [self.whole((), (), params, self.frames)]
 
     def run(self, task: Task, report: ReportProgress) -> TaskResult:
-        """Count, compare and hash.
-
-        Raises:
-            InputError: a file is missing, the molecules differ, or there are other frames.
-        """
+        """Count, compare and hash; InputError where files are missing or hold other frames."""
         counted = 0
-        nucleotide, protein = [], []
+        outputs: dict[Molecule, list[OutputFile]] = {molecule: [] for molecule in MOLECULES}
         for number in range(1, self.files + 1):
-            first, second = (self.layout.split(molecule, number) for molecule in MOLECULES)
-            ids = _ids(first)
-            if _ids(second) != ids:
-                raise InputError(f"{second} does not hold the frames of {first}: {_ADVICE}")
-            nucleotide.append(_output(first, len(ids)))
-            protein.append(_output(second, len(ids)))
-            counted += len(ids)
-            report(len(ids), 0)
+            ids = []
+            for molecule, files in outputs.items():
+                path = self.layout.split(molecule, number)
+                try:
+                    ids.append([name for name, _ in read_fasta(path)])
+                    size, digest = path.stat().st_size, sha256_of(path)
+                except (OSError, UnicodeDecodeError) as error:
+                    raise InputError(f"{path} cannot be read ({error}): {_ADVICE}") from error
+                files.append(OutputFile(path, size, digest, len(ids[-1])))
+            if ids[0] != ids[1]:
+                first = self.layout.split("nucleotide", number)
+                raise InputError(f"{path} does not hold the frames of {first}: {_ADVICE}")
+            counted += len(ids[0])
+            report(len(ids[0]), 0)
         if counted != self.frames:
             raise InputError(
                 f"the shards of {self.layout.stem} in {self.layout.root} hold {counted:,} frames, "
                 f"not {self.frames:,}: {_ADVICE}"
             )
-        return TaskResult(task, (*nucleotide, *protein))
-
-
-def _ids(path: Path) -> list[str]:
-    try:
-        return [name for name, _ in read_fasta(path)]
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{path} cannot be read ({error}): {_ADVICE}") from error
-
-
-def _output(path: Path, rows: int) -> OutputFile:
-    return OutputFile(path, path.stat().st_size, sha256_of(path), rows)
+        return TaskResult(task, (*outputs["nucleotide"], *outputs["protein"]))

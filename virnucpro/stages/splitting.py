@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from itertools import chain, compress, islice
+from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
@@ -41,10 +43,9 @@ MOST_FILES = 10_000  # of one molecule: folders with more are slow on network fi
 
 
 def frames_per_file(frames: int, *, proteins: bool, most: int | None = None) -> int:
-    """Return how many of ``frames`` go into a split file, from their number alone.
+    """Return how many of ``frames`` go into a split file; ``most`` is the bound that was asked for.
 
-    ``proteins`` says whether a protein encoder reads them, ``most`` is the bound that was asked
-    for.
+    ``proteins`` says whether a protein encoder reads them.
     """
     size = max(LEAST_FRAMES, min(MOST_FRAMES, -(-frames // FILES)))
     size = max(size, -(-frames // MOST_FILES), 0 if proteins else LEAST_CHUNKS)
@@ -95,7 +96,11 @@ class SplittingStage(HostStage):
             outputs.append(table.output)
             figures = SplittingFigures(copies=table.output.rows)
             report(len(self.molecules) * table.output.rows, 0)
-        frames = sum(embedded) if embedded is not None else self._frames()
+        if embedded is None:
+            with self.layout.frames("nucleotide").open("rb") as lines:
+                frames = sum(1 for _ in lines) // 2
+        else:
+            frames = sum(embedded)
         size = self.exactly or frames_per_file(
             frames, proteins="protein" in self.molecules, most=self.sequences_per_file
         )
@@ -111,10 +116,6 @@ class SplittingStage(HostStage):
                     outputs.append(self.disk.save(path, content, len(batch), durable=False))
                     report(len(batch), 0)
         return TaskResult(task, tuple(outputs), figures)
-
-    def _frames(self) -> int:
-        with self.layout.frames("nucleotide").open("rb") as lines:
-            return sum(1 for _ in lines) // 2
 
     def _write_copies(self, table: OutputWriter) -> bytearray:
         """Write the rows of all copies; returns 1 for each frame that is embedded, else 0."""
@@ -140,6 +141,18 @@ class SplittingStage(HostStage):
         for records in zip(*(read_fasta(file, start, stop) for file in files), strict=True):
             digests += digest(*(sequence for _, sequence in records))
         return digests
+
+
+def copies_of(chosen: Collection[str], frames: Path, copies: Path) -> Mapping[str, list[str]]:
+    """Return the ids of the copies of the ``chosen`` frames, by the id of the frame."""
+    numbers = {
+        number: name for number, (name, _) in enumerate(read_fasta(frames), 1) if name in chosen
+    }
+    found: dict[str, list[str]] = {}
+    for copy, first in COPIES.read(copies, "frame", "first"):
+        if name := numbers.get(int(first)):
+            found.setdefault(name, []).append(copy)
+    return found
 
 
 def split_files(receipts: Receipts, layout: Layout, molecule: Molecule) -> list[OutputFile]:

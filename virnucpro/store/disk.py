@@ -8,6 +8,7 @@ folder is flushed too. A reader of the name sees the old content or the new one,
 from __future__ import annotations
 
 import errno
+import gzip
 import hashlib
 import os
 import re
@@ -23,6 +24,7 @@ from virnucpro.errors import OutputError, ResumeRefusedError
 from virnucpro.layout import state_folders
 from virnucpro.store.stamps import hashed
 
+GZIP_LEVEL = 4  # of 9: half of the time of the usual 6 for some percent more bytes
 BUFFER = 1 << 20  # bytes gathered before a write: large enough that the system call costs nothing
 AGAIN = "run the same command again, without --force"  # once the cause of a failure is gone
 Bytes = bytes | bytearray | memoryview
@@ -53,7 +55,8 @@ class OutputWriter:
         """Append ``data``, which holds ``rows`` records; a memoryview must be of single bytes."""
         self._rows += rows
         if len(data) >= BUFFER:  # large enough, so it is written without a copy
-            self.flush()
+            if self._buffer:
+                self.flush()
             self._put(data)
             return
         self._buffer += data
@@ -62,9 +65,8 @@ class OutputWriter:
 
     def flush(self) -> None:
         """Write what was gathered."""
-        if self._buffer:
-            gathered, self._buffer = self._buffer, bytearray()
-            self._put(gathered)
+        gathered, self._buffer = self._buffer, bytearray()
+        self._put(gathered)
 
     def _put(self, data: Bytes) -> None:
         self._sha.update(data)
@@ -73,7 +75,8 @@ class OutputWriter:
 
     def finish(self, path: Path, *, durable: bool) -> None:
         """Write the rest of the buffer, force it to the disk if ``durable``, and close the file."""
-        self.flush()
+        if self._buffer:
+            self.flush()
         if durable:
             self._disk.sync(self._stream)
         self._stream.close()
@@ -83,8 +86,7 @@ class OutputWriter:
 class Disk:
     """Every change of the file system that the program makes.
 
-    The first eight methods are one system call each, and all others are made of them. Tests
-    replace them to inject faults.
+    The first eight methods are one system call each, which tests replace to inject faults.
     """
 
     _unsynced: set[Path] | None = None
@@ -139,11 +141,11 @@ class Disk:
 
     def make_folder(self, path: Path) -> None:
         """Create a folder and its missing parents."""
-        if not os.path.isdir(path):  # noqa: PTH112 - Path.is_dir may raise
-            self.make_folder(path.parent)
-            # another run may make it at the same moment
-            with explain_write_errors(path), suppress(FileExistsError):
-                self.mkdir(path)
+        with explain_write_errors(path):
+            for folder in reversed([path, *path.parents]):
+                if not folder.is_dir():
+                    with suppress(FileExistsError):  # another run made it at the same moment
+                        self.mkdir(folder)
 
     def move(self, old: Path, new: Path) -> None:
         """Rename a file or folder, durably."""
@@ -182,42 +184,41 @@ class Disk:
         """
         _refuse(state_folders(path))
         temporary = path.with_name(f".{path.name}.{host_name()}.{os.getpid()}.tmp")
-        self.make_folder(path.parent)
-        with explain_write_errors(path):
-            with suppress(FileNotFoundError):  # of an earlier life of this process number
+        if not os.path.isdir(path.parent):  # noqa: PTH112 - Path.is_dir may raise
+            self.make_folder(path.parent)
+        stream = None
+        try:
+            if os.path.lexists(temporary):  # of an earlier life of this process number
                 self.unlink(temporary)
             stream = self.open_new(temporary)
             writing = OutputWriter(self, stream)
-            try:
-                yield writing
-                writing.finish(path, durable=durable)
-                self.rename(temporary, path)
-                if durable and self._unsynced is not None:
-                    self._unsynced.add(path.parent)
-                elif durable:
-                    self.sync_folder(path.parent)
-            except BaseException:
+            yield writing
+            writing.finish(path, durable=durable)
+            self.rename(temporary, path)
+            if durable and self._unsynced is not None:
+                self._unsynced.add(path.parent)
+            elif durable:
+                self.sync_folder(path.parent)
+        except BaseException as error:
+            if stream is not None:
                 stream.close()
                 with suppress(OSError):
                     self.unlink(temporary)
-                raise
+            if isinstance(error, OSError):
+                raise _write_error(path, error) from error
+            raise
 
-    def save(
-        self, path: Path, data: Bytes | Sequence[Bytes], rows: int = 0, *, durable: bool = True
-    ) -> OutputFile:
-        """Write ``data``, one piece or several, as :meth:`create` does, and describe the file."""
+    def save(self, path: Path, data: Bytes, rows: int = 0, *, durable: bool = True) -> OutputFile:
+        """Write ``data`` as :meth:`create` does, and describe the file."""
         with self.create(path, durable=durable) as out:
-            for piece in [data] if isinstance(data, Bytes) else data:
-                out.write(piece)
-            out.write(b"", rows)
+            out.write(data, rows)
         return out.output
 
     @contextmanager
     def together(self) -> Iterator[None]:
         """Flush the folders of the files that are written in the block once, at its end.
 
-        The content of each file is flushed when it is written, so that a name that survives a power
-        cut names the whole file. Nothing that the files replace may be removed in the block.
+        Each file is flushed when it is written. Nothing that it replaces may be removed in here.
         """
         self._unsynced = folders = set[Path]()
         try:
@@ -231,8 +232,7 @@ class Disk:
     def sweep(self, folder: Path, names: Collection[str] | None = None) -> None:
         """Remove temporary files that a dead process left in ``folder``.
 
-        Only those of files called ``names`` count, where other runs share the folder; and none
-        whose process still runs here.
+        Where other runs share the folder, only those of files called ``names`` count.
         """
         is_linked_state = folder.is_symlink() and state_folders(folder / "file")
         if is_linked_state or not folder.is_dir():
@@ -264,10 +264,9 @@ def is_own_file(path: Path) -> bool:
 def refuse_links(*paths: Path) -> None:
     """Raise ResumeRefusedError for kept files and folders that are, or lie behind, a symbolic link.
 
-    Every lock and every start of a work calls it before anything is written. Of the folders above a
-    path, only the checkpoint folder and those in it count: users may link the folders of their
-    results. In such a folder no other file or folder may be a link either, but for locks, which
-    :func:`open_without_links` refuses.
+    Of the folders above a path, only the checkpoint folder and those in it count: users may link
+    the folders of their results. In such a folder no other file or folder may be a link either, but
+    for locks, which :func:`open_without_links` refuses.
     """
     for path in paths:
         folders = state_folders(path)
@@ -296,15 +295,24 @@ def explain_write_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        advice = {
-            errno.ENOSPC: "free some space",
-            errno.EDQUOT: "your quota is used up: free some space",
-            errno.EROFS: "the file system is read-only: choose another folder",
-            errno.EACCES: "check who may write there, or choose another folder",
-            errno.ELOOP: "it is a symbolic link, which is not followed: remove it",
-        }.get(error.errno or 0, "check the disk and the path")
-        text = error.strerror or str(error)
-        raise OutputError(f"cannot write {path}: {text}; {advice}, then {AGAIN}") from error
+        raise _write_error(path, error) from error
+
+
+def _write_error(path: Path, error: OSError) -> OutputError:
+    advice = {
+        errno.ENOSPC: "free some space",
+        errno.EDQUOT: "your quota is used up: free some space",
+        errno.EROFS: "the file system is read-only: choose another folder",
+        errno.EACCES: "check who may write there, or choose another folder",
+        errno.ELOOP: "it is a symbolic link, which is not followed: remove it",
+    }.get(error.errno or 0, "check the disk and the path")
+    text = error.strerror or str(error)
+    return OutputError(f"cannot write {path}: {text}; {advice}, then {AGAIN}")
+
+
+def gzip_into(out: OutputWriter) -> gzip.GzipFile:
+    """Return a stream that compresses into ``out``, without name and time; close it before."""
+    return gzip.GzipFile("", "wb", compresslevel=GZIP_LEVEL, fileobj=out, mtime=0)
 
 
 def sha256_of(path: Path) -> str:

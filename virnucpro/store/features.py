@@ -13,6 +13,7 @@ file                  version 1                                   now (``schema`
 
 from __future__ import annotations
 
+import io
 import pickle
 import struct
 import threading
@@ -24,7 +25,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-import numpy as np
 import torch
 
 SCHEMA = 1
@@ -71,38 +71,17 @@ class Features:
     data: torch.Tensor
 
 
-class _PieceList:
-    """The file that ``torch.save`` writes to; it keeps the pieces without copying ``data``."""
+def encode_features(features: Features, kind: Kind) -> bytes:
+    """Return the bytes of a feature file. The same features give the same bytes.
 
-    def __init__(self, data: torch.Tensor) -> None:
-        self._rows = data.numpy()
-        self.pieces: list[bytes | memoryview] = []
-
-    def write(self, piece: memoryview) -> int:
-        array = np.frombuffer(piece, np.uint8)
-        if len(piece) == self._rows.nbytes and array.ctypes.data == self._rows.ctypes.data:
-            self.pieces.append(self._rows.data.cast("B"))
-        else:
-            self.pieces.append(bytes(piece))  # its memory is torch's, which uses it again
-        return len(piece)
-
-    def flush(self) -> None:
-        """Do nothing: every piece is kept as it comes."""
-
-
-def encode_features(features: Features, kind: Kind) -> list[bytes | memoryview]:
-    """Return the bytes of a feature file, in pieces. The same features give the same bytes.
-
-    The numbers are those of ``features``, not a copy. Nothing is written here: ``torch.save`` onto
-    a full disk fails without saying so.
+    Nothing is written here: ``torch.save`` onto a full disk fails without saying so.
     """
     data = features.data.contiguous()
     if data.untyped_storage().nbytes() > data.nbytes:
         data = data.clone()  # of rows of a larger tensor, torch.save would write all
-    out = _PieceList(data)
-    document = {_ID_KEY[kind]: features.ids, "data": data, "schema": SCHEMA}
-    torch.save(document, out)  # type: ignore[arg-type]
-    return out.pieces
+    out = io.BytesIO()
+    torch.save({_ID_KEY[kind]: features.ids, "data": data, "schema": SCHEMA}, out)
+    return out.getvalue()
 
 
 def all_finite(data: torch.Tensor) -> bool:
@@ -130,9 +109,14 @@ def load_features(path: Path, kind: Kind, *, mapped: bool = False) -> Features:
     ids = document[_ID_KEY[kind]]
     if not isinstance(ids, list) or not all(isinstance(i, str) for i in ids):
         raise DamagedFeaturesError(f"{path.name} has ids that are not text")
-    data = _as_tensor(document["data"], ids, path.name)
+    data = document["data"]
+    if isinstance(data, list):
+        data = _stacked(data, ids, path.name)
+    if not isinstance(data, torch.Tensor) or data.dim() != 2 or data.shape[0] != len(ids):
+        raise DamagedFeaturesError(f"{path.name} has {len(ids)} ids but other rows")
     if len(set(ids)) != len(ids):
         raise DamagedFeaturesError(f"{path.name} names a sequence twice")
+    data = data.to(torch.float32)
     if not all_finite(data):
         raise DamagedFeaturesError(f"{path.name} has values that are not finite")
     return Features(list(ids), data)
@@ -142,9 +126,6 @@ def map_rows(path: Path) -> torch.Tensor:
     """The rows of a merged file that :func:`load_features` accepted, mapped and not looked through.
 
     float32 ``[n, width]``. For a process that shares the file with the one that checked it.
-
-    Raises:
-        DamagedFeaturesError: the file is gone or another one.
     """
     document = _unpickled(path, True)
     data = document["data"] if isinstance(document, Mapping) and "data" in document else None
@@ -158,7 +139,8 @@ def _unpickled(path: Path, mapped: bool) -> Any:
     try:
         if zipfile.is_zipfile(path):
             with warnings_of_torch("error"):  # of some damaged pickles it only warns
-                mapped = mapped and _is_text(path)
+                # torch cannot map a file whose name is no valid text
+                mapped = mapped and not any("\ud800" <= letter <= "\udfff" for letter in str(path))
                 return torch.load(path, map_location="cpu", weights_only=True, mmap=mapped)
     except _UNREADABLE as error:
         reason = next(iter(str(error).splitlines()), type(error).__name__)
@@ -166,29 +148,17 @@ def _unpickled(path: Path, mapped: bool) -> Any:
     raise DamagedFeaturesError(f"{path.name} cannot be read: it is truncated, or not a .pt file")
 
 
-def _is_text(path: Path) -> bool:
-    """Return whether a path is valid text: torch cannot map a file of another name."""
-    return not any(0xD800 <= ord(letter) <= 0xDFFF for letter in str(path))
-
-
-def _as_tensor(data: Any, ids: list[str], name: str) -> torch.Tensor:
-    """Return rows of any accepted format as float32 ``[n, width]``."""
-    if isinstance(data, list):
-        rows = []
-        for row, expected in zip(data, ids, strict=False):
-            if isinstance(row, Mapping):
-                if row.get("label") != expected:
-                    raise DamagedFeaturesError(f"{name} has rows in another order than its ids")
-                row = row.get("mean_representation")
-            rows.append(row)
-        try:
-            tensors = [torch.as_tensor(row, dtype=torch.float32) for row in rows]
-            stacked = torch.stack(tensors) if tensors else torch.zeros(0, 0)
-        except (TypeError, ValueError, RuntimeError) as error:
-            raise DamagedFeaturesError(
-                f"{name} has rows that are not vectors of one width"
-            ) from error
-        data = stacked if len(data) == len(ids) else stacked[:0]
-    if not isinstance(data, torch.Tensor) or data.dim() != 2 or data.shape[0] != len(ids):
-        raise DamagedFeaturesError(f"{name} has {len(ids)} ids but other rows")
-    return data.to(torch.float32)
+def _stacked(rows: list[Any], ids: list[str], name: str) -> torch.Tensor:
+    """Return rows in the formats of version 1 as one tensor."""
+    labels = ids
+    try:
+        if rows and isinstance(rows[0], Mapping):
+            labels = [row["label"] for row in rows]
+            rows = [row["mean_representation"] for row in rows]
+        tensors = [torch.as_tensor(row, dtype=torch.float32) for row in rows]
+        data = torch.stack(tensors) if tensors else torch.zeros(0, 0)
+    except (TypeError, ValueError, RuntimeError, LookupError) as error:
+        raise DamagedFeaturesError(f"{name} has rows that are not vectors of one width") from error
+    if labels != ids[: len(labels)]:
+        raise DamagedFeaturesError(f"{name} has rows in another order than its ids")
+    return data

@@ -25,14 +25,11 @@ from virnucpro.store.stamps import HashedFile, hashed, stamp_of
 
 @dataclass(frozen=True)
 class StoredReceipts:
-    """What the file of receipts holds.
+    """What the file of receipts holds."""
 
-    Attributes:
-        removed: intermediate files of a finished run that are gone; their receipts stand for them.
-        documents: receipts of stages with one task and of removed files, by name.
-    """
-
+    # Intermediate files of a finished run that are gone; their receipts stand for them.
     removed: frozenset[Path] = frozenset()
+    # Receipts of stages with one task and of removed files, by name.
     documents: Mapping[Path, Json] = field(default_factory=dict)
 
 
@@ -40,12 +37,11 @@ class Ledger:
     """The receipts of one run.
 
     Digests form a chain from receipt to receipt: an input that an earlier stage wrote is known by
-    its receipt, and hashed again only where its stamp is another one. ``digests`` begins with that
-    of the input file.
+    its receipt, and hashed again only where its stamp is another one. It begins with the
+    ``digests`` (SHA-256, hex) of files that no stage writes.
     """
 
     def __init__(self, layout: Layout, disk: Disk, digests: Mapping[Path, str]) -> None:
-        """``digests``: SHA-256 (hex) of files that no stage writes, by path."""
         self._layout = layout
         self._disk = disk
         self._digests = dict(digests)
@@ -98,7 +94,7 @@ class Ledger:
 
     def has_inputs_of(self, task: Task, receipt: Receipt) -> bool:
         """Return whether ``receipt`` was written for the inputs of ``task``, which must exist."""
-        return receipt.fingerprint == self.identified(task).fingerprint
+        return receipt.fingerprint == self._fingerprint(task)
 
     def load(self, stage: str, figures: type[TaskFigures]) -> None:
         """Take the receipt of a stage with one task for true, without a look at its files."""
@@ -108,16 +104,14 @@ class Ledger:
     def reopened(self, task: Task) -> Task:
         """Return a stale task as it is carried out, after its old receipt is removed."""
         self._disk.remove(task.receipt)
-        return self.identified(task)
+        return replace(task, fingerprint=self._fingerprint(task), root=self._layout.root)
 
-    def identified(self, task: Task) -> Task:
-        """Return a task with what its receipt says of it; its inputs must exist."""
+    def _fingerprint(self, task: Task) -> str:
         for path in task.inputs:
             if path not in self._digests:
                 self._files[path] = hashed(path)
                 self._digests[path] = self._files[path].sha256
-        digest = fingerprint(task, [self._digests[path] for path in task.inputs])
-        return replace(task, fingerprint=digest, root=self._layout.root)
+        return fingerprint(task, [self._digests[path] for path in task.inputs])
 
     def accept(self, result: TaskResult, *, durable: bool = True) -> None:
         """Count a finished task, and write its receipt, unless its session has done that.
@@ -143,10 +137,7 @@ class Ledger:
             write_receipt(self._disk, result)
 
     def remove(self, receipts: Iterable[tuple[Path, Receipt]], keep: frozenset[Path]) -> None:
-        """Delete outputs that a finished run no longer needs; their receipts are stored before.
-
-        So a kill half way leaves a valid run.
-        """
+        """Delete outputs that are no longer needed, after their receipts are stored."""
         receipts = list(receipts)
         files = [
             path
@@ -218,11 +209,7 @@ def has_receipts(layout: Layout) -> bool:
 
 
 def read_receipts(layout: Layout) -> StoredReceipts:
-    """Return the stored receipts of a run, from the copy where the first file is unreadable.
-
-    Raises:
-        ResumeRefusedError: a newer version of the program wrote it (exit 3).
-    """
+    """Return the stored receipts of a run, from the copy where the first file is unreadable."""
     for path in layout.receipt_files:
         try:
             document = read_document("receipts", path)
@@ -242,10 +229,7 @@ def stage_receipt(layout: Layout, stage: str, figures: type[TaskFigures]) -> Rec
 
 
 def receipt_or_problem(layout: Layout, path: Path, stored: StoredReceipts) -> Receipt | str:
-    """Return the receipt named ``path`` if its files exist in their sizes, else what is wrong.
-
-    Contents are not read: this is for ``status``, not for deciding what is computed again.
-    """
+    """Return a receipt if its files exist in their sizes, else what is wrong; for ``status``."""
     try:
         receipt = read_receipt(path, layout.root, stored=stored.documents.get(path))
     except UnusableReceiptError as error:

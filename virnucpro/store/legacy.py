@@ -17,7 +17,14 @@ from pathlib import Path
 from virnucpro.contracts import Json, OutputFile, Task, TaskResult
 from virnucpro.errors import NothingToResumeError
 from virnucpro.io.fasta import fasta_bytes, read_fasta
-from virnucpro.layout import FEATURE_SUFFIX, MOLECULES, Layout, Molecule, OutputFolder
+from virnucpro.layout import (
+    FEATURE_SUFFIX,
+    MOLECULES,
+    Layout,
+    Molecule,
+    OutputFolder,
+    receipt_beside,
+)
 from virnucpro.store.disk import Disk, sha256_of
 from virnucpro.store.documents import parse_json
 from virnucpro.store.receipts import fingerprint, write_receipt
@@ -114,8 +121,8 @@ def feature_files(layout: Layout) -> dict[Path, tuple[Molecule, int]]:
         suffix = f"_{FEATURE_SUFFIX[molecule]}.pt"
         for path in sorted(layout.folder(molecule).glob(f"output_*{suffix}")):
             number = path.name[len("output_") : -len(suffix)]
-            receipt = path.with_name(path.name + ".done")
-            if number.isdecimal() and path.is_file() and not receipt.exists():
+            done = receipt_beside(path).exists()
+            if number.isdecimal() and path.is_file() and not done:
                 files[path] = (molecule, int(number))
     return files
 

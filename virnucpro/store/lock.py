@@ -72,21 +72,14 @@ def locked(
 ) -> Iterator[LockOwner | None]:
     """Hold the lock file ``path`` for the duration of the block.
 
-    ``wait`` waits until it is free; otherwise a lock that another process holds is refused at once.
-    ``work`` says what is worked on, for the messages of others. ``state`` are files and folders
-    that the work keeps outside of the checkpoint folder; they must not be symbolic links either.
+    ``wait`` waits until it is free; otherwise LockedError says at once who holds it. ``work`` says
+    what is worked on, for the messages of others. ``state`` are files and folders that the work
+    keeps outside of the checkpoint folder; they must not be symbolic links either. Yields a process
+    that held the lock and ended without leaving it, if there was one.
 
     The file is never unlinked: a lock on an unlinked file excludes nobody. The kernel releases it
     when the process ends, however it ends, also on another host of a network file system; so a
     stale owner does not block. Where the file system has no locks, the name in the file counts.
-
-    Yields:
-        The stale owner: a process that held the lock and ended without leaving it; else None.
-
-    Raises:
-        LockedError: another process holds it; the message names the owner (exit 5).
-        ResumeRefusedError: something beside the lock, or of ``state``, is a symbolic link.
-        OutputError: the file cannot be written.
     """
     refuse_links(path, *state)
     with explain_write_errors(path):

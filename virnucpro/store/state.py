@@ -31,20 +31,14 @@ MATES, INTERLEAVED = "mates", "interleaved"
 
 @dataclass(frozen=True)
 class RunState:
-    """What an earlier start of a run has to tell a later one.
+    """What an earlier start of a run has to tell a later one."""
 
-    Attributes:
-        source: the input as given, for messages only.
-        analysis: everything that decides the results, by a name for people.
-        budgets: batch budgets that were measured, by encoder and kind of device. Batches decide
-            the last bits of an embedding: the same ones make the same bytes on the same device.
-        mates: the file of the second mates, for messages only; empty for single records.
-    """
-
-    source: str
-    analysis: Mapping[str, Json]
+    source: str  # the input as given, for messages only
+    analysis: Mapping[str, Json]  # everything that decides the results, by a name for people
+    # Batch budgets that were measured, by encoder and kind of device. Batches decide the last bits
+    # of an embedding: the same ones make the same bytes on the same device.
     budgets: Mapping[str, int] = field(default_factory=dict)
-    mates: str = ""
+    mates: str = ""  # the file of the second mates, for messages only; empty for single records
 
     @property
     def identity(self) -> WorkIdentity:
@@ -53,13 +47,7 @@ class RunState:
 
 
 def read_state(layout: Layout) -> RunState | None:
-    """Return the state of an earlier run of the same STEM; None where there is none.
-
-    A damaged state counts as none: the receipts alone then decide what is done again.
-
-    Raises:
-        ResumeRefusedError: a newer version wrote it (exit 3).
-    """
+    """Return the state of an earlier run of the same STEM; a damaged one counts as none."""
     try:
         document = read_document("run state", layout.run_state)
         budgets = {
@@ -81,10 +69,7 @@ def write_state(layout: Layout, disk: Disk, state: RunState) -> None:
 def check_run(
     layout: Layout, disk: Disk, wanted: RunState, *, resume: bool = False, force: bool = False
 ) -> Decision:
-    """Decide whether the run may start or go on; see :func:`virnucpro.store.work.check_work`.
-
-    A run of version 1 of the program is taken over only with ``resume``.
-    """
+    """Do what :func:`check_work` does; a run of version 1 is taken over only with ``resume``."""
     try:
         existing = _existing_run(layout, wanted, accepted=resume or force)
     except ResumeRefusedError:  # written by a newer version
@@ -97,12 +82,7 @@ def check_run(
 def refuse_foreign_files(layout: RunLayout, *, resume: bool) -> None:
     """Refuse files that are in the way of a run, as :func:`check_run` will, but at once.
 
-    Where another process works on the run, it is not asked: files come and go.
-
-    Raises:
-        ResumeRefusedError: a newer version wrote the run that is there (exit 3).
-        UsageError: files would be overwritten that are not ours, or are those of a run of version
-            1 that is not to be taken over (exit 64).
+    Nothing is refused where another process works on the run, because files come and go.
     """
     owner = read_owner(layout.lock)
     if owner is None or owner.is_dead:
@@ -140,10 +120,7 @@ def _existing_run(layout: Layout, wanted: RunState, *, accepted: bool) -> Existi
 
 
 def _foreign_in_place_of_removed(layout: Layout) -> list[Path]:
-    """Return the files that somebody put where the finished run had removed its own.
-
-    After a kill while they were removed, some of its own are still there.
-    """
+    """Return the files that somebody put where the finished run had removed its own."""
     stored = read_receipts(layout)
     digests = {
         layout.root / output["file"]: output["sha256"]

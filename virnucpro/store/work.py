@@ -18,12 +18,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, NamedTuple
 
 from virnucpro.contracts import Json
 from virnucpro.errors import ResumeRefusedError, UsageError
+from virnucpro.layout import existing_paths
 from virnucpro.store.disk import Disk, is_own_file, refuse_links
 from virnucpro.store.documents import parse_json, read_document, sealed, stamped
 
@@ -34,41 +36,27 @@ LONGEST_VALUE = 200  # letters of a setting in a message
 
 @dataclass(frozen=True)
 class WorkIdentity:
-    """What the results of a piece of work depend on.
+    """What the results of a piece of work depend on."""
 
-    Attributes:
-        label: the work in words, for messages: ``the run of /data/sample.fa``.
-        settings: everything that decides the results, by a name for people: digests of inputs and
-            models, parameters. Neither paths nor hardware belong here.
-    """
-
-    label: str
+    label: str  # the work in words, for messages: ``the run of /data/sample.fa``
+    # Everything that decides the results, by a name for people: digests of inputs and models,
+    # parameters. Neither paths nor hardware belong here.
     settings: Mapping[str, Json]
 
 
 @dataclass(frozen=True)
 class ExistingWork:
-    """What a command found where it would write.
+    """What a command found where it would write."""
 
-    Attributes:
-        place: the output directory or file, for messages.
-        previous: folder that takes what ``--force`` moves aside.
-        own_files: files and folders that an earlier start of this command is proved to have made,
-            those that prove it last.
-        foreign_files: the other files and folders that would be overwritten or removed.
-        identity: of the earlier work; None where there was none, or where only its receipts are
-            left, which then decide task by task what is done again.
-        finished: whether the earlier work came to its end.
-        option: what names another place on the command line.
-    """
-
-    place: Path
-    previous: Path
-    own_files: Sequence[Path] = ()
-    foreign_files: Sequence[Path] = ()
+    place: Path  # the output directory or file, for messages
+    previous: Path  # folder that takes what ``--force`` moves aside
+    own_files: Sequence[Path] = ()  # proved to be of this command; what proves it comes last
+    foreign_files: Sequence[Path] = ()  # the others that would be overwritten or removed
+    # Of the earlier work; None where there was none, or where only its receipts are left, which
+    # then decide task by task what is done again.
     identity: WorkIdentity | None = None
-    finished: bool = False
-    option: str = "--output-dir"
+    finished: bool = False  # whether the earlier work came to its end
+    option: str = "--output-dir"  # what names another place on the command line
 
 
 class Decision(NamedTuple):
@@ -149,7 +137,7 @@ def check_evaluation(
 
 
 def foreign_files_refusal(existing: ExistingWork, *, force: bool = True) -> UsageError | None:
-    """Return the refusal to overwrite files that are not ours; None where there are none.
+    """Return the refusal to overwrite files that are not ours, if there are any.
 
     ``force`` says whether the command has the option ``--force``.
     """
@@ -171,16 +159,15 @@ def foreign_files_refusal(existing: ExistingWork, *, force: bool = True) -> Usag
 
 def refuse_other_json(path: Path | None, keys: Sequence[str], option: str) -> None:
     """Raise UsageError where a JSON file in the way does not have the ``keys`` of our own."""
-    if path is None or not files_in([path]):
+    if path is None:
         return
-    try:
+    document = None
+    with suppress(OSError, ValueError):
         document = parse_json(path.read_bytes()) if is_own_file(path) else None
-    except (OSError, ValueError):
-        document = None
-    if not isinstance(document, dict) or not set(keys) <= document.keys():
-        existing = ExistingWork(path.parent, path.parent, foreign_files=[path], option=option)
-        refusal = foreign_files_refusal(existing, force=False)
-        assert refusal is not None
+    is_own = isinstance(document, dict) and set(keys) <= document.keys()
+    foreign = [] if is_own else existing_paths(path)
+    existing = ExistingWork(path.parent, path.parent, foreign_files=foreign, option=option)
+    if refusal := foreign_files_refusal(existing, force=False):
         raise refusal
 
 
@@ -222,10 +209,7 @@ def move_aside(existing: ExistingWork, disk: Disk) -> Path | None:
 
 
 def save_identity(path: Path, identity: WorkIdentity, disk: Disk) -> None:
-    """Record at ``path`` which work is about to write its files, before the first of them.
-
-    While the record is there, they are proved to be those of the work.
-    """
+    """Record which work is about to write its files: while the record is there, it proves them."""
     document = stamped("work", label=identity.label, settings=dict(identity.settings))
     disk.save(path, sealed(document))
 

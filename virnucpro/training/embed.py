@@ -4,27 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from virnucpro.contracts import Device
-from virnucpro.devices import choose_devices, mask_warning, visible_gpus
-from virnucpro.encoders.registry import cautions, check_precision, locate
+from virnucpro.devices import choose_devices, visible_gpus
+from virnucpro.encoders.registry import locate
 from virnucpro.errors import ResumeRefusedError, UsageError
-from virnucpro.events import Emit, Notice, StageAhead
+from virnucpro.events import Emit, Notice
 from virnucpro.executors.executor import Executor, open_executor
 from virnucpro.executors.signals import Interruption
 from virnucpro.formatting import counted
-from virnucpro.layout import Molecule
-from virnucpro.precision import choose_precision, emulation_warnings
-from virnucpro.run.engine import Run, checked_state, execute
+from virnucpro.run.engine import execute
 from virnucpro.run.failures import update_failure_table
-from virnucpro.run.files import tidy_up
-from virnucpro.run.prepare import ignored_by, requested_precision
-from virnucpro.run.record import run_record, write_record
+from virnucpro.run.prepare import checked_precision
+from virnucpro.run.record import write_record
 from virnucpro.run.request import check_writable
+from virnucpro.run.run import Run, checked_state
 from virnucpro.settings import AnalysisSettings, MachineSettings
-from virnucpro.stages.embedding import EmbeddingStage, EncoderSetup
+from virnucpro.stages.embedding import EncoderSetup
 from virnucpro.stages.merging import MergingStage
 from virnucpro.stages.shards import ShardsStage
 from virnucpro.store.disk import Disk, sha256_of
@@ -66,27 +64,15 @@ def embed(
     """Embed a data set, or what is missing of it.
 
     ``executor`` carries out the tasks; None is that of the chosen devices.
-
-    Raises:
-        VirNucProError: see ``virnucpro.errors``; nothing that was finished is lost.
     """
     disk = disk or Disk()
     dataset = Dataset(request.dataset.absolute())
     parts = _chosen_parts(dataset, request.parts)
     layouts = [dataset.layout(part) for part in parts]
     devices = choose_devices(request.machine, visible_gpus())
-    if devices[0].kind == "cuda" and (warning := mask_warning()):
-        emit(Notice("warning", warning))
-    encoders = _encoders(request, dataset, devices)
+    encoders = _encoders(request, dataset, devices, emit)
     for layout in layouts:
         check_writable(layout)
-    sources = tuple(encoders.sources.values())
-    for text in (
-        *cautions(sources),
-        *ignored_by(sources, request.analysis, request.machine),
-        *emulation_warnings(encoders.precision, devices),
-    ):
-        emit(Notice("warning", text))
     with ExitStack() as stack:
         for layout in layouts:
             stack.enter_context(locked(layout.lock))
@@ -98,37 +84,21 @@ def embed(
             state = checked_state(
                 layout, disk, state, emit, resume=request.resume, force=request.force
             )
-            runs.append((part, Run(layout, disk, (), state, command="train embed")))
-        executor = executor or open_executor(devices, request.machine, interruption)
-        stack.callback(executor.close)
-        budgets: dict[str, int] = {}
-        embedded = []
-        for position, (part, run) in enumerate(runs):
-            layout, state = run.layout, run.state
-            state = replace(state, budgets={**budgets, **state.budgets})
             shards, frames = dataset.shards(part), dataset.description["parts"][part]["frames"]
+            emit(Notice("info", f"{layout.stem}: {frames:,} frames in {counted(shards, 'shard')}"))
             stages = [
                 ShardsStage(layout, disk, shards, frames),
                 *encoders.stages(layout, disk, request.machine, state.budgets),
                 MergingStage(layout, disk),
             ]
-            run = replace(
-                run,
-                stages=stages,
-                state=state,
-                stages_before=position * len(stages),
-                stages_in_all=len(runs) * len(stages),
-                runs_ahead=tuple(
-                    StageAhead(stage.name, _frames_to_embed(later, dataset, stage.molecule))
-                    for later, _ in runs[position + 1 :]
-                    for stage in stages
-                    if isinstance(stage, EmbeddingStage)
-                ),
-            )
-            emit(Notice("info", f"{layout.stem}: {frames:,} frames in {counted(shards, 'shard')}"))
-            budgets.update(execute(run, executor, emit).budgets)
-            embedded.append(_recorded(part, run, dataset, encoders, devices, request.command))
-    return embedded
+            runs.append(Run(layout, disk, stages, state, command="train embed"))
+        executor = executor or open_executor(devices, request.machine, interruption)
+        stack.callback(executor.close)
+        execute(runs, executor, emit)
+        return [
+            _recorded(part, run, dataset, encoders, devices, request.command)
+            for part, run in zip(parts, runs, strict=True)
+        ]
 
 
 def _recorded(
@@ -139,34 +109,23 @@ def _recorded(
     devices: Sequence[Device],
     command: Sequence[str],
 ) -> EmbeddedPart:
-    """Write the failures and the record of a part that was embedded, and tidy up."""
-    outcome, layout, disk = run.outcome, run.layout, run.disk
-    update_failure_table(layout, disk, f"part {layout.stem}", outcome.failures)
-    failed = len({name for failure in outcome.failures for name in failure.ids})
+    """Write the failures and the record of a part that was embedded."""
+    failures, stem = run.failures, run.layout.stem
+    update_failure_table(run.layout, run.disk, f"part {stem}", failures)
+    failed = len({name for failure in failures for name in failure.ids})
     frames = dataset.description["parts"][part]["frames"]
-    record = run_record(
-        outcome,
-        encoders,
-        devices,
-        command,
-        data_set=sha256_of(dataset.description_file),
-        truncation=encoders.truncation,
-        counts={"shards": dataset.shards(part), "frames": frames, "failed": failed},
-    )
-    computed = outcome.computed.total()
+    details = {
+        "data_set": sha256_of(dataset.description_file),
+        "truncation": encoders.truncation,
+        "counts": {"shards": dataset.shards(part), "frames": frames, "failed": failed},
+    }
     lasting = ("data_set", "models", "truncation", "precision", "counts")
-    write_record(layout, disk, record, lasting, computed=computed > 0)
-    if not failed:
-        tidy_up(layout, disk, run.stages, run.ledger, keep_intermediate=True)
-    return EmbeddedPart(layout.stem, frames, failed, computed)
+    write_record(run, encoders, devices, command, lasting, details)
+    return EmbeddedPart(stem, frames, failed, run.computed.total())
 
 
 def _chosen_parts(dataset: Dataset, requested: Sequence[Part] | None) -> list[Part]:
-    """Return the requested parts, or all that have frames.
-
-    Raises:
-        UsageError: it is a data set of records, a requested part has no frames, or no part has any.
-    """
+    """Return the requested parts, or all that have frames."""
     dataset.require_content("frames")
     existing: list[Part] = [part for part in PARTS if dataset.shards(part)]
     for part in requested or ():
@@ -180,22 +139,11 @@ def _chosen_parts(dataset: Dataset, requested: Sequence[Part] | None) -> list[Pa
     return chosen
 
 
-def _frames_to_embed(part: Part, dataset: Dataset, molecule: Molecule) -> int:
-    """Return about how many frames of a part have no features yet."""
-    layout, shards = dataset.layout(part), dataset.shards(part)
-    existing = sum(layout.features(molecule, n + 1).exists() for n in range(shards))
-    frames: int = dataset.description["parts"][part]["frames"]
-    return round(frames * (shards - existing) / shards)
-
-
-def _encoders(request: EmbedRequest, dataset: Dataset, devices: Sequence[Device]) -> EncoderSetup:
+def _encoders(
+    request: EmbedRequest, dataset: Dataset, devices: Sequence[Device], emit: Emit
+) -> EncoderSetup:
     """Find the encoders, and the precision: ``auto`` is what any part was begun with."""
     analysis = request.analysis
-    requested: str = analysis.precision
-    if not request.force:
-        for part in PARTS:
-            requested = requested_precision(dataset.layout(part), requested)
-    precision = choose_precision(requested, devices)
     nucleotide = locate(analysis.nucleotide_model, "nucleotide")
     if nucleotide.reading != "open frames":
         raise UsageError(
@@ -203,16 +151,13 @@ def _encoders(request: EmbedRequest, dataset: Dataset, devices: Sequence[Device]
             f"are trained together with their classifier, by virnucpro train lite"
         )
     protein = locate(analysis.protein_model, "protein")
-    check_precision(precision, nucleotide, protein)
+    layouts = [] if request.force else [dataset.layout(part) for part in PARTS]
+    precision = checked_precision(layouts, analysis, devices, (nucleotide, protein), emit)
     return EncoderSetup(nucleotide, protein, precision, analysis.truncation)
 
 
 def _refuse_mixture(dataset: Dataset, parts: Sequence[Part], encoders: EncoderSetup) -> None:
-    """Check that a part which is not embedded now was embedded with the same models.
-
-    Raises:
-        ResumeRefusedError: it was not: no classifier could be trained on the two.
-    """
+    """Check that a part which is not embedded now was embedded with the same models."""
     identity = encoders.identity()
     for part in PARTS:
         earlier = None if part in parts else read_state(dataset.layout(part))

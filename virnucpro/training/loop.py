@@ -9,9 +9,8 @@ import math
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import torch
@@ -37,29 +36,17 @@ class Trainable(Protocol):
     @property
     def savepoint(self) -> Path:
         """The file of the savepoint."""
-        ...
 
     def loop(
         self, group: TrainingGroup, report: ReportEvent, stop_requested: StopRequested
     ) -> TrainingLoop:
         """Return the loop of one process."""
-        ...
 
 
 def train_network(
     plan: Trainable, group: TrainingGroup, report: ReportEvent, stop_requested: StopRequested
 ) -> bool:
-    """Train from the savepoint, which must exist, to the end or until a stop is requested.
-
-    Returns:
-        Whether the training is finished. If it was stopped, the savepoint holds the state after
-        the last batch.
-
-    Raises:
-        DeviceError: the device has too little memory.
-        InputError: the loss is no longer finite.
-        OutputError: the savepoint cannot be written.
-    """
+    """Train from the savepoint, and return whether the training is finished or was stopped."""
     call_mkl_functions_once()
     try:
         return plan.loop(group, report, stop_requested).train()
@@ -69,13 +56,11 @@ def train_network(
         ) from error
 
 
-@dataclass(frozen=True)
-class EpochPlan:
+class EpochPlan(NamedTuple):
     """The batches of an epoch.
 
     Attributes:
-        sizes: units of each batch, over all processes.
-        units: what is counted, for messages.
+        sizes: ``units`` of each batch, over all processes.
         loss_divisor: what the sum of the losses of all batches is divided by.
         batches: the contents for this process, after the batches that are finished. A content is
             taken when it is trained on, so random numbers may be drawn for it then.
@@ -90,11 +75,8 @@ class EpochPlan:
 class TrainingLoop(ABC):
     """The network, the optimizer and the position in the data of one process.
 
-    Attributes:
-        network: the network, on the device of the process.
-        model: the same with gradients averaged over the processes, for the forward pass.
-        average: a running mean of the weights and of the statistics of batch norms, if asked for.
-        savepoint: the state that was loaded, with the epoch and the history.
+    ``model`` is the network with gradients averaged over the processes, for the forward pass;
+    ``average`` a running mean of the weights and of the statistics of batch norms, if asked for.
     """
 
     def __init__(
@@ -121,9 +103,7 @@ class TrainingLoop(ABC):
         self._report, self._stop_requested = report, stop_requested
         self._precision = precision
         self.group, self.network, self.optimizer = group, network.to(group.device), optimizer
-        loaded = load_savepoint(savepoint)
-        assert loaded is not None
-        self.savepoint = loaded
+        self.savepoint = loaded = load_savepoint(savepoint)
         if loaded.network:
             network.load_state_dict(loaded.network)
         if loaded.optimizer:
@@ -150,10 +130,7 @@ class TrainingLoop(ABC):
 
     @abstractmethod
     def step(self, number: int, content: Any) -> torch.Tensor:
-        """Train on batch ``number`` (from 0), with one call of :meth:`descend`.
-
-        Return the loss of this process, so that the sum over all processes is that of the batch.
-        """
+        """Train on batch ``number`` (from 0) with :meth:`descend`; return this process' loss."""
 
     @abstractmethod
     def validate(self) -> Mapping[str, float]:
@@ -161,32 +138,23 @@ class TrainingLoop(ABC):
 
     @abstractmethod
     def rank(self, metrics: Mapping[str, float]) -> float:
-        """Return the number by which epochs are compared: the highest is the best.
-
-        A number that is not finite ends the training.
-        """
+        """Return the number that is highest in the best epoch; one not finite ends the training."""
 
     def result(self) -> nn.Module:
         """Return the network that is validated and kept: the mean, or the one in training."""
         return self.network if self.average is None else self.average.module
 
     def extra_state(self) -> dict[str, Any]:
-        """Return what else the rest depends on, for the savepoint. Most trainings have nothing.
-
-        The class that derives reads it from ``self.savepoint.extra`` when it is made.
-        """
+        """Return what else the rest depends on, for ``extra`` of the savepoint."""
         return {}
 
     def autocast(self) -> torch.autocast:
-        """Return a context in which products are computed in the precision of the training."""
+        """Compute products in the precision of the training."""
         dtype = DTYPES.get(self._precision)
         return torch.autocast(self.group.device.type, dtype, enabled=dtype is not None)
 
     def descend(self, loss: torch.Tensor, largest_gradient: float | None = None) -> None:
-        """Change the weights by the gradient of ``loss``, the summand of this process.
-
-        Gradients are cut to the norm ``largest_gradient`` if it is given.
-        """
+        """Change the weights by the gradient of ``loss``, the summand of this process."""
         self.optimizer.zero_grad()
         # Gradients are averaged over the processes, where their sum is meant.
         self._scaler.scale(loss * self.group.world).backward()  # type: ignore[no-untyped-call]
@@ -200,20 +168,12 @@ class TrainingLoop(ABC):
 
     def train(self) -> bool:
         """Train epoch after epoch, and return whether the training is finished."""
-        savepoint = self.savepoint
-        while not savepoint.finished:
+        while not self.savepoint.finished:
             started = time.perf_counter()
-            plan = self.epoch_plan(savepoint.epoch, savepoint.batch)
+            plan = self.epoch_plan(self.savepoint.epoch, self.savepoint.batch)
             if not self._train_epoch(plan):
                 return False
-            metrics = self.validate()
-            if not math.isfinite(self.rank(metrics)) or not math.isfinite(savepoint.loss):
-                raise InputError(
-                    f"the loss of epoch {savepoint.epoch + 1} is not finite: use a smaller "
-                    f"learning rate, and start over with --force"
-                )
-            loss = savepoint.loss / plan.loss_divisor
-            self._end_epoch(loss, metrics, time.perf_counter() - started)
+            self._end_epoch(self.savepoint.loss / plan.loss_divisor, started)
         return True
 
     def _train_epoch(self, plan: EpochPlan) -> bool:
@@ -238,16 +198,22 @@ class TrainingLoop(ABC):
             now = time.monotonic()
             if self.group.rank == 0 and now - self._last_report >= REPORT_SECONDS:
                 self._last_report = now
-                progress = (savepoint.epoch + 1, self._epochs, seen, total, plan.units)
-                self._report(EpochProgress(*progress))
+                epoch = savepoint.epoch + 1
+                self._report(EpochProgress(epoch, self._epochs, seen, total, plan.units))
         savepoint.batch, savepoint.loss = 0, self._total_loss(loss)
         return True
 
-    def _end_epoch(self, loss: float, metrics: Mapping[str, float], seconds: float) -> None:
-        """Keep the best weights, decide whether training is finished, save and report."""
-        savepoint = self.savepoint
+    def _end_epoch(self, loss: float, started: float) -> None:
+        """Validate, keep the best weights, decide whether training is finished, save and report."""
+        savepoint, metrics = self.savepoint, self.validate()
         savepoint.epoch += 1
-        rate, seconds = float(self.optimizer.param_groups[0]["lr"]), round(seconds, 3)
+        if not math.isfinite(self.rank(metrics)) or not math.isfinite(loss):
+            raise InputError(
+                f"the loss of epoch {savepoint.epoch} is not finite: use a smaller learning rate, "
+                f"and start over with --force"
+            )
+        rate = float(self.optimizer.param_groups[0]["lr"])
+        seconds = round(time.perf_counter() - started, 3)
         first = {"epoch": savepoint.epoch, "epochs": self._epochs, "loss": loss}
         savepoint.history.append({**first, **metrics, "rate": rate, "seconds": seconds})
         ranks = [self.rank(row) for row in savepoint.history]

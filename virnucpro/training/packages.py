@@ -19,11 +19,7 @@ PACKAGES = {
 
 
 def require_packages(modules: Sequence[str], what: str = "training") -> None:
-    """Check that the modules of optional packages, keys of ``PACKAGES``, can be imported.
-
-    Raises:
-        UsageError: one is not installed.
-    """
+    """Check that the modules of optional packages, keys of ``PACKAGES``, can be imported."""
     for module in modules:
         if find_spec(module) is None:
             raise UsageError(f"{what} needs {PACKAGES[module]}: pip install 'virnucpro[train]'")

@@ -37,14 +37,7 @@ TrainingEnd = bool | VirNucProError | str
 def train_on(
     plan: Trainable, devices: Sequence[Device], report: ReportEvent, interruption: Interruption
 ) -> bool:
-    """Train on one process for each device; a single one is this process itself.
-
-    Returns whether the training is finished; False if a signal stopped it.
-
-    Raises:
-        DeviceError: a process died, or its device has too little memory.
-        VirNucProError: the error that a process met.
-    """
+    """Train on one process per device, a single one being this; return whether it is finished."""
     if len(devices) == 1:
         settle_on_device(devices[0], tokenizer_threads=1)
         from virnucpro.training.loop import train_network
@@ -96,10 +89,7 @@ def _ends(
     report: ReportEvent,
     interruption: Interruption,
 ) -> dict[int, TrainingEnd]:
-    """Pass on what the first process reports until all have ended; return how, in their order.
-
-    After one has failed, the others get ``END_SECONDS``.
-    """
+    """Pass on what the first process reports until all have ended; return how, in their order."""
     running = {rank: child.connection for rank, child in enumerate(children)}
     ends: dict[int, TrainingEnd] = {}
     stop_sent, deadline = False, float("inf")

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from virnucpro.events import Notice
+
 
 @dataclass(frozen=True)
 class EpochProgress:
@@ -19,16 +21,10 @@ class EpochProgress:
 
 @dataclass(frozen=True)
 class EpochEnded:
-    """An epoch has ended.
+    """Epoch ``epoch`` (from 1) has ended.
 
-    Attributes:
-        epoch: its number, from 1.
-        epochs: the largest number of epochs.
-        loss: mean loss in training, with dropout.
-        metrics: what was measured on the validation part, by its name in the history.
-        rate: the learning rate at its end.
-        best: the best epoch so far.
-        seconds: its duration, from where this process began with it.
+    ``loss`` is the mean in training, with dropout; ``metrics`` are those of the validation part;
+    ``rate`` is the learning rate at its end, and ``best`` the best epoch so far.
     """
 
     epoch: int
@@ -42,4 +38,5 @@ class EpochEnded:
 
 TrainingEvent = EpochProgress | EpochEnded
 ReportEvent = Callable[[TrainingEvent], None]
+Show = Callable[[Notice | TrainingEvent], None]
 StopRequested = Callable[[], bool]

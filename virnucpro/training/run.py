@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from virnucpro.contracts import Device, Json
@@ -21,17 +21,10 @@ from virnucpro.training.savepoint import Savepoint, load_savepoint, save_savepoi
 
 @dataclass(frozen=True)
 class TrainingFiles:
-    """Where a training writes.
+    """Where a training writes; where all ``results`` exist, the training is finished.
 
-    Attributes:
-        label: the training in words, for messages.
-        place: the folder of the results, for messages.
-        results: the files that it writes at its end. The last one is written last, so it shows
-            that the training is finished.
-        savepoint: the state of an unfinished training.
-        lock: the file that the training process locks.
-        previous: the folder that takes what ``--force`` moves aside.
-        option: what names another place on the command line.
+    ``label`` is the training in words, ``previous`` the folder that takes what ``--force`` moves
+    aside, and ``option`` what names another place on the command line.
     """
 
     label: str
@@ -57,48 +50,42 @@ def begin_training(
 
     ``identity`` is everything that decides the weights. ``finished`` is the same of the results
     that are there, if they say so.
-
-    Raises:
-        UsageError: files that are not ours would be overwritten.
-        ResumeRefusedError: the earlier training used other data or settings, or another version of
-            the program wrote its savepoint.
-        InputError: the savepoint is damaged.
     """
+    for path in (*files.results, files.savepoint):
+        disk.sweep(path.parent, {path.name})
     results = [path for path in files.results if path.exists()]
-    existing = ExistingWork(files.place, files.previous, (), results, option=files.option)
-    point = None
+    own: Sequence[Path] = ()
+    known: Mapping[str, Json] | None = None
+    point, is_over = None, False
     if files.savepoint.exists():
         try:
             point = load_savepoint(files.savepoint)
         except (InputError, ResumeRefusedError):
             if not force:
                 raise
+        known = point.identity if point else None
         # Before a training is over, it has written nothing but its savepoint.
-        own_results = results if point is not None and point.finished else []
-        existing = replace(
-            existing,
-            own_files=[*own_results, files.savepoint],
-            foreign_files=[path for path in results if path not in own_results],
-            identity=WorkIdentity(files.label, point.identity) if point else None,
-        )
+        own = [*(results if point is not None and point.finished else []), files.savepoint]
     elif finished:
-        existing = replace(
-            existing,
-            own_files=results,
-            foreign_files=[],
-            identity=WorkIdentity(files.label, finished),
-            finished=files.results[-1].exists(),
-        )
+        own, known, is_over = results, finished, len(results) == len(files.results)
+    existing = ExistingWork(
+        files.place,
+        files.previous,
+        own,
+        [path for path in results if path not in own],
+        WorkIdentity(files.label, known) if known is not None else None,
+        is_over,
+        files.option,
+    )
     wanted = WorkIdentity(files.label, identity)
-    admission = check_work(wanted, existing, disk, resume=resume, force=force)
-    if admission.notice:
-        show(Notice("info", admission.notice))
-    if admission.decision == "finished":
+    decision, notice = check_work(wanted, existing, disk, resume=resume, force=force)
+    if notice:
+        show(Notice("info", notice))
+    if decision == "finished":
         return None
-    if admission.decision == "continue" and point is not None:
-        return point
-    point = Savepoint(dict(identity))
-    save_savepoint(files.savepoint, point, disk)
+    if decision == "start" or point is None:
+        point = Savepoint(dict(identity))
+        save_savepoint(files.savepoint, point, disk)
     return point
 
 
@@ -113,18 +100,10 @@ def run_training(
     """Train to the end on one process per device, and return the finished savepoint.
 
     The scalars of every epoch are written for TensorBoard to the folder ``tensorboard``.
-
-    Raises:
-        RunInterruptedError: a signal arrived; the savepoint holds the state after the last batch.
-        VirNucProError: see :func:`train_on`.
     """
     if tensorboard is not None:
-        point = load_savepoint(plan.savepoint)
-        assert point is not None
-        report = keep_scalars(tensorboard, point.history, report, disk)
+        report = keep_scalars(tensorboard, load_savepoint(plan.savepoint).history, report)
     with interruption.held():  # leaving it raises, after the savepoint is written
         finished = train_on(plan, devices, report, interruption)
     assert finished
-    point = load_savepoint(plan.savepoint)
-    assert point is not None
-    return point
+    return load_savepoint(plan.savepoint)

@@ -12,7 +12,7 @@ import torch
 
 from virnucpro.contracts import Json
 from virnucpro.encoders.weights import read_pickle
-from virnucpro.errors import InputError, ModelError, ResumeRefusedError
+from virnucpro.errors import InputError, ModelError
 from virnucpro.store.disk import Disk
 from virnucpro.store.documents import SCHEMAS, upgraded
 
@@ -28,14 +28,12 @@ class Savepoint:
 
     Attributes:
         identity: everything that decides the weights. It must be the same when training continues.
-        network: the state of the network.
-        optimizer: the state of the optimizer.
+        network, optimizer: their states.
         extra: what else the rest depends on: the scale of the gradients in fp16, the running mean
             of the weights, and what the training itself adds.
         loss: the sum of the losses in this epoch.
-        best: the state of the network that is kept, after the best epoch; empty before the first
-            one ends.
-        best_epoch: the number of that epoch, from 1; 0 before the first one ends.
+        best: the state of the network after ``best_epoch`` (from 1); empty before the first one
+            ends.
         history: one row per epoch: epoch, epochs, loss, the metrics of the validation part, rate,
             seconds.
         finished: whether the training is over.
@@ -67,33 +65,16 @@ class Savepoint:
 
 
 def save_savepoint(path: Path, savepoint: Savepoint, disk: Disk) -> None:
-    """Write a savepoint in place of an earlier one.
-
-    Raises:
-        OutputError: the disk is full or unwritable.
-    """
+    """Write a savepoint in place of an earlier one."""
     buffer = io.BytesIO()  # torch.save does not report that a disk is full
     torch.save({"schema": SCHEMAS["savepoint"], **vars(savepoint)}, buffer)
     disk.save(path, buffer.getvalue())
 
 
-def load_savepoint(path: Path) -> Savepoint | None:
-    """Read a savepoint. None means that there is none.
-
-    Raises:
-        InputError: it is damaged.
-        ResumeRefusedError: a newer version wrote it, or an older one in another form.
-    """
-    if not path.exists():
-        return None
+def load_savepoint(path: Path) -> Savepoint:
+    """Read a savepoint."""
     try:
-        document = read_pickle(path)
-        if "identity" in document and "schema" not in document:
-            raise ResumeRefusedError(
-                f"{path} was written by an older version of the program, and this one cannot go on "
-                f"from it: start over with --force"
-            )
-        document = upgraded("savepoint", document, path)
+        document = upgraded("savepoint", read_pickle(path), path)
         del document["schema"]
         return Savepoint(**document)
     except (ModelError, KeyError, TypeError, ValueError) as error:

@@ -10,20 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Literal
 
 from rich.console import Group, RenderableType
 from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from virnucpro.formatting import (
-    UNKNOWN,
-    clock_time,
-    gibibytes,
-    memory_size,
-    percent,
-    short_number,
-)
+from virnucpro.formatting import UNKNOWN, clock_time, gibibytes, memory_size, percent, short_number
 from virnucpro.ui.log import worker_label
 from virnucpro.ui.progress import StageProgress, WorkerProgress, added
 from virnucpro.ui.readings import GpuReading
@@ -69,11 +63,11 @@ class Dashboard:
             parts.append(f"{min(progress.tasks_done, todo):,} of {todo:,} {unit}")
         if progress.encoding and all(w.state == "loading" for w in progress.workers):
             parts.append("loading the model")
-        if (remaining := progress.run_remaining) is not None:
-            seconds, complete = remaining
-            parts.append(f"{'' if complete else 'at least '}{clock_time(seconds)} left")
-        else:
+        seconds, complete = progress.run_remaining
+        if seconds is None:
             parts.append(f"{clock_time(progress.now - progress.started)} so far")
+        else:
+            parts.append(f"{'' if complete else 'at least '}{clock_time(seconds)} left")
         if progress.failed:
             parts.append(f"{progress.failed:,} failed")
         return parts
@@ -142,7 +136,7 @@ class Dashboard:
             "state": state,
             "tasks": short_number(sum(worker.tasks for worker in workers)),
             "sequences": f"{sequences:,}" if sequences < 10_000_000 else short_number(sequences),
-            "part": percent(progress.part(sequences)),
+            "part": percent(sequences / max(progress.sequences - progress.failed, 1)),
             "seq/s": short_number(work.sequences) if work else "" if state == "busy" else state,
             "tok/s": short_number(work.tokens) if work else "",
         }
@@ -150,7 +144,7 @@ class Dashboard:
             return row | {"busy": f"{len(busy)}/{len(workers)}"}
         if worker.task is not None:
             row["now"] = f"{clock_time(now - worker.since)} {worker.task.name}"
-        return row | reading_texts(self.readings.get(worker.number))
+        return row | _reading_texts(self.readings.get(worker.number, GpuReading()))
 
     def _table(self, width: int) -> Table:
         """Return the table of workers or nodes. The longest bar is as far as the whole stage is."""
@@ -160,15 +154,14 @@ class Dashboard:
         label_width = max(SHORTEST_LABEL, longest)
         left = width - (label_width - SHORTEST_LABEL)  # long labels take the room of columns
         known = {title for row in rows.values() for title in row}
-        columns = [c for c in COLUMNS if c[0] in known and (not c[2] or c[2] <= left)]
+        columns = [(title, w) for title, w, least in COLUMNS if title in known and least <= left]
         gap = 2 if width >= ROOMY else 1
-        room = width - sum(wide + gap for _, wide, _ in columns) - label_width - gap
+        room = width - sum(wide + gap for _, wide in columns) - label_width - gap
         room = min(room, LONGEST_BAR) if room >= SHORTEST_BAR else 0
         table = Table(box=None, padding=(0, gap, 0, 0), pad_edge=False, header_style="dim")
-        heads = [("", label_width, 0), ("", room, 0)] if room else [("", label_width, 0)]
-        for title, wide, _ in (*heads, *columns):
-            table.add_column(title, width=wide, no_wrap=True, overflow="crop")
-            table.columns[-1].justify = "left" if title in ("", "now") else "right"
+        for title, wide in (("", label_width), *([("", room)] if room else []), *columns):
+            side: Literal["left", "right"] = "left" if title in ("", "now") else "right"
+            table.add_column(title, width=wide, no_wrap=True, overflow="crop", justify=side)
         done = {label: sum(w.sequences for w in workers) for label, workers in groups.items()}
         most = max(1, *done.values())
         for label, row in rows.items():
@@ -176,23 +169,14 @@ class Dashboard:
             if room:
                 share = (self.progress.share or 0) * done[label] / most
                 cells.append(ProgressBar(1.0, share, width=room, complete_style="cyan"))
-            cells += [Text(row.get(title, "")) for title, _, _ in columns]
+            cells += [Text(row.get(title, "")) for title, _ in columns]
             table.add_row(*cells, style=STYLES[row["state"]])
         return table
 
 
-def reading_texts(reading: GpuReading | None) -> dict[str, str]:
+def _reading_texts(reading: GpuReading) -> dict[str, str]:
     """Return memory, utilisation, temperature and power in words, as far as they are known."""
-    if reading is None:
-        return {}
-    used, total = reading.memory_used, reading.memory_total
-    texts = (
-        {}
-        if used is None or total is None
-        else {"memory": f"{gibibytes(used)}/{memory_size(total)}"}
-    )
-    figures = ("util", reading.utilisation, " %"), ("temp", reading.temperature, " C")
-    for title, value, unit in (*figures, ("power", reading.power, " W")):
-        if value is not None:
-            texts[title] = f"{value:.0f}{unit}"
-    return texts
+    used, total, *others = reading
+    texts = {} if used is None else {"memory": f"{gibibytes(used)}/{memory_size(total)}"}
+    units = zip(("util", "temp", "power"), others, (" %", " C", " W"), strict=True)
+    return texts | {name: f"{v:.0f}{unit}" for name, v, unit in units if v is not None}

@@ -61,12 +61,11 @@ class LogFile:
         """Write a line. Any thread may call this."""
         if self._path is None:
             return
-        with self._lock:
+        with self._lock, explain_write_errors(self._path):
             self._waiting.append(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {printable(text)}\n")
             if self._stream is not None:
-                with explain_write_errors(self._path):
-                    self._stream.writelines(self._waiting)
-                    self._stream.flush()
+                self._stream.writelines(self._waiting)
+                self._stream.flush()
                 self._waiting.clear()
 
     def event(self, event: Event) -> str | None:
@@ -94,6 +93,7 @@ def describe(event: Event, workers: Mapping[int, str]) -> str | None:
 
     ``workers`` are the names of the workers by number; one without a name is this process.
     """
+    name = workers.get(getattr(event, "worker", -1), "host")
     match event:
         case StageStarted(stage, number, _, todo):
             reasons = f" because {'; '.join(event.reasons)}" if event.reasons else ""
@@ -106,21 +106,19 @@ def describe(event: Event, workers: Mapping[int, str]) -> str | None:
             return f"report written after {seconds_text(seconds)}"
         case WorkerReady(worker, device, stage, seconds):
             uuid = f" ({device.uuid})" if device.uuid else ""
-            facts = ", ".join(f"{name} {value}" for name, value in event.facts.items())
-            name, details = worker_name(worker, device), f": {facts}" if facts else ""
-            return f"{name}{uuid} ready for {stage} after {seconds_text(seconds)}{details}"
-        case TaskStarted(worker, task):
-            sequences = counted(task.count, "sequence")
-            return f"{workers.get(worker, 'host')} started {task.name} ({sequences})"
-        case TaskFinished(worker, task, seconds):
-            duration = seconds_text(seconds, 2)
-            return f"{workers.get(worker, 'host')} finished {task.name} after {duration}"
-        case SequencesFailed(worker, task, failures):
+            facts = ", ".join(f"{fact} {value}" for fact, value in event.facts.items())
+            ready = f"{worker_name(worker, device)}{uuid} ready for {stage} after"
+            return f"{ready} {seconds_text(seconds)}{f': {facts}' if facts else ''}"
+        case TaskStarted(_, task):
+            return f"{name} started {task.name} ({counted(task.count, 'sequence')})"
+        case TaskFinished(_, task, seconds):
+            return f"{name} finished {task.name} after {seconds_text(seconds, 2)}"
+        case SequencesFailed(_, task, failures):
             reasons = "; ".join(
                 f"{counted(len(failed.ids), 'sequence')} ({failed.error}: {failed.message})"
                 for failed in failures
             )
-            return f"{workers.get(worker, 'host')} gave up in {task.name}: {reasons}"
+            return f"{name} gave up in {task.name}: {reasons}"
         case WorkerDied(worker, device, reason):
             return f"worker {worker} on {worker_name(worker, device)} died: {reason}"
         case WorkerReport(worker, device, stage, busy, idle, tasks):
@@ -138,10 +136,7 @@ def describe(event: Event, workers: Mapping[int, str]) -> str | None:
 
 
 def worker_label(worker: int, device: Device) -> str:
-    """Return ``GPU 3`` for a worker on a GPU, else ``CPU 0`` with the worker's own number.
-
-    On a cluster, the name of the node stands before it.
-    """
+    """Return ``GPU 3``, or ``CPU 0`` with the worker's number, behind the node of a cluster."""
     label = f"GPU {device.index}" if device.kind == "cuda" else f"CPU {worker}"
     return f"{device.host} {label}" if device.host else label
 

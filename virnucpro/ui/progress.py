@@ -80,25 +80,19 @@ class RecentRate:
 
 @dataclass
 class WorkerProgress:
-    """What one worker has done in the current stage.
-
-    Attributes:
-        since: when its state or its task began; ``last_report``: when it last reported anything.
-        done, current: all that it has done, and the part of it that belongs to its current task.
-        task_seconds: how long its latest tasks took.
-    """
+    """What one worker has done in the current stage."""
 
     number: int
     device: Device
-    since: float
-    last_report: float
+    since: float  # when its state or its task began
+    last_report: float  # when it last reported anything
     rate: RecentRate
     state: WorkerState = "loading"
     task: Task | None = None
     tasks: int = 0
     done: Work = NOTHING
-    current: Work = NOTHING
-    task_seconds: deque[float] = field(default_factory=lambda: deque(maxlen=20))
+    current: Work = NOTHING  # the part of it that belongs to the current task
+    task_seconds: deque[float] = field(default_factory=lambda: deque(maxlen=20))  # the latest
 
     @property
     def sequences(self) -> int:
@@ -141,7 +135,7 @@ class StageProgress:
         self._begin(StageStarted("", 0, 0, 0, 0, 0, title="", stages=0, on_workers=False))
 
     def _begin(self, event: StageStarted) -> None:
-        now, self.stage = self.now, event
+        now, self.stage = self._clock(), event
         self.tasks_done = self.failed = 0
         self.encoding = event.on_workers and event.todo > 0
         self.started = self._working_since = now
@@ -151,7 +145,7 @@ class StageProgress:
 
     def update(self, event: Event) -> None:
         """Take an event into account."""
-        now = self.now
+        now = self._clock()
         match event:
             case Progressed(number, sequences, tokens):
                 worker, weight = self._worker(number), 0.0
@@ -195,7 +189,7 @@ class StageProgress:
     def _worker(self, number: int) -> WorkerProgress:
         """Return a worker; the host comes without a :class:`WorkerReady`."""
         if number not in self._workers:
-            device, now = self._devices.get(number, Device("cpu")), self.now
+            device, now = self._devices.get(number, Device("cpu")), self._clock()
             self._workers[number] = WorkerProgress(number, device, now, now, RecentRate(now))
         return self._workers[number]
 
@@ -203,6 +197,11 @@ class StageProgress:
     def workers(self) -> list[WorkerProgress]:
         """The workers that encode, by number; none in a stage of the host."""
         return [self._workers[n] for n in sorted(self._workers)] if self.encoding else []
+
+    @property
+    def now(self) -> float:
+        """The time of the clock."""
+        return self._clock()
 
     @property
     def title(self) -> str:
@@ -213,10 +212,6 @@ class StageProgress:
     def sequences(self) -> int:
         """Number of sequences that are done or given up."""
         return sum(worker.sequences for worker in self._workers.values()) + self.failed
-
-    def part(self, sequences: int) -> float:
-        """Return which part of all that is done so many sequences are, 0 to 1."""
-        return sequences / max(self.sequences - self.failed, 1)
 
     @property
     def share(self) -> float | None:
@@ -235,17 +230,8 @@ class StageProgress:
         return added(worker.rate.per_second(self.now) for worker in self._workers.values())
 
     @property
-    def now(self) -> float:
-        """The time of the clock."""
-        return self._clock()
-
-    @property
     def remaining(self) -> float | None:
-        """Seconds to the end of the stage; None while there is too little to judge by.
-
-        Also None when all that is counted is done: what still goes on, such as the writing of what
-        was gathered, has no measure.
-        """
+        """Seconds to the end of the stage; None at its very start, and when all is counted."""
         share, worked = self.share, self.now - self._working_since
         if not share or share == 1 or (share < EARLY_SHARE and worked < EARLY_SECONDS):
             return None
@@ -257,16 +243,15 @@ class StageProgress:
         return (1 - share) * whole / speed if speed > 0 else None
 
     @property
-    def run_remaining(self) -> tuple[float, bool] | None:
+    def run_remaining(self) -> tuple[float | None, bool]:
         """Seconds to the end of the command, and whether they count all of its stages.
 
         An embedding stage that is still to come counts at the speed that a stage of that name had
-        before in this command; where there was none, the seconds leave it out. None while too
-        little is known of the current stage.
+        before in this command; where there was none, the seconds leave it out.
         """
         seconds, complete = self.remaining, True
         if seconds is None:
-            return None
+            return None, True
         for stage in self.stage.ahead:
             if stage.seconds is not None:
                 seconds += stage.seconds

@@ -8,14 +8,12 @@ there are no readings at all.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from virnucpro.contracts import Device
 
 
-@dataclass(frozen=True)
-class GpuReading:
+class GpuReading(NamedTuple):
     """State of a GPU at one moment: bytes, percent, degrees Celsius and watts."""
 
     memory_used: int | None = None
@@ -32,40 +30,33 @@ class GpuReader:
         """``library`` takes the place of ``pynvml``."""
         self._library = library
         self._opened: bool | None = None
-        self._handles: dict[str, Any] = {}
 
     def read(self, device: Device) -> GpuReading | None:
         """Return the state of a GPU; None for a CPU, or where the driver does not answer."""
-        if device.kind != "cuda" or not self._open():
+        if device.kind != "cuda":
             return None
+        if self._library is None:
+            import pynvml
+
+            self._library = pynvml
         nvml = self._library
-        if device.uuid not in self._handles:
-            self._handles[device.uuid] = self._ask(nvml.nvmlDeviceGetHandleByUUID, device.uuid)
-        if (handle := self._handles[device.uuid]) is None:
+        if self._opened is None:
+            self._opened = self._ask(lambda: nvml.nvmlInit() or True) or False
+        if not self._opened:
+            return None
+        handle = self._ask(nvml.nvmlDeviceGetHandleByUUID, device.uuid)
+        if handle is None:
             return None
         memory = self._ask(nvml.nvmlDeviceGetMemoryInfo, handle)
         rates = self._ask(nvml.nvmlDeviceGetUtilizationRates, handle)
         milliwatts = self._ask(nvml.nvmlDeviceGetPowerUsage, handle)
         return GpuReading(
-            None if memory is None else int(memory.used),
-            None if memory is None else int(memory.total),
-            None if rates is None else int(rates.gpu),
+            memory and int(memory.used),
+            memory and int(memory.total),
+            rates and int(rates.gpu),
             self._ask(nvml.nvmlDeviceGetTemperature, handle, nvml.NVML_TEMPERATURE_GPU),
-            None if milliwatts is None else milliwatts / 1000,
+            milliwatts and milliwatts / 1000,
         )
-
-    def _open(self) -> bool:
-        if self._opened is None:
-            if self._library is None:
-                import pynvml
-
-                self._library = pynvml
-            try:
-                self._library.nvmlInit()
-                self._opened = True
-            except self._library.NVMLError:
-                self._opened = False
-        return self._opened
 
     def _ask(self, question: Callable[..., Any], *arguments: Any) -> Any:
         try:
@@ -77,4 +68,4 @@ class GpuReader:
         """Let go of the library. Safe to call twice."""
         if self._opened:
             self._ask(self._library.nvmlShutdown)
-        self._opened, self._handles = False, {}
+        self._opened = False

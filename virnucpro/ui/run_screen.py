@@ -46,13 +46,12 @@ class RunScreen(ProgressScreen):
         text = self.log.event(event)
         with self.lock:
             self._board.progress.update(event)
-            title = self._board.progress.title
         if isinstance(event, SequencesFailed):
-            self.print(f"warning: {text}", "yellow")
+            self.say(f"warning: {text}", "yellow", always=True)
         elif text and self.verbose:
             self.say(text, "dim")
         elif isinstance(event, StageFinished | ReportFinished) and event.seconds >= LINE_SECONDS:
-            self.say(f"{title} took {clock_time(event.seconds)}")
+            self.say(f"{self._board.progress.title} took {clock_time(event.seconds)}")
 
     def check(self) -> list[str]:
         """Read the GPUs, and return warnings about workers."""

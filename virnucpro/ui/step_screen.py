@@ -1,13 +1,11 @@
-"""The screen of commands with steps of known size: ``train prepare``, ``train lite``, downloads."""
+"""The screen of commands with steps of known size: ``train prepare`` and others."""
 
 from __future__ import annotations
-
-from collections.abc import Callable
 
 from rich.console import RenderableType
 
 from virnucpro.events import Event, Progressed
-from virnucpro.formatting import byte_size, clock_time, percent
+from virnucpro.formatting import clock_time, percent
 from virnucpro.ui.terminal import LINE_SECONDS, ProgressScreen, bar_line
 
 EARLIEST = 1.0  # seconds; before that, no time is forecast
@@ -16,8 +14,8 @@ EARLIEST = 1.0  # seconds; before that, no time is forecast
 class StepScreen(ProgressScreen):
     """Shows one step after the other on standard error: how far it is, and the time left."""
 
-    _title = ""
-    _unit = ""
+    _title = _unit = ""
+    _note = ""  # stands behind the figures of each step
     _total: float | None = None
     _amount = _first_amount = _began = 0.0
 
@@ -35,21 +33,6 @@ class StepScreen(ProgressScreen):
         """Count the records of a report that is written."""
         if isinstance(event, Progressed):
             self.advance(event.sequences)
-
-    def transfer(self, title: str) -> Callable[[int, int | None], None]:
-        """Return the function to which a download reports its progress.
-
-        It takes the bytes that have arrived and, where it is known, the size of the whole. Nothing
-        is drawn before its first call. :meth:`end` ends the step.
-        """
-
-        def report(arrived: int, total: int | None) -> None:
-            if self._title != title:
-                self._start(title, total, arrived, "bytes")
-            with self.lock:
-                self._amount, self._total = arrived, total
-
-        return report
 
     def _start(self, title: str, total: float | None, amount: float, unit: str) -> None:
         with self.lock:
@@ -84,13 +67,10 @@ class StepScreen(ProgressScreen):
 
     def _figures(self) -> str:
         figures = []
-        if self._unit == "bytes":
-            total = "" if self._total is None else f" of {byte_size(self._total)}"
-            figures.append(f"{byte_size(self._amount)}{total}")
         if self._total is not None:
             figures.append(percent(self._share))
             seconds, amount = self.clock() - self._began, self._amount - self._first_amount
             if seconds >= EARLIEST and amount > 0:
                 rest = max(self._total - self._amount, 0.0)
                 figures.append(f"{clock_time(rest * seconds / amount)} left")
-        return ", ".join(figures)
+        return ", ".join(figures) + self._note

@@ -31,7 +31,6 @@ from virnucpro.ui.progress import Clock
 LINE_SECONDS = 10.0  # between two plain lines
 TICK_SECONDS = 1.0
 STOP_SECONDS = 3.0  # how long the ticker is waited for: a driver that hangs must not hold us
-PICTURES_PER_SECOND = 4.0
 SHORTEST_BAR = 6  # characters
 
 _Screen = TypeVar("_Screen", bound="ProgressScreen")
@@ -53,13 +52,9 @@ class ProgressScreen(ABC):
     a terminal, and with ``--no-progress``, the same figures are printed as a line every ten
     seconds. The log file gets that line as well. Warnings are always printed. What writes to the
     log raises OutputError.
-
-    Attributes:
-        logs_lines: whether the log file gets the plain lines; the log of a training, which has
-            every epoch, does not need them.
     """
 
-    logs_lines = True
+    logs_lines = True  # the log of a training, which has every epoch, does not need them
 
     def __init__(
         self,
@@ -70,7 +65,6 @@ class ProgressScreen(ABC):
     ) -> None:
         """Choose between picture, plain lines and silence, as ``display`` and the terminal say.
 
-        ``console`` takes the place of standard error; ``clock`` gives seconds and never goes back.
         Without ``log``, the log file that the user named is opened, if any.
         """
         self.quiet = display.quiet
@@ -108,7 +102,7 @@ class ProgressScreen(ABC):
     def notice(self, notice: Notice) -> None:
         """Print a sentence for people and write it to the log."""
         if notice.level == "warning":
-            self.print(f"warning: {notice.message}", "yellow")
+            self.say(f"warning: {notice.message}", "yellow", always=True)
         else:
             self.say(notice.message)
         self.log.line(f"{notice.level}: {notice.message}")
@@ -117,15 +111,14 @@ class ProgressScreen(ABC):
         """Print a warning and write it to the log."""
         self.notice(Notice("warning", message))
 
-    def say(self, text: str, style: str = "") -> None:
-        """Print a line above the picture, unless only warnings are to be shown."""
-        if not self.quiet:
-            self.print(text, style)
+    def say(self, text: str, style: str = "", *, always: bool = False) -> None:
+        """Print a line above the picture: broken between words on a terminal, whole into a file.
 
-    def print(self, text: str, style: str) -> None:
-        """Print a line above the picture: between words on a terminal, whole into a file."""
-        soft_wrap = not self.console.is_terminal
-        self.console.print(Text(printable(text), style=style), soft_wrap=soft_wrap)
+        Where only warnings are to be shown, a line is printed if it is ``always``.
+        """
+        if always or not self.quiet:
+            soft_wrap = not self.console.is_terminal
+            self.console.print(Text(printable(text), style=style), soft_wrap=soft_wrap)
 
     def draw(self) -> None:
         """Start the live picture where one is shown; it is drawn until :meth:`erase`."""
@@ -134,7 +127,6 @@ class ProgressScreen(ABC):
         self._live = Live(
             console=self.console,
             get_renderable=self._current_picture,
-            refresh_per_second=PICTURES_PER_SECOND,
             transient=True,
             redirect_stdout=False,
         )

@@ -1,9 +1,9 @@
-"""The screen of ``train classifier`` and ``rcl train``: how far a training is."""
+"""The screen of the commands that train: how far a training is."""
 
 from __future__ import annotations
 
 from virnucpro.events import Notice
-from virnucpro.formatting import clock_time, percent
+from virnucpro.formatting import clock_time
 from virnucpro.training.progress import EpochEnded, EpochProgress, TrainingEvent
 from virnucpro.ui.step_screen import StepScreen
 
@@ -17,8 +17,6 @@ class TrainingScreen(StepScreen):
     logs_lines = False
 
     _seconds: tuple[float, ...] = ()
-    _metrics = _result = ""
-    _left = "time left unknown until the first epoch ends"
 
     def show(self, event: Notice | TrainingEvent) -> None:
         """Show an event; OutputError where the log file cannot be written."""
@@ -27,9 +25,11 @@ class TrainingScreen(StepScreen):
             self.notice(event)
         elif isinstance(event, EpochProgress):
             title = f"epoch {event.epoch} of at most {event.epochs}"
+            if event.epochs == 1:
+                title = "training"
             if title != self._title:
                 self.end()
-                self._start(title, event.total, 0.0, "epoch")
+                self._start(title, event.total, event.seen, "epoch")
             with self.lock:
                 self._amount = event.seen
         else:
@@ -38,31 +38,17 @@ class TrainingScreen(StepScreen):
     def _end_epoch(self, event: EpochEnded) -> None:
         self.end()
         best = "the best so far" if event.best == event.epoch else f"best: epoch {event.best}"
+        self._seconds = (*self._seconds, event.seconds)[-AVERAGED_EPOCHS:]
+        # Early stopping may end the training at any time.
+        seconds = sum(self._seconds) / len(self._seconds) * (event.epochs - event.epoch)
+        known = {title: event.metrics[n] for n, title in TITLES.items() if n in event.metrics}
+        metrics = ", ".join(f"{title} {value:.4f}" for title, value in known.items())
+        metrics = f"{metrics} ({best})".lstrip()
         with self.lock:
-            self._seconds = (*self._seconds, event.seconds)[-AVERAGED_EPOCHS:]
-            # Early stopping may end the training at any time.
-            seconds = sum(self._seconds) / len(self._seconds) * (event.epochs - event.epoch)
-            self._left = f"at most {clock_time(seconds)} left"
-            self._metrics = ", ".join(
-                f"{title} {event.metrics[name]:.4f}"
-                for name, title in TITLES.items()
-                if name in event.metrics
-            )
-            self._result = (
-                f"epoch {event.epoch} of at most {event.epochs}: loss {event.loss:.4f}, "
-                f"{self._metrics} ({best}); {self._left}"
-            )
+            self._note = f"; {metrics}; at most {clock_time(seconds)} to the end"
+        result = f"epoch {event.epoch} of at most {event.epochs}: loss {event.loss:.4f}{self._note}"
         self.draw()
-        self.log.line(self._result)
+        self.log.line(result)
         if self.verbose:
-            self.say(self._result)
+            self.say(result)
             self.last_line = self.clock()
-
-    def line_parts(self) -> list[str]:
-        """Return the current step or epoch, or the result of the epoch before, in words."""
-        return super().line_parts() or ([self._result] if self._result else [])
-
-    def _figures(self) -> str:
-        if self._unit != "epoch":
-            return super()._figures()
-        return ", ".join(filter(None, (percent(self._share), self._metrics, self._left)))

@@ -23,10 +23,9 @@ def stalled_workers(workers: Sequence[WorkerProgress], now: float) -> dict[int, 
     """
     warnings = {}
     for worker in workers:
-        usual = worker.usual_seconds
-        if usual is None and worker.state == "busy":
-            known = [w.usual_seconds for w in workers if w.device == worker.device]
-            usual = statistics.median([k for k in known if k] or [0]) or None
+        alike = [w for w in workers if w.device == worker.device] if worker.state == "busy" else []
+        known = [w.usual_seconds for w in alike if w.usual_seconds]
+        usual = worker.usual_seconds or (statistics.median(known) if known else None)
         limit = STALL_UNKNOWN if worker.device.kind == "cuda" else float("inf")
         if usual is not None:
             limit = max(STALL_SECONDS, STALL_FACTOR * usual)
@@ -35,9 +34,8 @@ def stalled_workers(workers: Sequence[WorkerProgress], now: float) -> dict[int, 
             work = worker.task.name if worker.task else "loading the model"
             habit = "" if usual is None else f"; its tasks usually take {usual:.0f} s"
             name = worker_name(worker.number, worker.device)
-            warnings[worker.number] = (
-                f"{name} has made no progress for {clock_time(silence)} on {work}{habit}"
-            )
+            text = f"{name} has made no progress for {clock_time(silence)} on {work}{habit}"
+            warnings[worker.number] = text
     return warnings
 
 
@@ -46,11 +44,11 @@ def slow_workers(workers: Sequence[WorkerProgress], now: float) -> dict[int, flo
 
     Speed is planned weight per second; only devices of the same name are compared.
     """
-    rates = {w.number: w.rate.per_second(now) for w in workers if w.state == "busy"}
-    speeds = {number: rate.weight for number, rate in rates.items() if rate is not None}
-    names, shares = {worker.number: worker.device.name for worker in workers}, {}
-    for number, speed in speeds.items():
-        others = [s for n, s in speeds.items() if n != number and names[n] == names[number]]
+    rates = [(w, w.rate.per_second(now)) for w in workers if w.state == "busy"]
+    speeds = [(w.number, w.device.name, rate.weight) for w, rate in rates if rate is not None]
+    shares = {}
+    for number, name, speed in speeds:
+        others = [s for n, other, s in speeds if n != number and other == name]
         if others and speed < SLOW_SHARE * (median := statistics.median(others)):
             shares[number] = speed / median
     return shares
@@ -71,21 +69,21 @@ class WorkerWatch:
         if self._progress.stage.number != self._stage:
             self._stage = self._progress.stage.number
             self._slow_since, self._slow, self._stalled = {}, set(), {}
-        workers, before = self._progress.workers, self._stalled
+        if not (workers := self._progress.workers):
+            return []
+        before = self._stalled
         self._stalled = stalled_workers(workers, now)
         warnings = [text for number, text in self._stalled.items() if number not in before]
         shares = slow_workers([w for w in workers if w.number not in self._stalled], now)
         self._slow_since = {number: self._slow_since.get(number, now) for number in shares}
         for worker in workers:
             lasted = now - self._slow_since.get(worker.number, now)
-            if lasted < SLOW_SECONDS or worker.number in self._slow:
-                continue
-            self._slow.add(worker.number)
-            cause = "shared with another program, hot or throttled (see nvidia-smi)"
-            warnings.append(
-                f"{worker_name(worker.number, worker.device)} has been slow for "
-                f"{clock_time(lasted)}: {percent(shares[worker.number])} of the median speed of "
-                f"the others; it may be "
-                f"{cause if worker.device.kind == 'cuda' else 'short of cores'}"
-            )
+            if lasted >= SLOW_SECONDS and worker.number not in self._slow:
+                self._slow.add(worker.number)
+                name, share = worker_name(worker.number, worker.device), shares[worker.number]
+                warnings.append(
+                    f"{name} has been slow for {clock_time(lasted)}: {percent(share)} of the "
+                    f"median speed of the others; it may be shared with another program, hot or "
+                    f"throttled (see nvidia-smi), or short of cores"
+                )
         return warnings

@@ -17,12 +17,13 @@ from tests.unit.encoders.small import (
     save_fair,
     sequences,
 )
-from virnucpro.compute.budget import MEMORY_SHARE, Bounds, Budget, find_budget, largest_fitting
-from virnucpro.contracts import Device, ModelSession, SessionFigures
+from virnucpro.compute.budget import Bounds, Budget, find_budget
+from virnucpro.contracts import Device, SessionFigures
 from virnucpro.encoders.registry import locate
 from virnucpro.events import Event, Notice, WorkerReady, WorkerReport
 from virnucpro.layout import RunLayout
-from virnucpro.run.record import WorkerTable
+from virnucpro.run.run import Run
+from virnucpro.run.workers import WorkerTable
 from virnucpro.stages import embedding
 from virnucpro.stages.embedding import EmbeddingStage, budget_key
 from virnucpro.store.disk import Disk
@@ -72,18 +73,8 @@ class Gpu:
     ],
 )
 def test_budget_follows_from_free_memory(gpu, budget):
-    assert largest_fitting(TOKENS, gpu, gpu.forward) == budget
+    assert find_budget(TOKENS, None, gpu, gpu.forward) == Budget(budget, "measured")
     assert max(gpu.probed) <= 4096
-
-
-@pytest.mark.parametrize("token", [1_000, 33_333, 130_000, 500_001])
-@pytest.mark.parametrize("memory", [GIB, 3 * GIB, 24 * GIB])
-def test_budget_fits_its_share(token, memory):
-    gpu = Gpu(memory, token)
-    budget = largest_fitting(TOKENS, gpu, gpu.forward)
-    assert budget & (budget - 1) == 0
-    assert budget == TOKENS.least or budget * token <= MEMORY_SHARE * memory
-    assert budget == TOKENS.most or 2 * budget * token > MEMORY_SHARE * memory
 
 
 def test_a_given_budget_is_taken_and_a_cpu_is_not_measured():
@@ -92,8 +83,6 @@ def test_a_given_budget_is_taken_and_a_cpu_is_not_measured():
 
     assert find_budget(TOKENS, 77, Gpu(1, 1), probe) == Budget(77, "given")
     assert find_budget(TOKENS, None, None, probe) == Budget(100, "default")
-    gpu = Gpu(GIB, 1)
-    assert find_budget(TOKENS, None, gpu, gpu.forward).found == "measured"
 
 
 @pytest.fixture(scope="module")
@@ -140,7 +129,6 @@ def _stage(tmp_path: Path, path: Path, kept=None, budget=None) -> EmbeddingStage
 
 def test_a_session_describes_itself(tmp_path, models):
     session = _stage(tmp_path, models["protein"]).open(Device("cpu"))
-    assert isinstance(session, ModelSession)
     facts = session.facts()
     assert facts == json.loads(json.dumps(facts))
     assert facts == {
@@ -181,22 +169,24 @@ def _ready(worker: int, device: Device, budget: int, found: str = "measured") ->
     )
 
 
-def test_measured_budgets_are_kept_one_a_kind_of_device():
-    kept: list[dict[str, int]] = []
+def test_measured_budgets_are_kept_one_a_kind_of_device(tmp_path):
     seen: list[Event] = []
-    workers = WorkerTable({}, lambda budgets: kept.append(dict(budgets)), seen.append)
+    run = Run(RunLayout(tmp_path, "in", 500), Disk(), [], RunState("in.fa", {}))
+    workers = WorkerTable([run], seen.append)
     small, large = budget_key("protein_embeddings", GPU), budget_key("protein_embeddings", LARGE)
     workers.show(_ready(0, GPU, 8192))
+    assert read_state(run.layout).budgets == {small: 8192}
     workers.show(_ready(1, TWIN, 4096))  # something else is on it: what fits on both
     workers.show(_ready(0, GPU, 8192))
     workers.show(_ready(2, LARGE, 32768))
     workers.show(_ready(2, LARGE, 64, "given"))
-    assert kept == [{small: 8192}, {small: 4096}, {small: 4096, large: 32768}]
+    assert read_state(run.layout).budgets == {small: 4096, large: 32768} == run.state.budgets
     figures = SessionFigures(5 * GIB, 72, 36, "allow_tf32 changed")
     workers.show(WorkerReport(2, LARGE, "protein_embeddings", 9.0, 1.0, 4, figures))
     workers.show(WorkerReady(3, GPU, "counting", 0.1))
-    assert len(seen) == 7
-    rows = workers.rows()
+    workers.show(WorkerReport(2, LARGE, "protein_embeddings", 9.0, 1.0, 4))
+    assert [type(event) for event in seen].count(Notice) == 1
+    rows = workers.rows
     assert [row["worker"] for row in rows] == [0, 1, 2, 3]
     assert rows[2]["peak_memory"] == 5 * GIB
     assert (rows[2]["compiled_calls"], rows[2]["uncompiled_calls"]) == (72, 36)
@@ -204,25 +194,14 @@ def test_measured_budgets_are_kept_one_a_kind_of_device():
     assert rows[2]["budget"] == 64
 
 
-def test_a_model_that_could_not_be_compiled_is_told():
+def test_a_model_that_could_not_be_compiled_is_told_once():
     seen: list[Event] = []
-    workers = WorkerTable({}, lambda budgets: None, seen.append)
-    workers.show(
-        WorkerReady(
-            0, GPU, "protein_embeddings", 1.0, {"compiled": False, "compile_failed": "no gcc"}
-        )
-    )
+    workers = WorkerTable([], seen.append)
+    facts = {"compiled": False, "compile_failed": "no gcc"}
+    for worker, device in ((0, GPU), (1, TWIN)):
+        workers.show(WorkerReady(worker, device, "protein_embeddings", 1.0, facts))
     text = "protein_embeddings could not be compiled on GPU A and is slower for it: no gcc"
-    assert Notice("warning", text) in seen
-    workers.show(
-        WorkerReady(
-            1, TWIN, "protein_embeddings", 1.0, {"compiled": False, "compile_failed": "no gcc"}
-        )
-    )
-    workers.show(
-        WorkerReady(1, TWIN, "protein_embeddings", 1.0, {"compiled": True, "compile_seconds": 9.0})
-    )
-    assert sum(isinstance(event, Notice) for event in seen) == 1
+    assert [event for event in seen if isinstance(event, Notice)] == [Notice("warning", text)]
 
 
 @pytest.mark.parametrize(
@@ -231,7 +210,7 @@ def test_a_model_that_could_not_be_compiled_is_told():
 )
 def test_fp8_that_is_not_compiled_is_told(precision, compiled, warned):
     seen: list[Event] = []
-    workers = WorkerTable({}, lambda budgets: None, seen.append)
+    workers = WorkerTable([], seen.append)
     facts = {"precision": precision, "compiled": compiled}
     for worker in (0, 1):
         workers.show(WorkerReady(worker, GPU, "protein_embeddings", 1.0, facts))

@@ -149,7 +149,7 @@ def test_an_encoder_gives_up_a_batch_between_two_layers(tmp_path) -> None:
     torch.set_num_threads(2)
     encoder = open_path(save_fair(fair_model(), tmp_path / "esm2_t2_test.pt"), budget=64)
     layers: list[int] = []
-    first, last = encoder._model.blocks
+    first, last = encoder.network.blocks
     handle = first.register_forward_pre_hook(lambda *_: time.sleep(0.3))
     last.register_forward_hook(lambda *_: layers.append(1))
 

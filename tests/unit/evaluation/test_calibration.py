@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+from pandas import DataFrame
 
 from virnucpro.classifier.files import inspect_classifier
 from virnucpro.errors import InputError, UsageError
@@ -17,29 +17,16 @@ from virnucpro.evaluation.calibration import (
     fit_calibration,
     logit_margins,
 )
-from virnucpro.evaluation.labels import Sample, SampleCounts
 from virnucpro.settings import TOY_CLASSIFIER
 
 
-def _frames(rows: int, share: float, sharpness: float) -> Sample:
+def _frames(rows: int, share: float, sharpness: float) -> DataFrame:
     """Frames of margins calibrated at equal shares, made ``sharpness`` times too sure."""
     rng = np.random.default_rng(5)
     virus = rng.random(rows) < share
     margins = 2 * rng.normal(np.where(virus, 1.0, -1.0))  # log odds of normals two apart
     scores = (1 / (1 + np.exp(-sharpness * margins))).astype(np.float32).astype(float)
-    numbers = np.arange(rows)
-    return Sample(
-        scores,
-        virus,
-        numbers,
-        (),
-        numbers,
-        numbers,
-        (),
-        np.full(rows, np.nan),
-        scores >= 0.5,
-        SampleCounts(rows, rows, 0, {}, {}, 0, 0),
-    )
+    return DataFrame({"label": np.where(virus, "virus", "others"), "score": scores})
 
 
 @pytest.mark.parametrize("share", [0.5, 0.9])
@@ -47,22 +34,15 @@ def _frames(rows: int, share: float, sharpness: float) -> Sample:
 def test_a_known_temperature_is_recovered_whatever_the_shares(
     share: float, sharpness: float
 ) -> None:
-    found = fit_calibration(_frames(20000, share, sharpness), 1.0)
-    assert found.temperature == pytest.approx(sharpness, rel=0.08)
-    assert found.error <= found.error_before + 0.005
-    assert found.loss <= found.loss_before
-
-
-def test_the_temperature_of_before_is_taken_back() -> None:
-    """The file said 2: its logits were twice what the scores show."""
-    sample = _frames(20000, 0.5, 1.5)
-    assert fit_calibration(sample, 2.0).temperature == pytest.approx(3.0, rel=0.08)
-    assert fit_calibration(sample, 2.0).temperature_before == 2.0
-
-
-def test_both_labels_are_used_alike() -> None:
-    sample = _frames(2000, 0.9, 1.0)
-    assert fit_calibration(sample, 1.0).frames == 2 * (~sample.virus).sum()
+    frames = _frames(20000, share, sharpness)
+    found = fit_calibration(frames, 1.0)
+    assert found["temperature"] == pytest.approx(sharpness, rel=0.08)
+    assert found["error"] <= found["error_before"] + 0.005
+    assert found["loss"] <= found["loss_before"]
+    fewer = min(frames.label.value_counts())
+    assert found["frames"] == 2 * fewer  # both labels are used alike
+    again = fit_calibration(frames, 2.0)  # the logits were twice what the scores show
+    assert again["temperature"] == pytest.approx(2 * found["temperature"])
 
 
 def test_scores_of_exactly_0_and_1_stay_finite() -> None:
@@ -73,23 +53,16 @@ def test_scores_of_exactly_0_and_1_stay_finite() -> None:
     assert logit_margins(np.array([1 - 3e-9]))[0] == pytest.approx(-np.log(3e-9), rel=1e-6)
 
 
-def test_too_little_to_calibrate_on() -> None:
-    sample = _frames(2 * FEWEST_FRAMES - 10, 0.5, 1.0)
-    with pytest.raises(InputError, match="calibration needs 100 of either"):
-        fit_calibration(sample, 1.0)
-
-
-def test_perfect_predictions_say_nothing_of_the_temperature() -> None:
-    sample = _frames(1000, 0.5, 1.0)
-    perfect = replace(sample, scores=np.where(sample.virus, 0.9, 0.1))
-    with pytest.raises(InputError, match=r"no frame .* wrong side"):
-        fit_calibration(perfect, 1.0)
-
-
-def test_scores_that_say_nothing_are_refused() -> None:
-    sample = _frames(2000, 0.5, 3.0)
-    with pytest.raises(InputError, match="close to guessing"):
-        fit_calibration(replace(sample, virus=~sample.virus), 1.0)
+def test_frames_that_say_nothing_of_the_temperature_are_refused() -> None:
+    frames = _frames(1000, 0.5, 3.0)
+    turned = frames.label.map({"virus": "others", "others": "virus"})
+    for wrong, said in (
+        (frames[: 2 * FEWEST_FRAMES - 10], "calibration needs 100 of either"),
+        (frames.assign(score=np.where(frames.label == "virus", 0.9, 0.1)), "wrong side"),
+        (frames.assign(label=turned), "close to guessing"),
+    ):
+        with pytest.raises(InputError, match=said):
+            fit_calibration(wrong, 1.0)
 
 
 def test_predictions_of_another_classifier_are_refused(tmp_path: Path) -> None:
@@ -102,4 +75,4 @@ def test_predictions_of_another_classifier_are_refused(tmp_path: Path) -> None:
         check_made_by(info, run)
     run.write_text("{}")
     assert not check_made_by(info, run)
-    assert not check_made_by(info, None)
+    assert not check_made_by(info, tmp_path / "nothing")

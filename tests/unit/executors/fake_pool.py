@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable
 from pathlib import Path
 
 from virnucpro.contracts import (
@@ -17,17 +16,9 @@ from virnucpro.contracts import (
     TaskFigures,
     TaskResult,
 )
+from virnucpro.events import Progressed, WorkerDied, WorkerReady
 from virnucpro.executors.failures import WorkFailure
-from virnucpro.executors.pool import (
-    HandleEvent,
-    ProgressMade,
-    StageOpened,
-    TaskCompleted,
-    WorkerExited,
-    WorkerLost,
-    WorkerSilent,
-    WorkFailed,
-)
+from virnucpro.executors.pool import HandleEvent, Work, WorkEnded, WorkerPool
 
 
 class FakeStage(Stage):
@@ -73,136 +64,97 @@ def result_of(task: Task) -> TaskResult:
     return TaskResult(task, (), TaskFigures(failures=failures))
 
 
-@dataclass
-class FakeWorker:
-    """A worker of a fake pool: its unfinished work and how often its batches were halved.
-
-    ``writing`` is a task that it has computed and not yet written.
-    """
-
-    device: Device
-    work: deque[Task | None] = field(default_factory=deque)  # None: open the stage
-    halvings: int = 0
-    silence: float = 0.0
-    writing: Task | None = None
-
-
-Behaviour = Callable[[int, Task | None, int], str]
-"""What happens when a worker (number) does a task, or opens the stage (None), with its halvings.
+Behaviour = Callable[[int, Task | None], str]
+"""What happens when a worker (number) does a task, or opens the stage (None).
 
 ``ok``, ``ok after a halving``, ``exits``, ``exits writing``, ``silent``, ``lost`` with its device, or
 a kind of failure.
 """
 
 
-class FakePool:
+class FakePool(WorkerPool):
     """In each ``wait`` half a second passes, and each worker with work ends one piece of it."""
 
     STEP = 0.5
 
     def __init__(self, devices: int, behaviour: Behaviour, *, overlapping: bool = False) -> None:
         """``overlapping``: a task is written while the next one is computed."""
+        super().__init__([Device("cpu", n, f"device {n}") for n in range(devices)])
         self._overlapping = overlapping
+        self._behaviour = behaviour
         self.now = 0.0
         self.calls: list[str] = []
         self.attempts: list[tuple[int, Task]] = []  # carried out, whatever came of it
         self.most_submitted = 0
-        self._unused = [(n, Device("cpu", n, f"device {n}")) for n in range(devices)][::-1]
+        self.work: dict[int, deque[Work]] = {}
+        self.writing: dict[int, Task] = {}  # computed, and not written yet
         self._joining: list[tuple[float, int]] = []
-        self._workers: dict[int, FakeWorker] = {}
-        self._behaviour = behaviour
 
     def clock(self) -> float:
         """Return the seconds that have passed."""
         return self.now
 
-    @property
-    def workers(self) -> Mapping[int, Device]:
-        return {number: worker.device for number, worker in self._workers.items()}
-
     def joins(self, number: int, now: float) -> None:
         """Have another device be there from ``now`` on, as on a cluster."""
         self._joining.append((now, number))
 
-    def start(self) -> int | None:
-        if not self._unused:
-            return None
-        number, device = self._unused.pop()
-        self._workers[number] = FakeWorker(device)
-        self.calls.append(f"start {number}")
-        return number
-
-    def open(self, worker: int, stage: Stage, halvings: int) -> None:
-        self._workers[worker].work.clear()
-        self._workers[worker].work.append(None)
-        self._workers[worker].halvings = halvings
-        self.calls.append(f"open {worker} with {halvings} halvings")
-
-    def submit(self, worker: int, task: Task) -> None:
-        self._workers[worker].work.append(task)
-        self._workers[worker].silence = 0.0
-        self.most_submitted = max(self.most_submitted, len(self._workers[worker].work))
-
     def wait(self, seconds: float, handle: HandleEvent) -> None:
         self.now += self.STEP
-        for joining in [entry for entry in self._joining if entry[0] <= self.now]:
-            self._joining.remove(joining)
-            self._unused.append((joining[1], Device("cpu", joining[1], f"device {joining[1]}")))
-        for number, worker in list(self._workers.items()):
-            if self._workers.get(number) is worker:
-                self._step(number, worker, handle)
+        for now, number in [entry for entry in self._joining if entry[0] <= self.now]:
+            self._joining.remove((now, number))
+            self._unused.append((number, Device("cpu", number, f"device {number}")))
+        for number, work in list(self.work.items()):
+            if self.work.get(number) is work:
+                self._step(number, work, handle)
 
-    def _step(self, number: int, worker: FakeWorker, handle: HandleEvent) -> None:
-        if (written := worker.writing) is not None:
-            following = worker.work[0] if worker.work else None
-            if self._behaviour(number, written, worker.halvings) == "exits writing":
-                handle(WorkerExited(number, "signal 9"))
-            elif following and self._behaviour(number, following, worker.halvings) == "exits":
-                self.attempts.append((number, following))
-                handle(WorkerExited(number, "signal 9"))
+    def _step(self, number: int, work: deque[Work], handle: HandleEvent) -> None:
+        task = next((w for w in work if isinstance(w, Task)), None)
+        device, written = self.workers[number], self.writing.get(number)
+        if written is not None:
+            if self._behaviour(number, written) == "exits writing":
+                handle(WorkerDied(number, device, "signal 9"))
+            elif task and self._behaviour(number, task) == "exits":
+                self.attempts.append((number, task))
+                handle(WorkerDied(number, device, "signal 9"))
             else:
-                worker.writing = None
-                handle(TaskCompleted(number, result_of(written), self.STEP))
+                del self.writing[number]
+                handle(WorkEnded(number, written, result_of(written), self.STEP))
             return
-        if not worker.work:
-            handle(WorkerSilent(number, 1e6))  # nobody may mind: it has nothing to do
+        if not work:
             return
-        task = worker.work[0]
-        behaviour = self._behaviour(number, task, worker.halvings)
+        task = work[0] if isinstance(work[0], Task) else None
+        behaviour = self._behaviour(number, task)
         if behaviour == "lost":
-            handle(WorkerLost(number, "node 7 is gone"))
+            handle(WorkerDied(number, device, "node 7 is gone", lost=True))
             return
         if behaviour == "silent":
-            worker.silence += self.STEP
-            handle(WorkerSilent(number, worker.silence))
             return
-        worker.work.popleft()
-        worker.silence = 0.0
+        work.popleft()
         if task is not None:
             self.attempts.append((number, task))
-            handle(ProgressMade(number, task.count, 10 * task.count))
+            handle(Progressed(number, task.count, 10 * task.count))
         if behaviour == "exits" or (behaviour == "exits writing" and not self._overlapping):
-            handle(WorkerExited(number, "signal 9"))
+            handle(WorkerDied(number, device, "signal 9"))
         elif behaviour not in ("ok", "ok after a halving", "exits writing"):
             failure = WorkFailure(behaviour, "FakeError", f"{behaviour} failure")  # type: ignore[arg-type]
-            if task is not None:
-                handle(ProgressMade(number, -task.count, -10 * task.count))
-            handle(WorkFailed(number, task, failure, self.STEP))
+            handle(WorkEnded(number, task, failure, self.STEP))
         elif task is None:
-            handle(StageOpened(number, self.STEP))
+            handle(WorkerReady(number, device, "fake", self.STEP))
         elif self._overlapping:
-            worker.writing = task
+            self.writing[number] = task
         else:
             halvings = int(behaviour == "ok after a halving")
-            handle(TaskCompleted(number, result_of(task), self.STEP, halvings))
+            handle(WorkEnded(number, task, result_of(task), self.STEP, halvings))
 
-    def restart(self, worker: int) -> None:
-        self._workers[worker] = FakeWorker(self._workers[worker].device)
-        self.calls.append(f"restart {worker}")
+    def _start(self, worker: int) -> None:
+        self.work[worker] = deque()
+        self.calls.append(f"start {worker}")
 
-    def remove(self, worker: int) -> None:
-        del self._workers[worker]
-        self.calls.append(f"remove {worker}")
+    def _send(self, worker: int, work: Work) -> None:
+        self.work[worker].append(work)
+        self.most_submitted = max(self.most_submitted, len(self.work[worker]))
 
-    def close(self) -> None:
-        self._workers.clear()
+    def _end(self, worker: int) -> None:
+        del self.work[worker]
+        self.writing.pop(worker, None)
+        self.calls.append(f"end {worker}")

@@ -9,17 +9,9 @@ import pytest
 
 import virnucpro.executors.ray_pool as ray_pool
 from virnucpro.contracts import Device, OutputFile
-from virnucpro.executors.pool import ProgressMade
+from virnucpro.events import Progressed
 from virnucpro.executors.ray_pool import await_files
-from virnucpro.executors.ray_worker import (
-    NO_SHARED_FOLDER,
-    Mailbox,
-    Probe,
-    RayWorker,
-    Refusal,
-    reserved_gpu,
-    software,
-)
+from virnucpro.executors.ray_worker import RayWorker, reserved_gpu, software
 
 
 @pytest.fixture
@@ -30,29 +22,17 @@ def worker(monkeypatch: pytest.MonkeyPatch) -> RayWorker:
     return RayWorker(0, Device("cpu"), 1)
 
 
-def test_a_worker_joins_that_sees_the_folder(worker: RayWorker, tmp_path: Path) -> None:
-    probe = Probe(tmp_path / "probe", "token")
-    probe.path.write_text("token")
-    assert worker.join(probe, software()) == Device("cpu")
-    assert worker.join(None, software()) == Device("cpu")
-
-
-def test_a_worker_that_does_not_see_the_folder_is_refused(
+def test_a_worker_joins_where_files_and_versions_are_those_of_the_command(
     worker: RayWorker, tmp_path: Path
 ) -> None:
-    probe = Probe(tmp_path / "probe", "token")
-    assert worker.join(probe, {}) == Refusal(
-        f"it cannot read {probe.path}: No such file or directory; {NO_SHARED_FOLDER}"
-    )
-    probe.path.write_text("of another run")
-    refusal = Refusal(f"{probe.path} is another file there; {NO_SHARED_FOLDER}")
-    assert worker.join(probe, {}) == refusal
-
-
-def test_a_worker_with_another_version_is_refused(worker: RayWorker) -> None:
-    refusal = worker.join(None, {**software(), "torch": "0.1"})
-    assert isinstance(refusal, Refusal)
-    assert refusal.reason.endswith("and this process 0.1")
+    (tmp_path / "a").write_bytes(b"1234")
+    assert worker.join(software(), {tmp_path / "a": 4}) == Device("cpu")
+    for files in ({tmp_path / "a": 4, tmp_path / "b": 4}, {tmp_path / "b": 4}):
+        refusal = worker.join({}, files)
+        assert isinstance(refusal, str)
+        assert refusal.endswith(f"there: {tmp_path / 'b'}")
+    assert "another size" in str(worker.join({}, {tmp_path / "a": 5}))
+    assert str(worker.join({"torch": "0.1"}, {})).endswith("and this process 0.1")
 
 
 def test_a_gpu_has_its_number_on_the_node(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -65,24 +45,16 @@ def test_a_gpu_has_its_number_on_the_node(monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_a_node_without_its_gpu_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("virnucpro.executors.ray_worker.visible_gpus", lambda: [])
-    assert isinstance(RayWorker(0, None, 1).join(None, {}), Refusal)
+    assert isinstance(RayWorker(0, None, 1).join({}, {}), str)
 
 
-def test_missing_model_files_are_named(worker: RayWorker, tmp_path: Path) -> None:
-    (tmp_path / "a").write_bytes(b"1234")
-    files = {tmp_path / "a": 4, tmp_path / "b": 4}
-    assert worker.missing(files) == [tmp_path / "b"]
-    assert worker.missing({tmp_path / "a": 5}) == [tmp_path / "a"]
-
-
-def test_events_are_fetched_in_their_order_and_once() -> None:
-    mailbox = Mailbox()
-    events = [ProgressMade(0, n, n) for n in range(3)]
+def test_events_are_fetched_in_their_order_and_once(worker: RayWorker) -> None:
+    events = [Progressed(0, n, n) for n in range(3)]
     for event in events:
-        mailbox.send(event)
-    assert mailbox.events() == events
-    mailbox.send(events[0])
-    assert mailbox.events() == events[:1]
+        worker._end.send(event)
+    assert worker.events() == events
+    worker._end.send(events[0])
+    assert worker.events() == events[:1]
 
 
 def test_a_file_that_another_node_wrote_is_waited_for(

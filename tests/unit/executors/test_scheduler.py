@@ -21,8 +21,8 @@ from virnucpro.events import (
     WorkerReady,
     WorkerReport,
 )
-from virnucpro.executors.retry import MAX_EXITS_ON_DEVICE, MAX_FAILURES_IN_A_ROW, MAX_OPENINGS
-from virnucpro.executors.scheduler import SMALLEST_BATCHES, Scheduler, TimeLimits
+from virnucpro.executors.retry import MAX_EXITS_ON_DEVICE, MAX_FAILURES_IN_A_ROW
+from virnucpro.executors.scheduler import MAX_OPENINGS, Scheduler, TimeLimits
 from virnucpro.executors.signals import Interruption
 
 STAGE = FakeStage()
@@ -95,7 +95,6 @@ def run(
         sequences = {number for task in tasks for number in sequences_of(task)}
         given_up = {int(name) for _, ids in trial.failed for name in ids}
         assert set(trial.finished) | given_up == sequences
-        assert sum(trial.of(Progressed, "sequences")) == len(trial.finished)
     return trial
 
 
@@ -109,7 +108,7 @@ def attempts_over(trial: Trial, sequence: int) -> list[list[int]]:
     return [sequences_of(task) for _, task in trial.pool.attempts if holds(task, sequence)]
 
 
-def always_ok(worker: int, task: Task | None, halvings: int) -> str:
+def always_ok(worker: int, task: Task | None) -> str:
     return "ok"
 
 
@@ -151,7 +150,7 @@ def test_the_last_tasks_go_heaviest_first() -> None:
 def test_a_task_whose_worker_was_killed_is_retried_by_another_one() -> None:
     exits = iter(["exits"])
 
-    def behaviour(worker: int, task: Task | None, halvings: int) -> str:
+    def behaviour(worker: int, task: Task | None) -> str:
         return next(exits, "ok") if holds(task, 5) else "ok"
 
     trial = run(behaviour, STAGE.tasks(6))
@@ -160,13 +159,12 @@ def test_a_task_whose_worker_was_killed_is_retried_by_another_one() -> None:
     assert trial.of(WorkerDied, "reason") == ["signal 9"]
     assert trial.of(WorkerDied, "worker") == [first]
     assert "a new worker takes its place" in trial.warnings
-    assert min(trial.of(Progressed, "sequences")) == -4  # progress is taken back
 
 
 def test_a_worker_that_dies_over_a_task_while_it_writes_another() -> None:
     """Both are carried out again, each alone, and only the task that ends its worker is searched."""
 
-    def behaviour(worker: int, task: Task | None, halvings: int) -> str:
+    def behaviour(worker: int, task: Task | None) -> str:
         return "exits" if holds(task, 13) else "ok"
 
     trial = run(behaviour, STAGE.tasks(6), workers=1, overlapping=True)
@@ -185,7 +183,7 @@ def test_only_what_ends_its_worker_is_given_up(
 ) -> None:
     """Also where it dies while it writes one task and computes the next one."""
     trial = run(
-        lambda w, task, h: behaviour if holds(task, *deadly) else "ok",
+        lambda w, task: behaviour if holds(task, *deadly) else "ok",
         STAGE.tasks(24 // size, size),
         workers,
         overlapping=True,
@@ -204,11 +202,11 @@ def test_after_a_death_no_other_task_goes_to_the_worker_of_a_task_that_it_had(
     class WatchedPool(FakePool):
         def submit(self, worker: int, task: Task) -> None:
             super().submit(worker, task)
-            at_work = self._workers[worker]
-            submitted.append([*filter(None, [at_work.writing, *at_work.work])])
+            at_work = [self.writing.get(worker), *self.work[worker]]
+            submitted.append([task for task in at_work if isinstance(task, Task)])
 
     pool = WatchedPool(
-        workers, lambda w, task, h: "exits" if holds(task, 5) else "ok", overlapping=True
+        workers, lambda w, task: "exits" if holds(task, 5) else "ok", overlapping=True
     )
     events: list[Event] = []
     tasks = STAGE.tasks(24, size=1)
@@ -223,22 +221,20 @@ def test_after_a_death_no_other_task_goes_to_the_worker_of_a_task_that_it_had(
 
 @pytest.mark.parametrize("workers", [1, 3])
 def test_a_task_that_ends_its_worker_twice_is_searched(workers: int) -> None:
-    trial = run(lambda w, task, h: "exits" if holds(task, 5) else "ok", STAGE.tasks(6), workers)
+    trial = run(lambda w, task: "exits" if holds(task, 5) else "ok", STAGE.tasks(6), workers)
     assert trial.failed == [("WorkerDied", ("5",))]
     assert attempts_over(trial, 5) == [[4, 5, 6, 7], [4, 5, 6, 7], [4, 5], [5], [5]]
     assert [4, 6, 7] in [sequences_of(task) for _, task in trial.pool.attempts]
 
 
 def test_a_device_that_does_not_answer_is_an_exit() -> None:
-    trial = run(lambda w, task, h: "device" if holds(task, 5) else "ok", STAGE.tasks(6))
+    trial = run(lambda w, task: "device" if holds(task, 5) else "ok", STAGE.tasks(6))
     assert trial.failed == [("WorkerDied", ("5",))]
     assert len(trial.of(WorkerDied, "reason")) == 5
 
 
 def test_a_device_that_dies_over_tasks_that_others_finish_is_given_up() -> None:
-    trial = run(
-        lambda worker, task, h: "exits" if task and worker == 1 else "ok", STAGE.tasks(30), 2
-    )
+    trial = run(lambda worker, task: "exits" if task and worker == 1 else "ok", STAGE.tasks(30), 2)
     assert trial.failed == []
     assert "died over tasks that others finished; its device is given up" in trial.warnings
     assert "goes on with 1 other worker" in trial.warnings
@@ -246,53 +242,26 @@ def test_a_device_that_dies_over_tasks_that_others_finish_is_given_up() -> None:
     assert set(trial.pool.workers) == {0}
 
 
-def test_what_does_not_fit_is_tried_alone_with_the_smallest_batches() -> None:
-    trial = run(
-        lambda w, task, halvings: "memory" if holds(task, 5) and not halvings else "ok",
-        STAGE.tasks(6),
-        workers=1,
-    )
-    assert trial.failed == []
-    smallest = f"open 0 with {SMALLEST_BATCHES} halvings"
-    assert trial.pool.calls == [
-        "start 0",
-        "open 0 with 0 halvings",
-        "restart 0",
-        smallest,
-        "open 0 with 0 halvings",
-    ]
-    assert "once more in a fresh worker" in trial.warnings
-
-
-def test_what_does_not_fit_into_a_fresh_worker_ends_the_run() -> None:
-    """A fresh worker leaves out single sequences that do not fit; more it cannot do."""
-    trial = run(lambda w, task, h: "memory" if holds(task, 5) else "ok", STAGE.tasks(6))
-    assert isinstance(trial.error, DeviceError)
-    assert "although each sequence is computed alone" in str(trial.error)
+def test_a_worker_that_is_out_of_memory_is_replaced_and_its_task_searched() -> None:
+    trial = run(lambda w, task: "memory" if holds(task, 5) else "ok", STAGE.tasks(6))
+    assert trial.failed == [("WorkerDied", ("5",))]
 
 
 def test_a_file_that_only_ends_its_worker_as_a_whole_ends_the_run() -> None:
     trial = run(
-        lambda w, task, h: "exits" if task and not task.trial else "ok", STAGE.tasks(1), workers=1
+        lambda w, task: "exits" if task and not task.trial else "ok", STAGE.tasks(1), workers=1
     )
     assert isinstance(trial.error, DeviceError)
     assert "no part of it does" in str(trial.error)
 
 
-def test_batches_stay_halved_after_a_restart() -> None:
-    def behaviour(worker: int, task: Task | None, halvings: int) -> str:
-        if holds(task, 9) and not halvings:
-            return "exits"
-        return "ok after a halving" if holds(task, 1) else "ok"
-
-    trial = run(behaviour, STAGE.tasks(6), workers=1)
-    assert trial.failed == []
-    assert trial.pool.calls[-1] == "open 0 with 1 halvings"
+def test_halved_batches_are_told() -> None:
+    trial = run(lambda w, task: "ok after a halving" if holds(task, 1) else "ok", STAGE.tasks(6))
     assert "its batches are 2 times smaller now" in trial.warnings
 
 
 def test_a_silent_worker_is_replaced_after_a_warning() -> None:
-    trial = run(lambda w, task, h: "silent" if holds(task, 5) else "ok", STAGE.tasks(6))
+    trial = run(lambda w, task: "silent" if holds(task, 5) else "ok", STAGE.tasks(6))
     assert trial.failed == [("WorkerDied", ("5",))]
     assert "stalled: no sign of life for 10 s; it is ended after 20 s" in trial.warnings
     assert set(trial.of(WorkerDied, "reason")) == {"no sign of life for 20 s"}
@@ -302,7 +271,7 @@ def test_a_silent_worker_is_replaced_after_a_warning() -> None:
 def test_a_worker_without_tasks_may_be_silent() -> None:
     pool_waits = iter(range(20))
 
-    def behaviour(worker: int, task: Task | None, halvings: int) -> str:
+    def behaviour(worker: int, task: Task | None) -> str:
         return "silent" if holds(task, 0) and next(pool_waits, None) is not None else "ok"
 
     trial = run(behaviour, STAGE.tasks(2))
@@ -315,7 +284,7 @@ def test_a_device_on_which_the_stage_does_not_open_is_given_up(
     opening: str, seconds: float
 ) -> None:
     trial = run(
-        lambda worker, task, h: opening if task is None and worker == 1 else "ok", STAGE.tasks(900)
+        lambda worker, task: opening if task is None and worker == 1 else "ok", STAGE.tasks(900)
     )
     assert trial.failed == []
     deaths = trial.of(WorkerDied, "worker")
@@ -327,35 +296,30 @@ def test_a_device_on_which_the_stage_does_not_open_is_given_up(
 
 def test_a_spare_device_takes_over() -> None:
     trial = run(
-        lambda worker, task, h: "data" if task is None and worker == 0 else "ok",
+        lambda worker, task: "data" if task is None and worker == 0 else "ok",
         STAGE.tasks(1),
         workers=2,
     )
-    assert trial.pool.calls[:4] == [
-        "start 0",
-        "open 0 with 0 halvings",
-        "remove 0",
-        "start 1",
-    ]
+    assert trial.pool.calls == ["start 0", "end 0", "start 1"]
     assert trial.error is None
 
 
 def test_when_no_device_is_left_the_run_ends() -> None:
-    trial = run(lambda w, task, h: "ok" if task else "data", STAGE.tasks(5))
+    trial = run(lambda w, task: "ok" if task else "data", STAGE.tasks(5))
     assert isinstance(trial.error, DeviceError)
     assert "no device is left" in str(trial.error)
     assert "data failure" in str(trial.error)
 
 
 def test_too_many_failures_in_a_row_end_the_run() -> None:
-    trial = run(lambda w, task, h: "exits" if task else "ok", STAGE.tasks(100, 100))
+    trial = run(lambda w, task: "exits" if task else "ok", STAGE.tasks(100, 100))
     assert isinstance(trial.error, DeviceError)
     assert f"{MAX_FAILURES_IN_A_ROW} attempts in a row failed" in str(trial.error)
     assert len(trial.of(WorkerDied, "worker")) <= MAX_FAILURES_IN_A_ROW + 1
 
 
 def test_an_error_of_the_run_lets_the_tasks_in_flight_finish() -> None:
-    trial = run(lambda w, task, h: "run" if holds(task, 0) else "ok", STAGE.tasks(40), workers=3)
+    trial = run(lambda w, task: "run" if holds(task, 0) else "ok", STAGE.tasks(40), workers=3)
     assert isinstance(trial.error, OutputError)  # the error's class is unknown to the program
     started = trial.of(TaskStarted, "task")
     assert len(started) < 10
@@ -366,7 +330,7 @@ def test_an_error_of_the_run_lets_the_tasks_in_flight_finish() -> None:
 def test_a_signal_lets_the_tasks_in_flight_finish() -> None:
     interruption = Interruption()
 
-    def behaviour(worker: int, task: Task | None, halvings: int) -> str:
+    def behaviour(worker: int, task: Task | None) -> str:
         if holds(task, 13):
             interruption.number = 15
         return "ok"
@@ -382,7 +346,7 @@ def test_a_signal_lets_the_tasks_in_flight_finish() -> None:
 def test_a_task_that_takes_longer_than_the_grace_period_is_abandoned() -> None:
     interruption = Interruption()
 
-    def behaviour(worker: int, task: Task | None, halvings: int) -> str:
+    def behaviour(worker: int, task: Task | None) -> str:
         if holds(task, 13):
             interruption.number = 2
             return "silent"
@@ -398,14 +362,14 @@ def test_a_task_that_takes_longer_than_the_grace_period_is_abandoned() -> None:
 def test_a_worker_that_dies_after_a_signal_is_not_replaced() -> None:
     interruption = Interruption()
 
-    def behaviour(worker: int, task: Task | None, halvings: int) -> str:
+    def behaviour(worker: int, task: Task | None) -> str:
         if holds(task, 13):
             interruption.number = 2
         return "exits" if interruption.number else "ok"
 
     trial = run(behaviour, STAGE.tasks(40), interruption=interruption)
     assert isinstance(trial.error, RunInterruptedError)
-    assert sum(call.startswith("restart") for call in trial.pool.calls) <= 1
+    assert sum(call.startswith("start") for call in trial.pool.calls) <= 3
 
 
 def test_a_pool_without_devices_is_an_error() -> None:
@@ -416,7 +380,7 @@ def test_a_worker_that_is_lost_with_its_node_costs_none_of_its_tasks_an_attempt(
     """Its tasks are done by the others, at once and together, and its device is not used again."""
     lost: list[Task] = []
 
-    def behaviour(worker: int, task: Task | None, halvings: int) -> str:
+    def behaviour(worker: int, task: Task | None) -> str:
         if worker == 1 and holds(task, *range(16, 48)):
             lost.append(task)  # type: ignore[arg-type]
             return "lost"
@@ -432,7 +396,7 @@ def test_a_worker_that_is_lost_with_its_node_costs_none_of_its_tasks_an_attempt(
 
 
 def test_without_any_node_the_run_ends() -> None:
-    trial = run(lambda w, task, h: "lost" if holds(task, 9) else "ok", STAGE.tasks(6), workers=2)
+    trial = run(lambda w, task: "lost" if holds(task, 9) else "ok", STAGE.tasks(6), workers=2)
     assert isinstance(trial.error, DeviceError)
     assert "no device is left" in str(trial.error)
 
@@ -454,7 +418,7 @@ class Indivisible(FakeStage):
 
 
 def test_a_task_that_cannot_be_divided_ends_the_run_at_its_second_exit() -> None:
-    pool = FakePool(2, lambda w, task, h: "exits" if holds(task, 5) else "ok")
+    pool = FakePool(2, lambda w, task: "exits" if holds(task, 5) else "ok")
     scheduler = Scheduler(
         Indivisible(), STAGE.tasks(6), pool, lambda e: None, Interruption(), LIMITS, pool.clock
     )

@@ -10,12 +10,8 @@ import pytest
 
 from tests.unit.executors.fake_pool import FakeStage
 from virnucpro.contracts import Device, ReportProgress, Session, Task, TaskResult
-from virnucpro.executors.pool import (
-    PoolEvent,
-    ProgressMade,
-    StageOpened,
-    TaskCompleted,
-)
+from virnucpro.events import Progressed, WorkerReady
+from virnucpro.executors.pool import PoolEvent, WorkEnded
 from virnucpro.executors.worker import TaskRunner
 
 GPU, CPU = Device("cuda", 0, "H200", "GPU-aaaa"), Device("cpu")
@@ -39,14 +35,11 @@ class Recording(FakeStage):
         return RecordingSession(self)
 
 
-class RecordingSession:
+class RecordingSession(Session):
     """Tasks are known by the number of their first sequence."""
 
     def __init__(self, stage: Recording) -> None:
         self._stage = stage
-
-    def __call__(self, task: Task, report: ReportProgress) -> TaskResult:
-        return self.compute(task, report)()
 
     def prepare(self, task: Task) -> None:
         self._stage.log.append(f"prepare {_number(task)}")
@@ -81,11 +74,11 @@ def _run_four(stage: Recording, device: Device) -> list[PoolEvent]:
     events: list[PoolEvent] = []
     following: list[Task] = []
     runner = TaskRunner(0, device, events.append, lambda: following[0] if following else None)
-    runner.open(stage, 0)
+    runner.take(stage)
     for position, task in enumerate(tasks):
         following[:] = tasks[position + 1 : position + 2]
-        runner.run(task)
-    runner.open(stage, 0)  # waits for the last one
+        runner.take(task)
+    runner.take(stage)  # waits for the last one
     return events
 
 
@@ -100,15 +93,15 @@ def test_a_device_never_waits_for_the_host() -> None:
         gaps += log.index(f"write {number}") < log.index(f"compute {number + 1}.1")
     assert gaps == 0
     assert sum(entry.startswith("prepare") for entry in log) == 3
-    assert [_number(e.result.task) for e in events if isinstance(e, TaskCompleted)] == [0, 1, 2, 3]
+    assert [_number(e.task) for e in events if isinstance(e, WorkEnded)] == [0, 1, 2, 3]
 
 
 def test_the_events_of_two_tasks_never_mix() -> None:
     """So that the scheduler knows what progress belongs to."""
     kinds = [
-        type(e) for e in _run_four(Recording(waits=True), GPU) if not isinstance(e, StageOpened)
+        type(e) for e in _run_four(Recording(waits=True), GPU) if not isinstance(e, WorkerReady)
     ]
-    assert kinds == [ProgressMade, TaskCompleted] * 4
+    assert kinds == [Progressed, WorkEnded] * 4
 
 
 def test_a_cpu_does_one_thing_after_the_other() -> None:
@@ -116,16 +109,17 @@ def test_a_cpu_does_one_thing_after_the_other() -> None:
     events = _run_four(stage, CPU)
     steps = [*(f"compute {{}}.{batch}" for batch in range(BATCHES)), "write {}"]
     assert stage.log == [step.format(number) for number in range(4) for step in steps]
-    kinds = [type(event) for event in events if not isinstance(event, StageOpened)]
-    assert kinds == [ProgressMade, TaskCompleted] * 4
+    kinds = [type(event) for event in events if not isinstance(event, WorkerReady)]
+    assert kinds == [Progressed, WorkEnded] * 4
 
 
 @pytest.mark.parametrize("device", [GPU, CPU])
 def test_what_is_wrong_with_a_result_is_the_failure_of_its_task(device: Device) -> None:
     stage = Recording(waits=device is GPU, unwritable=1)
     events = _run_four(stage, device)
-    ended = [event for event in events if isinstance(event, TaskCompleted)]
+    ended = [event for event in events if isinstance(event, WorkEnded)]
     assert len(ended) == 4
-    result = ended[1].result
+    result = ended[1].outcome
+    assert isinstance(result, TaskResult)
     assert result.task.receipt == Path("1-2.done")
     assert [(row.row, row.error) for row in result.task.excluded] == [(0, "ArithmeticError")]

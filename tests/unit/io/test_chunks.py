@@ -50,11 +50,6 @@ def test_same_as_the_original(length, chunk_length):
         assert one[0] < other[0] <= one[1] <= other[1]  # no base is left out
 
 
-def test_length_below_one():
-    with pytest.raises(ValueError, match="at least 1"):
-        chunk_spans(10, 0)
-
-
 @pytest.mark.parametrize("record_id", ["a", "a_chunk_1", "a_chunk_1F1", "_chunk_", "é|x", "3"])
 def test_19_ids_can_be_taken_apart(record_id):
     assert record_of(chunk_id(record_id, 12)) == (record_id, 12)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.unit.models.serving import checkpoint
-from virnucpro.errors import ModelError, OutputError
+from virnucpro.errors import ModelError
 from virnucpro.models.catalogue import model_named
 from virnucpro.models.records import read_model_records
 from virnucpro.models.store import (
@@ -108,11 +108,12 @@ def test_a_recorded_revision_then_main_then_the_first_by_name_is_taken(cache):
     assert find_model(DNABERT) == old
 
 
-@pytest.mark.parametrize("gone", ["config.json", "tokenizer.json", "pytorch_model.bin"])
-def test_an_incomplete_snapshot_does_not_count(cache, gone):
+def test_an_incomplete_snapshot_does_not_count(cache):
     files = dnabert_files()
     snapshot = hub_snapshot(cache / "huggingface/hub", DNABERT, OLD, files, main=True)
-    (snapshot / gone).resolve().unlink()  # a link to nothing stays, as after an interruption
+    (
+        snapshot / "tokenizer.json"
+    ).resolve().unlink()  # a link to nothing stays, as after an interruption
     with pytest.raises(ModelError, match="not on this machine"):
         find_model(DNABERT)
 
@@ -140,16 +141,6 @@ def test_a_hub_model_may_be_put_into_the_own_folder(cache):
     for name, data in dnabert_files().items():
         put(folder / name, data)
     assert find_model(DNABERT) == folder
-
-
-@pytest.mark.parametrize("name", [ESM, DNABERT, "500_model.pth"])
-def test_offline_the_message_says_where_to_put_the_file(cache, monkeypatch, name):
-    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    with pytest.raises(ModelError) as error:
-        find_model(name)
-    assert "HF_HUB_OFFLINE is set" in str(error.value)
-    assert str(cache / "virnucpro/models" / name) in str(error.value)
-    assert model_named(name).address in str(error.value)
 
 
 # --- records
@@ -191,17 +182,6 @@ def test_a_tokenizer_file_added_later_is_no_damage_but_other_weights_are(cache):
         verify_model(model_named(DNABERT))
 
 
-def test_a_moved_cache_is_recognised(cache, monkeypatch, tmp_path):
-    file = put(cache / "virnucpro/models/500_model.pth")
-    verify_model(model_named("500_model.pth"))
-    cache.rename(tmp_path / "moved")
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "moved"))
-    moved = tmp_path / "moved" / file.relative_to(cache)
-    assert is_recorded(moved)
-    assert verify_model(model_named("500_model.pth")) == "verified"
-    assert is_recorded(moved)
-
-
 @pytest.mark.parametrize(
     ("data", "match"),
     [
@@ -221,10 +201,7 @@ def test_what_is_plainly_no_model_is_never_recorded(cache, data, match):
     ("text", "match"),
     [
         ("{", "is damaged"),
-        ("[]", "is damaged"),
-        ('{"schema": 1}', "is damaged"),
         ('{"schema": 1, "models": {"a": {}}}', "is damaged"),
-        ('{"schema": 1, "models": {"a": {"files": []}}}', "is damaged"),
         ("[" * 100_000, "is damaged"),
         ('{"schema": 99, "models": {}}', "newer version"),
     ],
@@ -233,10 +210,3 @@ def test_unusable_records_are_an_error_that_says_what_to_do(cache, text, match):
     put(cache / "virnucpro/models/records.json", text.encode())
     with pytest.raises(ModelError, match=match):
         read_model_records()
-
-
-def test_an_unwritable_folder_is_exit_6(cache):
-    put(cache / f"torch/hub/checkpoints/{ESM}.pt")
-    put(cache / "virnucpro", b"a file where a folder should be")
-    with pytest.raises(OutputError, match="cannot write"):
-        record_model(model_named(ESM), cache / f"torch/hub/checkpoints/{ESM}.pt")

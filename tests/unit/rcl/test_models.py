@@ -51,17 +51,6 @@ def test_a_protein_has_the_same_probabilities_in_every_batch(small_model, kind):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_stands_behind_the_end_has_no_influence(small_model, kind):
-    network = small_model(kind).network
-    x = torch.rand(2, 70, 21)
-    mask = torch.arange(70) < torch.tensor([[70], [37]])
-    logits = network(x, mask)
-    x[1, 37:] = 1000.0
-    torch.testing.assert_close(network(x, mask)[1, :37], logits[1, :37])
-    torch.testing.assert_close(network(x[1:, :37], mask[1:, :37])[0], logits[1, :37])
-
-
-@pytest.mark.parametrize("kind", KINDS)
 def test_training_with_a_mask_does_not_depend_on_the_padding(kind, small_model):
     def gradients(padding: int) -> dict[str, torch.Tensor]:
         network = small_model(kind).network.train().requires_grad_(True)
@@ -201,7 +190,6 @@ HOSTILE: dict[str, Callable[[RclModel], Any]] = {
     "a missing weight": lambda m: changed(m, "conv_layers.1.bn.weight", None),
     "an unknown weight": lambda m: changed(m, "psi.weight", torch.ones(2)),
     "a negative variance": lambda m: changed(m, "conv_layers.0.bn.running_var", -torch.ones(8)),
-    "an even kernel": lambda m: changed(m, "conv_layers.0.conv.weight", torch.ones(8, 21, 4)),
     "no such width": lambda m: changed(m, "conv_layers.0.conv.weight", torch.ones(8, 77, 7)),
     "4 TB in 4 bytes": lambda m: changed(
         m, "conv_layers.0.conv.weight", torch.ones(1).expand(10**6, 21, 49_999)
@@ -219,14 +207,10 @@ def test_hostile_checkpoints_are_refused(small_model, tmp_path, capsys, case):
     assert "printed" not in capsys.readouterr().out
 
 
-METADATA = [
-    ("schema", 2), ("schema", "1"), ("content", "classifier"), ("kind", "graph"), ("settings", []),
-    ("encoding", 3), ("encoding", "blosum"), ("encoding", "esm2_650m"), ("padding", "padded 10"),
-    ("threshold", 1.5), ("threshold", "0.5"), ("training", None),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("name", "value"), METADATA)
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("schema", 2), ("content", "classifier"), ("encoding", "blosum"), ("threshold", 1.5)],
+)
 def test_hostile_metadata_is_refused(small_model, tmp_path, name, value):
     path = tmp_path / "model.safetensors"
     write_rcl_model(path, small_model("cnn"), Disk())

@@ -5,21 +5,22 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import pytest
 
 from virnucpro.contracts import Receipts, ReportProgress, Stage, Task, TaskFigures, TaskResult
 from virnucpro.events import Event, Notice, StageStarted
 from virnucpro.layout import RESULT_SUFFIXES
+from virnucpro.run import predict
 from virnucpro.run.predict import run_prediction
-from virnucpro.run.prepare import Prediction
+from virnucpro.run.prepare import Models
 from virnucpro.run.request import PredictionRequest
 from virnucpro.run.status import statuses
 from virnucpro.settings import AnalysisSettings, MachineSettings
 from virnucpro.stages.base import HostStage
+from virnucpro.store.disk import Disk
 from virnucpro.store.documents import sealed, unsealed
-from virnucpro.store.stamps import HashedFile
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,14 +49,14 @@ class CountStage(HostStage):
 
 @pytest.fixture
 def request_(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PredictionRequest:
-    stages = Prediction.stages
+    stages = predict.prediction_stages
 
     def with_count(
-        self: Prediction, seen: list[HashedFile], budgets: dict[str, int]
+        request: PredictionRequest, models: Models, disk: Disk, *more: Any
     ) -> list[Stage]:
-        return [*stages(self, seen, budgets), CountStage(self.layout, self.disk)]
+        return [*stages(request, models, disk, *more), CountStage(request.layout, disk)]
 
-    monkeypatch.setattr(Prediction, "stages", with_count)
+    monkeypatch.setattr(predict, "prediction_stages", with_count)
     monkeypatch.setattr("virnucpro.layout.RESULT_SUFFIXES", (*RESULT_SUFFIXES, "rows.txt"))
     source = tmp_path / "in.fa"
     source.write_text("".join(f">r{n}\n{'GCTACCGGATTC' * (10 + n)}\n" for n in range(4)))
@@ -88,12 +89,12 @@ def test_an_extra_stage_runs_is_resumed_shown_and_timed(request_: PredictionRequ
 
     (status,) = statuses(layout.root)
     assert status.state == "finished"
-    assert status.stages[-1].stage.title == "Row count"
+    assert status.stages[-1].title == "Row count"
     assert _carried_out(request_)[0] == []
 
     layout.result("rows.txt").unlink()
     (status,) = statuses(layout.root)
-    assert [stage.stage.name for stage in status.todo] == ["row_count"]
+    assert [stage.name for stage in status.todo] == ["row_count"]
     assert _carried_out(request_)[0] == ["row_count"]
     assert int(layout.result("rows.txt").read_text()) == rows
 

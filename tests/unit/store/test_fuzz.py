@@ -21,7 +21,7 @@ from virnucpro.store.lock import read_owner
 from virnucpro.store.receipts import Receipt, UnusableReceiptError, read_receipt
 from virnucpro.store.state import RunState, read_state
 
-GOOD = b"".join(encode_features(Features(["a", "b"], torch.ones(2, 3)), "merged"))
+GOOD = encode_features(Features(["a", "b"], torch.ones(2, 3)), "merged")
 RECEIPT = {
     "schema": SCHEMAS["receipt"],
     "producer": "virnucpro",

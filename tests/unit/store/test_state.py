@@ -35,11 +35,6 @@ def _check(layout: Layout, state: RunState = STATE, **flags: bool) -> str | None
     return check_run(layout, Disk(), state, **flags).notice
 
 
-def test_an_empty_folder_is_free(layout: Layout) -> None:
-    assert _check(layout) is None
-    assert "starting from the beginning" in str(_check(layout, resume=True))
-
-
 def test_another_stem_in_the_folder_is_no_hindrance(begun: Layout) -> None:
     assert _check(RunLayout(begun.root, "t", 500)) is None
 
@@ -62,11 +57,7 @@ def test_receipts_without_a_state_are_a_run_of_ours(begun: Layout) -> None:
     assert "going on" in str(_check(begun))
 
 
-FOREIGN = [
-    *("s_protein.faa", "s_nucleotide.fa", "s_chunked500.fa", "s_contigs.tsv"),
-    *("s_protein/output_1.fa", "s_nucleotide/notes.txt", "s_virus.fna", "s_run.json"),
-    *("s_merged/prediction_results.txt", "s_failed_sequences.fa", "s_chunks.tsv"),
-]
+FOREIGN = ["s_protein.faa", "s_chunked500.fa", "s_nucleotide/notes.txt", "s_failed_sequences.fa"]
 
 
 @pytest.mark.parametrize("resume", [False, True])
@@ -102,11 +93,6 @@ def test_chunks_of_a_run_that_was_killed_before_its_first_receipt_are_ours(
     assert "going on" in str(_check(layout))
 
 
-def test_an_empty_folder_is_no_hindrance(layout: Layout) -> None:
-    layout.folder("protein").mkdir()
-    assert _check(layout) is None
-
-
 def test_another_input_of_the_same_name_is_refused_and_both_are_named(begun: Layout) -> None:
     state = RunState("/other/s.fa", {**STATE.analysis, "input": "b" * 64})
     for resume in (True, False):
@@ -119,12 +105,6 @@ def test_another_input_of_the_same_name_is_refused_and_both_are_named(begun: Lay
 
 def test_a_moved_input_is_the_same_input(begun: Layout) -> None:
     assert "going on" in str(_check(begun, RunState("/moved/s.fa", STATE.analysis)))
-
-
-def test_force_moves_everything_aside(begun: Layout) -> None:
-    assert "starting over" in str(_check(begun, force=True))
-    assert not begun.owned()
-    assert (begun.previous / begun.contigs_table.name).read_text() == "old"
 
 
 @pytest.mark.parametrize(("schema", "age"), [(99, "a newer version"), (1, "an older version")])

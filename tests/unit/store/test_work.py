@@ -64,27 +64,25 @@ def test_work_without_a_readable_identity_goes_on(own: ExistingWork) -> None:
 LONG = ["x" * 300]
 
 
-@pytest.mark.parametrize("resume", [False, True])
 @pytest.mark.parametrize(
     ("change", "row"),
     [
         ({"chunk length": 300}, "chunk length: was 500, is 300"),
         ({"input": "b" * 64}, "input: was sha256 aaaaaaaaaaaa..., is sha256 bbbbbbbbbbbb..."),
         ({"precision": "fp32"}, "precision: was not set, is fp32"),
-        ({"lengths": None}, "lengths: was [1], is not set"),
         ({"lengths": LONG}, f'lengths: was [1], is ["{"x" * 198}...'),
         ({"lengths": (1,)}, None),  # a tuple is the list that JSON makes of it
     ],
 )
 def test_another_identity_is_refused_and_the_change_is_named(
-    own: ExistingWork, resume: bool, change: dict[str, object], row: str | None
+    own: ExistingWork, change: dict[str, object], row: str | None
 ) -> None:
     wanted = replace(WANTED, label="the run of moved/s.fa", settings={**WANTED.settings, **change})
     if row is None:
-        assert _check(own, wanted, resume=resume).decision == "continue"
+        assert _check(own, wanted).decision == "continue"
         return
     with pytest.raises(ResumeRefusedError, match="--force") as caught:
-        _check(own, wanted, resume=resume)
+        _check(own, wanted)
     assert f"\n  {row}\n" in str(caught.value)
     assert (own.place / "s_contigs.tsv").read_text() == "own"
 

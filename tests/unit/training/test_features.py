@@ -56,7 +56,7 @@ def test_failed_frames_are_counted(copied):
     less = Features(
         features.ids[1:5] + features.ids[7:], features.data[[*range(1, 5), *range(7, 40)]]
     )
-    path.write_bytes(b"".join(encode_features(less, "merged")))
+    path.write_bytes(encode_features(less, "merged"))
     found = find_features(copied, "train")
     assert found.left_out == 3
     labels = {row.frame: int(row.label == "virus") for row in copied.frames("train")}

@@ -106,7 +106,6 @@ def test_files_of_somebody_else_are_never_overwritten(files, begin, number):
     [
         (b"not this", InputError),
         ({"schema": 99}, ResumeRefusedError),
-        ({"identity": "{}", "step": 1}, ResumeRefusedError),  # of train lite before schemas
     ],
 )
 def test_savepoints_that_cannot_be_read(files, begin, document, error):

@@ -30,7 +30,7 @@ def test_a_worker_has_its_part_of_what_is_done() -> None:
     progress = stage.progress
     first, second = progress.workers
     assert (first.tasks, first.sequences, first.done.tokens) == (3, 300, 21_000)
-    assert (progress.part(first.sequences), progress.part(second.sequences)) == (0.75, 0.25)
+    assert second.sequences == 100
     assert (progress.sequences, progress.tasks_done, progress.share) == (400, 4, 0.4)
     assert first.usual_seconds == 5
 
@@ -151,7 +151,7 @@ def test_the_time_left_is_that_of_the_whole_command() -> None:
     nucleotides = replace(begin(), stage="nucleotides", ahead=(StageAhead(STAGE, 500), host))
     stage = Worked(gpu(0), stage=nucleotides)
     progress = stage.progress
-    assert progress.run_remaining is None
+    assert progress.run_remaining == (None, True)
     stage.work(0, 0, 20)
     assert progress.run_remaining == (pytest.approx(187), False)  # proteins are not measured yet
     assert "at least 3:07 left" in Dashboard(progress).heading

@@ -38,46 +38,9 @@ def test_a_line_every_ten_seconds_without_a_terminal() -> None:
     ]
 
 
-def test_a_download_says_bytes_and_counts_only_what_came_now() -> None:
-    stream, hand = io.StringIO(), Hand()
-    with screen_on(stream, hand) as screen:
-        report = screen.transfer("model.pt")
-        report(5_000_000_000, 8_000_000_000)  # an earlier download had left so much
-        hand.now += 10
-        report(6_000_000_000, 8_000_000_000)
-        screen.tick()
-        unsized = screen.transfer("table.tsv")
-        unsized(0, None)
-        hand.now += 10
-        unsized(51_000, None)
-        screen.tick()
-        screen.end()
-        hand.now += 10
-        screen.tick()
-    assert stream.getvalue().splitlines() == [
-        "model.pt: 6.0 GB of 8.0 GB, 75 %, 0:20 left",
-        "table.tsv: 51.0 kB",
-    ]
-
-
-@pytest.mark.parametrize("level", ["WARNING", "ERROR"])
-def test_quiet_shows_warnings_only(level: str) -> None:
-    stream, hand = io.StringIO(), Hand()
-    with screen_on(stream, hand, level=level) as screen:
-        screen.begin("reading", 0)
-        hand.now += 30
-        screen.advance(1)
-        screen.tick()
-        screen.warn("odd\x1b[2J")
-    assert stream.getvalue() == "warning: odd\\x1b[2J\n"
-
-
 def test_a_bar_on_a_terminal_that_is_gone_afterwards() -> None:
     stream = Terminal()
     with screen_on(stream, Hand()) as screen:
-        screen.transfer("model.pt")
-        time.sleep(0.3)
-        assert stream.getvalue() == "", "nothing is drawn before a download reports"
         for title in ("reading", "writing"):
             screen.begin(title, 4)
             screen.advance(2)

@@ -44,10 +44,9 @@ EVENTS = [
 def test_a_line_every_ten_seconds():
     assert shown(EVENTS) == [
         "reading the features",
-        "epoch 2 of at most 20: loss 0.5000, validation 0.4000, AUROC 0.9000 (the best so far); "
-        "at most 1:48 left",
         "warning: 3 frames are left out",
-        "epoch 4 of at most 20: 66 %, validation 0.4000, AUROC 0.9000, at most 2:16 left",
+        "epoch 4 of at most 20: 66 %; validation 0.4000, AUROC 0.9000 "
+        "(best: epoch 2); at most 2:16 to the end",
     ]
 
 
@@ -57,7 +56,3 @@ def test_every_epoch_in_the_log_and_with_verbose(tmp_path):
     for text in (lines, log.read_text().splitlines()):
         assert sum("AUROC" in line for line in text) == 3
     assert "best: epoch 2" in log.read_text()
-
-
-def test_quiet():
-    assert shown(EVENTS, level="WARNING") == ["warning: 3 frames are left out"]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -16,12 +16,13 @@ import numpy as np
 import numpy.typing as npt
 
 from virnucpro.contracts import Json
+from virnucpro.formatting import counted
 from virnucpro.layout import MOLECULES
-from virnucpro.metrics.classification import auroc, confusion_counts, metric_text
+from virnucpro.metrics.classification import auroc, call_metrics, metric_text
 from virnucpro.metrics.temperature import log_loss
 from virnucpro.settings import SHIPPED_MODELS, AnalysisSettings
 from virnucpro.training.classifier.trainer import TrainingSettings
-from virnucpro.training.data.dataset import PARTS, Dataset
+from virnucpro.training.data.dataset import PARTS, Dataset, Part
 from virnucpro.version import __version__
 
 
@@ -29,20 +30,9 @@ from virnucpro.version import __version__
 class TrainingReport:
     """What is known of a finished classifier.
 
-    Attributes:
-        dataset: the data set.
-        digest: SHA-256 (hex) of its ``dataset.json``.
-        settings: the settings of the training.
-        command: the command that trains the same classifier.
-        devices: what it was trained on, one name per process.
-        models: the ``nucleotide`` and the ``protein`` encoder, as in the record of embedding.
-        precision: the arithmetic of the encoders.
-        width: numbers per frame.
-        temperature: the number that logits are divided by.
-        best_epoch: the epoch whose weights were kept, of ``epochs``.
-        epochs: the epochs that were trained.
-        left_out: frames without features.
-        metrics: those of :func:`frame_metrics`, by part.
+    ``digest`` is the SHA-256 of ``dataset.json``, ``devices`` has one name per process, ``models``
+    and ``precision`` are those of the encoders as in the record of embedding, ``width`` is the
+    numbers per frame, and ``metrics`` are those of :func:`frame_metrics`, by part.
     """
 
     dataset: Dataset
@@ -69,14 +59,10 @@ def frame_metrics(
     frames do not define, such as the AUROC of one class only, is None.
     """
     margins, virus = (logits[:, 1] - logits[:, 0]) / temperature, labels == 1
-    counts = confusion_counts(virus, margins > 0)
+    found = call_metrics(virus, margins > 0)
     return {
-        "frames": counts.rows,
-        "virus": counts.virus,
-        "accuracy": counts.accuracy,
-        "precision": counts.precision,
-        "recall": counts.recall,
-        "f1": counts.f1,
+        "frames": found["rows"],
+        **{name: found[name] for name in ("virus", "accuracy", "precision", "recall", "f1")},
         "auroc": auroc(virus, margins),
         "log_loss": log_loss(virus, margins),
     }
@@ -146,46 +132,36 @@ def _training_data(report: TrainingReport) -> list[str]:
     for source in report.dataset.description.get("sources", ()):
         file, digest = _plain(Path(str(source["file"])).name), str(source["sha256"])[:16]
         lines.append(f"- {file} (sha256 {digest}...)")
-    genomes: dict[tuple[str, str], dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
-    frames: dict[tuple[str, str], dict[str, int]] = defaultdict(lambda: defaultdict(int))
+    counts: dict[tuple[str, str], dict[Part, tuple[set[str], list[int]]]] = {}
     for part in PARTS:
         for frame in report.dataset.frames(part) if report.dataset.shards(part) else ():
-            genomes[frame.label, frame.group][part].add(frame.genome)
-            frames[frame.label, frame.group][part] += 1
-
-    def amounts(groups: Sequence[tuple[str, str]]) -> Iterable[str]:
-        for part in PARTS:
-            genome_count = sum(len(genomes[group][part]) for group in groups)
-            frame_count = sum(frames[group][part] for group in groups)
-            yield f"{genome_count:,} ({frame_count:,})" if frame_count else "-"
-
-    groups = sorted(frames)
-    rows = [(*group, *amounts([group])) for group in groups]
+            for group in ((frame.label, frame.group), ("all", "")):
+                genomes, frames = counts.setdefault(group, {}).setdefault(part, (set(), [0]))
+                genomes.add(frame.genome)
+                frames[0] += 1
+    rows = []
+    for group in sorted(counts, key=lambda group: (group[0] == "all", group)):
+        found = [counts[group].get(part) for part in PARTS]
+        rows.append((*group, *(f"{len(f[0]):,} ({f[1][0]:,})" if f else "-" for f in found)))
     lines += ["", "Genomes (open frames), by part; no genome is in two parts:", ""]
-    lines += _table(("class", "group", *PARTS), [*rows, ("all", "", *amounts(groups))])
+    lines += _table(("class", "group", *PARTS), rows)
     if report.left_out:
-        lines += [
-            "",
-            f"{report.left_out:,} of these frames could not be embedded and were left out.",
-        ]
-    lines += ["", f"Data set (sha256 of dataset.json): {report.digest}"]
-    return lines
+        lines += ["", f"{report.left_out:,} of these frames could not be embedded: left out."]
+    return [*lines, "", f"Data set (sha256 of dataset.json): {report.digest}"]
 
 
 def _training(report: TrainingReport) -> list[str]:
-    settings = [
-        (name.replace("_", " "), str(value)) for name, value in asdict(report.settings).items()
-    ]
     counts = Counter(report.devices)
     devices = " and ".join(f"{count} x {_plain(name)}" for name, count in counts.items())
-    processes = f"{len(report.devices)} process{'es' if len(report.devices) > 1 else ''}"
+    settings = asdict(report.settings).items()
     return [
         f"Best of {report.epochs} epochs by validation loss: epoch {report.best_epoch}. "
-        f"Trained on {devices} ({processes}). The encoders computed in {report.precision}.",
+        f"Trained on {devices} ({counted(len(report.devices), 'process', 'processes')}). "
+        f"The encoders computed in {report.precision}.",
         "",
         f"    {report.command}",
         "",
-        *_table(("setting", "value"), settings),
+        *_table(("setting", "value"), [(name.replace("_", " "), v) for name, v in settings]),
     ]
 
 
@@ -209,12 +185,12 @@ def _metrics(report: TrainingReport) -> list[str]:
     ]
 
 
-def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+def _table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> list[str]:
     lines = [header, ["---"] * len(header), *rows]
     return [f"| {' | '.join(_plain(cell) for cell in line)} |" for line in lines]
 
 
-def _plain(text: Json) -> str:
+def _plain(text: object) -> str:
     """Return names that users gave without any meaning in Markdown."""
     words = " ".join(str(text).split())
     return "".join(f"\\{c}" if c in "\\`*[]<>|#" else c for c in words)

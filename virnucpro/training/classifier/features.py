@@ -28,12 +28,8 @@ RowNumbers = npt.NDArray[np.int64]
 class PartFeatures:
     """The features of a part, checked but not opened. Each process opens them itself.
 
-    Attributes:
-        files: the merged feature files, in order.
-        rows: the number of rows of each file.
-        width: numbers per row.
-        labels: int64 ``[n]``, the index in ``LABELS`` of each row.
-        left_out: the number of frames without features, because they failed.
+    ``rows`` are those of each file, ``labels`` (int64 ``[n]``) the index in ``LABELS`` of each row,
+    and ``left_out`` counts the frames without features, because they failed.
     """
 
     files: tuple[Path, ...]
@@ -47,11 +43,7 @@ class PartFeatures:
 
 
 def find_features(dataset: Dataset, part: Part) -> PartFeatures:
-    """Read every feature file of ``part`` once, and match its rows with the frames table by id.
-
-    Raises:
-        InputError: a file is missing or damaged, or does not belong to the frames.
-    """
+    """Read every feature file of ``part`` once, and match its rows with the frames table by id."""
 
     def unusable(problem: str) -> InputError:
         return InputError(f"{problem}: embed the data again: virnucpro train embed {dataset.root}")
@@ -86,11 +78,7 @@ class FeatureReader:
     """Reads rows of the features of a part, whose files it maps into this process."""
 
     def __init__(self, features: PartFeatures) -> None:
-        """Map the files.
-
-        Raises:
-            InputError: a file has changed since it was checked.
-        """
+        """Map the files; InputError where one has changed since it was checked."""
         try:
             self._files = [map_rows(path) for path in features.files]
         except DamagedFeaturesError as error:
@@ -101,10 +89,7 @@ class FeatureReader:
             raise InputError("feature files have changed: was the data embedded again meanwhile?")
 
     def take(self, rows: RowNumbers) -> torch.Tensor:
-        """Return the given rows, in the given order: float32 ``[len(rows), width]``.
-
-        They are read in the order of the files.
-        """
+        """Return the given rows, in the given order: float32 ``[len(rows), width]``."""
         order = np.argsort(rows, kind="stable")
         sorted_rows = rows[order]
         cuts = np.searchsorted(sorted_rows, self._starts)
@@ -126,18 +111,12 @@ def moments(features: PartFeatures) -> tuple[npt.NDArray[np.float64], npt.NDArra
 
     The deviation of a column that does not vary is given as 1.
     """
-    reader = FeatureReader(features)
-    count = len(features)
+    from sklearn.preprocessing import StandardScaler
 
-    def blocks() -> Iterator[npt.NDArray[np.float64]]:
-        return (block.numpy().astype(np.float64) for block in reader.blocks(0, count))
-
-    mean = sum(block.sum(axis=0) for block in blocks()) / count
-    square = sum(((block - mean) ** 2).sum(axis=0) for block in blocks())
-    deviation = np.sqrt(square / count)
-    # A column that varies by rounding only carries no signal, and must not be scaled up.
-    constant = deviation <= 1e-6 * np.maximum(np.abs(mean), 1e-6)
-    return np.asarray(mean), np.where(constant, 1.0, deviation)
+    scaler = StandardScaler()
+    for block in FeatureReader(features).blocks(0, len(features)):
+        scaler.partial_fit(block.numpy().astype(np.float64))
+    return np.asarray(scaler.mean_), np.asarray(scaler.scale_)
 
 
 def epoch_windows(
@@ -150,25 +129,20 @@ def epoch_windows(
     """
     random = np.random.default_rng([seed, epoch])
     starts = np.concatenate([[0], np.cumsum(features.rows)])
+    groups: list[list[int]] = []
+    most = max(1, WINDOW_BYTES // (4 * max(features.width, 1)))  # rows of a window
+    room = 0
+    for shard in random.permutation(len(features.rows)).tolist():
+        if not groups or features.rows[shard] > room:
+            groups.append([])
+            room = most
+        groups[-1].append(shard)
+        room -= features.rows[shard]
     windows = []
-    for shards in _window_shards(random.permutation(len(features.rows)), features):
-        rows = np.concatenate([np.arange(starts[shard], starts[shard + 1]) for shard in shards])
+    for group in groups:
+        rows = np.concatenate([np.arange(starts[shard], starts[shard + 1]) for shard in group])
         stops = list(range(batch_size, len(rows), batch_size))
         if stops and len(rows) - stops[-1] == 1:
             stops.pop()
         windows.append(np.split(random.permutation(rows), stops))
     return windows
-
-
-def _window_shards(shards: npt.NDArray[np.int64], features: PartFeatures) -> Iterator[list[int]]:
-    """Yield shards whose rows together have at most ``WINDOW_BYTES``, or a single shard."""
-    group: list[int] = []
-    group_bytes = 0
-    for shard in shards.tolist():
-        shard_bytes = features.rows[shard] * features.width * 4
-        if group and group_bytes + shard_bytes > WINDOW_BYTES:
-            yield group
-            group, group_bytes = [], 0
-        group.append(shard)
-        group_bytes += shard_bytes
-    yield group

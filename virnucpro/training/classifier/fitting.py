@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
@@ -37,12 +37,11 @@ from virnucpro.training.classifier.trainer import (
 )
 from virnucpro.training.data.dataset import LABELS, PARTS, Dataset, Part, read_embedding_record
 from virnucpro.training.packages import require_packages
-from virnucpro.training.progress import TrainingEvent
+from virnucpro.training.progress import Show
 from virnucpro.training.run import TrainingFiles, begin_training, run_training
 from virnucpro.training.savepoint import Savepoint
 from virnucpro.version import __version__
 
-Show = Callable[[Notice | TrainingEvent], None]
 Records = Mapping[str, Mapping[str, Json]]
 """What ``train embed`` recorded, by part."""
 
@@ -58,29 +57,13 @@ def fit_classifier(
     resume: bool = False,
     force: bool = False,
     tensorboard: Path | None = None,
-    disk: Disk | None = None,
 ) -> TrainingReport | None:
-    """Train a classifier, or finish a training that an earlier start began.
+    """Train a classifier on the data set in ``folder``, or finish what an earlier start began.
 
-    Args:
-        folder: the data set.
-        output: the classifier file.
-        settings: of the training.
-        devices: one device per process.
-        show: is told of notices and progress.
-        interruption: stops the training.
-        resume: continue an earlier training.
-        force: move earlier files aside, and start over.
-        tensorboard: the folder for TensorBoard scalars; None writes none.
-        disk: where everything is written.
-
-    Returns None if an earlier start had finished it.
-
-    Raises:
-        VirNucProError: see ``virnucpro.errors``; every finished epoch is kept.
+    There is one process per device. ``tensorboard`` is the folder for TensorBoard scalars; None
+    writes none. Returns None if an earlier start had finished it.
     """
-    disk = disk or Disk()
-    dataset = Dataset(folder.absolute())
+    disk, dataset = Disk(), Dataset(folder.absolute())
     files = training_files(output.absolute())
     records = embedding_records(dataset)
     if output.suffix != ".safetensors" or output.is_dir():
@@ -88,16 +71,22 @@ def fit_classifier(
     require_packages(["sklearn", "tensorboard"] if tensorboard else ["sklearn"])
     identity = training_identity(settings, dataset, records)
     with locked(files.lock, "this classifier", state=[files.savepoint, files.previous]):
-        disk.sweep(files.place, {path.name for path in files.results})
-        disk.sweep(files.savepoint.parent, {files.savepoint.name})
-        earlier = _identity_in(files.results[-1])
+        try:
+            earlier = parse_json(inspect_classifier(output).extra.get("training", "null"))
+        except (ModelError, ValueError):
+            earlier = None
         point = begin_training(files, identity, earlier, disk, show, resume=resume, force=force)
         if point is None:
             return None
         show(Notice("info", "reading the features"))
         parts = {part: find_features(dataset, part) for part in PARTS if dataset.shards(part)}
         plan = _make_plan(settings, parts, files.savepoint)
-        _announce(parts, point, show)
+        sizes = ", ".join(f"{part} {len(features):,}" for part, features in parts.items())
+        show(Notice("info", f"frames: {sizes}; {parts['train'].width:,} numbers each"))
+        if left_out := sum(features.left_out for features in parts.values()):
+            show(Notice("warning", f"{left_out:,} frames could not be embedded and are left out"))
+        if point.begun:
+            show(Notice("info", f"going on in epoch {point.epoch + 1}"))
         point = run_training(plan, devices, show, interruption, disk, tensorboard)
         report, classifier = _finished(point, plan, dataset, records, identity, parts, devices)
         card, output = files.results
@@ -122,12 +111,7 @@ def training_files(output: Path) -> TrainingFiles:
 
 
 def embedding_records(dataset: Dataset) -> Records:
-    """Return what ``train embed`` recorded about every part that has frames.
-
-    Raises:
-        UsageError: it is a data set of records, or a part is missing, was not embedded, or was
-            embedded with other models.
-    """
+    """Return what ``train embed`` recorded about every part that has frames."""
     dataset.require_content("frames")
     digest = sha256_of(dataset.description_file)
     again = f"make them with virnucpro train embed {dataset.root}"
@@ -178,23 +162,10 @@ def training_identity(
     }
 
 
-def _identity_in(output: Path) -> dict[str, Json] | None:
-    """Return what a classifier that was trained here depends on; None for any other file."""
-    try:
-        settings = parse_json(inspect_classifier(output).extra.get("training", "{}"))
-    except (ModelError, ValueError):
-        return None
-    return settings if isinstance(settings, dict) else None
-
-
 def _make_plan(
     settings: TrainingSettings, parts: Mapping[Part, PartFeatures], savepoint: Path
 ) -> TrainingPlan:
-    """Return what the training processes need.
-
-    Raises:
-        InputError: train or validation has no frames of a class.
-    """
+    """Return what the training processes need; InputError where a class has no frames."""
     for part in ("train", "validation"):
         for class_number, label in enumerate(LABELS):
             if not (parts[part].labels == class_number).any():
@@ -207,15 +178,6 @@ def _make_plan(
     if settings.standardise:
         mean, deviation = moments(train)
     return TrainingPlan(settings, train, validation, mean, deviation, savepoint)
-
-
-def _announce(parts: Mapping[Part, PartFeatures], point: Savepoint, show: Show) -> None:
-    sizes = ", ".join(f"{part} {len(features):,}" for part, features in parts.items())
-    show(Notice("info", f"frames: {sizes}; {parts['train'].width:,} numbers each"))
-    if left_out := sum(features.left_out for features in parts.values()):
-        show(Notice("warning", f"{left_out:,} frames could not be embedded and are left out"))
-    if point.begun:
-        show(Notice("info", f"going on in epoch {point.epoch + 1}"))
 
 
 def _finished(
@@ -232,7 +194,17 @@ def _finished(
     if settings.standardise:
         state = fold_standardisation(state, plan.mean, plan.deviation)
     classifier = Classifier(state, EPS)
-    logits = {part: _logits_of(classifier, features) for part, features in parts.items()}
+    logits: dict[Part, npt.NDArray[np.float64]] = {}
+    for part, features in parts.items():
+        if part != "train":
+            rows = FeatureReader(features).blocks(0, len(features))
+            blocks = [classifier.logits(block).numpy() for block in rows]
+            logits[part] = np.concatenate(blocks).astype(np.float64)
+    # Without a path: files made from the same data in the same way are the same to the byte.
+    names = ("recipe", "hidden", "epochs", "batch_size", "learning_rate", "patience", "seed")
+    words = " ".join(
+        f"--{name.replace('_', '-')} {getattr(settings, name)}" for name in (*names, "precision")
+    )
     temperature = fit_temperature(logits["validation"], parts["validation"].labels)
     models: dict[str, Json] = {
         molecule: records["train"]["models"][molecule] for molecule in MOLECULES
@@ -241,7 +213,7 @@ def _finished(
         dataset=dataset,
         digest=str(identity["data set"]),
         settings=settings,
-        command=_command(settings),
+        command=f"virnucpro train classifier DATASET --output FILE.safetensors {words}",
         devices=tuple(device.name for device in devices),
         models=models,
         precision=str(records["train"]["precision"]),
@@ -251,9 +223,8 @@ def _finished(
         epochs=point.epoch,
         left_out=sum(features.left_out for features in parts.values()),
         metrics={
-            part: frame_metrics(logits[part], parts[part].labels, temperature)
-            for part in parts
-            if part != "train"
+            part: frame_metrics(own, parts[part].labels, temperature)
+            for part, own in logits.items()
         },
     )
     content = classifier_to_bytes(
@@ -270,25 +241,3 @@ def _finished(
         temperature=temperature,
     )
     return report, content
-
-
-def _logits_of(classifier: Classifier, features: PartFeatures) -> npt.NDArray[np.float64]:
-    """Return the logits of every row as predict computes them, before the temperature.
-
-    They are float64 ``[n, 2]``.
-    """
-    reader = FeatureReader(features)
-    blocks = [classifier.logits(block).numpy() for block in reader.blocks(0, len(features))]
-    return np.concatenate([np.zeros((0, 2)), *blocks]).astype(np.float64)
-
-
-def _command(settings: TrainingSettings) -> str:
-    """Return the command that trains the same classifier, with every setting written out.
-
-    It contains no path: files made from the same data in the same way are the same to the byte.
-    """
-    names = ("recipe", "hidden", "epochs", "batch_size", "learning_rate", "patience", "seed")
-    words = " ".join(
-        f"--{name.replace('_', '-')} {getattr(settings, name)}" for name in (*names, "precision")
-    )
-    return f"virnucpro train classifier DATASET --output FILE.safetensors {words}"

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -34,40 +34,24 @@ STEP_EPOCHS, STEP_FACTOR = 10, 0.85  # train.py of the original: StepLR(step_siz
 
 @dataclass(frozen=True)
 class TrainingSettings:
-    """Everything that decides the weights, beside the data.
+    """Everything that decides the weights, beside the data."""
 
-    Attributes:
-        recipe: the name of the settings that these started from.
-        optimizer: SGD with ``momentum``, or AdamW with ``weight_decay`` on the two matrices.
-        schedule: the schedule of the learning rate: ``step``, or ``cosine`` with a warm-up.
-        standardise: whether inputs get mean 0 and variance 1. At the end this is folded into the
-            first layer, so that the finished classifier takes embeddings as they are.
-        epochs: the largest number of epochs.
-        batch_size: frames per step, over all processes together.
-        learning_rate: its highest value.
-        momentum: of SGD.
-        weight_decay: of AdamW.
-        hidden: units of the hidden layer.
-        dropout: the fraction of hidden units that are left out at each step.
-        patience: epochs without a lower validation loss before training stops.
-        seed: the seed of first weights, order and dropout.
-        precision: the arithmetic of the matrix products in training; all else is fp32.
-    """
-
-    recipe: RecipeName
+    recipe: RecipeName  # the settings that these started from
     optimizer: Literal["sgd", "adamw"]
-    schedule: Literal["step", "cosine"]
+    schedule: Literal["step", "cosine"]  # of the learning rate; the cosine has a warm-up
+    # Inputs get mean 0 and variance 1. At the end this is folded into the first layer, so that the
+    # finished classifier takes embeddings as they are.
     standardise: bool
-    epochs: int
-    batch_size: int
-    learning_rate: float
-    momentum: float = 0.0
-    weight_decay: float = 0.0
+    epochs: int  # the most
+    batch_size: int  # frames per step, over all processes together
+    learning_rate: float  # its highest value
+    momentum: float = 0.0  # of SGD
+    weight_decay: float = 0.0  # of AdamW, on the two matrices
     hidden: int = 512
     dropout: float = 0.5
-    patience: int = 5
-    seed: int = 42
-    precision: str = "fp32"
+    patience: int = 5  # epochs without a lower validation loss before training stops
+    seed: int = 42  # of first weights, order and dropout
+    precision: str = "fp32"  # of the matrix products; all else is fp32
 
     def rate(self, epochs: float) -> float:
         """Return the learning rate after so many ``epochs``."""
@@ -152,10 +136,9 @@ class ClassifierNetwork(nn.Module):
         self._keep_probability = 1 - settings.dropout
 
     def forward(self, x: torch.Tensor, mask: torch.Tensor, rows: int) -> torch.Tensor:
-        """Return the logits ``[n, 2]`` of ``[n, width]``.
+        """Return the logits ``[n, 2]`` of ``[n, width]``; ``rows`` are those of the whole batch.
 
         ``mask`` ``[n, hidden]`` holds the units that dropout keeps; it is read in training only.
-        ``rows`` is the number of rows of the whole batch.
         """
         x = self.hidden_layer(x).float()  # [n, hidden]
         x = F.relu(self.bn1(x, rows))
@@ -172,20 +155,14 @@ def _linear(width: int, units: int, random: torch.Generator) -> nn.Linear:
 
 
 def dropout_mask(rows: int, settings: TrainingSettings, epoch: int, batch: int) -> torch.Tensor:
-    """Return which units are kept in a batch: bool ``[rows, hidden]``.
-
-    The mask is the same on every process and device.
-    """
+    """Return which units are kept in a batch, on any device: bool ``[rows, hidden]``."""
     random = torch.Generator().manual_seed(random_seed(settings.seed, epoch, batch))
     mask = torch.empty(rows, settings.hidden, dtype=torch.bool)
     return mask.bernoulli_(1 - settings.dropout, generator=random)
 
 
 def weight_decay_groups(network: nn.Module, weight_decay: float) -> list[dict[str, object]]:
-    """Return parameter groups for AdamW: weight decay is for matrices and kernels only.
-
-    Decay would distort scales and biases. Parameters that are not trained are in no group.
-    """
+    """Return groups for AdamW: decay is for matrices and kernels; it would distort scales."""
     trained = [parameter for parameter in network.parameters() if parameter.requires_grad]
     return [
         {"params": [p for p in trained if p.ndim > 1], "weight_decay": weight_decay},
@@ -224,8 +201,7 @@ class TrainingPlan:
         return ClassifierLoop(self, group, report, stop_requested)
 
 
-@dataclass(frozen=True)
-class FrameBatch:
+class FrameBatch(NamedTuple):
     """The rows of a batch over all processes, and features and labels of this process."""
 
     rows: int
@@ -247,10 +223,16 @@ class ClassifierLoop(TrainingLoop):
         self._plan, self._settings = plan, plan.settings
         settings = plan.settings
         network = ClassifierNetwork(plan.train.width, settings, group).to(group.device)
+        if settings.optimizer == "adamw":
+            groups = weight_decay_groups(network, settings.weight_decay)
+            optimizer: torch.optim.Optimizer = torch.optim.AdamW(groups, settings.learning_rate)
+        else:
+            trained = [parameter for parameter in network.parameters() if parameter.requires_grad]
+            optimizer = torch.optim.SGD(trained, settings.learning_rate, settings.momentum)
         super().__init__(
             plan.savepoint,
             network,
-            _make_optimizer(network, settings),
+            optimizer,
             (settings.epochs, settings.patience),
             group,
             report,
@@ -330,13 +312,3 @@ class ClassifierLoop(TrainingLoop):
     def rank(self, metrics: Mapping[str, float]) -> float:
         """Return the validation loss, negated."""
         return -metrics["validation_loss"]
-
-
-def _make_optimizer(
-    network: ClassifierNetwork, settings: TrainingSettings
-) -> torch.optim.Optimizer:
-    if settings.optimizer == "adamw":
-        groups = weight_decay_groups(network, settings.weight_decay)
-        return torch.optim.AdamW(groups, settings.learning_rate)
-    trained = [parameter for parameter in network.parameters() if parameter.requires_grad]
-    return torch.optim.SGD(trained, settings.learning_rate, settings.momentum)

@@ -105,10 +105,6 @@ class Dataset:
         ``parts``: for each part that is not empty its ``shards`` and ``frames``, or its ``records``
         and ``bases``, and how many are ``others`` and ``virus``. ``counts``, ``left_out`` and
         ``notices`` are for the summary.
-
-        Raises:
-            UsageError: the folder holds no data set.
-            InputError: the file is damaged or was written by a newer program.
         """
         path = self.description_file
         try:
@@ -129,11 +125,7 @@ class Dataset:
         return "records" if self.description["content"] == "records" else "frames"
 
     def require_content(self, content: Content) -> None:
-        """Check that the parts hold what a command reads.
-
-        Raises:
-            UsageError: they hold the other content.
-        """
+        """Check that the parts hold what a command reads."""
         if self.content != content:
             raise UsageError(
                 f"{self.root} is a data set of {self.content}, and this command reads {content}: "
@@ -149,12 +141,7 @@ class Dataset:
         return int(self.description["parts"].get(part, {}).get("shards", 0))
 
     def frames(self, part: Part) -> Iterator[LabelledFrame]:
-        """Yield the frames of ``part`` in the order of its shards.
-
-        Raises:
-            UsageError: the content of the data set is not frames.
-            InputError: the table is damaged.
-        """
+        """Yield the frames of ``part`` in the order of its shards."""
         self.require_content("frames")
         table = open_table(self.frames_table(part))
         for line, (*names, label, length) in table.rows(*LabelledFrame._fields):
@@ -166,10 +153,6 @@ class Dataset:
         """Yield the records of ``part`` in the order of the genome files; one is in memory.
 
         A part without records, which ``description["parts"]`` does not name, yields none.
-
-        Raises:
-            UsageError: the content of the data set is not records.
-            InputError: a file is missing or damaged, or the files do not belong together.
         """
         self.require_content("records")
         if part not in self.description["parts"]:
@@ -192,11 +175,7 @@ class Dataset:
                 raise InputError(f"{path} has more records than the table of genomes: {_AGAIN}")
 
     def record_lengths(self, part: Part, label: Label) -> dict[str, int]:
-        """Return the bases of the records of ``part`` that have ``label``, by the id of the record.
-
-        Raises:
-            InputError: the table of genomes is damaged.
-        """
+        """Return the bases of each record of ``part`` that has ``label``, by its id."""
         rows = self._genomes(part)
         return {record: bases for record, known, *_, bases in rows if known == label}
 

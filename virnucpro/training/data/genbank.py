@@ -62,10 +62,6 @@ def read_genbank(path: Path) -> Iterator[GenomeRecord]:
 
     The header consists of the id, the definition and ``[organism]``, so that patterns can find
     each of them. The sequence is empty if the file has none (a record that refers to others).
-
-    Raises:
-        UsageError: Biopython is not installed, or the file cannot be read.
-        InputError: the file is damaged, or contains a letter that is not a nucleotide.
     """
     require_packages(["Bio"], f"{path}, a GenBank file,")
     from Bio import BiopythonWarning, SeqIO

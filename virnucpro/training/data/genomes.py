@@ -68,12 +68,7 @@ def genome_files(rows: Sequence[SourceRow], progress: StepProgress) -> list[Geno
 
 
 def read_genome_file(path: Path) -> Iterator[GenomeRecord]:
-    """Yield the records of a FASTA, FASTQ or GenBank file; the content decides about the format.
-
-    Raises:
-        UsageError: the file cannot be read, or it is GenBank and Biopython is not installed.
-        InputError: the content is not usable; the message names file, line and record.
-    """
+    """Yield the records of a FASTA, FASTQ or GenBank file; the content decides about the format."""
     if is_genbank(path):
         yield from read_genbank(path)
     else:
@@ -88,10 +83,6 @@ def survey_genomes(
 
     ``record`` is the id, with ``.2``, ``.3``, ... if an earlier record has the same one; ``sketch``
     takes half a byte of memory per base.
-
-    Raises:
-        UsageError, InputError: as :func:`read_genome_file`; or a row takes no record, or its
-            patterns find no name of a genome or taxon in one.
     """
     import pandas as pd
 
@@ -149,11 +140,7 @@ def survey_genomes(
 def records_of_parts(
     records: pd.DataFrame, files: Sequence[GenomeFile], parts: Sequence[str]
 ) -> Iterator[tuple[int, GenomeRecord]]:
-    """Yield the records that go to one of the ``parts``, each with its number in the survey.
-
-    Raises:
-        InputError: a genome file changed since the survey.
-    """
+    """Yield the records that go to one of the ``parts``, each with its number in the survey."""
     chosen, bases = records["part"].isin(parts).to_numpy(), records["bases"].to_numpy()
     number = -1
     for file in files:
@@ -190,10 +177,6 @@ def cut_genomes(
     ``sources`` are records with their numbers in the survey. The sequences are written into the
     file ``path``: the residues of a frame directly behind its bases. Of a GenBank record, only
     frames whose protein is annotated are kept.
-
-    Raises:
-        InputError: a genome file changed since the survey.
-        OutputError: the disk is full or unwritable.
     """
     frames = [np.empty(0, FRAME)]
     offset = 0

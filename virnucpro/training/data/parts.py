@@ -181,10 +181,6 @@ def write_records(
 
     A record has two lines: its unique name, and its sequence in upper case, with ``N`` for every
     letter other than ``A``, ``C``, ``G`` and ``T``.
-
-    Raises:
-        InputError: a genome file changed since the survey.
-        OutputError: the disk is full or unwritable.
     """
     sizes: dict[str, Json] = {}
     with ExitStack() as stack:

@@ -106,15 +106,7 @@ def prepare_dataset(
     force: bool = False,
     disk: Disk | None = None,
 ) -> PreparedDataset:
-    """Make the data set, unless the same one exists already.
-
-    Raises:
-        UsageError: the table or a genome file cannot be read, or the folder holds other files.
-        InputError: the table or a genome file has mistakes, or the parts would be empty.
-        ResumeRefusedError: a data set with other settings exists; ``force`` moves it aside.
-        LockedError: another process works in the folder.
-        OutputError: the disk is full or unwritable.
-    """
+    """Make the data set, unless the same one exists already."""
     require_packages(["pandas"], "train prepare")
     disk = disk or Disk()
     if settings.test + settings.validation > 1:
@@ -248,9 +240,6 @@ def _existing_work(
 
     A data set of frames does not prove that the files of records are its own, or the reverse.
     Unfinished work is never compared: nothing of it is used.
-
-    Raises:
-        InputError: ``dataset.json`` is damaged, and ``force`` does not move it aside.
     """
     own_files, known = list[Path](), None
     finished = dataset.description_file.exists()

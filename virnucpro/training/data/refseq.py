@@ -41,11 +41,7 @@ TIMEOUT = 60  # seconds without a byte
 
 
 def read_release(mirror: str) -> tuple[int, str]:
-    """Return the number of the current release, and the list of its files.
-
-    Raises:
-        DownloadError: the mirror does not answer with a release.
-    """
+    """Return the number of the current release, and the list of its files."""
     import requests
 
     def text(address: str) -> str:
@@ -61,11 +57,7 @@ def read_release(mirror: str) -> tuple[int, str]:
 
 
 def files_of_group(listing: str, group: str, form: Format) -> dict[str, str]:
-    """Return path and MD5 of the genome files of ``group`` in the order of their numbers.
-
-    Raises:
-        UsageError: RefSeq has no such group, or no such file of it.
-    """
+    """Return path and MD5 of the genome files of ``group`` in the order of their numbers."""
     if group not in GROUPS:
         raise UsageError(f"RefSeq has no group {group!r}: there are {', '.join(GROUPS)}")
     # Names become paths, so only group, numbers and suffix are allowed.

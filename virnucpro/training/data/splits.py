@@ -17,11 +17,7 @@ _STRICTEST_FIRST: tuple[Part, ...] = ("test", "validation", "train")
 
 
 def check_genomes(table: Path, records: pd.DataFrame) -> None:
-    """Check that each genome has one label and one taxon.
-
-    Raises:
-        InputError: rows of the table give a genome both labels, or two taxa.
-    """
+    """Check that each genome has one label and one taxon."""
     used = records[records["part"] != "unused"]
     for column in ("label", "taxon"):
         counts = used.groupby("genome", sort=False)[column].nunique()

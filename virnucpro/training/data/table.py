@@ -78,12 +78,7 @@ def _first_group(pattern: re.Pattern[str], header: str) -> str:
 
 
 def read_genome_table(path: Path, folder: Path) -> list[SourceRow]:
-    """Read the table ``path``; relative paths of genome files start from ``folder``.
-
-    Raises:
-        UsageError: the table cannot be read.
-        InputError: it has a mistake; the message names the line.
-    """
+    """Read the table ``path``; relative paths of genome files start from ``folder``."""
     try:
         text = path.read_bytes().decode("utf-8-sig")
     except OSError as error:

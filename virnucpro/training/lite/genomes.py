@@ -31,14 +31,9 @@ MOST_UNKNOWN = 0.1  # share of letters other than A, C, G and T in a window that
 
 @dataclass(frozen=True)
 class GenomeSet:
-    """The records of one part.
+    """The records of one part, of which ``bases`` has all bases, 0 to 4, one after the other.
 
-    Attributes:
-        bases: uint8 ``[all bases]``, 0 to 4, record after record.
-        starts, lengths: int64 ``[records]``, where a record begins in ``bases`` and its length.
-        virus: bool ``[records]``.
-        groups, taxa, genomes: int32 ``[records]``, the numbers of their names.
-        group_names: the names of the groups.
+    The others have one value per record; groups, taxa and genomes are the numbers of their names.
     """
 
     bases: Bases
@@ -64,11 +59,7 @@ the group that they are drawn as, or an empty name where they are not trained on
 
 
 def load_genomes(dataset: Dataset, part: Part, masked: MaskedRegions | None = None) -> GenomeSet:
-    """Read the records of ``part`` without ``masked`` regions. A base takes a byte of memory.
-
-    Raises:
-        InputError: the files of the data set do not belong together.
-    """
+    """Read the records of ``part`` without ``masked`` regions. A base takes a byte of memory."""
     return genome_set(dataset.records(part), masked)
 
 
@@ -82,16 +73,17 @@ def genome_set(records: Iterable[LabelledRecord], masked: MaskedRegions | None =
     bases: list[Bases] = []
     columns: list[tuple[int, ...]] = []
     for record in records:
-        regions = (masked or {}).get(record.record, ())
-        parts = [(sequence, record.group) for sequence in _outside(record.sequence, regions)]
-        parts += [(record.sequence[start:end], group) for start, end, group in regions if group]
-        for sequence, group in parts:
-            if len(sequence) < SHORTEST:
+        regions = sorted((masked or {}).get(record.record, ()))
+        starts = [0, *accumulate((end for _, end, _ in regions), max)]
+        ends = [*(start for start, _, _ in regions), len(record.sequence)]
+        parts = [(*ends_of, record.group) for ends_of in zip(starts, ends, strict=True)]
+        for start, end, group in [*parts, *(region for region in regions if region[2])]:
+            if end - start < SHORTEST:
                 continue
             names = {"group": group, "taxon": record.taxon, "genome": record.genome}
             ids = [known.setdefault(names[kind], len(known)) for kind, known in numbers.items()]
-            bases.append(base_numbers([sequence])[0])
-            columns.append((len(sequence), record.label == "virus", *ids))
+            bases.append(base_numbers([record.sequence[start:end]])[0])
+            columns.append((end - start, record.label == "virus", *ids))
     lengths, virus, groups, taxa, genomes = np.array(columns, np.int64).reshape(-1, 5).T
     return GenomeSet(
         np.concatenate([np.empty(0, np.uint8), *bases]),
@@ -105,14 +97,6 @@ def genome_set(records: Iterable[LabelledRecord], masked: MaskedRegions | None =
     )
 
 
-def _outside(sequence: str, regions: Sequence[tuple[int, int, str]]) -> list[str]:
-    """Return the parts of a sequence outside ``regions``."""
-    regions = sorted(regions)
-    starts = [0, *accumulate((end for _, end, _ in regions), max)]
-    ends = [*(start for start, _, _ in regions), len(sequence)]
-    return [sequence[start:end] for start, end in zip(starts, ends, strict=True)]
-
-
 class WindowSampler:
     """Draws windows of a set: a group, a taxon of it, and then any place of its records.
 
@@ -121,11 +105,7 @@ class WindowSampler:
     """
 
     def __init__(self, genomes: GenomeSet, longest: int) -> None:
-        """Prepare for windows of at most ``longest`` bases.
-
-        Raises:
-            InputError: a label has no record of that length.
-        """
+        """Prepare for windows of at most ``longest`` bases."""
         self._genomes = genomes
         self._rows: list[npt.NDArray[np.int64]] = []
         self._weights: list[npt.NDArray[np.float64]] = []
@@ -139,10 +119,7 @@ class WindowSampler:
             self._cumulative.append(np.cumsum(self._weights[-1]))
 
     def reweigh(self, factors: npt.NDArray[np.float64]) -> None:
-        """Draw each group ``factors`` (float64 ``[groups]``, above 0) as often as at first.
-
-        A label as a whole is drawn as often as before.
-        """
+        """Draw each group of a label ``factors`` (float64 ``[groups]``) as often as at first."""
         groups = self._genomes.groups
         self._cumulative = [
             np.cumsum(weights * factors[groups[rows]])
@@ -164,21 +141,14 @@ class WindowSampler:
 
 def _record_weights(genomes: GenomeSet, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
     """Return how often each of the records is drawn: float64 ``[n]``."""
-    lengths = genomes.lengths[rows].astype(np.float64)
-    group_bases: dict[int, float] = defaultdict(float)
-    taxon_bases: dict[tuple[int, int], float] = defaultdict(float)
-    pairs = list(zip(genomes.groups[rows].tolist(), genomes.taxa[rows].tolist(), strict=True))
-    for (group, taxon), length in zip(pairs, lengths.tolist(), strict=True):
-        group_bases[group] += length
-        taxon_bases[group, taxon] += length
-    group_total: dict[int, float] = defaultdict(float)
-    for (group, _), size in taxon_bases.items():
-        group_total[group] += size**POWER
-    factors = [
-        group_bases[group] ** POWER * taxon_bases[group, taxon] ** (POWER - 1) / group_total[group]
-        for group, taxon in pairs
-    ]
-    return np.asarray(np.array(factors) * lengths)
+    lengths, groups = genomes.lengths[rows].astype(np.float64), genomes.groups[rows]
+    pairs = np.stack([groups, genomes.taxa[rows]], axis=1)
+    taxa, numbers = np.unique(pairs, axis=0, return_inverse=True)
+    numbers = numbers.reshape(-1)
+    taxon_bases = np.bincount(numbers, lengths)
+    group_bases = np.bincount(groups, lengths)[groups]
+    group_total = np.bincount(taxa[:, 0], taxon_bases**POWER)[groups]
+    return group_bases**POWER * taxon_bases[numbers] ** (POWER - 1) / group_total * lengths
 
 
 def measured_windows(
@@ -254,10 +224,7 @@ class GcShares:
     def weights(
         self, gc: npt.NDArray[np.float64], labels: npt.NDArray[np.int64]
     ) -> npt.NDArray[np.float32]:
-        """Take in a batch, and return what each of its windows counts: float32 ``[n]``.
-
-        ``gc`` are the shares that :func:`gc_of` returns, ``labels`` 0 or 1.
-        """
+        """Take in a batch, and return what each of its windows counts: float32 ``[n]``."""
         bins = np.digitize(gc, GC_EDGES)
         for label, shares in enumerate(self.shares):
             chosen = bins[labels == label]
@@ -282,25 +249,21 @@ def read_mask(path: Path, dataset: Dataset) -> MaskedRegions:
     The table has the columns ``record``, ``start`` and ``end``, as ``STEM_regions.tsv`` has them
     among others. Bases are counted from 1, and ``end`` is the last one. It may have the column
     ``group``, with the group that a region is drawn as.
-
-    Raises:
-        UsageError: the table cannot be read.
-        InputError: it is no such table, a record is not in the training part, or a region does not
-            lie in its record.
     """
     lengths = dataset.record_lengths("train", "others")
     viruses = dataset.record_lengths("train", "virus")
     table = open_table(path)
     columns = ("record", "start", "end", *({"group"} & set(table.columns)))
     regions: dict[str, list[tuple[int, int, str]]] = defaultdict(list)
-    for line, (record, first, last, *group) in table.rows(*columns):
+    for line, (record, *ends, group) in ((n, [*row, ""][:4]) for n, row in table.rows(*columns)):
         if record in viruses:
             continue
-        if record not in lengths:
-            raise table.error(line, f"the training part of {dataset.root} has no record {record!r}")
-        if not (first.isdecimal() and last.isdecimal() and 1 <= int(first) <= int(last)):
-            raise table.error(line, "start and end are not the first and the last base of a region")
-        if int(last) > lengths[record]:
-            raise table.error(line, f"{record!r} has {lengths[record]:,} bases, fewer than {last}")
-        regions[record].append((int(first) - 1, int(last), "".join(group)))
+        first, last = (int(end) if end.isdecimal() else 0 for end in ends)
+        if not 1 <= first <= last <= lengths.get(record, 0):
+            raise table.error(
+                line,
+                f"bases {ends[0]} to {ends[1]} do not lie in a record {record!r} of the training "
+                f"part of {dataset.root}",
+            )
+        regions[record].append((first - 1, last, group))
     return dict(regions)

@@ -51,28 +51,17 @@ class LiteTrainingSettings:
 
     Worse on held-out taxa after 1,000 steps were twice the mutation rate, and codons as the mean of
     their synonyms in a third of the windows. Nothing else was tried.
-
-    Attributes:
-        steps: batches.
-        seed: the seed of the weights, the batches and the dropout.
-        shape: the sizes of the network.
-        hidden: units of the classifier.
-        dropout: the fraction of hidden units that are left out; of the embeddings, half of it.
-        learning_rate: of AdamW, with a warm-up and a cosine.
-        weight_decay: of AdamW.
-        label_smoothing: some genes of a phage are bacterial, and the reverse.
-        mutation_rate: the mean fraction of bases that are replaced in half of the windows.
     """
 
-    steps: int = 18_000
+    steps: int = 18_000  # batches
     seed: int = 0
     shape: LiteShape = field(default_factory=LiteShape)
-    hidden: int = 128
-    dropout: float = 0.2
-    learning_rate: float = 2e-3
+    hidden: int = 128  # units of the classifier
+    dropout: float = 0.2  # of hidden units; of the embeddings, half of it
+    learning_rate: float = 2e-3  # of AdamW, with a warm-up and a cosine
     weight_decay: float = 0.01
-    label_smoothing: float = 0.02
-    mutation_rate: float = 0.05
+    label_smoothing: float = 0.02  # some genes of a phage are bacterial, and the reverse
+    mutation_rate: float = 0.05  # mean fraction of bases that are replaced in half of the windows
 
     def rate(self, step: int) -> float:
         """Return the learning rate of a step: a short rise, then a cosine."""
@@ -107,10 +96,7 @@ class LiteModel(nn.Module):
 
 @dataclass(frozen=True)
 class LitePlan:
-    """What is trained, and where the savepoint is.
-
-    ``start`` is an encoder whose weights are the first ones, if it is given.
-    """
+    """What is trained, and where the savepoint is; ``start`` is an encoder with first weights."""
 
     settings: LiteTrainingSettings
     genomes: GenomeSet
@@ -144,12 +130,7 @@ class LiteLoop(TrainingLoop):
         report: ReportEvent,
         stop_requested: StopRequested,
     ) -> None:
-        """Draw the first weights, and load the savepoint.
-
-        Raises:
-            InputError: a label has no records of one of the lengths.
-            ModelError: the encoder to start from has other sizes.
-        """
+        """Draw the first weights, and load the savepoint."""
         settings, genomes = plan.settings, plan.genomes
         self._settings, self._genomes = settings, genomes
         self._samplers = [(length, WindowSampler(genomes, length)) for length in plan.lengths]
@@ -178,8 +159,12 @@ class LiteLoop(TrainingLoop):
         self._group_losses = GroupLosses(len(genomes.group_names))
         self._factors = np.ones(len(genomes.group_names))
         self._gc_shares = GcShares()
-        if self.savepoint.extra:
-            self._load_extra(self.savepoint.extra)
+        if extra := self.savepoint.extra:
+            torch.set_rng_state(extra["torch"])
+            self._random.bit_generator.state = extra["numpy"]
+            self._group_losses.means = np.array(extra["group_losses"])
+            self._gc_shares.shares = np.array(extra["gc_shares"])
+            self._reweigh(np.array(extra["factors"]))
 
     def extra_state(self) -> dict[str, Any]:
         """Return the state of the random generators and of what is counted."""
@@ -190,13 +175,6 @@ class LiteLoop(TrainingLoop):
             "factors": self._factors.tolist(),
             "gc_shares": self._gc_shares.shares.tolist(),
         }
-
-    def _load_extra(self, extra: Mapping[str, Any]) -> None:
-        torch.set_rng_state(extra["torch"])
-        self._random.bit_generator.state = extra["numpy"]
-        self._group_losses.means = np.array(extra["group_losses"])
-        self._gc_shares.shares = np.array(extra["gc_shares"])
-        self._reweigh(np.array(extra["factors"]))
 
     def epoch_plan(self, epoch: int, finished_batches: int) -> EpochPlan:
         """Return all steps, each with its batch."""

@@ -1,0 +1,138 @@
+"""One input on its way through all stages: what every part of this folder works on."""
+
+from __future__ import annotations
+
+import shutil
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+from virnucpro.contracts import DiskNeed, Json, Stage
+from virnucpro.errors import OutputError
+from virnucpro.events import Emit, Notice, StageAhead
+from virnucpro.formatting import byte_size
+from virnucpro.layout import MOLECULES, Layout
+from virnucpro.store.disk import Disk
+from virnucpro.store.ledger import Ledger
+from virnucpro.store.receipts import FileFailure
+from virnucpro.store.stamps import HashedFile
+from virnucpro.store.state import RunState, check_run, read_state, write_state
+
+
+@dataclass(eq=False)
+class Run:
+    """One input on its way through all stages, and what of it was done so far.
+
+    Attributes:
+        layout: every path of the run.
+        disk: what writes.
+        stages: all stages, in order.
+        state: what the results depend on, and the batch budgets that are known.
+        inputs: the files that are read and that no stage writes, as they were hashed.
+        command: what continues the run when it is interrupted.
+        features: whether they are kept until the end, or dropped as soon as they are scored;
+            ``auto`` drops them where the disk cannot hold them.
+        others_ahead: what the same command has still to do after this run.
+        ledger: the receipts.
+        seconds: time per stage.
+        host_wait: seconds per stage, summed over workers, in which a device waited for tokens.
+        computed: tasks carried out per stage.
+        workers: one row per worker and stage, for the record of the run.
+        unscored: where features are dropped, the split files that have no scores yet.
+        space_checked: whether the disk was found to be large enough.
+    """
+
+    layout: Layout
+    disk: Disk
+    stages: Sequence[Stage]
+    state: RunState
+    inputs: Sequence[HashedFile] = ()
+    command: str = "predict"
+    features: Literal["kept", "auto", "dropped"] = "kept"
+    others_ahead: tuple[StageAhead, ...] = ()
+    ledger: Ledger = field(init=False)
+    seconds: defaultdict[str, float] = field(init=False, default_factory=lambda: defaultdict(float))
+    host_wait: defaultdict[str, float] = field(
+        init=False, default_factory=lambda: defaultdict(float)
+    )
+    computed: Counter[str] = field(init=False, default_factory=Counter)
+    workers: list[dict[str, Json]] = field(init=False, default_factory=list)
+    unscored: list[int] | None = field(init=False, default=None)
+    space_checked: bool = field(init=False, default=False)
+
+    def __post_init__(self) -> None:
+        """Read the receipts that are there."""
+        digests = {file.path: file.sha256 for file in self.inputs}
+        self.ledger = Ledger(self.layout, self.disk, digests)
+
+    @property
+    def failures(self) -> list[FileFailure]:
+        """All sequences without a result, now and from earlier starts."""
+        return [failure for _, receipt in self.ledger.receipts() for failure in receipt.failures]
+
+    @property
+    def disk_needs(self) -> list[DiskNeed]:
+        """What the large outputs of all stages take."""
+        return [need for stage in self.stages if (need := stage.disk_need(self.ledger))]
+
+
+def checked_state(
+    layout: Layout, disk: Disk, state: RunState, emit: Emit, *, resume: bool, force: bool
+) -> RunState:
+    """Write the state of a run, with the batch budgets of an earlier start, and return it.
+
+    Raises:
+        ResumeRefusedError: the existing files were made from something else.
+        UsageError: files would be overwritten that this run did not write.
+    """
+    decision = check_run(layout, disk, state, resume=resume, force=force)
+    if decision.notice:
+        emit(Notice("info", decision.notice))
+    earlier = read_state(layout)  # None where it was moved aside just now
+    state = replace(state, budgets=earlier.budgets if earlier else {})
+    write_state(layout, disk, state)
+    return state
+
+
+def sweep(layout: Layout, disk: Disk) -> None:
+    """Remove temporary files of earlier, killed processes."""
+    disk.sweep(layout.root, layout.top_names())
+    for folder in (layout.home, layout.state, layout.merged_folder, *map(layout.folder, MOLECULES)):
+        disk.sweep(folder)
+
+
+def check_space(run: Run, emit: Emit) -> None:
+    """Say how much the features of a run take.
+
+    Raises:
+        OutputError: there is too little space (exit 6).
+    """
+    run.space_checked = True
+    root, needs = run.layout.root, run.disk_needs
+    total, missing, free = feature_bytes(run)
+    emit(Notice("info", f"{needs[0].purpose} take {byte_size(total)} ({byte_size(free)} are free)"))
+    if missing > free:
+        raise OutputError(
+            f"{root} has {byte_size(free)} free, but {needs[0].purpose} still take "
+            f"{byte_size(missing)}: free some space or move the folder, then run the same command "
+            f"again"
+        )
+
+
+def feature_bytes(run: Run) -> tuple[int, int, int]:
+    """Return the bytes that all features take, those that are missing, and those that are free."""
+    total = sum(need.bytes for need in run.disk_needs)
+    present = sum(path.stat().st_size for path in run.layout.feature_files())
+    return total, max(0, total - present), shutil.disk_usage(run.layout.root).free
+
+
+def tidy_up(run: Run) -> None:
+    """Remove what a run without failures does not need any more; its receipts stay as proof."""
+    own = [stage for each in run.stages for stage in (each, each.by_file()) if stage is not None]
+    intermediate = {stage.name for stage in own if stage.intermediate}
+    kept = frozenset(path for stage in run.stages for path in stage.kept_outputs)
+    receipts = [(path, r) for path, r in run.ledger.receipts() if r.stage in intermediate]
+    run.ledger.remove(receipts, kept)
+    for molecule in MOLECULES:
+        run.disk.remove_folder(run.layout.folder(molecule))
