@@ -162,28 +162,33 @@ class RunResults:
     stem: str
     record: Mapping[str, Json]
 
-    def _place(self, table: ResultTable) -> Path:
-        self._refuse_incomplete()
-        return self.folder / table.place(self.stem)
+    def _rows(self, table: ResultTable) -> Rows[Any]:
+        self._complete_record()
+        return Rows(self.folder / table.place(self.stem), table)
 
-    @contextmanager
-    def _reading(self, suffix: str) -> Iterator[Mapping[str, Json]]:
-        """Read the record; say that it was changed where it does not hold what is asked for."""
-        self._refuse_incomplete()
-        try:
-            yield self.record
-        except (LookupError, TypeError, ValueError) as error:
-            path = self.folder / f"{self.stem}{suffix}"
-            raise InputError(f"{path} was changed: the same command writes it again") from error
+    def _complete_record(self) -> Mapping[str, Json]:
+        """Return the record, unless a command was stopped while it replaced the tables.
 
-    def _refuse_incomplete(self) -> None:
-        """Raise InputError where a command was stopped while it replaced the tables of a run."""
+        Raises:
+            InputError: it was.
+        """
         if INCOMPLETE in self.record:
             raise InputError(
                 f"{self.folder}: the tables of the run {self.stem} do not belong together, because "
                 f"the command that was writing them again has not finished: repeat it (virnucpro "
                 f"call, or predict)"
             )
+        return self.record
+
+    @contextmanager
+    def _reading(self, suffix: str) -> Iterator[Mapping[str, Json]]:
+        """Read the record; say that it was changed where it does not hold what is asked for."""
+        record = self._complete_record()
+        try:
+            yield record
+        except (LookupError, TypeError, ValueError) as error:
+            path = self.folder / f"{self.stem}{suffix}"
+            raise InputError(f"{path} was changed: the same command writes it again") from error
 
 
 class PredictionRun(RunResults):
@@ -207,19 +212,19 @@ class PredictionRun(RunResults):
 
     def contigs(self) -> Rows[tables.ContigRow]:
         """Return the records of the input with their calls; none of them is missing."""
-        return Rows(self._place(tables.CONTIGS), tables.CONTIGS)
+        return self._rows(tables.CONTIGS)
 
     def virus(self) -> Rows[tables.VirusRow]:
         """Return the records that are called virus, the surest first."""
-        return Rows(self._place(tables.VIRUS), tables.VIRUS)
+        return self._rows(tables.VIRUS)
 
     def regions(self) -> Rows[tables.RegionRow]:
         """Return the viral regions of all records."""
-        return Rows(self._place(tables.REGIONS), tables.REGIONS)
+        return self._rows(tables.REGIONS)
 
     def chunks(self) -> Rows[tables.ChunkRow]:
         """Return the chunks of all records with their scores."""
-        return Rows(self._place(tables.CHUNKS), tables.CHUNKS)
+        return self._rows(tables.CHUNKS)
 
 
 @dataclass(frozen=True)
@@ -256,7 +261,7 @@ class RclRun(RunResults):
 
     def proteins(self) -> Rows[tables.RclRow]:
         """Return the proteins of the input with their RCLs; none of them is missing."""
-        return Rows(self._place(tables.RCL_REGIONS), tables.RCL_REGIONS)
+        return self._rows(tables.RCL_REGIONS)
 
     def residues(self) -> Rows[tables.RclResidueRow]:
         """Return the residues of all proteins with their probabilities.
@@ -264,7 +269,7 @@ class RclRun(RunResults):
         Raises:
             InputError: the run was made without ``residues=True``.
         """
-        return Rows(self._place(tables.RCL_RESIDUES), tables.RCL_RESIDUES)
+        return self._rows(tables.RCL_RESIDUES)
 
 
 def open_run(folder: str | PathLike[str], stem: str | None = None) -> PredictionRun:

@@ -177,7 +177,7 @@ def test_rcl_predict_writes_what_the_command_writes(call: Callable, tmp_path: Pa
     assert [row.accession for row in run.proteins()] == ["p1", "p2"]
     assert run.summary.proteins == 2
     assert len(run.residues().to_pandas()) == len(SERPIN)
-    assert {(p.number, p.stages) for p in seen} == {(1, 1)}
+    assert {(p.number, p.stages) for p in seen} == {(1, 3), (2, 3), (3, 3)}
     assert seen[-1].share == 1.0
     record = json.loads((tmp_path / "api/proteins_rcl_run.json").read_text())
     assert "residues=True" in record["command"][0]

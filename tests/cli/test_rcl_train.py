@@ -97,7 +97,8 @@ def test_the_configuration_of_the_original_is_accepted_whole(call, tmp_path, mon
     [{"training": {"epochs": "many"}}, {"training": {"loss_weights": [1]}}, [1, 2],
      {"hardware": {"mixed_precision": "yes"}}, {"models": {"cnn": {"channels": "wide"}}},
      {"models": {"cnn": {"kernel_sizes": [4] * 4}}}, {"models": {"cnn": {"kernel_sizes": [3]}}},
-     {"training": {"optimizer": "sgd"}}, {"data": {"train_split": 1}}],
+     {"training": {"optimizer": "sgd"}}, {"data": {"train_split": 1}},
+     {"training": {"learning_rate": float("nan")}}],
 )  # fmt: skip
 def test_configurations_that_are_wrong(call, tmp_path, section):
     config = tmp_path / "config.yaml"

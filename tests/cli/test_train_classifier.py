@@ -115,16 +115,6 @@ def test_the_next_command_works_as_printed(call, tmp_path, monkeypatch, encoders
     assert commands.splitlines()[-1].split(" -p ")[0].strip() in card
 
 
-def test_the_same_command_gives_the_same_bytes(train, tmp_path):
-    for name in ("one", "two"):
-        assert train(tmp_path / name / "c.safetensors", *QUICK, "--processes", 1).code == 0
-    one, two = (tmp_path / name / "c.safetensors" for name in ("one", "two"))
-    assert one.read_bytes() == two.read_bytes()
-    assert one.with_suffix(".md").read_bytes() == two.with_suffix(".md").read_bytes()
-    assert train(tmp_path / "o.safetensors", *QUICK, "--seed", 1).code == 0
-    assert (tmp_path / "o.safetensors").read_bytes() != one.read_bytes()
-
-
 def test_the_card_says_what_is_so(train, dataset, tmp_path):
     output = tmp_path / "my.safetensors"
     assert train(output, *QUICK).code == 0

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 
 import pytest
 import torch
@@ -49,20 +48,6 @@ def test_features_of_every_frame(call, dataset):
         assert record["models"]["protein"]["family"] == "toy-protein"
 
 
-def test_a_second_run_computes_nothing(call, dataset):
-    assert call("train", "embed", dataset.root, *TOY, "--parts", "train").code == 0
-    before = stamps(dataset)
-    assert before
-    again = call("train", "embed", dataset.root, *TOY, "--parts", "train")
-    assert again.code == 0
-    assert "Nothing to compute" in again.out
-    assert stamps(dataset) == before
-    done = call("train", "embed", dataset.root, *TOY, "-v")
-    assert done.code == 0
-    assert {path: time for path, time in stamps(dataset).items() if path in before} == before
-    assert "stage 5 splitting: 1 task to do" in done.err  # of validation: counted on
-
-
 def test_status(call, dataset):
     assert call("train", "embed", dataset.root, *TOY).code == 0
     assert "train: finished" in call("status", dataset.root).out
@@ -90,19 +75,6 @@ def test_only_what_is_missing_or_damaged_or_changed_is_computed(call, dataset):
     changed = {path.name for path, time in stamps(dataset).items() if before.get(path) != time}
     names = ("output_1_DNABERT_S.pt", "output_1_merged.pt")
     assert changed == {name + end for name in names for end in ("", ".done")}
-
-
-def test_an_interrupted_run_goes_on(shell, call, dataset):
-    """A run that a full disk ended: what it finished is not done again."""
-    layout = dataset.layout("train")
-    assert call("train", "embed", dataset.root, *TOY, "--parts", "train").code == 0
-    shutil.rmtree(layout.merged_folder)
-    layout.merged_folder.write_text("in the way")
-    assert call("train", "embed", dataset.root, *TOY).code == 6
-    before = stamps(dataset)
-    layout.merged_folder.unlink()
-    assert call("train", "embed", dataset.root, *TOY).code == 0
-    assert {path: time for path, time in stamps(dataset).items() if path in before} == before
 
 
 def test_other_models_are_refused(call, dataset, reference):

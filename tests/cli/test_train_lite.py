@@ -5,39 +5,19 @@ from __future__ import annotations
 import json
 import shlex
 import shutil
-import subprocess
-import sys
 
 import pytest
 import torch
 
 from tests.cli.inputs import table
 from tests.records_data import make_records
-from tests.training_data import LENGTH, genome, make_dataset
+from tests.training_data import LENGTH, genome
 from virnucpro.classifier.files import inspect_classifier
 from virnucpro.cli import run
 from virnucpro.store.disk import sha256_of
 from virnucpro.training.lite.fitting import training_files
 
 QUICK = ("--steps", 4, "--threads", 1)
-# The command, which is interrupted after its second step: no test can send a signal at that moment.
-INTERRUPTED = """
-import os, signal, sys
-from virnucpro.cli import run
-from virnucpro.training.lite.trainer import LiteLoop
-step = LiteLoop.step
-def interrupted_step(loop, number, content):
-    if number == 1:
-        os.kill(os.getpid(), signal.SIGINT)
-    return step(loop, number, content)
-LiteLoop.step = interrupted_step
-sys.exit(run(sys.argv[1:]))
-"""
-NAMES = (
-    "lite.json",
-    "lite_classifier.safetensors",
-    "lite_encoder.safetensors",
-)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -129,21 +109,6 @@ def test_another_encoder_to_start_from(train, trained, tmp_path):
     assert "nothing is not a lite encoder" in missing.err
 
 
-def test_interrupted_and_gone_on_with(dataset, train, trained, tmp_path):
-    words = ["train", "lite", dataset.root, "--output-dir", tmp_path, *QUICK]
-    command = [sys.executable, "-c", INTERRUPTED, *map(str, words)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 130, done.stderr
-    assert (
-        done.stderr.splitlines()[-1]
-        == "virnucpro: interrupted; run the same command again to continue"
-    )
-    assert not (tmp_path / "lite_classifier.safetensors").exists()
-    assert train(tmp_path, "--quiet").out == ""
-    for name in NAMES:
-        assert (tmp_path / name).read_bytes() == (trained / name).read_bytes(), name
-
-
 def test_uncalibrated_and_encoders_of_another_training(call, trained, contigs, tmp_path):
     only = make_records(tmp_path / "data", genomes=(3, 0, 0), codons=300)
     done = call("train", "lite", only.root, "-o", tmp_path / "other", *QUICK)
@@ -162,18 +127,3 @@ def test_uncalibrated_and_encoders_of_another_training(call, trained, contigs, t
     assert refused.code == 64
     assert "trained together with its own encoders" in refused.err
     assert str(others[0]) in refused.err
-
-
-def test_what_cannot_be_trained(call, dataset, tmp_path):
-    none = call("train", "lite", tmp_path, "-o", tmp_path / "out")
-    assert none.code == 64
-    assert "make one with virnucpro train prepare" in none.err
-    assert not (tmp_path / "out").exists()
-    (tmp_path / "file").write_text("")
-    refused = call("train", "lite", dataset.root, "-o", tmp_path / "file" / "out", *QUICK)
-    assert refused.code == 6
-    assert "--resume" not in refused.err
-    frames = make_dataset(tmp_path / "frames", genomes=(1, 0, 0), codons=300)
-    refused = call("train", "lite", frames.root, "-o", tmp_path / "out", *QUICK)
-    assert refused.code == 64
-    assert "--content records" in refused.err

@@ -1,8 +1,6 @@
-"""The examples in the docstrings of ``formatting``, which are its table of cases."""
+"""How figures are written, as tables of cases."""
 
 from __future__ import annotations
-
-import doctest
 
 import pytest
 
@@ -10,10 +8,30 @@ from virnucpro import formatting
 from virnucpro.formatting import printable
 
 
-def test_examples() -> None:
-    failed, tried = doctest.testmod(formatting)
-    assert failed == 0
-    assert tried > 10
+@pytest.mark.parametrize(
+    ("function", "cases"),
+    [
+        ("byte_size", {3_200_000_000: "3.2 GB", 51_000: "51.0 kB", 7: "7 bytes", None: "-"}),
+        ("gibibytes", {0.12 * 2**30: "0.12", 3.42 * 2**30: "3.4", 140.4 * 2**30: "140"}),
+        ("memory_size", {3.42 * 2**30: "3.4 GiB", None: "-"}),
+        ("clock_time", {3723: "1:02:03", 123: "2:03"}),
+        ("rough_duration", {89: "89 s", 600: "10 min", 5400: "1.5 h"}),
+        ("seconds_text", {1234.567: "1,234.6 s", (0.123, 2): "0.12 s", None: "-"}),
+        ("short_number", {7: "7", 1692: "1,692", 61234: "61.2k", 489300: "489k", 1234567: "1.23M"}),
+        ("rate_text", {1692: "1,692/s", (489_300, "tok"): "489k tok/s", (None, "tok"): "- tok/s"}),
+        ("percent", {0.123: "12 %", (0.123, 1): "12.3 %", None: "-"}),
+        ("counted", {(1, "task"): "1 task", (2000, "a"): "2,000 as", (0, "y", "ies"): "0 ies"}),
+        ("is_or_are", {1: "is", 0: "are"}),
+    ],
+)
+def test_figures(function: str, cases: dict[object, str]) -> None:
+    write = getattr(formatting, function)
+    for given, text in cases.items():
+        assert write(*(given if isinstance(given, tuple) else (given,))) == text
+
+
+def test_rows_are_aligned() -> None:
+    assert list(formatting.aligned([("a", "b"), ("long", "c")])) == ["a     b", "long  c"]
 
 
 @pytest.mark.parametrize(

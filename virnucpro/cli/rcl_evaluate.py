@@ -16,6 +16,7 @@ from virnucpro.cli.rcl_options import (
     threshold_option,
 )
 from virnucpro.errors import EXIT_OK
+from virnucpro.formatting import aligned
 
 EPILOG = """\b
 Examples:
@@ -104,10 +105,6 @@ def evaluate(models: tuple[str, ...], **options: Any) -> int:
         )
     if not settings.display.quiet:
         shown = (*SEQUENCE_METRICS, *(RESIDUE_METRICS if options["aa"] else ()))
-        rows = text_table(evaluations, shown)
-        widths = [max(len(row[place]) for row in rows) for place in range(len(rows[0]))]
-        for row in rows:
-            cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
-            click.echo("  ".join(cells).rstrip())
+        click.echo("\n".join(aligned(text_table(evaluations, shown))))
         click.echo(f"The report is {options['output_dir'] / 'rcl_evaluation.md'}.")
     return EXIT_OK

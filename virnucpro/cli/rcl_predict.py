@@ -138,7 +138,7 @@ def plot(
     for protein, residues in read_predictions(run, frozenset(ids), most):
         path = folder / picture_name(protein.accession, suffix)
         content = draw_protein(protein, residues, threshold, suffix)
-        shared.save_picture(path, content, force=force, option="--output-dir")
+        shared.save_output(path, content, force=force, option="--output-dir")
         pictures += 1
     shared.say(f"{counted(pictures, 'picture')} in {folder}")
     if pictures == most and not ids:

@@ -68,6 +68,6 @@ def profile(table: Path, output: Path, force: bool) -> None:
     rows = [(protein.sequence, protein.start, protein.end) for protein in proteins]
     shared.say(f"aligning {counted(len(rows), 'serpin')}, which takes a minute for 1,000")
     made = build_profile(rows, {"serpins": len(rows), "table_sha256": sha256_of(table)})
-    shared.save_picture(output, made.to_bytes(), force=force, option="--output")
+    shared.save_output(output, made.to_bytes(), force=force, option="--output")
     first, last = made.columns
     shared.say(f"{output}: {made.hmm.M} columns, the RCL in columns {first} to {last}")

@@ -327,6 +327,3 @@ def save_output(path: Path, content: bytes, *, force: bool, option: str) -> None
     disk = Disk()
     check_work(WorkIdentity("the file", {}), existing, disk, force=force)
     disk.save(path, content, durable=False)
-
-
-save_picture = save_output

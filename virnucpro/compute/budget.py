@@ -22,18 +22,12 @@ MEMORY_SHARE = 0.5
 
 @dataclass(frozen=True)
 class Bounds:
-    """The limits of a family's budget, in its ``unit``.
-
-    Attributes:
-        cpu: the budget on a CPU, where nothing is measured.
-        least: the smallest on a GPU; batches of ``least`` and ``2 * least`` are measured.
-        most: the largest on a GPU; a larger batch gains nothing.
-    """
+    """The limits of a family's budget, in its ``unit``."""
 
     unit: Unit
-    cpu: int
-    least: int
-    most: int
+    cpu: int  # the budget on a CPU, where nothing is measured
+    least: int  # on a GPU; batches of ``least`` and ``2 * least`` are measured
+    most: int  # on a GPU; a larger batch gains nothing
 
 
 @dataclass

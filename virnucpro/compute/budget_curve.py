@@ -16,20 +16,13 @@ LEAST_GAIN = 1.02  # of a larger budget: less is noise, and memory has other use
 
 @dataclass(frozen=True)
 class BudgetPoint:
-    """The throughput with one budget.
+    """The throughput with one budget."""
 
-    Attributes:
-        budget: tokens or sequences per batch.
-        tokens_per_second: without padding.
-        waited_share: the share of the time in which no tokens were ready.
-        peak_memory: bytes on the GPU with the model; None on a CPU.
-    """
-
-    budget: int
+    budget: int  # tokens or sequences per batch
     sequences_per_second: float
-    tokens_per_second: float
-    waited_share: float
-    peak_memory: int | None
+    tokens_per_second: float  # without padding
+    waited_share: float  # of the time: no tokens were ready
+    peak_memory: int | None  # bytes on the GPU with the model; None on a CPU
 
 
 def random_sequences(alphabet: str, lengths: Sequence[int], count: int) -> list[str]:

@@ -59,18 +59,14 @@ COMPILER_ERRORS = (RuntimeError, ImportError, OSError, AttributeError, subproces
 
 @dataclass(frozen=True)
 class Example:
-    """What a block is called with: its state ``[B, T, D]`` first.
+    """What a block is called with: its state ``[B, T, D]`` first, of small numbers.
 
-    Attributes:
-        inputs: tensors; None where a block may be called without one.
-        free: of each, the dimensions that differ from batch to batch. B, T and the sizes of the
-            others must be unlike numbers: equal ones are taken for the same thing.
-
-    The state should be small: the less of it comes through a block as it was, the more is checked.
+    The less of a state comes through a block as it was, the more is checked. B, T and the sizes of
+    the others must be unlike numbers: equal ones are taken for the same thing.
     """
 
-    inputs: Sequence[torch.Tensor | None]
-    free: Sequence[Sequence[int]]
+    inputs: Sequence[torch.Tensor | None]  # None where a block may be called without it
+    free: Sequence[Sequence[int]]  # of each, the dimensions that differ from batch to batch
 
 
 @dataclass
@@ -81,14 +77,11 @@ class BlockCalls:
     inputs, the number of threads, and global settings such as
     ``torch.backends.cuda.matmul.allow_tf32``. Otherwise the block runs as written, which is slower
     and gives other last digits. Batches of one sequence are meant to, and are not counted.
-
-    Attributes:
-        reason: why compiled code was not used for the first time, as torch says it.
     """
 
     compiled: int = 0
     uncompiled: int = 0
-    reason: str = ""
+    reason: str = ""  # why compiled code was not used for the first time, as torch says it
 
 
 class Stack(nn.ModuleList):

@@ -21,7 +21,7 @@ import numpy.typing as npt
 import torch
 
 from virnucpro.compute.budget import Bounds, Budget, CudaMemory, find_budget
-from virnucpro.compute.compiled import COMPILER_ERRORS, BlockCalls, Example, Network
+from virnucpro.compute.compiled import COMPILER_ERRORS, Example, Network
 from virnucpro.compute.linear import GatedLinear, Linear
 from virnucpro.compute.threads import CoreThreads, prefetched
 from virnucpro.contracts import Json, ReportProgress
@@ -39,19 +39,12 @@ LARGEST_KEPT_BLOCK = (32 << 20) - (1 << 16)
 
 @dataclass(frozen=True)
 class Batch:
-    """Sequences that go through the model together.
+    """Sequences that go through the model together."""
 
-    Attributes:
-        indices: which of the sequences.
-        tokens: number of their tokens, without padding.
-        inputs: what the model takes, on the host.
-        embedded: float32 ``[B, dim]`` on the device, where that was begun ahead.
-    """
-
-    indices: Sequence[int]
-    tokens: int
-    inputs: tuple[torch.Tensor, ...]
-    embedded: torch.Tensor | None = None
+    indices: Sequence[int]  # which of the sequences
+    tokens: int  # without padding
+    inputs: tuple[torch.Tensor, ...]  # what the model takes, on the host
+    embedded: torch.Tensor | None = None  # ``[B, dim]`` on the device, where begun ahead
 
     @classmethod
     def of(cls, indices: Sequence[int], tokens: int, *inputs: npt.NDArray[np.generic]) -> Batch:
@@ -76,14 +69,11 @@ def example_sequences(full_batch: int, tokens: int) -> int:
 
 @dataclass
 class PreparedBatches:
-    """Batches of ``sequences`` that are being made, of a budget of ``amount``.
-
-    ``first`` are those that are made; ``rest`` are the others.
-    """
+    """Batches of ``sequences`` that are being made, of a budget of ``amount``."""
 
     sequences: Sequence[str]
     amount: int
-    first: list[Batch]
+    first: list[Batch]  # those that are made
     rest: Generator[Batch]
 
     def close(self) -> None:
@@ -120,6 +110,7 @@ class BatchedEncoder(ABC):
         self.dim = network.embed.embedding_dim
         self.device = device
         self._stack = stack = network.blocks
+        self.block_calls = stack.calls
         self._compile_facts: dict[str, Json] = {"compiled": False, "compile_seconds": 0.0}
         self._threads = CoreThreads()
         self._on_gpu = device.type == "cuda"
@@ -209,11 +200,6 @@ class BatchedEncoder(ABC):
                 report(len(batch.indices), batch.tokens)
         ordered = torch.empty(len(sequences), self.dim)
         return ordered.index_copy_(0, torch.tensor(order).long(), rows)
-
-    @property
-    def block_calls(self) -> BlockCalls:
-        """How often compiled blocks were called, and ran as compiled."""
-        return self._stack.calls
 
     @property
     def step(self) -> int:

@@ -35,24 +35,14 @@ Reading = Literal["open frames", "whole chunks"]
 
 @dataclass(frozen=True)
 class EncoderSource:
-    """An encoder that was located on this machine; what a stage holds and a worker opens.
-
-    Attributes:
-        family: name of its family.
-        name: what the user asked for.
-        path: weights file or model folder; None where the family has no weights.
-        files: every file whose content decides the result, in a fixed order, as it was hashed.
-        sha256: one digest over their contents, whatever the files are called.
-        dim: width of an embedding.
-        reading: what of a chunk it reads.
-    """
+    """An encoder that was located on this machine; what a stage holds and a worker opens."""
 
     family: str
-    name: str
-    path: Path | None
-    files: tuple[HashedFile, ...]
-    sha256: str
-    dim: int
+    name: str  # what the user asked for
+    path: Path | None  # weights file or model folder; None where the family has no weights
+    files: tuple[HashedFile, ...]  # all whose content decides the result, in a fixed order
+    sha256: str  # one digest over their contents, whatever the files are called
+    dim: int  # width of an embedding
     reading: Reading = "open frames"
 
     @property
@@ -82,19 +72,12 @@ def refuse_changed_model(file: HashedFile) -> None:
 
 @dataclass(frozen=True)
 class OpenOptions:
-    """How an encoder is opened.
+    """How an encoder is opened."""
 
-    Attributes:
-        device: ``cpu``, ``cuda`` or ``cuda:N``.
-        precision: a name of :data:`virnucpro.precision.PRECISIONS`.
-        budget: limit of a batch, in the unit of the family; None chooses one for the device.
-        truncation: residues of a protein that count.
-    """
-
-    device: str
-    precision: str
-    budget: int | None
-    truncation: int
+    device: str  # ``cpu``, ``cuda`` or ``cuda:N``
+    precision: str  # a name of :data:`virnucpro.precision.PRECISIONS`
+    budget: int | None  # limit of a batch, in the unit of the family; None chooses one
+    truncation: int  # residues of a protein that count
 
 
 class EncoderFamily(ABC):

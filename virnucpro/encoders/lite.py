@@ -48,17 +48,13 @@ class LiteEncoder:
 
     def __init__(self, network: LiteNetwork, device: torch.device, precision: str) -> None:
         self._network = network.to(device)
+        self.dim = network.shape.dim
         self._device = device
         self._dtype = torch_dtype(precision)
         self._batch_bases = BATCH_BASES
         self._threads = CoreThreads()
         if device.type == "cpu":
             keep_freed_memory()
-
-    @property
-    def dim(self) -> int:
-        """Width of an embedding."""
-        return self._network.shape.dim
 
     def encode(self, sequences: Sequence[str], report: ReportProgress) -> torch.Tensor:
         """float32 ``[n, dim]`` on the CPU. A token is a base; batches are of one length."""
@@ -101,10 +97,7 @@ class LiteEncoder:
 
 
 def lite_to_bytes(network: LiteNetwork, extra: Mapping[str, Json]) -> bytes:
-    """Return an encoder as a file; the same arguments give the same bytes.
-
-    ``extra`` is anything worth keeping, such as the training command.
-    """
+    """Return an encoder as a file, the same for the same arguments; ``extra`` is kept in it."""
     tensors = {
         name: (value.half() if value.ndim > 1 else value.float()).contiguous()
         for name, value in network.state_dict().items()

@@ -44,23 +44,13 @@ def base_numbers(sequences: Sequence[str]) -> npt.NDArray[np.uint8]:
 
 @dataclass(frozen=True)
 class LiteShape:
-    """The sizes of a network.
-
-    DeepMicroClass has channels of 128 and 256, and no heads.
-
-    Attributes:
-        word_width: numbers per word.
-        channels: of the two convolutions of each branch.
-        kernel: places that a convolution sees at a time.
-        heads: of the attention; they share the last channels among them.
-        dim: width of an embedding.
-    """
+    """The sizes of a network. DeepMicroClass has channels of 128 and 256, and no heads."""
 
     word_width: int = 64
-    channels: tuple[int, int] = (192, 384)
-    kernel: int = 3
-    heads: int = 8
-    dim: int = 256
+    channels: tuple[int, int] = (192, 384)  # of the two convolutions of each branch
+    kernel: int = 3  # places that a convolution sees at a time
+    heads: int = 8  # of the attention; they share the last channels among them
+    dim: int = 256  # of an embedding
 
     def __post_init__(self) -> None:
         """Refuse what a damaged file may say (ValueError)."""

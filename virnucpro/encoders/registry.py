@@ -35,11 +35,7 @@ def family_names() -> tuple[str, ...]:
 
 
 def family_named(name: str) -> EncoderFamily:
-    """Return the family ``name``, imported when it is first asked for.
-
-    Raises:
-        ModelError: it is unknown, or the package that registered it is broken.
-    """
+    """Return the family ``name``, imported when it is first asked for; ModelError for a bad one."""
     if name in BUILT_IN:
         module, _, attribute = BUILT_IN[name].partition(":")
         family: EncoderFamily = getattr(importlib.import_module(module), attribute)

@@ -199,14 +199,10 @@ def weight_files(folder: Path) -> tuple[Path, ...]:
         index = folder / f"{name}.index.json"
         if index.exists():
             names = read_json(index).get("weight_map")
-            if (
-                not isinstance(names, dict)
-                or not names
-                or not all(isinstance(name, str) for name in names.values())
-            ):
+            if not isinstance(names, dict) or not names:
                 raise ModelError(f"{index} has no 'weight_map': {_AGAIN}")
             # Only the last component: an index must not point out of its folder.
-            shards = tuple(folder / Path(shard).name for shard in sorted(set(names.values())))
+            shards = tuple(folder / Path(name).name for name in sorted({*map(str, names.values())}))
             for shard in shards:
                 check_file(shard)
             return shards

@@ -86,19 +86,15 @@ def read_labels(path: Path) -> Labels:
 
 
 class Sample(NamedTuple):
-    """The rows with a score and a label.
+    """The rows with a score and a label: those of the predictions with columns of the labels.
 
-    Attributes:
-        rows: with the columns of :attr:`Predictions.rows`, and of the labels ``label``, ``group``,
-            ``genome`` (a number; it has one label) and ``part``. ``length`` is the name of a class
-            of lengths, ordered from short to long; missing where lengths are not known.
-        missed: the same of viruses without a score.
-        counts: how many of the predictions and labels could be used, for ``evaluation.json``.
+    ``genome`` is a number. ``length`` is the name of a class of lengths, ordered from short to
+    long; missing where lengths are not known.
     """
 
     rows: DataFrame
-    missed: DataFrame
-    counts: dict[str, Any]
+    missed: DataFrame  # the same of viruses without a score
+    counts: dict[str, Any]  # of what could be used, for evaluation.json
 
 
 def join(predictions: Predictions, labels: Labels) -> Sample:

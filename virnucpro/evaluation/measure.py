@@ -84,25 +84,17 @@ class SliceResult:
 class Evaluation:
     """Everything that was measured.
 
-    Attributes:
-        sample: the rows, the highest score first.
-        threshold: None where ``predict`` made the calls.
-        graded: whether scores are more than calls.
-        slices: the whole sample, then the lengths, then the groups.
-        reliability: the bins of the reliability diagram, with ``low``, ``high``, ``rows``,
-            ``mean_score`` and ``share_virus``.
-        false_discoveries: for contigs with a stated rate of at most ``stated``: ``contigs``, the
-            number that is ``false``, and the ``realised`` rate.
-        notes: what a reader of the metrics must know, in sentences.
+    ``false_discoveries`` are, for contigs with a stated rate of at most ``stated``, ``contigs``,
+    the number that is ``false``, and the ``realised`` rate.
     """
 
-    sample: Sample
-    threshold: float | None
-    graded: bool
-    slices: tuple[SliceResult, ...]
-    reliability: list[dict[str, Any]]
+    sample: Sample  # the rows, the highest score first
+    threshold: float | None  # None where predict made the calls
+    graded: bool  # scores are more than calls
+    slices: tuple[SliceResult, ...]  # the whole sample, then the lengths, then the groups
+    reliability: list[dict[str, Any]]  # the bins of the reliability diagram
     false_discoveries: list[dict[str, Any]]
-    notes: list[str]
+    notes: list[str]  # what a reader of the metrics must know, in sentences
 
     @property
     def overall(self) -> SliceResult:
@@ -117,11 +109,8 @@ class Evaluation:
 def evaluate(sample: Sample, threshold: float | None, *, graded: bool) -> Evaluation:
     """Measure ``sample``, which has at least one row.
 
-    Args:
-        sample: the rows.
-        threshold: a row is called virus where its score is at least this; None where the call of
-            ``predict`` counts.
-        graded: False where the scores are calls.
+    A row is called virus where its score is at least ``threshold``, or where ``predict`` called it
+    so if that is None. Scores that are not ``graded`` are calls.
     """
     # With the highest score first, every slice is sorted, and its curves are quick.
     rows = sample.rows.sort_values("score", ascending=False, kind="stable", ignore_index=True)
@@ -130,7 +119,10 @@ def evaluate(sample: Sample, threshold: float | None, *, graded: bool) -> Evalua
     levels, correct = score_levels(scores), called == virus
     rows = rows.assign(virus=virus, called=called, correct=correct, level=levels)
     sample, slices = sample._replace(rows=rows), list(_slices(rows))
-    draws = _draws(rows) if len(slices) <= MOST_SLICES else None
+    drawn = None
+    if len(slices) <= MOST_SLICES:
+        draws = _draws(rows)
+        drawn = draws, _level_counts(rows, draws)
     notes = [] if graded else [NO_SCORES]
     if trained := sample.counts["rows_of_the_training_part"]:
         notes.append(
@@ -141,7 +133,7 @@ def evaluate(sample: Sample, threshold: float | None, *, graded: bool) -> Evalua
         sample,
         threshold,
         graded,
-        tuple(_measure(sample, *part, draws, graded=graded) for part in slices),
+        tuple(_measure(sample, *part, drawn, graded=graded) for part in slices),
         _reliability(virus.to_numpy(), scores) if graded else [],
         _false_discoveries(rows),
         notes,
@@ -153,6 +145,8 @@ def _slices(rows: DataFrame) -> Iterator[tuple[SliceKind, str, str, Bools, Bools
 
     A group has one label. Its rows are measured against all rows of the other label.
     """
+    from pandas import MultiIndex, factorize
+
     whole = np.ones(len(rows), np.bool_)
     yield "overall", "", "all", whole, whole
     if rows.length.notna().any():
@@ -160,9 +154,10 @@ def _slices(rows: DataFrame) -> Iterator[tuple[SliceKind, str, str, Bools, Bools
             own = (rows.length == length).to_numpy()
             yield "length", "", length, own, own
     if rows.group.any():
-        for label, name in sorted(set(zip(rows.label, rows.group, strict=True))):
-            other = (rows.label != label).to_numpy()
-            own = ~other & (rows.group == name).to_numpy()
+        virus = rows.virus.to_numpy()
+        codes, pairs = factorize(MultiIndex.from_frame(rows[["label", "group"]]))
+        for (label, name), number in sorted(zip(pairs, range(len(pairs)), strict=True)):
+            own, other = codes == number, ~virus if label == "virus" else virus
             yield "group", label, name or NO_GROUP, own | other, own
 
 
@@ -173,11 +168,15 @@ def _measure(
     name: str,
     chosen: Bools,
     own: Bools,
-    draws: Floats | None,
+    drawn: tuple[Floats, Floats] | None,
     *,
     graded: bool,
 ) -> SliceResult:
-    """Measure one of the slices; ``draws`` are None where there are to be no intervals."""
+    """Measure one of the slices.
+
+    ``drawn`` are how often each genome is drawn, and the counts of all rows by label and level;
+    None where there are to be no intervals.
+    """
     rows, missed = sample.rows[chosen], sample.missed
     virus = rows.virus.to_numpy()
     metrics = call_metrics(virus, rows.called.to_numpy(np.bool_))
@@ -197,9 +196,15 @@ def _measure(
     enough = both_classes and rows.groupby("virus").genome.nunique().min() >= FEWEST_GENOMES
     intervals: dict[str, Interval] = dict.fromkeys(("auroc", "accuracy", "correct"))
     genomes = int(alone.genome.nunique())
-    if draws is not None:
+    if drawn is not None:
+        draws, whole = drawn
         if enough and graded:
-            intervals["auroc"] = percentile_interval(_resampled_areas(rows, draws))
+            counts = _level_counts(alone, draws)
+            if kind == "group":
+                other = slice(0, LEVELS) if label == "virus" else slice(LEVELS, None)
+                counts[other] = whole[other]
+            areas = auroc_of_counts(counts[LEVELS:].T, counts[:LEVELS].T)
+            intervals["auroc"] = percentile_interval(areas)
         if enough:
             intervals["accuracy"] = _share_interval(rows, draws)
         if genomes >= FEWEST_GENOMES:
@@ -207,7 +212,7 @@ def _measure(
     notes: tuple[str, ...] = ()
     if not both_classes:
         notes = (ONE_CLASS,)
-    elif draws is None:
+    elif drawn is None:
         notes = (f"more than {MOST_SLICES} lengths and groups: no intervals",)
     elif intervals["accuracy"] is None:
         notes = (f"fewer than {FEWEST_GENOMES} genomes of a label: no intervals",)
@@ -221,13 +226,12 @@ def _draws(rows: DataFrame) -> Floats:
     return np.stack([draw_genomes(generator, of_labels, count) for _ in range(RESAMPLES)], axis=1)
 
 
-def _resampled_areas(rows: DataFrame, draws: Floats) -> Floats:
-    """Return ``[RESAMPLES]`` AUROCs of rows, from the number of rows by label, level and genome."""
+def _level_counts(rows: DataFrame, draws: Floats) -> Any:
+    """Return ``[2 * LEVELS, RESAMPLES]``: the drawn rows by label (others first) and level."""
     from scipy.sparse import coo_matrix
 
     places = (rows.virus.to_numpy() * LEVELS + rows.level.to_numpy(), rows.genome.to_numpy())
-    counts = coo_matrix((np.ones(len(rows)), places), (2 * LEVELS, len(draws))).tocsr() @ draws
-    return auroc_of_counts(counts[LEVELS:].T, counts[:LEVELS].T)
+    return coo_matrix((np.ones(len(rows)), places), (2 * LEVELS, len(draws))).tocsr() @ draws
 
 
 def _share_interval(rows: DataFrame, draws: Floats) -> Interval:

@@ -23,11 +23,9 @@ HOST_THREAD = "host"
 def open_executor(
     devices: Sequence[Device], machine: MachineSettings, interruption: Interruption | None
 ) -> Executor:
-    """Return the executor for the chosen devices.
+    """Return the executor for the chosen devices: with a worker process for each device.
 
-    One CPU computes in this process, unless a number of workers was asked for; every other choice
-    gets a worker process for each device. ``interruption`` is what catches the signals, if
-    anything does.
+    Without a number of workers, one CPU computes in this process.
     """
     if devices[0].kind == "cpu" and machine.cpu_workers is None:
         return Executor(LocalPool(devices[0]), devices[0].threads)
@@ -59,9 +57,9 @@ class Executor:
         self._limits = limits or TimeLimits()
 
     def run(self, stage: Stage, tasks: Iterable[Task], emit: Emit) -> Iterator[TaskResult]:
-        """Carry out ``tasks``; outcomes of a worker stage come in the order of completion.
+        """Carry out ``tasks``; results of a worker stage come in the order of completion.
 
-        Before an error is raised, the outcomes of all finished tasks are yielded.
+        Before an error is raised, the results of all finished tasks are yielded.
 
         Raises:
             RunInterruptedError: a signal arrived.
@@ -80,12 +78,7 @@ class Executor:
                 yield from scheduler.outcomes()
 
     def close(self) -> None:
-        """End the workers; those that are at work are not waited for.
-
-        Raises:
-            RunInterruptedError: a first signal arrived meanwhile; the workers are gone all the
-                same.
-        """
+        """End the workers; those that are at work are not waited for."""
         with self._interruption.held():
             self._pool.close()
 
@@ -93,10 +86,9 @@ class Executor:
 def run_host_stage(
     stage: Stage, tasks: Iterable[Task], emit: Emit, threads: int
 ) -> Iterator[TaskResult]:
-    """Carry out the tasks of a host stage in this process; any error ends the run.
+    """Carry out the tasks of a host stage on ``threads`` threads of this process, in order.
 
-    Outcomes come in order. Up to ``HOST_TASKS`` tasks run at a time, on ``threads`` threads in
-    all; events are emitted only in the thread that asks for the outcomes.
+    Any error ends the run. Events are emitted only in the thread that asks for the results.
     """
     set_torch_threads(threads)
     session = stage.open(Device("cpu"))

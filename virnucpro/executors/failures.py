@@ -37,7 +37,7 @@ DEVICE_MODULES = re.compile(r"triton\.|torch\.(cuda|distributed|_dynamo|_inducto
 
 @dataclass(frozen=True)
 class WorkFailure:
-    """Why a task, or the opening of a stage, failed. Picklable.
+    """Why a task, or the opening of a stage, failed.
 
     Attributes:
         kind: ``data`` if a single sequence may be the cause; ``memory`` if the device had too

@@ -14,7 +14,6 @@ import multiprocessing
 import os
 import signal
 import sys
-import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -32,7 +31,7 @@ from virnucpro.executors.signals import SIGNALS, blocked_signals
 from virnucpro.executors.worker import TaskRunner, set_torch_threads
 from virnucpro.settings import MachineSettings
 
-STOP_SECONDS = 5.0  # an idle worker ends at once when it is told to
+STOP_SECONDS = 5.0  # until a process that was killed is gone
 PR_SET_PDEATHSIG = 1  # linux/prctl.h: the signal that a process gets when its parent dies
 
 
@@ -55,11 +54,7 @@ def settle_on_device(device: Device, tokenizer_threads: int) -> None:
 def settled_device(machine: MachineSettings) -> Device:
     """Return the first device that a run would take, with this process settled on it.
 
-    CUDA must not have been used in this process before.
-
-    Raises:
-        UsageError: the device or the GPUs are malformed, or name an unknown GPU.
-        DeviceError: a GPU was asked for and there is none.
+    CUDA must not have been used in this process before. Raises as ``choose_devices``.
     """
     device = choose_devices(replace(machine, max_workers=1), visible_gpus())[0]
     settle_on_device(device, machine.threads or machine.tokenizer_threads)
@@ -147,8 +142,8 @@ def _run_child(
 
 
 def serve_tasks(connection: Connection, worker: int, device: Device) -> None:
-    """Do the work that a pool sends until that is None or the pool is gone; runs in the worker."""
-    received: deque[Work | None] = deque()
+    """Do the work that a pool sends, until the pool is gone; runs in the worker."""
+    received: deque[Work] = deque()
 
     def next_task() -> Task | None:
         while connection.poll():
@@ -157,8 +152,8 @@ def serve_tasks(connection: Connection, worker: int, device: Device) -> None:
 
     runner = TaskRunner(worker, device, connection.send, next_task)
     with suppress(EOFError, BrokenPipeError, ConnectionResetError):  # the parent is gone
-        while (work := received.popleft() if received else connection.recv()) is not None:
-            runner.take(work)
+        while True:
+            runner.take(received.popleft() if received else connection.recv())
 
 
 class ProcessPool(WorkerPool):
@@ -186,16 +181,6 @@ class ProcessPool(WorkerPool):
                 self._deliver(event, handle)
             elif child.connection in awake or sentinels[worker] in awake:
                 handle(WorkerDied(worker, self.workers[worker], child.exit_reason()))
-
-    def close(self) -> None:
-        """Let idle workers end by themselves; kill the others: what they write is atomic."""
-        idle = [self._children[worker] for worker in self.workers if not self.unfinished[worker]]
-        for child in idle:
-            child.send(None)
-        deadline = time.monotonic() + STOP_SECONDS
-        for child in idle:
-            child.process.join(max(0.0, deadline - time.monotonic()))
-        super().close()
 
     def _start(self, worker: int) -> None:
         device, threads = self.workers[worker], self._tokenizer_threads

@@ -27,19 +27,15 @@ FILE_SECONDS = 90.0
 
 @dataclass(frozen=True)
 class Place:
-    """Where one worker may live.
+    """Where one worker may live: a node's id and its name, and a share of its processor or a GPU.
 
-    Attributes:
-        node: Ray's id of the node.
-        host: its name.
-        number: tells apart the places of a node.
-        device: its share of the processor; None for one of the GPUs, which Ray chooses.
+    ``number`` tells apart the places of a node.
     """
 
     node: str
     host: str
     number: int
-    device: Device | None = None
+    device: Device | None = None  # None: Ray chooses one of the GPUs
 
 
 @dataclass

@@ -32,13 +32,9 @@ MAX_VAIN_SEARCHES = 2
 
 @dataclass
 class WorkerExit:
-    """A worker that ended.
+    """A worker that ended, and the receipts of its tasks that were not finished since.
 
-    Attributes:
-        worker: its number.
-        receipts: of the tasks that it had and that were not finished since: one of them may have
-            ended it.
-        finished_elsewhere: none of its tasks was then finished by the same worker.
+    It is ``finished_elsewhere`` unless one of them was then finished by the same worker.
     """
 
     worker: int
@@ -76,13 +72,7 @@ def search_records(task: Task, times: int = 1) -> Generator[Task, WorkFailure | 
 
 @dataclass
 class TaskHistory:
-    """What went wrong with a task that is not finished yet.
-
-    Attributes:
-        exits: of the workers that had it.
-        search: for the records that end workers.
-        vain_searches: searches that found none.
-    """
+    """What went wrong with an unfinished task: exits of workers that had it, and searches."""
 
     exits: list[WorkerExit] = field(default_factory=list)
     search: Generator[Task, WorkFailure | None, None] | None = None

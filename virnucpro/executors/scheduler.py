@@ -36,32 +36,19 @@ TAIL_TASKS = 4
 
 @dataclass(frozen=True)
 class TimeLimits:
-    """Seconds after which a worker is replaced or no longer waited for.
+    """Seconds after which a worker is replaced or no longer waited for."""
 
-    Attributes:
-        silence: without an event, while it carries out a task. No batch takes so long on a GPU.
-        opening: without an event, while it opens a stage: 11 GB of weights may come over a slow
-            network.
-        grace: for the tasks in flight, when the run has to end early.
-    """
-
-    silence: float = 600.0
-    opening: float = 1800.0
-    grace: float = 10.0
+    silence: float = 600.0  # without an event, in a task: no batch takes so long on a GPU
+    opening: float = 1800.0  # while it opens a stage: 11 GB of weights over a slow network
+    grace: float = 10.0  # for the tasks in flight, when the run has to end early
 
 
 @dataclass
 class WorkerState:
-    """What the scheduler knows of a worker in this stage.
+    """What the scheduler knows of a worker in this stage; ``silence`` is while it is at work.
 
-    Attributes:
-        tasks: submitted to it. The first is being carried out; a second one is queued, or already
-            computed by a GPU while the first one is written.
-        is_open: it has opened the stage and takes tasks.
-        failed_openings: in a row.
-        task_began: when it began its current task.
-        silence: seconds without an event, while it is at work.
-        busy_seconds, finished_tasks, figures: for the report at the end.
+    The first of its tasks is being carried out; a second one is queued, or already computed by a
+    GPU while the first one is written.
     """
 
     number: int
@@ -119,19 +106,11 @@ class Scheduler:
         self._heard: set[int] = set()  # workers with an event in this wait
 
     def outcomes(self) -> Iterator[TaskResult]:
-        """Yield results in the order in which tasks are finished.
-
-        Raises:
-            RunInterruptedError: a signal arrived.
-            DeviceError: no device is left, or too many attempts in a row failed.
-            VirNucProError: a worker met an error that concerns the whole run.
-        """
+        """Yield results in the order in which tasks are finished; raises as :class:`Executor`."""
         while len(self._pool.workers) < len(self._tasks) and self._pool.start() is not None:
             pass
         if not self._pool.workers:
-            raise DeviceError(
-                "no device is left: check the devices, then run the same command again"
-            )
+            raise DeviceError("no device is left: check them, then run the same command again")
         for number in self._pool.workers:
             self._add_worker(number)
         # File by file, so that files are joined while others are computed and not all at the end;
@@ -376,14 +355,7 @@ class Scheduler:
             return
         elapsed = self._clock() - self._first_task_began
         for worker in self._workers.values():
-            self._emit(
-                WorkerReport(
-                    worker.number,
-                    worker.device,
-                    self._stage.name,
-                    worker.busy_seconds,
-                    max(0.0, elapsed - worker.busy_seconds),
-                    worker.finished_tasks,
-                    worker.figures,
-                )
-            )
+            busy, name = worker.busy_seconds, self._stage.name
+            idle, done = max(0.0, elapsed - busy), worker.finished_tasks
+            number, device, figures = worker.number, worker.device, worker.figures
+            self._emit(WorkerReport(number, device, name, busy, idle, done, figures))

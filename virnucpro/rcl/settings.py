@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from msgspec import Meta, Struct, ValidationError, convert, to_builtins
+from msgspec import Meta, Struct, convert, to_builtins
 
 from virnucpro.configuration import parse_yaml
 from virnucpro.contracts import Json
@@ -212,7 +212,7 @@ def training_settings(
     try:
         values = _merged(_merged(RECIPES[recipe], content), options)
         settings = convert(values, RclTrainingSettings, strict=False)
-    except ValidationError as error:
+    except (TypeError, ValueError) as error:  # of msgspec, or a section that is not one
         raise ConfigError(f"{path}: {error}" if path else str(error)) from error
     return settings, [text] if unused else []
 

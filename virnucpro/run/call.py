@@ -113,11 +113,7 @@ def call_again(
 
 
 def _finished_runs(folder: Path, stems: Sequence[str], say: Callable[[str], None]) -> list[Layout]:
-    """Return the finished runs of a folder and of the samples in it.
-
-    Raises:
-        UsageError: a run that was named is not finished, or no run is.
-    """
+    """Return the finished runs of a folder and of the samples in it."""
     root = folder.absolute()
     places = [*(root / name for name in samples_of(root)), root]
     runs, left_out = [], []
@@ -139,11 +135,7 @@ def _finished_runs(folder: Path, stems: Sequence[str], say: Callable[[str], None
 
 
 def _finished(layout: Layout) -> tuple[RunLayout, RunState, Receipt, dict[str, Json]]:
-    """Return the files, the state, the last receipt and the record of a finished run.
-
-    Raises:
-        UsageError: it is not finished, an earlier version wrote it, or something is damaged.
-    """
+    """Return the files, the state, the last receipt and the record of a finished run."""
     try:
         state = read_state(layout)
         if state is None:
@@ -177,10 +169,6 @@ def _called(
 
     Its receipt is replaced when they are complete. After a kill half way, the old one still proves
     what they are made from, and the same command writes them all again.
-
-    Raises:
-        UsageError: what they are made from was changed.
-        InputError: the input is not there.
     """
     layout, state, receipt, record = _finished(place)
     figures, disk = receipt.figures, Disk()
@@ -228,11 +216,7 @@ def _called(
 def _input_file(
     layout: Layout, place: str, digest: str, given: Mapping[str, HashedFile]
 ) -> HashedFile:
-    """Return a file of the input of a run that it read at ``place``.
-
-    Raises:
-        InputError: it is not there any more, or it is another file now.
-    """
+    """Return a file of the input of a run that it read at ``place``."""
     path = layout.spooled if place == STDIN else Path(place)
     file = given.get(digest) or (hashed_input(path) if path.is_file() else None)
     if file is None or file.sha256 != digest:

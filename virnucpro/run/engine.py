@@ -27,11 +27,7 @@ Files = Mapping[Run, Sequence[int]]
 
 
 def execute(runs: Sequence[Run], executor: Executor, emit: Emit) -> None:
-    """Bring every stage of runs with the same models up to date.
-
-    Raises:
-        VirNucProError: whatever ends a run; what was committed before stays valid.
-    """
+    """Bring every stage of runs with the same models up to date."""
     for run in runs:
         begin(run, executor, emit)
     embed(runs, executor, emit)
@@ -40,7 +36,7 @@ def execute(runs: Sequence[Run], executor: Executor, emit: Emit) -> None:
 
 
 def begin(run: Run, executor: Executor, emit: Emit) -> None:
-    """Bring the stages before the embedding up to date; raises as :func:`execute`."""
+    """Bring the stages before the embedding up to date."""
     sweep(run.layout, run.disk)
     write_stage_list(run.layout, run.disk, run.command, run.stages)
     ledger = run.ledger
@@ -61,7 +57,7 @@ def embed(runs: Sequence[Run], executor: Executor, emit: Emit) -> None:
     """Bring the stages of the workers up to date, and keep what the workers report.
 
     Where features are not kept, what reads them is done, too, for some split files after the
-    other, so that the features of few files exist at the same time. Raises as :func:`execute`.
+    other, so that the features of few files exist at the same time.
     """
     if not runs:
         return
@@ -87,7 +83,7 @@ def embed(runs: Sequence[Run], executor: Executor, emit: Emit) -> None:
 
 
 def conclude(run: Run, executor: Executor, emit: Emit) -> None:
-    """Bring the stages behind the embedding up to date; raises as :func:`execute`."""
+    """Bring the stages behind the embedding up to date."""
     with run.disk.together():
         for position in range(_embedding(run).stop, len(run.stages)):
             carry_out_stage([run], position, executor, emit)
@@ -123,8 +119,7 @@ def carry_out_stage(
 ) -> None:
     """Bring one stage up to date, of one run or of several; of ``files`` only, where given.
 
-    The last tasks of one run are done beside the first ones of the next. Raises as
-    :func:`execute`.
+    The last tasks of one run are done beside the first ones of the next.
     """
     started = time.perf_counter()
     stages = [run.stages[position] for run in runs]

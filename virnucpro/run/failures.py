@@ -30,9 +30,6 @@ def write_failed_records(
     """Bring the FASTA file of failed records up to date; returns the number of records in it.
 
     Of a pair, both mates are in it, one after the other, with ids of their own.
-
-    Raises:
-        InputError: the input has other content than it was ``seen`` with.
     """
     if not failures:
         disk.remove(layout.failed_fasta)

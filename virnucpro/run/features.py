@@ -55,11 +55,7 @@ def files_to_score(run: Run, emit: Emit) -> list[int] | None:
 
 
 def next_window(runs: Sequence[Run]) -> dict[Run, list[int]]:
-    """Take the next split files to score together, by run; none after the last ones.
-
-    Raises:
-        OutputError: the disk cannot hold the features of a single file.
-    """
+    """Take the next split files to score together, by run; none after the last ones."""
     window: dict[Run, list[int]] = {}
     room = 0
     for run in (run for run in runs if run.unscored):

@@ -85,13 +85,7 @@ def run_prediction(
 
 @contextmanager
 def opened_run(request: PredictionRequest, models: Models, disk: Disk, emit: Emit) -> Iterator[Run]:
-    """Hold the lock of a run in the block, and check that it may start or continue.
-
-    Raises:
-        LockedError: another process works on it.
-        ResumeRefusedError: the existing files were made from something else.
-        UsageError: files would be overwritten that this run did not write.
-    """
+    """Hold the lock of a run in the block, and check that it may start or continue."""
     layout, source, machine = request.layout, request.input_files, request.machine
     with locked(layout.lock) as stale:
         if stale:

@@ -57,10 +57,6 @@ def find_models(
     """Find the models and check that they fit each other, before any work.
 
     The requests differ only in their inputs and output directories.
-
-    Raises:
-        ModelError: a model is missing, damaged, or does not fit the others.
-        UsageError: settings that contradict each other.
     """
     request = requests[0]
     analysis = request.analysis.resolved()
@@ -90,10 +86,6 @@ def checked_precision(
     """Return the precision of encoders; ``auto`` is that of the first run that has begun.
 
     Warns of the encoders and of slow arithmetic.
-
-    Raises:
-        ResumeRefusedError: a newer version left a run.
-        UsageError: an encoder cannot compute in it.
     """
     begun = (read_state(layout) for layout in layouts if has_receipts(layout))
     requested = analysis.precision
@@ -111,9 +103,6 @@ def identity(request: PredictionRequest, models: Models) -> dict[str, Json]:
 
     Where nothing is said, a run that has begun goes on as it began: one of an earlier version of
     the program embeds identical sequences, too, and has split files of a fixed size.
-
-    Raises:
-        ResumeRefusedError: a newer version left the run.
     """
     layout, analysis = request.layout, request.analysis
     earlier = None if request.force else read_state(layout)

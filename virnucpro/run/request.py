@@ -116,11 +116,7 @@ def check_input(request: PredictionRequest) -> None:
 
 
 def check_models(analysis: AnalysisSettings) -> None:
-    """Check that the models of resolved settings are on this machine.
-
-    Raises:
-        ModelError: some of them are not; it names all models that a released model type lacks.
-    """
+    """Check that the models of resolved settings are on this machine."""
     if analysis.model_type in ("300", "500"):
         missing = []
         for name in (analysis.nucleotide_model, analysis.protein_model, str(analysis.classifier)):
@@ -160,13 +156,7 @@ def _check_name(source: str, layout: Layout) -> None:
 
 
 def check_writable(layout: Layout) -> None:
-    """Check what can be checked without writing; a missing folder is fine.
-
-    Raises:
-        UsageError: the output directory is a file.
-        OutputError: it cannot be written.
-        ResumeRefusedError: a folder of the run is a symbolic link.
-    """
+    """Check what can be checked without writing; a missing folder is fine."""
     for folder in (layout.root, layout.checkpoints):
         # Path.exists raises where a folder above it may not be searched.
         if not os.path.exists(folder):  # noqa: PTH110
@@ -201,11 +191,7 @@ def check_readable(source: Path) -> None:
 
 
 def classifier_path(analysis: AnalysisSettings) -> Path:
-    """Return the file of the classifier.
-
-    Raises:
-        ModelError: it is not on this machine.
-    """
+    """Return the file of the classifier."""
     assert analysis.classifier is not None
     path = Path(analysis.classifier)
     if path.exists():

@@ -25,8 +25,6 @@ class Run:
     """One input on its way through all stages, and what of it was done so far.
 
     Attributes:
-        layout: every path of the run.
-        disk: what writes.
         stages: all stages, in order.
         state: what the results depend on, and the batch budgets that are known.
         inputs: the files that are read and that no stage writes, as they were hashed.
@@ -34,13 +32,10 @@ class Run:
         features: whether they are kept until the end, or dropped as soon as they are scored;
             ``auto`` drops them where the disk cannot hold them.
         others_ahead: what the same command has still to do after this run.
-        ledger: the receipts.
-        seconds: time per stage.
         host_wait: seconds per stage, summed over workers, in which a device waited for tokens.
         computed: tasks carried out per stage.
         workers: one row per worker and stage, for the record of the run.
         unscored: where features are dropped, the split files that have no scores yet.
-        space_checked: whether the disk was found to be large enough.
     """
 
     layout: Layout
@@ -80,12 +75,7 @@ class Run:
 def checked_state(
     layout: Layout, disk: Disk, state: RunState, emit: Emit, *, resume: bool, force: bool
 ) -> RunState:
-    """Write the state of a run, with the batch budgets of an earlier start, and return it.
-
-    Raises:
-        ResumeRefusedError: the existing files were made from something else.
-        UsageError: files would be overwritten that this run did not write.
-    """
+    """Write the state of a run, with the batch budgets of an earlier start, and return it."""
     decision = check_run(layout, disk, state, resume=resume, force=force)
     if decision.notice:
         emit(Notice("info", decision.notice))
@@ -103,11 +93,7 @@ def sweep(layout: Layout, disk: Disk) -> None:
 
 
 def check_space(run: Run, emit: Emit) -> None:
-    """Say how much the features of a run take.
-
-    Raises:
-        OutputError: there is too little space (exit 6).
-    """
+    """Say how much the features of a run take."""
     run.space_checked = True
     root, needs = run.layout.root, run.disk_needs
     total, missing, free = feature_bytes(run)

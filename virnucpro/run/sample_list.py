@@ -57,11 +57,7 @@ def are_several(sources: Sequence[str]) -> bool:
 
 
 def named_files(sources: Sequence[str]) -> list[Sample]:
-    """Return the files of inputs and patterns such as ``reads/*.fq.gz``, each with its name.
-
-    Raises:
-        UsageError: a pattern matches nothing, a name cannot be a folder, or occurs twice.
-    """
+    """Return the files of inputs and patterns such as ``reads/*.fq.gz``, each with its name."""
     files: list[str] = []
     for source in sources:
         if source == STDIN:
@@ -95,10 +91,6 @@ def read_sample_list(path: Path) -> list[Sample]:
 
     A column ``input2``, whose cells may be empty, names the second mates of paired reads. Other
     columns do not count. Files are relative to the current folder.
-
-    Raises:
-        UsageError: the table cannot be read.
-        InputError: it lacks a column, or has a name that cannot be a folder or occurs twice.
     """
     table = open_table(path)
     columns = [*COLUMNS, MATES] if MATES in table.columns else COLUMNS
@@ -181,9 +173,6 @@ def finished_runs(root: Path) -> list[tuple[str, PredictionRun]]:
 
     These are the runs of samples, and then those of commands with a single input. The run in the
     folder of a sample has the name of the sample.
-
-    Raises:
-        UsageError: there is none.
     """
     of_samples = runs_of_samples(root)
     root = root.absolute()
@@ -198,11 +187,7 @@ def finished_runs(root: Path) -> list[tuple[str, PredictionRun]]:
 
 
 def claim_table(folder: SamplesFolder, disk: Disk, *, force: bool = False) -> None:
-    """Refuse to write over a file that is not a table of samples; with force, move it aside.
-
-    Raises:
-        UsageError: there is such a file.
-    """
+    """Refuse to write over a file that is not a table of samples; with force, move it aside."""
     path, header = folder.summary_table, SAMPLES.header.encode()
     foreign = existing_paths(path)
     if foreign and is_own_file(path) and path.read_bytes().startswith(header):
@@ -262,9 +247,6 @@ def renew_samples(root: Path, notify: Callable[[str], None]) -> None:
     """Write the table and the overview of all samples in an output directory, if it has samples.
 
     ``notify`` gets a sentence where they cannot be written now.
-
-    Raises:
-        OutputError: a file cannot be written.
     """
     folder = SamplesFolder(root)
     if not samples_of(root):
@@ -281,11 +263,7 @@ def renew_samples(root: Path, notify: Callable[[str], None]) -> None:
 
 
 def overview_problem(folder: SamplesFolder) -> str:
-    """Write the overview of all samples with results; return what was in the way, if anything.
-
-    Raises:
-        OutputError: it cannot be written.
-    """
+    """Write the overview of all samples with results; return what was in the way, if anything."""
     try:
         if runs := runs_of_samples(folder.root):
             write_overview(folder.overview, runs, Disk())

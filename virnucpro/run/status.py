@@ -34,18 +34,9 @@ RunProgress = Literal["running", "finished", "partial", "interrupted", "legacy",
 class StageStatus:
     """A stage of the list of a run, and how far it is; None for unknown.
 
-    Attributes:
-        name: see :class:`virnucpro.contracts.Stage`.
-        title: see there.
-        embeds: whether it runs on the workers, so that sequences are counted.
-        reads_intermediate: whether it needs files that the end of a run removes.
-        file_pattern: its output for split file ``{number}``, relative to the output directory;
-            None where it has one task.
-        files: its tasks.
-        sequences_done: sequences of finished tasks.
-        sequences: all sequences.
-        missing: a phrase per file, with the reason.
-        seconds: what the ``timed`` sequences took that this version embedded, on one device.
+    Its first five values are those of :class:`virnucpro.contracts.Stage` that stand in the list.
+    ``missing`` has a phrase per file, with the reason. ``seconds`` is what the ``timed`` sequences
+    took that this version embedded, on one device.
     """
 
     name: str
@@ -143,11 +134,7 @@ def layouts_in(root: Path) -> list[Layout]:
 
 
 def statuses(root: Path) -> list[RunStatus]:
-    """Return the status of every run in the output directory ``root``, by name.
-
-    Raises:
-        ResumeRefusedError: a run of a newer version of the program (exit 3).
-    """
+    """Return the status of every run in the output directory ``root``, by name."""
     return [status for layout in layouts_in(root) if (status := _run_status(layout))]
 
 

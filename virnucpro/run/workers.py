@@ -32,24 +32,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Workers:
-    """What carries out the tasks of runs.
-
-    Attributes:
-        devices: those that are there at the start.
-        executor: works on them.
-        pool: the pool of the executor, on a cluster.
-    """
+    """The devices at the start, what carries out tasks on them, and its pool on a cluster."""
 
     devices: Sequence[Device]
     executor: Executor
     pool: RayPool | None = None
 
     def require(self, files: Mapping[Path, int]) -> None:
-        """Do without the nodes of a cluster that lack a model file, or have it in another size.
-
-        Raises:
-            UsageError: no node has all files.
-        """
+        """Do without the nodes of a cluster that lack a model file, or have it in another size."""
         if self.pool is not None:
             self.pool.require(files)
             _refuse_without_workers(self.pool)

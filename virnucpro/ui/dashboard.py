@@ -178,5 +178,8 @@ def _reading_texts(reading: GpuReading) -> dict[str, str]:
     """Return memory, utilisation, temperature and power in words, as far as they are known."""
     used, total, *others = reading
     texts = {} if used is None else {"memory": f"{gibibytes(used)}/{memory_size(total)}"}
-    units = zip(("util", "temp", "power"), others, (" %", " C", " W"), strict=True)
-    return texts | {name: f"{v:.0f}{unit}" for name, v, unit in units if v is not None}
+    util, temp, power = others
+    if util is not None:
+        texts["util"] = percent(util / 100)
+    known = {"temp": (temp, "C"), "power": (power, "W")}
+    return texts | {name: f"{v:.0f} {unit}" for name, (v, unit) in known.items() if v is not None}

@@ -91,13 +91,18 @@ class WorkerProgress:
     task: Task | None = None
     tasks: int = 0
     done: Work = NOTHING
-    current: Work = NOTHING  # the part of it that belongs to the current task
+    kept: Work = NOTHING  # what it had done when its latest task ended
     task_seconds: deque[float] = field(default_factory=lambda: deque(maxlen=20))  # the latest
 
     @property
     def sequences(self) -> int:
         """Number of sequences done in this stage."""
         return round(self.done.sequences)
+
+    @property
+    def weight(self) -> float:
+        """The weight that is done of the current task."""
+        return self.done.weight - self.kept.weight
 
     @property
     def usual_seconds(self) -> float | None:
@@ -113,11 +118,11 @@ class WorkerProgress:
     def enter(self, state: WorkerState, now: float, task: Task | None = None) -> None:
         """Enter a state; what was done of an unfinished task is taken back."""
         self.state, self.task, self.since, self.last_report = state, task, now, now
-        self.done, self.current = self.done.plus(self.current, -1), NOTHING
+        self.done = self.kept
 
     def count(self, work: Work, now: float) -> None:
         """Take work on the current task into account."""
-        self.done, self.current = self.done.plus(work), self.current.plus(work)
+        self.done = self.done.plus(work)
         self.rate.add(now, work)
         self.last_report = now
 
@@ -151,7 +156,7 @@ class StageProgress:
                 worker, weight = self._worker(number), 0.0
                 if (current := worker.task) is not None and current.count:
                     weight = current.weight * sequences / current.count
-                    weight = min(current.weight - worker.current.weight, weight)
+                    weight = min(current.weight - worker.weight, weight)
                 worker.count(Work(sequences, tokens, weight), now)
             case StageStarted():
                 self._begin(event)
@@ -171,8 +176,8 @@ class StageProgress:
                 self._worker(number).enter("busy", now, task)
             case TaskFinished(number, task, seconds):
                 worker = self._worker(number)
-                worker.count(Work(0, 0, task.weight - worker.current.weight), now)
-                worker.current = NOTHING  # it is kept
+                worker.count(Work(0, 0, task.weight - worker.weight), now)
+                worker.kept = worker.done
                 worker.tasks += 1
                 worker.task_seconds.append(seconds)
                 self.tasks_done += 1

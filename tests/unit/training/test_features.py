@@ -19,7 +19,6 @@ from virnucpro.training.classifier.features import (
     moments,
 )
 from virnucpro.training.data.dataset import Dataset
-from virnucpro.training.group import TrainingGroup
 
 
 @pytest.fixture
@@ -106,14 +105,3 @@ def test_large_parts_go_through_in_windows():
         assert len(shards) == 3
     single = epoch_windows(made_up([100] * 3, width=module.WINDOW_BYTES), 32, 1, 0)
     assert [len(np.concatenate(window)) for window in single] == [100] * 3
-
-
-@pytest.mark.parametrize("count", [1, 2, 7, 32])
-@pytest.mark.parametrize("world", [1, 2, 3])
-def test_shares_make_the_whole(count, world):
-    rows = np.arange(count)
-    parts = [
-        rows[TrainingGroup(rank, world, torch.device("cpu")).own_rows(count)]
-        for rank in range(world)
-    ]
-    assert np.concatenate(parts).tolist() == rows.tolist()

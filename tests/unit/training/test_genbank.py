@@ -77,13 +77,6 @@ def test_without_a_translation_the_bases_are_translated(read):
     assert len(expected) == 299
 
 
-def test_another_genetic_code(read):
-    ((_, _, _, coding_of),) = read(
-        genbank(cds(0, 9, transl_table="4"), sequence="ATGTGAACC" + SEQUENCE)
-    )
-    assert coding_of.contains("MWT", 0, 9)
-
-
 def test_pseudogenes_and_other_features_code_for_nothing(read):
     gene = SeqFeature(FeatureLocation(0, 1500, 1), type="gene")
     ((_, _, _, coding_of),) = read(genbank(gene, cds(0, 1500, pseudo=""), sequence=SEQUENCE))
@@ -123,8 +116,3 @@ def test_damage(read, tmp_path):
     for text in (whole.replace("1 acgt", "1 aczt"), "LOCUS       x\nnonsense\n"):
         with pytest.raises(InputError, match="is damaged at its beginning"):
             read(text)
-
-
-def test_fasta_is_no_genbank(tmp_path):
-    (tmp_path / "a.gbff").write_text(">LOCUS of something\nACGT\n")
-    assert not is_genbank(tmp_path / "a.gbff")

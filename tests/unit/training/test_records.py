@@ -12,7 +12,6 @@ import pytest
 
 from tests.unit.training.made_genomes import RecordedProgress, coding, write_fasta, write_table
 from virnucpro.errors import InputError, ResumeRefusedError, UsageError
-from virnucpro.store.disk import Disk
 from virnucpro.training.data.dataset import PARTS, Dataset
 from virnucpro.training.data.prepare import DatasetSettings, prepare_dataset
 from virnucpro.training.embed import EmbedRequest, embed
@@ -128,39 +127,6 @@ def test_a_genome_has_one_taxon_and_a_pattern_finds_one(
         wrong = replace(settings, table=write_taxa_table(tmp_path / "wrong.tsv", table_rows))
         with pytest.raises(InputError, match=message):
             prepare_dataset(wrong, Dataset(tmp_path / "wrong"), RecordedProgress())
-
-
-def digests(dataset: Dataset) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in dataset.root.iterdir() if path.is_file()}
-
-
-def test_the_same_bytes_again_and_after_an_interruption(
-    dataset: Dataset, settings: DatasetSettings, tmp_path: Path
-) -> None:
-    before = digests(dataset)
-    assert sorted(before) == sorted(
-        ["dataset.json", "genomes.tsv", *(f"{part}_records.fa" for part in PARTS)]
-    )
-    assert prepare_dataset(settings, dataset, RecordedProgress()).outcome == "found"
-    assert digests(dataset) == before
-
-    class Stopping(Disk):
-        renamed = 0
-
-        def rename(self, old: Path, new: Path) -> None:
-            self.renamed += new.suffix == ".fa"
-            if self.renamed == 2:
-                raise KeyboardInterrupt
-            super().rename(old, new)
-
-    other = Dataset(tmp_path / "other")
-    with pytest.raises(KeyboardInterrupt):
-        prepare_dataset(settings, other, RecordedProgress(), disk=Stopping())
-    assert len(list(other.root.glob("*_records.fa"))) == 1
-    with pytest.raises(UsageError, match="is not a data set"):
-        list(other.records("train"))
-    assert prepare_dataset(settings, other, RecordedProgress()).outcome == "made"
-    assert digests(other) == before
 
 
 def test_records_and_frames_do_not_take_each_other_for_their_own(

@@ -75,7 +75,8 @@ def fit_classifier(
             earlier = parse_json(inspect_classifier(output).extra.get("training", "null"))
         except (ModelError, ValueError):
             earlier = None
-        point = begin_training(files, identity, earlier, disk, show, resume=resume, force=force)
+        known = earlier if isinstance(earlier, dict) else None
+        point = begin_training(files, identity, known, disk, show, resume=resume, force=force)
         if point is None:
             return None
         show(Notice("info", "reading the features"))
