@@ -1,11 +1,12 @@
 """Print how good calls are on held-out taxa and on whole collections outside, side by side.
 
-    python examples/lite/outside.py PIECES PREDICTED [PREDICTED...]
+    python examples/lite/outside.py DATASET PIECES PREDICTED [PREDICTED...]
 
-PIECES was made by heldout.py, and each PREDICTED by `virnucpro predict` of its files (train.sh has
-the commands). Groups whose name begins with "outside" are collections and genera that were held out
-as a whole. Where PREDICTED has calls of test_records.fa, the share of bases that are called virus
-is printed for each group outside.
+PIECES was made by heldout.py from DATASET, and each PREDICTED by `virnucpro predict` of its files
+(train.sh has the commands). Groups whose name begins with "outside" are collections and genera that
+were held out as a whole. The second table shows whole genomes of hosts outside, from the calls of
+DATASET/test_records.fa: the share of the bases in records that are called virus, and in viral
+regions of other records.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ PHAGES = re.compile("phage|Microviridae|archaeal viruses")
 EUKARYOTES = re.compile(
     "human|yeast|plant genes|plants|vertebrate|nuclear|fung|transcript|exon|organ"
 )
+GENOMES = "test_records_contigs.tsv"
 FEWEST = 40  # pieces of a group that can be the worst one
 
 Row = dict[str, str]
@@ -68,9 +70,33 @@ def figures(rows: list[Row]) -> list[str]:
     ]
 
 
+def print_genomes(dataset: Path, folders: list[Path]) -> None:
+    """Print what is called virus of whole genomes outside."""
+    known = {row["record"]: row for row in table(dataset / "genomes.tsv")}
+    genomes: dict[tuple[str, str], dict[str, list[int]]] = defaultdict(dict)
+    for folder in folders:
+        for row in table(folder / GENOMES):
+            of = known[row["record"]]
+            if of["label"] == "virus" or not of["group"].startswith("outside"):
+                continue
+            genome = genomes[of["group"].removeprefix("outside "), of["genome"]]
+            sums = genome.setdefault(folder.name, [0, 0, 0])
+            called = row["call"] == "virus"
+            sums[0] += int(row["length"])
+            sums[1 if called else 2] += int(row["length"] if called else row["viral_bases"])
+    heads = " | ".join(f"{f.name}: bases called | in regions" for f in folders)
+    print(f"\n| hosts outside | Mbp | {heads} |")
+    print("|---|---|" + "---|---|" * len(folders))
+    for (group, name), sums_of in sorted(genomes.items()):
+        rows = [sums_of[folder.name] for folder in folders]
+        shares = [f"{100 * part / row[0]:.1f} %" for row in rows for part in row[1:]]
+        print("|", " | ".join([f"{group}: {name}", f"{rows[0][0] / 1e6:.1f}", *shares]), "|")
+
+
 def main() -> None:
     """Print the tables in Markdown."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("dataset", type=Path)
     parser.add_argument("pieces", type=Path)
     parser.add_argument("predicted", type=Path, nargs="+")
     args = parser.parse_args()
@@ -90,6 +116,7 @@ def main() -> None:
                 rows = [r for r in rows if r["group"].startswith("outside") == outside]
                 cells = [f"{length:,} bp", "outside" if outside else "held out", folder.name]
                 print("|", " | ".join([*cells, f"{len(rows):,}", *figures(rows)]), "|")
+    print_genomes(args.dataset, [f for f in args.predicted if (f / GENOMES).exists()])
 
 
 if __name__ == "__main__":

@@ -33,7 +33,7 @@ virnucpro evaluate "$work/predicted/mates_1_contigs.tsv" --labels "$work/pieces/
     --level contig -o "$work/evaluated_mates_1" --force
 virnucpro predict "$work/data/test_records.fa" -o "$work/predicted" -m custom -e 500 \
     -p "$work/model/lite_classifier.safetensors" -c "$work/lite.yaml" --force
-python "$here/outside.py" "$work/pieces" "$work/predicted"
+python "$here/outside.py" "$work/data" "$work/pieces" "$work/predicted"
 python "$here/figures.py" "$work"
 python "$here/baseline.py" "$work/data" "$work/pieces"
 python "$here/networks.py" "$work/data" "$work/pieces" --network deepmicroclass
