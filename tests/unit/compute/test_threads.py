@@ -24,7 +24,6 @@ from virnucpro.compute.threads import (
     BATCHES_PER_THREAD,
     BatchAbandonedError,
     CoreThreads,
-    one_thread,
 )
 
 THREADS = [1, 2, 3, 8]
@@ -114,13 +113,6 @@ def test_work_that_nobody_waits_for_ends_at_its_next_layer() -> None:
     assert ended
     assert len(ended) <= 2  # those at work; the others were never begun
     cores.check()
-
-
-def test_one_thread_and_then_as_before() -> None:
-    torch.set_num_threads(3)
-    with one_thread():
-        assert torch.get_num_threads() == 1
-    assert torch.get_num_threads() == 3
 
 
 # Batches of two to three sequences of three tokens: products of six to nine rows are what MKL

@@ -248,13 +248,6 @@ def test_configuration_that_does_not_fit(tmp_path, key, value, message):
         open_path(folder)
 
 
-def test_missing_shard(tmp_path):
-    folder = save_hub(hub_model("EsmModel"), tmp_path / "hub", max_shard_size="50kB")
-    sorted(folder.glob("*.safetensors"))[1].unlink()
-    with pytest.raises(ModelError, match=r"model-00002-of-\d+\.safetensors is missing"):
-        open_path(folder)
-
-
 def test_rotary_tables_are_exact_to_the_last_bit() -> None:
     """torch's own cosine is not: see ``rotary_tables``."""
     frequencies = 1 / 10000 ** (torch.arange(0, 64, 2) / 64)

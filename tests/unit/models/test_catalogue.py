@@ -42,11 +42,6 @@ def test_an_unknown_name_is_refused(name, says):
         model_named(name)
 
 
-def test_lite_needs_no_fetching():
-    with pytest.raises(ModelError, match="lite needs no fetching"):
-        models_for("lite")
-
-
 CODE = ["bert_layers.py", "configuration_bert.py", "README.md", "optimizer.pt"]
 
 

@@ -78,13 +78,6 @@ def test_a_frame_is_left_out_where_both_sequences_are_the_same(
     assert result.figures == SplittingFigures(copies=len(table))
 
 
-def test_without_dedup_every_frame_is_in_a_split_file(layout: RunLayout) -> None:
-    result = _split(layout, dedup=False)
-    assert len(_embedded(layout)) == len(PROTEINS)
-    assert not layout.copies_table.exists()
-    assert not isinstance(result.figures, SplittingFigures)
-
-
 @pytest.mark.parametrize("at_a_time", [1, 2, 4096])
 def test_copies_have_the_scores_of_the_first(
     layout: RunLayout, monkeypatch: pytest.MonkeyPatch, at_a_time: int

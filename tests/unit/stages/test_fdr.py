@@ -5,13 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from virnucpro.stages.fdr import (
-    FEWEST,
-    at_share,
-    contig_fdr,
-    running_mean_of_errors,
-    virus_share,
-)
+from virnucpro.stages.fdr import FEWEST, at_share, contig_fdr, running_mean_of_errors, virus_share
 
 SEPARATION = 3.0  # standard deviations between the scores of virus and others
 
@@ -42,10 +36,6 @@ def test_few_contigs_keep_the_trained_share() -> None:
     assert fdr[0] == pytest.approx(0.2)  # mean of 0.9 and 0.7
     assert np.isnan(fdr[1])
     assert fdr[2] == pytest.approx((0.2 + 0.8) / 2)
-
-
-def test_nothing_scored() -> None:
-    assert np.isnan(contig_fdr(np.empty(0), np.zeros(3, np.int64))).all()
 
 
 def test_the_share_of_training_changes_nothing_and_certainty_stays() -> None:
